@@ -1,0 +1,40 @@
+"""Every exception tensormagic raises on purpose.
+
+The tree::
+
+    Exception
+    └── TensorMagicError            the base: ``except tensormagic.TensorMagicError`` catches all of them
+        ├── NotATensorError         an expression gave something that is no tensor      (also a TypeError)
+        ├── UnknownNameError        a name is not in the namespace                      (also a NameError)
+        ├── TraceError              tracing was asked for in a way that cannot work     (also a RuntimeError)
+        ├── ReportFormatError       a saved report cannot be read                       (also a ValueError)
+        └── RequirementError        torch (or an optional package) is missing or too old (also an ImportError)
+
+Every message says what was given, what was expected and what to do.
+"""
+
+from __future__ import annotations
+
+
+class TensorMagicError(Exception):
+    """Base class of all errors raised on purpose."""
+
+
+class NotATensorError(TensorMagicError, TypeError):
+    """What was given is no tensor and nothing that can be shown as one."""
+
+
+class UnknownNameError(TensorMagicError, NameError):
+    """A name that was asked for is not in the namespace."""
+
+
+class TraceError(TensorMagicError, RuntimeError):
+    """A trace was started, stopped or read in an order that cannot work."""
+
+
+class ReportFormatError(TensorMagicError, ValueError):
+    """A saved report is of another kind, another version, or not a report at all."""
+
+
+class RequirementError(TensorMagicError, ImportError):
+    """A package that is needed is missing or too old."""

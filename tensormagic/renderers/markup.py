@@ -1,0 +1,48 @@
+"""The one place where text becomes markup: everything a person or a tensor can say is escaped here.
+
+``escape`` is for element text and quoted attributes alike. ``json_block`` is for data inside a ``<script>``: in
+there HTML escaping does not apply, but ``</script>`` and ``<!--`` must never appear.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import html
+import json
+from typing import Any
+
+
+def escape(text: object) -> str:
+    """Return ``text`` safe for element content and for quoted attribute values."""
+    return html.escape(str(text), quote=True)
+
+
+def attributes(**pairs: object) -> str:
+    """Return `` name="value"`` for every pair that is not None; ``_`` in a name becomes ``-`` (``class_`` → class)."""
+    named = ((name.rstrip("_").replace("_", "-"), value) for name, value in pairs.items())
+    return "".join(f' {name}="{escape(value)}"' for name, value in named if value is not None)
+
+
+def tag(name: str, *content: str, **pairs: object) -> str:
+    """Return an element around ``content`` (markup already); attribute values are escaped."""
+    return f"<{name}{attributes(**pairs)}>{''.join(content)}</{name}>"
+
+
+def json_block(data: Any) -> str:
+    """Return ``data`` as JSON that can stand inside a ``<script>`` element."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def packed(text: str) -> str:
+    """Return ``text`` gzipped and base64-encoded: what the viewers unpack with ``DecompressionStream``.
+
+    The gzip header carries no time stamp: the same text packs to the same bytes.
+    """
+    return base64.b64encode(gzip.compress(text.encode(), compresslevel=9, mtime=0)).decode("ascii")
+
+
+def svg_data_uri(svg: str) -> str:
+    """Return an ``<img src>`` that draws ``svg`` in any host, sanitised ones included."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode("ascii")

@@ -1,0 +1,66 @@
+"""Plain data: what collectors leave and renderers read. Imports nothing but the standard library."""
+
+from tensormagic.reports.aliases import Alias
+from tensormagic.reports.base import FORMAT_VERSION, Outlet, Report, install_outlet
+from tensormagic.reports.finding import SEVERITIES, Finding, Gap, Location, Severity
+from tensormagic.reports.storage import (
+    Grid,
+    LayoutReport,
+    MemoryFormat,
+    StorageReport,
+    Strip,
+    StripCell,
+)
+from tensormagic.reports.tensor import AutogradReport, Statistics, TensorReport
+from tensormagic.reports.trace import (
+    UNTOUCHED,
+    Birth,
+    Cell,
+    Edge,
+    Frame,
+    GradientStatistics,
+    Graph,
+    LiveFrame,
+    Node,
+    ParameterSeries,
+    Pass,
+    SavedTensor,
+    State,
+    TraceReport,
+)
+
+__all__ = [
+    "FORMAT_VERSION",
+    "SEVERITIES",
+    "UNTOUCHED",
+    "Alias",
+    "AutogradReport",
+    "Birth",
+    "Cell",
+    "Edge",
+    "Finding",
+    "Frame",
+    "Gap",
+    "GradientStatistics",
+    "Graph",
+    "Grid",
+    "LayoutReport",
+    "LiveFrame",
+    "Location",
+    "MemoryFormat",
+    "Node",
+    "Outlet",
+    "ParameterSeries",
+    "Pass",
+    "Report",
+    "SavedTensor",
+    "Severity",
+    "State",
+    "Statistics",
+    "StorageReport",
+    "Strip",
+    "StripCell",
+    "TensorReport",
+    "TraceReport",
+    "install_outlet",
+]

@@ -1,0 +1,86 @@
+"""What every report can do: be saved, loaded, compared, and, once the package is imported, drawn.
+
+Reports are plain data and know nothing of renderers. ``save`` and ``figure`` go through an `Outlet` that
+`tensormagic.api` installs when it is imported, so that this package keeps pointing at nothing above it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from tensormagic.errors import ReportFormatError, TensorMagicError
+from tensormagic.reports.codec import decode, encode
+from tensormagic.reports.finding import Finding
+
+FORMAT_VERSION = 1
+
+ReportType = TypeVar("ReportType", bound="Report")
+
+
+class Outlet(Protocol):
+    """What the layer above reports provides: ways out of plain data."""
+
+    def save(self, report: Report, path: str | os.PathLike[str]) -> None:
+        """Write the report in the format that the file's ending names."""
+
+    def figure(self, report: Report, kind: str) -> Any:
+        """Return a plotly figure of that kind."""
+
+    def text(self, report: Report) -> str:
+        """Return the report as plain text."""
+
+
+_outlet: Outlet | None = None
+
+
+def install_outlet(outlet: Outlet | None) -> None:
+    """Say what `Report.save`, `Report.figure` and ``str(report)`` go through (called once, by `tensormagic.api`)."""
+    global _outlet  # noqa: PLW0603  (the one seam by which plain data reaches the renderers above it)
+    _outlet = outlet
+
+
+def _require_outlet() -> Outlet:
+    if _outlet is None:
+        raise TensorMagicError("reports are drawn by tensormagic.api: import tensormagic first")
+    return _outlet
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Base of all reports: frozen plain data, without a tensor inside."""
+
+    kind_name: ClassVar[str] = "report"
+    findings: tuple[Finding, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON-ready plain data, with its kind and format version."""
+        return {"tensormagic": self.kind_name, "format": FORMAT_VERSION, **encode(self)}
+
+    @classmethod
+    def from_dict(cls: type[ReportType], data: dict[str, Any]) -> ReportType:
+        """Build a report from what `to_dict` returned.
+
+        Raises:
+            ReportFormatError: for another kind of report, another format version, or other data.
+        """
+        given, version = data.get("tensormagic"), data.get("format")
+        if given != cls.kind_name:
+            raise ReportFormatError(f"expected a saved {cls.kind_name!r} report, but this is {given!r}")
+        if version != FORMAT_VERSION:
+            raise ReportFormatError(f"this report has format {version!r}; this version reads format {FORMAT_VERSION}")
+        report: ReportType = decode(data, cls)
+        return report
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the report to ``path``; its ending (.html, .json, .txt, .svg) says in which format."""
+        _require_outlet().save(self, path)
+
+    def figure(self, kind: str) -> Any:
+        """Return a ``plotly.graph_objects.Figure`` of that kind."""
+        return _require_outlet().figure(self, kind)
+
+    def __str__(self) -> str:
+        """Return the report as plain text, at most 100 columns wide."""
+        return _require_outlet().text(self)

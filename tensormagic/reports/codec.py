@@ -1,0 +1,94 @@
+"""Turns report dataclasses into JSON-ready dictionaries and back, from their type hints alone.
+
+JSON has no NaN and no infinities, and a report must keep them apart from each other and from "nothing":
+non-finite floats travel as the strings ``"nan"``, ``"inf"``, ``"-inf"``. Packed arrays travel as lists.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from array import array
+from functools import cache
+from typing import Any
+
+from tensormagic.errors import ReportFormatError
+
+_NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def encode(value: Any) -> Any:
+    """Return ``value`` as JSON-ready plain data: dictionaries, lists, strings, numbers, booleans, None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(key): encode(item) for key, item in value.items()}
+    if isinstance(value, tuple | list | array):
+        return [encode(item) for item in value]
+    raise ReportFormatError(f"a report holds plain data only, but here is a {type(value).__name__}: {value!r:.80}")
+
+
+def decode(data: Any, hint: Any) -> Any:
+    """Build the value that ``hint`` describes from JSON-ready ``data``; the inverse of `encode`.
+
+    Raises:
+        ReportFormatError: where ``data`` does not have the shape that ``hint`` asks for.
+    """
+    try:
+        return _decode(data, hint)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        name = getattr(hint, "__name__", str(hint))
+        raise ReportFormatError(f"this is not a saved {name}: {type(error).__name__}: {error}") from error
+
+
+def _decode(data: Any, hint: Any) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in {typing.Union, types.UnionType}:
+        return _decode_union(data, arguments)
+    if origin is tuple:
+        return _decode_tuple(data, arguments)
+    if origin is dict:
+        return {key: _decode(item, arguments[1]) for key, item in data.items()}
+    if hint is array:
+        return array("f", [_decode_float(item) for item in data])
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return _decode_dataclass(data, hint)
+    return _decode_float(data) if hint is float else data
+
+
+def _decode_float(data: Any) -> float:
+    return _NON_FINITE[data] if isinstance(data, str) else float(data)
+
+
+def _decode_union(data: Any, arguments: tuple[Any, ...]) -> Any:
+    if data is None and type(None) in arguments:
+        return None
+    candidates = [argument for argument in arguments if argument is not type(None)]
+    if len(candidates) == 1:
+        return _decode(data, candidates[0])
+    if data in _NON_FINITE if isinstance(data, str) else False:
+        return _NON_FINITE[data] if float in candidates else data
+    return tuple(data) if isinstance(data, list) else data
+
+
+def _decode_tuple(data: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(arguments) == 2 and arguments[1] is Ellipsis:
+        return tuple(_decode(item, arguments[0]) for item in data)
+    return tuple(_decode(item, hint) for item, hint in zip(data, arguments, strict=True))
+
+
+def _decode_dataclass(data: Any, cls: type) -> Any:
+    hints = _hints(cls)
+    return cls(**{name: _decode(data[name], hint) for name, hint in hints.items() if name in data})
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(cls)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}

@@ -1,0 +1,172 @@
+"""What one tensor is: the report behind ``%tensor`` and `tensormagic.inspect`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from tensormagic.reports.aliases import Alias
+from tensormagic.reports.base import Report
+from tensormagic.reports.finding import Gap
+from tensormagic.reports.storage import LayoutReport, StorageReport
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Numbers over a tensor's elements. NaN and infinities are counted and left out of the rest.
+
+    Attributes:
+        count: Elements looked at.
+        of: Elements there are; more than ``count`` where the tensor was sampled.
+        sampling: How ``count`` was chosen, in words; empty where everything was read.
+        finite: How many are finite.
+        nan: How many are NaN.
+        positive_infinity: How many are +Inf.
+        negative_infinity: How many are -Inf.
+        zero: How many are exactly zero.
+        minimum: Smallest finite value; None where nothing is finite (as for all that follow).
+        maximum: Largest finite value.
+        mean: Of the finite values, accumulated in float64.
+        std: Of the finite values, divisor n - 1; None for fewer than two.
+        norm: Euclidean norm of the finite values.
+        histogram_edges: n + 1 bin edges from minimum to maximum; empty where nothing is finite.
+        histogram_counts: n counts.
+        of_what: What the numbers are of: ``"values"``, or ``"magnitudes"`` for complex tensors.
+        first_nan: Index of the first NaN found, or None.
+    """
+
+    count: int
+    of: int
+    finite: int
+    nan: int
+    positive_infinity: int
+    negative_infinity: int
+    zero: int
+    minimum: float | None
+    maximum: float | None
+    mean: float | None
+    std: float | None
+    norm: float | None
+    histogram_edges: tuple[float, ...] = ()
+    histogram_counts: tuple[int, ...] = ()
+    sampling: str = ""
+    of_what: str = "values"
+    first_nan: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AutogradReport:
+    """A tensor's place in autograd.
+
+    Attributes:
+        requires_grad: The flag.
+        is_leaf: The flag.
+        grad_fn: Name of the node that made it (``"MmBackward0"``), or None.
+        retains_grad: Whether ``.grad`` will be kept although it is no leaf.
+        grad: ``"none"``, ``"present"`` or ``"unreadable"``: the state of ``.grad``, read without the warning that
+            torch gives for a non-leaf.
+        grad_shape: Shape of ``.grad`` where present.
+        grad_norm: Euclidean norm of ``.grad`` where present and readable.
+        hooks: How many tensor hooks are registered on it.
+        leaves: Names (or ``"(8, 3) leaf"`` where there is none) of the leaves its graph leads to, at most a few.
+        leaf_count: How many leaves there are.
+        sentence: The state in one sentence, e.g. "a leaf that requires grad: backward() will fill x.grad".
+    """
+
+    requires_grad: bool
+    is_leaf: bool
+    grad_fn: str | None
+    retains_grad: bool
+    grad: str
+    grad_shape: tuple[int, ...] | None
+    grad_norm: float | None
+    hooks: int
+    leaves: tuple[str, ...]
+    leaf_count: int
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorReport(Report):
+    """Everything that is known about one tensor, without the tensor.
+
+    Attributes:
+        name: The expression or name it was inspected under.
+        type_name: Its Python class: ``"Tensor"``, ``"Parameter"``.
+        role: ``"owns its storage"``, ``"view of a"``, ``"view (base has no name)"``, ``"shares its storage with a"``.
+        dtype: Without the ``torch.`` prefix.
+        shape: Sizes.
+        device: As torch writes it.
+        layout_name: ``"strided"``, ``"sparse_coo"`` …, without the prefix.
+        element_size: Bytes an element.
+        nbytes: numel · element_size.
+        numel: Number of elements.
+        version: The version counter; None for inference tensors, which have none.
+        is_view: Whether autograd sees it as a view.
+        flags: Other attributes worth listing, name → text (``"is_conj": "False"``), in the order to show.
+        data_text: ``x.data`` as torch prints it, cut to a few lines.
+        storage: The buffer; None where there is none.
+        layout: Where each index lies; None for layouts that are not strided.
+        statistics: Numbers over the values; None where values cannot be read.
+        autograd: Its place in autograd.
+        aliases: Who shares its storage, nearest relation first.
+        aliases_searched: How many names and attributes were looked through to find them.
+        gaps: What could not be read, and why.
+    """
+
+    kind_name: ClassVar[str] = "tensor"
+
+    name: str
+    type_name: str
+    role: str
+    dtype: str
+    shape: tuple[int, ...]
+    device: str
+    layout_name: str
+    element_size: int
+    nbytes: int
+    numel: int
+    version: int | None
+    is_view: bool
+    flags: dict[str, str] = field(default_factory=dict)
+    data_text: str = ""
+    storage: StorageReport | None = None
+    layout: LayoutReport | None = None
+    statistics: Statistics | None = None
+    autograd: AutogradReport | None = None
+    aliases: tuple[Alias, ...] = ()
+    aliases_searched: int = 0
+    gaps: tuple[Gap, ...] = ()
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """Every attribute as text, the eight that tutorials name first, in the order to show."""
+        autograd, layout = self.autograd, self.layout
+        rows = {
+            "data": self.data_text.splitlines()[0] if self.data_text else "not readable",
+            "dtype": f"torch.{self.dtype}",
+            "shape": str(self.shape),
+            "device": self.device,
+            "requires_grad": str(autograd.requires_grad) if autograd else "not readable",
+            "grad": _grad_text(autograd),
+            "grad_fn": str(autograd.grad_fn) if autograd else "not readable",
+            "is_leaf": str(autograd.is_leaf) if autograd else "not readable",
+            "ndim": str(len(self.shape)),
+            "numel": str(self.numel),
+            "layout": f"torch.{self.layout_name}",
+            "stride": str(layout.stride) if layout else "none",
+            "storage_offset": str(layout.storage_offset) if layout else "none",
+            "element size": f"{self.element_size} B",
+            "bytes": f"{self.nbytes} B",
+            "storage bytes": f"{self.storage.nbytes} B" if self.storage else "none",
+            "storage address": f"{self.storage.address:#x}" if self.storage else "none",
+            "version": "none" if self.version is None else str(self.version),
+            "is view": str(self.is_view),
+        }
+        return rows | self.flags
+
+
+def _grad_text(autograd: AutogradReport | None) -> str:
+    if autograd is None or autograd.grad == "unreadable":
+        return "not readable"
+    return "None" if autograd.grad == "none" else f"tensor of shape {autograd.grad_shape}"
