@@ -12,10 +12,15 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap, Location
+
+if TYPE_CHECKING:
+    Floats = array[float]
+else:
+    Floats = array  # subscriptable only since Python 3.12
 
 UNTOUCHED = -1.0
 
@@ -135,8 +140,8 @@ class Frame:
     """
 
     pass_number: int
-    norms: array[float]
-    abs_max: array[float]
+    norms: Floats
+    abs_max: Floats
     bad: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -252,8 +257,8 @@ class ParameterSeries:
     requires_grad: bool
     used: bool
     owner: str
-    norms: array[float]
-    abs_max: array[float]
+    norms: Floats
+    abs_max: Floats
     touched: int
 
 
@@ -345,7 +350,7 @@ class LiveFrame:
     running: bool
     cursor: int
     reached: int
-    norms: array[float]
+    norms: Floats
     finished_pass: int
-    parameter_norms: array[float]
+    parameter_norms: Floats
     seconds: float
