@@ -1,7 +1,7 @@
 """What a traced run did: the graphs autograd built, and the gradients that went through them, pass by pass.
 
 A training loop is one graph with a value per step, not a thousand graphs: a `Graph` is a skeleton, shared by every
-pass of the same structure, and its `Frame`\\ s are the values along the time axis.
+pass of the same structure, and each `Frame` holds the values of one pass: the time axis.
 
 Gradient norms are packed ``array("f")``. A Euclidean norm is never negative, which leaves -1.0 free to say
 `UNTOUCHED`: no gradient came here. NaN means that the gradient holds a NaN, infinity that it holds an infinity
