@@ -1,0 +1,108 @@
+"""A layered layout of its own: sizes and edges in, coordinates and routed lines out, left to right.
+
+Own code because nothing else fits: the Python libraries are GPL, hang on unrolled recurrent networks or let boxes
+overlap, and a layout in JavaScript could not feed a static picture. Pure, deterministic, iterative. A graph that is
+wider than the page is broken into rows, like lines of text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tensormagic.renderers.layout_order import Columns, order
+from tensormagic.renderers.layout_position import Placement
+from tensormagic.renderers.layout_ranks import Edge, adjacency, rank
+from tensormagic.renderers.layout_rows import Layered, Page, Point, Size, Spacing
+
+_BEND_HEIGHT = 2.0
+_BEND_BUDGET = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where everything lies.
+
+    Attributes:
+        width: Of the whole.
+        height: Of the whole.
+        positions: Top left corner of every box, in the order of the sizes.
+        routes: For every edge the points of its line, from the first node's right side to the second's left.
+        ranks: The column of every box.
+        rows: How many rows the columns were broken into.
+        crossings: How many pairs of lines cross between neighbouring columns (lines round the boxes not counted).
+    """
+
+    width: float
+    height: float
+    positions: tuple[Point, ...]
+    routes: tuple[tuple[Point, ...], ...]
+    ranks: tuple[int, ...]
+    rows: int
+    crossings: int
+
+
+def lay_out(sizes: Sequence[Size], edges: Sequence[Edge], spacing: Spacing | None = None) -> Layout:
+    """Lay a graph out from left to right.
+
+    Args:
+        sizes: Width and height of every node.
+        edges: Pairs of node numbers; the first is drawn to the left of the second unless the edges run in a circle.
+        spacing: Distances; default: those of `Spacing`.
+    """
+    spacing = spacing or Spacing()
+    if not sizes:
+        return Layout(0.0, 0.0, (), tuple(() for _ in edges), (), 0, 0)
+    ranks = rank(len(sizes), edges)
+    layered = _cut(sizes, edges, ranks, spacing)
+    crossings = order(layered.columns)
+    centres = Placement(layered.columns, layered.heights, layered.real_count, spacing.row_gap).run()
+    page = Page(layered, sizes, centres, spacing)
+    return Layout(
+        width=page.width, height=page.height, positions=page.positions(), ranks=tuple(ranks),
+        routes=tuple(_turned(page.route(path), edge, path) for path, edge in zip(layered.paths, edges, strict=True)),
+        rows=page.row_count, crossings=crossings,
+    )  # fmt: skip
+
+
+def _turned(route: list[Point], edge: Edge, path: list[int]) -> tuple[Point, ...]:
+    """Return the route so that it starts at the edge's first node (an edge of a circle was turned round)."""
+    return tuple(reversed(route)) if path and path[0] != edge[0] else tuple(route)
+
+
+def _cut(sizes: Sequence[Size], edges: Sequence[Edge], ranks: list[int], spacing: Spacing) -> Layered:
+    """Put a bend into every column that an edge crosses."""
+    column_of, heights = list(ranks), [height for _, height in sizes]
+    spans = {edge: abs(ranks[edge[0]] - ranks[edge[1]]) for edge in edges}
+    longest = _longest_span(sorted(spans[edge] for edge in edges), spacing.max_span)
+    paths, links = [], []
+    for edge in edges:
+        left, right = sorted(edge, key=ranks.__getitem__)
+        if left == right or spans[edge] > longest:
+            paths.append([left, right] if left != right else [])
+            continue
+        bends = range(len(column_of), len(column_of) + spans[edge] - 1)
+        column_of.extend(range(ranks[left] + 1, ranks[right]))
+        heights.extend(_BEND_HEIGHT for _ in bends)
+        paths.append([left, *bends, right])
+        links.extend(zip(paths[-1], paths[-1][1:], strict=False))
+    return Layered(_columns(column_of, links), column_of, heights, paths, len(sizes))
+
+
+def _longest_span(spans: Sequence[int], max_span: int) -> int:
+    """Return the longest span that still gets bends: at most ``max_span``, and less where bends would run out."""
+    bends = 0
+    for span in spans:
+        bends += span - 1
+        if span > max_span or bends > _BEND_BUDGET:
+            return span - 1
+    return max_span
+
+
+def _columns(column_of: list[int], links: list[Edge]) -> Columns:
+    members: list[list[int]] = [[] for _ in range(max(column_of) + 1)]
+    for item, column in enumerate(column_of):
+        members[column].append(item)
+    following, preceding = adjacency(len(column_of), links)
+    return Columns(members, following, preceding)
+
