@@ -1,0 +1,60 @@
+# `make demo` shows it and `make test` checks it; both do all their own set-up in .venv. `make help` lists the rest.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV ?= .venv
+NOTEBOOK ?= examples/01_first_light.ipynb
+HEADLESS ?=
+
+run := $(VENV)/bin/python
+sources := pyproject.toml constraints.txt tools/venv.sh
+allow_root := $(if $(filter 0,$(shell id -u)),--allow-root)
+# Jupyter's own settings and kernels of the person stay out of what we start.
+jupyter := env JUPYTER_PREFER_ENV_PATH=1 $(run) -m
+
+.PHONY: help demo test lint format bench coverage clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/.has-lab ## open the first example in JupyterLab; with HEADLESS=1 run it and write a static page
+ifeq ($(filter-out 0,$(HEADLESS)),)
+	$(jupyter) jupyterlab $(allow_root) $(NOTEBOOK)
+else
+	$(jupyter) tools.notebook_page $(NOTEBOOK) demo/$(basename $(notdir $(NOTEBOOK))).html
+endif
+
+test: $(VENV)/.has-test $(VENV)/.has-system ## everything a change has to pass: ruff, mypy, import contracts, all tests
+	tools/check.sh $(run)
+
+lint: $(VENV)/.has-test ## the quick part of it: ruff, mypy, import contracts
+	tools/check.sh $(run) lint
+
+format: $(VENV)/.has-test ## let ruff mend what it can
+	$(run) -m ruff check --fix .
+	$(run) -m ruff format .
+
+bench: $(VENV)/.has-test ## what tracing costs, as ratios inside one run
+	$(run) -m pytest tests/benchmarks -o python_files='bench_*.py' -m benchmark -s --no-header
+
+coverage: $(VENV)/.has-test ## the tests without browser, with a coverage report
+	$(run) -m pytest -m 'not browser' --cov --cov-report=term
+
+clean: ## remove everything that was built here, .venv included
+	rm -rf $(VENV) build dist demo htmlcov .coverage *.egg-info
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find tensormagic tests tools examples -name __pycache__ -prune -exec rm -rf {} +
+
+# Stamps: repeated runs are quick, a changed requirement installs again.
+$(VENV)/.has-lab: $(sources)
+	PYTHON=$(PYTHON) tools/venv.sh $(VENV) lab
+	@touch $@
+
+$(VENV)/.has-test: $(sources)
+	PYTHON=$(PYTHON) tools/venv.sh $(VENV) test
+	@touch $@ $(VENV)/.has-lab
+
+# Looked for every time, since it is cheap and what was missing may have come.
+.PHONY: $(VENV)/.has-system
+$(VENV)/.has-system: $(VENV)/.has-test
+	$(run) tools/system.py
