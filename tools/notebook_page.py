@@ -15,7 +15,7 @@ from nbclient.exceptions import CellExecutionError
 from nbconvert import HTMLExporter
 
 # The exporter would load these from the network; what tensormagic shows needs none of them.
-OFFLINE = dict.fromkeys(("jquery_url", "mathjax_url", "mermaid_js_url", "require_js_url", "widget_renderer_url"), "")
+OFFLINE = dict.fromkeys(("mathjax_url", "require_js_url", "widget_renderer_url"), "")
 CELL_SECONDS = 600
 
 

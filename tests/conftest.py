@@ -1,0 +1,77 @@
+"""Fixtures for every test, and the check after every test that nothing was left behind in torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from tests.support.kernel import ROOT, notebook_of, run_notebook
+from tests.support.leftovers import leftovers, snapshot
+from tests.support.missing import missing
+from tests.support.shell import difference, private_shell, shell_state
+from tools.system import find_dot
+
+BROWSER_TESTS = ROOT / "tests" / "browser"
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """Fail the test after which torch stands otherwise than before it."""
+    before = snapshot()
+    yield
+    left = leftovers(before, snapshot())
+    assert not left, "left behind by this test: " + "; ".join(left)
+
+
+@pytest.fixture
+def bare_shell(tmp_path: Path) -> Iterator[InteractiveShell]:
+    """A fresh IPython shell without the extension; displays are kept in ``shell.display_pub.outputs``."""
+    with private_shell(tmp_path / "ipython") as shell:
+        yield shell
+
+
+@pytest.fixture
+def shell(bare_shell: InteractiveShell) -> Iterator[InteractiveShell]:
+    """A fresh IPython shell with tensormagic loaded; after the test it is unloaded, and the shell must be as before.
+
+    Names that the test itself puts into the namespace are left out of that comparison.
+    """
+    before = shell_state(bare_shell)
+    bare_shell.extension_manager.load_extension("tensormagic")
+    loaded = set(bare_shell.user_ns)
+    yield bare_shell
+    bare_shell.extension_manager.unload_extension("tensormagic")
+    after = shell_state(bare_shell)
+    added_by_load = loaded - before["namespace"].keys()
+    assert not added_by_load, f"loading put names into the namespace: {sorted(added_by_load)}"
+    del before["namespace"], after["namespace"]
+    left = difference(before, after)
+    assert not left, "unloading left the shell changed: " + "; ".join(left)
+
+
+@pytest.fixture
+def run_cells(tmp_path: Path) -> Callable[..., nbformat.NotebookNode]:
+    """Return a function that runs cells in a fresh kernel: ``run_cells("x = 1", "x", allow_errors=False)``."""
+
+    def run(*cells: str, allow_errors: bool = False) -> nbformat.NotebookNode:
+        return run_notebook(notebook_of(*cells), tmp_path, allow_errors=allow_errors)
+
+    return run
+
+
+@pytest.fixture
+def dot() -> str:
+    """Return the path of Graphviz's ``dot``; skips where there is none."""
+    return find_dot() or missing("Graphviz's dot is not installed")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the browser tests and put them last: the quick ones fail first, and Playwright's event loop starts late."""
+    browser = [item for item in items if BROWSER_TESTS in item.path.parents]
+    for item in browser:
+        item.add_marker(pytest.mark.browser)
+    items[:] = [item for item in items if item not in browser] + browser

@@ -1,0 +1,76 @@
+"""What the package promises by name: ``__all__`` is sorted, complete and true."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import types
+
+import pytest
+
+import tensormagic
+from tests.support.kernel import ROOT
+
+PUBLIC = ("tensormagic", "tensormagic.reports", "tensormagic.errors")
+# The public interface of the design, as far as it exists; what is added later is added here.
+INTERFACE = {"inspect", "load_ipython_extension", "show", "trace", "unload_ipython_extension"}
+
+
+def public_names(module):
+    """Return every name without underscore that the module defines, or imported from its own package."""
+    return {
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and not isinstance(value, types.ModuleType)
+        and (getattr(value, "__module__", None) or "").startswith("tensormagic")
+    }
+
+
+@pytest.mark.parametrize("name", ["tensormagic", "tensormagic.reports"])
+def test_exports_are_sorted_and_exist(name):
+    """``__all__`` names each thing once, in ruff's order (constants, classes, functions), and all of it is there."""
+    module = importlib.import_module(name)
+    exported = list(module.__all__)
+    assert exported == sorted(exported, key=_rank)
+    assert len(set(exported)) == len(exported)
+    assert [export for export in exported if not hasattr(module, export)] == []
+
+
+def _rank(name):
+    kind = 0 if name.isupper() else 1 if name[0].isupper() else 2
+    return kind, name
+
+
+@pytest.mark.parametrize("name", ["tensormagic", "tensormagic.reports"])
+def test_every_public_name_is_exported(name):
+    """Nothing of ours that has no underscore is left out of ``__all__``."""
+    module = importlib.import_module(name)
+    assert sorted(public_names(module) - set(module.__all__)) == []
+
+
+def test_the_interface_of_the_design_is_there():
+    """The functions the magics are built on can be called from the package itself."""
+    assert set(tensormagic.__all__) >= INTERFACE
+    assert [name for name in sorted(INTERFACE) if not callable(getattr(tensormagic, name))] == []
+
+
+def test_every_report_and_error_can_be_reached_from_the_top():
+    """Who loads a saved report, or catches an error, needs no second import path."""
+    errors = importlib.import_module("tensormagic.errors")
+    raised = {name for name, value in vars(errors).items() if inspect.isclass(value)}
+    assert raised | {"TensorReport", "TraceReport", "Finding"} <= set(tensormagic.__all__)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_everything_public_has_a_docstring(name):
+    """Classes and functions that can be reached by name say what they are."""
+    module = importlib.import_module(name)
+    silent = [public for public in public_names(module) if not inspect.getdoc(getattr(module, public))]
+    assert silent == []
+
+
+def test_the_version_is_the_packages():
+    """``tensormagic.__version__`` is what pyproject.toml says."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'version = "{tensormagic.__version__}"' in text.splitlines()

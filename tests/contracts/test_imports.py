@@ -1,0 +1,76 @@
+"""What importing costs: the packages that must not be loaded, checked in a process of its own."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tensormagic
+from tests.support.kernel import ROOT
+
+PACKAGE = Path(tensormagic.__file__).parent
+HEAVY = ("torch", "numpy", "IPython", "plotly", "anywidget", "ipywidgets", "traitlets", "jinja2", "networkx")
+PURE = sorted([PACKAGE / "errors.py", *(PACKAGE / "reports").glob("*.py")])
+
+
+def loaded_by(statement):
+    """Return which of the heavy packages a fresh interpreter has loaded after ``statement``."""
+    code = f"{statement}\nimport sys, json\nprint(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    return json.loads(run.stdout)
+
+
+def foreign_imports(source):
+    """Return the top-level packages imported anywhere in ``source`` that are neither standard library nor ours."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add("tensormagic" if node.level else node.module)
+    top = {name.split(".")[0] for name in names}
+    return sorted(top - sys.stdlib_module_names - {"tensormagic"})
+
+
+def test_reports_import_nothing_heavy():
+    """Reading a saved report needs neither torch nor a notebook."""
+    assert loaded_by("import tensormagic.reports") == []
+
+
+def test_the_check_sees_a_heavy_import():
+    """The same check names a package that was imported."""
+    assert loaded_by("import tensormagic.reports, traitlets") == ["traitlets"]
+
+
+def test_the_package_imports_no_notebook_and_no_plot():
+    """``import tensormagic`` leaves IPython, plotly and widgets alone until they are used."""
+    assert not {"IPython", "plotly", "anywidget", "ipywidgets"} & set(loaded_by("import tensormagic"))
+
+
+def test_loading_the_extension_imports_no_plot_and_no_widget():
+    """``%load_ext tensormagic`` leaves plotly and widgets for their first use."""
+    load = (
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "from traitlets.config import Config\n"
+        "shell = InteractiveShell(config=Config(HistoryManager={'enabled': False}))\n"
+        "shell.extension_manager.load_extension('tensormagic')\n"
+        "assert 'tensormagic' in shell.extension_manager.loaded"
+    )
+    assert not {"plotly", "anywidget", "ipywidgets"} & set(loaded_by(load))
+
+
+@pytest.mark.parametrize("path", PURE, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_plain_data_imports_the_standard_library_alone(path):
+    """Not even inside a function or for a type hint does plain data import a foreign package."""
+    assert foreign_imports(path.read_text(encoding="utf-8")) == []
+
+
+def test_foreign_imports_sees_a_hidden_one():
+    """The check finds an import inside a function and one for types alone."""
+    source = "import os\nif TYPE_CHECKING:\n    from torch.nn import Module\ndef f():\n    import numpy as np\n"
+    assert foreign_imports(source) == ["numpy", "torch"]

@@ -1,0 +1,89 @@
+"""Says what was left behind in torch: modes, hooks, switches, threads, patched functions.
+
+The tool promises that the run is the person's: whatever it puts onto torch is gone when it is done. `snapshot` is
+taken before a test and again after it; `leftovers` names every difference that means a broken promise.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.modules import module as torch_module
+
+THREAD_PREFIX = "tensormagic-"
+
+# Functions are compared in these; on the classes a new attribute is a patch too, on the modules (which fill
+# themselves lazily) only a changed or missing one is.
+_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Module, torch.autograd.Function, torch.optim.Optimizer)
+_MODULES = (torch, torch.autograd, torch.autograd.graph, torch.nn.functional, torch.utils.checkpoint, torch.cuda)
+_GLOBAL_HOOKS = tuple(name for name in vars(torch_module) if name.startswith("_global_") and name.endswith("_hooks"))
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """How torch stood at one moment: its switches by name, and the objects under the names that people patch."""
+
+    switches: Mapping[str, Any]
+    functions: Mapping[Any, Mapping[str, Any]]
+    threads: frozenset[str]
+
+
+def snapshot() -> Snapshot:
+    """Return how torch stands now (about 0.1 ms)."""
+    functions = {owner: dict(vars(owner)) for owner in (*_CLASSES, *_MODULES)}
+    return Snapshot(_switches(), functions, frozenset(_own_threads()))
+
+
+def leftovers(before: Snapshot, after: Snapshot) -> list[str]:
+    """Return one sentence for everything that stands otherwise than before; empty where nothing was left."""
+    changed = [
+        f"{name}: {before.switches[name]} before, {value} after"
+        for name, value in after.switches.items()
+        if value != before.switches[name]
+    ]
+    threads = [f"thread still alive: {name}" for name in sorted(after.threads - before.threads)]
+    return changed + threads + _patched(before, after)
+
+
+def _switches() -> dict[str, Any]:
+    saved_tensor_hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    switches: dict[str, Any] = {
+        "torch function modes on the stack": torch._C._len_torch_function_stack(),
+        "torch dispatch modes on the stack": torch._C._len_torch_dispatch_stack(),
+        "saved-tensor hooks active": saved_tensor_hooks is not None,
+        "grad mode": torch.is_grad_enabled(),
+        "inference mode": torch.is_inference_mode_enabled(),
+        "anomaly mode": (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
+        "default dtype": torch.get_default_dtype(),
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
+        "multithreaded backward": torch.autograd.is_multithreading_enabled(),
+    }
+    return switches | {f"torch.nn.modules.module.{name}": len(getattr(torch_module, name)) for name in _GLOBAL_HOOKS}
+
+
+def _own_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(THREAD_PREFIX)]
+
+
+def _patched(before: Snapshot, after: Snapshot) -> list[str]:
+    sentences = []
+    for owner, old in before.functions.items():
+        new = after.functions[owner]
+        sentences += [f"{_label(owner, name)} was replaced" for name in old if _replaced(name, old, new)]
+        if isinstance(owner, type):
+            sentences += [f"{_label(owner, name)} was added" for name in new.keys() - old.keys()]
+    return sentences
+
+
+def _replaced(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    is_function = callable(old[name]) or isinstance(old[name], property | classmethod | staticmethod)
+    return is_function and new.get(name) is not old[name]
+
+
+def _label(owner: Any, name: str) -> str:
+    prefix = f"{owner.__module__}." if isinstance(owner, type) else ""
+    return f"{prefix}{owner.__name__}.{name}"

@@ -1,0 +1,99 @@
+"""A private IPython shell for tests, and the check that an extension leaves a shell as it found it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from IPython.core.displaypub import CapturingDisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+
+Listing = Mapping[str, Any]
+
+
+@contextlib.contextmanager
+def private_shell(folder: Path) -> Iterator[InteractiveShell]:
+    """Yield a fresh shell that is *the* shell (``get_ipython()``) meanwhile, and writes nothing outside ``folder``.
+
+    What is displayed is kept in ``shell.display_pub.outputs``: one dictionary (``data``, ``metadata``,
+    ``transient``, ``update``) a display.
+    """
+    kept = sys.modules["__main__"], sys.displayhook, sys.excepthook, list(sys.path)
+    previous = InteractiveShell._instance
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance(config=_config(), ipython_dir=str(folder))
+    shell.display_pub = CapturingDisplayPublisher(parent=shell)
+    try:
+        yield shell
+    finally:
+        shell.restore_sys_module_state()
+        InteractiveShell.clear_instance()
+        InteractiveShell._instance = previous
+        sys.modules["__main__"], sys.displayhook, sys.excepthook, sys.path[:] = kept
+
+
+def _config() -> Config:
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "nocolor"
+    config.InteractiveShell.xmode = "Context"
+    return config
+
+
+def shell_state(shell: InteractiveShell) -> dict[str, Listing]:
+    """Return everything an extension can register with a shell, section by section, as name → identity."""
+    return {
+        **{f"{kind} magics": dict(magics) for kind, magics in shell.magics_manager.magics.items()},
+        **{f"formatter {kind}": _printers(formatter) for kind, formatter in shell.display_formatter.formatters.items()},
+        "mimebundle formatter": _printers(shell.display_formatter.mimebundle_formatter),
+        "display formatter": {"ipython_display": _printers(shell.display_formatter.ipython_display_formatter)},
+        "configurables": {f"{type(item).__name__} {id(item)}": id(item) for item in shell.configurables},
+        "magics registry": {name: id(value) for name, value in shell.magics_manager.registry.items()},
+        "events": {name: [id(hook) for hook in hooks] for name, hooks in shell.events.callbacks.items()},
+        "hooks": _hooks(shell),
+        "transformers": _transformers(shell),
+        "custom exceptions": dict(enumerate(map(repr, shell.custom_exceptions))),
+        "namespace": {name: id(value) for name, value in shell.user_ns.items()},
+        "hidden names": dict.fromkeys(shell.user_ns_hidden, True),
+    }
+
+
+def difference(before: Mapping[str, Listing], after: Mapping[str, Listing]) -> list[str]:
+    """Return one sentence for everything that was added, removed or replaced."""
+    sentences = []
+    for section, old in before.items():
+        new = after[section]
+        sentences += [f"{section}: {name} was left behind" for name in new.keys() - old.keys()]
+        sentences += [f"{section}: {name} is gone" for name in old.keys() - new.keys()]
+        sentences += [f"{section}: {name} was changed" for name in old.keys() & new.keys() if old[name] != new[name]]
+    return sorted(sentences)
+
+
+def _printers(formatter: Any) -> Listing:
+    tables = (formatter.type_printers, formatter.deferred_printers, formatter.singleton_printers)
+    return {str(key): id(value) for table in tables for key, value in table.items()}
+
+
+def _hooks(shell: InteractiveShell) -> Listing:
+    by_command = {
+        f"{name} for {key}": [id(function) for _, function in chain]
+        for name, dispatcher in shell.strdispatchers.items()
+        for key, chain in dispatcher.strs.items()
+    }
+    return by_command | {name: repr(getattr(chain, "chain", chain)) for name, chain in vars(shell.hooks).items()}
+
+
+def _transformers(shell: InteractiveShell) -> Listing:
+    manager = shell.input_transformer_manager
+    return {
+        "cleanup": list(map(id, manager.cleanup_transforms)),
+        "line": list(map(id, manager.line_transforms)),
+        "token": list(map(id, manager.token_transformers)),
+        "post": list(map(id, shell.input_transformers_post)),
+        "ast": list(map(id, shell.ast_transformers)),
+        "matchers": list(map(repr, shell.Completer.custom_matchers)),
+    }
