@@ -13,6 +13,7 @@ from tensormagic.reports.storage import (
 )
 from tensormagic.reports.tensor import AutogradReport, Statistics, TensorReport
 from tensormagic.reports.trace import (
+    UNREADABLE,
     UNTOUCHED,
     Birth,
     Cell,
@@ -32,6 +33,7 @@ from tensormagic.reports.trace import (
 __all__ = [
     "FORMAT_VERSION",
     "SEVERITIES",
+    "UNREADABLE",
     "UNTOUCHED",
     "Alias",
     "AutogradReport",

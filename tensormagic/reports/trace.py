@@ -5,7 +5,8 @@ pass of the same structure, and each `Frame` holds the values of one pass: the t
 
 Gradient norms are packed ``array("f")``. A Euclidean norm is never negative, which leaves -1.0 free to say
 `UNTOUCHED`: no gradient came here. NaN means that the gradient holds a NaN, infinity that it holds an infinity
-(or overflowed float32 in the norm itself; `Frame.bad` has the counts).
+(or overflowed float32 in the norm itself; `Frame.bad` has the counts). -2.0, `UNREADABLE`, says that a gradient came
+but could not be measured; the report's gaps say why. Whatever is below zero is therefore no norm.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ else:
     Floats = array  # subscriptable only since Python 3.12
 
 UNTOUCHED = -1.0
+UNREADABLE = -2.0
 
 State = Literal["running", "finished", "failed", "interrupted"]
 NodeKind = Literal["op", "accumulate", "custom"]

@@ -1,0 +1,360 @@
+"""Measures gradients as backward passes them: the hooks on the autograd nodes of one pass, and nothing else.
+
+A prehook on a node sees the gradient of the node's forward outputs, summed over everything that used them. Where
+several edges feed one slot, only a post-hook on each feeding node can tell their parts apart; those nodes alone get
+one. Both leave the graph as it is (a module's full backward hook would insert nodes). All hooks are removed when the
+pass ends, however it ends.
+
+On a CPU a reduction is read at once. On any other device nothing is read inside the pass: the results, four scalars
+a node, stay on the device and are fetched together when the pass is over.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from tensormagic.collectors.skeleton import Skeleton, Walk
+from tensormagic.reports import UNREADABLE, UNTOUCHED, Birth, GradientStatistics
+
+Measured = tuple[float, float, int, int]  # norm, largest magnitude, NaN count, Inf count
+
+MAX_BIRTHS = 8
+
+_LOW_PRECISION = frozenset({torch.float16, torch.bfloat16})
+_vector_norm = torch.linalg.vector_norm
+
+# Backward formulas that divide by (a function of) a saved tensor, or take its logarithm: op → the slot to look at
+# when NaN or Inf comes out. From torch's derivatives.yaml.
+SINGULAR_SLOTS = {
+    "LogBackward0": "self", "Log2Backward0": "self", "Log10Backward0": "self", "Log1PBackward0": "self",
+    "SqrtBackward0": "result", "RsqrtBackward0": "result", "ReciprocalBackward0": "result",
+    "DivBackward0": "other", "DivBackward1": "other", "PowBackward0": "self", "PowBackward1": "self",
+    "NormBackward0": "self", "LinalgVectorNormBackward0": "self", "AcosBackward0": "self", "AsinBackward0": "self",
+    "AcoshBackward0": "self", "AtanhBackward0": "self", "XlogyBackward0": "other",
+    "StdBackward0": "result", "CdistBackward0": "cdist", "BinaryCrossEntropyBackward0": "self",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class SavedFacts:
+    """What a suspicious saved tensor holds: counts of zeros, negatives, and NaN or Inf."""
+
+    name: str
+    zero: int = 0
+    negative: int = 0
+    bad: int = 0
+
+
+def _dense(gradient: torch.Tensor) -> torch.Tensor:
+    """Return the numbers that a gradient stores: a sparse one's summed values, a nested one's buffer."""
+    if gradient.layout is torch.strided:
+        return gradient.values() if gradient.is_nested else gradient
+    if gradient.layout is torch.sparse_coo:
+        return gradient.coalesce().values()
+    return gradient.values()
+
+
+def measure(gradient: torch.Tensor) -> Measured:
+    """Return (norm, largest magnitude, NaN count, Inf count) of a gradient; four reductions only where it is bad.
+
+    A finite norm proves that every element is finite, so the counts cost nothing in the normal case. Low precision
+    is accumulated in float32: the norm of a float16 gradient may exceed what float16 can hold.
+    """
+    if gradient.layout is not torch.strided or gradient.is_nested:
+        gradient = _dense(gradient)
+    if gradient.numel() == 0:
+        return 0.0, 0.0, 0, 0
+    wide = torch.float32 if gradient.dtype in _LOW_PRECISION else None
+    norm = _vector_norm(gradient, dtype=wide).item()
+    if math.isfinite(norm):
+        return norm, _largest(gradient), 0, 0
+    nan, inf = int(gradient.isnan().sum().item()), int(gradient.isinf().sum().item())
+    return (math.nan if nan else math.inf if inf else norm), _largest(gradient), nan, inf
+
+
+def _largest(gradient: torch.Tensor) -> float:
+    low, high = torch.aminmax(gradient.abs() if gradient.is_complex() else gradient)
+    return max(-low.item(), high.item())
+
+
+def measure_on_device(gradient: torch.Tensor) -> torch.Tensor:
+    """Return the same four numbers as one float64 (float32 where the device has none) tensor, without a sync."""
+    dense = _dense(gradient)
+    wide = torch.float32 if dense.device.type == "mps" else torch.float64
+    if dense.numel() == 0:
+        return torch.zeros(4, dtype=wide, device=dense.device)
+    precise = torch.float32 if dense.dtype in _LOW_PRECISION else None
+    norm = _vector_norm(dense, dtype=precise)
+    parts = (norm, dense.abs().amax(), dense.isnan().sum(), dense.isinf().sum())
+    return torch.stack([part.to(wide) for part in parts])
+
+
+def _named(read: list[float]) -> Measured:
+    norm, largest, nan, inf = read
+    return (math.nan if nan else math.inf if inf else norm), largest, int(nan), int(inf)
+
+
+def full_measure(gradient: torch.Tensor) -> torch.Tensor:
+    """Return seven numbers about one gradient as one tensor on its device, without a sync.
+
+    They are: norm, largest magnitude, mean and standard deviation of the finite elements, count of zeros, of NaN, of
+    Inf; see `full_statistics`.
+    """
+    dense = _dense(gradient)
+    values = (dense.abs() if dense.is_complex() else dense).to(
+        torch.float64 if dense.device.type != "mps" else torch.float32
+    )
+    if values.numel() == 0:
+        return values.new_zeros(7)
+    finite = values.isfinite()
+    count = finite.sum()
+    mean = values.where(finite, 0).sum() / count
+    deviation = ((values - mean).where(finite, 0).square().sum() / count).sqrt()
+    counts = ((values == 0).sum(), values.isnan().sum(), values.isinf().sum())
+    parts = (_vector_norm(values), values.abs().amax(), mean, deviation, *counts)
+    return torch.stack([part.to(values.dtype) for part in parts])
+
+
+def full_statistics(numbers: list[float], *, pass_number: int, count: int) -> GradientStatistics:
+    """Give the seven numbers of `full_measure` their names."""
+    norm, largest, mean, deviation, zero, nan, inf = numbers
+    norm = math.nan if nan else math.inf if inf else norm
+    return GradientStatistics(pass_number, count, norm, largest, mean, deviation, int(zero), int(nan), int(inf))
+
+
+def saved_facts(node: Any, slot: str) -> SavedFacts | None:
+    """Count what makes a backward formula blow up in the saved tensor ``slot`` of a live node, or None.
+
+    Nothing is unpacked that the person packed with hooks of their own (offloading, checkpointing).
+    """
+    raw = getattr(node, f"_raw_saved_{slot}", None)
+    if raw is None or getattr(raw, "unpack_hook", None) is not None:
+        return None
+    saved = getattr(node, f"_saved_{slot}")
+    if not isinstance(saved, torch.Tensor) or saved.numel() == 0 or saved.is_complex() or not saved.is_floating_point():
+        return None
+    low, high = (bound.item() for bound in torch.aminmax(saved))
+    facts = SavedFacts(slot)
+    if not low > 0 and not high < 0 or math.isinf(low) or math.isinf(high):
+        facts.zero = int((saved == 0).sum().item())
+        facts.negative = int((saved < 0).sum().item())
+        facts.bad = int((~saved.isfinite()).sum().item())
+    elif low < 0:
+        facts.negative = saved.numel()
+    return facts
+
+
+@dataclass(slots=True)
+class PassValues:
+    """The numbers of one pass: plain, written by the hooks, read by the sampler while it runs.
+
+    Attributes:
+        pass_number: From 1.
+        norms: By report index; `UNTOUCHED` until backward reaches the node.
+        abs_max: Likewise.
+        bad: Report index → (NaN count, Inf count).
+        order: Report indices in the order reached.
+        births: Filled when the pass ends.
+        gap: Why something could not be measured; empty where all could.
+    """
+
+    pass_number: int
+    norms: array[float]
+    abs_max: array[float]
+    bad: dict[int, tuple[int, int]] = field(default_factory=dict)
+    order: list[int] = field(default_factory=list)
+    births: tuple[Birth, ...] = ()
+    gap: str = ""
+
+
+class PassRecorder:
+    """Hooks the nodes of one walk, and takes the hooks away again.
+
+    Args:
+        found: The live nodes; dropped in `close`.
+        skeleton: Their structure.
+        pass_number: From 1.
+        statistics: Report index → full statistics, shared by all passes of the skeleton; filled where missing.
+        deferred: Whether to leave results on the device until the end; by default, wherever that is not a CPU.
+    """
+
+    def __init__(
+        self,
+        found: Walk,
+        skeleton: Skeleton,
+        pass_number: int,
+        statistics: dict[int, GradientStatistics],
+        *,
+        deferred: bool | None = None,
+    ) -> None:
+        blank = array("f", [UNTOUCHED]) * skeleton.size
+        self.values = PassValues(pass_number, blank, blank[:])
+        self.seconds = 0.0
+        self._found: Walk | None = found
+        self._skeleton = skeleton
+        self._statistics = statistics
+        self._deferred = deferred
+        self._waiting: list[tuple[Callable[[list[float]], None], torch.Tensor]] = []
+        self._edges: dict[tuple[int, int], Measured] = {}
+        self._facts: dict[int, SavedFacts] = {}
+        self._handles: list[Any] = []
+        self._isolated = torch._C._len_torch_dispatch_stack() > 0  # noqa: SLF001  (the person's own modes are on)
+
+    def open(self) -> None:
+        """Put the hooks on; if that fails halfway, those already on are taken off again."""
+        assert self._found is not None
+        index, handles = self._skeleton.index, self._handles
+        try:
+            for place, node in enumerate(self._found.nodes):
+                slot = SINGULAR_SLOTS.get(node.name())
+                handles.append(node.register_prehook(partial(self._before, index[place], node if slot else None, slot)))
+            for place, contested in self._skeleton.contested.items():
+                handles.append(self._found.nodes[place].register_hook(partial(self._after, index[place], contested)))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Take every hook off, drop the nodes, and read what still waits on a device."""
+        while self._handles:
+            self._handles.pop().remove()
+        self._found = None
+        try:
+            self._fetch()
+        except Exception as error:  # noqa: BLE001  (a device that failed must not replace the person's own error)
+            self.values.gap = f"{type(error).__name__}: {error}"
+        self.values.births = self._births() if self.values.bad else ()
+
+    def observe_result(self, index: int, gradient: torch.Tensor) -> None:
+        """Record a gradient that ``autograd.grad`` handed back instead of accumulating it."""
+        self._before(index, None, None, (gradient,))
+
+    # -- hooks: called by the engine; they return None, which leaves every gradient as it is ----------------------
+
+    def _before(self, index: int, node: Any, slot: str | None, gradients: Sequence[torch.Tensor | None]) -> None:
+        began = perf_counter()
+        self.values.order.append(index)
+        try:
+            with torch.no_grad() if torch.is_grad_enabled() else nullcontext(), self._quiet():
+                if slot is not None and (facts := saved_facts(node, slot)) is not None:
+                    self._facts[index] = facts
+                self._measure_all(gradients, index)
+        except Exception as error:  # noqa: BLE001  (a hook that raises would end the person's backward)
+            self._give_up(index, error)
+        self.seconds += perf_counter() - began
+
+    def _after(
+        self, index: int, contested: dict[int, tuple[int, int]], gradients: Sequence[torch.Tensor | None], _: Any
+    ) -> None:
+        began = perf_counter()
+        try:
+            with torch.no_grad() if torch.is_grad_enabled() else nullcontext(), self._quiet():
+                for input_number in contested:
+                    gradient = gradients[input_number]
+                    if gradient is not None:
+                        self._measure(gradient, partial(self._edges.__setitem__, (index, input_number)))
+        except Exception as error:  # noqa: BLE001
+            self.values.gap = f"{type(error).__name__}: {error}"
+        self.seconds += perf_counter() - began
+
+    def _quiet(self) -> Any:
+        """Keep the person's own dispatch modes from seeing the tracer's reductions."""
+        return torch.utils._python_dispatch._disable_current_modes() if self._isolated else nullcontext()  # noqa: SLF001
+
+    # -- measuring ------------------------------------------------------------------------------------------------
+
+    def _measure_all(self, gradients: Sequence[torch.Tensor | None], index: int) -> None:
+        present = [gradient for gradient in gradients if gradient is not None]
+        if not present:
+            self._store(index, (0.0, 0.0, 0, 0))
+        if index not in self._statistics and len(present) == 1:
+            self._measure_fully(present[0], index)
+        for gradient in present:
+            self._measure(gradient, partial(self._store, index))
+
+    def _measure_fully(self, gradient: torch.Tensor, index: int) -> None:
+        numbers, count = full_measure(gradient), gradient.numel()
+
+        def keep(read: list[float]) -> None:
+            self._statistics[index] = full_statistics(read, pass_number=self.values.pass_number, count=count)
+
+        if self._defers(gradient):
+            self._waiting.append((keep, numbers))
+        else:
+            keep(numbers.tolist())
+
+    def _measure(self, gradient: torch.Tensor, store: Callable[[Measured], None]) -> None:
+        if self._defers(gradient):
+            self._waiting.append((lambda read: store(_named(read)), measure_on_device(gradient)))
+        else:
+            store(measure(gradient))
+
+    def _defers(self, gradient: torch.Tensor) -> bool:
+        return self._deferred or (self._deferred is None and gradient.device.type != "cpu")
+
+    def _store(self, index: int, numbers: Measured) -> None:
+        """Keep a node's numbers; a node with several outputs gets them combined over its slots."""
+        norm, largest, nan, inf = numbers
+        values = self.values
+        if (earlier := values.norms[index]) != UNTOUCHED:
+            norm, largest = math.hypot(earlier, norm), max(largest, values.abs_max[index])
+        if nan or inf:
+            before = values.bad.get(index, (0, 0))
+            values.bad[index] = (before[0] + nan, before[1] + inf)
+            norm = math.nan if values.bad[index][0] else math.inf
+        values.norms[index], values.abs_max[index] = norm, largest
+
+    def _give_up(self, index: int, error: Exception) -> None:
+        self.values.norms[index] = self.values.abs_max[index] = UNREADABLE
+        self.values.gap = f"{type(error).__name__}: {error}"
+
+    def _fetch(self) -> None:
+        """Read everything that waits on a device: one transfer for each device and width."""
+        groups: dict[tuple[torch.device, int], list[int]] = {}
+        for at, (_, numbers) in enumerate(self._waiting):
+            groups.setdefault((numbers.device, len(numbers)), []).append(at)
+        for places in groups.values():
+            rows = torch.stack([self._waiting[at][1] for at in places]).tolist()
+            for at, row in zip(places, rows, strict=True):
+                self._waiting[at][0](row)
+        self._waiting.clear()
+
+    # -- where NaN and Inf were born ------------------------------------------------------------------------------
+
+    def _births(self) -> tuple[Birth, ...]:
+        feeders: dict[int, list[tuple[int, int]]] = {}
+        for edge in self._skeleton.edges:
+            feeders.setdefault(edge.target, []).append((edge.source, edge.input_number))
+        found = (
+            self._birth(source, receiver, input_number, certain=len(feeders[receiver]) == 1)
+            for receiver in self.values.order
+            if receiver in self.values.bad
+            for source, input_number in feeders.get(receiver, ())
+        )
+        return tuple(birth for birth, _ in zip((b for b in found if b is not None), range(MAX_BIRTHS), strict=False))
+
+    def _birth(self, source: int, receiver: int, input_number: int, *, certain: bool) -> Birth | None:
+        """Return the birth on one edge, or None where the edge is fine or its source was bad already."""
+        values = self.values
+        incoming = values.norms[source]
+        if source in values.bad or incoming == UNTOUCHED:
+            return None
+        part = self._edges.get((source, input_number))
+        nan, inf = values.bad[receiver] if part is None else part[2:]
+        if not nan and not inf:
+            return None
+        facts = self._facts.get(source, SavedFacts(""))
+        count = self._statistics[receiver].count if receiver in self._statistics else nan + inf
+        return Birth(
+            values.pass_number, source, receiver, input_number, nan, inf, count, incoming,
+            facts.name, facts.zero, facts.negative, facts.bad, certain=certain or part is not None,
+        )  # fmt: skip

@@ -1,0 +1,165 @@
+"""Names for leaves and modules, without keeping any of them alive.
+
+A module is known by the path under which its outermost caller holds it: ``net.conv1``. Outermost modules are found
+two ways: in the person's namespace, and by being called (a model that lives inside a function has no name in the
+namespace: it is called by its class then). A leaf is known by the parameter path that leads to it, else by its name
+in the namespace, else by its shape. Only weak references are held, and an ``id`` counts only while its reference
+lives: addresses are reused.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+MODULE_SCAN_LIMIT = 32  # rescans of the namespace for an unknown parameter: enough for models made on the way
+
+
+@dataclass(slots=True)
+class Leaf:
+    """A tensor that collects a gradient, as far as it is known.
+
+    Attributes:
+        name: Path or name; ``"leaf (3, 4)"`` where there is none.
+        shape: Its shape.
+        dtype: Without the ``torch.`` prefix.
+        numel: Elements.
+        is_parameter: Whether it is an ``nn.Parameter``.
+        owner: Name of the outermost module it belongs to.
+        requires_grad: Its flag when last looked at.
+        reference: Weak, to the tensor last seen under this name.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    numel: int
+    is_parameter: bool
+    owner: str
+    requires_grad: bool
+    reference: weakref.ref[torch.Tensor]
+
+
+def _describe(tensor: torch.Tensor, name: str, owner: str) -> Leaf:
+    return Leaf(
+        name=name,
+        shape=tuple(tensor.shape),
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        numel=tensor.numel(),
+        is_parameter=isinstance(tensor, nn.Parameter),
+        owner=owner,
+        requires_grad=tensor.requires_grad,
+        reference=weakref.ref(tensor),
+    )
+
+
+class ModuleNames:
+    """Paths of the modules met so far, and the outermost modules among them."""
+
+    def __init__(self, namespace: Mapping[str, Any]) -> None:
+        self._namespace = namespace
+        self._paths: dict[int, tuple[weakref.ref[nn.Module], str]] = {}
+        self._roots: dict[str, weakref.ref[nn.Module]] = {}
+
+    def path(self, module: nn.Module) -> str:
+        """Return the path of ``module``, or ``""`` where it is not (or no longer) known."""
+        known = self._paths.get(id(module))
+        return known[1] if known is not None and known[0]() is module else ""
+
+    def add_root(self, module: nn.Module) -> str:
+        """Learn an outermost module and everything inside it; returns its name."""
+        name = self._root_name(module)
+        self._roots[name] = weakref.ref(module)
+        for path, child in module.named_modules():
+            full = f"{name}.{path}" if path else name
+            self._paths[id(child)] = (weakref.ref(child), full)
+        return name
+
+    def roots(self) -> list[tuple[str, nn.Module]]:
+        """Return the outermost modules that are still alive, by name."""
+        alive = ((name, reference()) for name, reference in list(self._roots.items()))
+        return [(name, module) for name, module in alive if module is not None]
+
+    def scan(self) -> None:
+        """Learn every module that the namespace holds by name."""
+        for value in list(self._namespace.values()):
+            if isinstance(value, nn.Module) and not self.path(value):
+                self.add_root(value)
+
+    def _root_name(self, module: nn.Module) -> str:
+        held = [name for name, value in list(self._namespace.items()) if value is module and not name.startswith("_")]
+        if held:
+            return held[0]
+        name, number = type(module).__name__, 2
+        while (other := self._roots.get(name)) is not None and other() not in {None, module}:
+            name, number = f"{type(module).__name__}#{number}", number + 1
+        return name
+
+
+class Leaves:
+    """The leaves met so far, each with a small number."""
+
+    def __init__(self, namespace: Mapping[str, Any], modules: ModuleNames) -> None:
+        self._namespace = namespace
+        self._modules = modules
+        self._numbers: dict[int, int] = {}
+        self._by_name: dict[str, int] = {}
+        self._scans = 0
+        self.known: list[Leaf] = []
+
+    def number(self, tensor: torch.Tensor) -> int:
+        """Return the number of ``tensor``, learning it where it is new.
+
+        A tensor made anew in every step under the same name keeps one number: it is one series over time.
+        """
+        number = self._numbers.get(id(tensor))
+        if number is not None and self.known[number].reference() is tensor:
+            return number
+        return self._learn(tensor)
+
+    def learn_parameters(self) -> None:
+        """Learn every parameter of the outermost modules, whether or not a gradient ever comes."""
+        for root, module in self._modules.roots():
+            for path, parameter in module.named_parameters():
+                if not self._is_known(parameter):
+                    self._add(parameter, f"{root}.{path}", root)
+
+    def _is_known(self, tensor: torch.Tensor) -> bool:
+        number = self._numbers.get(id(tensor))
+        return number is not None and self.known[number].reference() is tensor
+
+    def _learn(self, tensor: torch.Tensor) -> int:
+        self.learn_parameters()
+        if isinstance(tensor, nn.Parameter) and not self._is_known(tensor) and self._scans < MODULE_SCAN_LIMIT:
+            self._scans += 1
+            self._modules.scan()
+            self.learn_parameters()
+        if self._is_known(tensor):
+            return self._numbers[id(tensor)]
+        return self._add(tensor, self._name_in_namespace(tensor), "")
+
+    def _add(self, tensor: torch.Tensor, name: str, owner: str) -> int:
+        leaf = _describe(tensor, name or self._anonymous(tensor), owner)
+        number = self._by_name.setdefault(leaf.name, len(self.known))
+        if number == len(self.known):
+            self.known.append(leaf)
+        else:
+            self.known[number] = leaf
+        self._numbers[id(tensor)] = number
+        return number
+
+    def _anonymous(self, tensor: torch.Tensor) -> str:
+        """Return a name for a leaf that has none: two that live at the same time get two names."""
+        name, number = f"leaf {tuple(tensor.shape)}", 2
+        while (taken := self._by_name.get(name)) is not None and self.known[taken].reference() is not None:
+            name, number = f"leaf {tuple(tensor.shape)} #{number}", number + 1
+        return name
+
+    def _name_in_namespace(self, tensor: torch.Tensor) -> str:
+        names = (name for name, value in list(self._namespace.items()) if value is tensor)
+        return next((name for name in names if not name.startswith("_")), "")

@@ -1,0 +1,151 @@
+"""Describes the nodes of a skeleton once: names, shapes, saved tensors. The nodes are looked at, never kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from tensormagic.collectors.identity import Leaves
+from tensormagic.collectors.skeleton import Skeleton, Walk, is_accumulate
+from tensormagic.reports import Node, SavedTensor
+
+MAX_SAVED = 12  # slots listed a node; an LSTM keeps one for every layer and gate
+
+_VERSION_NUMBER = re.compile(r"Backward\d*$")
+_WORD_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def op_name(node_name: str) -> str:
+    """Return the readable name of a node: ``"NativeLayerNormBackward0"`` → ``"native_layer_norm"``.
+
+    A custom Function keeps the name that the person gave it: ``"MyReLUBackward"`` → ``"MyReLU"``.
+    """
+    bare = _VERSION_NUMBER.sub("", node_name)
+    if not re.search(r"Backward\d+$", node_name):
+        return bare
+    return _WORD_BOUNDARY.sub("_", bare).lower()
+
+
+def describe_nodes(
+    found: Walk, skeleton: Skeleton, leaves: Leaves, origins: list[Any], namespace: Mapping[str, Any]
+) -> tuple[Node, ...]:
+    """Return the report nodes of a skeleton, in report order."""
+    variables = _variables(found, namespace)
+    described: list[Node | None] = [None] * skeleton.size
+    for place, node in enumerate(found.nodes):
+        index = skeleton.index[place]
+        if index in skeleton.leaf_of:
+            described[index] = _describe_leaf(node, index, leaves.known[skeleton.leaf_of[index]].name)
+        else:
+            number, exact = skeleton.origin_of[index]
+            site, module = origins[number] if number >= 0 else (None, "")
+            described[index] = _describe_op(node, index, site=site, exact=exact, module=module, variable=variables.get(place, ""))
+    return tuple(node for node in described if node is not None)
+
+
+def _describe_leaf(node: Any, index: int, name: str) -> Node:
+    variable = node.variable
+    return Node(
+        index=index, name=node.name().rsplit("::", 1)[-1], op="accumulate", kind="accumulate", variable=name,
+        shapes=(_shape(variable),), dtype=_plain(variable.dtype), device=str(variable.device),
+    )  # fmt: skip
+
+
+def _describe_op(node: Any, index: int, *, site: int | None, exact: bool, module: str, variable: str) -> Node:
+    name = node.name()
+    outputs = _outputs(node)
+    return Node(
+        index=index, name=name, op=op_name(name), kind="op" if isinstance_of_torch(node) else "custom",
+        location=site, exact_location=exact, module=module, variable=variable,
+        shapes=tuple(shape for shape, _, _ in outputs), dtype=outputs[0][1] if outputs else "",
+        device=outputs[0][2] if outputs else "", saved=saved_tensors(node),
+    )  # fmt: skip
+
+
+def isinstance_of_torch(node: Any) -> bool:
+    """Return whether a node is one of torch's own rather than a custom ``autograd.Function``'s."""
+    return not isinstance(node, torch.autograd.function.BackwardCFunction)
+
+
+def _outputs(node: Any) -> list[tuple[tuple[int, ...], str, str]]:
+    try:
+        return [(_shape(output), _plain(output.dtype), str(output.device)) for output in node._input_metadata]  # noqa: SLF001
+    except (RuntimeError, AttributeError):  # nested and functorch outputs have no plain shape
+        return []
+
+
+def _shape(sized: Any) -> tuple[int, ...]:
+    try:
+        return tuple(int(size) for size in sized.shape)
+    except (RuntimeError, TypeError):  # symbolic or nested sizes
+        return ()
+
+
+def _plain(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+@lru_cache(maxsize=512)
+def _saved_slots(node_type: type) -> tuple[str, ...]:
+    names = (name.removeprefix("_raw_saved_") for name in dir(node_type) if name.startswith("_raw_saved_"))
+    return tuple(names)
+
+
+def saved_tensors(node: Any) -> tuple[SavedTensor, ...]:
+    """Return what a live node keeps for its backward, and in which state.
+
+    Reading a saved tensor raises after it was changed in place and after the graph was freed: both are states worth
+    showing. What the person packed with saved-tensor hooks is not unpacked: that would run their code.
+    """
+    if not isinstance_of_torch(node):
+        return _custom_saved(node)
+    return tuple(saved for slot in _saved_slots(type(node))[:MAX_SAVED] if (saved := _saved(node, slot)) is not None)
+
+
+def _saved(node: Any, slot: str) -> SavedTensor | None:
+    try:
+        raw = getattr(node, f"_raw_saved_{slot}")
+        if getattr(raw, "unpack_hook", None) is not None:
+            return SavedTensor(slot, (), "", 0, "packed by a hook")
+        tensor = getattr(node, f"_saved_{slot}")
+    except RuntimeError as error:
+        return SavedTensor(slot, (), "", 0, _state_of(error))
+    return _describe_saved(slot, tensor) if isinstance(tensor, torch.Tensor) else None
+
+
+def _describe_saved(slot: str, tensor: torch.Tensor) -> SavedTensor:
+    return SavedTensor(slot, _shape(tensor), _plain(tensor.dtype), tensor.numel() * tensor.element_size(), "ok")
+
+
+def _state_of(error: RuntimeError) -> str:
+    text = str(error)
+    if "inplace" in text:
+        return "changed in place"
+    return "freed" if "freed" in text or "second time" in text else "unreadable"
+
+
+def _custom_saved(node: Any) -> tuple[SavedTensor, ...]:
+    try:
+        if any(getattr(raw, "unpack_hook", None) is not None for raw in node._raw_saved_tensors):  # noqa: SLF001
+            return (SavedTensor("saved_tensors", (), "", 0, "packed by a hook"),)
+        saved = node.saved_tensors
+    except RuntimeError as error:
+        return (SavedTensor("saved_tensors", (), "", 0, _state_of(error)),)
+    named = ((f"saved_tensors[{at}]", tensor) for at, tensor in enumerate(saved))
+    return tuple(_describe_saved(name, tensor) for name, tensor in named if tensor is not None)[:MAX_SAVED]
+
+
+def _variables(found: Walk, namespace: Mapping[str, Any]) -> dict[int, str]:
+    """Return traversal place → the name under which the namespace holds what the node made."""
+    places = {id(node): place for place, node in enumerate(found.nodes)}
+    names: dict[int, str] = {}
+    for name, value in list(namespace.items()):
+        if isinstance(value, torch.Tensor) and not name.startswith("_"):
+            place = places.get(id(value.grad_fn))
+            if place is not None and not is_accumulate(found.nodes[place]):
+                names.setdefault(place, name)
+    return names

@@ -1,0 +1,84 @@
+"""Which of the person's own lines is running: frames to `Location`\\ s.
+
+The person's line is the innermost frame of *their* code: not torch, not this package, not the standard library,
+not an installed package. Where a library calls torch on their behalf, that is the line which called the library.
+A frame walk costs about a microsecond, so lines are interned: equal places share one small integer, the *site*.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import sysconfig
+from collections.abc import Callable
+from types import FrameType
+
+from tensormagic.reports import Location
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LIBRARY_DIRECTORIES = tuple(
+    os.path.join(path, "") for name, path in sysconfig.get_paths().items() if name in {"stdlib", "platstdlib", "purelib", "platlib"}
+)
+
+CellNumber = Callable[[str], "int | None"]
+
+
+def _no_cell(_filename: str) -> int | None:
+    return None
+
+
+def is_own_code(filename: str) -> bool:
+    """Return whether ``filename`` is the person's code rather than a library's, Python's or this package's.
+
+    Cells of a notebook have made-up names (``/tmp/ipykernel_1/2.py``, ``<ipython-input-1-…>``) and count as own.
+    """
+    if filename.startswith("<"):
+        return filename.startswith(("<ipython", "<stdin", "<string", "<cell", "<doctest"))
+    return not filename.startswith((_PACKAGE, *_LIBRARY_DIRECTORIES))
+
+
+class Sites:
+    """The lines met so far, each with a small number.
+
+    Args:
+        cell_number: Gives the execution count of a cell from its file name; None for files that are no cell.
+    """
+
+    def __init__(self, cell_number: CellNumber = _no_cell) -> None:
+        self._cell_number = cell_number
+        self._own: dict[str, bool] = {}
+        self._numbers: dict[tuple[str, int], int] = {}
+        self._locations: list[Location] = []
+
+    @property
+    def locations(self) -> tuple[Location, ...]:
+        """Every line met so far, by site number."""
+        return tuple(self._locations)
+
+    def of_frame(self, frame: FrameType | None) -> int | None:
+        """Return the site of the innermost own frame at or above ``frame``, or None where all of it is library code."""
+        own = self._own
+        while frame is not None:
+            filename = frame.f_code.co_filename
+            mine = own.get(filename)
+            if mine is None:
+                mine = own.setdefault(filename, is_own_code(filename))
+            if mine:
+                key = (filename, frame.f_lineno)
+                number = self._numbers.get(key)
+                return self._add(key, frame) if number is None else number
+            frame = frame.f_back
+        return None
+
+    def here(self, depth: int = 1) -> int | None:
+        """Return the site of the caller, ``depth`` frames up."""
+        return self.of_frame(sys._getframe(depth))  # noqa: SLF001  (the documented way to a caller's frame)
+
+    def _add(self, key: tuple[str, int], frame: FrameType) -> int:
+        filename, line = key
+        function = frame.f_code.co_name
+        text = linecache.getline(filename, line, frame.f_globals).strip()
+        name = "" if function == "<module>" else function
+        self._locations.append(Location(filename, line, text, self._cell_number(filename), name))
+        return self._numbers.setdefault(key, len(self._locations) - 1)

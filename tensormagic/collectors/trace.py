@@ -1,0 +1,344 @@
+"""Follows a run: records the forward, hooks every backward, and can say at any moment what has happened so far.
+
+While a trace is on, one function mode is on torch's stack and nothing else; node hooks exist only for the duration
+of a backward call. Everything that is kept is plain numbers. The report can be asked for from another thread while
+the run goes on: it is put together from immutable pieces.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from tensormagic.collectors.forward import ForwardRecorder, unnoticed
+from tensormagic.collectors.gradients import PassRecorder, PassValues
+from tensormagic.collectors.identity import Leaves, ModuleNames
+from tensormagic.collectors.nodes import describe_nodes
+from tensormagic.collectors.skeleton import Key, Skeleton, Walk, make_skeleton, walk
+from tensormagic.collectors.source import CellNumber, Sites
+from tensormagic.collectors.timeline import Thinned
+from tensormagic.errors import TraceError
+from tensormagic.reports import (
+    UNTOUCHED,
+    Birth,
+    Cell,
+    Frame,
+    Gap,
+    GradientStatistics,
+    Graph,
+    LiveFrame,
+    Node,
+    ParameterSeries,
+    Pass,
+    State,
+    TraceReport,
+)
+
+MAX_FRAMES = 48  # passes kept a graph, with a number for every node
+MAX_PASSES = 192  # passes kept in all, with a number for every parameter
+MAX_GRAPHS = 32  # structures kept; a graph that differs in every step would fill memory
+
+
+class TracedGraph:
+    """One skeleton with everything that is known about it."""
+
+    def __init__(self, skeleton: Skeleton, nodes: tuple[Node, ...]) -> None:
+        self.skeleton = skeleton
+        self.nodes = nodes
+        self.statistics: dict[int, GradientStatistics] = {}
+        self.frames: Thinned[Frame] = Thinned(MAX_FRAMES)
+        self.order: tuple[int, ...] = ()
+        self.births: tuple[Birth, ...] = ()
+        self.passes = 0
+        self.bad_passes = 0
+
+    def add(self, values: PassValues) -> None:
+        """Keep the numbers of a pass that has ended."""
+        self.passes += 1
+        self.bad_passes += bool(values.bad)
+        self.order = tuple(dict.fromkeys(values.order))
+        if values.births and not self.births:
+            self.births = values.births
+        bad = {str(index): counts for index, counts in values.bad.items()}
+        frame = Frame(values.pass_number, values.norms, values.abs_max, bad)
+        self.frames.append(frame, pin=bool(bad) and self.bad_passes == 1)
+
+    def report(self) -> Graph:
+        """Return what is known as plain data."""
+        skeleton, statistics = self.skeleton, self.statistics.copy()
+        nodes = tuple(_with_statistics(node, statistics.get(node.index)) for node in self.nodes)
+        return Graph(
+            number=skeleton.number, nodes=nodes, edges=skeleton.edges, roots=skeleton.roots, order=self.order,
+            passes_seen=self.passes, frames=self.frames.items(), births=self.births,
+        )  # fmt: skip
+
+
+def _with_statistics(node: Node, statistics: GradientStatistics | None) -> Node:
+    names = Node.__slots__
+    return node if statistics is None else Node(*(getattr(node, name) for name in names[:-1]), statistics)
+
+
+class Tracer:
+    """Traces what runs between `start` and `stop`.
+
+    Args:
+        namespace: Where names are looked up; read, never written, and not copied.
+        cell: The source that is traced, for the report.
+        cell_number: Gives a cell's execution count from its file name.
+        title: A name for the run; by default that of the model.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        namespace: Mapping[str, Any],
+        cell: Cell,
+        *,
+        cell_number: CellNumber | None = None,
+        title: str = "",
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
+        self._namespace = namespace
+        self._cell = cell
+        self._title = title
+        self._clock = clock
+        self._sites = Sites(cell_number) if cell_number is not None else Sites()
+        self._modules = ModuleNames(namespace)
+        self._leaves = Leaves(namespace, self._modules)
+        self._recorder = ForwardRecorder(self._sites, self._modules, self._run_backward)
+        self._stack = ExitStack()
+        self._graphs: list[TracedGraph] = []
+        self._passes: Thinned[tuple[Pass, array[float], array[float]]] = Thinned(MAX_PASSES)
+        self._touched: dict[int, int] = {}
+        self._used: set[int] = set()
+        self._gaps: dict[str, Gap] = {}
+        self._current: tuple[Pass, TracedGraph, PassRecorder] | None = None
+        self._last: tuple[Pass, TracedGraph, PassValues] | None = None
+        self._calls_at_last_pass = -1
+        self._step = 0
+        self._structure = 0
+        self._backward_seconds = 0.0
+        self._state: State = "running"
+        self._error = ""
+        self._began = self._ended = 0.0
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin.
+
+        Raises:
+            TraceError: if it was started before, or if another trace is on in this thread.
+        """
+        if self._began:
+            raise TraceError("this trace was started before; make a new one with tensormagic.trace()")
+        if any(isinstance(mode, ForwardRecorder) for mode in _active_modes()):
+            raise TraceError("another trace is on in this thread; end it first: two would measure each other")
+        self._began = self._clock()
+        with ExitStack() as stack:
+            stack.enter_context(unnoticed(self._recorder))
+            stack.enter_context(self._recorder)
+            self._stack = stack.pop_all()
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """End, saying how: with the exception that ended the run, or None. Stopping twice is the same as once."""
+        if self._state != "running":
+            return
+        self._stack.close()
+        self._ended = self._clock()
+        self._leaves.learn_parameters()
+        self._state = _state_after(error)
+        self._error = f"{type(error).__name__}: {error}" if error is not None else ""
+        self._current = None
+        self._structure += 1
+
+    # -- backward -------------------------------------------------------------------------------------------------
+
+    def _run_backward(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], site: int | None) -> Any:
+        began = self._clock()
+        prepared = self._prepare(func, args, kwargs, site)
+        self._backward_seconds += self._clock() - began
+        if prepared is None:
+            return func(*args, **kwargs)
+        outcome = "failed"
+        try:
+            result = func(*args, **kwargs)
+            outcome = "finished"
+            self._observe_results(func, args, kwargs, result)
+            return result
+        finally:
+            self._finish(outcome, began)
+
+    def _prepare(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], site: int | None
+    ) -> PassRecorder | None:
+        """Walk the graph and hook it; None, and a gap, where that cannot be done. Never raises."""
+        try:
+            roots = _roots(func, args, kwargs)
+            if not roots or self._current is not None:
+                return None
+            if torch._C._functorch.peek_interpreter_stack() is not None:  # noqa: SLF001
+                self._add_gap("backward", "a backward inside a torch.func transform was not followed")
+                return None
+            found = walk(roots, self._recorder.origins, self._leaves)
+            graph = self._graph_of(found)
+            return None if graph is None else self._open(found, graph, site)
+        except Exception as error:  # noqa: BLE001  (the person's backward must run whatever happens here)
+            self._add_gap("backward", f"a backward was not followed: {type(error).__name__}: {error}")
+            return None
+
+    def _graph_of(self, found: Walk) -> TracedGraph | None:
+        for graph in self._graphs:
+            if graph.skeleton.keys == found.keys:
+                return graph
+        if len(self._graphs) == MAX_GRAPHS:
+            self._add_gap("graphs", f"more than {MAX_GRAPHS} different graphs: passes through further ones were not kept")
+            return None
+        skeleton = make_skeleton(len(self._graphs) + 1, found)
+        origins = self._recorder.origins.origins
+        graph = TracedGraph(skeleton, describe_nodes(found, skeleton, self._leaves, origins, self._namespace))
+        self._graphs.append(graph)
+        self._used.update(skeleton.leaf_of.values())
+        self._structure += 1
+        return graph
+
+    def _open(self, found: Walk, graph: TracedGraph, site: int | None) -> PassRecorder:
+        if self._recorder.origins.nodes != self._calls_at_last_pass:
+            self._step += 1
+        recorder = PassRecorder(found, graph.skeleton, self._passes.seen + 1, graph.statistics)
+        begun = Pass(self._passes.seen + 1, self._step, graph.skeleton.number, "running", 0.0, 0, site)
+        recorder.open()
+        self._current = (begun, graph, recorder)
+        return recorder
+
+    def _finish(self, outcome: str, began: float) -> None:
+        assert self._current is not None
+        begun, graph, recorder = self._current
+        recorder.close()
+        entered = self._clock()
+        values = recorder.values
+        done = Pass(begun.number, begun.step, begun.graph, outcome, entered - began, len(set(values.order)),
+                    begun.location, not values.bad)  # fmt: skip
+        graph.add(values)
+        if values.gap:
+            self._add_gap("gradients", f"some gradients could not be measured: {values.gap}")
+        self._passes.append((done, *self._parameter_rows(graph.skeleton, values)), pin=bool(values.bad))
+        self._last, self._current = (done, graph, values), None
+        self._calls_at_last_pass = self._recorder.origins.nodes
+        self._backward_seconds += recorder.seconds + self._clock() - entered
+
+    def _observe_results(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """Record what ``autograd.grad`` returns: those gradients reach no leaf, so no hook sees them."""
+        if func is not torch.autograd.grad or self._current is None:
+            return
+        _, graph, recorder = self._current
+        inputs = kwargs.get("inputs", args[1] if len(args) > 1 else ())
+        by_leaf = {leaf: index for index, leaf in graph.skeleton.leaf_of.items()}
+        for tensor, gradient in zip(_as_tuple(inputs), _as_tuple(result), strict=False):
+            if isinstance(tensor, torch.Tensor) and tensor.is_leaf and isinstance(gradient, torch.Tensor):
+                index = by_leaf.get(self._leaves.number(tensor))
+                if index is not None:
+                    recorder.observe_result(index, gradient)
+
+    def _parameter_rows(self, skeleton: Skeleton, values: PassValues) -> tuple[array[float], array[float]]:
+        blank = array("f", [UNTOUCHED]) * len(self._leaves.known)
+        norms, largest = blank, blank[:]
+        for index, leaf in skeleton.leaf_of.items():
+            norms[leaf], largest[leaf] = values.norms[index], values.abs_max[index]
+            if values.norms[index] != UNTOUCHED:
+                self._touched[leaf] = self._touched.get(leaf, 0) + 1
+        return norms, largest
+
+    def _add_gap(self, section: str, reason: str) -> None:
+        self._gaps.setdefault(reason, Gap(section, reason))
+
+    # -- what is known so far -------------------------------------------------------------------------------------
+
+    @property
+    def seconds(self) -> float:
+        """Wall time so far, or in all."""
+        return (self._ended or self._clock()) - self._began
+
+    def frame(self) -> LiveFrame:
+        """Return what changes while the run goes on; cheap, callable from any thread."""
+        current = self._current
+        if current is not None:
+            begun, graph, values = current[0], current[1], current[2].values
+        elif self._last is not None:
+            begun, graph, values = self._last
+        else:
+            return LiveFrame(self._structure, 0, 0, self._step, False, -1, 0, array("f"), 0, array("f"), self.seconds)
+        order = values.order
+        finished = self._passes.items()
+        last, row = (finished[-1][0].number, finished[-1][1]) if finished else (0, array("f"))
+        return LiveFrame(
+            self._structure, graph.skeleton.number, begun.number, begun.step, current is not None,
+            order[-1] if order else -1, len(order), values.norms[:], last, row, self.seconds,
+        )  # fmt: skip
+
+    def report(self) -> TraceReport:
+        """Return everything known so far; consistent also while the run goes on."""
+        passes = self._passes.items()
+        graphs = sorted((graph.report() for graph in list(self._graphs)), key=lambda g: (-g.passes_seen, g.number))
+        return TraceReport(
+            title=self._title or self._model_name(),
+            state=self._state,
+            error=self._error,
+            cell=self._cell,
+            seconds=self.seconds,
+            own_seconds=self._recorder.seconds + self._backward_seconds,
+            locations=self._sites.locations,
+            graphs=tuple(graphs),
+            passes=tuple(done for done, _, _ in passes),
+            passes_seen=self._passes.seen,
+            steps_seen=self._step,
+            forward_nodes=self._recorder.origins.nodes,
+            parameters=tuple(self._parameter(number, passes) for number in range(len(self._leaves.known))),
+            gaps=(*self._gaps.values(), *self._forgotten()),
+        )
+
+    def _parameter(self, number: int, passes: tuple[tuple[Pass, array[float], array[float]], ...]) -> ParameterSeries:
+        leaf = self._leaves.known[number]
+        return ParameterSeries(
+            leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter, leaf.requires_grad,
+            number in self._used, leaf.owner,
+            array("f", [row[number] if number < len(row) else UNTOUCHED for _, row, _ in passes]),
+            array("f", [row[number] if number < len(row) else UNTOUCHED for _, _, row in passes]),
+            self._touched.get(number, 0),
+        )  # fmt: skip
+
+    def _forgotten(self) -> tuple[Gap, ...]:
+        count = self._recorder.origins.forgotten
+        return (Gap("source", f"the lines of the first {count} calls were dropped to save memory"),) if count else ()
+
+    def _model_name(self) -> str:
+        owners = [leaf.owner for leaf in list(self._leaves.known) if leaf.owner]
+        return owners[0] if owners else ""
+
+
+def _active_modes() -> list[Any]:
+    depth = torch._C._len_torch_function_stack()  # noqa: SLF001
+    return [torch._C._get_function_stack_at(at) for at in range(depth)]  # noqa: SLF001
+
+
+def _state_after(error: BaseException | None) -> State:
+    if error is None:
+        return "finished"
+    return "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def _roots(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """Return the nodes that a backward call starts from."""
+    key = "self" if func is torch.Tensor.backward else "outputs" if func is torch.autograd.grad else "tensors"
+    given = _as_tuple(args[0] if args else kwargs.get(key, ()))
+    nodes = [getattr(item, "node", None) if isinstance(item, tuple) else getattr(item, "grad_fn", None) for item in given]
+    return [node for node in nodes if node is not None]
