@@ -1,0 +1,249 @@
+// Links the index grid of a tensor to its storage strip: pick an element in one, see it in the other and in the formula.
+// Inlined into every panel; each panel is mounted once, however often this script stands on the page.
+(() => {
+  "use strict";
+  const SVG = "http://www.w3.org/2000/svg";
+  const DOT = "\u00b7", NBSP = "\u00a0";
+
+  /** @param {number} n */
+  const grouped = (n) => n < 10000 ? String(n) : String(n).replace(/\B(?=(\d{3})+(?!\d))/g, NBSP);
+  /** @param {number} n */
+  const ordinal = (n) => {
+    const teen = n % 100 >= 11 && n % 100 <= 13;
+    return grouped(n) + (teen ? "th" : { 1: "st", 2: "nd", 3: "rd" }[n % 10] || "th");
+  };
+  /** @param {number} value @param {number} low @param {number} high */
+  const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
+
+  /**
+   * Find an index that reads a storage offset, or null. Exact: dimensions with the longest strides first, each tried
+   * only where the rest can still reach what is left.
+   * @param {any} data @param {number} offset
+   */
+  const indexOf = (data, offset) => {
+    const order = data.stride.map((_, dim) => dim).sort((a, b) => Math.abs(data.stride[b]) - Math.abs(data.stride[a]));
+    const reach = [0];
+    for (let i = order.length - 1; i >= 0; i--) reach.unshift(reach[0] + data.stride[order[i]] * (data.shape[order[i]] - 1));
+    const index = data.shape.map(() => 0);
+    let tries = 0;
+    const walk = (depth, left) => {
+      if (depth === order.length) return left === 0;
+      const dim = order[depth], step = data.stride[dim];
+      if (step === 0) return walk(depth + 1, left);
+      const highest = Math.min(data.shape[dim] - 1, Math.floor(left / step));
+      const lowest = Math.max(0, Math.ceil((left - reach[depth + 1]) / step));
+      for (let at = highest; at >= lowest && tries++ < 10000; at--) {
+        index[dim] = at;
+        if (walk(depth + 1, left - at * step)) return true;
+      }
+      return false;
+    };
+    return data.shape.every((size) => size > 0) && walk(0, offset - data.offset) ? index : null;
+  };
+
+  /** One panel. */
+  class Panel {
+    /** @param {HTMLElement} section @param {any} data */
+    constructor(section, data) {
+      this.section = section;
+      this.data = data;
+      const all = (selector) => [...section.querySelectorAll(selector)];
+      this.picture = section.querySelector(".tm-picture");
+      this.gridRows = all(".tm-grid tr").map((row) => [...row.children]).filter((cells) => cells.some((c) => c.tagName === "TD"));
+      this.gridHead = [...(section.querySelector(".tm-grid tr")?.children || [])].slice(1);
+      this.stripCells = all(".tm-strip td");
+      this.offsetCells = all(".tm-offsets:not(.tm-sparse) td");
+      this.maps = all(".tm-map");
+      this.now = section.querySelector(".tm-now code");
+      this.notes = section.querySelector(".tm-notes");
+      this.mark = "";
+      all(".tm-cells td > b").forEach((bold) => bold.replaceWith(bold.textContent));
+      this.listen();
+      this.pick(data.at[0], data.at[1]);
+      if (window.ResizeObserver) new ResizeObserver(() => this.wire()).observe(this.picture);
+    }
+
+    listen() {
+      for (const surface of this.section.querySelectorAll(".tm-grid,.tm-strip,.tm-map")) {
+        const strip = surface.matches('.tm-strip,[data-kind="strip"]');
+        surface.tabIndex = 0;
+        surface.setAttribute("role", "group");
+        surface.setAttribute("aria-label", `${strip ? "storage" : "indices"} of ${this.data.name}: arrow keys move`);
+        surface.addEventListener("keydown", (event) => this.key(event, strip));
+        for (const kind of ["pointermove", "pointerdown"]) {
+          surface.addEventListener(kind, (event) => this.point(event, surface));
+        }
+      }
+      this.notes.setAttribute("aria-live", "polite");
+    }
+
+    point(event, surface) {
+      if (surface.matches(".tm-map")) return this.pointMap(event, surface);
+      const cell = event.target.closest("td");
+      if (!cell) return;
+      if (surface.matches(".tm-strip")) return this.pickCell(this.stripCells.indexOf(cell));
+      const row = this.gridRows.findIndex((cells) => cells.includes(cell));
+      if (row >= 0) this.pick(row, this.gridRows[row].indexOf(cell) - 1);
+    }
+
+    pointMap(event, map) {
+      const box = map.querySelector("img").getBoundingClientRect();
+      const along = (at, start, size, count) => clamp(Math.floor((at - start) / size * count), 0, count - 1);
+      if (map.dataset.kind === "strip") return this.pickCell(along(event.clientX, box.left, box.width, this.data.reads.length));
+      this.pick(along(event.clientY, box.top, box.height, this.data.rows.length),
+        along(event.clientX, box.left, box.width, this.data.columns.length));
+    }
+
+    key(event, strip) {
+      const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+      const step = steps[event.key];
+      if (!step) return;
+      event.preventDefault();
+      event.stopPropagation();
+      if (strip) return this.pickCell(clamp((this.cell ?? 0) + step[0] + step[1], 0, this.data.reads.length - 1));
+      this.pick(clamp((this.row ?? this.data.at[0]) + step[0], 0, this.data.rows.length - 1),
+        clamp((this.column ?? this.data.at[1]) + step[1], 0, this.data.columns.length - 1));
+    }
+
+    /** An element of the grid. */
+    pick(row, column) {
+      const { data } = this;
+      const index = [...data.fixed];
+      if (data.rowDim !== null) index[data.rowDim] = data.rows[row];
+      if (data.columnDim !== null) index[data.columnDim] = data.columns[column];
+      const offset = data.offset + index.reduce((sum, at, dim) => sum + at * data.stride[dim], 0);
+      this.show({ row, column, index, offset, cell: this.cellOf(offset) });
+    }
+
+    /** A cell of the strip: its first element that the tensor reads, in the grid where that shows it. */
+    pickCell(cell) {
+      const { data } = this;
+      const [start, stop, width] = data.strip;
+      const first = start + cell * width, last = Math.min(first + width, stop) - 1;
+      for (let row = 0; row < data.rows.length; row++) {
+        for (let column = 0; column < data.columns.length; column++) {
+          const offset = this.offsetAt(row, column);
+          if (offset >= first && offset <= last) return this.show({ row, column, index: this.indexAt(row, column), offset, cell });
+        }
+      }
+      const seen = data.reads[cell] === 0 ? null : this.firstRead(first, last);
+      this.show({ row: null, column: null, index: seen && seen.index, offset: seen ? seen.offset : first, cell });
+    }
+
+    firstRead(first, last) {
+      for (let offset = first; offset <= Math.min(last, first + 64); offset++) {
+        const index = indexOf(this.data, offset);
+        if (index) return { index, offset };
+      }
+      return null;
+    }
+
+    indexAt(row, column) {
+      const index = [...this.data.fixed];
+      if (this.data.rowDim !== null) index[this.data.rowDim] = this.data.rows[row];
+      if (this.data.columnDim !== null) index[this.data.columnDim] = this.data.columns[column];
+      return index;
+    }
+
+    offsetAt(row, column) {
+      return this.data.offset + this.indexAt(row, column).reduce((sum, at, dim) => sum + at * this.data.stride[dim], 0);
+    }
+
+    cellOf(offset) {
+      if (!this.data.strip) return null;
+      const [start, stop, width] = this.data.strip;
+      return offset < start || offset >= stop ? null : Math.floor((offset - start) / width);
+    }
+
+    show(at) {
+      const mark = JSON.stringify(at);
+      if (mark === this.mark) return;
+      this.mark = mark;
+      Object.assign(this, at);
+      this.highlight(at);
+      this.say(at);
+      this.wire();
+    }
+
+    highlight({ row, column, offset, cell }) {
+      this.gridRows.forEach((cells, r) => cells.forEach((td, c) => {
+        const on = r === row && (c === column + 1 || c === 0);
+        td.classList.toggle("tm-on", on);
+        const same = td.tagName === "TD" && !on && this.offsetAt(r, c - 1) === offset;
+        td.classList.toggle("tm-near", same);
+      }));
+      this.gridHead.forEach((th, c) => { if (th.tagName === "TH") th.classList.toggle("tm-on", c === column); });
+      this.stripCells.forEach((td, c) => td.classList.toggle("tm-on", c === cell));
+      this.offsetCells.forEach((td, c) => td.classList.toggle("tm-on", c === cell));
+      for (const map of this.maps) this.ring(map, map.dataset.kind === "strip" ? [0, 1, cell, this.data.reads.length]
+        : [row, this.data.rows.length, column, this.data.columns.length]);
+    }
+
+    ring(map, [row, rows, column, columns]) {
+      let ring = map.querySelector(".tm-ring");
+      if (!ring) ring = map.appendChild(Object.assign(document.createElement("div"), { className: "tm-ring" }));
+      ring.hidden = row === null || column === null;
+      if (ring.hidden) return;
+      const size = { left: (column + .5) / columns, top: (row + .5) / rows, width: 1 / columns, height: 1 / rows };
+      for (const [side, share] of Object.entries(size)) ring.style[side] = `${share * 100}%`;
+    }
+
+    say({ index, offset, row, column }) {
+      const { data } = this;
+      if (!index) {
+        this.now.textContent = `offset ${grouped(offset)}`;
+        this.notes.textContent = this.data.reads[this.cell] === 0 ? `not read by ${data.name}` + this.also(offset)
+          : "no element found that reads it";
+        return;
+      }
+      const sum = [data.offset, ...index.map((at, dim) => `${data.stride[dim]}${DOT}${at}`)].join(" + ");
+      this.now.textContent = `offset(${index.join(", ")}) = ${sum}${index.length ? ` = ${offset}` : ""}`;
+      const value = row !== null && data.values.length ? ` = ${data.values[row][column]}` : "";
+      const rank = index.reduce((total, at, dim) => total * data.shape[dim] + at, 0) + 1;
+      const count = data.shape.reduce((a, b) => a * b, 1);
+      const name = index.length ? `${data.name}[${index.join(", ")}]` : data.name;
+      const hidden = row === null ? ", not among the cells shown" : "";
+      this.notes.replaceChildren(`${name}${value}, read ${ordinal(rank)} of ${grouped(count)}, `
+        + `byte ${grouped(offset * data.bytes)} of the storage${hidden}`, document.createElement("br"), this.also(offset).slice(2));
+    }
+
+    also(offset) {
+      const { base } = this.data;
+      if (!base) return "";
+      const index = [];
+      for (const size of [...base.shape].reverse()) { index.unshift(offset % size); offset = Math.floor(offset / size); }
+      return `; the same element is ${base.name}[${index.join(", ")}]`;
+    }
+
+    /** The line from the grid's cell to the strip's. */
+    wire() {
+      const from = this.gridRows[this.row]?.[(this.column ?? 0) + 1], to = this.stripCells[this.cell];
+      let svg = this.picture.querySelector(".tm-wire");
+      if (!from || !to) { svg?.remove(); return; }
+      if (!svg) {
+        svg = this.picture.appendChild(document.createElementNS(SVG, "svg"));
+        svg.setAttribute("class", "tm-wire");
+        svg.setAttribute("aria-hidden", "true");
+        for (let i = 0; i < 3; i++) svg.appendChild(document.createElementNS(SVG, "path"));
+      }
+      const origin = this.picture.getBoundingClientRect(), a = from.getBoundingClientRect(), b = to.getBoundingClientRect();
+      const edge = this.section.querySelector(".tm-grid").getBoundingClientRect().right - origin.left + 9;
+      const x = b.left + b.width / 2 - origin.left, y = a.bottom - origin.top, top = b.top - origin.top;
+      const path = `M${a.right - origin.left} ${y}H${edge}V${top - 10}H${x}V${top - 3}`;
+      svg.children[0].setAttribute("d", path);
+      svg.children[1].setAttribute("d", path);
+      svg.children[2].setAttribute("d", `M${x - 4} ${top - 7}h8l-4 7z`);
+    }
+  }
+
+  const mountAll = () => {
+    for (const section of document.querySelectorAll("section.tm-tensor")) {
+      const block = section.querySelector("script.tm-data");
+      if (!block || section.tensormagicPanel) continue;
+      section.tensormagicPanel = new Panel(section, JSON.parse(block.textContent));
+    }
+  };
+  mountAll();
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", mountAll, { once: true });
+  else requestAnimationFrame(mountAll);
+})();

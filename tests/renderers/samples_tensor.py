@@ -1,0 +1,329 @@
+"""Hand-made tensor reports: one for each thing that the renderers of ``%tensor`` have to get right.
+
+`strided` walks shape, stride and offset in plain Python, so that no sample depends on torch or on a collector.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from tensormagic.reports import (
+    Alias,
+    AutogradReport,
+    Finding,
+    Gap,
+    Grid,
+    LayoutReport,
+    Location,
+    MemoryFormat,
+    Statistics,
+    StorageReport,
+    Strip,
+    StripCell,
+    TensorReport,
+)
+
+NAN, INF = math.nan, math.inf
+LETTERS = ("i", "j", "k", "l", "m")
+HOSTILE = "</script><b onload=alert(1)>\"'&\u2028"
+
+
+def contiguous_stride(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the stride of a contiguous tensor."""
+    stride, step = [], 1
+    for size in reversed(shape):
+        stride.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(stride))
+
+
+def even(length: int, most: int) -> tuple[int, ...]:
+    """Return all indices, or every k-th so that at most ``most`` remain."""
+    return tuple(range(0, length, max(1, -(-length // most))))
+
+
+def layout(
+    shape: tuple[int, ...], stride: tuple[int, ...], offset: int, storage: int, *, values: Any = None, most: int = 32
+) -> LayoutReport:
+    """Return where each index lies; ``values`` maps a storage offset to the number there."""
+    rank = len(shape)
+    row_dim, column_dim = (rank - 2 if rank > 1 else None), (rank - 1 if rank else None)
+    row_count = shape[row_dim] if row_dim is not None else 1
+    column_count = shape[column_dim] if column_dim is not None else 1
+    rows, columns = even(row_count, most), even(column_count, most)
+    steps = (stride[row_dim] if row_dim is not None else 0, stride[column_dim] if column_dim is not None else 0)
+    empty = math.prod(shape) == 0
+    offsets = () if empty else tuple(tuple(offset + r * steps[0] + c * steps[1] for c in columns) for r in rows)
+    numbers = tuple(tuple(values(at) for at in row) for row in offsets) if values else ()
+    grid = Grid(
+        row_dim, column_dim, rows, columns, row_count, column_count, (0,) * rank, offsets,
+        tuple(tuple(as_text(number) for number in row) for row in numbers),
+        tuple(tuple(float(abs(number) if isinstance(number, complex) else number) for number in row) for row in numbers),
+    )  # fmt: skip
+    span = sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+    distinct = None if empty else math.prod(s for s, step in zip(shape, stride, strict=True) if step)
+    wanted = contiguous_stride(shape)
+    holds = wanted == stride
+    return LayoutReport(
+        shape=shape, stride=stride, storage_offset=offset, dim_names=LETTERS[:rank], grid=grid,
+        strip=None if not storage else strip(shape, stride, offset, storage),
+        formats=(MemoryFormat("contiguous_format", holds, wanted, None if holds else rank - 1),),
+        lowest=None if empty else offset, highest=None if empty else offset + span,
+        distinct=0 if empty else distinct, internal_overlap="yes" if 0 in stride else "no",
+        jumps=jumps(shape, stride), contiguous_bytes=4 * math.prod(shape),
+    )  # fmt: skip
+
+
+def as_text(number: Any) -> str:
+    """Return a number as a collector would write it."""
+    return f"{number:.4g}" if isinstance(number, float) else str(number)
+
+
+def strip(shape: tuple[int, ...], stride: tuple[int, ...], offset: int, storage: int) -> Strip:
+    """Return the storage strip: element by element where small, else 64 cells read whole."""
+    if storage > 4096:
+        cell = storage // 64
+        cells = tuple(StripCell(at, at + cell, cell, cell, at + 1) for at in range(0, storage, cell))
+        return Strip(0, storage, cell, cells)
+    walk = [offset + sum(a * s for a, s in zip(index, stride, strict=True)) for index in indices(shape)]
+    reads, first = Counter(walk), {at: rank for rank, at in reversed(list(enumerate(walk, 1)))}
+    cells = tuple(StripCell(at, at + 1, int(at in reads), reads[at], first.get(at)) for at in range(storage))
+    return Strip(0, storage, 1, cells)
+
+
+def indices(shape: tuple[int, ...]) -> Any:
+    """Return every index, last dimension fastest."""
+    return itertools.product(*map(range, shape))
+
+
+def jumps(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the first four differences between successive offsets."""
+    first = list(itertools.islice((sum(a * s for a, s in zip(i, stride, strict=True)) for i in indices(shape)), 5))
+    return tuple(b - a for a, b in itertools.pairwise(first))
+
+
+def autograd(**changes: Any) -> AutogradReport:
+    """Return the autograd state of a plain leaf without grad, with changes."""
+    plain = AutogradReport(
+        requires_grad=False, is_leaf=True, grad_fn=None, retains_grad=False, grad="none", grad_shape=None,
+        grad_norm=None, hooks=0, leaves=(), leaf_count=0,
+        sentence="x does not require grad and has no `grad_fn`: a leaf that collects no gradient.",
+    )  # fmt: skip
+    return replace(plain, **changes)
+
+
+def report(name: str, where: LayoutReport, storage: int, **changes: Any) -> TensorReport:
+    """Return a report of a float32 tensor on the CPU with that layout, with changes."""
+    shape, numel = where.shape, math.prod(where.shape)
+    size = changes.get("element_size", 4)
+    fields: dict[str, Any] = {
+        "name": name, "type_name": "Tensor", "role": "owns its storage", "dtype": "float32", "shape": shape,
+        "device": "cpu", "layout_name": "strided", "element_size": size, "nbytes": numel * size, "numel": numel,
+        "version": 0, "is_view": False, "flags": {"is_conj": "False", "is_pinned": "False"},
+        "data_text": "tensor([...])", "storage": StorageReport(0x55D0C0DE, storage * size, storage, "cpu"),
+        "layout": where, "autograd": autograd(), "aliases_searched": 12,
+    }  # fmt: skip
+    return TensorReport(**(fields | changes))
+
+
+def numbers(counts: tuple[int, ...], low: float, high: float, **changes: Any) -> Statistics:
+    """Return statistics whose histogram has those counts between ``low`` and ``high``."""
+    finite, width = sum(counts), (high - low) / max(len(counts), 1)
+    bad = sum(changes.get(key, 0) for key in ("nan", "positive_infinity", "negative_infinity"))
+    fields: dict[str, Any] = {
+        "count": finite + bad, "of": finite + bad, "finite": finite, "nan": 0, "positive_infinity": 0,
+        "negative_infinity": 0, "zero": 0, "minimum": low, "maximum": high, "mean": (low + high) / 2,
+        "std": (high - low) / 4, "norm": 10.0, "histogram_counts": counts,
+        "histogram_edges": tuple(low + width * at for at in range(len(counts) + 1)),
+    }  # fmt: skip
+    return Statistics(**(fields | changes))
+
+
+def transpose_slice() -> TensorReport:
+    """``a = arange(24.).view(4, 6); a[2, 2] = nan; n = a.numpy(); x = a.t()[1:5, ::2]``: the mockup's first panel."""
+    where = layout((4, 2), (1, 12), 1, 24, values=lambda at: NAN if at == 14 else float(at))
+    assert where.strip is not None
+    where = replace(where, strip=replace(where.strip, row_length=6, row_name="a"))
+    statistics = numbers((2, 2, 0, 0, 0, 0, 1, 2), 1.0, 16.0, nan=1, mean=54 / 7, std=6.626, norm=27.2,
+                         first_nan=(1, 1))  # fmt: skip
+    nan = Finding(
+        "TM401", "warning", "1 of 8 elements is NaN: `x[1, 1]`, which is also `a[2, 2]` and `n[2, 2]`.",
+        evidence={"nan": 1, "elements": 8}, subject="x",
+        remedy="List them with `x.isnan().nonzero()`. `torch.nan_to_num(x)` returns a repaired copy and leaves `a` "
+        "as it is.",
+    )  # fmt: skip
+    shares = Finding(
+        "TM201", "note", "x shares memory with a, n: writing x changes 8 of a's 24 elements.",
+        remedy="Take a copy before writing: `x = x.clone()` (32 B).", subject="x",
+    )  # fmt: skip
+    return report(
+        "x", where, 24, role="view of a", is_view=True, version=1, statistics=statistics, findings=(nan, shares),
+        aliases=(
+            Alias("a", "view of the same base", "Tensor", (4, 6), 8, 24, "yes", 1, True),
+            Alias("n", "NumPy array", "ndarray", (4, 6), 8, 24, "yes", None, False),
+            Alias("x._base", "base", "Tensor", (24,), 8, 24, "yes", 1, True),
+        ),
+        data_text="tensor([[ 1., 13.],\n        [ 2., nan],\n        [ 3., 15.],\n        [ 4., 16.]])",
+    )  # fmt: skip
+
+
+def expanded() -> TensorReport:
+    """``bias = nn.Parameter(tensor([.1, -.25, 0., .4])); e = bias.expand(6, 4)``: stride 0."""
+    stored = (0.1, -0.25, 0.0, 0.4)
+    where = layout((6, 4), (0, 1), 0, 4, values=lambda at: stored[at])
+    repeats = Finding(
+        "TM202", "warning", "e repeats memory: each of bias's 4 elements is read 6 times, so writing e in place "
+        "raises RuntimeError.", remedy="Write to bias, or take a full copy first: `e = e.clone()` (96 B).",
+    )  # fmt: skip
+    return report(
+        "e", where, 4, role="view of bias", is_view=True, findings=(repeats,),
+        statistics=numbers((6, 0, 0, 6, 6, 0, 0, 6), -0.25, 0.4, zero=6, mean=0.0625, std=0.2379, norm=2.4),
+        autograd=autograd(requires_grad=True, is_leaf=False, grad_fn="ExpandBackward0", leaves=("bias",), leaf_count=1,
+                          sentence="e is not a leaf: e.grad stays None."),
+        aliases=(Alias("bias", "base", "Parameter", (4,), 4, 4, "yes", 0, True),),
+    )  # fmt: skip
+
+
+def causal_scores() -> TensorReport:
+    """A float16 tensor of 64 x 1024 x 1024 on a GPU, sampled, -Inf above the diagonal."""
+    shape = (64, 1024, 1024)
+
+    def score(at: int) -> float:
+        query, key = divmod(at % (1024 * 1024), 1024)
+        return -INF if key > query else math.sin(at * 12.9898) * 3
+
+    where = layout(shape, contiguous_stride(shape), 0, math.prod(shape), values=score)
+    bell = tuple(round(2e6 * math.exp(-(((at - 20) / 6) ** 2))) for at in range(40))
+    statistics = numbers(bell, -6.102, 6.313, negative_infinity=33_521_664, zero=1, mean=-0.0001, std=0.9996,
+                         of=math.prod(shape))  # fmt: skip
+    mask = Finding("TM401", "note", "33 521 664 elements (49.95 %) are -Inf, exactly those with j > i.")
+    return report(
+        "scores", where, math.prod(shape), dtype="float16", element_size=2, device="cuda:0", findings=(mask,),
+        statistics=statistics,
+    )  # fmt: skip
+
+
+def scalar() -> TensorReport:
+    """``loss``: no dimensions, made by a graph."""
+    return report(
+        "loss", layout((), (), 0, 1, values=lambda _: 0.6931), 1, statistics=numbers((1,), 0.6931, 0.6931, std=None),
+        autograd=autograd(requires_grad=True, is_leaf=False, grad_fn="NllLossBackward0", leaf_count=30, retains_grad=True,
+                          leaves=("net.0.weight", "net.0.bias"), hooks=1, sentence="loss is made by NllLossBackward0."),
+    )  # fmt: skip
+
+
+def empty() -> TensorReport:
+    """``torch.empty(0, 3)``: no elements and no storage to draw."""
+    nothing = numbers((), 0.0, 0.0, minimum=None, maximum=None, mean=None, std=None, norm=None)
+    return report("nothing", layout((0, 3), (3, 1), 0, 0), 0, statistics=nothing, aliases_searched=0)
+
+
+def vector() -> TensorReport:
+    """One dimension, every second element of ten."""
+    return report("v", layout((5,), (2,), 0, 10, values=float), 10, statistics=numbers((1, 1, 1, 1, 1), 0.0, 8.0, zero=1))
+
+
+def complex_numbers() -> TensorReport:
+    """complex64, coloured and counted by magnitude."""
+    where = layout((2, 3), (3, 1), 0, 6, values=lambda at: complex(at, -1))
+    return report("z", where, 6, dtype="complex64", element_size=8,
+                  statistics=numbers((2, 2, 2), 1.0, 5.099, of_what="magnitudes"))  # fmt: skip
+
+
+def truth_values() -> TensorReport:
+    """A bool mask."""
+    where = layout((3, 3), (3, 1), 0, 9, values=lambda at: at % 2 == 0)
+    return report("mask", where, 9, dtype="bool", element_size=1, statistics=numbers((4, 5), 0.0, 1.0, zero=4))
+
+
+def non_finite() -> TensorReport:
+    """NaN, +Inf and -Inf side by side, and nothing finite in the first row."""
+    stored = (NAN, INF, -INF, 0.0, -0.0, 1e-30)
+    statistics = numbers((2, 1), 0.0, 1e-30, nan=1, positive_infinity=1, negative_infinity=1, zero=2)
+    return report("odd", layout((2, 3), (3, 1), 0, 6, values=lambda at: stored[at]), 6, statistics=statistics)
+
+
+def hostile() -> TensorReport:
+    """Every text a person could choose holds markup."""
+    finding = Finding(
+        "TM999", "error", f"message {HOSTILE}", Location("<cell>", 3, f"text {HOSTILE}", 5), {"key" + HOSTILE: HOSTILE},
+        f"remedy {HOSTILE}", HOSTILE,
+    )  # fmt: skip
+    plain = transpose_slice()
+    assert plain.layout is not None
+    assert plain.layout.strip is not None
+    grid = replace(plain.layout.grid, values=((HOSTILE, HOSTILE),) * 4)
+    where = replace(plain.layout, grid=grid, strip=replace(plain.layout.strip, row_name="a" + HOSTILE))
+    return replace(
+        plain, name=HOSTILE, role=HOSTILE, type_name=HOSTILE, dtype=HOSTILE, device=HOSTILE, findings=(finding,),
+        data_text=HOSTILE, flags={HOSTILE: HOSTILE}, gaps=(Gap(HOSTILE, HOSTILE),), layout=where,
+        autograd=autograd(grad_fn=HOSTILE, sentence=HOSTILE, leaves=(HOSTILE,), leaf_count=1),
+        aliases=(Alias("a" + HOSTILE, HOSTILE, HOSTILE, (4, 6), 8, 24, "yes", 1, True),),
+    )  # fmt: skip
+
+
+def all_missing() -> TensorReport:
+    """Nothing could be read: every section is a named gap."""
+    sections = ("storage", "layout", "statistics", "autograd", "aliases")
+    gaps = tuple(Gap(section, "RuntimeError: this wrapper has no storage") for section in sections)
+    plain = scalar()
+    return replace(
+        plain, name="wrapped", type_name="BatchedTensor", shape=(3, 2), numel=6, nbytes=24, version=None, flags={},
+        storage=None, layout=None, statistics=None, autograd=None, data_text="", layout_name="unknown", gaps=gaps,
+        aliases_searched=0,
+    )  # fmt: skip
+
+
+def every_severity() -> TensorReport:
+    """A finding of each severity, with location, evidence and remedy."""
+    findings = tuple(
+        Finding(f"TM90{at}", severity, f"A {severity} about v.", Location("<ipython-input-5>", at + 1, "v.add_(1)", 5),
+                {"elements": at}, f"Do {severity} things.", "v")
+        for at, severity in enumerate(("error", "warning", "note"))
+    )  # fmt: skip
+    return replace(vector(), findings=findings)
+
+
+def channels() -> TensorReport:
+    """An image batch in channels_last: four dimensions, a slice of it drawn, part of the rows left out."""
+    shape, stride = (8, 3, 64, 48), (9216, 1, 144, 3)
+    where = layout(shape, stride, 0, 73_728, values=lambda at: (at % 97) / 97)
+    formats = (
+        MemoryFormat("contiguous_format", holds=False, stride=(9216, 3072, 48, 1), breaking_dim=3),
+        MemoryFormat("channels_last", holds=True, stride=stride),
+    )
+    where = replace(where, formats=formats)
+    return report("images", where, 73_728, statistics=numbers((760,) * 97, 0.0, 0.99, count=10_000, of=73_728,
+                  sampling="every 7th"), type_name="Image")  # fmt: skip
+
+
+def largest() -> TensorReport:
+    """As much as any report brings: 64 x 64 sampled cells, 256 strip cells, long names, many aliases and findings."""
+    shape = (512, 4096, 4096)
+    where = layout(shape, contiguous_stride(shape), 0, math.prod(shape), values=lambda at: math.sin(at) * 1e-5, most=64)
+    cell = math.prod(shape) // 256
+    cells = tuple(StripCell(at * cell, at * cell + cell, cell // 2, cell // 2, at + 1) for at in range(256))
+    where = replace(where, strip=Strip(0, math.prod(shape), cell, cells, exact=False))
+    name = "model.encoder.layers[11].attention.self.query_key_value_projection.weight"
+    findings = tuple(
+        Finding(f"TM9{at:02}", "warning", "A long sentence about it. " * 8, Location("train.py", at + 1, "x = y " * 12),
+                {"elements": at}, "Something to do about it. " * 8)
+        for at in range(12)
+    )  # fmt: skip
+    aliases = tuple(Alias(f"{name}_{at}", "view of the same base", "Tensor", shape, 7, 9, "yes", 1, True) for at in range(40))
+    flags = {f"is_{at}": "False" for at in range(24)}
+    return report(name, where, math.prod(shape), findings=findings, aliases=aliases, flags=flags,
+                  data_text="[[0.123, ...]]\n" * 12,
+                  statistics=numbers((12345,) * 64, -1.0, 1.0, nan=3, positive_infinity=4))  # fmt: skip
+
+
+SAMPLES = {
+    "transpose_slice": transpose_slice(), "expanded": expanded(), "causal_scores": causal_scores(),
+    "scalar": scalar(), "empty": empty(), "vector": vector(), "complex": complex_numbers(), "bool": truth_values(),
+    "non_finite": non_finite(), "hostile": hostile(), "all_missing": all_missing(),
+    "every_severity": every_severity(), "channels": channels(), "largest": largest(),
+}  # fmt: skip
