@@ -5,11 +5,33 @@ Everything that draws the graph (the static picture, the live panel) starts from
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tensormagic.renderers.graph_coarsening import coarsen
+from tensormagic.renderers.graph_folding import Folding, Group, fold
+from tensormagic.renderers.graph_layout import lay_out
+from tensormagic.renderers.graph_words import leaf_label
+from tensormagic.renderers.layout_rows import Spacing
+from tensormagic.renderers.phrases import plural
+from tensormagic.renderers.text_metrics import text_width
+
 if TYPE_CHECKING:
     from tensormagic.reports.trace import Graph
+
+
+LABEL_SIZE = 12.0
+DETAIL_SIZE = 10.5
+BADGE_SIZE = 10.0
+HEAD_HEIGHT = 40.0
+BADGE_HEIGHT = 15.0
+MOST_BADGES = 4
+ROW_WIDTH = 930.0
+
+_PADDING = 10.0
+_NARROWEST = 38.0
+_WIDEST = 190.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,4 +119,53 @@ class Drawing:
 
 def draw(graph: Graph, *, max_boxes: int = 160) -> Drawing:
     """Return the drawing of ``graph``, folded into at most ``max_boxes`` boxes."""
-    raise NotImplementedError
+    folding = coarsen(graph, fold(graph), max_boxes)
+    uses = Counter(leaf for group in folding.groups for leaf in group.leaves)
+    badges = [_badges(graph, group, uses) for group in folding.groups]
+    sizes = [_size(group, marks) for group, marks in zip(folding.groups, badges, strict=True)]
+    forward = [(target, source) for source, target in folding.edges]
+    layout = lay_out(sizes, forward, Spacing(wrap_width=ROW_WIDTH), heads=[HEAD_HEIGHT] * len(sizes))
+    boxes = tuple(
+        Box(number, group.nodes, group.label, group.detail, group.kind, marks, *position, *size)
+        for number, (group, marks, position, size) in enumerate(
+            zip(folding.groups, badges, layout.positions, sizes, strict=True)
+        )
+    )
+    wires = tuple(
+        Wire(source, target, route[::-1], edges)
+        for ((source, target), edges), route in zip(folding.edges.items(), layout.routes, strict=True)
+    )
+    folded = len(graph.nodes) - len(boxes)
+    return Drawing(layout.width, layout.height, boxes, wires, len(graph.nodes), folded, _note(graph, folding))
+
+
+def badge_rows(box: Box) -> tuple[tuple[Badge, ...], int]:
+    """Return the badges that are written out under a box, and how many more there are."""
+    if len(box.badges) <= MOST_BADGES:
+        return box.badges, 0
+    return box.badges[: MOST_BADGES - 1], len(box.badges) - MOST_BADGES + 1
+
+
+def _badges(graph: Graph, group: Group, uses: Counter[int]) -> tuple[Badge, ...]:
+    return tuple(Badge(leaf, _badge_label(graph, leaf, uses[leaf])) for leaf in group.leaves)
+
+
+def _badge_label(graph: Graph, leaf: int, uses: int) -> str:
+    label = leaf_label(graph.nodes[leaf])
+    return f"{label} (1 of {uses} uses)" if uses > 1 else label
+
+
+def _size(group: Group, badges: tuple[Badge, ...]) -> tuple[float, float]:
+    """Return the width and height of a box with its badges."""
+    rows = min(len(badges), MOST_BADGES)
+    wanted = [text_width(group.label, LABEL_SIZE, bold=True), text_width(group.detail, DETAIL_SIZE)]
+    wanted += [text_width(badge.label, BADGE_SIZE) + BADGE_HEIGHT for badge in badges[:MOST_BADGES]]
+    width = min(max(max(wanted) + 2 * _PADDING, _NARROWEST), _WIDEST)
+    return round(width), HEAD_HEIGHT + (rows * BADGE_HEIGHT + 3 if rows else 0)
+
+
+def _note(graph: Graph, folding: Folding) -> str:
+    """Return what was folded beyond leaves and views; empty where nothing was."""
+    if not folding.note:
+        return ""
+    return f"{plural(len(graph.nodes), 'node')} drawn as {plural(len(folding.groups), 'box', 'boxes')}: {folding.note}"

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tensormagic.renderers.layout_order import Columns, order
-from tensormagic.renderers.layout_position import Placement
+from tensormagic.renderers.layout_position import Extent, Placement
 from tensormagic.renderers.layout_ranks import Edge, adjacency, rank
 from tensormagic.renderers.layout_rows import Layered, Page, Point, Size, Spacing
 
@@ -42,22 +43,31 @@ class Layout:
     crossings: int
 
 
-def lay_out(sizes: Sequence[Size], edges: Sequence[Edge], spacing: Spacing | None = None) -> Layout:
+def lay_out(
+    sizes: Sequence[Size],
+    edges: Sequence[Edge],
+    spacing: Spacing | None = None,
+    *,
+    heads: Sequence[float] | None = None,
+) -> Layout:
     """Lay a graph out from left to right.
 
     Args:
         sizes: Width and height of every node.
         edges: Pairs of node numbers; the first is drawn to the left of the second unless the edges run in a circle.
         spacing: Distances; default: those of `Spacing`.
+        heads: The height of the upper part of every node, the one that lines lead to; default: the whole of it.
     """
     spacing = spacing or Spacing()
     if not sizes:
         return Layout(0.0, 0.0, (), tuple(() for _ in edges), (), 0, 0)
     ranks = rank(len(sizes), edges)
-    layered = _cut(sizes, edges, ranks, spacing)
+    heads = heads or [height for _, height in sizes]
+    extents = [(head / 2, height - head / 2) for (_, height), head in zip(sizes, heads, strict=True)]
+    layered = _cut(extents, edges, ranks, spacing)
     crossings = order(layered.columns)
-    centres = Placement(layered.columns, layered.heights, layered.real_count, spacing.row_gap).run()
-    page = Page(layered, sizes, centres, spacing)
+    axes = Placement(layered.columns, layered.extents, layered.real_count, spacing.row_gap).run()
+    page = Page(layered, sizes, axes, spacing)
     return Layout(
         width=page.width, height=page.height, positions=page.positions(), ranks=tuple(ranks),
         routes=tuple(_turned(page.route(path), edge, path) for path, edge in zip(layered.paths, edges, strict=True)),
@@ -70,12 +80,13 @@ def _turned(route: list[Point], edge: Edge, path: list[int]) -> tuple[Point, ...
     return tuple(reversed(route)) if path and path[0] != edge[0] else tuple(route)
 
 
-def _cut(sizes: Sequence[Size], edges: Sequence[Edge], ranks: list[int], spacing: Spacing) -> Layered:
+def _cut(extents: list[Extent], edges: Sequence[Edge], ranks: list[int], spacing: Spacing) -> Layered:
     """Put a bend into every column that an edge crosses."""
-    column_of, heights = list(ranks), [height for _, height in sizes]
+    column_of, real_count = list(ranks), len(ranks)
     spans = {edge: abs(ranks[edge[0]] - ranks[edge[1]]) for edge in edges}
     longest = _longest_span(sorted(spans[edge] for edge in edges), spacing.max_span)
-    paths, links = [], []
+    paths: list[list[int]] = []
+    links: list[Edge] = []
     for edge in edges:
         left, right = sorted(edge, key=ranks.__getitem__)
         if left == right or spans[edge] > longest:
@@ -83,10 +94,10 @@ def _cut(sizes: Sequence[Size], edges: Sequence[Edge], ranks: list[int], spacing
             continue
         bends = range(len(column_of), len(column_of) + spans[edge] - 1)
         column_of.extend(range(ranks[left] + 1, ranks[right]))
-        heights.extend(_BEND_HEIGHT for _ in bends)
+        extents.extend((_BEND_HEIGHT / 2, _BEND_HEIGHT / 2) for _ in bends)
         paths.append([left, *bends, right])
-        links.extend(zip(paths[-1], paths[-1][1:], strict=False))
-    return Layered(_columns(column_of, links), column_of, heights, paths, len(sizes))
+        links.extend(pairwise(paths[-1]))
+    return Layered(_columns(column_of, links), column_of, extents, paths, real_count)
 
 
 def _longest_span(spans: Sequence[int], max_span: int) -> int:

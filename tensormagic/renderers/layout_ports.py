@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensormagic.renderers.layout_order import Columns
-from tensormagic.renderers.layout_position import isotonic
+from tensormagic.renderers.layout_position import Extent, isotonic
 
 _INSET = 9.0  # how far from a box's corner a line may touch it
 _APART = 9.0  # how far apart two lines touch it, where there is room
@@ -20,9 +20,9 @@ Link = tuple[int, int]
 class Ports:
     """The height at which every link between two columns leaves its left item and reaches its right one."""
 
-    def __init__(self, columns: Columns, heights: Sequence[float], centres: Sequence[float]) -> None:
-        """Compute all ports from the items' heights and vertical centres."""
-        self._heights, self._centres = heights, centres
+    def __init__(self, columns: Columns, extents: Sequence[Extent], axes: Sequence[float]) -> None:
+        """Compute all ports from how far the items reach above their axes."""
+        self._extents, self._axes = extents, axes
         self.leave: dict[Link, float] = {}
         self.reach: dict[Link, float] = {}
         for item, heads in enumerate(columns.following):
@@ -34,7 +34,7 @@ class Ports:
         if not links:
             return
         low, high = self._side(item)
-        links.sort(key=lambda link: self._centres[link[right]])
+        links.sort(key=lambda link: self._axes[link[right]])
         apart = min(_APART, (high - low) / max(len(links) - 1, 1))
         targets = [self._target(item, link[right]) - at * apart for at, link in enumerate(links)]
         limit = high - apart * (len(links) - 1)
@@ -42,8 +42,8 @@ class Ports:
             into[link] = min(max(start, low), max(limit, low)) + at * apart
 
     def _side(self, item: int) -> tuple[float, float]:
-        reach = max(self._heights[item] / 2 - _INSET, 0.0)
-        return self._centres[item] - reach, self._centres[item] + reach
+        reach = max(self._extents[item][0] - _INSET, 0.0)
+        return self._axes[item] - reach, self._axes[item] + reach
 
     def _target(self, item: int, other: int) -> float:
         """Return where on the side of ``item`` a line to ``other`` would best lie."""

@@ -9,8 +9,11 @@ adjacent violators (PAVA; Ayer and others, 1955, doi:10.1214/aoms/1177728423). L
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from tensormagic.renderers.layout_order import Columns
+
+Extent = tuple[float, float]
 
 _SWEEPS = 10
 _ADRIFT = 0.05  # the weight of an item that nothing pulls
@@ -34,19 +37,19 @@ def isotonic(targets: Sequence[float], weights: Sequence[float]) -> list[float]:
 
 
 class Placement:
-    """Vertical centres of all items, improved by sweeps."""
+    """The heights of all items' axes, improved by sweeps."""
 
-    def __init__(self, columns: Columns, heights: Sequence[float], real_count: int, gap: float) -> None:
+    def __init__(self, columns: Columns, extents: Sequence[Extent], real_count: int, gap: float) -> None:
         """Start with every column packed round zero.
 
         Args:
             columns: Items in their order.
-            heights: Of every item, bends included.
+            extents: How far every item, bends included, reaches above and below its axis.
             real_count: Items below this number are nodes, the others bends of edges.
             gap: The least distance between two nodes of a column; half of it between bends.
         """
-        self._columns, self._heights, self._real, self._gap = columns, heights, real_count, gap
-        self.centre = [0.0] * len(heights)
+        self._columns, self._extents, self._real, self._gap = columns, extents, real_count, gap
+        self.centre = [0.0] * len(extents)
         self._steps = [self._distances(column) for column in columns.members]
         for column, steps in zip(columns.members, self._steps, strict=True):
             offset = (steps[0] - steps[-1]) / 2
@@ -54,15 +57,15 @@ class Placement:
                 self.centre[item] = step + offset
 
     def _distances(self, column: list[int]) -> list[float]:
-        """Return the least possible centre of each item, the first at 0."""
+        """Return the least possible axis of each item, the first at 0."""
         steps = [0.0]
-        for above, below in zip(column, column[1:], strict=False):
+        for above, below in pairwise(column):
             gap = self._gap if above < self._real or below < self._real else self._gap / 2
-            steps.append(steps[-1] + (self._heights[above] + self._heights[below]) / 2 + gap)
+            steps.append(steps[-1] + self._extents[above][1] + self._extents[below][0] + gap)
         return steps
 
     def run(self) -> list[float]:
-        """Sweep to and fro, then with both sides pulling; return the centres."""
+        """Sweep to and fro, then with both sides pulling; return the axes."""
         numbers = range(len(self._columns.members))
         for sweep in range(_SWEEPS):
             sides = ((self._columns.preceding,), (self._columns.following,))[sweep % 2]

@@ -31,7 +31,8 @@ def topological_order(count: int, edges: Sequence[Edge]) -> list[int]:
     following, preceding = adjacency(count, edges)
     missing = [len(tails) for tails in preceding]
     ready = [node for node in range(count) if not missing[node]]
-    left, done, order = iter(range(count)), [False] * count, []
+    left, done = iter(range(count)), [False] * count
+    order: list[int] = []
     while len(order) < count:
         node = heapq.heappop(ready) if ready else next(other for other in left if not done[other])
         if done[node]:

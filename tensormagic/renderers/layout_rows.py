@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from tensormagic.renderers.layout_order import Columns
 from tensormagic.renderers.layout_ports import Ports
+from tensormagic.renderers.layout_position import Extent
 
 Point = tuple[float, float]
 Size = tuple[float, float]
@@ -45,26 +46,26 @@ class Layered:
     Attributes:
         columns: Nodes and bends, column by column.
         column_of: The column of every item.
-        heights: The height of every item.
+        extents: How far every item reaches above and below its axis, the height at which lines touch it.
         paths: For every edge its items, left to right; empty for a loop, only its ends where it is too long.
         real_count: How many of the items are nodes.
     """
 
     columns: Columns
     column_of: list[int]
-    heights: list[float]
+    extents: list[Extent]
     paths: list[list[int]]
     real_count: int
 
 
 class Page:
-    """The coordinates of a layered graph whose vertical centres are known."""
+    """The coordinates of a layered graph whose axes are known."""
 
-    def __init__(self, layered: Layered, sizes: Sequence[Size], centres: Sequence[float], spacing: Spacing) -> None:
-        """Break into rows and place everything; ``sizes`` are those of the nodes, ``centres`` of all items."""
+    def __init__(self, layered: Layered, sizes: Sequence[Size], axes: Sequence[float], spacing: Spacing) -> None:
+        """Break into rows and place everything; ``sizes`` are those of the nodes, ``axes`` of all items."""
         self._layered, self._sizes, self._spacing = layered, sizes, spacing
-        self._ports = Ports(layered.columns, layered.heights, centres)
-        self._centres = centres
+        self._ports = Ports(layered.columns, layered.extents, axes)
+        self._axes = axes
         self._widths = [
             max((sizes[item][0] for item in column if item < layered.real_count), default=0.0)
             for column in layered.columns.members
@@ -94,9 +95,9 @@ class Page:
         return _without_needless(points)
 
     def _position(self, item: int) -> Point:
-        column, (width, height) = self._layered.column_of[item], self._sizes[item]
+        column, width = self._layered.column_of[item], self._sizes[item][0]
         x = self._column_x[column] + (self._widths[column] - width) / 2
-        return round(x, 1), round(self._y(item, self._centres[item]) - height / 2, 1)
+        return round(x, 1), round(self._y(item, self._axes[item]) - self._layered.extents[item][0], 1)
 
     def _y(self, item: int, height: float) -> float:
         return height + self._row_shift[self._row_of[self._layered.column_of[item]]]
@@ -149,7 +150,7 @@ class Page:
                 falling = sorted(links, key=lambda link: (-self._ports.leave[link], -self._ports.reach[link]))
                 self._lanes.update({link: lane for lane, link in enumerate(falling)})
                 self._lane_count[row] = len(falling)
-        self._long_lanes = {link: (0, 0) for link in self._long_links()}
+        self._long_lanes = dict.fromkeys(self._long_links(), (0, 0))
         for link in self._long_lanes:
             self._long_lanes[link] = (self._next_lane(self._row(link[0])), self._next_lane(self._row(link[1]) - 1))
 
@@ -195,8 +196,8 @@ class Page:
         for column, members in enumerate(self._layered.columns.members):
             low, high = spans[self._row_of[column]]
             first, last = members[0], members[-1]
-            heights, centres = self._layered.heights, self._centres
-            top, bottom = centres[first] - heights[first] / 2, centres[last] + heights[last] / 2
+            extents, axes = self._layered.extents, self._axes
+            top, bottom = axes[first] - extents[first][0], axes[last] + extents[last][1]
             spans[self._row_of[column]] = (min(low, top), max(high, bottom))
         return spans
 
@@ -240,7 +241,7 @@ class Page:
         return [start, (down, start[1]), (down, y), (back, y), (back, above), (up, above), (up, end[1]), end]
 
     def _middle(self, item: int, *, right: bool) -> Point:
-        return self._edge_x(item, right=right), self._y(item, self._centres[item])
+        return self._edge_x(item, right=right), self._y(item, self._axes[item])
 
     def _to_gap(self, item: int, *, right: bool) -> float:
         """Return how far the gap beside the column is from the side of ``item``, and a little more."""

@@ -1,0 +1,197 @@
+"""Makes a graph that has too many boxes smaller, and says how: nothing is left out, more of it shares a box.
+
+Groups are merged only where they stand next to each other in forward order. A graph whose nodes are merged along one
+topological order has no circles afterwards, whatever is merged; that is why a module that was called twice, with other
+things in between, becomes two boxes.
+
+Tried in turn: one box a module, from the innermost modules outwards; one box a repetition, where the same ops repeat
+(a recurrent network, layers in a plain loop), several repetitions sharing a box where there are many; and, where
+nothing repeats, neighbours by the dozen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, takewhile
+from typing import TYPE_CHECKING
+
+from tensormagic.renderers.graph_folding import Folding, Group, assemble
+from tensormagic.renderers.phrases import plural, shortened
+
+if TYPE_CHECKING:
+    from tensormagic.reports.trace import Graph
+
+_FEW = 12  # a fold into fewer boxes than this shows too little, if another one fits as well
+_MOST_REPETITIONS = 40  # boxes along the time axis of something that repeats
+_LONGEST_PERIOD = 96
+_LABEL = 22
+
+
+def coarsen(graph: Graph, folding: Folding, max_boxes: int) -> Folding:
+    """Return ``folding`` with at most ``max_boxes`` groups."""
+    if len(folding.groups) <= max_boxes:
+        return folding
+    small = None
+    for groups, how in _candidates(folding.groups, max_boxes):
+        if len(groups) > max_boxes:
+            continue
+        found = assemble(graph, groups, how)
+        if len(groups) >= _FEW:
+            return found
+        small = small if small is not None and len(small.groups) >= len(groups) else found
+    return small or assemble(graph, _in_portions(folding.groups, max_boxes), "neighbouring ops share a box")
+
+
+def _candidates(groups: Sequence[Group], max_boxes: int) -> Iterator[tuple[list[Group], str]]:
+    """Yield ways to merge, the ones that show most first."""
+    deepest = max(len(_path(group)) for group in groups)
+    by_module = [_merge_modules(groups, depth) for depth in range(deepest, 0, -1)]
+    for merged in by_module:
+        yield merged, "one box a module"
+    for merged in (list(groups), *by_module):
+        yield _merge_repetitions(merged, max_boxes), "repetitions share a box"
+
+
+def _path(group: Group) -> list[str]:
+    return group.module.split(".") if group.module else []
+
+
+def _common_path(groups: Sequence[Group]) -> list[str]:
+    """Return the path of the innermost module that all groups lie in."""
+    levels = zip(*(_path(group) for group in groups), strict=False)
+    return [names[0] for names in takewhile(lambda names: len(set(names)) == 1, levels)]
+
+
+def _merge_modules(groups: Sequence[Group], depth: int) -> list[Group]:
+    """Merge neighbours that belong to the same module, ``depth`` names deep."""
+    merged: list[Group] = []
+    for prefix, run in groupby(groups, key=lambda group: tuple(_path(group)[:depth])):
+        members = list(run)
+        if len(prefix) < depth or len(members) == 1:
+            merged.extend(members)
+        else:
+            merged.append(_merged(members, kind="module", label=_module_label(prefix), module=".".join(prefix)))
+    return merged
+
+
+def _merged(members: Sequence[Group], *, kind: str, label: str, module: str, detail: str | None = None) -> Group:
+    """Return one group for neighbours; the last one, whose gradient comes first, speaks for it."""
+    nodes = tuple(node for group in reversed(members) for node in group.nodes)
+    leaves = tuple(dict.fromkeys(leaf for group in members for leaf in group.leaves))
+    detail = members[-1].detail if detail is None else detail
+    return Group(nodes, leaves, kind, shortened(label, _LABEL), detail, module)
+
+
+def _module_label(path: Sequence[str]) -> str:
+    """Return the last name of a module's path, with the one before where it is a number: ``layers.3``."""
+    numbered = len(path) > 1 and path[-1].isdigit()
+    return ".".join(path[-2:] if numbered else path[-1:])
+
+
+@dataclass(frozen=True, slots=True)
+class _Repeat:
+    """The same ``period`` groups, ``times`` times in a row from ``start``."""
+
+    start: int
+    period: int
+    times: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.period * self.times
+
+
+def _merge_repetitions(groups: Sequence[Group], max_boxes: int) -> list[Group]:
+    """Merge every repetition into one box, and several repetitions where there would be too many boxes."""
+    repeats = _find_repeats([_signature(group) for group in groups])
+    single = len(groups) - sum(repeat.end - repeat.start for repeat in repeats)
+    room = min(max((max_boxes - single) // max(len(repeats), 1), 1), _MOST_REPETITIONS)
+    merged: list[Group] = []
+    at = 0
+    for repeat in repeats:
+        merged.extend(groups[at : repeat.start])
+        merged.extend(_portions_of(groups, repeat, room))
+        at = repeat.end
+    return [*merged, *groups[at:]]
+
+
+def _signature(group: Group) -> tuple[str, str, int]:
+    return group.label, re.sub(r"\d+", "#", group.module), len(group.leaves)
+
+
+def _find_repeats(signatures: Sequence[tuple[str, str, int]]) -> list[_Repeat]:
+    """Return stretches in which the same groups repeat, from left to right, those that cover most first chosen."""
+    numbers = {signature: number for number, signature in enumerate(dict.fromkeys(signatures))}
+    tokens = [numbers[signature] for signature in signatures]
+    longest = min(_LONGEST_PERIOD, len(tokens) // 3)
+    runs = {period: _equal_runs(tokens, period) for period in range(1, longest + 1)}
+    found, at = [], 0
+    while at < len(tokens):
+        best = max((_repeat_at(at, period, run) for period, run in runs.items()), key=_gain, default=None)
+        if best is None or best.times < 3:
+            at += 1
+            continue
+        found.append(best)
+        at = best.end
+    return found
+
+
+def _equal_runs(tokens: Sequence[int], period: int) -> list[int]:
+    """Return for every place how many tokens from there on equal the one a period later."""
+    runs = [0] * (len(tokens) + 1)
+    for at in range(len(tokens) - period - 1, -1, -1):
+        runs[at] = runs[at + 1] + 1 if tokens[at] == tokens[at + period] else 0
+    return runs
+
+
+def _repeat_at(at: int, period: int, run: Sequence[int]) -> _Repeat:
+    return _Repeat(at, period, run[at] // period + 1)
+
+
+def _gain(repeat: _Repeat) -> tuple[int, int]:
+    """Prefer what covers most, then the shorter period; what does not come three times is no repetition."""
+    covered = repeat.period * repeat.times if repeat.times >= 3 else 0
+    return covered, -repeat.period
+
+
+def _portions_of(groups: Sequence[Group], repeat: _Repeat, room: int) -> Iterator[Group]:
+    """Yield one group for each portion of the repetitions, as even as can be."""
+    count = min(repeat.times, room)
+    for number in range(count):
+        first, last = repeat.times * number // count, repeat.times * (number + 1) // count
+        members = groups[repeat.start + first * repeat.period : repeat.start + last * repeat.period]
+        yield _portion(members, first, last, repeat)
+
+
+def _portion(members: Sequence[Group], first: int, last: int, repeat: _Repeat) -> Group:
+    if len(members) == 1:
+        return members[0]
+    which = f"{first + 1}–{last} of {repeat.times}" if last - first > 1 else f"{first + 1} of {repeat.times}"
+    label, module = _repeat_label(members[: repeat.period], last - first)
+    return _merged(members, kind="repeat", label=label, module=module, detail=which)
+
+
+def _repeat_label(members: Sequence[Group], times: int) -> tuple[str, str]:
+    """Return what one repetition is called, and the module it lies in: the layer's name, or the ops' names."""
+    module = _common_path(members)
+    many = f" ×{times}" if times > 1 else ""
+    if module and module[-1].isdigit():
+        return (_module_label(module) if times == 1 else module[-2 if len(module) > 1 else -1]) + many, ".".join(module)
+    ops = list(dict.fromkeys(group.label for group in members))
+    name = ops[0] if len(ops) == 1 else f"{ops[0]} … {ops[-1]}"
+    return shortened(name, _LABEL - len(many)) + many, ".".join(module)
+
+
+def _in_portions(groups: Sequence[Group], max_boxes: int) -> list[Group]:
+    """Merge neighbours into ``max_boxes`` portions, as even as can be."""
+    merged = []
+    for number in range(max_boxes):
+        members = groups[len(groups) * number // max_boxes : len(groups) * (number + 1) // max_boxes]
+        common = ".".join(_common_path(members))
+        names = [name for name, _ in Counter(group.label for group in members).most_common(2)]
+        label = plural(len(members), "op")
+        merged.append(_merged(members, kind="repeat", label=label, module=common, detail=", ".join(names)))
+    return [members if members.label != "1 op" else replace(members, label=members.detail) for members in merged]

@@ -1,0 +1,73 @@
+"""The short names that stand in the boxes: of ops, shapes and leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from tensormagic.renderers.phrases import shortened
+
+if TYPE_CHECKING:
+    from tensormagic.reports.trace import Node
+
+_LONGEST_LABEL = 18
+_LONGEST_SHAPE = 16
+
+# ATen's names where people know a shorter one. Everything else keeps its name.
+_SHORT = {
+    "add": "+",
+    "convolution": "conv",
+    "convolution_overrideable": "conv",
+    "cudnn_batch_norm": "batch_norm",
+    "cudnn_convolution": "conv",
+    "fused_sdp_choice": "attention",
+    "max_pool2d_with_indices": "max_pool2d",
+    "max_pool3d_with_indices": "max_pool3d",
+    "miopen_batch_norm": "batch_norm",
+    "mkldnn_convolution": "conv",
+    "native_batch_norm": "batch_norm",
+    "native_dropout": "dropout",
+    "native_group_norm": "group_norm",
+    "native_layer_norm": "layer_norm",
+    "scaled_dot_product_attention_math": "attention",
+    "scaled_dot_product_cudnn_attention": "attention",
+    "scaled_dot_product_efficient_attention": "attention",
+    "scaled_dot_product_flash_attention": "attention",
+    "scaled_dot_product_flash_attention_for_cpu": "attention",
+    "slow_conv2d": "conv",
+    "to_copy": "cast",
+    "upsample_bilinear2d": "upsample",
+    "upsample_nearest2d": "upsample",
+}
+
+
+def op_label(node: Node, hanging: Sequence[Node] = ()) -> str:
+    """Return the short name of an op; ``hanging`` are the leaves, and views of leaves, folded into it."""
+    if node.kind == "accumulate":
+        return shortened(leaf_label(node), _LONGEST_LABEL)
+    op = node.op.lstrip("_") or node.name
+    if op in {"addmm", "mm"} and any(other.op == "t" for other in hanging):
+        return "linear"
+    return shortened(_SHORT.get(op, op), _LONGEST_LABEL)
+
+
+def leaf_label(node: Node) -> str:
+    """Return the name of a leaf, its last two parts: ``conv1.weight``."""
+    if not node.variable:
+        return f"leaf {shape_label(node)}"
+    return ".".join(node.variable.split(".")[-2:])
+
+
+def shape_label(node: Node) -> str:
+    """Return the shape of what a node made: ``32×4×4``, ``scalar``, nothing where it is not known."""
+    return shape_text(node.shapes[0]) if node.shapes else ""
+
+
+def shape_text(shape: Iterable[int]) -> str:
+    """Return a shape with its sizes joined by ``×``; long ones keep their last sizes."""
+    sizes = [str(size) for size in shape]
+    text = "×".join(sizes)
+    while len(text) > _LONGEST_SHAPE and len(sizes) > 2:
+        sizes.pop(0)
+        text = "…×" + "×".join(sizes)
+    return text or "scalar"
