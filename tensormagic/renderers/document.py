@@ -1,0 +1,285 @@
+"""The one document that the trace viewer reads, live and saved alike, and the small deltas between two of them.
+
+The viewer is a browser module; it knows no Python and no report. What it shows is fixed here, as versioned plain
+JSON: a new field is harmless, a changed meaning raises `VERSION`. Nothing is left out silently: where passes, graphs
+or parameters are too many for one output, ``cuts`` says how many of how many are here.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tensormagic.renderers.document_columns import (
+    Interned,
+    is_finite,
+    node_columns,
+    norm_codes,
+    plain,
+    rounded,
+    shape_text,
+    thinned,
+)
+from tensormagic.renderers.document_source import source_rows
+
+if TYPE_CHECKING:
+    from tensormagic.renderers.graph_drawing import Drawing
+    from tensormagic.reports import Birth, Finding, Frame, Graph, LiveFrame, Location, ParameterSeries, TraceReport
+
+VERSION = 1
+
+
+class Draw(Protocol):
+    """Lays a graph out; `tensormagic.renderers.graph_drawing.draw` does."""
+
+    def __call__(self, graph: Graph, *, max_boxes: int) -> Drawing:
+        """Return the drawing of ``graph`` with at most about ``max_boxes`` boxes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one document may hold.
+
+    Attributes:
+        boxes: Drawn boxes of one graph.
+        frame_values: Norms in all frames of all graphs together.
+        series_values: Norms in all parameters' series together.
+        parameters: Parameters with a series.
+        graphs: Graphs.
+        nodes: Nodes of all graphs together; the first graph is always whole.
+    """
+
+    boxes: int = 600
+    frame_values: int = 40_000
+    series_values: int = 24_000
+    parameters: int = 400
+    graphs: int = 8
+    nodes: int = 6_000
+
+
+SAVED_LIMITS = Limits()
+LIVE_LIMITS = Limits(frame_values=4_000, series_values=12_000)
+
+
+def trace_document(report: TraceReport, *, limits: Limits = SAVED_LIMITS, draw: Draw | None = None) -> dict[str, Any]:
+    """Return everything the viewer shows of ``report`` as JSON-ready data.
+
+    Args:
+        report: A finished run, or a snapshot of a running one.
+        limits: How much to keep; what is left out is said in ``cuts``.
+        draw: The layout; by default `graph_drawing.draw`.
+    """
+    builder = _Builder(report, limits, draw or _default_draw())
+    return {
+        "version": VERSION,
+        **_header(report),
+        "findings": [_finding(report, finding) for finding in report.findings],
+        "graphs": builder.graphs(),
+        "parameters": builder.parameters(),
+        "passes": builder.passes(),
+        "locations": [_location(location) for location in report.locations],
+        "source": source_rows(report),
+        "gaps": [[gap.section, gap.reason] for gap in report.gaps],
+        "strings": builder.strings.values,
+        "saved": builder.saved.values,
+        "cuts": builder.cuts,
+    }
+
+
+def pack_delta(frame: LiveFrame) -> tuple[dict[str, Any], bytes]:
+    """Return what changed as a small JSON header and one buffer of float32: node norms, then parameter norms."""
+    header = {
+        "structure": frame.structure,
+        "graph": frame.graph,
+        "pass": frame.pass_number,
+        "step": frame.step,
+        "running": frame.running,
+        "cursor": frame.cursor,
+        "reached": frame.reached,
+        "finished": frame.finished_pass,
+        "seconds": round(frame.seconds, 3),
+        "nodes": len(frame.norms),
+        "parameters": len(frame.parameter_norms),
+    }
+    return header, array("f", frame.norms).tobytes() + array("f", frame.parameter_norms).tobytes()
+
+
+def _default_draw() -> Draw:
+    from tensormagic.renderers.graph_drawing import draw  # noqa: PLC0415  (so that tests need no layout)
+
+    return draw
+
+
+def _header(report: TraceReport) -> dict[str, Any]:
+    return {
+        "title": report.title,
+        "state": report.state,
+        "error": report.error,
+        "seconds": rounded(report.seconds),
+        "own_seconds": rounded(report.own_seconds),
+        "passes_seen": report.passes_seen,
+        "steps_seen": report.steps_seen,
+        "forward_nodes": report.forward_nodes,
+        "cell": {"filename": report.cell.filename, "count": report.cell.count},
+    }
+
+
+def _location(location: Location) -> list[Any]:
+    return [location.label, location.line, location.text, location.function]
+
+
+def _finding(report: TraceReport, finding: Finding) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "severity": finding.severity,
+        "message": finding.message,
+        "remedy": finding.remedy,
+        "where": finding.location.label if finding.location else "",
+        "text": finding.location.text if finding.location else "",
+        "location": _known_location(report, finding.location),
+        "node": list(finding.node) if finding.node else None,
+        "subject": finding.subject,
+        "evidence": {name: plain(value) for name, value in finding.evidence.items()},
+    }
+
+
+def _known_location(report: TraceReport, wanted: Location | None) -> int | None:
+    if wanted is None:
+        return None
+    place = (wanted.filename, wanted.line)
+    return next((i for i, known in enumerate(report.locations) if (known.filename, known.line) == place), None)
+
+
+class _Builder:
+    """The parts of one document that share the table of strings and the list of what was left out."""
+
+    def __init__(self, report: TraceReport, limits: Limits, draw: Draw) -> None:
+        self.report, self.limits, self.draw = report, limits, draw
+        self.strings, self.saved = Interned(), Interned()
+        self.cuts: list[str] = []
+
+    def graphs(self) -> list[dict[str, Any]]:
+        kept = self._kept_graphs()
+        total = sum(len(graph.nodes) * len(graph.frames) for graph in kept)
+        share = min(self.limits.frame_values / total, 1.0) if total else 1.0
+        return [self._graph(graph, max(int(len(graph.frames) * share), 2)) for graph in kept]
+
+    def _kept_graphs(self) -> list[Graph]:
+        kept: list[Graph] = []
+        nodes = 0
+        for graph in self.report.graphs[: self.limits.graphs]:
+            nodes += len(graph.nodes)
+            if kept and nodes > self.limits.nodes:
+                break
+            kept.append(graph)
+        self._cut(len(kept), len(self.report.graphs), "graphs are shown, the most used first")
+        return kept
+
+    def _graph(self, graph: Graph, most: int) -> dict[str, Any]:
+        frames = thinned(graph.frames, most, keep=lambda frame: not is_finite(frame))
+        self._cut(len(frames), len(graph.frames), f"kept passes of graph {graph.number} are shown node by node")
+        columns = zip(*((edge.source, edge.target, edge.input_number) for edge in graph.edges), strict=True)
+        return {
+            "number": graph.number,
+            "passes_seen": graph.passes_seen,
+            "nodes": node_columns(graph.nodes, self.strings, self.saved),
+            "edges": list(map(list, columns)) or [[], [], []],
+            "roots": list(graph.roots),
+            "order": list(graph.order),
+            "frames": [_frame(frame) for frame in frames],
+            "births": [_birth(birth) for birth in graph.births],
+            "drawing": _drawing(self.draw(graph, max_boxes=self.limits.boxes)),
+        }
+
+    def parameters(self) -> list[dict[str, Any]]:
+        kept = self.report.parameters[: self.limits.parameters]
+        self._cut(len(kept), len(self.report.parameters), "parameters are shown")
+        places = self._pass_places()
+        return [_parameter(parameter, places) for parameter in kept]
+
+    def passes(self) -> list[list[Any]]:
+        rows = [self.report.passes[place] for place in self._pass_places()]
+        self._cut(len(rows), len(self.report.passes), "kept passes are shown in the charts")
+        return [[p.number, p.step, p.graph, p.outcome, rounded(p.seconds), p.reached, p.location, p.finite] for p in rows]
+
+    def _pass_places(self) -> list[int]:
+        passes = self.report.passes
+        series = min(len(self.report.parameters), self.limits.parameters)
+        most = max(self.limits.series_values // max(series, 1), 12)
+        return thinned(range(len(passes)), most, keep=lambda place: not passes[place].finite)
+
+    def _cut(self, kept: int, total: int, what: str) -> None:
+        if kept < total:
+            self.cuts.append(f"{kept} of {total} {what}")
+
+
+def _frame(frame: Frame) -> dict[str, Any]:
+    bad = [[int(node), nan, inf] for node, (nan, inf) in frame.bad.items()]
+    return {"pass": frame.pass_number, "norms": norm_codes(frame.norms), "bad": bad}
+
+
+def _birth(birth: Birth) -> dict[str, Any]:
+    return {
+        "pass": birth.pass_number,
+        "node": birth.node,
+        "receiver": birth.receiver,
+        "input": birth.input_number,
+        "nan": birth.nan,
+        "inf": birth.inf,
+        "count": birth.count,
+        "incoming": rounded(birth.incoming_norm),
+        "saved": birth.saved_name,
+        "saved_zero": birth.saved_zero,
+        "saved_negative": birth.saved_negative,
+        "saved_bad": birth.saved_bad,
+        "certain": birth.certain,
+    }
+
+
+def _parameter(parameter: ParameterSeries, places: list[int]) -> dict[str, Any]:
+    norms = parameter.norms
+    return {
+        "name": parameter.name,
+        "shape": shape_text(parameter.shape),
+        "dtype": parameter.dtype,
+        "numel": parameter.numel,
+        "requires_grad": parameter.requires_grad,
+        "used": parameter.used,
+        "touched": parameter.touched,
+        "norms": norm_codes(norms[place] for place in places if place < len(norms)),
+    }
+
+
+def _drawing(drawing: Drawing) -> dict[str, Any]:
+    number: Callable[[float], float] = _tenths
+    return {
+        "width": number(drawing.width),
+        "height": number(drawing.height),
+        "note": drawing.note,
+        "folded": drawing.folded,
+        "boxes": [
+            [
+                *map(number, (box.x, box.y, box.width, box.height)),
+                list(box.nodes),
+                box.label,
+                box.detail,
+                box.kind,
+                [[badge.node, badge.label] for badge in box.badges],
+            ]
+            for box in drawing.boxes
+        ],
+        "wires": _wires(drawing),
+    }
+
+
+def _wires(drawing: Drawing) -> list[list[Any]]:
+    places = {box.id: place for place, box in enumerate(drawing.boxes)}
+    flat = lambda points: [_tenths(value) for point in points for value in point]  # noqa: E731
+    return [[places[wire.source], places[wire.target], flat(wire.points)] for wire in drawing.wires]
+
+
+def _tenths(value: float) -> float:
+    tenths = round(value, 1)
+    return int(tenths) if tenths == int(tenths) else tenths

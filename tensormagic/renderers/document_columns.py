@@ -1,0 +1,119 @@
+"""How the viewer's document stays small: columns, a table of strings, norms as whole numbers, and thinned frames.
+
+A graph of two thousand nodes with its passes is a few megabytes as plain JSON objects. As columns of indices and
+small integers it packs to some tens of kilobytes, and a browser still reads it with nothing but ``JSON.parse``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tensormagic.reports import UNTOUCHED
+
+if TYPE_CHECKING:
+    from tensormagic.reports import Frame, GradientStatistics, Node, SavedTensor
+
+Item = TypeVar("Item")
+
+CODES_PER_DECADE = 1000  # a step of 0.23 %: three significant digits
+
+
+class Interned:
+    """A table of distinct values: `index` puts one in, or finds it, and says where."""
+
+    def __init__(self) -> None:
+        """Start with an empty table."""
+        self._places: dict[Any, int] = {}
+
+    def index(self, value: Any) -> int:
+        """Return the place of ``value``, which is hashable and JSON-ready."""
+        return self._places.setdefault(value, len(self._places))
+
+    @property
+    def values(self) -> list[Any]:
+        """The distinct values, in order of their places."""
+        return list(self._places)
+
+
+def norm_code(norm: float) -> int | str | None:
+    """Return a norm as the viewer reads it.
+
+    Returns:
+        1000 · log10(norm), rounded; ``None`` for untouched, ``"n"`` NaN, ``"i"`` infinite, ``"z"`` exactly zero.
+    """
+    if norm == UNTOUCHED:
+        return None
+    if math.isnan(norm):
+        return "n"
+    if math.isinf(norm):
+        return "i"
+    return round(CODES_PER_DECADE * math.log10(norm)) if norm > 0 else "z"
+
+
+def norm_codes(norms: Iterable[float]) -> list[int | str | None]:
+    """Return `norm_code` of each."""
+    return [norm_code(norm) for norm in norms]
+
+
+def rounded(value: float) -> float | str:
+    """Return ``value`` with four significant digits, or its name where JSON has no number for it."""
+    return float(f"{value:.4g}") if math.isfinite(value) else str(value)
+
+
+def plain(value: float | str | None) -> float | str | None:
+    """Return a scalar as JSON can hold it: non-finite floats by name."""
+    return rounded(value) if isinstance(value, float) else value
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """Return a shape as the panels write it: ``32×10``, and ``()`` for a scalar."""
+    return "×".join(map(str, shape)) or "()"
+
+
+def is_finite(frame: Frame) -> bool:
+    """Say whether every gradient of that pass was finite."""
+    return not frame.bad and all(map(math.isfinite, frame.norms))
+
+
+def thinned(items: Sequence[Item], most: int, *, keep: Callable[[Item], bool]) -> list[Item]:
+    """Return at most about ``most`` of ``items``: evenly spread, with first, last and the first that ``keep`` wants."""
+    if len(items) <= most:
+        return list(items)
+    last = len(items) - 1
+    places = {round(step * last / max(most - 2, 1)) for step in range(max(most - 1, 2))}
+    places |= {next((place for place, item in enumerate(items) if keep(item)), 0), 0, last}
+    return [items[place] for place in sorted(places)]
+
+
+def node_columns(nodes: Sequence[Node], strings: Interned, saved: Interned) -> dict[str, list[Any]]:
+    """Return one column for each thing the viewer tells about a node; texts are places in ``strings``."""
+    text = strings.index
+    return {
+        "op": [text(node.op) for node in nodes],
+        "name": [text(node.name) for node in nodes],
+        "kind": [text(node.kind) for node in nodes],
+        "location": [node.location for node in nodes],
+        "guessed": [node.index for node in nodes if not node.exact_location],
+        "module": [text(node.module) for node in nodes],
+        "variable": [text(node.variable) for node in nodes],
+        "shapes": [text(", ".join(map(shape_text, node.shapes))) for node in nodes],
+        "dtype": [text(node.dtype) for node in nodes],
+        "device": [text(node.device) for node in nodes],
+        "saved": [[saved.index(_saved_row(tensor, strings)) for tensor in node.saved] for node in nodes],
+        "statistics": [_statistics_row(node.statistics) for node in nodes],
+    }
+
+
+def _saved_row(tensor: SavedTensor, strings: Interned) -> tuple[int, int, int, int, int]:
+    text = strings.index
+    shape = text(shape_text(tensor.shape))
+    return text(tensor.name), shape, text(tensor.dtype), tensor.nbytes, text(tensor.state)
+
+
+def _statistics_row(numbers: GradientStatistics | None) -> list[Any] | None:
+    if numbers is None:
+        return None
+    reals = [rounded(real) for real in (numbers.norm, numbers.abs_max, numbers.mean, numbers.std)]
+    return [numbers.pass_number, numbers.count, *reals, numbers.zero, numbers.nan, numbers.inf]

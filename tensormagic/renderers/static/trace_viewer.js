@@ -1,0 +1,1357 @@
+// @ts-check
+/**
+ * The trace viewer: one module, two transports.
+ *
+ * `mount(element, document)` draws a trace document (tensormagic/renderers/document.py, version 1) into an element and
+ * returns a handle; the saved page calls it once, the live panel calls `update` with newer documents and `delta` with
+ * the newest gradient norms. The default export is what anywidget calls. No dependency, no request, no innerHTML: all
+ * text becomes text nodes. A delta touches only the attributes that changed and is painted at most once a frame.
+ */
+
+/** @typedef {{x:number,y:number,w:number,h:number,nodes:number[],label:string,detail:string,kind:string,badges:[number,string][]}} Box */
+/** @typedef {{source:number,target:number,points:number[]}} Wire */
+/** @typedef {{pass:number,norms:Float32Array,bad:Map<number,[number,number]>}} Frame */
+/** @typedef {{norms:Float32Array,bad:Map<number,[number,number]>,births:any[],cursor:number,pass:number,running:boolean}} Picture */
+/** @typedef {{structure:number,graph:number,pass:number,step:number,running:boolean,cursor:number,reached:number,finished:number,seconds:number,nodes:number,parameters:number}} DeltaHeader */
+
+const VERSION = 1;
+const UNTOUCHED = -1;
+const SVG = "http://www.w3.org/2000/svg";
+const LOW = -5, HIGH = 1; // log10 of the norms at which the colour scale starts and ends (theme.py)
+const LONGEST_LIVE_SERIES = 600;
+const PLAY_MILLISECONDS = 300;
+const HEAD = 40, BADGE = 15, MOST_BADGES = 4; // a box without its badges, one badge, and how many are written out (graph_drawing.py)
+let mounted = 0;
+
+// ---- elements and words -------------------------------------------------------------------------------------------
+
+/** @param {string} tag @param {Record<string, any>} [attributes] @param {...(Node|string|null)} children @returns {any} */
+function html(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+/** @param {string} tag @param {Record<string, any>} [attributes] @param {...(Node|string|null)} children @returns {any} */
+function svg(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG, tag), attributes, children);
+}
+
+/** @param {Element} element @param {Record<string, any>} attributes @param {(Node|string|null)[]} children */
+function filled(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(name, value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, String(value));
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+/** @param {Element} element @param {string} text */
+function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** Text in which `backticks` mark code. @param {string} text @returns {Node[]} */
+function prose(text) {
+  return text.split("`").map((part, place) => (place % 2 ? html("code", {}, part) : document.createTextNode(part)));
+}
+
+/** @param {number} value @returns {string} */
+function number(value) {
+  if (Number.isNaN(value)) return "NaN";
+  if (!Number.isFinite(value)) return value > 0 ? "Inf" : "−Inf";
+  const size = Math.abs(value);
+  const text = size !== 0 && (size < 1e-3 || size >= 1e5) ? value.toExponential(2) : String(Number(value.toPrecision(3)));
+  return text.replace("e+", "e").replaceAll("-", "−");
+}
+
+/** @param {number} norm @returns {string} */
+function normText(norm) {
+  return norm === UNTOUCHED ? "waiting" : number(norm);
+}
+
+/** @param {number} norm log10 with one decimal, as written on the graph @returns {string} */
+function exponentText(norm) {
+  if (norm === UNTOUCHED) return "";
+  if (norm === 0) return "zero";
+  if (!Number.isFinite(norm)) return Number.isNaN(norm) ? "NaN" : "Inf";
+  return Math.log10(norm).toFixed(1).replace("-", "−").replace("−0.0", "0.0");
+}
+
+/** @param {number} count @param {string} noun @returns {string} */
+function plural(count, noun) {
+  const digits = count < 10000 ? String(count) : String(count).replace(/\B(?=(\d{3})+$)/g, "\u00a0");
+  return `${digits} ${noun}${count === 1 ? "" : noun.endsWith("s") ? "es" : "s"}`;
+}
+
+/** @param {number} bytes @returns {string} */
+function bytesText(bytes) {
+  for (const unit of ["B", "KiB", "MiB", "GiB"]) {
+    if (bytes < 1024 || unit === "GiB") return `${Number(bytes.toPrecision(3))} ${unit}`;
+    bytes /= 1024;
+  }
+  return "";
+}
+
+/** @param {number} nan @param {number} inf @returns {string} */
+function badText(nan, inf) {
+  return [nan ? `${nan} NaN` : "", inf ? `${inf} Inf` : ""].filter(Boolean).join(", ");
+}
+
+/** The word for how a norm is drawn: a step of the scale, or "wait", "bad", "zero". @param {number} norm @returns {string} */
+function level(norm) {
+  if (norm === UNTOUCHED) return "wait";
+  if (!Number.isFinite(norm)) return "bad";
+  if (norm === 0) return "zero";
+  const step = Math.floor((6 * (Math.log10(norm) - LOW)) / (HIGH - LOW));
+  return `n${Math.min(Math.max(step, 0), 5)}`;
+}
+
+/** @param {string} state @returns {number} stroke width of a wire that carries it */
+function wireWidth(state) {
+  return state === "wait" || state === "zero" ? 1.1 : state === "bad" ? 2.4 : 1.4 + 0.55 * Number(state.slice(1));
+}
+
+/** One norm for several nodes: any bad one decides, else the largest that was reached.
+ * @param {number[]} nodes @param {Float32Array} norms @returns {number} */
+function together(nodes, norms) {
+  let best = UNTOUCHED;
+  for (const node of nodes) {
+    const norm = norms[node];
+    if (!Number.isFinite(norm)) return Number.isNaN(norm) || norm === undefined ? NaN : Infinity;
+    if (norm > best) best = norm;
+  }
+  return best;
+}
+
+/** @param {any[]} codes @returns {Float32Array} */
+function decoded(codes) {
+  return Float32Array.from(codes, (code) =>
+    code === null ? UNTOUCHED : code === "z" ? 0 : code === "n" ? NaN : code === "i" ? Infinity : 10 ** (code / 1000));
+}
+
+const ICONS = {
+  error: ["M7 .4 13.6 7 7 13.6.4 7Z", "M7 3.6v4M7 9.4v1"],
+  warning: ["M7 .8 13.7 13H.3Z", "M7 5v4M7 10.6v.9"],
+  note: ["M7 .6a6.4 6.4 0 1 0 .01 0Z", "M7 6.2v4.4M7 3.4v1"],
+};
+
+/** @param {"error"|"warning"|"note"} severity */
+function severityIcon(severity) {
+  const [shape, mark] = ICONS[severity] ?? ICONS.note;
+  return svg("svg", { class: "icon", viewBox: "0 0 14 14", "aria-hidden": "true" },
+    svg("path", { d: shape, fill: "currentColor" }), svg("path", { d: mark, class: "icon-mark" }));
+}
+
+/** @param {string} path @param {boolean} [solid] */
+function glyph(path, solid = false) {
+  return svg("svg", { class: solid ? "glyph solid" : "glyph", viewBox: "0 0 14 14", "aria-hidden": "true" }, svg("path", { d: path }));
+}
+
+const GLYPHS = {
+  run: "M7 1.8a5.2 5.2 0 1 1-5.2 5.2", done: "M2.5 7.5l3 3 6-7", stop: "M3.5 3.5l7 7m0-7l-7 7", in: "M3 7h8M7 3v8", out: "M3 7h8",
+  fit: "M2.5 5V2.5H5M11.5 5V2.5H9M2.5 9v2.5H5M11.5 9v2.5H9", play: "M4 2.6l7 4.4-7 4.4z", pause: "M3.5 3h2.4v8H3.5zM8.1 3h2.4v8H8.1z",
+};
+
+// ---- the document, decoded ----------------------------------------------------------------------------------------
+
+/** A trace document with its columns turned back into what the views ask for. */
+class Model {
+  /** @param {any} doc */
+  constructor(doc) {
+    this.doc = doc;
+    /** @type {any[]} */
+    this.graphs = doc.graphs.map((/** @type {any} */ graph) => decodedGraph(graph));
+    /** @type {number[]} */
+    this.passNumbers = doc.passes.map((/** @type {any[]} */ row) => row[0]);
+    /** @type {Map<number, any[]>} */
+    this.passes = new Map(doc.passes.map((/** @type {any[]} */ row) => [row[0], row]));
+    /** @type {number[][]} */
+    this.series = doc.parameters.map((/** @type {any} */ parameter) => [...decoded(parameter.norms)]);
+    /** @type {{graph:number, frame:Frame}[]} */
+    this.frames = this.graphs.flatMap((graph, place) => graph.frames.map((/** @type {Frame} */ frame) => ({ graph: place, frame })))
+      .sort((left, right) => left.frame.pass - right.frame.pass);
+    /** @type {Map<number, number>} */
+    this.rowOfLocation = new Map(doc.source.flatMap((/** @type {any[]} */ row, /** @type {number} */ place) => row[2].map((/** @type {number} */ l) => [l, place])));
+  }
+
+  /** @param {number} graph @param {number} index */
+  node(graph, index) {
+    const columns = this.doc.graphs[graph].nodes, text = this.doc.strings;
+    return {
+      index, op: text[columns.op[index]], name: text[columns.name[index]], kind: text[columns.kind[index]],
+      location: /** @type {number|null} */ (columns.location[index]), guessed: columns.guessed.includes(index),
+      module: text[columns.module[index]], variable: text[columns.variable[index]], shapes: text[columns.shapes[index]],
+      dtype: text[columns.dtype[index]], device: text[columns.device[index]], statistics: columns.statistics[index],
+      saved: columns.saved[index].map((/** @type {number} */ place) => this.doc.saved[place])
+        .map((/** @type {any[]} */ [name, shape, dtype, nbytes, state]) => ({ name: text[name], shape: text[shape], dtype: text[dtype], nbytes, state: text[state] })),
+    };
+  }
+
+  /** @param {number} graph @param {number} index @returns {string} */
+  nodeLabel(graph, index) {
+    const columns = this.doc.graphs[graph].nodes, text = this.doc.strings;
+    return (text[columns.kind[index]] === "accumulate" && text[columns.variable[index]]) || text[columns.op[index]];
+  }
+
+  /** @param {number} graphNumber @returns {number} */
+  placeOf(graphNumber) {
+    return this.doc.graphs.findIndex((/** @type {any} */ graph) => graph.number === graphNumber);
+  }
+}
+
+/** @param {any} graph */
+function decodedGraph(graph) {
+  const boxes = graph.drawing.boxes.map((/** @type {any[]} */ [x, y, w, h, nodes, label, detail, kind, badges]) => ({ x, y, w, h, nodes, label, detail, kind, badges }));
+  const boxOf = new Map();
+  boxes.forEach((/** @type {Box} */ box, /** @type {number} */ place) => {
+    for (const node of box.nodes) boxOf.set(node, place);
+    for (const [node] of box.badges) if (!boxOf.has(node)) boxOf.set(node, place);
+  });
+  return {
+    count: graph.nodes.op.length, boxes, boxOf, births: graph.births, drawing: graph.drawing, number: graph.number, edges: graph.edges,
+    wires: graph.drawing.wires.map((/** @type {any[]} */ [source, target, points]) => ({ source, target, points })),
+    frames: graph.frames.map((/** @type {any} */ frame) => ({
+      pass: frame.pass, norms: decoded(frame.norms),
+      bad: new Map(frame.bad.map((/** @type {number[]} */ [node, nan, inf]) => [node, [nan, inf]])),
+    })),
+  };
+}
+
+// ---- the graph ----------------------------------------------------------------------------------------------------
+
+/** The picture of one graph: built once, then recoloured; pan, zoom, focus and selection live here. */
+class GraphView {
+  /** @param {string} hatch @param {{select:(box:number, node:number|null)=>void}} hooks */
+  constructor(hatch, hooks) {
+    this.hooks = hooks;
+    this.view = { k: 1, x: 0, y: 0 };
+    this.moved = false;
+    this.world = svg("g", { class: "world" });
+    this.canvas = svg("svg", { class: "canvas", role: "group", "aria-label": "Backward graph. Arrow keys move along the edges, Enter opens a node.", "data-lm-suppress-shortcuts": "true" },
+      svg("defs", {}, hatchPattern(hatch)), this.world);
+    this.map = html("canvas", { class: "map", "aria-hidden": "true", hidden: true });
+    this.element = html("div", { class: "graph" }, this.canvas, this.map);
+    /** @type {any[]} */ this.marks = [];
+    /** @type {any[]} */ this.lines = [];
+    /** @type {any} */ this.graph = null;
+    this.selected = -1;
+    this.focused = 0;
+    this.listen();
+  }
+
+  /** @param {any} graph a decoded graph */
+  load(graph) {
+    this.graph = graph;
+    this.marks = graph.boxes.map(boxMark);
+    this.lines = graph.wires.map(wireMark);
+    this.cursorMark = svg("rect", { class: "cursor", rx: 7, visibility: "hidden" });
+    this.chosenMark = svg("rect", { class: "chosen", rx: 8, visibility: "hidden" });
+    this.bornLayer = svg("g", { class: "born" });
+    const all = [...this.lines.map((line) => line.element), ...this.marks.map((mark) => mark.element)];
+    this.world.replaceChildren(...all, this.cursorMark, this.chosenMark, this.bornLayer);
+    this.bornKey = "";
+    this.selected = -1;
+    this.focused = Math.max(graph.boxOf.get(graph.boxes.length ? graph.boxes[0].nodes[0] : 0) ?? 0, 0);
+    if (this.marks.length) this.marks[this.focused].element.setAttribute("tabindex", "0");
+    this.moved = false;
+    this.resize();
+  }
+
+  // -- painting
+
+  /** @param {Picture} picture */
+  paint(picture) {
+    const { norms, bad } = picture;
+    this.picture = picture;
+    const far = this.view.k < 0.5;
+    this.marks.forEach((mark) => paintBox(mark, norms, bad, far));
+    for (const line of this.lines) paintWire(line, this.marks[line.wire.source].state, this.marks[line.wire.target].state);
+    this.paintCursor(picture);
+    this.paintBorn(picture);
+    this.paintMap();
+  }
+
+  /** @param {Picture} picture */
+  paintCursor(picture) {
+    const place = picture.running ? this.graph.boxOf.get(picture.cursor) : undefined;
+    around(this.cursorMark, place === undefined ? null : this.graph.boxes[place], 3);
+  }
+
+  /** @param {Picture} picture */
+  paintBorn(picture) {
+    const key = picture.births.map((birth) => birth.node).join();
+    if (key === this.bornKey) return;
+    this.bornKey = key;
+    this.bornLayer.replaceChildren(...picture.births.slice(0, 1).map((birth) => bornMark(this.graph.boxes[this.graph.boxOf.get(birth.node) ?? 0], birth)));
+  }
+
+  /** @param {number} box -1 for none */
+  select(box) {
+    this.selected = box;
+    around(this.chosenMark, box < 0 ? null : this.graph.boxes[box], 4);
+  }
+
+  /** @param {Set<number>|null} nodes show these, step the others back */
+  highlight(nodes) {
+    this.element.classList.toggle("picking", nodes !== null);
+    for (const mark of this.marks) {
+      const hit = nodes !== null && (mark.box.nodes.some((/** @type {number} */ node) => nodes.has(node)) || mark.box.badges.some((/** @type {[number,string]} */ [node]) => nodes.has(node)));
+      mark.element.classList.toggle("picked", hit);
+    }
+  }
+
+  // -- pan and zoom
+
+  /** The height the graph wants at this width, in pixels. @param {number} width @returns {number} */
+  wantedHeight(width) {
+    const { width: w, height: h } = this.graph.drawing;
+    return Math.min(Math.max(h * Math.min(1, (width - 16) / w) + 16, 110), 400);
+  }
+
+  resize() {
+    const width = this.element.clientWidth;
+    if (!width || !this.graph) return;
+    if (!this.sized) this.element.style.height = `${Math.round(this.wantedHeight(width))}px`;
+    this.canvas.setAttribute("viewBox", `0 0 ${width} ${this.element.clientHeight}`);
+    if (!this.moved) this.home();
+    else this.show();
+  }
+
+  /** The first view: all of it where it stays readable, else its width, from where the gradient starts. */
+  home() {
+    const { width, height } = this.graph.drawing, { clientWidth: W, clientHeight: H } = this.element;
+    const whole = Math.min(1, (W - 16) / width, (H - 16) / height);
+    const k = whole >= 0.6 ? whole : Math.max(Math.min(1, (W - 16) / width), 0.6);
+    this.view = { k, x: Math.max((W - width * k) / 2, 8), y: height * k <= H ? (H - height * k) / 2 : 8 };
+    const root = this.graph.boxes[this.rootBox()];
+    if (root && whole < 0.6) this.reveal(root);
+    this.show();
+  }
+
+  rootBox() {
+    const fed = new Set(this.graph.wires.map((/** @type {Wire} */ wire) => wire.target));
+    return Math.max(this.graph.boxes.findIndex((/** @type {Box} */ _box, /** @type {number} */ place) => !fed.has(place)), 0);
+  }
+
+  /** See all of it. */
+  fit() {
+    const { width, height } = this.graph.drawing, { clientWidth: W, clientHeight: H } = this.element;
+    const k = Math.min(1.5, (W - 16) / width, (H - 16) / height);
+    this.view = { k, x: (W - width * k) / 2, y: (H - height * k) / 2 };
+    this.moved = true;
+    this.show();
+  }
+
+  /** @param {number} factor @param {number} [x] @param {number} [y] the point that stays where it is */
+  zoom(factor, x = this.element.clientWidth / 2, y = this.element.clientHeight / 2) {
+    const k = Math.min(Math.max(this.view.k * factor, 0.05), 4), change = k / this.view.k;
+    this.view = { k, x: x - (x - this.view.x) * change, y: y - (y - this.view.y) * change };
+    this.moved = true;
+    this.show();
+  }
+
+  /** Move as little as needed to see a box. @param {Box} box */
+  reveal(box) {
+    const { k } = this.view, { clientWidth: W, clientHeight: H } = this.element, margin = 24;
+    const left = box.x * k + this.view.x, top = box.y * k + this.view.y;
+    if (left < margin || left + box.w * k > W - margin) this.view.x = W / 2 - (box.x + box.w / 2) * k;
+    if (top < margin || top + box.h * k > H - margin) this.view.y = H / 2 - (box.y + box.h / 2) * k;
+    this.show();
+  }
+
+  show() {
+    const { k, x, y } = this.view;
+    this.world.setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${k.toFixed(4)})`);
+    const far = k < 0.5;
+    if (this.canvas.classList.contains("far") !== far) {
+      this.canvas.classList.toggle("far", far);
+      if (this.picture) this.marks.forEach((mark) => paintBox(mark, /** @type {Picture} */ (this.picture).norms, /** @type {Picture} */ (this.picture).bad, far));
+    }
+    this.zoomed?.(k);
+    this.paintMap();
+  }
+
+  paintMap() {
+    const { width, height } = this.graph.drawing, { k, x, y } = this.view, { clientWidth: W, clientHeight: H } = this.element;
+    const whole = x >= -1 && y >= -1 && x + width * k <= W + 1 && y + height * k <= H + 1;
+    this.map.hidden = whole || H < 140;
+    if (this.map.hidden) return;
+    const scale = Math.min(150 / width, Math.min(H - 30, 130) / height), ratio = globalThis.devicePixelRatio || 1;
+    const [w, h] = [Math.max(Math.round(width * scale), 24), Math.max(Math.round(height * scale), 8)];
+    Object.assign(this.map, { width: w * ratio, height: h * ratio });
+    Object.assign(this.map.style, { width: `${w}px`, height: `${h}px` });
+    this.mapScale = scale;
+    const pen = this.map.getContext("2d"), style = getComputedStyle(this.map);
+    const colour = (/** @type {string} */ state) => style.getPropertyValue(state === "bad" ? "--error" : state === "wait" ? "--line" : state === "zero" ? "--line-2" : `--${state}`);
+    pen.scale(ratio * scale, ratio * scale);
+    for (const mark of this.marks) {
+      pen.fillStyle = colour(mark.state);
+      pen.fillRect(mark.box.x, mark.box.y, Math.max(mark.box.w, 1.5 / scale), Math.max(mark.box.h, 1.5 / scale));
+    }
+    pen.strokeStyle = style.getPropertyValue("--accent");
+    pen.lineWidth = 1.5 / scale;
+    pen.strokeRect(-x / k, -y / k, W / k, H / k);
+  }
+
+  // -- the person
+
+  listen() {
+    this.canvas.addEventListener("click", (/** @type {any} */ event) => {
+      const mark = event.target.closest("[data-box]");
+      if (mark && !this.dragged) this.hooks.select(Number(mark.dataset.box), event.target.closest("[data-node]")?.dataset.node ?? null);
+    });
+    this.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this.key(event));
+    this.canvas.addEventListener("wheel", (/** @type {WheelEvent} */ event) => this.wheel(event), { passive: false });
+    this.drag(this.canvas, (dx, dy) => { this.view.x += dx; this.view.y += dy; });
+    this.map.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => this.centre(event));
+    this.drag(this.map, (_dx, _dy, event) => this.centre(event));
+  }
+
+  /** @param {Element} surface @param {(dx:number, dy:number, event:PointerEvent)=>void} move */
+  drag(surface, move) {
+    /** @type {Map<number, PointerEvent>} */
+    const fingers = new Map();
+    surface.addEventListener("pointerdown", (/** @type {any} */ event) => { fingers.set(event.pointerId, event); this.dragged = false; });
+    for (const end of ["pointerup", "pointercancel", "pointerleave"]) surface.addEventListener(end, (/** @type {any} */ event) => fingers.delete(event.pointerId));
+    surface.addEventListener("pointermove", (/** @type {any} */ event) => {
+      const before = fingers.get(event.pointerId);
+      if (!before) return;
+      const [dx, dy] = [event.clientX - before.clientX, event.clientY - before.clientY];
+      if (!this.dragged && Math.hypot(dx, dy) < 4) return;
+      if (!this.dragged) surface.setPointerCapture(event.pointerId);
+      this.dragged = this.moved = true;
+      if (fingers.size === 2) this.pinch(fingers, event);
+      else move(dx, dy, event);
+      fingers.set(event.pointerId, event);
+      this.show();
+    });
+  }
+
+  /** @param {Map<number, PointerEvent>} fingers @param {PointerEvent} event */
+  pinch(fingers, event) {
+    const other = [...fingers.values()].find((finger) => finger.pointerId !== event.pointerId);
+    const before = fingers.get(event.pointerId);
+    if (!other || !before) return;
+    const spread = (/** @type {PointerEvent} */ finger) => Math.hypot(finger.clientX - other.clientX, finger.clientY - other.clientY);
+    const box = this.canvas.getBoundingClientRect();
+    this.zoom(spread(event) / Math.max(spread(before), 1), (event.clientX + other.clientX) / 2 - box.left, (event.clientY + other.clientY) / 2 - box.top);
+  }
+
+  /** Plain wheel scrolls the page until the graph has the focus. @param {WheelEvent} event */
+  wheel(event) {
+    if (!(event.ctrlKey || event.metaKey || this.element.contains(document.activeElement))) return;
+    event.preventDefault();
+    const box = this.canvas.getBoundingClientRect();
+    this.zoom(Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.0015)), event.clientX - box.left, event.clientY - box.top);
+  }
+
+  /** @param {PointerEvent} event */
+  centre(event) {
+    const box = this.map.getBoundingClientRect(), { k } = this.view, scale = this.mapScale ?? 1;
+    this.view.x = this.element.clientWidth / 2 - ((event.clientX - box.left) / scale) * k;
+    this.view.y = this.element.clientHeight / 2 - ((event.clientY - box.top) / scale) * k;
+    this.moved = true;
+    this.show();
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const steps = /** @type {Record<string, [number, number]>} */ ({ ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] });
+    if (event.key === "Enter" || event.key === " ") this.hooks.select(this.focused, null);
+    else if (event.key === "+" || event.key === "=") this.zoom(1.25);
+    else if (event.key === "-") this.zoom(0.8);
+    else if (event.key === "0") this.fit();
+    else if (steps[event.key]) this.focus(this.neighbour(...steps[event.key]));
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  /** The box the arrow points to: along a wire where one leads there, else the nearest. @param {number} dx @param {number} dy @returns {number} */
+  neighbour(dx, dy) {
+    const here = this.graph.boxes[this.focused], middle = (/** @type {Box} */ box) => [box.x + box.w / 2, box.y + box.h / 2];
+    const [hx, hy] = middle(here);
+    const wired = new Set(this.graph.wires.flatMap((/** @type {Wire} */ wire) => (wire.source === this.focused ? [wire.target] : wire.target === this.focused ? [wire.source] : [])));
+    let best = this.focused, least = Infinity;
+    this.graph.boxes.forEach((/** @type {Box} */ box, /** @type {number} */ place) => {
+      const [x, y] = middle(box), ahead = (x - hx) * dx + (y - hy) * dy, aside = Math.abs((x - hx) * dy) + Math.abs((y - hy) * dx);
+      if (ahead <= 1 || (!wired.has(place) && aside > ahead)) return;
+      const cost = ahead + 2 * aside - (wired.has(place) ? 1e6 : 0);
+      if (cost < least) [best, least] = [place, cost];
+    });
+    return best;
+  }
+
+  /** @param {number} place */
+  focus(place) {
+    this.marks[this.focused].element.setAttribute("tabindex", "-1");
+    this.focused = place;
+    const mark = this.marks[place];
+    mark.element.setAttribute("tabindex", "0");
+    mark.element.setAttribute("aria-label", `${mark.box.label} ${mark.box.detail}, ${mark.value || "waiting"}`);
+    this.reveal(mark.box);
+    mark.element.focus({ preventScroll: true });
+  }
+}
+
+/** @param {string} id */
+function hatchPattern(id) {
+  return svg("pattern", { id, width: 4.2, height: 4.2, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+    svg("rect", { width: 4.2, height: 4.2, class: "hatch-ground" }), svg("rect", { width: 1.7, height: 4.2, class: "hatch-line" }));
+}
+
+/** @param {Box} box @param {number} place */
+function boxMark(box, place) {
+  const r = 5, foot = 5, head = box.badges.length ? HEAD : box.h;
+  const value = svg("text", { class: "value", x: box.w / 2, y: -4 });
+  const written = box.badges.length > MOST_BADGES ? MOST_BADGES - 1 : box.badges.length;
+  const badges = box.badges.slice(0, written).map(([node, label], row) => ({ node, state: "", element: badgeMark(node, label, row, box.w) }));
+  const more = box.badges.length - written;
+  const element = svg("g", { class: "box wait", transform: `translate(${box.x} ${box.y})`, "data-box": place, tabindex: -1, role: "button", "aria-label": `${box.label} ${box.detail}` },
+    svg("rect", { class: "plate", width: box.w, height: head, rx: r }),
+    svg("path", { class: "foot", d: `M0 ${head - foot}h${box.w}a${r} ${r} 0 0 1-${r} ${foot}h${2 * r - box.w}a${r} ${r} 0 0 1-${r}-${foot}z` }),
+    svg("rect", { class: "rim", width: box.w, height: head, rx: r }),
+    svg("text", { class: "name", x: box.w / 2, y: box.detail ? 16 : head / 2 + 2 }, box.label),
+    box.detail ? svg("text", { class: "detail", x: box.w / 2, y: 29 }, box.detail) : null,
+    ...badges.map((badge) => badge.element),
+    more ? svg("text", { class: "more-badges", x: 4, y: HEAD + BADGE * written + 12 }, `and ${more} more`) : null, value);
+  return { box, element, badges, state: "wait", value: "", valueMark: value };
+}
+
+/** @param {number} node @param {string} label @param {number} row @param {number} width */
+function badgeMark(node, label, row, width) {
+  return svg("g", { class: "badge wait", "data-node": node, transform: `translate(0 ${HEAD + 3 + BADGE * row})` },
+    svg("rect", { class: "tag", width, height: 13, rx: 3 }), svg("rect", { class: "dot", x: 4, y: 3, width: 7, height: 7 }),
+    svg("text", { x: 15, y: 9.8 }, label));
+}
+
+/** @param {any} mark @param {Float32Array} norms @param {Map<number,[number,number]>} bad @param {boolean} far */
+function paintBox(mark, norms, bad, far) {
+  const norm = together(mark.box.nodes, norms), state = level(norm);
+  if (state !== mark.state) mark.element.setAttribute("class", `box ${state}${mark.element.classList.contains("picked") ? " picked" : ""}`);
+  mark.state = state;
+  for (const badge of mark.badges) {
+    const now = level(norms[badge.node]);
+    if (now !== badge.state) badge.element.setAttribute("class", `badge ${now}`);
+    badge.state = now;
+  }
+  if (far) return;
+  const counts = state === "bad" ? mark.box.nodes.map((/** @type {number} */ node) => bad.get(node)).find(Boolean) : null;
+  const value = counts ? badText(counts[0], counts[1]) : exponentText(norm);
+  if (value !== mark.value) mark.valueMark.textContent = mark.value = value;
+}
+
+/** @param {Wire} wire */
+function wireMark(wire) {
+  const points = [];
+  for (let at = 0; at < wire.points.length; at += 2) points.push([wire.points[at], wire.points[at + 1]]);
+  const [tip, back] = [points[points.length - 1], points[points.length - 2]];
+  const angle = Math.atan2(tip[1] - back[1], tip[0] - back[0]);
+  const head = svg("path", { class: "head", d: "M0 0l-7-4.2v8.4z", transform: `translate(${tip[0]} ${tip[1]}) rotate(${((angle * 180) / Math.PI).toFixed(1)})` });
+  const end = [tip[0] - 5 * Math.cos(angle), tip[1] - 5 * Math.sin(angle)];
+  const line = svg("path", { class: "line", d: smooth([...points.slice(0, -1), end]) });
+  return { wire, line, state: "", element: svg("g", { class: "wire wait" }, line, head) };
+}
+
+/** Rounded corners. @param {number[][]} points @returns {string} */
+function smooth(points) {
+  let path = `M${points[0][0]} ${points[0][1]}`;
+  for (let at = 1; at < points.length - 1; at += 1) {
+    const [[ax, ay], [bx, by], [cx, cy]] = [points[at - 1], points[at], points[at + 1]];
+    const cut = (/** @type {number} */ dx, /** @type {number} */ dy) => Math.min(8, Math.hypot(dx, dy) / 2) / (Math.hypot(dx, dy) || 1);
+    const [before, after] = [cut(ax - bx, ay - by), cut(cx - bx, cy - by)];
+    path += `L${(bx + (ax - bx) * before).toFixed(1)} ${(by + (ay - by) * before).toFixed(1)}Q${bx} ${by} ${(bx + (cx - bx) * after).toFixed(1)} ${(by + (cy - by) * after).toFixed(1)}`;
+  }
+  const last = points[points.length - 1];
+  return `${path}L${last[0].toFixed(1)} ${last[1].toFixed(1)}`;
+}
+
+/** A wire is lit once the gradient has gone through it: both ends were reached. @param {any} line @param {string} from @param {string} to */
+function paintWire(line, from, to) {
+  const state = from === "wait" ? "wait" : to;
+  if (state === line.state) return;
+  line.state = state;
+  line.element.setAttribute("class", `wire ${state}`);
+  line.line.setAttribute("stroke-width", wireWidth(state).toFixed(1));
+}
+
+/** @param {Element} mark @param {Box|null} box @param {number} gap */
+function around(mark, box, gap) {
+  mark.setAttribute("visibility", box ? "visible" : "hidden");
+  if (!box) return;
+  const place = { x: box.x - gap, y: box.y - gap, width: box.w + 2 * gap, height: box.h + 2 * gap };
+  for (const [name, value] of Object.entries(place)) mark.setAttribute(name, String(value));
+}
+
+/** @param {Box} box @param {any} birth */
+function bornMark(box, birth) {
+  const x = box.x + box.w / 2, y = box.y - 14, word = birth.nan ? "NaN" : "Inf";
+  return svg("g", {},
+    svg("rect", { class: "born-rim", x: box.x, y: box.y, width: box.w, height: box.h, rx: 5 }),
+    svg("text", { class: "born-text", x, y: y + 2 }, `◆ ${word} born here`));
+}
+
+// ---- gradient norms over the passes -------------------------------------------------------------------------------
+
+const ROW_HEIGHT = 22;
+
+/** Small multiples, one a parameter, on one shared log scale. */
+class Charts {
+  /** @param {string} hatch @param {{goto:(pass:number)=>void}} hooks */
+  constructor(hatch, hooks) {
+    this.hatch = hatch;
+    this.hooks = hooks;
+    this.scope = html("span", { class: "quiet end" });
+    this.list = html("div", { class: "rows" });
+    this.axis = html("div", { class: "axis quiet" });
+    this.element = html("div", { class: "charts" }, html("h4", {}, "Gradient norm ", html("span", { class: "quiet" }, "per parameter, log scale"), this.scope), this.list, this.axis);
+    this.list.addEventListener("scroll", () => this.paintVisible());
+    this.list.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => this.read(this.passAt(event)));
+    this.list.addEventListener("pointerleave", () => this.read(null));
+    this.list.addEventListener("click", (/** @type {PointerEvent} */ event) => { const pass = this.passAt(event); if (pass !== null) this.hooks.goto(pass); });
+    /** @type {any[]} */ this.rows = [];
+    /** @type {number|null} */ this.hovered = null;
+  }
+
+  /** @param {Model} model @param {boolean} grid small multiples in columns, as in a run without problems */
+  load(model, grid) {
+    this.passes = [...model.passNumbers];
+    this.series = model.series;
+    this.parameters = model.doc.parameters;
+    this.grid = grid;
+    this.list.classList.toggle("grid", grid);
+    this.rows = this.parameters.map((/** @type {any} */ parameter) => this.row(parameter));
+    const none = model.doc.state === "running" ? "No parameter has received a gradient yet." : "No parameter took part.";
+    this.list.replaceChildren(...(this.rows.length ? this.rows.map((row) => row.element) : [html("p", { class: "quiet empty" }, none)]));
+    this.bounds = null;
+    this.changed();
+  }
+
+  /** @param {any} parameter */
+  row(parameter) {
+    const line = svg("path", { class: "series" }), bad = svg("path", { class: "bad-passes", fill: `url(#${this.hatch})` }), zero = svg("path", { class: "zero-passes" });
+    const now = svg("line", { class: "now", y1: 0, y2: ROW_HEIGHT }), knob = svg("circle", { class: "knob", r: 2.2 });
+    const plot = svg("svg", { class: "plot", height: ROW_HEIGHT, "aria-hidden": "true" }, bad, zero, line, now, knob);
+    const value = html("span", { class: "reading" });
+    const label = html("span", { class: "label", title: `${parameter.name}  ${parameter.shape}  ${parameter.dtype}, ${plural(parameter.numel, "element")}` }, html("bdi", {}, parameter.name));
+    return { element: html("div", { class: parameter.requires_grad ? "row" : "row frozen" }, label, plot, value), line, bad, zero, now, knob, value, plot, stale: true, parameter };
+  }
+
+  /** One more pass, from the live feed. @param {number} pass @param {Float32Array} norms */
+  append(pass, norms) {
+    if (!this.passes || this.passes[this.passes.length - 1] >= pass || norms.length !== this.rows.length) return;
+    this.passes.push(pass);
+    norms.forEach((norm, place) => this.series[place].push(norm));
+    if (this.passes.length > LONGEST_LIVE_SERIES) this.thin();
+    this.changed();
+  }
+
+  thin() {
+    const bad = (/** @type {number} */ at) => this.series.some((norms) => !Number.isFinite(norms[at]));
+    const keep = this.passes.map((_pass, at) => at % 2 === 0 || at === this.passes.length - 1 || bad(at));
+    this.passes = this.passes.filter((_pass, at) => keep[at]);
+    this.series = this.series.map((norms) => norms.filter((_norm, at) => keep[at]));
+  }
+
+  changed() {
+    this.rows.forEach((row) => { row.stale = true; });
+    const finite = this.series.flatMap((norms) => (this.bounds ? norms.slice(-1) : norms)).filter((norm) => norm > 0 && Number.isFinite(norm)).map(Math.log10);
+    const low = finite.reduce((least, value) => Math.min(least, value), this.bounds?.[0] ?? Infinity), high = finite.reduce((most, value) => Math.max(most, value), this.bounds?.[1] ?? -Infinity);
+    this.bounds = Number.isFinite(low) ? [Math.floor(low), Math.max(Math.ceil(high), Math.floor(low) + 1)] : null;
+    say(this.scope, this.bounds ? `${number(10 ** this.bounds[0])} to ${number(10 ** this.bounds[1])}` : "");
+    const [first, last] = [this.passes[0], this.passes[this.passes.length - 1]];
+    say(this.axis, this.passes.length ? `pass ${first}${last > first ? ` … ${last}` : ""}` : "");
+    this.paintVisible();
+  }
+
+  /** @param {number} pass the one whose values are read when nothing is hovered */
+  at(pass) {
+    this.current = pass;
+    this.paintVisible();
+  }
+
+  paintVisible() {
+    this.width = this.rows.length ? this.rows[0].plot.clientWidth || this.width : 0;
+    if (!this.width) return;
+    const pitch = this.rows[0].element.offsetHeight || ROW_HEIGHT, columns = this.grid ? 4 : 1;
+    const first = Math.max(Math.floor(this.list.scrollTop / pitch) - 1, 0) * columns, count = (Math.ceil(this.list.clientHeight / pitch) + 3) * columns;
+    for (let place = first; place < Math.min(first + count, this.rows.length); place += 1) this.paintRow(this.rows[place], place);
+  }
+
+  /** @param {any} row @param {number} place */
+  paintRow(row, place) {
+    if (row.stale || row.width !== this.width) this.plot(row, this.series[place]);
+    const at = this.place(this.hovered ?? this.current ?? Infinity), norm = at < 0 ? UNTOUCHED : this.series[place][at];
+    const x = at < 0 ? -9 : this.x(this.passes[at]), drawn = norm > 0 && Number.isFinite(norm);
+    row.now.setAttribute("x1", x);
+    row.now.setAttribute("x2", x);
+    row.knob.setAttribute("cx", drawn ? x : -9);
+    row.knob.setAttribute("cy", drawn ? this.y(norm) : 0);
+    row.value.classList.toggle("bad", at >= 0 && !Number.isFinite(norm));
+    say(row.value, this.wording(row.parameter, norm));
+  }
+
+  /** @param {any} parameter @param {number} norm */
+  wording(parameter, norm) {
+    if (!parameter.requires_grad) return "frozen";
+    if (norm === UNTOUCHED || norm === undefined) return parameter.used ? "none" : "unused";
+    return number(norm);
+  }
+
+  /** @param {any} row @param {number[]} norms */
+  plot(row, norms) {
+    let line = "", bad = "", zero = "", pen = "M";
+    const step = Math.max((/** @type {number} */ (this.width) - 6) / Math.max(this.passes.length - 1, 1), 3);
+    norms.forEach((norm, at) => {
+      const x = this.x(this.passes[at]);
+      if (norm > 0 && Number.isFinite(norm)) {
+        line += `${pen}${x.toFixed(1)} ${this.y(norm).toFixed(1)}`;
+        if (norms.length === 1) line += "h.1";
+        pen = "L";
+        return;
+      }
+      pen = "M";
+      if (!Number.isFinite(norm)) bad += `M${(x - step / 2).toFixed(1)} 1h${step.toFixed(1)}v${ROW_HEIGHT - 2}h-${step.toFixed(1)}z`;
+      else if (norm === 0) zero += `M${(x - step / 2).toFixed(1)} ${ROW_HEIGHT - 1}h${step.toFixed(1)}`;
+    });
+    row.line.setAttribute("d", line);
+    row.bad.setAttribute("d", bad);
+    row.zero.setAttribute("d", zero);
+    row.stale = false;
+    row.width = this.width;
+  }
+
+  /** @param {number} pass @returns {number} */
+  x(pass) {
+    const first = this.passes[0], span = this.passes[this.passes.length - 1] - first;
+    return 3 + (span ? ((pass - first) / span) * (/** @type {number} */ (this.width) - 6) : 0);
+  }
+
+  /** @param {number} norm @returns {number} */
+  y(norm) {
+    const [low, high] = this.bounds ?? [LOW, HIGH];
+    return ROW_HEIGHT - 3 - ((Math.log10(norm) - low) / (high - low)) * (ROW_HEIGHT - 6);
+  }
+
+  /** @param {number} pass @returns {number} place of the last kept pass that is not later */
+  place(pass) {
+    let low = 0, high = this.passes.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.passes[middle] <= pass) low = middle + 1;
+      else high = middle;
+    }
+    return low - 1;
+  }
+
+  /** @param {PointerEvent} event @returns {number|null} */
+  passAt(event) {
+    const plot = /** @type {Element} */ (event.target).closest?.(".plot");
+    if (!plot || !this.passes.length) return null;
+    const box = plot.getBoundingClientRect(), share = (event.clientX - box.left - 3) / Math.max(box.width - 6, 1);
+    const wanted = this.passes[0] + share * (this.passes[this.passes.length - 1] - this.passes[0]);
+    return this.passes.reduce((best, pass) => (Math.abs(pass - wanted) < Math.abs(best - wanted) ? pass : best), this.passes[0]);
+  }
+
+  /** @param {number|null} pass */
+  read(pass) {
+    if (pass === this.hovered) return;
+    this.hovered = pass;
+    const [first, last] = [this.passes[0], this.passes[this.passes.length - 1]];
+    say(this.axis, pass === null ? `pass ${first}${last > first ? ` … ${last}` : ""}` : `pass ${pass}`);
+    this.paintVisible();
+  }
+}
+
+// ---- the source ---------------------------------------------------------------------------------------------------
+
+/** The person's lines, each with how many nodes it made and the norm that reached them. */
+class Source {
+  /** @param {{pick:(nodes:Set<number>|null)=>void}} hooks */
+  constructor(hooks) {
+    this.hooks = hooks;
+    this.list = html("ol", { class: "lines" });
+    this.element = html("div", { class: "source" }, html("h4", {}, "Source", html("span", { class: "quiet end" }, "nodes and norm per line")), this.list);
+    /** @type {any[]} */ this.rows = [];
+    this.picked = -1;
+  }
+
+  /** @param {Model} model @param {number} graph */
+  load(model, graph) {
+    const locations = model.doc.graphs.length ? model.doc.graphs[graph].nodes.location : [];
+    this.picked = -1;
+    this.rows = model.doc.source.map((/** @type {any[]} */ [line, text, places], /** @type {number} */ place) => {
+      /** @type {number[]} */
+      const nodes = [];
+      locations.forEach((/** @type {number|null} */ location, /** @type {number} */ node) => { if (location !== null && places.includes(location)) nodes.push(node); });
+      return this.row(line, text, nodes, place);
+    });
+    this.list.replaceChildren(...this.rows.map((row) => row.element));
+    this.calls = new Set(model.doc.passes.map((/** @type {any[]} */ row) => model.rowOfLocation.get(row[6])));
+    this.rows.forEach((row, place) => row.element.classList.toggle("calls", this.calls.has(place)));
+  }
+
+  /** @param {number} line @param {string} text @param {number[]} nodes @param {number} place */
+  row(line, text, nodes, place) {
+    if (!line) return { nodes, element: html("li", { class: text ? "heading" : "omitted" }, text || "⋯"), state: "" };
+    const bar = html("span", { class: "bar" }), value = html("span", { class: "reading" });
+    const inner = [html("span", { class: "count" }, nodes.length ? String(nodes.length) : ""), html("span", { class: "gauge" }, bar), value, html("span", { class: "number" }, String(line)), html("code", {}, text || " ")];
+    const click = () => this.pick(this.picked === place ? -1 : place);
+    const body = nodes.length ? html("button", { class: "line", type: "button", click, title: `show the ${plural(nodes.length, "node")} of line ${line}` }, ...inner) : html("span", { class: "line" }, ...inner);
+    return { nodes, element: html("li", {}, body), bar, value, state: "", text: "" };
+  }
+
+  /** @param {Float32Array} norms */
+  paint(norms) {
+    for (const row of this.rows) {
+      if (!row.nodes.length) continue;
+      const norm = together(row.nodes, norms), state = level(norm), text = norm === UNTOUCHED ? "wait" : exponentText(norm);
+      if (state !== row.state) row.bar.setAttribute("class", `bar ${state}`);
+      if (state !== row.state || text !== row.text) row.bar.style.width = `${state.length === 2 ? 25 + 15 * Number(state[1]) : 100}%`;
+      if (text !== row.text) row.value.textContent = text;
+      if (state !== row.state) row.value.classList.toggle("bad", state === "bad");
+      [row.state, row.text] = [state, text];
+    }
+  }
+
+  /** @param {number} place -1 for none */
+  pick(place) {
+    this.picked = place;
+    this.rows.forEach((row, at) => row.element.classList.toggle("picked", at === place));
+    this.hooks.pick(place < 0 ? null : new Set(this.rows[place].nodes));
+  }
+
+  /** Mark the line of the selected node, and bring it into view. @param {number|undefined} place */
+  mark(place) {
+    this.rows.forEach((row, at) => row.element.classList.toggle("here", at === place));
+    if (place === undefined) return;
+    const line = this.rows[place].element, box = this.list;
+    if (line.offsetTop < box.scrollTop || line.offsetTop > box.scrollTop + box.clientHeight - 20) box.scrollTop = line.offsetTop - box.clientHeight / 2;
+  }
+
+  /** Mark lines that findings are about. @param {Set<number|undefined>} places */
+  warn(places) {
+    this.rows.forEach((row, at) => row.element.classList.toggle("hit", places.has(at)));
+  }
+}
+
+// ---- one node, in words -------------------------------------------------------------------------------------------
+
+/** What is known of the selected node, at the pass that is shown. */
+class Drawer {
+  /** @param {{close:()=>void, select:(box:number, node:number|null)=>void, line:(location:number)=>void}} hooks */
+  constructor(hooks) {
+    this.hooks = hooks;
+    this.element = html("aside", { class: "drawer", "aria-label": "Selected node", hidden: true });
+  }
+
+  /** @param {Model} model @param {number} graph @param {number} box @param {number} node @param {Picture} picture */
+  show(model, graph, box, node, picture) {
+    const facts = model.node(graph, node), shape = model.graphs[graph].boxes[box];
+    this.element.hidden = false;
+    this.element.replaceChildren(
+      html("div", { class: "title" }, html("b", {}, model.nodeLabel(graph, node)), html("button", { type: "button", class: "square bare", title: "close (Escape)", "aria-label": "close", click: () => this.hooks.close() }, glyph(GLYPHS.stop))),
+      this.members(model, graph, box, shape, node),
+      this.facts(model, facts),
+      this.gradient(model, graph, node, picture),
+      ...saved(facts.saved), ...statistics(facts.statistics),
+    );
+    this.live = { graph, node };
+  }
+
+  hide() {
+    this.element.hidden = true;
+    this.live = null;
+  }
+
+  /** @param {Model} model @param {number} graph @param {number} place @param {Box} box @param {number} node */
+  members(model, graph, place, box, node) {
+    const all = [...box.nodes, ...box.badges.map(([badge]) => badge)];
+    if (all.length < 2) return null;
+    const options = all.slice(0, 200).map((member) => html("option", { value: member, selected: member === node }, `${model.nodeLabel(graph, member)}  #${member}`));
+    const more = all.length > 200 ? `, the first 200` : "";
+    const change = (/** @type {any} */ event) => this.hooks.select(place, Number(event.target.value));
+    return html("label", { class: "members" }, html("span", { class: "quiet" }, `${plural(all.length, "node")} in “${box.label}”${more}`), html("select", { change }, ...options));
+  }
+
+  /** @param {Model} model @param {any} facts */
+  facts(model, facts) {
+    const rows = [["op", `${facts.op}, ${facts.name}`]];
+    if (facts.variable) rows.push([facts.kind === "accumulate" ? "leaf" : "result", facts.variable]);
+    if (facts.module) rows.push(["module", facts.module]);
+    if (facts.shapes) rows.push(["shape", facts.shapes]);
+    if (facts.dtype) rows.push(["dtype", [facts.dtype, facts.device].filter(Boolean).join(", ")]);
+    const list = html("dl", {}, ...rows.flatMap(([name, value]) => [html("dt", {}, name), html("dd", {}, value)]));
+    if (facts.location === null) return list;
+    const [label, , text] = model.doc.locations[facts.location];
+    const link = html("button", { type: "button", class: "link", click: () => this.hooks.line(facts.location) }, label);
+    list.append(html("dt", {}, "source"), html("dd", {}, link, facts.guessed ? " or before" : "", text ? html("code", { class: "quote" }, text) : ""));
+    return list;
+  }
+
+  /** @param {Model} model @param {number} graph @param {number} node @param {Picture} picture */
+  gradient(model, graph, node, picture) {
+    const [sources, targets, inputs] = model.graphs[graph].edges, rows = [];
+    this.normCell = html("td", {});
+    rows.push(html("tr", {}, html("th", { scope: "row" }, "received"), this.normCell));
+    this.sent = [];
+    for (let edge = 0; edge < sources.length; edge += 1) {
+      if (sources[edge] !== node) continue;
+      const cell = html("td", {});
+      this.sent.push([targets[edge], cell]);
+      rows.push(html("tr", {}, html("th", { scope: "row", title: "what that node received in all" }, `input ${inputs[edge]} → ${model.nodeLabel(graph, targets[edge])}`), cell));
+    }
+    this.story = html("p", { class: "story" });
+    this.heading = html("span", { class: "quiet" });
+    const part = html("div", {}, html("h5", {}, "Gradient norm ", this.heading), html("table", {}, ...rows), this.story);
+    this.live = { graph, node };
+    this.refresh(picture);
+    return part;
+  }
+
+  /** @param {Picture} picture */
+  refresh(picture) {
+    if (!this.live) return;
+    const { norms, bad } = picture, words = (/** @type {number} */ index) => (bad.has(index) ? badText(.../** @type {[number, number]} */ (bad.get(index))) : normText(norms[index]));
+    const put = (/** @type {Element} */ cell, /** @type {number} */ index) => { say(cell, words(index)); cell.classList.toggle("bad", level(norms[index]) === "bad"); };
+    say(this.heading, picture.pass ? `pass ${picture.pass}` : "");
+    put(this.normCell, this.live.node);
+    for (const [target, cell] of this.sent) put(cell, target);
+    const birth = picture.births.find((one) => one.node === this.live?.node);
+    say(this.story, birth ? birthText(birth) : "");
+  }
+}
+
+/** @param {any} birth @returns {string} */
+function birthText(birth) {
+  const made = `${badText(birth.nan, birth.inf)} of ${birth.count}`;
+  const kept = [[birth.saved_zero, "zero"], [birth.saved_negative, "negative"], [birth.saved_bad, "non-finite"]].filter(([count]) => count).map(([count, word]) => `${count} ${word}`).join(", ");
+  const why = birth.saved && kept ? ` Its saved tensor ${birth.saved} holds ${kept}.` : "";
+  return `Here finite became non-finite: norm ${number(Number(birth.incoming))} came in, ${made} went on for input ${birth.input}.${why}${birth.certain ? "" : " Several nodes feed the receiver, and only their sum was seen."}`;
+}
+
+/** @param {any[]} tensors @returns {Element[]} */
+function saved(tensors) {
+  if (!tensors.length) return [];
+  const rows = tensors.map((tensor) => html("tr", {}, html("th", { scope: "row" }, tensor.name), html("td", {}, tensor.shape), html("td", { title: tensor.dtype }, bytesText(tensor.nbytes)),
+    html("td", { class: "state" }, html("span", { class: `dot ${tensor.state.replaceAll(" ", "-")}` }), tensor.state)));
+  return [html("h5", {}, "Saved tensors"), html("table", {}, ...rows)];
+}
+
+/** @param {any[]|null} row @returns {Element[]} */
+function statistics(row) {
+  if (!row) return [];
+  const [pass, count, norm, most, mean, std, zero, nan, inf] = row;
+  const pairs = [["norm", norm], ["|max|", most], ["mean", mean], ["std", std], ["zeros", zero], ["NaN", nan], ["Inf", inf]];
+  const note = nan + inf ? ", mean and std of the finite ones" : "";
+  return [html("h5", {}, "Statistics ", html("span", { class: "quiet" }, `pass ${pass}, ${plural(count, "element")}${note}`)),
+    html("table", {}, ...pairs.map(([name, value]) => html("tr", {}, html("th", { scope: "row" }, name), html("td", { class: (name === "NaN" || name === "Inf") && value ? "bad" : "" }, number(Number(value === "inf" ? Infinity : value))))))];
+}
+
+// ---- findings -----------------------------------------------------------------------------------------------------
+
+/** @param {any} finding @param {{node:(graph:number, node:number)=>void, line:(location:number)=>void}} hooks */
+function findingElement(finding, hooks) {
+  const buttons = [];
+  if (finding.node) buttons.push(html("button", { type: "button", click: () => hooks.node(finding.node[0], finding.node[1]) }, "Show node"));
+  if (finding.remedy) buttons.push(copyButton(finding.remedy));
+  const where = !finding.where ? null : finding.location === null ? html("span", { class: "quiet" }, finding.where)
+    : html("button", { type: "button", class: "link", click: () => hooks.line(finding.location) }, finding.where);
+  const evidence = Object.entries(finding.evidence).map(([name, value]) => `${name.replaceAll("_", " ")} ${typeof value === "number" ? number(value) : value}`).join(" · ");
+  return html("div", { class: `finding ${finding.severity}` }, severityIcon(finding.severity), html("span", { class: "code-name" }, `${finding.code} ${finding.severity}`),
+    html("div", { class: "message" }, html("p", { title: evidence }, ...prose(finding.message), where ? " " : null, where, finding.text ? ": " : null, finding.text ? html("code", {}, finding.text) : null),
+      finding.remedy ? html("p", { class: "quiet" }, ...prose(finding.remedy)) : null),
+    html("div", { class: "actions" }, ...buttons));
+}
+
+/** @param {string} remedy what is copied is its code, where it quotes some */
+function copyButton(remedy) {
+  const quoted = [...remedy.matchAll(/`([^`]+)`/g)].map((match) => match[1]).join("\n");
+  const button = html("button", { type: "button", click: async () => {
+    const done = await navigator.clipboard.writeText(quoted || remedy).then(() => "Copied", () => "Cannot copy here");
+    say(button, done);
+    setTimeout(() => say(button, "Copy fix"), 1500);
+  } }, "Copy fix");
+  return button;
+}
+
+// ---- the panel ----------------------------------------------------------------------------------------------------
+
+/** Everything together: which pass of which graph is shown, and what is selected. */
+class Panel {
+  /** @param {Element} host @param {any} doc */
+  constructor(host, doc) {
+    mounted += 1;
+    this.hatch = `tm-hatch-${mounted}-${Math.random().toString(36).slice(2, 7)}`;
+    this.host = host;
+    this.root = html("div", { class: "tmv", style: `--hatch-fill:url(#${this.hatch})` });
+    /** @type {{box:number, node:number}|null} */ this.selection = null;
+    /** @type {{header:DeltaHeader, values:Float32Array}|null} */ this.newest = null;
+    this.painting = 0;
+    this.following = true;
+    this.opened = false;
+    this.build();
+    host.replaceChildren(this.root);
+    this.sizes = new ResizeObserver(() => this.resized());
+    this.sizes.observe(this.root);
+    this.sizes.observe(this.graphView.element);
+    this.update(doc);
+  }
+
+  build() {
+    this.header = html("header", { class: "head" });
+    this.findings = html("div", { class: "findings" });
+    this.graphView = new GraphView(this.hatch, { select: (box, node) => this.choose(box, node) });
+    this.graphView.zoomed = (/** @type {number} */ k) => say(this.zoomText, `zoom ${Math.round(k * 100)} %`);
+    this.charts = new Charts(this.hatch, { goto: (pass) => this.goto(pass) });
+    this.source = new Source({ pick: (nodes) => this.graphView.highlight(nodes) });
+    this.drawer = new Drawer({ close: () => this.close(), select: (box, node) => this.choose(box, node), line: (location) => this.showLine(location) });
+    this.whereabouts = html("span", { class: "whereabouts", "aria-live": "off" });
+    this.zoomText = html("span", { class: "quiet" });
+    this.graphNote = html("span", { class: "quiet" });
+    this.chooser = html("select", { hidden: true, "aria-label": "graph", change: (/** @type {any} */ event) => this.chooseGraph(Number(event.target.value)) });
+    const zoomButton = (/** @type {string} */ title, /** @type {string} */ icon, /** @type {()=>void} */ click) => html("button", { type: "button", class: "square", title, "aria-label": title, click }, glyph(icon));
+    this.bar = html("div", { class: "bar-top" }, this.whereabouts, this.chooser, html("span", { class: "end" }), this.graphNote, this.zoomText,
+      zoomButton("zoom in", GLYPHS.in, () => this.graphView.zoom(1.25)), zoomButton("zoom out", GLYPHS.out, () => this.graphView.zoom(0.8)), zoomButton("see all of it", GLYPHS.fit, () => this.graphView.fit()));
+    this.stage = html("div", { class: "stage" }, html("div", { class: "picture" }, this.bar, this.graphView.element, legend(this.hatch)), this.drawer.element);
+    this.lower = html("div", { class: "lower" }, this.charts.element, this.source.element);
+    this.footer = this.buildFooter();
+    this.notes = html("div", { class: "notes quiet" });
+    this.root.append(this.header, this.findings, this.stage, this.lower, this.footer, this.notes);
+    this.root.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => { if (event.key === "Escape" && this.selection) { event.stopPropagation(); this.close(); } });
+  }
+
+  buildFooter() {
+    this.playButton = html("button", { type: "button", class: "square", title: "play the kept passes", "aria-label": "play", click: () => this.play(!this.timer) }, glyph(GLYPHS.play, true));
+    this.slider = html("input", { type: "range", min: 0, step: 1, "aria-label": "pass", "data-lm-suppress-shortcuts": "true", input: () => this.scrub(Number(this.slider.value)) });
+    this.passText = html("span", { class: "pass-text" });
+    this.liveButton = html("button", { type: "button", hidden: true, click: () => this.follow() }, "Back to live");
+    return html("footer", { class: "foot-bar" }, this.playButton, this.passText, this.slider, this.liveButton);
+  }
+
+  // -- documents
+
+  /** @param {any} doc */
+  update(doc) {
+    if (doc.version !== VERSION) return void this.root.replaceChildren(html("p", { class: "notes" }, `This panel reads documents of version ${VERSION}; this one has version ${doc.version}.`));
+    const before = this.model && this.graph !== undefined && this.model.graphs[this.graph] ? { number: this.model.graphs[this.graph].number, view: { ...this.graphView.view }, moved: this.graphView.moved } : null;
+    this.model = new Model(doc);
+    this.running = doc.state === "running";
+    if (!this.running) this.following = false;
+    this.drawHeader();
+    this.drawFindings();
+    this.calm = !this.running && doc.state === "finished" && doc.passes_seen > 0 && !doc.findings.some((/** @type {any} */ finding) => finding.severity !== "note");
+    this.charts.load(this.model, this.collapsed());
+    this.drawNotes();
+    this.setFrames();
+    this.load(Math.max(before ? this.model.placeOf(before.number) : 0, 0));
+    if (before?.moved && this.model.graphs[this.graph]?.number === before.number) { this.graphView.view = before.view; this.graphView.moved = true; this.graphView.show(); }
+    this.arrange();
+    if (this.running && this.newest) this.paintDelta();
+    else this.scrub(this.firstFrame());
+  }
+
+  collapsed() {
+    return this.calm && !this.opened;
+  }
+
+  /** What is visible in this state of the run. */
+  arrange() {
+    const empty = !this.model.graphs.length, folded = this.collapsed();
+    this.stage.hidden = empty || folded;
+    this.source.element.hidden = folded || !this.source.rows.length;
+    this.lower.classList.toggle("single", this.source.element.hidden);
+    this.charts.element.hidden = !this.model.doc.parameters.length && !this.running;
+    this.lower.hidden = this.charts.element.hidden && this.source.element.hidden;
+    this.footer.hidden = folded || (this.model.frames.length < 2 && !(this.running && this.model.frames.length));
+    this.graphView.resize();
+    this.charts.paintVisible();
+  }
+
+  drawHeader() {
+    const { doc } = this.model, words = { running: "running", finished: "finished", failed: "failed", interrupted: "interrupted" };
+    const icon = { running: GLYPHS.run, finished: GLYPHS.done, failed: GLYPHS.stop, interrupted: GLYPHS.stop };
+    this.progress = html("span", { class: "quiet" });
+    const others = doc.seconds - doc.own_seconds, share = others > 0 ? (100 * doc.own_seconds) / others : 0;
+    const cost = html("span", { class: "quiet", title: `${number(doc.own_seconds)} s of ${number(doc.seconds)} s were spent in the tracer's own hooks` }, "tracing ", html("b", {}, `+${number(Number(share.toPrecision(2)))} %`));
+    const toggle = this.model.graphs.length ? html("button", { type: "button", class: "toggle", click: () => this.toggle() }, "Open graph") : null;
+    this.toggleButton = toggle;
+    this.header.replaceChildren(html("b", { class: "run" }, doc.title || "backward"), html("span", { class: `state ${doc.state}` }, glyph(/** @type {any} */ (icon)[doc.state] ?? GLYPHS.done), /** @type {any} */ (words)[doc.state] ?? doc.state),
+      this.progress, cost, ...(doc.error ? [html("code", { class: "error-text" }, doc.error)] : []), html("span", { class: "end" }), ...(toggle ? [toggle] : []));
+    this.drawProgress(doc.steps_seen, doc.passes_seen, doc.seconds);
+  }
+
+  /** @param {number} step @param {number} pass @param {number} seconds */
+  drawProgress(step, pass, seconds) {
+    const time = seconds < 10 ? `${seconds.toFixed(1)} s` : `${Math.round(seconds)} s`;
+    say(this.progress, this.running ? `step ${step} · backward ${pass} · ${time}` : `${plural(step, "step")}, ${plural(pass, "backward pass")} in ${time}`);
+  }
+
+  drawFindings() {
+    const { doc } = this.model, rank = ["error", "warning", "note"];
+    const hooks = { node: (/** @type {number} */ graph, /** @type {number} */ node) => this.showNode(graph, node), line: (/** @type {number} */ location) => this.showLine(location) };
+    const sorted = [...doc.findings].sort((left, right) => rank.indexOf(left.severity) - rank.indexOf(right.severity));
+    const rows = sorted.map((finding) => findingElement(finding, hooks));
+    rows.slice(3).forEach((row) => { row.hidden = true; });
+    const more = rows.length > 3 ? html("button", { type: "button", class: "more", click: () => { rows.forEach((row) => { row.hidden = false; }); more.remove(); } }, `${plural(rows.length - 3, "more finding")}`) : null;
+    const calm = doc.state === "finished" && doc.passes_seen > 0 && !sorted.some((finding) => finding.severity !== "note");
+    this.findings.replaceChildren(...(calm ? [this.calmElement()] : []), ...rows, ...(more ? [more] : []));
+  }
+
+  calmElement() {
+    const { doc } = this.model, norms = this.model.series.flat().filter((norm) => norm > 0 && Number.isFinite(norm));
+    const range = norms.length ? ` · parameter norms stayed within ${number(norms.reduce((a, b) => Math.min(a, b)))} and ${number(norms.reduce((a, b) => Math.max(a, b)))}` : "";
+    const nodes = this.model.graphs.reduce((sum, graph) => sum + graph.count, 0);
+    return html("div", { class: "calm" }, glyph(GLYPHS.done), html("b", {}, `No problems found in ${plural(doc.passes_seen, "backward pass")}`), html("span", { class: "quiet" }, `${plural(nodes, "node")} checked${range}`));
+  }
+
+  drawNotes() {
+    const { doc } = this.model, lines = [...doc.cuts, ...doc.gaps.map((/** @type {string[]} */ [section, reason]) => `${section}: ${reason}`)];
+    if (!doc.passes_seen) lines.unshift(this.running ? `Waiting for the first backward; the forward has made ${plural(doc.forward_nodes, "node")} so far.` : `No backward pass was seen; the forward made ${plural(doc.forward_nodes, "autograd node")}.`);
+    this.notes.replaceChildren(...lines.map((line) => html("p", {}, line)));
+    this.notes.hidden = !lines.length;
+  }
+
+  // -- which graph, which pass
+
+  /** @param {number} place */
+  load(place) {
+    this.graph = place;
+    const graph = this.model.graphs[place];
+    this.source.load(this.model, place);
+    this.source.warn(new Set(this.model.doc.findings.filter((/** @type {any} */ finding) => finding.severity !== "note" && finding.location !== null).map((/** @type {any} */ finding) => this.model.rowOfLocation.get(finding.location))));
+    this.chooser.hidden = this.model.graphs.length < 2;
+    this.chooser.replaceChildren(...this.model.graphs.map((one, at) => html("option", { value: at, selected: at === place }, `graph ${one.number}: ${plural(one.count, "node")}, ${plural(this.model.doc.graphs[at].passes_seen, "pass")}`)));
+    this.close();
+    if (!graph) return;
+    this.picture = { norms: new Float32Array(graph.count).fill(UNTOUCHED), bad: new Map(), births: [], cursor: -1, pass: 0, running: false };
+    this.graphView.load(graph);
+    const { note, boxes } = graph.drawing;
+    say(this.graphNote, `${plural(graph.count, "node")}${boxes.length < graph.count ? ` in ${plural(boxes.length, "box")}` : ""}`);
+    this.graphNote.title = note;
+  }
+
+  /** @param {number} place */
+  chooseGraph(place) {
+    const frame = this.model.frames.findLastIndex((one) => one.graph === place);
+    if (frame >= 0) this.scrub(frame);
+    else { this.load(place); this.paint(); }
+  }
+
+  setFrames() {
+    this.slider.max = Math.max(this.model.frames.length - 1, 0);
+  }
+
+  /** The pass to open with: the first one something was born in, where that is what went wrong; else the last. */
+  firstFrame() {
+    const births = this.model.graphs.flatMap((graph, place) => graph.births.map((/** @type {any} */ birth) => ({ place, pass: birth.pass }))).sort((a, b) => a.pass - b.pass);
+    const at = births.length ? this.model.frames.findIndex((one) => one.graph === births[0].place && one.frame.pass === births[0].pass) : -1;
+    return at >= 0 ? at : this.model.frames.length - 1;
+  }
+
+  /** @param {number} at place among the kept passes */
+  scrub(at) {
+    const one = this.model.frames[at];
+    if (!one) return void (this.picture && this.paint());
+    if (this.running) this.setFollowing(at === this.model.frames.length - 1 && this.following);
+    if (one.graph !== this.graph) this.load(one.graph);
+    const births = this.model.graphs[one.graph].births.filter((/** @type {any} */ birth) => birth.pass === one.frame.pass);
+    this.picture = { norms: one.frame.norms, bad: one.frame.bad, births, cursor: -1, pass: one.frame.pass, running: false };
+    this.slider.value = String(at);
+    const row = this.model.passes.get(one.frame.pass), { doc } = this.model;
+    const kept = this.model.frames.length < doc.passes_seen ? ` · ${this.model.frames.length} of ${doc.passes_seen} kept` : "";
+    say(this.passText, `pass ${one.frame.pass}${row ? `, step ${row[1]}${row[3] === "failed" ? ", failed" : ""}` : ""}${kept}`);
+    this.slider.setAttribute("aria-valuetext", this.passText.textContent);
+    this.paint();
+  }
+
+  /** @param {number} pass show the kept pass nearest to it */
+  goto(pass) {
+    const distance = (/** @type {number} */ at) => Math.abs(this.model.frames[at].frame.pass - pass);
+    let best = 0;
+    this.model.frames.forEach((_frame, at) => { if (distance(at) < distance(best)) best = at; });
+    if (!this.model.frames.length) return;
+    this.following = false;
+    this.scrub(best);
+  }
+
+  /** @param {boolean} on */
+  play(on) {
+    clearInterval(this.timer);
+    this.timer = undefined;
+    this.playButton.replaceChildren(glyph(on ? GLYPHS.pause : GLYPHS.play, true));
+    if (!on) return;
+    if (Number(this.slider.value) >= Number(this.slider.max)) this.scrub(0);
+    this.timer = setInterval(() => {
+      const next = Number(this.slider.value) + 1;
+      if (next > Number(this.slider.max)) this.play(false);
+      else this.scrub(next);
+    }, PLAY_MILLISECONDS);
+  }
+
+  // -- live
+
+  /** @param {DeltaHeader} header @param {Float32Array} values */
+  delta(header, values) {
+    this.newest = { header, values };
+    if (!this.painting) this.painting = requestAnimationFrame(() => { this.painting = 0; if (this.running) this.paintDelta(); });
+  }
+
+  paintDelta() {
+    const { header, values } = /** @type {{header:DeltaHeader, values:Float32Array}} */ (this.newest);
+    this.drawProgress(header.step, header.pass, header.seconds);
+    if (header.finished) this.charts.append(header.finished, values.subarray(header.nodes, header.nodes + header.parameters));
+    const place = this.model.placeOf(header.graph);
+    if (!this.following || place < 0 || this.model.graphs[place].count !== header.nodes) return;
+    if (place !== this.graph) this.load(place);
+    this.picture = { norms: values.subarray(0, header.nodes), bad: new Map(), births: [], cursor: header.cursor, pass: header.pass, running: header.running };
+    say(this.passText, `live, pass ${header.pass}, step ${header.step}`);
+    this.slider.value = this.slider.max;
+    this.reached = header.reached;
+    this.paint();
+  }
+
+  follow() {
+    this.setFollowing(true);
+    if (this.newest) this.paintDelta();
+  }
+
+  /** @param {boolean} on */
+  setFollowing(on) {
+    this.following = on;
+    this.liveButton.hidden = on || !this.running;
+  }
+
+  // -- painting
+
+  paint() {
+    const picture = /** @type {Picture} */ (this.picture);
+    if (!this.model.graphs.length) return;
+    if (this.collapsed()) return void this.charts.at(picture.pass || Infinity);
+    this.graphView.paint(picture);
+    this.source.paint(picture.norms);
+    this.charts.at(picture.running ? Infinity : picture.pass);
+    this.drawer.refresh(picture);
+    this.sayWhere(picture);
+    if (!this.liveButton.hidden && !this.running) this.liveButton.hidden = true;
+  }
+
+  /** @param {Picture} picture */
+  sayWhere(picture) {
+    const graph = this.model.graphs[this.graph];
+    if (picture.running && picture.cursor >= 0) return say(this.whereabouts, `◀ backward is at ${this.model.nodeLabel(this.graph, picture.cursor)}, node ${this.reached} of ${graph.count}`);
+    let touched = 0, bad = 0;
+    for (const norm of picture.norms) { if (norm !== UNTOUCHED) touched += 1; if (!Number.isFinite(norm)) bad += 1; }
+    const waiting = graph.count - touched;
+    say(this.whereabouts, `${picture.pass ? `pass ${picture.pass}: ` : ""}${touched} of ${plural(graph.count, "node")} reached${bad ? `, ${bad} with NaN or Inf` : ""}${waiting && touched && !picture.running ? `, ${waiting} untouched` : ""}`);
+  }
+
+  // -- selecting
+
+  /** @param {number} box @param {number|string|null} node */
+  choose(box, node) {
+    const shape = this.model.graphs[this.graph].boxes[box], norms = /** @type {Picture} */ (this.picture).norms;
+    const worst = shape.nodes.find((/** @type {number} */ one) => level(norms[one]) === "bad") ?? shape.nodes[0];
+    const chosen = node === null ? worst : Number(node);
+    this.selection = { box, node: chosen };
+    this.graphView.select(box);
+    this.drawer.show(this.model, this.graph, box, chosen, /** @type {Picture} */ (this.picture));
+    const location = this.model.doc.graphs[this.graph].nodes.location[chosen];
+    this.source.mark(location === null ? undefined : this.model.rowOfLocation.get(location));
+  }
+
+  close() {
+    const box = this.selection?.box;
+    this.selection = null;
+    this.drawer.hide();
+    this.source.mark(undefined);
+    if (this.graphView.graph) this.graphView.select(-1);
+    if (box !== undefined && this.root.contains(document.activeElement)) this.graphView.marks[box]?.element.focus({ preventScroll: true });
+  }
+
+  /** @param {number} graph @param {number} node */
+  showNode(graph, node) {
+    if (this.collapsed()) this.toggle();
+    if (graph !== this.graph && this.model.graphs[graph]) this.chooseGraph(graph);
+    const box = this.model.graphs[graph]?.boxOf.get(node);
+    if (box === undefined) return;
+    this.choose(box, node);
+    this.graphView.resize();
+    this.graphView.focus(box);
+  }
+
+  /** @param {number} location */
+  showLine(location) {
+    if (this.collapsed()) this.toggle();
+    const place = this.model.rowOfLocation.get(location);
+    if (place === undefined) return;
+    this.source.mark(place);
+    this.source.pick(this.source.rows[place].nodes.length ? place : -1);
+  }
+
+  toggle() {
+    this.opened = !this.opened;
+    this.charts.load(this.model, this.collapsed());
+    this.arrange();
+    this.paint();
+  }
+
+  resized() {
+    if (this.toggleButton) { this.toggleButton.hidden = !this.calm; say(this.toggleButton, this.collapsed() ? "Open graph" : "Close graph"); }
+    if (!this.stage.hidden) this.graphView.resize();
+    this.charts.paintVisible();
+  }
+
+  dispose() {
+    this.play(false);
+    cancelAnimationFrame(this.painting);
+    this.sizes.disconnect();
+    this.root.remove();
+  }
+}
+
+/** @param {string} hatch */
+function legend(hatch) {
+  const steps = [0, 1, 2, 3, 4, 5].map((step) => svg("rect", { class: `n${step}`, x: 18 * step, y: 4.2 - 0.5 * step, width: 17, height: 1.8 + step, fill: "currentColor" }));
+  const swatch = (/** @type {Element} */ mark, /** @type {string} */ word) => html("span", { class: "key" }, svg("svg", { width: 20, height: 10, "aria-hidden": "true" }, mark), word);
+  return html("div", { class: "legend quiet" }, html("span", { class: "key" }, "log₁₀ gradient norm", html("span", {}, "−5"), svg("svg", { width: 108, height: 10, "aria-hidden": "true" }, ...steps), html("span", {}, "1")),
+    swatch(svg("rect", { class: "swatch-bad", x: 0.5, y: 0.5, width: 19, height: 9, fill: `url(#${hatch})` }), "NaN or Inf"), swatch(svg("rect", { class: "swatch-wait", x: 0.5, y: 0.5, width: 19, height: 9, rx: 2 }), "not reached"),
+    swatch(svg("rect", { class: "swatch-zero", x: 0.5, y: 0.5, width: 19, height: 9, rx: 2 }), "exactly zero"), html("span", { class: "key" }, "← gradient flow"));
+}
+
+// ---- the two transports -------------------------------------------------------------------------------------------
+
+/**
+ * Draw a trace document into an element.
+ * @param {Element} element @param {any} doc
+ * @returns {{update:(doc:any)=>void, delta:(header:DeltaHeader, values:Float32Array)=>void, dispose:()=>void}}
+ */
+export function mount(element, doc) {
+  const panel = new Panel(element, doc);
+  return { update: (newer) => panel.update(newer), delta: (header, values) => panel.delta(header, values), dispose: () => panel.dispose() };
+}
+
+/**
+ * What anywidget calls, once a view.
+ * @param {{model:any, el:Element}} context
+ */
+function render({ model, el }) {
+  const section = html("section", { class: "tm tm-trace" });
+  el.append(section);
+  const panel = new Panel(section, model.get("_document"));
+  const changed = () => panel.update(model.get("_document"));
+  const received = (/** @type {DeltaHeader} */ header, /** @type {DataView[]} */ buffers) => {
+    const { buffer, byteOffset, byteLength } = buffers[0];
+    panel.delta(header, new Float32Array(buffer.slice(byteOffset, byteOffset + byteLength)));
+  };
+  model.on("change:_document", changed);
+  model.on("msg:custom", received);
+  return () => {
+    model.off("change:_document", changed);
+    model.off("msg:custom", received);
+    panel.dispose();
+  };
+}
+
+export default { render };
