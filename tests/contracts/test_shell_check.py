@@ -67,6 +67,21 @@ def test_a_left_configurable_is_named(bare_shell):
     assert any(sentence.startswith("configurables: _Careless") for sentence in left)
 
 
+def test_what_ipython_imports_late_is_not_counted(bare_shell):
+    """Using a magic that IPython had not imported yet is no change that anyone made."""
+    before = shell_state(bare_shell)
+    bare_shell.run_cell("%config\n%timeit -n1 -r1 pass")
+    del before["namespace"]
+    assert difference(before, shell_state(bare_shell)) == []
+
+
+def test_a_replaced_magic_is_named(bare_shell):
+    """Taking the place of a magic of IPython's own is told."""
+    before = shell_state(bare_shell)
+    bare_shell.register_magic_function(lambda line: line, "line", "who")
+    assert "line magics: who was changed" in difference(before, shell_state(bare_shell))
+
+
 def test_a_shell_runs_cells_and_keeps_what_is_displayed(bare_shell):
     """The private shell gives the last value, the error, and every display's bundle."""
     assert bare_shell.run_cell("1 + 1").result == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +47,12 @@ def _config() -> Config:
 def shell_state(shell: InteractiveShell) -> dict[str, Listing]:
     """Return everything an extension can register with a shell, section by section, as name → identity."""
     return {
-        **{f"{kind} magics": dict(magics) for kind, magics in shell.magics_manager.magics.items()},
+        **{f"{kind} magics": _origins(magics) for kind, magics in shell.magics_manager.magics.items()},
         **{f"formatter {kind}": _printers(formatter) for kind, formatter in shell.display_formatter.formatters.items()},
         "mimebundle formatter": _printers(shell.display_formatter.mimebundle_formatter),
         "display formatter": {"ipython_display": _printers(shell.display_formatter.ipython_display_formatter)},
-        "configurables": {f"{type(item).__name__} {id(item)}": id(item) for item in shell.configurables},
-        "magics registry": {name: id(value) for name, value in shell.magics_manager.registry.items()},
+        "configurables": {f"{type(item).__name__} {id(item)}": id(item) for item in _foreign(shell.configurables)},
+        "magics registry": {type(item).__name__: id(item) for item in _foreign(shell.magics_manager.registry.values())},
         "events": {name: [id(hook) for hook in hooks] for name, hooks in shell.events.callbacks.items()},
         "hooks": _hooks(shell),
         "transformers": _transformers(shell),
@@ -71,6 +71,25 @@ def difference(before: Mapping[str, Listing], after: Mapping[str, Listing]) -> l
         sentences += [f"{section}: {name} is gone" for name in old.keys() - new.keys()]
         sentences += [f"{section}: {name} was changed" for name in old.keys() & new.keys() if old[name] != new[name]]
     return sorted(sentences)
+
+
+def _origins(magics: Mapping[str, Any]) -> Listing:
+    return {name: _origin(magic) for name, magic in magics.items()}
+
+
+def _origin(magic: Any) -> str:
+    """Return ``module:class``; IPython's own are imported late, and the stand-in counts as the real thing."""
+    if type(magic).__name__ == "LazyMagic":
+        return magic.spec
+    owner = type(getattr(magic, "__self__", magic))
+    if owner.__name__ == "function":
+        owner = magic
+    return f"{owner.__module__}:{owner.__qualname__.split('.')[0]}"
+
+
+def _foreign(items: Iterable[Any]) -> list[Any]:
+    """Return those that are not IPython's own, which come and go with late imports."""
+    return [item for item in items if not type(item).__module__.startswith("IPython.")]
 
 
 def _printers(formatter: Any) -> Listing:

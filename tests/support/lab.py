@@ -1,0 +1,174 @@
+"""A JupyterLab server of our own, and a notebook opened in it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from playwright.sync_api import Locator, Page
+
+from tests.support.kernel import jupyter_environment
+
+START_SECONDS = 90
+KERNEL_MILLISECONDS = 90_000
+# No news box over the page; every cell in the page at all times, so that a test finds it.
+SETTINGS = {
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    "notebook-extension/tracker": {"windowingMode": "none"},
+}
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running JupyterLab: where it answers, and the folder it shows."""
+
+    url: str
+    folder: Path
+
+
+@contextlib.contextmanager
+def lab_server(folder: Path) -> Iterator[Server]:
+    """Run JupyterLab on a free port with all its files under ``folder``, and end its whole process group after."""
+    notebooks = folder / "notebooks"
+    notebooks.mkdir(parents=True)
+    _write_settings(folder / "settings")
+    server = Server(f"http://127.0.0.1:{_free_port()}", notebooks)
+    with (folder / "server.log").open("w") as log:
+        process = _start(server, folder, log)
+        try:
+            _wait_until_up(server, process, folder / "server.log")
+            yield server
+        finally:
+            _end(process)
+
+
+def _start(server: Server, folder: Path, log: Any) -> subprocess.Popen[bytes]:
+    settings = {"JUPYTERLAB_SETTINGS_DIR": str(folder / "settings")}
+    options = (
+        "--no-browser",
+        "--allow-root",
+        f"--port={server.url.rsplit(':', 1)[1]}",
+        "--ServerApp.port_retries=0",
+        "--IdentityProvider.token=",
+        f"--ServerApp.root_dir={server.folder}",
+        "--LabApp.expose_app_in_browser=True",
+        "--JupyterNotebookApp.expose_app_in_browser=True",
+    )
+    return subprocess.Popen(
+        [sys.executable, "-m", "jupyterlab", *options],
+        env=jupyter_environment(folder) | settings,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def _wait_until_up(server: Server, process: subprocess.Popen[bytes], log: Path) -> None:
+    # An older server on the same port would answer just as well: ours has to be alive at the same time.
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        assert process.poll() is None, f"JupyterLab ended while starting:\n{log.read_text()}"
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{server.url}/api/status", timeout=2):
+            return
+        time.sleep(0.1)
+    raise TimeoutError(f"JupyterLab did not answer in {START_SECONDS} s:\n{log.read_text()}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _write_settings(folder: Path) -> None:
+    for name, values in SETTINGS.items():
+        path = folder / "@jupyterlab" / f"{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values))
+
+
+@dataclass
+class LabNotebook:
+    """A notebook that is open in a page of JupyterLab (or of Notebook 7).
+
+    Attributes:
+        page: The Playwright page.
+        path: The notebook's file.
+    """
+
+    page: Page
+    path: Path
+
+    def open(self, url: str) -> None:
+        """Go to the notebook and wait until its kernel has started and its cells are drawn."""
+        self.page.goto(url)
+        self.page.wait_for_function(
+            "() => window.jupyterapp?.shell?.currentWidget?.context?.sessionContext?.session?.kernel?.status === 'idle'"
+            " && document.querySelector('.jp-Cell')",
+            timeout=KERNEL_MILLISECONDS,
+        )
+
+    def start(self) -> None:
+        """Begin to run all cells, and come back at once: the page can be looked at while they run."""
+        self.page.evaluate(
+            "() => { window.tensormagicRun = null;"
+            " window.jupyterapp.commands.execute('notebook:run-all-cells')"
+            ".then(() => { window.tensormagicRun = 'done' }, error => { window.tensormagicRun = String(error) }) }"
+        )
+
+    def is_running(self) -> bool:
+        """Whether the cells that `start` began are still running (told by the cells, not by the kernel's status)."""
+        return self.page.evaluate("() => window.tensormagicRun === null")
+
+    def wait(self, *, seconds: float = 120) -> None:
+        """Wait until all cells that `start` began have run, or one of them failed."""
+        self.page.wait_for_function("() => window.tensormagicRun !== null", timeout=seconds * 1000)
+
+    def run(self, *, seconds: float = 120) -> None:
+        """Run all cells and wait for them."""
+        self.start()
+        self.wait(seconds=seconds)
+
+    def output(self, cell: int) -> Locator:
+        """Return the output area of the cell with that index, from 0, Markdown cells counted."""
+        return self.page.locator(".jp-Notebook .jp-Cell").nth(cell).locator(".jp-Cell-outputArea")
+
+    def saved(self) -> nbformat.NotebookNode:
+        """Save the notebook, and return what is in the file then."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        return nbformat.read(self.path, as_version=4)
+
+    def theme(self, *, dark: bool) -> None:
+        """Switch JupyterLab to its dark or its light theme."""
+        name = "JupyterLab Dark" if dark else "JupyterLab Light"
+        command = "name => window.jupyterapp.commands.execute('apputils:change-theme', {theme: name})"
+        self.page.evaluate(command, name)
+        self.page.wait_for_selector(f"body[data-jp-theme-light='{str(not dark).lower()}']", state="attached")
+
+    def close(self) -> None:
+        """End the kernel, which would stay with the server otherwise."""
+        self.page.evaluate("() => window.jupyterapp?.serviceManager?.sessions?.shutdownAll()")
