@@ -65,9 +65,10 @@ class Report:
         Raises:
             ReportFormatError: for another kind of report, another format version, or other data.
         """
-        given, version = data.get("tensormagic"), data.get("format")
+        given = data.get("tensormagic") if isinstance(data, dict) else data
         if given != cls.kind_name:
-            raise ReportFormatError(f"expected a saved {cls.kind_name!r} report, but this is {given!r}")
+            raise ReportFormatError(f"expected a saved {cls.kind_name!r} report, but this is {given!r:.80}")
+        version = data.get("format")
         if version != FORMAT_VERSION:
             raise ReportFormatError(f"this report has format {version!r}; this version reads format {FORMAT_VERSION}")
         report: ReportType = decode(data, cls)

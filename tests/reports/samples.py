@@ -1,0 +1,207 @@
+"""Hand-made reports for tests: every field filled, and the awkward values in it that saved data must survive."""
+
+from __future__ import annotations
+
+import math
+from array import array
+
+from tensormagic import reports
+
+HOSTILE = "</script><!-- \u2028 \"'&<b> \x00 \\ é 𝛻 nan"
+
+
+def tensor_report() -> reports.TensorReport:
+    """Return the report of a 2 x 3 slice of a 3 x 4 matrix that holds a NaN and both infinities."""
+    return reports.TensorReport(
+        findings=(finding(),),
+        name=HOSTILE,
+        type_name="Tensor",
+        role="view of a",
+        dtype="float32",
+        shape=(2, 3),
+        device="cpu",
+        layout_name="strided",
+        element_size=4,
+        nbytes=24,
+        numel=6,
+        version=3,
+        is_view=True,
+        flags={"is_conj": "False", HOSTILE: HOSTILE},
+        data_text="tensor([[nan, inf, -inf],\n        [0., 1., 2.]])",
+        storage=reports.StorageReport(address=0x7F00_0000_0040, nbytes=48, elements=12, device="cpu", resizable=True),
+        layout=_layout(),
+        statistics=_statistics(),
+        autograd=_autograd(),
+        aliases=(_alias(),),
+        aliases_searched=17,
+        gaps=(reports.Gap("autograd", "freed"),),
+    )
+
+
+def trace_report() -> reports.TraceReport:
+    """Return the report of two passes through ``mul → log → sum``, the second of which met a log of zero."""
+    return reports.TraceReport(
+        findings=(finding(),),
+        title="Net",
+        state="failed",
+        error=f"ValueError: {HOSTILE}",
+        cell=reports.Cell(filename="<ipython-input-5>", count=5, lines=("y = (w * x).log().sum()", HOSTILE)),
+        seconds=0.25,
+        own_seconds=0.01,
+        locations=(reports.Location("<ipython-input-5>", 1, HOSTILE, cell=5, function="step"),),
+        graphs=(_graph(),),
+        passes=(
+            reports.Pass(number=1, step=1, graph=1, outcome="finished", seconds=0.1, reached=3, location=0),
+            reports.Pass(number=2, step=2, graph=1, outcome="failed", seconds=0.1, reached=2, finite=False),
+        ),
+        passes_seen=2,
+        steps_seen=2,
+        forward_nodes=6,
+        parameters=(_series(),),
+        gaps=(reports.Gap("saved tensors", "freed before they were read"),),
+    )
+
+
+def finding() -> reports.Finding:
+    """Return a finding with evidence of every scalar kind."""
+    return reports.Finding(
+        code="TM402",
+        severity="error",
+        message=HOSTILE,
+        location=reports.Location("model.py", 12, "y = x.log()"),
+        evidence={"nan": 1, "norm": math.nan, "low": -math.inf, "certain": True, "name": HOSTILE, "none": None},
+        remedy="add an epsilon",
+        subject="w",
+        node=(0, 2),
+    )
+
+
+def _layout() -> reports.LayoutReport:
+    return reports.LayoutReport(
+        shape=(2, 3),
+        stride=(4, 1),
+        storage_offset=5,
+        dim_names=("i", "j"),
+        grid=reports.Grid(
+            row_dim=0,
+            column_dim=1,
+            rows=(0, 1),
+            columns=(0, 1, 2),
+            row_count=2,
+            column_count=3,
+            fixed=(0, 0),
+            offsets=((5, 6, 7), (9, 10, 11)),
+            values=(("nan", "inf", "-inf"), ("0", "1", "2")),
+            levels=((math.nan, math.inf, -math.inf), (0.0, 0.5, 1.0)),
+        ),
+        strip=reports.Strip(
+            start=0, stop=12, cell_elements=1, cells=(reports.StripCell(5, 6, distinct=1, reads=1, first_rank=1),)
+        ),
+        formats=(reports.MemoryFormat("contiguous_format", holds=False, stride=(3, 1), breaking_dim=0),),
+        lowest=5,
+        highest=11,
+        distinct=6,
+        internal_overlap="no",
+        jumps=(1, 1, 2, 1, 1),
+        contiguous_bytes=24,
+    )
+
+
+def _statistics() -> reports.Statistics:
+    return reports.Statistics(
+        count=6,
+        of=6,
+        finite=3,
+        nan=1,
+        positive_infinity=1,
+        negative_infinity=1,
+        zero=1,
+        minimum=0.0,
+        maximum=2.0,
+        mean=1.0,
+        std=1.0,
+        norm=math.sqrt(5),
+        histogram_edges=(0.0, 1.0, 2.0),
+        histogram_counts=(1, 2),
+        first_nan=(0, 0),
+    )
+
+
+def _autograd() -> reports.AutogradReport:
+    return reports.AutogradReport(
+        requires_grad=True,
+        is_leaf=False,
+        grad_fn="SliceBackward0",
+        retains_grad=False,
+        grad="none",
+        grad_shape=None,
+        grad_norm=math.inf,
+        hooks=0,
+        leaves=("a",),
+        leaf_count=1,
+        sentence="made by SliceBackward0",
+    )
+
+
+def _alias() -> reports.Alias:
+    return reports.Alias(
+        name="a",
+        relation="base",
+        kind="Tensor",
+        shape=(3, 4),
+        overlap_elements=6,
+        of_elements=12,
+        overlap="yes",
+        version=3,
+        shares_version=True,
+    )
+
+
+def _graph() -> reports.Graph:
+    saved = reports.SavedTensor("self", (3,), "float32", 12, "changed in place")
+    statistics = reports.GradientStatistics(
+        pass_number=1, count=3, norm=math.nan, abs_max=math.inf, mean=0.5, std=0.1, zero=0, nan=1, inf=1
+    )
+    return reports.Graph(
+        number=1,
+        nodes=(
+            reports.Node(0, "AccumulateGrad", "accumulate", "accumulate", variable="w", shapes=((3,),)),
+            reports.Node(1, "LogBackward0", "log", "op", location=0, saved=(saved,), statistics=statistics),
+            reports.Node(2, "SumBackward0", "sum", "op", location=0, exact_location=False, shapes=((),)),
+        ),
+        edges=(reports.Edge(2, 1, 0, 0), reports.Edge(1, 0, 0, 0)),
+        roots=(2,),
+        order=(2, 1, 0),
+        passes_seen=2,
+        frames=(
+            reports.Frame(1, array("f", [0.5, 1.0, 1.0]), array("f", [0.25, 1.0, 1.0])),
+            reports.Frame(
+                2,
+                array("f", [reports.UNTOUCHED, math.nan, math.inf]),
+                array("f", [reports.UNTOUCHED, math.nan, math.inf]),
+                bad={"1": (1, 2)},
+            ),
+        ),
+        births=(
+            reports.Birth(
+                pass_number=2, node=1, receiver=0, input_number=0, nan=0, inf=1, count=3, incoming_norm=1.0,
+                saved_name="self", saved_zero=1,
+            ),
+        ),
+    )  # fmt: skip
+
+
+def _series() -> reports.ParameterSeries:
+    return reports.ParameterSeries(
+        name="net.weight",
+        shape=(3,),
+        dtype="float32",
+        numel=3,
+        is_parameter=True,
+        requires_grad=True,
+        used=True,
+        owner="net",
+        norms=array("f", [0.5, math.nan]),
+        abs_max=array("f", [0.25, math.inf]),
+        touched=2,
+    )
