@@ -24,7 +24,7 @@ from tensormagic.renderers.phrases import plural, shortened
 if TYPE_CHECKING:
     from tensormagic.reports.trace import Graph
 
-_FEW = 12  # a fold into fewer boxes than this shows too little, if another one fits as well
+_FEW = 8  # a fold into fewer boxes than this shows too little, if another one fits as well
 _MOST_REPETITIONS = 40  # boxes along the time axis of something that repeats
 _LONGEST_PERIOD = 96
 _LABEL = 22

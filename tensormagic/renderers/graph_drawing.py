@@ -6,7 +6,8 @@ Everything that draws the graph (the static picture, the live panel) starts from
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tensormagic.renderers.graph_coarsening import coarsen
@@ -27,7 +28,8 @@ BADGE_SIZE = 10.0
 HEAD_HEIGHT = 40.0
 BADGE_HEIGHT = 15.0
 MOST_BADGES = 4
-ROW_WIDTH = 930.0
+ROW_WIDTH = 890.0
+MOST_REPEATED = 3
 
 _PADDING = 10.0
 _NARROWEST = 38.0
@@ -40,7 +42,8 @@ class Badge:
 
     Attributes:
         node: Index of the accumulate node.
-        label: Its name, short; with ``×3`` where the same leaf is a badge of three boxes.
+        label: Its name, short; with ``(in 3 boxes)`` where several boxes use it. Used by very many, it is a badge of the
+            first of them alone.
     """
 
     node: int
@@ -121,14 +124,15 @@ def draw(graph: Graph, *, max_boxes: int = 160) -> Drawing:
     """Return the drawing of ``graph``, folded into at most ``max_boxes`` boxes."""
     folding = coarsen(graph, fold(graph), max_boxes)
     uses = Counter(leaf for group in folding.groups for leaf in group.leaves)
-    badges = [_badges(graph, group, uses) for group in folding.groups]
-    sizes = [_size(group, marks) for group, marks in zip(folding.groups, badges, strict=True)]
+    groups = _leaves_once(folding.groups, uses)
+    badges = [_badges(graph, group, uses) for group in groups]
+    sizes = [_size(group, marks) for group, marks in zip(groups, badges, strict=True)]
     forward = [(target, source) for source, target in folding.edges]
     layout = lay_out(sizes, forward, Spacing(wrap_width=ROW_WIDTH), heads=[HEAD_HEIGHT] * len(sizes))
     boxes = tuple(
         Box(number, group.nodes, group.label, group.detail, group.kind, marks, *position, *size)
         for number, (group, marks, position, size) in enumerate(
-            zip(folding.groups, badges, layout.positions, sizes, strict=True)
+            zip(groups, badges, layout.positions, sizes, strict=True)
         )
     )
     wires = tuple(
@@ -151,8 +155,20 @@ def _badges(graph: Graph, group: Group, uses: Counter[int]) -> tuple[Badge, ...]
 
 
 def _badge_label(graph: Graph, leaf: int, uses: int) -> str:
+    """Return the name of a leaf, and in how many boxes it is used where that is more than one."""
     label = leaf_label(graph.nodes[leaf])
-    return f"{label} (1 of {uses} uses)" if uses > 1 else label
+    return f"{label} (in {uses} boxes)" if uses > 1 else label
+
+
+def _leaves_once(groups: Sequence[Group], uses: Counter[int]) -> list[Group]:
+    """Leave a leaf that very many boxes use (of a recurrent network) on the first of them only."""
+    seen: set[int] = set()
+    left = []
+    for group in groups:
+        leaves = tuple(leaf for leaf in group.leaves if uses[leaf] <= MOST_REPEATED or leaf not in seen)
+        seen.update(leaves)
+        left.append(replace(group, leaves=leaves))
+    return left
 
 
 def _size(group: Group, badges: tuple[Badge, ...]) -> tuple[float, float]:

@@ -1,9 +1,9 @@
 """Gives every node its height on the page: as near to its neighbours as the order in its column allows.
 
 Third step of the layered layout. One column at a time is a weighted isotonic regression, solved exactly by pooling
-adjacent violators (PAVA; Ayer and others, 1955, doi:10.1214/aoms/1177728423). Long edges are kept straight by weight:
-8 between two bends, 2 between a bend and a node, 1 between two nodes, as in Gansner, Koutsofios, North and Vo, 1993
-(doi:10.1109/32.221135), who use 8:2:1 as well.
+adjacent violators (PAVA; Ayer and others, 1955, doi:10.1214/aoms/1177728423). Lines are kept level by weight. Gansner,
+Koutsofios, North and Vo, 1993 (doi:10.1109/32.221135) take 8:2:1 for two bends, a bend and a node, two nodes; here two
+nodes weigh more than a bend and a node, so that the chain of ops stays level and skip connections go round it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from tensormagic.renderers.layout_order import Columns
 Extent = tuple[float, float]
 
 _SWEEPS = 10
+# How strongly an edge is kept level: between two nodes, a node and a bend, two bends.
+_STRENGTH = (4.0, 1.0, 8.0)
 _ADRIFT = 0.05  # the weight of an item that nothing pulls
 
 
@@ -89,7 +91,7 @@ class Placement:
         for neighbours in sides:
             for other in neighbours[item]:
                 bends = (item >= self._real) + (other >= self._real)
-                strength = (1.0, 2.0, 8.0)[bends]
+                strength = _STRENGTH[bends]
                 total += self.centre[other] * strength
                 weight += strength
         return total / weight, weight

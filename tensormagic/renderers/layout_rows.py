@@ -19,7 +19,9 @@ Point = tuple[float, float]
 Size = tuple[float, float]
 
 _LANE = 8.0
-_ROW_SPACE = 20.0
+_ABOVE_LANES = 10.0
+_BELOW_LANES = 24.0  # what belongs to a box of the next row can be written above it
+_TURN = 8.0  # the arrowhead of a line that turns at the row's end needs this much
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Spacing:
         max_span: An edge over more columns than this gets no bends of its own but runs round the boxes.
     """
 
-    column_gap: float = 28.0
+    column_gap: float = 32.0
     row_gap: float = 14.0
     wrap_width: float | None = None
     max_span: int = 64
@@ -180,7 +182,7 @@ class Page:
             self._column_x[column] = x
             self._row_right[row] = x + width
             x += width + self._gaps[column]
-        self.width = round(max(self._row_right) + self._margin, 1)
+        self.width = round(max(self._row_right) + self._margin + (_TURN if self.row_count > 1 else 0.0), 1)
 
     def _place_rows(self) -> None:
         self._row_shift, self._row_bottom, y = [0.0] * self.row_count, [0.0] * self.row_count, 0.0
@@ -188,7 +190,9 @@ class Page:
             self._row_shift[row] = y - low
             self._row_bottom[row] = y + high - low
             lanes = self._lane_count[row]
-            y = self._row_bottom[row] + (_ROW_SPACE + lanes * _LANE if lanes or row + 1 < self.row_count else 0.0)
+            y = self._row_bottom[row]
+            if row + 1 < self.row_count or lanes:
+                y += _ABOVE_LANES + lanes * _LANE + (_BELOW_LANES if row + 1 < self.row_count else 0.0)
         self.height = round(y, 1)
 
     def _extents(self) -> list[tuple[float, float]]:
@@ -221,14 +225,14 @@ class Page:
         if self._row(right) == row:
             return []
         lane = self._lanes[left, right]
-        turn = self._row_right[row] + (lane + 1) * _LANE
+        turn = self._row_right[row] + _TURN + (lane + 1) * _LANE
         back = self._margin - (self._lane_count[row] - lane) * _LANE
         leave, reach = self._y(left, self._ports.leave[left, right]), self._y(right, self._ports.reach[left, right])
         y = self._lane_y(row, lane)
         return [(turn, leave), (turn, y), (back, y), (back, reach)]
 
     def _lane_y(self, row: int, lane: int) -> float:
-        return self._row_bottom[row] + _ROW_SPACE / 2 + (lane + 0.5) * _LANE
+        return self._row_bottom[row] + _ABOVE_LANES + (lane + 0.5) * _LANE
 
     def _long_route(self, left: int, right: int) -> list[Point]:
         lanes, rows = self._long_lanes[left, right], (self._row(left), self._row(right))

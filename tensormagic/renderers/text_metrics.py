@@ -21,6 +21,7 @@ _OTHER = 0.66  # most letters of Latin, Greek and Cyrillic scripts
 _WIDE = 1.0  # ideographs and pictures
 _FIRST_WIDE = 0x1100
 _BOLD = 1.12
+_CUT = " …"
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
@@ -43,3 +44,17 @@ def _cut(text: str, keep: int) -> str:
     """Keep the ends: the last part of ``encoder.layers.3.weight`` says most, and so does the first."""
     front = keep // 2
     return f"{text[:front]}…{text[len(text) - (keep - front) :]}"
+
+
+def wrapped(text: str, width: float, size: float, most: int) -> list[str]:
+    """Return ``text`` broken between words into at most ``most`` lines, an ellipsis at the end where it was cut."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if not lines[-1] or text_width(longer, size) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    if len(lines) > most:
+        lines[most - 1 :] = [f"{lines[most - 1]}{_CUT}"]
+    return [fitted(line, width, size) for line in lines]

@@ -1,0 +1,80 @@
+"""SVG path data: lines through points, arrowheads, hatching. No ids and no references, so pictures can be repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Point = tuple[float, float]
+
+_CORNER = 6.0
+
+
+def number(value: float) -> str:
+    """Return a coordinate with at most one decimal, and none where it is whole."""
+    text = f"{value:.1f}"
+    return text[:-2] if text.endswith(".0") else text
+
+
+def point(x: float, y: float) -> str:
+    """Return ``x,y`` as path data."""
+    return f"{number(x)},{number(y)}"
+
+
+def line(points: Sequence[Point]) -> str:
+    """Return a path through ``points``: level and upright pieces with round corners, slanting ones as soft curves."""
+    parts = [f"M{point(*points[0])}"]
+    at = points[0]
+    for index in range(1, len(points)):
+        end, following = points[index], points[index + 1] if index + 1 < len(points) else None
+        if at[0] != end[0] and at[1] != end[1]:
+            parts.append(_curve(at, end))
+        elif following is not None and _is_corner(at, end, following):
+            before, after = _towards(end, at), _towards(end, following)
+            parts.append(f"L{point(*before)}Q{point(*end)} {point(*after)}")
+            end = after
+        else:
+            parts.append(f"L{point(*end)}")
+        at = end
+    return "".join(parts)
+
+
+def _curve(start: Point, end: Point) -> str:
+    middle = (start[0] + end[0]) / 2
+    return f"C{point(middle, start[1])} {point(middle, end[1])} {point(*end)}"
+
+
+def _is_corner(start: Point, corner: Point, end: Point) -> bool:
+    level, upright = start[1] == corner[1], start[0] == corner[0]
+    return (level and corner[0] == end[0]) or (upright and corner[1] == end[1])
+
+
+def _towards(corner: Point, other: Point) -> Point:
+    """Return the point where rounding ``corner`` begins, on the way to ``other``."""
+    length = abs(corner[0] - other[0]) + abs(corner[1] - other[1])
+    share = min(_CORNER, length / 2) / length if length else 0.0
+    return corner[0] + (other[0] - corner[0]) * share, corner[1] + (other[1] - corner[1]) * share
+
+
+def arrowhead(tip: Point, length: float, half: float) -> str:
+    """Return a triangle that points left, its tip at ``tip``."""
+    base = tip[0] + length
+    return f"M{point(*tip)}L{point(base, tip[1] - half)}V{number(tip[1] + half)}z"
+
+
+def hatching(x: float, y: float, width: float, height: float, step: float = 6.0) -> str:
+    """Return slanting lines that fill a rectangle without leaving it."""
+    parts, at = [], x
+    while at + height <= x + width:
+        parts.append(f"M{point(at, y + height)}l{number(height)},{number(-height)}")
+        at += step
+    return "".join(parts)
+
+
+def foot(x: float, bottom: float, width: float, height: float) -> str:
+    """Return a strip with round lower corners: the coloured foot of a box."""
+    radius = min(4.0, height)
+    return (
+        f"M{point(x, bottom - height)}h{number(width)}v{number(height - radius)}"
+        f"q0,{number(radius)} {number(-radius)},{number(radius)}h{number(2 * radius - width)}"
+        f"q{number(-radius)},0 {number(-radius)},{number(-radius)}z"
+    )

@@ -1,0 +1,75 @@
+"""The words and numbers of a traced run, said the same way in the terminal, the picture and the panel."""
+
+from __future__ import annotations
+
+import math
+
+from tensormagic.renderers.phrases import MINUS, count, plural
+from tensormagic.reports.trace import UNTOUCHED, TraceReport
+
+NO_BACKWARD = "no backward was seen; call .backward() on a scalar loss inside the traced code"
+
+
+def touched(norm: float) -> bool:
+    """Say whether a gradient came at all; NaN and infinity are gradients."""
+    return norm != UNTOUCHED
+
+
+def norm_text(norm: float) -> str:
+    """Return a norm in two digits: ``1.6e−2``, ``0``, ``NaN``, ``Inf``; ``none`` where no gradient came."""
+    if not touched(norm):
+        return "none"
+    if not math.isfinite(norm):
+        return "NaN" if math.isnan(norm) else "Inf"
+    if norm == 0:
+        return "0"
+    mantissa, exponent = f"{norm:.1e}".split("e")
+    return f"{mantissa}e{int(exponent)}".replace("-", MINUS)
+
+
+def log_text(norm: float) -> str:
+    """Return the decimal logarithm of a norm in one decimal, ``−0.8``; what has none in words."""
+    if norm == 0 or not touched(norm) or not math.isfinite(norm):
+        return norm_text(norm)
+    return f"{round(math.log10(norm), 1) + 0.0:.1f}".replace("-", MINUS)
+
+
+def bad_text(nan: int, inf: int) -> str:
+    """Return ``3 NaN``, ``2 Inf`` or ``3 NaN, 2 Inf``."""
+    parts = [f"{count(number)} {name}" for number, name in ((nan, "NaN"), (inf, "Inf")) if number]
+    return ", ".join(parts) or "not finite"
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a duration: ``85 ms``, ``12.4 s``, ``3 min 20 s``."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms" if seconds >= 0.001 else f"{seconds * 1000:.1f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+def state_text(report: TraceReport) -> str:
+    """Return the run's state in a word, with the error of a failed one."""
+    return f"{report.state}: {report.error}" if report.error else report.state
+
+
+def run_text(report: TraceReport) -> str:
+    """Return what the run was: steps, passes, time, and the tracer's share of it."""
+    passes = plural(report.passes_seen, "backward pass", "backward passes")
+    steps = f"{plural(report.steps_seen, 'step')}, " if report.steps_seen else ""
+    return f"{steps}{passes} in {seconds_text(report.seconds)}{_overhead(report)}"
+
+
+def _overhead(report: TraceReport) -> str:
+    rest = report.seconds - report.own_seconds
+    if report.own_seconds <= 0 or rest <= 0:
+        return ""
+    return f", tracing +{100 * report.own_seconds / rest:.0f} %"
+
+
+def all_clear(report: TraceReport) -> str:
+    """Return the sentence for a run without findings; it claims no more than was looked at."""
+    if not report.passes_seen:
+        return NO_BACKWARD
+    return f"no problems found in {plural(report.passes_seen, 'backward pass', 'backward passes')}"

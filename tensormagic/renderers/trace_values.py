@@ -1,0 +1,88 @@
+"""What one pass brought to every box of a drawing: a norm, something that is no number, or nothing.
+
+The rule, here and in the live panel: a box has the gradient of the first of its nodes that was reached; where any of
+its nodes got a NaN or an infinity, the box has it too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tensormagic.renderers.graph_drawing import Box, Drawing
+from tensormagic.renderers.theme import norm_level
+from tensormagic.renderers.trace_phrases import bad_text, norm_text, touched
+from tensormagic.reports.trace import UNTOUCHED, Birth, Frame, Graph, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The gradient of a box or a badge in one pass.
+
+    Attributes:
+        norm: Its norm, or `UNTOUCHED`.
+        nan: How many NaN it holds.
+        inf: How many infinities it holds.
+    """
+
+    norm: float = UNTOUCHED
+    nan: int = 0
+    inf: int = 0
+
+    @property
+    def bad(self) -> bool:
+        """Whether it is not finite."""
+        return bool(self.nan or self.inf) or not math.isfinite(self.norm)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether no gradient came."""
+        return not self.bad and not touched(self.norm)
+
+    @property
+    def style(self) -> str:
+        """How it is drawn: ``"bad"``, ``"none"``, or the level ``"n0"`` … ``"n5"`` of its norm."""
+        return "bad" if self.bad else "none" if self.untouched else f"n{norm_level(self.norm)}"
+
+    @property
+    def text(self) -> str:
+        """What it is, in words."""
+        if self.bad:
+            return bad_text(self.nan, self.inf) if self.nan or self.inf else norm_text(self.norm)
+        return "no gradient" if self.untouched else f"gradient norm {norm_text(self.norm)}"
+
+
+def value_of(nodes: Iterable[int], frame: Frame | None) -> Value:
+    """Return the value of a box over ``nodes``, or of a leaf, in the pass of ``frame``."""
+    if frame is None:
+        return Value()
+    each = [_node_value(node, frame) for node in nodes]
+    reached = [value for value in each if not value.untouched]
+    bad = [value for value in reached if value.bad]
+    return (bad or reached or [Value()])[0]
+
+
+def _node_value(node: int, frame: Frame) -> Value:
+    nan, inf = frame.bad.get(str(node), (0, 0))
+    return Value(frame.norms[node] if node < len(frame.norms) else UNTOUCHED, nan, inf)
+
+
+def last_frame(graph: Graph) -> Frame | None:
+    """Return the last kept pass, or None where none was kept."""
+    return graph.frames[-1] if graph.frames else None
+
+
+def births_by_box(drawing: Drawing, graph: Graph) -> dict[int, Birth]:
+    """Return the first birth in each box that has one."""
+    owner = {node: box.id for box in drawing.boxes for node in box.nodes}
+    found: dict[int, Birth] = {}
+    for birth in graph.births:
+        if birth.node in owner:
+            found.setdefault(owner[birth.node], birth)
+    return found
+
+
+def main_node(box: Box, graph: Graph) -> Node:
+    """Return the node that speaks for the box."""
+    return graph.nodes[box.nodes[0]]
