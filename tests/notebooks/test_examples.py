@@ -1,0 +1,78 @@
+"""Every example runs, cell by cell, in a real kernel: a new one is picked up by lying in ``examples/``."""
+
+from __future__ import annotations
+
+import shutil
+
+import nbformat
+import pytest
+
+from tests.support.kernel import ROOT, run_notebook
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.ipynb"))
+
+pytestmark = pytest.mark.notebook
+
+
+@pytest.fixture(scope="module", params=EXAMPLES, ids=lambda path: path.stem)
+def example(request):
+    """Return the path of one example."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def executed(example, tmp_path_factory):
+    """Return the example after a run, in a copy of its folder."""
+    folder = tmp_path_factory.mktemp("examples") / "examples"
+    shutil.copytree(ROOT / "examples", folder)
+    before = sorted(folder.iterdir())
+    notebook = run_notebook(nbformat.read(example, as_version=4), folder, seconds=300)
+    return notebook, sorted(set(folder.iterdir()) - set(before))
+
+
+def outputs(notebook):
+    """Return every output of the code cells, with its cell."""
+    return [(cell, output) for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+
+
+def test_an_example_is_committed_without_outputs(example):
+    """Outputs are made, not kept: a diff of an example shows what was changed by hand."""
+    notebook = nbformat.read(example, as_version=4)
+    kept = [cell.source for cell, _ in outputs(notebook)]
+    assert kept == []
+    assert [cell.source for cell in notebook.cells if cell.get("execution_count")] == []
+
+
+def test_an_example_runs(executed):
+    """Every cell runs; one that is meant to fail carries the tag ``raises-exception`` and does."""
+    notebook, _ = executed
+    failed = {cell.id for cell, output in outputs(notebook) if output.output_type == "error"}
+    meant = {cell.id for cell in notebook.cells if "raises-exception" in cell.metadata.get("tags", [])}
+    assert failed == meant
+
+
+def test_an_example_says_nothing_on_the_side(executed):
+    """Nothing is written to the error stream: no warning, no lost traceback."""
+    notebook, _ = executed
+    said = [output.text for _, output in outputs(notebook) if output.get("name") == "stderr"]
+    assert said == []
+
+
+def test_every_shown_output_has_text(executed):
+    """Each bundle can be read in a terminal too, and none is left that needs a kernel to be seen."""
+    notebook, _ = executed
+    bundles = [output.data for _, output in outputs(notebook) if "data" in output]
+    assert [list(bundle) for bundle in bundles if "text/plain" not in bundle] == []
+    assert [list(bundle) for bundle in bundles if "application/vnd.jupyter.widget-view+json" in bundle] == []
+
+
+def test_an_example_leaves_no_files(executed):
+    """A run writes nothing beside the notebook."""
+    _, written = executed
+    assert written == []
+
+
+def test_an_executed_example_is_small(executed):
+    """With all its outputs it stays under 2 MB: small enough to send."""
+    notebook, _ = executed
+    assert len(nbformat.writes(notebook)) < 2_000_000
