@@ -51,16 +51,16 @@ class Limits:
         nodes: Nodes of all graphs together; the first graph is always whole.
     """
 
-    boxes: int = 600
-    frame_values: int = 40_000
-    series_values: int = 24_000
-    parameters: int = 400
+    boxes: int = 240
+    frame_values: int = 16_000
+    series_values: int = 10_000
+    parameters: int = 300
     graphs: int = 8
     nodes: int = 6_000
 
 
 SAVED_LIMITS = Limits()
-LIVE_LIMITS = Limits(frame_values=4_000, series_values=12_000)
+LIVE_LIMITS = Limits(frame_values=4_000)
 
 
 def trace_document(report: TraceReport, *, limits: Limits = SAVED_LIMITS, draw: Draw | None = None) -> dict[str, Any]:

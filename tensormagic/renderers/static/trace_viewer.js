@@ -62,12 +62,13 @@ function number(value) {
   if (!Number.isFinite(value)) return value > 0 ? "Inf" : "−Inf";
   const size = Math.abs(value);
   const text = size !== 0 && (size < 1e-3 || size >= 1e5) ? value.toExponential(2) : String(Number(value.toPrecision(3)));
-  return text.replace("e+", "e").replaceAll("-", "−");
+  return text.replace(/\.?0+e/, "e").replace("e+", "e").replaceAll("-", "−");
 }
 
-/** @param {number} norm @returns {string} */
+/** A norm in two digits, as everywhere (trace_phrases.py). @param {number} norm @returns {string} */
 function normText(norm) {
-  return norm === UNTOUCHED ? "waiting" : number(norm);
+  if (norm === UNTOUCHED || norm === undefined) return "none";
+  return norm === 0 || !Number.isFinite(norm) ? number(norm) : norm.toExponential(1).replace("e+", "e").replaceAll("-", "−");
 }
 
 /** @param {number} norm log10 with one decimal, as written on the graph @returns {string} */
@@ -81,7 +82,7 @@ function exponentText(norm) {
 /** @param {number} count @param {string} noun @returns {string} */
 function plural(count, noun) {
   const digits = count < 10000 ? String(count) : String(count).replace(/\B(?=(\d{3})+$)/g, "\u00a0");
-  return `${digits} ${noun}${count === 1 ? "" : noun.endsWith("s") ? "es" : "s"}`;
+  return `${digits} ${noun}${count === 1 ? "" : /[sx]$/.test(noun) ? "es" : "s"}`;
 }
 
 /** @param {number} bytes @returns {string} */
@@ -112,16 +113,25 @@ function wireWidth(state) {
   return state === "wait" || state === "zero" ? 1.1 : state === "bad" ? 2.4 : 1.4 + 0.55 * Number(state.slice(1));
 }
 
-/** One norm for several nodes: any bad one decides, else the largest that was reached.
+/** The norm of a box: any non-finite one decides, else that of the first node that was reached (trace_values.py).
  * @param {number[]} nodes @param {Float32Array} norms @returns {number} */
-function together(nodes, norms) {
-  let best = UNTOUCHED;
+function ofBox(nodes, norms) {
+  let first = UNTOUCHED;
   for (const node of nodes) {
-    const norm = norms[node];
-    if (!Number.isFinite(norm)) return Number.isNaN(norm) || norm === undefined ? NaN : Infinity;
-    if (norm > best) best = norm;
+    if (!Number.isFinite(norms[node])) return norms[node];
+    if (first === UNTOUCHED) first = norms[node];
   }
-  return best;
+  return first;
+}
+
+/** The norm of a line: any non-finite one decides, else the largest. @param {number[]} nodes @param {Float32Array} norms @returns {number} */
+function ofLine(nodes, norms) {
+  let most = UNTOUCHED;
+  for (const node of nodes) {
+    if (!Number.isFinite(norms[node])) return norms[node];
+    if (norms[node] > most) most = norms[node];
+  }
+  return most;
 }
 
 /** @param {any[]} codes @returns {Float32Array} */
@@ -218,6 +228,11 @@ function decodedGraph(graph) {
   };
 }
 
+/** Whether two decoded graphs are drawn alike. @param {any} old @param {any} now @returns {boolean} */
+function samePicture(old, now) {
+  return now && old.number === now.number && old.count === now.count && JSON.stringify(old.drawing.boxes) === JSON.stringify(now.drawing.boxes) && old.wires.length === now.wires.length;
+}
+
 // ---- the graph ----------------------------------------------------------------------------------------------------
 
 /** The picture of one graph: built once, then recoloured; pan, zoom, focus and selection live here. */
@@ -303,16 +318,22 @@ class GraphView {
 
   // -- pan and zoom
 
+  /** What has to be seen, the words above the boxes included. @returns {{width:number, height:number, top:number}} */
+  extent() {
+    const { width, height } = this.graph.drawing, top = this.graph.births.length ? 30 : 16;
+    return { width, height: height + top, top };
+  }
+
   /** The height the graph wants at this width, in pixels. @param {number} width @returns {number} */
   wantedHeight(width) {
-    const { width: w, height: h } = this.graph.drawing;
-    return Math.min(Math.max(h * Math.min(1, (width - 16) / w) + 16, 110), 400);
+    const { width: w, height: h } = this.extent();
+    return Math.min(Math.max(h * Math.min(1, (width - 16) / w) + 12, 110), 400);
   }
 
   resize() {
     const width = this.element.clientWidth;
     if (!width || !this.graph) return;
-    if (!this.sized) this.element.style.height = `${Math.round(this.wantedHeight(width))}px`;
+    if (!this.moved && !this.element.dataset.sized) this.element.style.height = `${Math.round(this.wantedHeight(width))}px`;
     this.canvas.setAttribute("viewBox", `0 0 ${width} ${this.element.clientHeight}`);
     if (!this.moved) this.home();
     else this.show();
@@ -320,10 +341,10 @@ class GraphView {
 
   /** The first view: all of it where it stays readable, else its width, from where the gradient starts. */
   home() {
-    const { width, height } = this.graph.drawing, { clientWidth: W, clientHeight: H } = this.element;
-    const whole = Math.min(1, (W - 16) / width, (H - 16) / height);
+    const { width, height, top } = this.extent(), { clientWidth: W, clientHeight: H } = this.element;
+    const whole = Math.min(1, (W - 16) / width, (H - 8) / height);
     const k = whole >= 0.6 ? whole : Math.max(Math.min(1, (W - 16) / width), 0.6);
-    this.view = { k, x: Math.max((W - width * k) / 2, 8), y: height * k <= H ? (H - height * k) / 2 : 8 };
+    this.view = { k, x: Math.max((W - width * k) / 2, 8), y: (height * k <= H ? (H - height * k) / 2 : 4) + top * k };
     const root = this.graph.boxes[this.rootBox()];
     if (root && whole < 0.6) this.reveal(root);
     this.show();
@@ -336,9 +357,9 @@ class GraphView {
 
   /** See all of it. */
   fit() {
-    const { width, height } = this.graph.drawing, { clientWidth: W, clientHeight: H } = this.element;
-    const k = Math.min(1.5, (W - 16) / width, (H - 16) / height);
-    this.view = { k, x: (W - width * k) / 2, y: (H - height * k) / 2 };
+    const { width, height, top } = this.extent(), { clientWidth: W, clientHeight: H } = this.element;
+    const k = Math.min(1.5, (W - 16) / width, (H - 8) / height);
+    this.view = { k, x: (W - width * k) / 2, y: (H - height * k) / 2 + top * k };
     this.moved = true;
     this.show();
   }
@@ -357,7 +378,15 @@ class GraphView {
     const left = box.x * k + this.view.x, top = box.y * k + this.view.y;
     if (left < margin || left + box.w * k > W - margin) this.view.x = W / 2 - (box.x + box.w / 2) * k;
     if (top < margin || top + box.h * k > H - margin) this.view.y = H / 2 - (box.y + box.h / 2) * k;
+    this.keepInside();
     this.show();
+  }
+
+  /** No empty margins where there is more to see on the other side. */
+  keepInside() {
+    const { width, height, top } = this.extent(), { clientWidth: W, clientHeight: H } = this.element, { k } = this.view;
+    if (height * k > H) this.view.y = Math.min(Math.max(this.view.y, H - 8 - (height - top) * k), top * k + 4);
+    if (width * k > W) this.view.x = Math.min(Math.max(this.view.x, W - 8 - width * k), 8);
   }
 
   show() {
@@ -377,7 +406,7 @@ class GraphView {
     const whole = x >= -1 && y >= -1 && x + width * k <= W + 1 && y + height * k <= H + 1;
     this.map.hidden = whole || H < 140;
     if (this.map.hidden) return;
-    const scale = Math.min(150 / width, Math.min(H - 30, 130) / height), ratio = globalThis.devicePixelRatio || 1;
+    const scale = Math.min(150 / width, Math.min(H - 30, 180) / height), ratio = globalThis.devicePixelRatio || 1;
     const [w, h] = [Math.max(Math.round(width * scale), 24), Math.max(Math.round(height * scale), 8)];
     Object.assign(this.map, { width: w * ratio, height: h * ratio });
     Object.assign(this.map.style, { width: `${w}px`, height: `${h}px` });
@@ -528,7 +557,7 @@ function badgeMark(node, label, row, width) {
 
 /** @param {any} mark @param {Float32Array} norms @param {Map<number,[number,number]>} bad @param {boolean} far */
 function paintBox(mark, norms, bad, far) {
-  const norm = together(mark.box.nodes, norms), state = level(norm);
+  const norm = ofBox(mark.box.nodes, norms), state = level(norm);
   if (state !== mark.state) mark.element.setAttribute("class", `box ${state}${mark.element.classList.contains("picked") ? " picked" : ""}`);
   mark.state = state;
   for (const badge of mark.badges) {
@@ -586,7 +615,7 @@ function around(mark, box, gap) {
 
 /** @param {Box} box @param {any} birth */
 function bornMark(box, birth) {
-  const x = box.x + box.w / 2, y = box.y - 14, word = birth.nan ? "NaN" : "Inf";
+  const x = box.x + box.w / 2, y = box.y - 18, word = birth.nan ? "NaN" : "Inf";
   return svg("g", {},
     svg("rect", { class: "born-rim", x: box.x, y: box.y, width: box.w, height: box.h, rx: 5 }),
     svg("text", { class: "born-text", x, y: y + 2 }, `◆ ${word} born here`));
@@ -621,10 +650,13 @@ class Charts {
     this.parameters = model.doc.parameters;
     this.grid = grid;
     this.list.classList.toggle("grid", grid);
+    this.bounds = null;
+    const names = JSON.stringify(this.parameters.map((/** @type {any} */ one) => [one.name, one.shape, one.requires_grad, one.used])) + model.doc.state;
+    if (names === this.names) return this.changed();
+    this.names = names;
     this.rows = this.parameters.map((/** @type {any} */ parameter) => this.row(parameter));
     const none = model.doc.state === "running" ? "No parameter has received a gradient yet." : "No parameter took part.";
     this.list.replaceChildren(...(this.rows.length ? this.rows.map((row) => row.element) : [html("p", { class: "quiet empty" }, none)]));
-    this.bounds = null;
     this.changed();
   }
 
@@ -659,7 +691,7 @@ class Charts {
     const finite = this.series.flatMap((norms) => (this.bounds ? norms.slice(-1) : norms)).filter((norm) => norm > 0 && Number.isFinite(norm)).map(Math.log10);
     const low = finite.reduce((least, value) => Math.min(least, value), this.bounds?.[0] ?? Infinity), high = finite.reduce((most, value) => Math.max(most, value), this.bounds?.[1] ?? -Infinity);
     this.bounds = Number.isFinite(low) ? [Math.floor(low), Math.max(Math.ceil(high), Math.floor(low) + 1)] : null;
-    say(this.scope, this.bounds ? `${number(10 ** this.bounds[0])} to ${number(10 ** this.bounds[1])}` : "");
+    say(this.scope, this.bounds ? `1e${this.bounds[0]} to 1e${this.bounds[1]}`.replaceAll("-", "−") : "");
     const [first, last] = [this.passes[0], this.passes[this.passes.length - 1]];
     say(this.axis, this.passes.length ? `pass ${first}${last > first ? ` … ${last}` : ""}` : "");
     this.paintVisible();
@@ -696,7 +728,7 @@ class Charts {
   wording(parameter, norm) {
     if (!parameter.requires_grad) return "frozen";
     if (norm === UNTOUCHED || norm === undefined) return parameter.used ? "none" : "unused";
-    return number(norm);
+    return normText(norm);
   }
 
   /** @param {any} row @param {number[]} norms */
@@ -780,6 +812,9 @@ class Source {
   /** @param {Model} model @param {number} graph */
   load(model, graph) {
     const locations = model.doc.graphs.length ? model.doc.graphs[graph].nodes.location : [];
+    const content = JSON.stringify([model.doc.source, locations]);
+    if (content === this.content) return;
+    this.content = content;
     this.picked = -1;
     this.rows = model.doc.source.map((/** @type {any[]} */ [line, text, places], /** @type {number} */ place) => {
       /** @type {number[]} */
@@ -806,7 +841,7 @@ class Source {
   paint(norms) {
     for (const row of this.rows) {
       if (!row.nodes.length) continue;
-      const norm = together(row.nodes, norms), state = level(norm), text = norm === UNTOUCHED ? "wait" : exponentText(norm);
+      const norm = ofLine(row.nodes, norms), state = level(norm), text = norm === UNTOUCHED ? "wait" : exponentText(norm);
       if (state !== row.state) row.bar.setAttribute("class", `bar ${state}`);
       if (state !== row.state || text !== row.text) row.bar.style.width = `${state.length === 2 ? 25 + 15 * Number(state[1]) : 100}%`;
       if (text !== row.text) row.value.textContent = text;
@@ -843,16 +878,18 @@ class Drawer {
   /** @param {{close:()=>void, select:(box:number, node:number|null)=>void, line:(location:number)=>void}} hooks */
   constructor(hooks) {
     this.hooks = hooks;
-    this.element = html("aside", { class: "drawer", "aria-label": "Selected node", hidden: true });
+    this.inside = html("div", { class: "inside" });
+    this.element = html("aside", { class: "drawer", "aria-label": "Selected node", hidden: true }, this.inside);
   }
 
   /** @param {Model} model @param {number} graph @param {number} box @param {number} node @param {Picture} picture */
   show(model, graph, box, node, picture) {
     const facts = model.node(graph, node), shape = model.graphs[graph].boxes[box];
     this.element.hidden = false;
-    this.element.replaceChildren(
+    const members = this.members(model, graph, box, shape, node);
+    this.inside.replaceChildren(
       html("div", { class: "title" }, html("b", {}, model.nodeLabel(graph, node)), html("button", { type: "button", class: "square bare", title: "close (Escape)", "aria-label": "close", click: () => this.hooks.close() }, glyph(GLYPHS.stop))),
-      this.members(model, graph, box, shape, node),
+      ...(members ? [members] : []),
       this.facts(model, facts),
       this.gradient(model, graph, node, picture),
       ...saved(facts.saved), ...statistics(facts.statistics),
@@ -1014,11 +1051,12 @@ class Panel {
     const zoomButton = (/** @type {string} */ title, /** @type {string} */ icon, /** @type {()=>void} */ click) => html("button", { type: "button", class: "square", title, "aria-label": title, click }, glyph(icon));
     this.bar = html("div", { class: "bar-top" }, this.whereabouts, this.chooser, html("span", { class: "end" }), this.graphNote, this.zoomText,
       zoomButton("zoom in", GLYPHS.in, () => this.graphView.zoom(1.25)), zoomButton("zoom out", GLYPHS.out, () => this.graphView.zoom(0.8)), zoomButton("see all of it", GLYPHS.fit, () => this.graphView.fit()));
-    this.stage = html("div", { class: "stage" }, html("div", { class: "picture" }, this.bar, this.graphView.element, legend(this.hatch)), this.drawer.element);
+    this.stage = html("div", { class: "stage" }, this.bar, this.graphView.element, legend(this.hatch));
     this.lower = html("div", { class: "lower" }, this.charts.element, this.source.element);
+    const main = html("div", { class: "main" }, html("div", { class: "left" }, this.stage, this.lower), this.drawer.element);
     this.footer = this.buildFooter();
     this.notes = html("div", { class: "notes quiet" });
-    this.root.append(this.header, this.findings, this.stage, this.lower, this.footer, this.notes);
+    this.root.append(this.header, this.findings, main, this.footer, this.notes);
     this.root.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => { if (event.key === "Escape" && this.selection) { event.stopPropagation(); this.close(); } });
   }
 
@@ -1032,24 +1070,35 @@ class Panel {
 
   // -- documents
 
-  /** @param {any} doc */
+  /** Show a newer document, or the first. What did not change keeps its elements, its focus and its place.
+   * @param {any} doc */
   update(doc) {
     if (doc.version !== VERSION) return void this.root.replaceChildren(html("p", { class: "notes" }, `This panel reads documents of version ${VERSION}; this one has version ${doc.version}.`));
-    const before = this.model && this.graph !== undefined && this.model.graphs[this.graph] ? { number: this.model.graphs[this.graph].number, view: { ...this.graphView.view }, moved: this.graphView.moved } : null;
+    const old = this.model, shown = old?.graphs[this.graph];
     this.model = new Model(doc);
     this.running = doc.state === "running";
-    if (!this.running) this.following = false;
+    if (!this.running) this.setFollowing(false);
+    this.calm = doc.state === "finished" && doc.passes_seen > 0 && !doc.findings.some((/** @type {any} */ finding) => finding.severity !== "note");
     this.drawHeader();
-    this.drawFindings();
-    this.calm = !this.running && doc.state === "finished" && doc.passes_seen > 0 && !doc.findings.some((/** @type {any} */ finding) => finding.severity !== "note");
+    if (!old || JSON.stringify([old.doc.findings, old.doc.state, old.doc.passes_seen]) !== JSON.stringify([doc.findings, doc.state, doc.passes_seen])) this.drawFindings();
     this.charts.load(this.model, this.collapsed());
     this.drawNotes();
     this.setFrames();
-    this.load(Math.max(before ? this.model.placeOf(before.number) : 0, 0));
-    if (before?.moved && this.model.graphs[this.graph]?.number === before.number) { this.graphView.view = before.view; this.graphView.moved = true; this.graphView.show(); }
+    const place = Math.max(shown ? this.model.placeOf(shown.number) : 0, 0);
+    if (shown && samePicture(shown, this.model.graphs[place])) this.graph = this.keep(place);
+    else this.load(place, shown);
     this.arrange();
     if (this.running && this.newest) this.paintDelta();
-    else this.scrub(this.firstFrame());
+    if (!this.running || !this.newest) this.scrub(this.firstFrame());
+  }
+
+  /** Exchange the data under a picture whose boxes and wires are the same. @param {number} place @returns {number} */
+  keep(place) {
+    this.graphView.graph = this.model.graphs[place];
+    this.source.load(this.model, place);
+    this.warnLines();
+    this.fillChooser(place);
+    return place;
   }
 
   collapsed() {
@@ -1101,7 +1150,7 @@ class Panel {
 
   calmElement() {
     const { doc } = this.model, norms = this.model.series.flat().filter((norm) => norm > 0 && Number.isFinite(norm));
-    const range = norms.length ? ` · parameter norms stayed within ${number(norms.reduce((a, b) => Math.min(a, b)))} and ${number(norms.reduce((a, b) => Math.max(a, b)))}` : "";
+    const range = norms.length ? ` · parameter norms stayed within ${normText(norms.reduce((a, b) => Math.min(a, b)))} and ${normText(norms.reduce((a, b) => Math.max(a, b)))}` : "";
     const nodes = this.model.graphs.reduce((sum, graph) => sum + graph.count, 0);
     return html("div", { class: "calm" }, glyph(GLYPHS.done), html("b", {}, `No problems found in ${plural(doc.passes_seen, "backward pass")}`), html("span", { class: "quiet" }, `${plural(nodes, "node")} checked${range}`));
   }
@@ -1115,21 +1164,33 @@ class Panel {
 
   // -- which graph, which pass
 
-  /** @param {number} place */
-  load(place) {
+  /** @param {number} place @param {any} [before] the graph that was shown in its stead */
+  load(place, before) {
     this.graph = place;
-    const graph = this.model.graphs[place];
+    const graph = this.model.graphs[place], view = { ...this.graphView.view }, stays = this.graphView.moved && before?.number === graph?.number;
     this.source.load(this.model, place);
-    this.source.warn(new Set(this.model.doc.findings.filter((/** @type {any} */ finding) => finding.severity !== "note" && finding.location !== null).map((/** @type {any} */ finding) => this.model.rowOfLocation.get(finding.location))));
-    this.chooser.hidden = this.model.graphs.length < 2;
-    this.chooser.replaceChildren(...this.model.graphs.map((one, at) => html("option", { value: at, selected: at === place }, `graph ${one.number}: ${plural(one.count, "node")}, ${plural(this.model.doc.graphs[at].passes_seen, "pass")}`)));
+    this.warnLines();
+    this.fillChooser(place);
     this.close();
     if (!graph) return;
     this.picture = { norms: new Float32Array(graph.count).fill(UNTOUCHED), bad: new Map(), births: [], cursor: -1, pass: 0, running: false };
     this.graphView.load(graph);
+    if (stays) { this.graphView.view = view; this.graphView.moved = true; this.graphView.show(); }
     const { note, boxes } = graph.drawing;
     say(this.graphNote, `${plural(graph.count, "node")}${boxes.length < graph.count ? ` in ${plural(boxes.length, "box")}` : ""}`);
     this.graphNote.title = note;
+  }
+
+  warnLines() {
+    const { doc, rowOfLocation } = this.model, serious = doc.findings.filter((/** @type {any} */ finding) => finding.severity !== "note" && finding.location !== null);
+    this.source.warn(new Set(serious.map((/** @type {any} */ finding) => rowOfLocation.get(finding.location))));
+  }
+
+  /** @param {number} place */
+  fillChooser(place) {
+    const { doc, graphs } = this.model;
+    this.chooser.hidden = graphs.length < 2;
+    this.chooser.replaceChildren(...graphs.map((one, at) => html("option", { value: at, selected: at === place }, `graph ${one.number}: ${plural(one.count, "node")}, ${plural(doc.graphs[at].passes_seen, "pass")}`)));
   }
 
   /** @param {number} place */
@@ -1252,7 +1313,7 @@ class Panel {
   /** @param {number} box @param {number|string|null} node */
   choose(box, node) {
     const shape = this.model.graphs[this.graph].boxes[box], norms = /** @type {Picture} */ (this.picture).norms;
-    const worst = shape.nodes.find((/** @type {number} */ one) => level(norms[one]) === "bad") ?? shape.nodes[0];
+    const worst = shape.nodes.find((/** @type {number} */ one) => level(norms[one]) === "bad") ?? shape.nodes.find((/** @type {number} */ one) => norms[one] !== UNTOUCHED) ?? shape.nodes[0];
     const chosen = node === null ? worst : Number(node);
     this.selection = { box, node: chosen };
     this.graphView.select(box);

@@ -1,0 +1,312 @@
+"""The live side of ``%%tracegrad``: a thread that looks at the run a few times a second and sends what changed.
+
+The notebook server drops everything, the person's own prints included, once a kernel sends too many messages. So
+hooks send nothing at all: a sampler takes the newest state at its own pace, leaves out what did not change, and after
+the run sends once more what is left. It shares the interpreter with the run, so it also keeps itself cheap: a whole
+document is built at most once a second, and less often where building it takes long. It never raises into the run.
+
+anywidget, ipywidgets and traitlets are imported by the first live panel, not with the package.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from tensormagic.renderers import trace_html, trace_text
+from tensormagic.renderers.document import LIVE_LIMITS, pack_delta, trace_document
+from tensormagic.renderers.graph_drawing import Drawing, draw
+from tensormagic.reports import Gap
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from tensormagic.reports import Graph, LiveFrame, TraceReport
+
+Mode = Literal["widget", "html", "off"]
+Bundle = dict[str, Any]
+
+THREAD_NAME = "tensormagic-sampler"
+INTERVAL = 1 / 15  # seconds between two looks
+HTML_INTERVAL = 1 / 4
+REBUILD_INTERVAL = 1.0  # seconds between two whole documents, where the structure changes
+REFRESH_INTERVAL = 2.0  # and where only numbers do: findings and the kept passes come with them
+REBUILD_SHARE = 0.02  # of the time, at most, goes into building documents
+HTML_BYTES = 100_000  # larger pictures are left out of the updates of the html mode
+JOIN_SECONDS = 5.0
+
+
+class Sender(Protocol):
+    """Where the states go.
+
+    Attributes:
+        refresh: Seconds after which a whole document is sent again where only numbers changed.
+    """
+
+    refresh: float
+
+    def document(self, report: TraceReport) -> None:
+        """Show a whole report."""
+
+    def delta(self, frame: LiveFrame) -> None:
+        """Show what changed since."""
+
+    def close(self) -> None:
+        """Nothing more will come."""
+
+
+class LivePanel:
+    """Samples a run and sends what changed, from its start to its stop.
+
+    Attributes:
+        gaps: What went wrong while showing; shown in the final report, never raised.
+        sender: Where the states go; the widget's in mode ``"widget"``.
+    """
+
+    def __init__(
+        self,
+        frame: Callable[[], LiveFrame],
+        report: Callable[[], TraceReport],
+        *,
+        mode: Mode = "widget",
+        update: Callable[[Bundle], None] | None = None,
+        sender: Sender | None = None,
+        interval: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Make a panel; nothing is sent before `start`.
+
+        Args:
+            frame: Returns what changes quickly; called some 15 times a second, from the sampler's thread.
+            report: Returns a consistent snapshot of everything; called when the structure changed.
+            mode: ``"widget"``, ``"html"`` (for hosts without widgets; needs ``update``), or ``"off"``.
+            update: Replaces the shown output by a mimebundle, in mode ``"html"``.
+            sender: Where to send instead (the seam of the tests).
+            interval: Seconds between two looks; by default what suits the mode.
+            clock: Seconds, monotonic.
+        """
+        self.gaps: list[Gap] = []
+        self.mode = mode
+        self.sender = sender or self._sender_of(mode, report, update)
+        self._frame, self._report, self._clock = frame, report, clock
+        self._interval = interval or (HTML_INTERVAL if mode == "html" else INTERVAL)
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._structure: int | None = None
+        self._last_key: tuple[Any, ...] | None = None
+        self._key_of_document: tuple[Any, ...] | None = None
+        self._last_rebuild = -math.inf
+        self._rest = 0.0
+
+    def _sender_of(self, mode: Mode, report: Callable[[], TraceReport], update: Callable[[Bundle], None] | None) -> Sender:
+        if mode == "html" and update is not None:
+            return HtmlSender(update)
+        if mode != "widget":
+            return NoSender()
+        try:
+            return WidgetSender(report())
+        except Exception as error:  # noqa: BLE001  (a broken widget installation must not stop the run)
+            self._note("live panel", error)
+            return NoSender()
+
+    def start(self) -> None:
+        """Start sampling; once."""
+        if self._thread is not None or isinstance(self.sender, NoSender):
+            return
+        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop sampling, send what is left, and close; calling it again does nothing."""
+        self._stopping.set()
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        thread.join(JOIN_SECONDS)
+        if thread.is_alive():
+            self.gaps.append(Gap("live panel", f"the sampler did not stop within {JOIN_SECONDS:g} s"))
+            return
+        self.tick(final=True)
+
+    def close(self) -> None:
+        """Stop, and take the live output away: the final bundle stands in its place by then."""
+        self.stop()
+        self._guarded(self.sender.close)
+
+    def __enter__(self) -> LivePanel:
+        """Start."""
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Stop; an exception goes on."""
+        self.stop()
+
+    def bundle(self) -> Bundle:
+        """Return the mimebundle to display before the run: the widget's view where there is one, and plain fallbacks."""
+        view = self.sender.view() if isinstance(self.sender, WidgetSender) else {}
+        return {**view, **first_bundle(self._report())}
+
+    def tick(self, *, final: bool = False) -> None:
+        """Look once: send a whole document where the structure changed, else what changed, else nothing."""
+        self._guarded(lambda: self._look(final=final))
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._interval):
+            self.tick()
+
+    def _look(self, *, final: bool) -> None:
+        frame = self._frame()
+        key = _key(frame)
+        if self._wants_document(frame, key) and (final or self._due(frame)):
+            self._rebuild(frame.structure, key)
+        if key != self._last_key:
+            self.sender.delta(frame)
+            self._last_key = key
+
+    def _wants_document(self, frame: LiveFrame, key: tuple[Any, ...]) -> bool:
+        return frame.structure != self._structure or key != self._key_of_document
+
+    def _due(self, frame: LiveFrame) -> bool:
+        wait = min(REBUILD_INTERVAL, self.sender.refresh) if frame.structure != self._structure else self.sender.refresh
+        return self._clock() >= self._last_rebuild + max(wait, self._rest)
+
+    def _rebuild(self, structure: int, key: tuple[Any, ...]) -> None:
+        start = self._clock()
+        try:
+            self.sender.document(self._report())
+            self._structure, self._key_of_document = structure, key
+        finally:
+            self._last_rebuild = self._clock()
+            self._rest = (self._last_rebuild - start) / REBUILD_SHARE
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001  (showing never raises into the run)
+            self._note("live panel", error)
+
+    def _note(self, section: str, error: Exception) -> None:
+        gap = Gap(section, f"{type(error).__name__}: {error}")
+        if gap not in self.gaps:
+            self.gaps.append(gap)
+
+
+def _key(frame: LiveFrame) -> tuple[Any, ...]:
+    """What makes two frames different; not the time. Bytes, because a NaN differs from itself."""
+    place = (frame.structure, frame.graph, frame.pass_number, frame.step, frame.running, frame.cursor, frame.reached)
+    return (*place, frame.finished_pass, frame.norms.tobytes(), frame.parameter_norms.tobytes())
+
+
+class NoSender:
+    """Shows nothing while the cell runs."""
+
+    refresh = math.inf
+
+    def document(self, report: TraceReport) -> None:
+        """Drop it."""
+
+    def delta(self, frame: LiveFrame) -> None:
+        """Drop it."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class HtmlSender:
+    """Replaces the output by static HTML: for hosts that cannot show a widget.
+
+    A delta has no picture of its own here, so whole documents are shown, and oftener.
+    """
+
+    refresh = HTML_INTERVAL
+
+    def __init__(self, update: Callable[[Bundle], None]) -> None:
+        """Send through ``update``, which replaces the shown output by a mimebundle."""
+        self._update = update
+
+    def document(self, report: TraceReport) -> None:
+        """Replace the output by the report as it is now."""
+        self._update(running_bundle(report))
+
+    def delta(self, frame: LiveFrame) -> None:
+        """Drop it: the next document shows it."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class WidgetSender:
+    """Sends to an anywidget: documents as a synced trait, deltas as binary messages."""
+
+    refresh = REFRESH_INTERVAL
+
+    def __init__(self, report: TraceReport) -> None:
+        """Make the widget, showing ``report``."""
+        self._drawings: dict[tuple[int, int, int], Drawing] = {}
+        self.widget = _widget_class()(_document=self._document_of(report))
+
+    def _document_of(self, report: TraceReport) -> dict[str, Any]:
+        return trace_document(report, limits=LIVE_LIMITS, draw=self._draw)
+
+    def _draw(self, graph: Graph, *, max_boxes: int) -> Drawing:
+        """Lay a graph out once, and again where it grew: while it runs, one graph is drawn the same every time."""
+        key = (graph.number, len(graph.nodes), len(graph.edges))
+        if key not in self._drawings:
+            self._drawings[key] = draw(graph, max_boxes=max_boxes)
+        return self._drawings[key]
+
+    def view(self) -> Bundle:
+        """Return the part of a mimebundle that displays the widget."""
+        media = "application/vnd.jupyter.widget-view+json"
+        return {media: {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}}
+
+    def document(self, report: TraceReport) -> None:
+        """Replace the document."""
+        self.widget._document = self._document_of(report)  # noqa: SLF001  (the trait of our own class)
+
+    def delta(self, frame: LiveFrame) -> None:
+        """Send the newest norms."""
+        header, buffer = pack_delta(frame)
+        self.widget.send(header, buffers=[buffer])
+
+    def close(self) -> None:
+        """Close the widget, here and in the page."""
+        self.widget.close()
+
+
+@cache
+def _widget_class() -> Any:
+    import anywidget  # noqa: PLC0415  (42 ms that only a live panel should cost)
+    import traitlets  # noqa: PLC0415
+
+    class TraceWidget(anywidget.AnyWidget):
+        """The trace viewer in a live output."""
+
+        _esm = trace_html.viewer_module()
+        _css = trace_html.viewer_style()
+        _document = traitlets.Dict().tag(sync=True)
+
+    return TraceWidget
+
+
+def first_bundle(report: TraceReport) -> Bundle:
+    """Return what to show before the run, in hosts that cannot show the widget."""
+    return {"text/html": trace_html.render_static(report), "text/plain": trace_text.render(report)}
+
+
+def running_bundle(report: TraceReport) -> Bundle:
+    """Return what the html mode shows while the cell runs: static, and small enough to be sent often."""
+    html = trace_html.render_static(report)
+    if len(html) > HTML_BYTES:
+        html = trace_html.render_static(report, picture=False)
+    return {"text/html": html, "text/plain": trace_text.render(report)}
+
+
+def final_bundle(report: TraceReport) -> Bundle:
+    """Return what stays in the notebook: the viewer with everything in it, and plain text for terminals."""
+    return {"text/html": trace_html.render(report), "text/plain": trace_text.render(report)}

@@ -1,0 +1,97 @@
+"""A traced run as plain HTML tables: what a host that strips scripts and pictures still shows, and a reader can copy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from tensormagic.renderers.document_columns import shape_text
+from tensormagic.renderers.markup import escape, tag
+from tensormagic.renderers.phrases import plural
+from tensormagic.renderers.trace_phrases import norm_text, seconds_text, touched
+
+if TYPE_CHECKING:
+    from tensormagic.reports import Frame, Graph, Node, ParameterSeries, Pass, TraceReport
+
+MOST_PARAMETERS = 80
+MOST_NODES = 100
+MOST_PASSES = 40
+
+Cells = Sequence[str]
+
+
+def tables_html(report: TraceReport) -> str:
+    """Return every table: parameters, nodes of the main graph, passes; each says how many it leaves out."""
+    return _parameters(report) + _nodes(report) + _passes(report)
+
+
+def _parameters(report: TraceReport) -> str:
+    head = ("parameter", "shape", "dtype", "passes", "first", "last", "smallest", "largest")
+    rows = [_parameter_row(parameter) for parameter in report.parameters[:MOST_PARAMETERS]]
+    return _table(f"Gradient norms of {_shown(len(rows), len(report.parameters), 'parameter')}", head, rows)
+
+
+def _parameter_row(parameter: ParameterSeries) -> Cells:
+    norms = [norm for norm in parameter.norms if touched(norm)]
+    plain = (parameter.name, shape_text(parameter.shape), parameter.dtype, str(parameter.touched))
+    if not parameter.requires_grad:
+        return (*plain, "frozen", "", "", "")
+    if not norms:
+        return (*plain, "none" if parameter.used else "unused", "", "", "")
+    finite = [norm for norm in norms if math.isfinite(norm)]
+    ends = (min(finite), max(finite)) if finite else (math.nan, math.nan)
+    return (*plain, *map(norm_text, (norms[0], norms[-1], *ends)))
+
+
+def _nodes(report: TraceReport) -> str:
+    if not report.graphs:
+        return ""
+    graph = report.graphs[0]
+    frame = graph.frames[-1] if graph.frames else None
+    rows = [_node_row(report, node, frame) for node in _most_telling(graph)]
+    title = f"{_shown(len(rows), len(graph.nodes), 'node')} of graph {graph.number}"
+    when = f", norms of pass {frame.pass_number}" if frame else ""
+    return _table(title + when, ("node", "op", "result or leaf", "module", "shape", "norm", "line"), rows)
+
+
+def _most_telling(graph: Graph) -> Iterable[Node]:
+    """The nodes to list: where NaN or Inf was born and went first, then the rest in order."""
+    if len(graph.nodes) <= MOST_NODES:
+        return graph.nodes
+    born = {birth.node for birth in graph.births} | {birth.receiver for birth in graph.births}
+    rest = [node.index for node in graph.nodes if node.index not in born]
+    return (graph.nodes[index] for index in sorted([*born, *rest[: MOST_NODES - len(born)]]))
+
+
+def _node_row(report: TraceReport, node: Node, frame: Frame | None) -> Cells:
+    place = report.location(node.location)
+    norm = norm_text(frame.norms[node.index]) if frame and node.index < len(frame.norms) else ""
+    line = f"{place.label}: {place.text}" if place else ""
+    return (str(node.index), node.op, node.variable, node.module, ", ".join(map(shape_text, node.shapes)), norm, line)
+
+
+def _passes(report: TraceReport) -> str:
+    rows = [_pass_row(report, one) for one in report.passes[-MOST_PASSES:]]
+    title = f"{_shown(len(rows), report.passes_seen, 'pass')}, the last ones" if report.passes_seen > len(rows) else "Passes"
+    return _table(title, ("pass", "step", "graph", "outcome", "time", "nodes reached", "all finite", "line"), rows)
+
+
+def _pass_row(report: TraceReport, one: Pass) -> Cells:
+    place = report.location(one.location)
+    finite = "yes" if one.finite else "no"
+    numbers = (str(one.number), str(one.step), str(one.graph), one.outcome)
+    return (*numbers, seconds_text(one.seconds), str(one.reached), finite, place.label if place else "")
+
+
+def _shown(shown: int, total: int, noun: str) -> str:
+    everything = plural(total, noun, "passes" if noun == "pass" else "")
+    return everything if shown == total else f"{shown} of {everything}"
+
+
+def _table(title: str, head: Cells, rows: Sequence[Cells]) -> str:
+    if not rows:
+        return ""
+    top = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in head)))
+    body = tag("tbody", *(tag("tr", *(tag("td", escape(cell)) for cell in row)) for row in rows))
+    return tag("table", tag("caption", escape(title)), top, body)
