@@ -13,6 +13,7 @@ from tensormagic.reports import Statistics
 BAR_HEIGHT = 40  # pixels of the highest bar
 FEW_BARS = 8  # up to here every bar carries its count
 MOST_BARS = 32
+MEAN_LABEL = (37, 63)  # per cent of the axis between which there is room to write "mean" under its mark
 
 
 def histogram_html(statistics: Statistics) -> str:
@@ -59,7 +60,8 @@ def _axis(statistics: Statistics, edges: tuple[float, ...], columns: int) -> str
     mean = ""
     if statistics.mean is not None and edges[-1] > edges[0]:
         at = 100 * fraction(statistics.mean, edges[0], edges[-1])
-        mean = f'<i style="left:{at:.0f}%" title="{escape("mean " + short_number(statistics.mean))}">mean</i>'
+        word = "mean" if MEAN_LABEL[0] <= at <= MEAN_LABEL[1] else ""
+        mean = f'<i style="left:{at:.0f}%" title="{escape("mean " + short_number(statistics.mean))}">{word}</i>'
     return tag("tr", tag("td", tag("div", ends[0], " ", mean, " ", ends[1], class_="tm-axis"), colspan=columns))
 
 

@@ -34,9 +34,10 @@ from tensormagic.renderers.tensor_words import (
     statistics_rows,
     statistics_scope,
 )
-from tensormagic.reports import Statistics, TensorReport
+from tensormagic.reports import Grid, Statistics, TensorReport
 
 MOST_ALIASES = 12
+MOST_VIEWER_VALUES = 1024  # values that the viewer can tell; a collector shows 32 by 32 elements at most
 DATA_WIDTH = 2000  # characters of ``x.data`` at most
 TEXT_WIDTH = 120  # characters of a metadata value at most
 
@@ -106,7 +107,7 @@ def _values(statistics: Statistics | None) -> str:
     table = tag("table", *rows, class_="tm-list tm-numbers")
     scope = statistics_scope(statistics)
     note = tag("p", tag("b", "Values "), escape(scope), class_="quiet tm-scope") if scope else ""
-    return tag("div", histogram_html(statistics), table, note, class_="tm-values")
+    return tag("div", tag("div", histogram_html(statistics), table, class_="tm-values"), note)
 
 
 def _statistics_row(row: tuple[str, str, str, str]) -> str:
@@ -180,12 +181,18 @@ def _viewer_data(report: TensorReport, picture: Picture) -> dict[str, Any]:
         "rowDim": grid.row_dim,
         "columnDim": grid.column_dim,
         "fixed": grid.fixed,
-        "values": [[shortened(text, 24) for text in row] for row in grid.values],
+        "values": _viewer_values(grid),
         "at": [picture.row, picture.column],
         "base": _base(report),
         "strip": None if strip is None else [strip.start, strip.stop, strip.cell_elements],
         "reads": [] if strip is None else [cell.distinct for cell in strip.cells],
     }
+
+
+def _viewer_values(grid: Grid) -> list[list[str]]:
+    if len(grid.rows) * len(grid.columns) > MOST_VIEWER_VALUES:
+        return []
+    return [[shortened(text, 24) for text in row] for row in grid.values]
 
 
 def _base(report: TensorReport) -> dict[str, Any] | None:

@@ -34,6 +34,7 @@ from tensormagic.reports import Strip, StripCell, TensorReport
 STRIP_TABLE_CELLS = 64  # beyond, the strip is a picture
 STRIP_WIDTH = 560  # pixels that the strip's cells have at least, in a notebook 700 pixels wide
 STRIP_CELL = 46  # pixels of a strip cell at most
+OTHER_SLICE = "#aab1ba"  # read, but not in the slice that is drawn; dark ink on it reads 8.9:1
 MAP_ROWS = 8  # rows of pixels by which a pictured strip cell shows how much of it is read
 MOST_ROW_LABELS = 16
 
@@ -44,8 +45,12 @@ def layout_html(report: TensorReport, picture: Picture) -> str:
     if not picture.drawable:
         empty = tag("p", "No element to draw: the tensor is empty. ", tag("code", escape(formula(picture.layout))))
         return tag("div", title, empty, class_="tm-layout")
-    grid = grid_html(report, picture) if picture.as_table else maps_html(report, picture)
-    top = tag("div", grid, _reading(report, picture), legend_html(report, picture), class_="tm-top")
+    legend = legend_html(report, picture)
+    if picture.as_table:
+        top = tag("div", grid_html(report, picture), _reading(report, picture), legend, class_="tm-top")
+    else:
+        top = tag("div", maps_html(report, picture), tag("div", legend, _reading(report, picture), class_="tm-side"),
+                  class_="tm-top")
     return tag("div", title, tag("div", top, strip_html(report, picture), class_="tm-picture"), class_="tm-layout")
 
 
@@ -132,7 +137,7 @@ def _strip_cell(picture: Picture, cell: StripCell, text: str, on: bool, bad: str
     share, title = share_read(cell), cell_title(cell)
     if share == 0:
         return tag("td", class_="tm-skip", style="background-color:#eceef1;color:#545d68", title=title)
-    colour = picture.colour(min(max((cell.start + cell.stop - 1) // 2, picture.low), picture.high))
+    colour = picture.cell_colour(cell) or OTHER_SLICE
     if share is None or share == 1:
         return _cell(text, colour, title=title, on=on, bad=bad)
     fill = f'<div style="height:{max(round(20 * share), 1)}px;background-color:{colour}"></div>'
@@ -165,7 +170,8 @@ def _offset_row(strip: Strip, chosen: int | None) -> str:
     for at in range(0, len(strip.cells), every):
         span = min(every, len(strip.cells) - at)
         on = chosen is not None and every == 1 and at == chosen
-        text = tag("b", str(strip.cells[at].start)) if on else escape(count(strip.cells[at].start))
+        text = count(strip.cells[at].start) if span == every or at == 0 else ""
+        text = tag("b", text) if on else text
         cells.append(tag("td", text, colspan=span if span > 1 else None, class_="tm-on" if on else None))
     return tag("tr", tag("th", "offset"), *cells, class_="tm-offsets" + (" tm-sparse" if every > 1 else ""))
 
@@ -207,7 +213,7 @@ def _row_label(report: TensorReport, strip: Strip, row: int) -> str:
 
 def _strip_map(picture: Picture, strip: Strip) -> str:
     columns = [_column(picture, cell) for cell in strip.cells]
-    source = png.heatmap([list(row) for row in zip(*columns, strict=True)], PALETTE, size=3)
+    source = png.heatmap([list(row) for row in zip(*columns, strict=True)], (*PALETTE, OTHER_SLICE), size=3)
     image = f'<img src="{source}" width="{3 * len(columns)}" height="24" alt="storage, dark to light" style="width:100%;height:24px">'
     ends = tag("span", count(strip.start)) + " " + tag("span", count(strip.stop - 1))
     return tag("div", tag("div", image, class_="tm-map", data_kind="strip"), tag("div", ends, class_="tm-ends"))
@@ -216,6 +222,7 @@ def _strip_map(picture: Picture, strip: Strip) -> str:
 def _column(picture: Picture, cell: StripCell) -> list[int]:
     share = share_read(cell)
     filled = MAP_ROWS if share is None else round(share * MAP_ROWS) or (1 if share else 0)
+    inside = picture.cell_colour(cell) is not None
     middle = (cell.start + cell.stop - 1) // 2
-    colour = round(fraction(middle, picture.low, picture.high) * (LEVELS - 1))
+    colour = round(fraction(middle, picture.low, picture.high) * (LEVELS - 1)) if inside else LEVELS
     return [png.PLUS_INFINITY] * (MAP_ROWS - filled) + [colour] * filled

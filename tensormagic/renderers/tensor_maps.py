@@ -11,7 +11,7 @@ from tensormagic.renderers import png, theme
 from tensormagic.renderers.markup import escape, tag
 from tensormagic.renderers.phrases import MINUS, count, short_number
 from tensormagic.renderers.tensor_picture import LEVELS, Picture, fraction, value_range
-from tensormagic.reports import Grid, TensorReport
+from tensormagic.reports import Grid, StripCell, TensorReport
 
 MAP_SIDE = 232  # pixels along the longer side of a map
 CELL_LIMITS = (3, 14)  # pixels along the side of a cell
@@ -86,8 +86,14 @@ def legend_html(report: TensorReport, picture: Picture) -> str:
     scale = None if picture.as_table else value_range(picture.grid, report.statistics)
     if scale is not None:
         rows.append(_value_scale(picture.grid, scale))
+    if picture.strip is not None and any(_elsewhere(picture, cell) for cell in picture.strip.cells):
+        rows.append(_swatch("tm-other", "", "read in another slice"))
     rows += _marks(picture)
     return tag("div", *rows, class_="tm-legend")
+
+
+def _elsewhere(picture: Picture, cell: StripCell) -> bool:
+    return cell.distinct != 0 and picture.cell_colour(cell) is None
 
 
 def _scale(title: str, low: str, high: str) -> str:

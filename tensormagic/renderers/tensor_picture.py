@@ -28,7 +28,7 @@ class Picture:
         column: Its column in `Grid.columns`.
         index: Its index in the tensor.
         offset: Its storage offset.
-        low: The offset drawn in the darkest colour.
+        low: The offset drawn in the darkest colour: the lowest of the tensor, or of the one slice that is drawn.
         high: The offset drawn in the lightest colour.
     """
 
@@ -64,6 +64,12 @@ class Picture:
     def colour(self, offset: int) -> str:
         """Return the colour of an offset."""
         return theme.offset_colour(fraction(offset, self.low, self.high))
+
+    def cell_colour(self, cell: StripCell) -> str | None:
+        """Return the colour of a strip cell; None where the tensor reads it, but not in the slice that is drawn."""
+        if cell.stop <= self.low or cell.start > self.high:
+            return None
+        return self.colour(min(max((cell.start + cell.stop - 1) // 2, self.low), self.high))
 
     def strip_cell(self, offset: int) -> int | None:
         """Return the place in `Strip.cells` where a storage element lies, or None where it is not drawn."""
@@ -110,9 +116,17 @@ def picture_of(report: TensorReport) -> Picture | None:
     if chosen is None:
         return Picture(layout, None, None, (), None, low, high)
     row, column = chosen
+    if is_slice(layout):
+        low, high = min(map(min, layout.grid.offsets)), max(map(max, layout.grid.offsets))
     return Picture(
         layout, row, column, index_at(layout.grid, row, column), layout.grid.offsets[row][column], low, high
     )
+
+
+def is_slice(layout: LayoutReport) -> bool:
+    """Return whether the grid is one slice of several: then only that slice is coloured."""
+    drawn = {layout.grid.row_dim, layout.grid.column_dim}
+    return any(size > 1 for dim, size in enumerate(layout.shape) if dim not in drawn)
 
 
 def _worked_example(grid: Grid) -> tuple[int, int] | None:

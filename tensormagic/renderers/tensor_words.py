@@ -337,7 +337,7 @@ def memory_lines(report: TensorReport) -> tuple[str, ...]:
         holders = listed((shortened(alias.name, 28) for alias in report.aliases), most=8)
         lines.append(f"Found to keep it alive besides {name(report)}: {holders}.")
     if layout is not None and layout.distinct is not None and storage.elements:
-        lines.append(f"{name(report)} reads {count(layout.distinct)} of its {plural(storage.elements, 'element')}; "
+        lines.append(f"{name(report)} reads {count(layout.distinct)} of the storage's {plural(storage.elements, 'element')}; "
                      f"a contiguous copy would take {number_of_bytes(layout.contiguous_bytes)}.")
     return tuple(lines)
 

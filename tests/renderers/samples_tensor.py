@@ -29,7 +29,7 @@ from tensormagic.reports import (
 
 NAN, INF = math.nan, math.inf
 LETTERS = ("i", "j", "k", "l", "m")
-HOSTILE = "</script><b onload=alert(1)>\"'&\u2028"
+HOSTILE = "</script><b onload=alert(1)>\"'&\u2028\x1b[31m"
 
 
 def contiguous_stride(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,0 +1,336 @@
+"""Reports as Plotly figures: the second view, for what one wants to zoom into, compare or publish.
+
+Plotly is imported here alone, and on the first call. Backgrounds are transparent and every ink is one that reads on
+white and on near-black, because a figure does not know the theme of the page it lands on. What cannot be placed on an
+axis, a NaN on a log scale for one, is marked and counted, never dropped.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tensormagic.errors import RequirementError, TensorMagicError
+from tensormagic.renderers import theme
+from tensormagic.renderers.phrases import count, plural, short_number, shortened
+from tensormagic.renderers.tensor_layout_html import cell_title
+from tensormagic.renderers.tensor_picture import Picture, index_at, picture_of, value_range
+from tensormagic.renderers.tensor_words import element, formula_at, name, shown, statistics_scope, strip_shown
+from tensormagic.reports import UNTOUCHED, ParameterSeries, Report, Statistics, TensorReport, TraceReport
+
+INK, GRID, BAR = "#7d8793", "rgba(125,135,147,.25)", "#5f86ab"
+BAD, WARM = "#d64545", "#c98a2b"
+FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
+LINE_COLOURS = ("#4c86c6", "#c98a2b", "#3f9e77", "#b0609a", "#8a8f3c", "#7b76c9", "#c4654c", "#4aa3b5")
+ANNOTATED_CELLS = 144
+MOST_LINES = 24
+MOST_POINTS = 200
+NOTE_WIDTH = 110  # characters of a line under the title
+
+
+def figure(report: Report, kind: str) -> Any:
+    """Return a ``plotly.graph_objects.Figure`` of ``report``.
+
+    Args:
+        report: A tensor's or a trace's report.
+        kind: One of `kinds_of` the report.
+
+    Raises:
+        TensorMagicError: for a kind that this report does not have, or has no data for.
+        RequirementError: where plotly is not installed.
+    """
+    chosen = KINDS.get(kind)
+    if chosen is None or not isinstance(report, chosen.report_class):
+        known = ", ".join(f'"{one}"' for one in kinds_of(report)) or "none"
+        raise TensorMagicError(f'there is no figure "{kind}" of a {report.kind_name} report; it has: {known}')
+    return chosen.draw(_plotly(), report)
+
+
+def kinds_of(report: Report) -> tuple[str, ...]:
+    """Return the kinds of figure that this report can be drawn as."""
+    return tuple(kind for kind, entry in KINDS.items() if isinstance(report, entry.report_class))
+
+
+def _plotly() -> Any:
+    try:
+        import plotly.graph_objects as plotly  # noqa: PLC0415  (heavy, and needed by this module alone)
+    except ImportError as error:
+        raise RequirementError("figures need plotly, which is not installed: pip install plotly") from error
+    return plotly
+
+
+def _styled(figure_: Any, title: str, note: str = "", *, height: int = 340) -> Any:
+    lines = textwrap.wrap(_plain(note), NOTE_WIDTH)
+    text = "<br>".join([f"<b>{_plain(title)}</b>", *(f"<span style='font-size:11px'>{line}</span>" for line in lines)])
+    axis = {"gridcolor": GRID, "zeroline": False, "linecolor": INK, "ticks": "outside", "tickcolor": INK}
+    figure_.update_layout(
+        title={"text": text, "x": 0.01, "xanchor": "left", "font": {"size": 14}}, height=height + 14 * len(lines), template="none",
+        font={"family": FONT, "size": 12, "color": INK}, paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)", margin={"l": 60, "r": 20, "t": 48 + 14 * len(lines), "b": 48}, hovermode="closest",
+    )  # fmt: skip
+    figure_.update_xaxes(**axis)
+    figure_.update_yaxes(**axis)
+    return figure_
+
+
+def _plain(text: str) -> str:
+    """Plotly reads tags in its texts: leave none of a person's."""
+    return text.replace("<", "\u2039").replace(">", "\u203a")
+
+
+def _scale() -> list[list[Any]]:
+    return [[at / 9, theme.offset_colour(at / 9)] for at in range(10)]
+
+
+def _picture(report: TensorReport, kind: str) -> Picture:
+    picture = picture_of(report)
+    if picture is None or not picture.drawable:
+        reasons = "; ".join(f"{gap.section}: {gap.reason}" for gap in report.gaps) or "it has no element"
+        raise TensorMagicError(f'no "{kind}" figure of {name(report)}: {reasons}')
+    return picture
+
+
+def strides(plotly: Any, report: TensorReport) -> Any:
+    """Draw the index grid, coloured by storage offset; hover tells index, offset and value."""
+    picture = _picture(report, "strides")
+    grid = picture.grid
+    drawn = plotly.Heatmap(
+        z=[list(row) for row in grid.offsets], x=_labels(grid.columns), y=_labels(grid.rows), colorscale=_scale(),
+        customdata=_value_texts(picture), hovertemplate=_hover(report, picture, "offset %{z}"), **_gaps(picture),
+        colorbar={"title": {"text": "offset"}, "outlinewidth": 0, "thickness": 12},
+    )  # fmt: skip
+    if len(grid.rows) * len(grid.columns) <= ANNOTATED_CELLS:
+        drawn.update(texttemplate="%{z}")
+    figure_ = plotly.Figure(drawn)
+    note = shown(report) or formula_at(picture.layout, picture.index)
+    _styled(figure_, f"Storage offset at each index of {name(report)}", note, height=_height(len(grid.rows)))
+    return _index_axes(figure_, picture)
+
+
+def _labels(at: tuple[int, ...]) -> list[str]:
+    return [str(index) for index in at]
+
+
+def _height(rows: int) -> int:
+    return min(max(140 + 24 * rows, 220), 520)
+
+
+def _gaps(picture: Picture) -> dict[str, int]:
+    small = len(picture.grid.rows) * len(picture.grid.columns) <= ANNOTATED_CELLS
+    return {"xgap": int(small), "ygap": int(small)}
+
+
+def _value_texts(picture: Picture) -> list[list[str]] | None:
+    values_ = picture.grid.values
+    return [[_plain(shortened(text, 24)) for text in row] for row in values_] if values_ else None
+
+
+def _hover(report: TensorReport, picture: Picture, ending: str) -> str:
+    """Return one template for all cells: the index from the axes, the value from the cell's own data."""
+    grid = picture.grid
+    axes = {grid.row_dim: "%{y}", grid.column_dim: "%{x}"}
+    index = ", ".join(axes.get(dim, str(at)) for dim, at in enumerate(grid.fixed))
+    value = " = %{customdata}" if grid.values else ""
+    own_name = _plain(name(report)).replace("%{", "% {")
+    parts = [f"{own_name}[{index}]{value}" if index else own_name + value, ending]
+    return ", ".join(part for part in parts if part) + "<extra></extra>"
+
+
+def _hover_text(report: TensorReport, picture: Picture, row: int, column: int) -> str:
+    value = picture.value(row, column)
+    where = element(report, index_at(picture.grid, row, column))
+    return _plain(f"{where}{f' = {shortened(value, 24)}' if value else ''}, offset {picture.grid.offsets[row][column]}")
+
+
+def _index_axes(figure_: Any, picture: Picture) -> Any:
+    names, grid = picture.layout.dim_names, picture.grid
+    for update, dim, more in (
+        (figure_.layout.xaxis.update, grid.column_dim, {}),
+        (figure_.layout.yaxis.update, grid.row_dim, {"autorange": "reversed"}),
+    ):
+        update(title={"text": "" if dim is None else names[dim]}, type="category", showgrid=False, **more)
+    return figure_
+
+
+def storage(plotly: Any, report: TensorReport) -> Any:
+    """Draw the storage strip: coloured where it is read, empty where it is not."""
+    picture = _picture(report, "storage")
+    strip = picture.strip
+    if strip is None:
+        raise TensorMagicError(f'no "storage" figure of {name(report)}: its storage is empty')
+    middles = [None if cell.distinct == 0 else (cell.start + cell.stop - 1) / 2 for cell in strip.cells]
+    drawn = plotly.Heatmap(
+        z=[middles], x=[cell.start for cell in strip.cells], y=["storage"], colorscale=_scale(), xgap=1,
+        zmin=picture.low, zmax=max(picture.high, picture.low + 1), customdata=[[cell_title(c) for c in strip.cells]],
+        hovertemplate="%{customdata}<extra></extra>", hoverongaps=True, showscale=False,
+    )  # fmt: skip
+    unread = sum(cell.distinct == 0 for cell in strip.cells)
+    parts = [strip_shown(report), f"{plural(unread, 'cell')} not read, left empty" if unread else ""]
+    figure_ = plotly.Figure(drawn)
+    title = f"Storage behind {name(report)}: {plural(strip.stop - strip.start, 'element')}"
+    _styled(figure_, title, "; ".join(part for part in parts if part), height=190)
+    figure_.update_xaxes(title={"text": "storage offset"}, showgrid=False)
+    figure_.update_yaxes(showgrid=False, showticklabels=False, ticks="")
+    return figure_
+
+
+def values(plotly: Any, report: TensorReport) -> Any:
+    """Draw the values as a heatmap, NaN and Inf marked in red, beside their histogram."""
+    picture, statistics = _picture(report, "values"), report.statistics
+    scale = value_range(picture.grid, statistics)
+    if statistics is None or not picture.grid.levels:
+        reasons = "; ".join(f"{gap.section}: {gap.reason}" for gap in report.gaps) or "its values were not read"
+        raise TensorMagicError(f'no "values" figure of {name(report)}: {reasons}')
+    figure_ = plotly.Figure()
+    figure_.add_trace(_value_map(plotly, report, picture, scale))
+    _mark_bad(plotly, figure_, report, picture)
+    _histogram(plotly, figure_, statistics)
+    notes = [shown(report), statistics_scope(statistics), _bad_counts(statistics)]
+    figure_.update_layout(
+        xaxis={"domain": [0, 0.56]}, xaxis2={"domain": [0.72, 1], "anchor": "y2", "title": {"text": "value"}},
+        yaxis2={"anchor": "x2", "title": {"text": "elements"}}, showlegend=False, bargap=0.05,
+    )  # fmt: skip
+    _styled(figure_, f"Values of {name(report)}", "; ".join(note for note in notes if note),
+            height=_height(len(picture.grid.rows)))  # fmt: skip
+    return _index_axes(figure_, picture)
+
+
+def _value_map(plotly: Any, report: TensorReport, picture: Picture, scale: tuple[float, float] | None) -> Any:
+    grid = picture.grid
+    finite = [[float(f"{level:.4g}") if math.isfinite(level) else None for level in row] for row in grid.levels]
+    low, high = scale or (0.0, 1.0)
+    return plotly.Heatmap(
+        z=finite, x=_labels(grid.columns), y=_labels(grid.rows), colorscale=_scale(), zmin=low, zmax=high,
+        customdata=_value_texts(picture), hovertemplate=_hover(report, picture, ""), hoverongaps=True,
+        colorbar={"x": 0.575, "thickness": 10, "outlinewidth": 0}, **_gaps(picture),
+    )  # fmt: skip
+
+
+def _mark_bad(plotly: Any, figure_: Any, report: TensorReport, picture: Picture) -> None:
+    grid = picture.grid
+    for kind, symbol in (("NaN", "x"), ("Inf", "diamond")):
+        at = [(r, c) for r in range(len(grid.rows)) for c in range(len(grid.columns)) if picture.bad(r, c) == kind]
+        if at:
+            figure_.add_trace(plotly.Scatter(
+                x=[str(grid.columns[c]) for _, c in at], y=[str(grid.rows[r]) for r, _ in at], mode="markers", name=kind,
+                marker={"symbol": symbol, "color": BAD, "size": 7 if len(at) < ANNOTATED_CELLS else 4},
+                text=[_hover_text(report, picture, r, c) for r, c in at] if len(at) < ANNOTATED_CELLS else None,
+                hovertemplate="%{text}<extra></extra>" if len(at) < ANNOTATED_CELLS else f"{kind}<extra></extra>",
+            ))  # fmt: skip
+
+
+def _histogram(plotly: Any, figure_: Any, statistics: Statistics) -> None:
+    edges, counts = statistics.histogram_edges, statistics.histogram_counts
+    if not counts:
+        return
+    middles = [(low + high) / 2 for low, high in zip(edges[:-1], edges[1:], strict=True)]
+    widths = [max(high - low, 1e-12) for low, high in zip(edges[:-1], edges[1:], strict=True)]
+    texts = [f"{short_number(a)} to {short_number(b)}: {count(n)}" for a, b, n in zip(edges, edges[1:], counts, strict=False)]
+    figure_.add_trace(
+        plotly.Bar(x=middles, y=list(counts), width=widths, xaxis="x2", yaxis="y2", marker={"color": BAR},
+                   text=texts, textposition="none", hovertemplate="%{text}<extra></extra>")
+    )  # fmt: skip
+
+
+def _bad_counts(statistics: Statistics) -> str:
+    parts = [("NaN", statistics.nan), ("+Inf", statistics.positive_infinity), ("-Inf", statistics.negative_infinity)]
+    return ", ".join(f"{count(number)} {label}" for label, number in parts if number)
+
+
+def gradient_flow(plotly: Any, report: TraceReport) -> Any:
+    """Draw each parameter's gradient norm over the passes, on a log scale; what has no logarithm stands on the edges."""
+    chosen = _longest_lines(report.parameters)
+    if not report.passes or not chosen:
+        raise TensorMagicError('no "gradient_flow" figure: no backward pass brought a gradient to any parameter')
+    every = -(-len(report.passes) // MOST_POINTS)
+    figure_, positive = plotly.Figure(), _positive_norms(chosen)
+    low, high = (min(positive), max(positive)) if positive else (1e-3, 1.0)
+    kept = [at for at in range(len(report.passes)) if at % every == 0 or at == len(report.passes) - 1 or _bad_at(chosen, at)]
+    numbers = [report.passes[at].number for at in kept]
+    for place, series in enumerate(chosen):
+        norms = [series.norms[at] for at in kept]
+        figure_.add_trace(_flow_line(plotly, series, numbers, norms, LINE_COLOURS[place % len(LINE_COLOURS)]))
+    _mark_edges(plotly, figure_, chosen, (numbers, kept), (low, high))
+    note = _flow_note(report, len(chosen), len(kept))
+    _styled(figure_, f"Gradient norm per parameter: {shortened(report.title, 60)}", note, height=420)
+    figure_.update_xaxes(title={"text": "backward pass"})
+    figure_.update_yaxes(title={"text": "gradient norm"}, type="log", exponentformat="power")
+    return figure_.update_layout(legend={"font": {"size": 11}})
+
+
+def _longest_lines(parameters: tuple[ParameterSeries, ...]) -> list[ParameterSeries]:
+    touched = [series for series in parameters if any(norm != UNTOUCHED for norm in series.norms)]
+    ranked = sorted(touched, key=lambda series: (not _has_bad(series), -series.numel))[:MOST_LINES]
+    return [series for series in touched if series in ranked]
+
+
+def _has_bad(series: ParameterSeries) -> bool:
+    return any(not math.isfinite(norm) for norm in series.norms)
+
+
+def _bad_at(chosen: list[ParameterSeries], at: int) -> bool:
+    return any(not math.isfinite(series.norms[at]) for series in chosen)
+
+
+def _positive_norms(chosen: list[ParameterSeries]) -> list[float]:
+    return [norm for series in chosen for norm in series.norms if math.isfinite(norm) and norm > 0]
+
+
+def _flow_line(plotly: Any, series: ParameterSeries, numbers: list[int], norms: list[float], colour: str) -> Any:
+    drawable = [float(f"{norm:.4g}") if math.isfinite(norm) and norm > 0 else None for norm in norms]
+    return plotly.Scatter(
+        x=numbers, y=drawable, name=_plain(shortened(series.name, 40)), mode="lines+markers", connectgaps=False,
+        line={"color": colour, "width": 1.5}, marker={"size": 4},
+        hovertemplate=f"{_plain(series.name)}<br>pass %{{x}}, norm %{{y:.3g}}<extra></extra>",
+    )  # fmt: skip
+
+
+def _mark_edges(
+    plotly: Any, figure_: Any, chosen: list[ParameterSeries], passes: tuple[list[int], list[int]],
+    limits: tuple[float, float],
+) -> None:  # fmt: skip
+    low, high = limits
+    marks = (
+        ("NaN or Inf", "x", BAD, high * 2, lambda norm: not math.isfinite(norm)),
+        ("exactly zero", "triangle-down", WARM, low / 2, lambda norm: norm == 0),
+    )
+    for label, symbol, colour, height, wanted in marks:
+        points = [
+            (number, series) for series in chosen for number, at in zip(*passes, strict=True) if wanted(series.norms[at])
+        ]
+        if points:
+            texts = [f"{_plain(series.name)}, pass {number}: {label}" for number, series in points]
+            figure_.add_trace(plotly.Scatter(
+                x=[number for number, _ in points], y=[height] * len(points), mode="markers", name=label,
+                marker={"symbol": symbol, "color": colour, "size": 9}, text=texts,
+                hovertemplate="%{text}<extra></extra>",
+            ))  # fmt: skip
+
+
+def _flow_note(report: TraceReport, lines: int, points: int) -> str:
+    parts = []
+    if lines < len(report.parameters):
+        parts.append(f"{lines} of {plural(len(report.parameters), 'parameter')} drawn: those a gradient came to, "
+                     f"non-finite ones first, then the largest")  # fmt: skip
+    if points < report.passes_seen:
+        parts.append(f"{points} of {plural(report.passes_seen, 'pass', 'passes')} drawn")
+    return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of figure: which reports have it, and what draws it."""
+
+    report_class: type[Report]
+    draw: Callable[[Any, Any], Any]
+
+
+KINDS = {
+    "strides": Kind(TensorReport, strides),
+    "storage": Kind(TensorReport, storage),
+    "values": Kind(TensorReport, values),
+    "gradient_flow": Kind(TraceReport, gradient_flow),
+}
