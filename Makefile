@@ -45,12 +45,16 @@ clean: ## remove everything that was built here, .venv included
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find tensormagic tests tools examples -name __pycache__ -prune -exec rm -rf {} +
 
-# Stamps: repeated runs are quick, a changed requirement installs again.
-$(VENV)/.has-lab: $(sources)
+# Stamps: repeated runs are quick; a changed requirement, or a checkout that was moved, installs again.
+moved := $(shell test ! -e $(VENV)/.home || test "$$(cat $(VENV)/.home)" = "$$PWD" || echo FORCE)
+.PHONY: FORCE
+FORCE:
+
+$(VENV)/.has-lab: $(sources) $(moved)
 	PYTHON=$(PYTHON) tools/venv.sh $(VENV) lab
 	@touch $@
 
-$(VENV)/.has-test: $(sources)
+$(VENV)/.has-test: $(sources) $(moved)
 	PYTHON=$(PYTHON) tools/venv.sh $(VENV) test
 	@touch $@ $(VENV)/.has-lab
 

@@ -16,7 +16,7 @@ step() {
 step "ruff check" "$python" -m ruff check .
 step "ruff format" "$python" -m ruff format --check .
 step "mypy --strict" "$python" -m mypy
-step "import contracts" env COLUMNS=100 "$(dirname "$python")/lint-imports" --no-logo
+step "import contracts" "$python" -c 'from importlinter.cli import lint_imports_command; lint_imports_command()' --no-logo
 
 if [ "$only" != lint ]; then
     ((${#failed[@]})) && printf '\nFAILED before the tests:%s\n' "$(printf ' %s;' "${failed[@]}")"

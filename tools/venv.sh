@@ -26,11 +26,18 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
         stop "apt-get could not install $package, without which $python cannot make virtual environments."
 fi
 
-# One that was moved, or whose Python is gone, is made anew.
-if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1 || [ "$(cat "$venv/.home" 2>/dev/null)" != "$PWD" ]; then
-    "$python" -m venv --clear "$venv"
+# One that we made and that was moved, or whose Python is gone, is made anew. One that somebody else made is used as it
+# is: nothing of a person's is ever removed. Ours is told by the file .home, which says where it was made.
+works() { "$venv/bin/python" -m pip --version >/dev/null 2>&1; }
+if [ -e "$venv/.home" ] && ! { works && [ "$(cat "$venv/.home")" = "$PWD" ]; }; then rm -rf "$venv"; fi
+if [ ! -e "$venv" ]; then
+    mkdir -p "$venv"
     printf '%s' "$PWD" >"$venv/.home"
+    "$python" -m venv "$venv"
 fi
+works || stop "$venv is there, but it is no virtual environment that works. Remove it, or name another one: make VENV=.venv-tensormagic"
+"$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+    stop "the Python in $venv is older than 3.10. Name another environment: make VENV=.venv-tensormagic"
 
 "$venv/bin/python" -m pip install --disable-pip-version-check -c constraints.txt -e ".[$extra]"
 "$venv/bin/python" -m pip check --disable-pip-version-check
