@@ -24,12 +24,14 @@ class Statistics:
         positive_infinity: How many are +Inf.
         negative_infinity: How many are -Inf.
         zero: How many are exactly zero.
-        minimum: Smallest finite value; None where nothing is finite (as for all that follow).
+        minimum: Smallest finite value, an exact int for integers; None where nothing is finite (as for all that
+            follow).
         maximum: Largest finite value.
         mean: Of the finite values, accumulated in float64.
         std: Of the finite values, divisor n - 1; None for fewer than two.
         norm: Euclidean norm of the finite values.
-        histogram_edges: n + 1 bin edges from minimum to maximum; empty where nothing is finite.
+        histogram_edges: n + 1 bin edges from minimum to maximum; empty where nothing is finite. Few whole numbers
+            have a bin each, with edges half-way between them; a constant has one bin around it.
         histogram_counts: n counts.
         of_what: What the numbers are of: ``"values"``, or ``"magnitudes"`` for complex tensors.
         first_nan: Index of the first NaN found, or None.
@@ -42,8 +44,8 @@ class Statistics:
     positive_infinity: int
     negative_infinity: int
     zero: int
-    minimum: float | None
-    maximum: float | None
+    minimum: int | float | None
+    maximum: int | float | None
     mean: float | None
     std: float | None
     norm: float | None

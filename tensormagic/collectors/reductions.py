@@ -1,0 +1,285 @@
+"""The reductions behind `Statistics`: two passes over a tensor's chunks, all results left on the device.
+
+First pass: extremes and counts. Second pass, with the extremes known but not yet read by the host: mean, sum of squared
+deviations and histogram. A value near the mean is subtracted first, the sums of each chunk are taken around that
+chunk's own mean and merged afterwards (Chan, Golub and LeVeque, 1979, "Updating formulae and a pairwise algorithm for
+computing sample variances"), so that a large offset costs no digits. Values are scaled by a power of two where their
+squares could overflow.
+
+On the CPU, looking at a result is free, so clean chunks skip the handling of NaN and infinities, and others are
+compressed. On other devices looking would wait for the device: there everything is masked instead.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+BINS = 24
+_UINT64_BIAS = 2**63
+_NARROW = frozenset({"mps"})  # device types without float64
+_EXPONENT_LIMIT = 1000
+_BLOCK = 1024
+_FRACTIONS, _FINITE, _LOW, _HIGH, _SUM = 5, 6, 7, 8, 9  # columns of a survey; those before _LOW are counts
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """What kind of numbers a tensor holds, and what they are computed in.
+
+    Attributes:
+        integer: Whether they are integers or booleans: extremes are exact, nothing is NaN.
+        complex: Whether they are complex: then everything is of their magnitudes.
+        wide: The dtype for sums: float64, or float32 where the device has nothing wider.
+        bias: What to add to get from the int64 that is computed with to the value (uint64 only).
+        may_look: Whether looking at a result is free.
+        scaled: Whether squares may leave the range of ``wide``.
+    """
+
+    integer: bool
+    complex: bool
+    wide: torch.dtype
+    bias: int
+    may_look: bool
+    scaled: bool
+
+    @classmethod
+    def of(cls, x: torch.Tensor) -> Domain:
+        """Return the domain of a tensor."""
+        wide = torch.float32 if x.device.type in _NARROW else torch.float64
+        return cls(
+            integer=not (x.is_floating_point() or x.is_complex()),
+            complex=x.is_complex(),
+            wide=wide,
+            bias=_UINT64_BIAS if x.dtype == torch.uint64 else 0,
+            may_look=x.device.type == "cpu",
+            scaled=wide == torch.float32 or x.dtype in {torch.float64, torch.complex128},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Results on the device.
+
+    Attributes:
+        counts: int64, one row a chunk: zero, NaN, +Inf, -Inf, place of the first NaN (and more, see the survey).
+        limits: Lowest and highest finite value, shift, and for reals also the scale; int64 for integers.
+        moments: In ``wide``, one row a chunk: finite elements, their mean, their sum of squared deviations; all of
+            value · scale - shift.
+        bins: int64: the histogram's counts.
+        one_each: int64: 1 where each bin is one whole number, from the lowest on.
+    """
+
+    counts: torch.Tensor
+    limits: torch.Tensor
+    moments: torch.Tensor
+    bins: torch.Tensor
+    one_each: torch.Tensor
+
+
+Pieces = Callable[[], Iterable[torch.Tensor]]
+
+
+def reduce_chunks(pieces: Pieces, domain: Domain) -> Raw:
+    """Run both passes over the chunks; ``pieces`` gives them afresh each time."""
+    return _reduce_integers(pieces, domain) if domain.integer else _reduce_reals(pieces, domain)
+
+
+def _reduce_integers(pieces: Pieces, domain: Domain) -> Raw:
+    surveys = _table(_survey_integers(_as_int64(piece), domain) for piece in pieces())
+    low, high = surveys[:, 1].min(), surveys[:, 2].max()
+    span = high - low
+    shift = torch.where(span >= 0, low, 0)  # a span that overflows int64 is negative: no shift then
+    z_low, z_high = (low - shift).to(domain.wide), (high - shift).to(domain.wide)
+    one_each = (span >= 0) & (span < BINS)
+    ruler = _Ruler(z_low, _bins_per_unit(z_high - z_low, one_each, torch.ones_like(z_low)))
+    moved = ((_as_int64(piece) - shift).to(domain.wide) for piece in pieces())
+    moments, bins = _measure_all(moved, ruler, domain, itertools.repeat(True))  # noqa: FBT003  (an iterator of flags)
+    counts = torch.nn.functional.pad(surveys[:, :1], (0, 4))
+    return Raw(counts, torch.stack([low, high, shift]), moments, bins, one_each.to(torch.int64))
+
+
+def _reduce_reals(pieces: Pieces, domain: Domain) -> Raw:
+    surveys = _table(_survey_all_reals(pieces, domain))
+    counts, sums = surveys[:, :_LOW].to(torch.int64), surveys[:, _SUM]
+    low, high = surveys[:, _LOW].min(), surveys[:, _HIGH].max()
+    scale = _scale(low, high) if domain.scaled else torch.ones_like(low)
+    one_each = (counts[:, _FRACTIONS].sum() == 0) & (high - low < BINS)
+    shift = _shift(sums.sum() / counts[:, _FINITE].sum().clamp(min=1), low, whole=one_each) * scale
+    start = torch.where(torch.isfinite(low), low, 0.0)  # nothing is finite: no bin counts, but none may be out of range
+    z_low, z_high = start * scale - shift, high * scale - shift
+    ruler = _Ruler(z_low, _bins_per_unit(z_high - z_low, one_each, scale))
+    moved = (_moved(_as_wide(piece, domain), scale, shift, domain) for piece in pieces())
+    moments, bins = _measure_all(moved, ruler, domain, _clean(counts, domain))
+    return Raw(counts, torch.stack([low, high, shift, scale]), moments, bins, one_each.to(torch.int64))
+
+
+def _table(rows: Iterable[torch.Tensor]) -> torch.Tensor:
+    """Return rows as one tensor, kept in blocks.
+
+    Thousands of small tensors allocated between large temporaries would split every block the allocator gets back, and
+    the process would grow by all temporaries together.
+    """
+    blocks: list[torch.Tensor] = []
+    for at, row in enumerate(rows):
+        if at % _BLOCK == 0:
+            blocks.append(row.new_empty((_BLOCK, row.numel())))
+        blocks[-1][at % _BLOCK] = row
+    blocks[-1] = blocks[-1][: at % _BLOCK + 1]
+    return torch.cat(blocks)
+
+
+def _measure_all(
+    moved: Iterable[torch.Tensor], ruler: _Ruler, domain: Domain, clean: Iterable[bool]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    bins = torch.zeros(BINS, dtype=torch.int64, device=ruler.low.device)
+    rows = (_measure(values, ruler, domain, bins=bins, clean=flag) for values, flag in zip(moved, clean, strict=False))
+    return _table(rows), bins
+
+
+def _moved(values: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, domain: Domain) -> torch.Tensor:
+    """Return value · scale - shift; without a pass over the values for a scale that is 1."""
+    return (values * scale if domain.scaled else values) - shift
+
+
+def _clean(counts: torch.Tensor, domain: Domain) -> Iterable[bool]:
+    """Return for each chunk whether it is known to be free of NaN and infinities; known only where looking is free."""
+    if not domain.may_look:
+        return itertools.repeat(False)  # noqa: FBT003  (an iterator of flags)
+    flags: list[bool] = (counts[:, 1:4].sum(1) == 0).tolist()
+    return flags
+
+
+def _shift(mean: torch.Tensor, low: torch.Tensor, *, whole: torch.Tensor) -> torch.Tensor:
+    """Return a value near the mean: what to subtract before squaring. Whole for whole numbers, which stay exact."""
+    usable = torch.isfinite(mean) & torch.isfinite(low)  # the sum may have overflowed
+    return torch.where(usable, torch.where(whole, mean.round(), mean), 0.0)
+
+
+def _as_int64(piece: torch.Tensor) -> torch.Tensor:
+    """Return integers as int64, in one dimension; uint64 with its bias taken off, which keeps their order."""
+    if piece.dtype == torch.uint64:
+        return piece.view(torch.int64).reshape(-1) ^ torch.iinfo(torch.int64).min
+    return piece.to(torch.int64).reshape(-1)
+
+
+def _as_wide(piece: torch.Tensor, domain: Domain) -> torch.Tensor:
+    """Return values (of complex numbers the magnitudes) in the wide dtype, in one dimension."""
+    if domain.complex:
+        return _magnitudes(piece, domain.wide)
+    return piece.to(domain.wide).reshape(-1)
+
+
+def _magnitudes(piece: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
+    parts = torch.view_as_real(piece.conj() if piece.is_conj() else piece).to(wide)
+    real, imaginary = parts[..., 0].reshape(-1), parts[..., 1].reshape(-1)
+    missing = torch.isnan(real) | torch.isnan(imaginary)
+    return torch.hypot(real, imaginary).masked_fill_(missing, math.nan)
+
+
+def _survey_integers(values: torch.Tensor, domain: Domain) -> torch.Tensor:
+    low, high = torch.aminmax(values)
+    return torch.stack([(values == -domain.bias).sum(), low, high])
+
+
+def _survey_all_reals(pieces: Pieces, domain: Domain) -> Iterator[torch.Tensor]:
+    fractions = False
+    for piece in pieces():
+        row = _survey_reals(_as_wide(piece, domain), domain, known_fractions=fractions)
+        fractions = fractions or (domain.may_look and bool(row[_FRACTIONS]))
+        yield row
+
+
+def _survey_reals(values: torch.Tensor, domain: Domain, *, known_fractions: bool) -> torch.Tensor:
+    """Return zero, NaN, +Inf, -Inf, place of the first NaN, any fraction, finite; low, high and sum of the finite.
+
+    All in the wide dtype, which holds a chunk's counts exactly.
+    """
+    low, high = torch.aminmax(values)
+    zero = (values == 0).sum()
+    if domain.may_look and math.isfinite(low) and math.isfinite(high):
+        none, fractions = torch.zeros_like(zero), _fractions(values, known=known_fractions)
+        return _row(domain, zero, none, none, none, none, fractions, none + values.numel(), low, high, values.sum())
+    missing, finite = torch.isnan(values), torch.isfinite(values)
+    infinite = [(values == sign).sum() for sign in (math.inf, -math.inf)]
+    first = missing.to(torch.uint8).argmax()
+    low = torch.where(finite, values, math.inf).min()
+    high = torch.where(finite, values, -math.inf).max()
+    values = torch.where(finite, values, 0.0)
+    fractions = _fractions(values, known=known_fractions)
+    return _row(domain, zero, missing.sum(), *infinite, first, fractions, finite.sum(), low, high, values.sum())
+
+
+def _row(domain: Domain, *numbers: torch.Tensor) -> torch.Tensor:
+    return torch.stack([number.to(domain.wide) for number in numbers])
+
+
+def _fractions(values: torch.Tensor, *, known: bool) -> torch.Tensor:
+    """Return 1 where some value is no whole number (or where that is known already), as a 0-d int64."""
+    if known:
+        return torch.ones((), dtype=torch.int64, device=values.device)
+    return (values != values.floor()).any().to(torch.int64)
+
+
+def _scale(low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+    """Return the power of two that brings the largest magnitude near 1; 1 where nothing is finite."""
+    largest = torch.maximum(low.abs(), high.abs())
+    exponent = torch.frexp(largest).exponent.clamp(-_EXPONENT_LIMIT, _EXPONENT_LIMIT)
+    usable = torch.isfinite(largest) & (largest > 0)
+    return torch.where(usable, torch.ldexp(torch.ones_like(largest), -exponent), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ruler:
+    """Where the histogram starts, and how many bins there are to a unit."""
+
+    low: torch.Tensor
+    bins_per_unit: torch.Tensor
+
+
+def _bins_per_unit(span: torch.Tensor, one_each: torch.Tensor, unit: torch.Tensor) -> torch.Tensor:
+    return torch.where(one_each, 1 / unit, torch.where(span > 0, BINS / span, 0.0))
+
+
+def _measure(values: torch.Tensor, ruler: _Ruler, domain: Domain, *, bins: torch.Tensor, clean: bool) -> torch.Tensor:
+    """Return the moments of the finite values of one chunk, and add their histogram to ``bins``."""
+    if not clean and domain.may_look:
+        values, clean = values[torch.isfinite(values)], True
+    if clean:
+        bins += _histogram(values, ruler, domain)
+        return _moments(values)
+    finite = torch.isfinite(values)
+    values = torch.where(finite, values, ruler.low)
+    bins += _histogram(values, ruler, domain, finite)
+    return _masked_moments(values, finite)
+
+
+def _moments(values: torch.Tensor) -> torch.Tensor:
+    count = torch.full((), values.numel(), dtype=values.dtype, device=values.device)
+    mean = values.mean() if values.numel() else torch.zeros_like(count)
+    deviation = values - mean
+    rest = deviation.sum()  # zero but for rounding: the correction of the two-pass algorithm
+    squares = deviation.square_().sum() - rest * rest / count.clamp(min=1)
+    return torch.stack([count, mean + rest / count.clamp(min=1), squares])
+
+
+def _masked_moments(values: torch.Tensor, finite: torch.Tensor) -> torch.Tensor:
+    count = finite.sum().to(values.dtype)
+    mean = torch.where(finite, values, 0.0).sum() / count.clamp(min=1)
+    deviation = torch.where(finite, values - mean, 0.0)
+    rest = deviation.sum()
+    squares = deviation.square_().sum() - rest * rest / count.clamp(min=1)
+    return torch.stack([count, mean + rest / count.clamp(min=1), squares])
+
+
+def _histogram(values: torch.Tensor, ruler: _Ruler, domain: Domain, finite: torch.Tensor | None = None) -> torch.Tensor:
+    """Count values in `BINS` bins; without atomics on the CPU, without looking at the device elsewhere."""
+    places = (values - ruler.low).mul_(ruler.bins_per_unit).clamp_(0, BINS - 1).to(torch.int64)
+    if domain.may_look:
+        return torch.bincount(places, minlength=BINS)
+    weights = torch.ones_like(places) if finite is None else finite.to(torch.int64)
+    return torch.zeros(BINS, dtype=torch.int64, device=values.device).scatter_add_(0, places, weights)
