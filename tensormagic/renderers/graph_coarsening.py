@@ -169,20 +169,21 @@ def _portions_of(groups: Sequence[Group], repeat: _Repeat, room: int) -> Iterato
 def _portion(members: Sequence[Group], first: int, last: int, repeat: _Repeat) -> Group:
     if len(members) == 1:
         return members[0]
+    layers = _common_path(members[: repeat.period]), _common_path(members[-repeat.period :])
+    if all(path and path[-1].isdigit() for path in layers):
+        label = _module_label(layers[0]) + (f"–{layers[1][-1]}" if layers[0] != layers[1] else "")
+        return _merged(members, kind="repeat", label=label, module=".".join(_common_path(members)))
     which = f"{first + 1}–{last} of {repeat.times}" if last - first > 1 else f"{first + 1} of {repeat.times}"
-    label, module = _repeat_label(members[: repeat.period], last - first)
+    label, module = _ops_label(members[: repeat.period], last - first), ".".join(_common_path(members))
     return _merged(members, kind="repeat", label=label, module=module, detail=which)
 
 
-def _repeat_label(members: Sequence[Group], times: int) -> tuple[str, str]:
-    """Return what one repetition is called, and the module it lies in: the layer's name, or the ops' names."""
-    module = _common_path(members)
+def _ops_label(members: Sequence[Group], times: int) -> str:
+    """Return what one repetition of several ops is called, and how often it is there."""
     many = f" ×{times}" if times > 1 else ""
-    if module and module[-1].isdigit():
-        return (_module_label(module) if times == 1 else module[-2 if len(module) > 1 else -1]) + many, ".".join(module)
     ops = list(dict.fromkeys(group.label for group in members))
     name = ops[0] if len(ops) == 1 else f"{ops[0]} … {ops[-1]}"
-    return shortened(name, _LABEL - len(many)) + many, ".".join(module)
+    return shortened(name, _LABEL - len(many)) + many
 
 
 def _in_portions(groups: Sequence[Group], max_boxes: int) -> list[Group]:

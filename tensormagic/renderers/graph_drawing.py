@@ -28,6 +28,7 @@ BADGE_SIZE = 10.0
 HEAD_HEIGHT = 40.0
 BADGE_HEIGHT = 15.0
 MOST_BADGES = 4
+MOST_OF_MANY = 2
 ROW_WIDTH = 890.0
 MOST_REPEATED = 3
 
@@ -42,8 +43,8 @@ class Badge:
 
     Attributes:
         node: Index of the accumulate node.
-        label: Its name, short; with ``(in 3 boxes)`` where several boxes use it. Used by very many, it is a badge of the
-            first of them alone.
+        label: Its name, short; with ``(in 3 boxes)`` where several boxes use it. Where very many do, it is a badge of
+            the first of them alone.
     """
 
     node: int
@@ -144,10 +145,16 @@ def draw(graph: Graph, *, max_boxes: int = 160) -> Drawing:
 
 
 def badge_rows(box: Box) -> tuple[tuple[Badge, ...], int]:
-    """Return the badges that are written out under a box, and how many more there are."""
-    if len(box.badges) <= MOST_BADGES:
-        return box.badges, 0
-    return box.badges[: MOST_BADGES - 1], len(box.badges) - MOST_BADGES + 1
+    """Return the badges that are written out under a box, and how many more there are, told in one line."""
+    shown = _written_out(box.kind, len(box.badges))
+    return box.badges[:shown], len(box.badges) - shown
+
+
+def _written_out(kind: str, badges: int) -> int:
+    """Return how many badges are written out: of a box of many steps all or none, else as many as have room."""
+    if kind in {"module", "repeat"}:
+        return badges if badges <= MOST_OF_MANY else 0
+    return badges if badges <= MOST_BADGES else MOST_BADGES - 1
 
 
 def _badges(graph: Graph, group: Group, uses: Counter[int]) -> tuple[Badge, ...]:
@@ -173,9 +180,10 @@ def _leaves_once(groups: Sequence[Group], uses: Counter[int]) -> list[Group]:
 
 def _size(group: Group, badges: tuple[Badge, ...]) -> tuple[float, float]:
     """Return the width and height of a box with its badges."""
-    rows = min(len(badges), MOST_BADGES)
+    written = _written_out(group.kind, len(badges))
+    rows = written + (written < len(badges))
     wanted = [text_width(group.label, LABEL_SIZE, bold=True), text_width(group.detail, DETAIL_SIZE)]
-    wanted += [text_width(badge.label, BADGE_SIZE) + BADGE_HEIGHT for badge in badges[:MOST_BADGES]]
+    wanted += [text_width(badge.label, BADGE_SIZE) + BADGE_HEIGHT for badge in badges[:written]]
     width = min(max(max(wanted) + 2 * _PADDING, _NARROWEST), _WIDEST)
     return round(width), HEAD_HEIGHT + (rows * BADGE_HEIGHT + 3 if rows else 0)
 

@@ -116,4 +116,3 @@ def _columns(column_of: list[int], links: list[Edge]) -> Columns:
         members[column].append(item)
     following, preceding = adjacency(len(column_of), links)
     return Columns(members, following, preceding)
-

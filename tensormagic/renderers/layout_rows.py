@@ -19,6 +19,8 @@ Point = tuple[float, float]
 Size = tuple[float, float]
 
 _LANE = 8.0
+_EVEN_STEP = 30.0
+_MOST_EVENED = 24  # in a longer picture one short row is not seen
 _ABOVE_LANES = 10.0
 _BELOW_LANES = 24.0  # what belongs to a box of the next row can be written above it
 _TURN = 8.0  # the arrowhead of a line that turns at the row's end needs this much
@@ -73,7 +75,8 @@ class Page:
             for column in layered.columns.members
         ]
         self._gaps = [self._gap(number) for number in range(len(self._widths) - 1)] + [0.0]
-        self._row_of = self._break()
+        self._row_of = self._break(spacing.wrap_width)
+        self._even_rows(spacing.wrap_width)
         self.row_count = self._row_of[-1] + 1
         self._assign_lanes()
         self._place_columns()
@@ -114,14 +117,22 @@ class Page:
         climb = max((abs(leave[link] - reach[link]) for link in links), default=0.0)
         return self._spacing.column_gap + min(climb * 0.12, 36.0)
 
-    def _break(self) -> list[int]:
-        """Return the row of every column."""
+    def _even_rows(self, limit: float | None) -> None:
+        """Break earlier where that needs no more rows: no box is left alone in the last one."""
+        rows = self._row_of[-1]
+        while limit is not None and 0 < rows <= _MOST_EVENED and (limit := limit - _EVEN_STEP) > 0:
+            earlier = self._break(limit)
+            if earlier[-1] > rows:
+                break
+            self._row_of = earlier
+
+    def _break(self, limit: float | None) -> list[int]:
+        """Return the row of every column, where no row with several columns is wider than ``limit``."""
         rows, row, start = [0] * len(self._widths), 0, 0
-        limit = self._spacing.wrap_width
         while limit is not None and (end := self._row_end(start, limit)) < len(self._widths):
+            rows[start:end] = [row] * (end - start)
             row, start = row + 1, end
-            rows[start:] = [row] * (len(rows) - start)
-        return rows
+        return rows[:start] + [row] * (len(rows) - start)
 
     def _row_end(self, start: int, limit: float) -> int:
         """Return where the row from column ``start`` ends: late, but where few lines are cut."""

@@ -11,8 +11,7 @@ _CORNER = 6.0
 
 def number(value: float) -> str:
     """Return a coordinate with at most one decimal, and none where it is whole."""
-    text = f"{value:.1f}"
-    return text[:-2] if text.endswith(".0") else text
+    return f"{value:.1f}".removesuffix(".0")
 
 
 def point(x: float, y: float) -> str:

@@ -7,6 +7,7 @@ import math
 from tensormagic.renderers.phrases import MINUS, count, plural
 from tensormagic.reports.trace import UNTOUCHED, TraceReport
 
+NO_BACKWARD_YET = "no backward was seen yet"
 NO_BACKWARD = "no backward was seen; call .backward() on a scalar loss inside the traced code"
 
 
@@ -71,5 +72,8 @@ def _overhead(report: TraceReport) -> str:
 def all_clear(report: TraceReport) -> str:
     """Return the sentence for a run without findings; it claims no more than was looked at."""
     if not report.passes_seen:
-        return NO_BACKWARD
-    return f"no problems found in {plural(report.passes_seen, 'backward pass', 'backward passes')}"
+        return NO_BACKWARD_YET if report.state == "running" else NO_BACKWARD
+    passes = plural(report.passes_seen, "backward pass", "backward passes")
+    if report.state == "failed":
+        return f"no problems found in the gradients of {passes}; the error is the code's own"
+    return f"no problems found in {passes}{' so far' if report.state == 'running' else ''}"

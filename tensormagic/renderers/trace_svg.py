@@ -6,6 +6,7 @@ no reference to anything outside or inside, an opaque light card of its own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from tensormagic.renderers import trace_svg_chart
@@ -68,15 +69,18 @@ def _card(report: TraceReport, sections: list[Section]) -> str:
     return _svg(WIDTH, y + 2, "".join(parts), report)
 
 
+# What XML 1.0 cannot hold, not even escaped: a name may hold anything.
+_NOT_XML = re.compile("[^\\t\\n\\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
 def _svg(width: float, height: float, content: str, report: TraceReport) -> str:
     size = f'width="{number(width)}" height="{number(height)}" viewBox="0 0 {number(width)} {number(height)}"'
     label = escape(f"Gradients of {report.title or 'the traced run'}: {run_text(report)}")
-    ground = f'<rect x=".5" y=".5" width="{number(width - 1)}" height="{number(height - 1)}" rx="4" fill="#fff" stroke="#d5dae0"/>'
+    inner = f'width="{number(width - 1)}" height="{number(height - 1)}"'
+    ground = f'<rect x=".5" y=".5" {inner} rx="4" fill="#fff" stroke="#d5dae0"/>'
     style = f"<style>{STYLE}{trace_svg_chart.STYLE}</style>"
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="tms" {size} role="img" aria-label="{label}">'
-        f"{style}{ground}{content}</svg>\n"
-    )
+    start = f'<svg xmlns="http://www.w3.org/2000/svg" class="tms" {size} role="img" aria-label="{label}">'
+    return _NOT_XML.sub("\ufffd", f"{start}{style}{ground}{content}</svg>\n")
 
 
 def _moved(content: str, x: float, y: float, scale: float = 1.0) -> str:
@@ -120,7 +124,8 @@ def _finding(finding: Finding) -> Section:
     )
     return (
         f'<rect y="0" width="{number(WIDTH)}" height="{number(height)}" fill="{ground}"/>'
-        f'<rect width="3" height="{number(height)}" fill="{ink}"/><path d="M20,6l6.5,6.5l-6.5,6.5l-6.5,-6.5z" fill="{ink}"/>'
+        f'<rect width="3" height="{number(height)}" fill="{ink}"/>'
+        f'<path d="M20,6l6.5,6.5l-6.5,6.5l-6.5,-6.5z" fill="{ink}"/>'
         f'<text class="l" x="34" y="17" style="fill:{ink}">{escape(finding.code)} {finding.severity}</text>{words}'
     ), height + 1
 
@@ -137,13 +142,11 @@ def _graph(report: TraceReport, scene: Scene) -> Iterator[Section]:
 def _caption(report: TraceReport, scene: Scene) -> Section:
     """Say which pass is shown, and what was folded."""
     parts = ["Backward graph", _which_pass(report, scene), scene.drawing.note]
-    rest = len(report.graphs) - 1
-    if rest:
-        parts.append(f"{plural(rest, 'graph')} of another structure not shown")
+    if others := len(report.graphs) - 1:
+        parts.append(f"{plural(others, 'graph')} of another structure not shown")
     words = " · ".join(part for part in parts[1:] if part)
-    return (
-        f'<text class="v" x="{number(_PAD)}" y="18">{parts[0]} <tspan class="q" font-weight="400">{escape(words)}</tspan></text>'
-    ), 22.0
+    rest_of_line = f'<tspan class="q" font-weight="400">{escape(words)}</tspan>'
+    return f'<text class="v" x="{number(_PAD)}" y="18">{parts[0]} {rest_of_line}</text>', 22.0
 
 
 def _which_pass(report: TraceReport, scene: Scene) -> str:

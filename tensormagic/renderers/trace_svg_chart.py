@@ -81,7 +81,8 @@ def chart(report: TraceReport, width: float, *, most: int = MOST_CHARTS) -> tupl
         return "", 0.0
     shown = chosen(report.parameters, most)
     scale = scale_of(shown)
-    head = f'<text class="v" x="0" y="11">Gradient norm <tspan class="q" font-weight="400">{_subtitle(report, scale)}</tspan></text>'
+    subtitle = f'<tspan class="q" font-weight="400">{_subtitle(report, scale)}</tspan>'
+    head = f'<text class="v" x="0" y="11">Gradient norm {subtitle}</text>'
     body, height = _bars(shown, scale, width) if len(report.passes) == 1 else _lines(shown, scale, width)
     left_out = len(report.parameters) - len(shown)
     foot = ""
@@ -95,7 +96,8 @@ def _subtitle(report: TraceReport, scale: Scale) -> str:
     if len(report.passes) == 1:
         return f"per parameter, log scale {scale.text}"
     first, last = report.passes[0].step, report.passes[-1].step
-    kept = "" if len(report.passes) == report.passes_seen else f", {len(report.passes)} of {report.passes_seen} passes kept"
+    thinned = len(report.passes) < report.passes_seen
+    kept = f", {len(report.passes)} of {report.passes_seen} passes kept" if thinned else ""
     return f"per parameter, step {first} to {last}, log scale {scale.text}{kept}"
 
 
@@ -115,7 +117,10 @@ def sparkline(series: ParameterSeries, scale: Scale, width: float) -> str:
     last, bad = _last(series), is_bad(series)
     value = "no gradient" if last == UNTOUCHED else norm_text(last)
     name = fitted(series.name, width - text_width(value, 10.5, bold=True) - 10, 10.5)
-    texts = f'<text x="0" y="10">{escape(name)}</text><text class="e v{" r" if bad else ""}" x="{number(width)}" y="10">{value}</text>'
+    texts = (
+        f'<text x="0" y="10">{escape(name)}</text>'
+        f'<text class="e v{" r" if bad else ""}" x="{number(width)}" y="10">{value}</text>'
+    )
     ground = f'<rect class="bg" y="{number(_LABEL_HEIGHT)}" width="{number(width)}" height="{number(_HEIGHT)}"/>'
     return texts + ground + f'<g transform="translate(0,{number(_LABEL_HEIGHT)})">{_curve(series, scale, width)}</g>'
 
@@ -136,7 +141,8 @@ def _curve(series: ParameterSeries, scale: Scale, width: float) -> str:
         elif touched(norm):
             runs[-1].append((x, 3 + (1 - scale.share(norm)) * (_HEIGHT - 6)))
     lines = "".join(f'<path class="p" d="M{" ".join(point(*at) for at in run)}"/>' for run in runs if len(run) > 1)
-    dots = "".join(f'<circle class="d" cx="{number(run[0][0])}" cy="{number(run[0][1])}" r="1.8"/>' for run in runs if len(run) == 1)
+    alone = (run[0] for run in runs if len(run) == 1)
+    dots = "".join(f'<circle class="d" cx="{number(x)}" cy="{number(y)}" r="1.8"/>' for x, y in alone)
     return lines + dots + _bad_stretch([x for x, _ in marks], max(step, 5.0))
 
 
@@ -151,10 +157,9 @@ def _bad_stretch(places: Sequence[float], step: float) -> str:
     parts = []
     for first, last in pieces:
         left, wide = max(first - 4, 0.0), last - first + 7
-        parts.append(f'<rect class="b sbad" x="{number(left)}" y="0.5" width="{number(wide)}" height="{number(_HEIGHT - 1)}"/>')
-        parts.extend(
-            f'<path class="h" d="{hatching(left, y, wide, 5, 5)}"/>' for y in (1.0, 6.0, 11.0, 16.0, 20.0)
-        )
+        place = f'x="{number(left)}" y="0.5" width="{number(wide)}" height="{number(_HEIGHT - 1)}"'
+        parts.append(f'<rect class="b sbad" {place}/>')
+        parts.extend(f'<path class="h" d="{hatching(left, y, wide, 5, 5)}"/>' for y in (1.0, 6.0, 11.0, 16.0, 20.0))
     return "".join(parts)
 
 
@@ -191,8 +196,10 @@ def _bar(series: ParameterSeries, scale: Scale, names: float, width: float) -> s
     ground = f'<rect class="bg" x="{number(names)}" y="2" width="{number(room)}" height="11"/>'
     if not touched(norm):
         return f'{text}{ground}<text class="q" x="{number(names + room + 8)}" y="11">no gradient</text>'
-    bar = f'<rect class="d" x="{number(names)}" y="2" width="{number(max(room * scale.share(norm), 1.5))}" height="11"/>'
-    if not math.isfinite(norm):
+    if math.isfinite(norm):
+        long = number(max(room * scale.share(norm), 1.5))
+        bar = f'<rect class="d" x="{number(names)}" y="2" width="{long}" height="11"/>'
+    else:
         bar = f'<path class="h" d="{hatching(names, 2, room, 11, 7)}"/>'
     ink = "v" if math.isfinite(norm) else "v r"
     return f'{text}{ground}{bar}<text class="{ink}" x="{number(names + room + 8)}" y="11">{norm_text(norm)}</text>'

@@ -17,6 +17,7 @@ from tensormagic.renderers.graph_drawing import (
     badge_rows,
 )
 from tensormagic.renderers.markup import escape
+from tensormagic.renderers.phrases import plural
 from tensormagic.renderers.svg_paths import arrowhead, foot, hatching, line, number
 from tensormagic.renderers.text_metrics import fitted, text_width
 from tensormagic.renderers.theme import NORM_EXPONENTS, NORM_SCALE_LIGHT
@@ -30,7 +31,8 @@ _TITLES = 220  # from this many boxes on, boxes carry no tooltip
 _THICKNESS = (1.4, 1.9, 2.4, 3.0, 3.7, 4.5)
 
 _LEVELS = "".join(
-    f".tms .s{level}{{stroke:{colour}}}.tms .f{level}{{fill:{colour}}}.tms .w{level}{{stroke:{colour};stroke-width:{wide}}}"
+    f".tms .s{level}{{stroke:{colour}}}.tms .f{level}{{fill:{colour}}}"
+    f".tms .w{level}{{stroke:{colour};stroke-width:{wide}}}"
     for level, (colour, wide) in enumerate(zip(NORM_SCALE_LIGHT, _THICKNESS, strict=True))
 )
 STYLE = (
@@ -59,7 +61,7 @@ def graph_svg(scene: Scene) -> str:
     drawing = scene.drawing
     values = {box.id: value_of(box.nodes, scene.frame) for box in drawing.boxes}
     births = births_by_box(drawing, scene.graph)
-    wires = "".join(_wire(wire, drawing, values) for wire in drawing.wires)
+    wires = "".join(_wire(wire, values) for wire in drawing.wires)
     boxes = "".join(_box(box, scene, values[box.id]) for box in drawing.boxes)
     marks = "".join(_birth(drawing.boxes[number], birth, scene.frame) for number, birth in births.items())
     return wires + boxes + _numbers(scene, values) + marks
@@ -69,7 +71,7 @@ def _level(value: Value) -> str:
     return value.style.removeprefix("n") if value.style != "none" else "none"
 
 
-def _wire(wire: Wire, drawing: Drawing, values: dict[int, Value]) -> str:
+def _wire(wire: Wire, values: dict[int, Value]) -> str:
     """Return a line from source to target, as thick as the gradient that the target received."""
     value = values[wire.target] if not values[wire.source].untouched else Value()
     level = _level(value)
@@ -84,11 +86,11 @@ def _wire(wire: Wire, drawing: Drawing, values: dict[int, Value]) -> str:
 def _box(box: Box, scene: Scene, value: Value) -> str:
     level, middle = _level(value), number(box.x + box.width / 2)
     width = number(box.width)
-    behind = "" if box.kind not in {"module", "repeat"} else _plate(box.x + 3, box.y - 3, width, level)
+    behind = "" if box.kind not in {"module", "repeat"} else _plate(box.x - 3, box.y - 3, width, level)
     plate = _plate(box.x, box.y, width, level)
     label = fitted(box.label, box.width - 8, LABEL_SIZE, bold=True)
-    height = box.y + (16 if box.detail else 21)
-    texts = f'<text class="l c{" q" if value.untouched else ""}" x="{middle}" y="{number(height)}">{escape(label)}</text>'
+    ink, height = "l c q" if value.untouched else "l c", number(box.y + (16 if box.detail else 21))
+    texts = f'<text class="{ink}" x="{middle}" y="{height}">{escape(label)}</text>'
     if box.detail:
         detail = escape(fitted(box.detail, box.width - 6, DETAIL_SIZE))
         texts += f'<text class="q c" x="{middle}" y="{number(box.y + 28.5)}">{detail}</text>'
@@ -119,9 +121,18 @@ def _badges(box: Box, scene: Scene) -> str:
     shown, more = badge_rows(box)
     parts = [_badge(box, badge, row, value_of((badge.node,), scene.frame)) for row, badge in enumerate(shown)]
     if more:
-        y = box.y + HEAD_HEIGHT + 3 + len(shown) * BADGE_HEIGHT + 10
-        parts.append(f'<text class="k q" x="{number(box.x + 15)}" y="{number(y)}">+ {more} more</text>')
+        y = box.y + HEAD_HEIGHT + 3 + len(shown) * BADGE_HEIGHT + BADGE_SIZE
+        parts.append(_more(box, scene, number_of=more, y=y))
     return "".join(parts)
+
+
+def _more(box: Box, scene: Scene, *, number_of: int, y: float) -> str:
+    """Say how many leaves are not written out, and how many of these have a bad gradient."""
+    hidden = [value_of((badge.node,), scene.frame) for badge in box.badges[len(box.badges) - number_of :]]
+    bad = sum(value.bad for value in hidden)
+    words = f"+ {number_of} more" if number_of < len(box.badges) else plural(number_of, "leaf", "leaves")
+    words += f", {bad} not finite" if bad else ""
+    return f'<text class="k {"r" if bad else "q"}" x="{number(box.x + 4)}" y="{number(y)}">{words}</text>'
 
 
 def _badge(box: Box, badge: Badge, row: int, value: Value) -> str:
@@ -179,7 +190,8 @@ def legend_svg(scene: Scene) -> str:
         for level in range(6)
     )
     scale = (
-        f'<text class="q" x="0" y="11">log₁₀ gradient norm</text><text class="q e" x="142" y="11">{log_label(low)}</text>'
+        f'<text class="q" x="0" y="11">log₁₀ gradient norm</text>'
+        f'<text class="q e" x="142" y="11">{log_label(low)}</text>'
         f'{swatches}<text class="q" x="273" y="11">{log_label(high)}</text>'
     )
     parts, x = [scale], 306.0

@@ -22,7 +22,7 @@ from tensormagic.reports import (
     TraceReport,
 )
 
-HOSTILE = '</text></svg><script>alert("1")</script>&amp;\u202e'
+HOSTILE = '</text></svg><script>alert("1")</script>&amp;\x1b[2J\u202e'
 
 
 class Builder:
@@ -198,10 +198,11 @@ def parameters_of(graph, passes=40, **changes):
 
 
 def _series(node, place, passes, **changes):
-    norms = array("f", [10 ** (-1 - 0.3 * place - at / passes + 0.08 * math.sin(at * 1.7 + place)) for at in range(passes)])
-    given = dict(name=node.variable, shape=node.shapes[0], dtype="float32", numel=math.prod(node.shapes[0]))
-    given |= dict(is_parameter=True, requires_grad=True, used=True, owner="net", norms=norms, abs_max=norms)
-    return ParameterSeries(**given | dict(touched=passes) | changes)
+    logs = (-1 - 0.3 * place - at / passes + 0.08 * math.sin(at * 1.7 + place) for at in range(passes))
+    norms = array("f", [10**log for log in logs])
+    given = {"name": node.variable, "shape": node.shapes[0], "dtype": "float32", "numel": math.prod(node.shapes[0])}
+    given |= {"is_parameter": True, "requires_grad": True, "used": True, "owner": "net"}
+    return ParameterSeries(**given | {"norms": norms, "abs_max": norms, "touched": passes} | changes)
 
 
 def passes(count=40, graph=1):
@@ -217,9 +218,10 @@ def report(graph=None, *, count=40, **changes):
     frames = tuple(replace(frame, pass_number=count) for frame in graph.frames)
     births = tuple(replace(birth, pass_number=count) for birth in graph.births)
     graph = replace(graph, frames=frames, births=births, passes_seen=count)
-    given = dict(title="digits-cnn", state="finished", cell=CELL, seconds=12.4, own_seconds=0.5, graphs=(graph,))
-    given |= dict(passes=passes(count), passes_seen=count, steps_seen=count, forward_nodes=len(graph.nodes))
-    return TraceReport(**given | dict(parameters=parameters_of(graph, count)) | changes)
+    given = {"title": "digits-cnn", "state": "finished", "cell": CELL, "seconds": 12.4, "own_seconds": 0.5}
+    given |= {"graphs": (graph,), "passes": passes(count), "passes_seen": count, "steps_seen": count}
+    given |= {"forward_nodes": len(graph.nodes), "parameters": parameters_of(graph, count)}
+    return TraceReport(**given | changes)
 
 
 LINE = Location("<cell>", 12, "logp = p.log()", 5)
@@ -262,7 +264,8 @@ def hostile():
     build = Builder()
     weight = build.leaf(f"net.{HOSTILE}", (3,))
     build.op(HOSTILE, build.op("sin", weight, shape=(3,)), shape=(), kind="custom")
-    return report(build.graph(), title=HOSTILE, state="failed", error=HOSTILE, findings=(replace(BORN, message=HOSTILE),))
+    findings = (replace(BORN, message=HOSTILE),)
+    return report(build.graph(), title=HOSTILE, state="failed", error=HOSTILE, findings=findings)
 
 
 def untouched():

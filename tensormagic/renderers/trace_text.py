@@ -1,0 +1,61 @@
+"""A traced run as plain text, for terminals and for the ``text/plain`` of every output.
+
+Findings first, then the way of the gradient, then a line for every parameter. Nothing rests on colour, no line is
+wider than asked for, and what is left out is said at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensormagic.renderers.phrases import plural
+from tensormagic.renderers.trace_phrases import all_clear, run_text, state_text
+from tensormagic.renderers.trace_text_flow import flow
+from tensormagic.renderers.trace_text_lines import filled, printable
+from tensormagic.renderers.trace_text_parameters import parameters
+from tensormagic.reports.finding import Finding
+from tensormagic.reports.trace import TraceReport
+
+_NARROWEST = 40
+
+
+def render(report: TraceReport, *, width: int = 100) -> str:
+    """Return the run as text, no line wider than ``width`` (at least 40) columns."""
+    width = max(width, _NARROWEST)
+    sections = (
+        [*_head(report, width), *_findings(report, width)], flow(report, width), parameters(report, width),
+        _gaps(report, width),
+    )  # fmt: skip
+    blocks = ["\n".join(section) for section in sections if section]
+    return printable("\n\n".join(blocks)) + "\n"
+
+
+def _head(report: TraceReport, width: int) -> Iterator[str]:
+    title = " ".join(report.title.split()) or "traced run"
+    yield from filled("", f"tracegrad  {title}  {' '.join(state_text(report).split())}", width)
+    yield from filled("", run_text(report), width)
+    yield "─" * width
+
+
+def _findings(report: TraceReport, width: int) -> Iterator[str]:
+    for finding in report.findings:
+        yield from _finding(finding, width)
+    if not report.findings:
+        yield from filled("", all_clear(report), width)
+
+
+def _finding(finding: Finding, width: int) -> Iterator[str]:
+    lead = f"{finding.code} {finding.severity}  "
+    yield from filled(lead, finding.message, width)
+    if finding.location is not None:
+        yield from filled(" " * len(lead), f"{finding.location.label}: {finding.location.text}", width)
+    if finding.remedy:
+        yield from filled(" " * len(lead), f"→ {finding.remedy}", width)
+
+
+def _gaps(report: TraceReport, width: int) -> list[str]:
+    lines = [line for gap in report.gaps for line in filled("not seen: ", f"{gap.section}: {gap.reason}", width)]
+    others = len(report.graphs) - 1
+    if others > 0:
+        lines.append(f"not shown: {plural(others, 'graph')} of another structure")
+    return lines
