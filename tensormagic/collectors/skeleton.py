@@ -96,6 +96,8 @@ class Skeleton:
         origin_of: Report index → (origin number, exact), for the others.
         contested: Traversal place of a node → {input number: (target's report index, slot)}, for the edges into a
             slot that several edges feed: only there does a gradient arrive summed.
+        feeder: Report index → report index of the one node that feeds it, or -1 where there is not exactly one, or
+            where a hook of the person's own could stand between the two.
     """
 
     number: int
@@ -106,6 +108,7 @@ class Skeleton:
     leaf_of: dict[int, int]
     origin_of: dict[int, tuple[int, bool]]
     contested: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    feeder: list[int] = field(default_factory=list)
 
     @property
     def size(self) -> int:
@@ -135,6 +138,7 @@ def make_skeleton(number: int, found: Walk) -> Skeleton:
         leaf_of={index[at]: key[1] for at, key in enumerate(found.keys) if leaf[at]},
         origin_of={index[at]: (key[1], found.exact[at]) for at, key in enumerate(found.keys) if not leaf[at]},
         contested=_contested(found, index),
+        feeder=_feeders(found, index),
     )
 
 
@@ -164,3 +168,14 @@ def _contested(found: Walk, index: list[int]) -> dict[int, dict[int, tuple[int, 
         for place, input_number in sources if len(sources) > 1 else ():
             contested.setdefault(place, {})[input_number] = (index[target], slot)
     return contested
+
+
+def _feeders(found: Walk, index: list[int]) -> list[int]:
+    sources: list[list[int]] = [[] for _ in index]
+    for place, key in enumerate(found.keys):
+        for target, _ in key[2]:
+            if target >= 0:
+                sources[index[target]].append(index[place])
+    for place in found.roots:
+        sources[index[place]].append(-1)
+    return [feeding[0] if len(feeding) == 1 else -1 for feeding in sources]
