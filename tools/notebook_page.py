@@ -42,6 +42,8 @@ def main() -> int:
     parser.add_argument("notebook", type=Path)
     parser.add_argument("page", type=Path)
     given = parser.parse_args()
+    if not given.notebook.is_file():
+        parser.error(f"there is no notebook {given.notebook}")
     notebook = nbformat.read(given.notebook, as_version=4)
     print(f"running {given.notebook} …", flush=True)
     failure = ""
