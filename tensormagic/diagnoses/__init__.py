@@ -1,0 +1,27 @@
+"""From reports to findings: what is wrong, on which line, and what to do.
+
+`RULES` is the whole behaviour as one table: to add a diagnosis, write a function in the file of its family, a line
+here, and a page in ``docs/diagnoses``.
+"""
+
+from __future__ import annotations
+
+from tensormagic.diagnoses import aliasing, gradient_health, modules
+from tensormagic.diagnoses.rule import Rule
+from tensormagic.reports import SEVERITIES, Finding, Report, TensorReport, TraceReport
+
+RULES: tuple[Rule, ...] = (
+    Rule("TM201", "a write changes another name", TensorReport, aliasing.shared_memory),
+    Rule("TM202", "a tensor overlaps itself", TensorReport, aliasing.internal_overlap),
+    Rule("TM401", "values that are NaN or infinite", TensorReport, gradient_health.bad_values),
+    Rule("TM402", "the first NaN or infinite gradient", TraceReport, gradient_health.first_bad_gradient),
+    Rule("TM403", "a vanishing gradient", TraceReport, gradient_health.vanishing),
+    Rule("TM404", "an exploding gradient", TraceReport, gradient_health.exploding),
+    Rule("TM601", "a parameter without a gradient", TraceReport, modules.parameter_without_gradient),
+)
+
+
+def diagnose(report: Report) -> tuple[Finding, ...]:
+    """Return every finding about ``report``, the most severe first, in order of code within a severity."""
+    found = [finding for rule in RULES if isinstance(report, rule.reads) for finding in rule.check(report)]
+    return tuple(sorted(found, key=lambda finding: (SEVERITIES.index(finding.severity), finding.code)))

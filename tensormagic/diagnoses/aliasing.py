@@ -1,0 +1,52 @@
+"""TM2xx: memory that has more than one name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensormagic.diagnoses.words import counted, listed
+from tensormagic.reports import Alias, Finding, TensorReport
+
+
+def shared_memory(report: TensorReport) -> Iterator[Finding]:
+    """TM201: a write through this tensor changes what another name holds (a note: sharing is often meant)."""
+    others = [alias for alias in report.aliases if alias.overlap == "yes" and _is_name(alias)]
+    if not others or not report.layout:
+        return
+    first = others[0]
+    amount = "elements" if first.overlap_elements is None else f"{first.overlap_elements} of {first.name}'s {first.of_elements} elements"
+    yield Finding(
+        code="TM201",
+        severity="note",
+        message=f"{report.name} shares memory with {listed([alias.name for alias in others])}: "
+        f"writing to {report.name} in place changes {amount}.",
+        evidence={alias.name: alias.overlap_elements for alias in others[:8]},
+        remedy=f"Where that is not meant, write to a copy: {_copy_of(report.name)}",
+        subject=report.name,
+    )
+
+
+def _is_name(alias: Alias) -> bool:
+    return alias.relation != "same object" and not alias.name.endswith("._base")
+
+
+def _copy_of(name: str) -> str:
+    return f"{name} = {name}.clone()" if name.isidentifier() else f"({name}).clone()"
+
+
+def internal_overlap(report: TensorReport) -> Iterator[Finding]:
+    """TM202: two indices of one tensor are the same element, so an in-place write has no defined meaning."""
+    layout = report.layout
+    if layout is None or layout.internal_overlap != "yes" or layout.distinct is None:
+        return
+    dims = [name for name, size, step in zip(layout.dim_names, layout.shape, layout.stride, strict=True) if step == 0 < size - 1]
+    why = f"the stride along {listed(dims)} is 0" if dims else "its strides make indices meet"
+    yield Finding(
+        code="TM202",
+        severity="warning",
+        message=f"{report.name} repeats memory: its {counted(report.numel, 'element')} are "
+        f"{counted(layout.distinct, 'stored element')}, because {why}; writing to it in place raises or gives garbage.",
+        evidence={"elements": report.numel, "stored elements": layout.distinct},
+        remedy=f"Write to what it was made from, or take a full copy first: {_copy_of(report.name)} ({report.nbytes} B)",
+        subject=report.name,
+    )
