@@ -83,7 +83,7 @@ def trace_document(report: TraceReport, *, limits: Limits = SAVED_LIMITS, draw: 
         "source": source_rows(report),
         "gaps": [[gap.section, gap.reason] for gap in report.gaps],
         "strings": builder.strings.values,
-        "saved": builder.saved.values,
+        "saved": list(map(list, builder.saved.values)),
         "cuts": builder.cuts,
     }
 

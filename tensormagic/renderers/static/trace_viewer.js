@@ -46,6 +46,11 @@ function filled(element, attributes, children) {
   return element;
 }
 
+/** A member that its class sets before anything reads it. @returns {any} */
+function later() {
+  return null;
+}
+
 /** @param {Element} element @param {string} text */
 function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
@@ -237,6 +242,15 @@ function samePicture(old, now) {
 
 /** The picture of one graph: built once, then recoloured; pan, zoom, focus and selection live here. */
 class GraphView {
+  /** @type {string} */ bornKey = "";
+  /** @type {Picture|null} */ picture = null;
+  /** @type {((zoom:number)=>void)|undefined} called when the zoom changed */ zoomed;
+  /** @type {number} pixels of the map a pixel of the drawing */ mapScale = 1;
+  /** @type {any} */ cursorMark = later();
+  /** @type {any} */ chosenMark = later();
+  /** @type {any} */ bornLayer = later();
+  dragged = false;
+
   /** @param {string} hatch @param {{select:(box:number, node:number|null)=>void}} hooks */
   constructor(hatch, hooks) {
     this.hooks = hooks;
@@ -393,9 +407,11 @@ class GraphView {
     const { k, x, y } = this.view;
     this.world.setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${k.toFixed(4)})`);
     const far = k < 0.5;
+    this.canvas.classList.toggle("tiny", k < 0.32);
     if (this.canvas.classList.contains("far") !== far) {
       this.canvas.classList.toggle("far", far);
-      if (this.picture) this.marks.forEach((mark) => paintBox(mark, /** @type {Picture} */ (this.picture).norms, /** @type {Picture} */ (this.picture).bad, far));
+      const { picture } = this;
+    if (picture) this.marks.forEach((mark) => paintBox(mark, picture.norms, picture.bad, far));
     }
     this.zoomed?.(k);
     this.paintMap();
@@ -477,7 +493,7 @@ class GraphView {
 
   /** @param {PointerEvent} event */
   centre(event) {
-    const box = this.map.getBoundingClientRect(), { k } = this.view, scale = this.mapScale ?? 1;
+    const box = this.map.getBoundingClientRect(), { k } = this.view, scale = this.mapScale;
     this.view.x = this.element.clientWidth / 2 - ((event.clientX - box.left) / scale) * k;
     this.view.y = this.element.clientHeight / 2 - ((event.clientY - box.top) / scale) * k;
     this.moved = true;
@@ -627,6 +643,15 @@ const ROW_HEIGHT = 22;
 
 /** Small multiples, one a parameter, on one shared log scale. */
 class Charts {
+  /** @type {number[]} */ passes = [];
+  /** @type {number[][]} a row of norms for each parameter */ series = [];
+  /** @type {any[]} */ parameters = [];
+  /** @type {[number, number]|null} log10 of the scale's ends */ bounds = null;
+  /** @type {string} */ names = "";
+  /** @type {number|undefined} */ current;
+  width = 0;
+  grid = false;
+
   /** @param {string} hatch @param {{goto:(pass:number)=>void}} hooks */
   constructor(hatch, hooks) {
     this.hatch = hatch;
@@ -634,7 +659,7 @@ class Charts {
     this.scope = html("span", { class: "quiet end" });
     this.list = html("div", { class: "rows" });
     this.axis = html("div", { class: "axis quiet" });
-    this.element = html("div", { class: "charts" }, html("h4", {}, "Gradient norm ", html("span", { class: "quiet" }, "per parameter, log scale"), this.scope), this.list, this.axis);
+    this.element = html("div", { class: "charts" }, html("h4", {}, "Gradient norm ", html("span", { class: "quiet" }, "log scale"), this.scope), this.list, this.axis);
     this.list.addEventListener("scroll", () => this.paintVisible());
     this.list.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => this.read(this.passAt(event)));
     this.list.addEventListener("pointerleave", () => this.read(null));
@@ -654,25 +679,26 @@ class Charts {
     const names = JSON.stringify(this.parameters.map((/** @type {any} */ one) => [one.name, one.shape, one.requires_grad, one.used])) + model.doc.state;
     if (names === this.names) return this.changed();
     this.names = names;
-    this.rows = this.parameters.map((/** @type {any} */ parameter) => this.row(parameter));
+    const short = this.parameters.map((/** @type {any} */ one) => one.name.split(".").slice(-2).join(".")), unique = new Set(short).size === short.length;
+    this.rows = this.parameters.map((/** @type {any} */ parameter, /** @type {number} */ place) => this.row(parameter, unique ? short[place] : parameter.name));
     const none = model.doc.state === "running" ? "No parameter has received a gradient yet." : "No parameter took part.";
     this.list.replaceChildren(...(this.rows.length ? this.rows.map((row) => row.element) : [html("p", { class: "quiet empty" }, none)]));
     this.changed();
   }
 
-  /** @param {any} parameter */
-  row(parameter) {
+  /** @param {any} parameter @param {string} name its shortest name that is no other's */
+  row(parameter, name) {
     const line = svg("path", { class: "series" }), bad = svg("path", { class: "bad-passes", fill: `url(#${this.hatch})` }), zero = svg("path", { class: "zero-passes" });
     const now = svg("line", { class: "now", y1: 0, y2: ROW_HEIGHT }), knob = svg("circle", { class: "knob", r: 2.2 });
     const plot = svg("svg", { class: "plot", height: ROW_HEIGHT, "aria-hidden": "true" }, bad, zero, line, now, knob);
     const value = html("span", { class: "reading" });
-    const label = html("span", { class: "label", title: `${parameter.name}  ${parameter.shape}  ${parameter.dtype}, ${plural(parameter.numel, "element")}` }, html("bdi", {}, parameter.name));
+    const label = html("span", { class: "label", title: `${parameter.name}  ${parameter.shape}  ${parameter.dtype}, ${plural(parameter.numel, "element")}` }, html("bdi", {}, name));
     return { element: html("div", { class: parameter.requires_grad ? "row" : "row frozen" }, label, plot, value), line, bad, zero, now, knob, value, plot, stale: true, parameter };
   }
 
   /** One more pass, from the live feed. @param {number} pass @param {Float32Array} norms */
   append(pass, norms) {
-    if (!this.passes || this.passes[this.passes.length - 1] >= pass || norms.length !== this.rows.length) return;
+    if (this.passes[this.passes.length - 1] >= pass || norms.length !== this.rows.length) return;
     this.passes.push(pass);
     norms.forEach((norm, place) => this.series[place].push(norm));
     if (this.passes.length > LONGEST_LIVE_SERIES) this.thin();
@@ -734,7 +760,7 @@ class Charts {
   /** @param {any} row @param {number[]} norms */
   plot(row, norms) {
     let line = "", bad = "", zero = "", pen = "M";
-    const step = Math.max((/** @type {number} */ (this.width) - 6) / Math.max(this.passes.length - 1, 1), 3);
+    const step = Math.max((this.width - 6) / Math.max(this.passes.length - 1, 1), 3);
     norms.forEach((norm, at) => {
       const x = this.x(this.passes[at]);
       if (norm > 0 && Number.isFinite(norm)) {
@@ -757,7 +783,7 @@ class Charts {
   /** @param {number} pass @returns {number} */
   x(pass) {
     const first = this.passes[0], span = this.passes[this.passes.length - 1] - first;
-    return 3 + (span ? ((pass - first) / span) * (/** @type {number} */ (this.width) - 6) : 0);
+    return 3 + (span ? ((pass - first) / span) * (this.width - 6) : 0);
   }
 
   /** @param {number} norm @returns {number} */
@@ -800,6 +826,9 @@ class Charts {
 
 /** The person's lines, each with how many nodes it made and the norm that reached them. */
 class Source {
+  /** @type {string} */ content = "";
+  /** @type {Set<number|undefined>} rows that called backward */ calls = new Set();
+
   /** @param {{pick:(nodes:Set<number>|null)=>void}} hooks */
   constructor(hooks) {
     this.hooks = hooks;
@@ -823,8 +852,8 @@ class Source {
       return this.row(line, text, nodes, place);
     });
     this.list.replaceChildren(...this.rows.map((row) => row.element));
-    this.calls = new Set(model.doc.passes.map((/** @type {any[]} */ row) => model.rowOfLocation.get(row[6])));
-    this.rows.forEach((row, place) => row.element.classList.toggle("calls", this.calls.has(place)));
+    const calls = this.calls = new Set(model.doc.passes.map((/** @type {any[]} */ row) => model.rowOfLocation.get(row[6])));
+    this.rows.forEach((row, place) => row.element.classList.toggle("calls", calls.has(place)));
   }
 
   /** @param {number} line @param {string} text @param {number[]} nodes @param {number} place */
@@ -875,6 +904,12 @@ class Source {
 
 /** What is known of the selected node, at the pass that is shown. */
 class Drawer {
+  /** @type {{graph:number, node:number}|null} */ live = null;
+  /** @type {[number, Element][]} where it sent gradients, and the cells that say how large */ sent = [];
+  /** @type {any} */ normCell;
+  /** @type {any} */ heading;
+  /** @type {any} */ story;
+
   /** @param {{close:()=>void, select:(box:number, node:number|null)=>void, line:(location:number)=>void}} hooks */
   constructor(hooks) {
     this.hooks = hooks;
@@ -963,7 +998,7 @@ class Drawer {
 /** @param {any} birth @returns {string} */
 function birthText(birth) {
   const made = `${badText(birth.nan, birth.inf)} of ${birth.count}`;
-  const kept = [[birth.saved_zero, "zero"], [birth.saved_negative, "negative"], [birth.saved_bad, "non-finite"]].filter(([count]) => count).map(([count, word]) => `${count} ${word}`).join(", ");
+  const kept = [[birth.saved_zero, "zero"], [birth.saved_negative, "negative value"], [birth.saved_bad, "non-finite value"]].filter(([count]) => count).map(([count, word]) => plural(count, word)).join(", ");
   const why = birth.saved && kept ? ` Its saved tensor ${birth.saved} holds ${kept}.` : "";
   return `Here finite became non-finite: norm ${number(Number(birth.incoming))} came in, ${made} went on for input ${birth.input}.${why}${birth.certain ? "" : " Several nodes feed the receiver, and only their sum was seen."}`;
 }
@@ -1017,6 +1052,36 @@ function copyButton(remedy) {
 
 /** Everything together: which pass of which graph is shown, and what is selected. */
 class Panel {
+  /** @type {Model} */ model = new Model({ graphs: [], passes: [], parameters: [], source: [] });
+  /** @type {Picture} */ picture = { norms: new Float32Array(0), bad: new Map(), births: [], cursor: -1, pass: 0, running: false };
+  /** @type {ReturnType<typeof setInterval>|undefined} */ timer;
+  /** @type {GraphView} */ graphView = later();
+  /** @type {Charts} */ charts = later();
+  /** @type {Source} */ source = later();
+  /** @type {Drawer} */ drawer = later();
+  /** @type {any} */ header = later();
+  /** @type {any} */ findings = later();
+  /** @type {any} */ whereabouts = later();
+  /** @type {any} */ zoomText = later();
+  /** @type {any} */ graphNote = later();
+  /** @type {any} */ chooser = later();
+  /** @type {any} */ bar = later();
+  /** @type {any} */ stage = later();
+  /** @type {any} */ lower = later();
+  /** @type {any} */ footer = later();
+  /** @type {any} */ notes = later();
+  /** @type {any} */ playButton = later();
+  /** @type {any} */ slider = later();
+  /** @type {any} */ passText = later();
+  /** @type {any} */ liveButton = later();
+  /** @type {any} */ progress = later();
+  /** @type {any} */ toggleButton = later();
+  graph = 0;
+  reached = 0;
+  running = false;
+  calm = false;
+  shown = false;
+
   /** @param {Element} host @param {any} doc */
   constructor(host, doc) {
     mounted += 1;
@@ -1074,7 +1139,8 @@ class Panel {
    * @param {any} doc */
   update(doc) {
     if (doc.version !== VERSION) return void this.root.replaceChildren(html("p", { class: "notes" }, `This panel reads documents of version ${VERSION}; this one has version ${doc.version}.`));
-    const old = this.model, shown = old?.graphs[this.graph];
+    const old = this.shown ? this.model : null, shown = old?.graphs[this.graph];
+    this.shown = true;
     this.model = new Model(doc);
     this.running = doc.state === "running";
     if (!this.running) this.setFollowing(false);
@@ -1214,7 +1280,7 @@ class Panel {
   /** @param {number} at place among the kept passes */
   scrub(at) {
     const one = this.model.frames[at];
-    if (!one) return void (this.picture && this.paint());
+    if (!one) return this.paint();
     if (this.running) this.setFollowing(at === this.model.frames.length - 1 && this.following);
     if (one.graph !== this.graph) this.load(one.graph);
     const births = this.model.graphs[one.graph].births.filter((/** @type {any} */ birth) => birth.pass === one.frame.pass);
@@ -1287,7 +1353,7 @@ class Panel {
   // -- painting
 
   paint() {
-    const picture = /** @type {Picture} */ (this.picture);
+    const { picture } = this;
     if (!this.model.graphs.length) return;
     if (this.collapsed()) return void this.charts.at(picture.pass || Infinity);
     this.graphView.paint(picture);
@@ -1312,12 +1378,12 @@ class Panel {
 
   /** @param {number} box @param {number|string|null} node */
   choose(box, node) {
-    const shape = this.model.graphs[this.graph].boxes[box], norms = /** @type {Picture} */ (this.picture).norms;
+    const shape = this.model.graphs[this.graph].boxes[box], norms = this.picture.norms;
     const worst = shape.nodes.find((/** @type {number} */ one) => level(norms[one]) === "bad") ?? shape.nodes.find((/** @type {number} */ one) => norms[one] !== UNTOUCHED) ?? shape.nodes[0];
     const chosen = node === null ? worst : Number(node);
     this.selection = { box, node: chosen };
     this.graphView.select(box);
-    this.drawer.show(this.model, this.graph, box, chosen, /** @type {Picture} */ (this.picture));
+    this.drawer.show(this.model, this.graph, box, chosen, this.picture);
     const location = this.model.doc.graphs[this.graph].nodes.location[chosen];
     this.source.mark(location === null ? undefined : this.model.rowOfLocation.get(location));
   }

@@ -1,0 +1,223 @@
+"""The trace viewer in a browser: the saved page by itself, and the live panel in a real JupyterLab."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tensormagic.renderers import trace_html
+from tests.renderers import samples_viewer
+from tests.support.lab import LabNotebook
+
+pytestmark = pytest.mark.browser
+
+OpenPage = Callable[..., Page]
+
+LIVE_CELL = """
+import time
+from dataclasses import replace
+from IPython.display import display
+from tensormagic.renderers.live import LivePanel
+from tests.renderers.samples_viewer import large_run, live_frame
+
+run = replace(large_run(200, passes=3), state="running", findings=())
+place = {"number": 1, "reached": 0}
+panel = LivePanel(lambda: live_frame(run, **place), lambda: run)
+display(panel.bundle(), raw=True)
+with panel:
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        place["reached"] += 3
+        if place["reached"] > 200:
+            place.update(number=place["number"] + 1, reached=0)
+        sum(number * number for number in range(20_000))
+print("gaps", panel.gaps)
+"""
+
+# Each animation frame in which the panel says something new, or its boxes are coloured otherwise, counts once.
+COUNT_FRAMES = """() => {
+  window.tensormagicFrames = new Set();
+  const look = () => {
+    const panel = document.querySelector('.tmv');
+    const said = panel?.querySelector('.whereabouts')?.textContent ?? '';
+    if (said.includes('backward is at')) {
+      const classes = [...panel.querySelectorAll('.box')].map(box => box.getAttribute('class')).join();
+      window.tensormagicFrames.add(said + classes);
+    }
+    if (window.tensormagicRun === null || !window.tensormagicFrames.size) requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+}"""
+
+
+def _panel(page: Page, place: int = 0) -> None:
+    expect(page.locator(".tmv").nth(place)).to_be_visible()
+
+
+def _colours(page: Page) -> list[str]:
+    return page.locator(".box").evaluate_all("boxes => boxes.map(box => box.getAttribute('class'))")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_click_on_a_node_opens_its_drawer(static_page: OpenPage, dark: bool) -> None:
+    """A click on a box shows its op, its source line, and what was saved; Escape closes it."""
+    page = static_page(trace_html.render(samples_viewer.broken_run()), dark=dark)
+    _panel(page)
+    page.locator(".box", has_text="log").last.click()
+    drawer = page.locator(".drawer")
+    expect(drawer).to_contain_text("cell 5, line 6")
+    expect(drawer).to_contain_text("logp = p.log()")
+    expect(drawer).to_contain_text("32×10")
+    expect(drawer).to_contain_text("3 NaN of 320 went on for input 0")
+    page.keyboard.press("Escape")
+    expect(drawer).to_be_hidden()
+
+
+def test_panel_follows_the_colour_scheme(static_page: OpenPage) -> None:
+    """The panel is light on a light system and dark on a dark one."""
+    html = trace_html.render(samples_viewer.broken_run())
+    grounds = []
+    for dark in (False, True):
+        page = static_page(html, dark=dark)
+        _panel(page)
+        grounds.append(page.locator(".tm").evaluate("panel => getComputedStyle(panel).backgroundColor"))
+    assert grounds == ["rgb(255, 255, 255)", "rgb(22, 24, 28)"]
+
+
+def test_slider_recolours_the_graph(static_page: OpenPage) -> None:
+    """The pass slider goes from the pass in which NaN was born back to one that was finite."""
+    page = static_page(trace_html.render(samples_viewer.broken_run()))
+    _panel(page)
+    assert sum("bad" in one for one in _colours(page)) == 7
+    expect(page.locator(".born-text")).to_have_text("◆ NaN born here")
+    page.locator("input[type=range]").fill("0")
+    assert sum("bad" in one for one in _colours(page)) == 0
+    expect(page.locator(".born-text")).to_have_count(0)
+    expect(page.locator(".whereabouts")).to_have_text("pass 1: 15 of 15 nodes reached")
+
+
+def test_play_goes_through_the_kept_passes(static_page: OpenPage) -> None:
+    """Play starts over from the first pass when the last is shown, and stops at the last."""
+    page = static_page(trace_html.render(samples_viewer.broken_run(passes=4, at=4)))
+    _panel(page)
+    page.get_by_label("play").click()
+    expect(page.locator(".pass-text")).to_have_text("pass 1, step 1")
+    expect(page.locator(".pass-text")).to_have_text("pass 4, step 4", timeout=4000)
+
+
+def test_keyboard_walks_along_the_edges(static_page: OpenPage) -> None:
+    """An arrow key moves to the box at the other end of a wire, and Enter opens it."""
+    page = static_page(trace_html.render(samples_viewer.broken_run()))
+    _panel(page)
+    page.locator(".box[tabindex='0']").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(page.locator(".drawer .title")).to_have_text("relu")
+    page.keyboard.press("Escape")
+    focused = page.evaluate("() => document.activeElement.querySelector('.name').textContent")
+    assert focused == "relu"
+
+
+def test_line_highlights_its_nodes(static_page: OpenPage) -> None:
+    """A click on a source line picks out the boxes it made; a second one lets them go."""
+    page = static_page(trace_html.render(samples_viewer.broken_run()))
+    _panel(page)
+    line = page.locator(".lines button", has_text="net.conv2")
+    line.click()
+    picked = page.locator(".box.picked .name")
+    assert picked.all_text_contents() == ["conv", "relu"]
+    line.click()
+    expect(page.locator(".box.picked")).to_have_count(0)
+
+
+def test_finding_shows_its_node(static_page: OpenPage) -> None:
+    """The button of a finding selects the node it is about."""
+    page = static_page(trace_html.render(samples_viewer.broken_run()))
+    _panel(page)
+    page.get_by_role("button", name="Show node").click()
+    expect(page.locator(".drawer .title")).to_have_text("log")
+
+
+def test_chart_reads_the_value_under_the_pointer(static_page: OpenPage) -> None:
+    """Pointing at a chart reads every parameter's norm at that pass."""
+    page = static_page(trace_html.render(samples_viewer.broken_run()))
+    _panel(page)
+    plot = page.locator(".plot").first
+    box = plot.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 4, box["y"] + 5)
+    expect(page.locator(".axis")).to_have_text("pass 1")
+    expect(page.locator(".row .reading").first).to_have_text("1.2e−4")
+    page.mouse.move(0, 0)
+    expect(page.locator(".row .reading").first).to_have_text("NaN")
+
+
+def test_calm_run_is_folded_up(static_page: OpenPage) -> None:
+    """A run without problems shows its parameters alone; the graph is one click away."""
+    page = static_page(trace_html.render(samples_viewer.calm_run()))
+    _panel(page)
+    expect(page.locator(".calm")).to_contain_text("No problems found in 40 backward passes")
+    expect(page.locator(".canvas")).to_be_hidden()
+    page.get_by_role("button", name="Open graph").click()
+    expect(page.locator(".canvas")).to_be_visible()
+    assert all("wait" not in one for one in _colours(page))
+
+
+def test_two_copies_work_by_themselves(static_page: OpenPage) -> None:
+    """The same output twice on a page is two panels: a click in one leaves the other alone."""
+    html = trace_html.render(samples_viewer.broken_run())
+    page = static_page(html + html)
+    _panel(page, 0)
+    _panel(page, 1)
+    second = page.locator(".tmv").nth(1)
+    second.locator(".box").first.click()
+    expect(second.locator(".drawer")).to_be_visible()
+    expect(page.locator(".tmv").nth(0).locator(".drawer")).to_be_hidden()
+    assert page.evaluate("() => Object.keys(globalThis.tensormagicViewers).filter(key => !key.includes(' ')).length") == 1
+
+
+def test_without_scripts_picture_and_tables_remain(static_page: OpenPage) -> None:
+    """Where scripts do not run the picture is drawn, and the text holds finding, remedy and norms."""
+    page = static_page(trace_html.render(samples_viewer.broken_run()), scripts=False)
+    picture = page.locator(".tm-static img")
+    expect(picture).to_be_visible()
+    page.locator("summary").click()
+    expect(page.locator("details")).to_contain_text("use F.log_softmax(net.fc(h), 1)")
+    expect(page.locator("details table").first).to_contain_text("net.conv1.weight")
+
+
+def test_hostile_names_stay_text(static_page: OpenPage) -> None:
+    """Markup in names, messages and source lines is shown as it is written."""
+    report = samples_viewer.broken_run()
+    evil = "</script><img src=x onerror=alert(1)>"
+    finding = replace(report.findings[0], message=evil, remedy=f"`{evil}`")
+    page = static_page(trace_html.render(replace(report, title=evil, findings=(finding,))))
+    _panel(page)
+    expect(page.locator(".run")).to_have_text(evil)
+    expect(page.locator(".message code").first).to_be_visible()
+    assert page.locator(".tmv img").count() == 0
+
+
+def test_two_thousand_nodes_are_drawn_and_can_be_clicked(static_page: OpenPage) -> None:
+    """A graph of 2,000 nodes opens, and a click finds the node under it."""
+    page = static_page(trace_html.render(samples_viewer.large_run(2000)))
+    _panel(page)
+    page.get_by_role("button", name="Open graph").click()
+    assert page.locator(".box").count() > 100
+    page.locator(".box", has_text="mean").click()
+    expect(page.locator(".drawer .title")).to_have_text("mean")
+
+
+def test_live_panel_paints_while_the_cell_runs(notebook: Callable[..., LabNotebook]) -> None:
+    """In JupyterLab a 200-node graph changes its colours at least ten times a second during the run."""
+    lab = notebook(LIVE_CELL)
+    lab.page.evaluate(COUNT_FRAMES)
+    lab.start()
+    lab.page.evaluate(COUNT_FRAMES)
+    lab.wait(seconds=60)
+    frames = lab.page.evaluate("() => window.tensormagicFrames.size")
+    assert "gaps []" in lab.output(0).inner_text()
+    assert frames >= 30, f"{frames} distinct frames in 3 s"
