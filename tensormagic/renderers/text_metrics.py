@@ -30,6 +30,14 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
     return ems * size * (_BOLD if bold else 1.0)
 
 
+def _ending(line: str, width: float, size: float) -> str:
+    """Return ``line`` with an ellipsis behind as many of its words as have room."""
+    words = line.split()
+    while len(words) > 1 and text_width(" ".join(words) + _CUT, size) > width:
+        words.pop()
+    return " ".join(words) + _CUT
+
+
 def fitted(text: str, width: float, size: float, *, bold: bool = False) -> str:
     """Return ``text``, its middle replaced by an ellipsis where it would be wider than ``width``."""
     if text_width(text, size, bold=bold) <= width:
@@ -56,5 +64,5 @@ def wrapped(text: str, width: float, size: float, most: int) -> list[str]:
         else:
             lines.append(word)
     if len(lines) > most:
-        lines[most - 1 :] = [f"{lines[most - 1]}{_CUT}"]
+        lines[most - 1 :] = [_ending(lines[most - 1], width, size)]
     return [fitted(line, width, size) for line in lines]

@@ -227,7 +227,7 @@ def report(graph=None, *, count=40, **changes):
 LINE = Location("<cell>", 12, "logp = p.log()", 5)
 BORN = Finding(
     "TM402", "error", "the first NaN gradient is born in log: its input holds 3 zeros", LINE,
-    {"zeros": 3}, "use logp = F.log_softmax(net.fc(h), 1): it never forms the zero, so 0 / 0 cannot occur", "log", (0, 18),
+    {"zeros": 3}, "use logp = F.log_softmax(net.fc(h), 1): it never forms the zero, so 0 / 0 cannot occur", "log",
 )  # fmt: skip
 
 
