@@ -11,6 +11,7 @@ import math
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from tensormagic.errors import RequirementError, TensorMagicError
@@ -56,7 +57,7 @@ def kinds_of(report: Report) -> tuple[str, ...]:
 
 def _plotly() -> Any:
     try:
-        import plotly.graph_objects as plotly  # noqa: PLC0415  (heavy, and needed by this module alone)
+        import plotly.graph_objects as plotly
     except ImportError as error:
         raise RequirementError("figures need plotly, which is not installed: pip install plotly") from error
     return plotly
@@ -64,12 +65,15 @@ def _plotly() -> Any:
 
 def _styled(figure_: Any, title: str, note: str = "", *, height: int = 340) -> Any:
     lines = textwrap.wrap(_plain(note), NOTE_WIDTH)
-    text = "<br>".join([f"<b>{_plain(title)}</b>", *(f"<span style='font-size:11px'>{line}</span>" for line in lines)])
+    small = [f"<span style='font-size:11px'>{line}</span>" for line in lines]
+    text = "<br>".join([f"<b>{_plain(title)}</b>", *small])
     axis = {"gridcolor": GRID, "zeroline": False, "linecolor": INK, "ticks": "outside", "tickcolor": INK}
     figure_.update_layout(
-        title={"text": text, "x": 0.01, "xanchor": "left", "font": {"size": 14}}, height=height + 14 * len(lines), template="none",
+        title={"text": text, "x": 0.01, "xanchor": "left", "font": {"size": 14}}, template="none",
+        height=height + 14 * len(lines),
         font={"family": FONT, "size": 12, "color": INK}, paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)", margin={"l": 60, "r": 20, "t": 48 + 14 * len(lines), "b": 48}, hovermode="closest",
+        plot_bgcolor="rgba(0,0,0,0)", margin={"l": 60, "r": 20, "t": 48 + 14 * len(lines), "b": 48},
+        hovermode="closest",
     )  # fmt: skip
     figure_.update_xaxes(**axis)
     figure_.update_yaxes(**axis)
@@ -215,7 +219,8 @@ def _mark_bad(plotly: Any, figure_: Any, report: TensorReport, picture: Picture)
         at = [(r, c) for r in range(len(grid.rows)) for c in range(len(grid.columns)) if picture.bad(r, c) == kind]
         if at:
             figure_.add_trace(plotly.Scatter(
-                x=[str(grid.columns[c]) for _, c in at], y=[str(grid.rows[r]) for r, _ in at], mode="markers", name=kind,
+                x=[str(grid.columns[c]) for _, c in at], y=[str(grid.rows[r]) for r, _ in at],
+                mode="markers", name=kind,
                 marker={"symbol": symbol, "color": BAD, "size": 7 if len(at) < ANNOTATED_CELLS else 4},
                 text=[_hover_text(report, picture, r, c) for r, c in at] if len(at) < ANNOTATED_CELLS else None,
                 hovertemplate="%{text}<extra></extra>" if len(at) < ANNOTATED_CELLS else f"{kind}<extra></extra>",
@@ -226,9 +231,11 @@ def _histogram(plotly: Any, figure_: Any, statistics: Statistics) -> None:
     edges, counts = statistics.histogram_edges, statistics.histogram_counts
     if not counts:
         return
-    middles = [(low + high) / 2 for low, high in zip(edges[:-1], edges[1:], strict=True)]
-    widths = [max(high - low, 1e-12) for low, high in zip(edges[:-1], edges[1:], strict=True)]
-    texts = [f"{short_number(a)} to {short_number(b)}: {count(n)}" for a, b, n in zip(edges, edges[1:], counts, strict=False)]
+    ends = list(pairwise(edges))
+    middles = [(low + high) / 2 for low, high in ends]
+    widths = [high - low or abs(low) * 0.1 or 1.0 for low, high in ends]  # a single value still gets a bar
+    ranges = [f"{short_number(low)} to {short_number(high)}" for low, high in ends]
+    texts = [f"{where}: {count(number)}" for where, number in zip(ranges, counts, strict=True)]
     figure_.add_trace(
         plotly.Bar(x=middles, y=list(counts), width=widths, xaxis="x2", yaxis="y2", marker={"color": BAR},
                    text=texts, textposition="none", hovertemplate="%{text}<extra></extra>")
@@ -241,14 +248,15 @@ def _bad_counts(statistics: Statistics) -> str:
 
 
 def gradient_flow(plotly: Any, report: TraceReport) -> Any:
-    """Draw each parameter's gradient norm over the passes, on a log scale; what has no logarithm stands on the edges."""
+    """Draw each parameter's gradient norm over the passes, on a log scale; what has no logarithm, at its edges."""
     chosen = _longest_lines(report.parameters)
     if not report.passes or not chosen:
         raise TensorMagicError('no "gradient_flow" figure: no backward pass brought a gradient to any parameter')
     every = -(-len(report.passes) // MOST_POINTS)
     figure_, positive = plotly.Figure(), _positive_norms(chosen)
     low, high = (min(positive), max(positive)) if positive else (1e-3, 1.0)
-    kept = [at for at in range(len(report.passes)) if at % every == 0 or at == len(report.passes) - 1 or _bad_at(chosen, at)]
+    last = len(report.passes) - 1
+    kept = [at for at in range(last + 1) if at % every == 0 or at == last or _bad_at(chosen, at)]
     numbers = [report.passes[at].number for at in kept]
     for place, series in enumerate(chosen):
         norms = [series.norms[at] for at in kept]
@@ -299,7 +307,10 @@ def _mark_edges(
     )
     for label, symbol, colour, height, wanted in marks:
         points = [
-            (number, series) for series in chosen for number, at in zip(*passes, strict=True) if wanted(series.norms[at])
+            (number, series)
+            for series in chosen
+            for number, at in zip(*passes, strict=True)
+            if wanted(series.norms[at])
         ]
         if points:
             texts = [f"{_plain(series.name)}, pass {number}: {label}" for number, series in points]

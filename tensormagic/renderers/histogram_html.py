@@ -68,4 +68,5 @@ def _axis(statistics: Statistics, edges: tuple[float, ...], columns: int) -> str
 def _special(label: str, number: int, highest: int) -> str:
     height = BAR_HEIGHT if not highest else min(BAR_HEIGHT, max(2, round(BAR_HEIGHT * number / highest)))
     bar = _bar(number, height, f"{label}: {number}", labelled=True, class_="tm-bar tm-skip")
-    return tag("table", tag("tr", bar), tag("tr", tag("td", escape(label), class_="tm-label")), class_="tm-bars tm-special")
+    name = tag("tr", tag("td", escape(label), class_="tm-label"))
+    return tag("table", tag("tr", bar), name, class_="tm-bars tm-special")

@@ -49,7 +49,9 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def _pixel_lines(row: Sequence[int], top: int, size: int) -> list[bytes]:
-    return [b"".join(_cell_line(cell, at * size, y, size) for at, cell in enumerate(row)) for y in range(top, top + size)]
+    return [
+        b"".join(_cell_line(cell, at * size, y, size) for at, cell in enumerate(row)) for y in range(top, top + size)
+    ]
 
 
 def _cell_line(cell: int, left: int, y: int, size: int) -> bytes:

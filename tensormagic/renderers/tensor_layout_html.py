@@ -49,8 +49,12 @@ def layout_html(report: TensorReport, picture: Picture) -> str:
     if picture.as_table:
         top = tag("div", grid_html(report, picture), _reading(report, picture), legend, class_="tm-top")
     else:
-        top = tag("div", maps_html(report, picture), tag("div", legend, _reading(report, picture), class_="tm-side"),
-                  class_="tm-top")
+        top = tag(
+            "div",
+            maps_html(report, picture),
+            tag("div", legend, _reading(report, picture), class_="tm-side"),
+            class_="tm-top",
+        )
     return tag("div", title, tag("div", top, strip_html(report, picture), class_="tm-picture"), class_="tm-layout")
 
 
@@ -71,15 +75,18 @@ def _reading(report: TensorReport, picture: Picture) -> str:
 def grid_html(report: TensorReport, picture: Picture) -> str:
     """Return the index grid as a table, each cell coloured by its storage offset and holding it."""
     grid, names = picture.grid, picture.layout.dim_names
-    head = [_axis_label(names, grid.column_dim, at, picture.column == place) for place, at in enumerate(grid.columns)]
+    head = [
+        _axis_label(names, grid.column_dim, at, on=picture.column == place) for place, at in enumerate(grid.columns)
+    ]
     rows = [tag("tr", "<th></th>", *head)] if grid.column_dim is not None else []
     for row, at in enumerate(grid.rows):
-        label = _axis_label(names, grid.row_dim, at, picture.row == row) if grid.row_dim is not None else "<th></th>"
-        rows.append(tag("tr", label, *(_grid_cell(report, picture, row, column) for column in range(len(grid.columns)))))
+        label = _axis_label(names, grid.row_dim, at, on=picture.row == row) if grid.row_dim is not None else "<th></th>"
+        cells = (_grid_cell(report, picture, row, column) for column in range(len(grid.columns)))
+        rows.append(tag("tr", label, *cells))
     return tag("table", *rows, class_="tm-cells tm-grid")
 
 
-def _axis_label(names: tuple[str, ...], dim: int | None, at: int, on: bool) -> str:  # noqa: FBT001  (a plain predicate)
+def _axis_label(names: tuple[str, ...], dim: int | None, at: int, *, on: bool) -> str:
     letter = "" if dim is None else names[dim]
     return tag("th", escape(f"{letter}={at}"), class_="tm-on" if on else None)
 
@@ -106,7 +113,8 @@ def strip_html(report: TensorReport, picture: Picture) -> str:
     strip = picture.strip
     if strip is None or not strip.cells:
         return ""
-    table = _strip_table(report, picture, strip) if len(strip.cells) <= STRIP_TABLE_CELLS else _strip_map(picture, strip)
+    small = len(strip.cells) <= STRIP_TABLE_CELLS
+    table = _strip_table(report, picture, strip) if small else _strip_map(picture, strip)
     note = strip_shown(report)
     return tag("div", table, tag("p", "Storage: ", escape(note), class_="quiet") if note else "", class_="tm-strip-box")
 
@@ -118,22 +126,32 @@ def _strip_table(report: TensorReport, picture: Picture, strip: Strip) -> str:
     marks = picture.bad_offsets() if strip.cell_elements == 1 else {}
     chosen = None if picture.offset is None else picture.strip_cell(picture.offset)
     cells = [
-        _strip_cell(picture, cell, _number(cell, times) if numbered else "", at == chosen, marks.get(cell.start, ""))
+        _strip_cell(
+            picture,
+            cell,
+            _number(cell, times=times) if numbered else "",
+            on=at == chosen,
+            bad=marks.get(cell.start, ""),
+        )
         for at, cell in enumerate(strip.cells)
     ]
-    rows = [tag("tr", tag("th", title), *cells, class_="tm-strip"), _offset_row(strip, chosen), _base_row(report, strip)]
+    rows = [
+        tag("tr", tag("th", title), *cells, class_="tm-strip"),
+        _offset_row(strip, chosen),
+        _base_row(report, strip),
+    ]
     width = 78 + STRIP_CELL * len(strip.cells)
     columns = tag("colgroup", '<col style="width:78px">', f'<col span="{len(strip.cells)}">')
     return tag("table", columns, *rows, class_="tm-cells tm-storage", style=f"width:100%;max-width:{width}px")
 
 
-def _number(cell: StripCell, times: bool) -> str:  # noqa: FBT001  (which of two numbers to show)
+def _number(cell: StripCell, *, times: bool) -> str:
     if times:
         return f"\u00d7{cell.reads}" if cell.reads else ""
     return "" if cell.first_rank is None else str(cell.first_rank)
 
 
-def _strip_cell(picture: Picture, cell: StripCell, text: str, on: bool, bad: str) -> str:  # noqa: FBT001
+def _strip_cell(picture: Picture, cell: StripCell, text: str, *, on: bool, bad: str) -> str:
     share, title = share_read(cell), cell_title(cell)
     if share == 0:
         return tag("td", class_="tm-skip", style="background-color:#eceef1;color:#545d68", title=title)
@@ -214,7 +232,8 @@ def _row_label(report: TensorReport, strip: Strip, row: int) -> str:
 def _strip_map(picture: Picture, strip: Strip) -> str:
     columns = [_column(picture, cell) for cell in strip.cells]
     source = png.heatmap([list(row) for row in zip(*columns, strict=True)], (*PALETTE, OTHER_SLICE), size=3)
-    image = f'<img src="{source}" width="{3 * len(columns)}" height="24" alt="storage, dark to light" style="width:100%;height:24px">'
+    size = f'width="{3 * len(columns)}" height="24" style="width:100%;height:24px"'
+    image = f'<img src="{source}" {size} alt="storage, dark to light">'
     ends = tag("span", count(strip.start)) + " " + tag("span", count(strip.stop - 1))
     return tag("div", tag("div", image, class_="tm-map", data_kind="strip"), tag("div", ends, class_="tm-ends"))
 

@@ -125,5 +125,6 @@ def _swatch(class_: str, text: str, label: str) -> str:
 
 
 def _hatching(kind: int, label: str) -> str:
-    image = f'<img class="tm-swatch" src="{png.heatmap([[kind]], PALETTE, size=15)}" width="15" height="10" alt="hatched">'
+    source = png.heatmap([[kind]], PALETTE, size=15)
+    image = f'<img class="tm-swatch" src="{source}" width="15" height="10" alt="hatched">'
     return tag("p", image, " ", escape(label))

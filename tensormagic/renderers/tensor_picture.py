@@ -118,9 +118,7 @@ def picture_of(report: TensorReport) -> Picture | None:
     row, column = chosen
     if is_slice(layout):
         low, high = min(map(min, layout.grid.offsets)), max(map(max, layout.grid.offsets))
-    return Picture(
-        layout, row, column, index_at(layout.grid, row, column), layout.grid.offsets[row][column], low, high
-    )
+    return Picture(layout, row, column, index_at(layout.grid, row, column), layout.grid.offsets[row][column], low, high)
 
 
 def is_slice(layout: LayoutReport) -> bool:

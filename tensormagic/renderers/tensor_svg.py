@@ -211,7 +211,9 @@ def _reading(report: TensorReport, picture: Picture) -> str:
     part = shown(report)
     lines += [(f"showing {piece}", "q") for piece in (part.split("; ") if part else ())]
     wrapped = [(piece, style) for text, style in lines for piece in textwrap.wrap(text, room, subsequent_indent="  ")]
-    return "".join(_text(left, TOP + 12 + 17 * at, text, style) for at, (text, style) in enumerate(wrapped[:MOST_LINES]))
+    return "".join(
+        _text(left, TOP + 12 + 17 * at, text, style) for at, (text, style) in enumerate(wrapped[:MOST_LINES])
+    )
 
 
 def _strip(report: TensorReport, picture: Picture, top: float) -> str:
@@ -266,7 +268,8 @@ def _base_rows(report: TensorReport, strip: Strip, top: float) -> str:
     for label, span in base_rows(report, strip):
         left, right = (MARGIN + LABELS + edge * width for edge in (at, at + span))
         parts.append(f'<path d="M{left + 2:g} {top + 42:g}v4H{right - 2:g}v-4" fill="none" stroke="{LINE}"/>')
-        parts.append(_text((left + right) / 2, top + 58, shortened(label, max(int(span * width / CHARACTER), 4)), "c q"))
+        room = max(int(span * width / CHARACTER), 4)
+        parts.append(_text((left + right) / 2, top + 58, shortened(label, room), "c q"))
         at += span
     return "".join(parts)
 
@@ -284,10 +287,11 @@ def _wire(picture: Picture, top: float) -> str:
     chosen = None if picture.offset is None else picture.strip_cell(picture.offset)
     if chosen is None or picture.strip is None:
         return ""
-    x, y, width, height = _chosen_box(picture)
+    x, y, cell_width, cell_height = _chosen_box(picture)
     edge = MARGIN + LABELS + _cell_width(picture) * len(picture.grid.columns) + 10
     left, _, cell, _ = _strip_box(picture.strip, chosen, top)
     end = left + cell / 2
-    path = f"M{x + width:g} {y + height:g}H{edge:g}V{top - 16:g}H{end:g}V{top - 4:g}"
-    line = f'<path d="{path}" fill="none" stroke="#fff" stroke-width="4"/><path d="{path}" fill="none" stroke="{INK}" stroke-width="1.25"/>'
+    path = f"M{x + cell_width:g} {y + cell_height:g}H{edge:g}V{top - 16:g}H{end:g}V{top - 4:g}"
+    strokes = (("#fff", "4"), (INK, "1.25"))
+    line = "".join(f'<path d="{path}" fill="none" stroke="{ink}" stroke-width="{width}"/>' for ink, width in strokes)
     return line + f'<path d="M{end - 4:g} {top - 8:g}h8l-4 7z" fill="{INK}"/>'

@@ -106,8 +106,10 @@ def _values(statistics: Statistics | None) -> list[str]:
     lines = [f" VALUES  {left}", f"         {right}"]
     if len(statistics.histogram_counts) > 1:
         low, high = (short_number(edge) for edge in (statistics.histogram_edges[0], statistics.histogram_edges[-1]))
-        lines.append(f"         {low} {sparkline(statistics.histogram_counts)} {high}   highest bar "
-                     f"{short_count(max(statistics.histogram_counts))}")
+        lines.append(
+            f"         {low} {sparkline(statistics.histogram_counts)} {high}   highest bar "
+            f"{short_count(max(statistics.histogram_counts))}"
+        )
     scope = statistics_scope(statistics)
     return [*lines, f"         {scope}"] if scope else lines
 

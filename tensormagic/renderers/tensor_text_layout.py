@@ -26,10 +26,13 @@ def layout_lines(report: TensorReport, picture: Picture, width: int) -> list[str
         return [" LAYOUT  no element to draw: the tensor is empty", f"         {formula(picture.layout)}"]
     canvas = Canvas()
     linked = picture.as_table and _grid_width(picture) <= width // 2
-    bottom = _draw_grid(canvas, report, picture) if linked else _draw_sample(canvas, report, picture, width)
+    if linked:
+        _draw_grid(canvas, report, picture)
+    else:
+        _draw_sample(canvas, report, picture, width)
     notes = list(worked_example(report, picture))[1 if linked else 0 :]
     if picture.strip is not None:
-        notes = _draw_strip(canvas, report, picture, bottom, width=width, linked=linked) + notes
+        notes = _draw_strip(canvas, report, picture, width=width, linked=linked) + notes
     notes += [jumps(report)]
     notes += [f"Showing {shown(report)}"] if linked and shown(report) else []
     wrapped = [line for note in notes if note for line in textwrap.wrap(note, width - 2, subsequent_indent="  ")]
@@ -38,6 +41,11 @@ def layout_lines(report: TensorReport, picture: Picture, width: int) -> list[str
 
 def _cell_width(picture: Picture) -> int:
     return max(len(str(offset)) for row in picture.grid.offsets for offset in row) + 2
+
+
+def _head_widths(picture: Picture) -> list[int]:
+    dim, names = picture.grid.column_dim, picture.layout.dim_names
+    return [0, 0] if dim is None else [0, *(len(f"{names[dim]}={at}") + 1 for at in picture.grid.columns)]
 
 
 def _label_width(picture: Picture) -> int:
@@ -49,14 +57,14 @@ def _grid_width(picture: Picture) -> int:
     return _label_width(picture) + (_cell_width(picture) + 1) * len(picture.grid.columns) + 1
 
 
-def _draw_grid(canvas: Canvas, report: TensorReport, picture: Picture) -> int:
-    """Draw grid and formula; return the line below."""
+def _draw_grid(canvas: Canvas, report: TensorReport, picture: Picture) -> None:
+    """Draw grid and formula."""
     grid, names, left, width = picture.grid, picture.layout.dim_names, _label_width(picture), _cell_width(picture)
     texts = [
         [f"{at}{'!' if picture.bad(row, column) else ' '}" for column, at in enumerate(offsets)]
         for row, offsets in enumerate(grid.offsets)
     ]
-    width = max(width, *(len(f"{names[grid.column_dim]}={at}") + 1 for at in grid.columns)) if names else width
+    width = max(width, *_head_widths(picture))
     canvas.put(0, 1, "LAYOUT")
     for place, at in enumerate(grid.columns if grid.column_dim is not None else ()):
         canvas.put(1, left + 1 + place * (width + 1), f"{names[grid.column_dim or 0]}={at}".rjust(width - 1))
@@ -70,13 +78,12 @@ def _draw_grid(canvas: Canvas, report: TensorReport, picture: Picture) -> int:
         if line == 1 and not picture.index:
             continue
         canvas.put(line, max(right, GUTTER), text)
-    return canvas.height
 
 
-def _draw_sample(canvas: Canvas, report: TensorReport, picture: Picture, width: int) -> int:
-    """Draw formula and a few rows and columns of a large grid, as values where there are any; return the line below."""
+def _draw_sample(canvas: Canvas, report: TensorReport, picture: Picture, width: int) -> None:
+    """Draw formula and a few rows and columns of a large grid, as values where there are any."""
     sample = thinned(picture.grid)
-    assert report.layout is not None  # noqa: S101  (a picture has a layout)
+    assert report.layout is not None
     part = shown(replace(report, layout=replace(report.layout, grid=sample)))
     what = "values" if sample.values else "storage offsets"
     texts = [formula(picture.layout), formula_at(picture.layout, picture.index), f"{what} of {part}" if part else what]
@@ -86,7 +93,6 @@ def _draw_sample(canvas: Canvas, report: TensorReport, picture: Picture, width: 
         canvas.put(at, 9, line)
     for line in _sample_table(picture, sample):
         canvas.put(canvas.height, 0, line)
-    return canvas.height
 
 
 def thinned(grid: Grid) -> Grid:
@@ -107,8 +113,9 @@ def _sample_table(picture: Picture, grid: Grid) -> list[str]:
     names = picture.layout.dim_names
     cells = grid.values or tuple(tuple(map(count, row)) for row in grid.offsets)
     texts = [[shortened(text, VALUE_WIDTH) for text in row] for row in cells]
-    head = [f"{names[grid.column_dim]}={at}" if grid.column_dim is not None else "" for at in grid.columns]
-    labels = [f" {names[grid.row_dim]}={at}" if grid.row_dim is not None else "" for at in grid.rows]
+    column_dim, row_dim = grid.column_dim, grid.row_dim
+    head = [f"{names[column_dim]}={at}" if column_dim is not None else "" for at in grid.columns]
+    labels = [f" {names[row_dim]}={at}" if row_dim is not None else "" for at in grid.rows]
     width = max(len(text) for row in [head, *texts] for text in row) + 2
     left = max(map(len, labels)) + 1
     rows = zip(labels, texts, strict=True)
@@ -116,12 +123,10 @@ def _sample_table(picture: Picture, grid: Grid) -> list[str]:
     return [first, *(label.ljust(left) + "".join(text.rjust(width) for text in row) for label, row in rows)]
 
 
-def _draw_strip(
-    canvas: Canvas, report: TensorReport, picture: Picture, top: int, *, width: int, linked: bool
-) -> list[str]:
-    """Draw the strip below ``top``; return what there is to say under it."""
-    strip = picture.strip
-    assert strip is not None  # noqa: S101  (the caller looked)
+def _draw_strip(canvas: Canvas, report: TensorReport, picture: Picture, *, width: int, linked: bool) -> list[str]:
+    """Draw the strip below what stands there; return what there is to say under it."""
+    strip, top = picture.strip, canvas.height
+    assert strip is not None
     cell = max(len(str(strip.stop - 1)), 2)
     if strip.cell_elements > 1 or GUTTER + (cell + 1) * len(strip.cells) > width:
         _draw_density(canvas, picture, strip, top)
@@ -136,7 +141,7 @@ def _draw_strip(
 
 def _draw_cells(canvas: Canvas, report: TensorReport, picture: Picture, top: int, *, cell: int) -> None:
     strip = picture.strip
-    assert strip is not None  # noqa: S101  (the caller looked)
+    assert strip is not None
     times, marks = most_reads(strip) > 1, picture.bad_offsets()
     canvas.put(top, 1, "offset")
     for at, one in enumerate(strip.cells):
@@ -146,9 +151,10 @@ def _draw_cells(canvas: Canvas, report: TensorReport, picture: Picture, top: int
         canvas.put(top + 1 + line, GUTTER - 1, text)
     canvas.put(top + 2, 1, "times" if times else "read")
     kinds = sorted(set(marks.values()), reverse=True)
-    legend = [f"{NOT_READ * 2} not read"] if any(one.distinct == 0 for one in strip.cells) else []
-    legend += [f"! {' or '.join(kinds)}"] if kinds else []
-    canvas.put(top + 2, GUTTER + len(strip.cells) * (cell + 1) + 2, "   ".join(legend))
+    legend = [f"! {' or '.join(kinds)}"] if kinds else []
+    legend += [f"{NOT_READ * 2} not read"] if any(one.distinct == 0 for one in strip.cells) else []
+    for line, text in enumerate(legend):
+        canvas.put(top + 1 + line + (len(legend) == 1), GUTTER + len(strip.cells) * (cell + 1) + 2, text)
     _draw_rows(canvas, report, strip, top + 4, cell=cell)
 
 
@@ -176,9 +182,8 @@ def _draw_wire(canvas: Canvas, picture: Picture, top: int, *, cell: int) -> None
     if chosen is None or picture.row is None:
         return
     line, end = 3 + picture.row, GUTTER + chosen * (cell + 1) + cell - 1
-    names, column_dim = picture.layout.dim_names, picture.grid.column_dim
-    heads = [len(f"{names[column_dim]}={at}") + 1 for at in picture.grid.columns] if column_dim is not None else []
-    start = _label_width(picture) + (max(_cell_width(picture), *heads, 1) + 1) * len(picture.grid.columns) + 1
+    width = max(_cell_width(picture), *_head_widths(picture))
+    start = _label_width(picture) + (width + 1) * len(picture.grid.columns) + 1
     if end <= start:
         canvas.put(line, start, f" \u25c4 offset {picture.offset}")
         return

@@ -306,8 +306,10 @@ def autograd_lines(autograd: AutogradReport) -> tuple[str, ...]:
     if autograd.leaf_count:
         left_out = autograd.leaf_count - len(autograd.leaves)
         more = f", and {left_out} more" if left_out > 0 else ""
-        lines.append(f"Its graph leads to {plural(autograd.leaf_count, 'leaf', 'leaves')}: "
-                     f"{listed(autograd.leaves, most=12)}{more}.")
+        lines.append(
+            f"Its graph leads to {plural(autograd.leaf_count, 'leaf', 'leaves')}: "
+            f"{listed(autograd.leaves, most=12)}{more}."
+        )
     lines += ["Its gradient is kept (retain_grad)."] if autograd.retains_grad else []
     lines += [f"{plural(autograd.hooks, 'tensor hook')} registered."] if autograd.hooks else []
     return tuple(lines)
@@ -328,17 +330,17 @@ def memory_lines(report: TensorReport) -> tuple[str, ...]:
     storage, layout = report.storage, report.layout
     if storage is None:
         return ("There is no storage that could be read.",)
-    kinds = [word for word, on in (("shared between processes", storage.shared), ("pinned", storage.pinned),
-                                   ("resizable", storage.resizable)) if on]
-    extra = f" ({', '.join(kinds)})" if kinds else ""
-    first = f"One storage of {number_of_bytes(storage.nbytes)} on {storage.device}, first byte at `{storage.address:#x}`{extra}"
-    lines = [f"{first}."]
+    kinds = {"shared between processes": storage.shared, "pinned": storage.pinned}
+    extra = "".join(f", {word}" for word, on in kinds.items() if on)
+    where = f"{storage.device}, first byte at `{storage.address:#x}`"
+    lines = [f"One storage of {number_of_bytes(storage.nbytes)} on {where}{extra}."]
     if report.aliases:
         holders = listed((shortened(alias.name, 28) for alias in report.aliases), most=8)
         lines.append(f"Found to keep it alive besides {name(report)}: {holders}.")
     if layout is not None and layout.distinct is not None and storage.elements:
-        lines.append(f"{name(report)} reads {count(layout.distinct)} of the storage's {plural(storage.elements, 'element')}; "
-                     f"a contiguous copy would take {number_of_bytes(layout.contiguous_bytes)}.")
+        read = f"{count(layout.distinct)} of the storage's {plural(storage.elements, 'element')}"
+        copy = number_of_bytes(layout.contiguous_bytes)
+        lines.append(f"{name(report)} reads {read}; a contiguous copy would take {copy}.")
     return tuple(lines)
 
 
@@ -348,6 +350,7 @@ def format_rows(layout: LayoutReport) -> tuple[tuple[str, str, str, str], ...]:
     for memory_format in layout.formats:
         dim = memory_format.breaking_dim
         because = "" if dim is None else f"dim {dim} ({layout.dim_names[dim]}) has stride {layout.stride[dim]}"
-        rows.append((memory_format.name, "yes" if memory_format.holds else "no",
-                     tuple_text(memory_format.stride), because))
+        rows.append(
+            (memory_format.name, "yes" if memory_format.holds else "no", tuple_text(memory_format.stride), because)
+        )
     return tuple(rows)

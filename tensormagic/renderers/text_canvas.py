@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class Canvas:
     """Lines of characters that grow as they are written to."""
@@ -36,11 +38,10 @@ def box(cells: list[list[str]], width: int) -> list[str]:
 
 
 def _rule(corners: str, columns: int, width: int) -> str:
-    left, middle, right = corners
-    return left + middle.join("\u2500" * width for _ in range(columns)) + right
+    return corners[0] + corners[1].join("\u2500" * width for _ in range(columns)) + corners[2]
 
 
-def table(rows: list[tuple[str, ...]], *, indent: int = 1, gap: int = 3) -> list[str]:
+def table(rows: Sequence[tuple[str, ...]], *, indent: int = 1, gap: int = 3) -> list[str]:
     """Return rows of text in columns as wide as their widest cell."""
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     padded = ((cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)

@@ -62,7 +62,7 @@ def layout(
     grid = Grid(
         row_dim, column_dim, rows, columns, row_count, column_count, (0,) * rank, offsets,
         tuple(tuple(as_text(number) for number in row) for row in numbers),
-        tuple(tuple(float(abs(number) if isinstance(number, complex) else number) for number in row) for row in numbers),
+        tuple(tuple(as_level(number) for number in row) for row in numbers),
     )  # fmt: skip
     span = sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
     distinct = None if empty else math.prod(s for s, step in zip(shape, stride, strict=True) if step)
@@ -74,13 +74,18 @@ def layout(
         formats=(MemoryFormat("contiguous_format", holds, wanted, None if holds else rank - 1),),
         lowest=None if empty else offset, highest=None if empty else offset + span,
         distinct=0 if empty else distinct, internal_overlap="yes" if 0 in stride else "no",
-        jumps=jumps(shape, stride), contiguous_bytes=4 * math.prod(shape),
+        jumps=jumps(shape, stride), contiguous_bytes=0,
     )  # fmt: skip
 
 
 def as_text(number: Any) -> str:
     """Return a number as a collector would write it."""
     return f"{number:.4g}" if isinstance(number, float) else str(number)
+
+
+def as_level(number: Any) -> float:
+    """Return a number for colouring, as a collector would."""
+    return float(abs(number) if isinstance(number, complex) else number)
 
 
 def strip(shape: tuple[int, ...], stride: tuple[int, ...], offset: int, storage: int) -> Strip:
@@ -125,7 +130,7 @@ def report(name: str, where: LayoutReport, storage: int, **changes: Any) -> Tens
         "device": "cpu", "layout_name": "strided", "element_size": size, "nbytes": numel * size, "numel": numel,
         "version": 0, "is_view": False, "flags": {"is_conj": "False", "is_pinned": "False"},
         "data_text": "tensor([...])", "storage": StorageReport(0x55D0C0DE, storage * size, storage, "cpu"),
-        "layout": where, "autograd": autograd(), "aliases_searched": 12,
+        "layout": replace(where, contiguous_bytes=numel * size), "autograd": autograd(), "aliases_searched": 12,
     }  # fmt: skip
     return TensorReport(**(fields | changes))
 
@@ -209,10 +214,11 @@ def causal_scores() -> TensorReport:
 
 def scalar() -> TensorReport:
     """``loss``: no dimensions, made by a graph."""
+    leaves = ("net.0.weight", "net.0.bias")
     return report(
         "loss", layout((), (), 0, 1, values=lambda _: 0.6931), 1, statistics=numbers((1,), 0.6931, 0.6931, std=None),
         autograd=autograd(requires_grad=True, is_leaf=False, grad_fn="NllLossBackward0", leaf_count=30, retains_grad=True,
-                          leaves=("net.0.weight", "net.0.bias"), hooks=1, sentence="loss is made by NllLossBackward0."),
+                          leaves=leaves, hooks=1, sentence="loss is made by NllLossBackward0."),
     )  # fmt: skip
 
 
@@ -224,7 +230,9 @@ def empty() -> TensorReport:
 
 def vector() -> TensorReport:
     """One dimension, every second element of ten."""
-    return report("v", layout((5,), (2,), 0, 10, values=float), 10, statistics=numbers((1, 1, 1, 1, 1), 0.0, 8.0, zero=1))
+    return report(
+        "v", layout((5,), (2,), 0, 10, values=float), 10, statistics=numbers((1, 1, 1, 1, 1), 0.0, 8.0, zero=1)
+    )
 
 
 def complex_numbers() -> TensorReport:
@@ -314,7 +322,9 @@ def largest() -> TensorReport:
                 {"elements": at}, "Something to do about it. " * 8)
         for at in range(12)
     )  # fmt: skip
-    aliases = tuple(Alias(f"{name}_{at}", "view of the same base", "Tensor", shape, 7, 9, "yes", 1, True) for at in range(40))
+    aliases = tuple(
+        Alias(f"{name}_{at}", "view of the same base", "Tensor", shape, 7, 9, "yes", 1, True) for at in range(40)
+    )
     flags = {f"is_{at}": "False" for at in range(24)}
     return report(name, where, math.prod(shape), findings=findings, aliases=aliases, flags=flags,
                   data_text="[[0.123, ...]]\n" * 12,

@@ -59,6 +59,7 @@
       this.mark = "";
       all(".tm-cells td > b").forEach((bold) => bold.replaceWith(bold.textContent));
       this.listen();
+      if (this.gridRows.length && data.values.length) this.offerValues();
       this.pick(data.at[0], data.at[1]);
       if (window.ResizeObserver) new ResizeObserver(() => this.wire()).observe(this.picture);
     }
@@ -75,6 +76,31 @@
         }
       }
       this.notes.setAttribute("aria-live", "polite");
+    }
+
+    /** Two buttons: what the cells of the grid say, their storage offset or their value. */
+    offerValues() {
+      const bar = document.createElement("span");
+      bar.className = "tm-choice";
+      bar.append("cells show");
+      for (const kind of ["offset", "value"]) {
+        const button = bar.appendChild(document.createElement("button"));
+        button.type = "button";
+        button.textContent = kind;
+        button.setAttribute("aria-pressed", String(kind === "offset"));
+        button.addEventListener("click", () => {
+          for (const one of bar.querySelectorAll("button")) one.setAttribute("aria-pressed", String(one === button));
+          this.label(kind);
+        });
+      }
+      this.section.querySelector(".tm-layout h3").append(bar);
+    }
+
+    label(kind) {
+      this.gridRows.forEach((cells, r) => cells.slice(1).forEach((td, c) => {
+        td.textContent = kind === "value" ? this.data.values[r][c] : String(this.offsetAt(r, c));
+      }));
+      this.wire();
     }
 
     point(event, surface) {

@@ -1,0 +1,157 @@
+"""The tensor panel in a browser: grid, strip and formula follow each other, by pointer and by keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tensormagic.renderers import tensor_html
+from tests.renderers.samples_tensor import SAMPLES
+
+HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>panel</title><body>'
+
+
+def panels(*names: str) -> str:
+    """A page with the panels of these samples, one under the other."""
+    return HEAD + "".join(tensor_html.render(SAMPLES[name]) for name in names)
+
+
+def grid_cell(panel: Locator, row: int, column: int) -> Locator:
+    """The cell of the index grid at a row and column, both from 0."""
+    return panel.locator(".tm-grid tr").nth(row + 1).locator("td").nth(column)
+
+
+def strip_cell(panel: Locator, at: int) -> Locator:
+    """The cell of the storage strip with that number."""
+    return panel.locator(".tm-strip td").nth(at)
+
+
+@pytest.fixture
+def panel(static_page: Callable[..., Page]) -> Locator:
+    """The mockup's panel on a page of its own."""
+    return static_page(panels("transpose_slice")).locator("section.tm-tensor")
+
+
+def test_hovering_an_index_lights_its_storage_element(panel: Locator) -> None:
+    """x[1, 0] is storage element 2: the strip's cell is ringed and the formula is filled in anew."""
+    grid_cell(panel, 1, 0).hover()
+    expect(strip_cell(panel, 2)).to_have_class("tm-on")
+    expect(panel.locator(".tm-on").filter(has_text="15")).to_have_count(0)
+    expect(panel.locator(".tm-now")).to_have_text("offset(1, 0) = 1 + 1·1 + 12·0 = 2")
+    expect(panel.locator(".tm-notes")).to_contain_text("x[1, 0] = 2, read 3rd of 8, byte 8 of the storage")
+    expect(panel.locator(".tm-notes")).to_contain_text("the same element is a[0, 2]")
+
+
+def test_hovering_the_storage_lights_the_index(panel: Locator) -> None:
+    """Storage element 13 is x[0, 1]; element 5 is read by nothing and says so."""
+    strip_cell(panel, 13).hover()
+    expect(grid_cell(panel, 0, 1)).to_have_class("tm-on")
+    expect(panel.locator(".tm-now")).to_have_text("offset(0, 1) = 1 + 1·0 + 12·1 = 13")
+    strip_cell(panel, 5).hover()
+    expect(panel.locator(".tm-grid .tm-on")).to_have_count(0)
+    expect(panel.locator(".tm-notes")).to_have_text("not read by x; the same element is a[0, 5]")
+
+
+def test_arrow_keys_move_and_stop_at_the_edges(panel: Locator) -> None:
+    """Focus the grid: arrows move from the worked example, and not beyond the last row."""
+    grid = panel.locator(".tm-grid")
+    grid.focus()
+    for key in ("ArrowLeft", "ArrowDown", "ArrowDown", "ArrowDown"):
+        grid.press(key)
+    expect(panel.locator(".tm-now")).to_have_text("offset(3, 0) = 1 + 1·3 + 12·0 = 4")
+    strip = panel.locator(".tm-strip")
+    strip.focus()
+    strip.press("ArrowLeft")
+    expect(panel.locator(".tm-now")).to_have_text("offset(2, 0) = 1 + 1·2 + 12·0 = 3")
+
+
+def test_wire_joins_the_two_cells(panel: Locator) -> None:
+    """The line's arrow ends over the middle of the strip's cell."""
+    grid_cell(panel, 0, 0).hover()
+    arrow = panel.locator(".tm-wire path").last.bounding_box()
+    cell = strip_cell(panel, 1).bounding_box()
+    assert arrow["x"] + arrow["width"] / 2 == pytest.approx(cell["x"] + cell["width"] / 2, abs=1.5)
+    assert arrow["y"] + arrow["height"] == pytest.approx(cell["y"], abs=5)
+
+
+def test_cells_show_values_on_demand(panel: Locator) -> None:
+    """The button turns offsets into values and back."""
+    panel.get_by_role("button", name="value").click()
+    expect(grid_cell(panel, 1, 1)).to_have_text("nan")
+    panel.get_by_role("button", name="offset").click()
+    expect(grid_cell(panel, 1, 1)).to_have_text("14")
+
+
+def test_indices_that_read_the_same_element_light_together(static_page: Callable[..., Page]) -> None:
+    """In an expanded tensor all six rows of a column are one element."""
+    panel = static_page(panels("expanded")).locator("section.tm-tensor")
+    grid_cell(panel, 0, 3).hover()
+    expect(panel.locator(".tm-grid td.tm-near")).to_have_count(5)
+    expect(strip_cell(panel, 3)).to_have_class("tm-on")
+
+
+def test_the_same_output_twice_works_twice(static_page: Callable[..., Page]) -> None:
+    """Two copies of one panel: each follows its own pointer and leaves the other alone."""
+    both = static_page(panels("transpose_slice", "transpose_slice")).locator("section.tm-tensor")
+    grid_cell(both.nth(1), 0, 0).hover()
+    expect(both.nth(0).locator(".tm-now")).to_contain_text("offset(2, 1)")
+    expect(both.nth(1).locator(".tm-now")).to_contain_text("offset(0, 0)")
+    grid_cell(both.nth(0), 3, 1).hover()
+    expect(both.nth(0).locator(".tm-now")).to_contain_text("offset(3, 1)")
+    expect(both.nth(1).locator(".tm-now")).to_contain_text("offset(0, 0)")
+    expect(both.locator(".tm-wire")).to_have_count(2)
+    expect(both.nth(0).locator(".tm-choice")).to_have_count(1)
+
+
+def test_maps_of_a_large_tensor_are_linked_too(static_page: Callable[..., Page]) -> None:
+    """Pointing into the map of values picks the sampled index and its storage cell."""
+    panel = static_page(panels("causal_scores")).locator("section.tm-tensor")
+    values = panel.locator('.tm-map[data-kind="value"] img')
+    values.hover(position={"x": 3, "y": values.bounding_box()["height"] - 3})
+    expect(panel.locator(".tm-now")).to_have_text("offset(0, 992, 0) = 0 + 1048576·0 + 1024·992 + 1·0 = 1015808")
+    rings = panel.locator(".tm-map .tm-ring")
+    expect(rings).to_have_count(2)
+    strip_cell(panel, 2).hover()
+    expect(panel.locator(".tm-now")).to_contain_text("offset(2, 0, 0)")
+    expect(panel.locator(".tm-notes")).to_contain_text("not among the cells shown")
+    expect(rings.first).to_be_hidden()
+
+
+def test_a_tap_picks_an_element(browser, tmp_path) -> None:
+    """Without a mouse: a touch does what hovering does."""
+    context = browser.new_context(has_touch=True)
+    page = context.new_page()
+    page.set_content(panels("transpose_slice"))
+    page.locator(".tm-strip td").nth(16).tap()
+    expect(page.locator(".tm-now")).to_have_text("offset(3, 1) = 1 + 1·3 + 12·1 = 16")
+    context.close()
+
+
+def test_without_scripts_the_picture_stands(static_page: Callable[..., Page]) -> None:
+    """Scripts off: table, formula and marked example are there, findings open by themselves."""
+    panel = static_page(panels("transpose_slice"), scripts=False).locator("section.tm-tensor")
+    expect(panel.locator(".tm-now")).to_have_text("offset(2, 1) = 1 + 1·2 + 12·1 = 15")
+    expect(panel.locator(".tm-grid td")).to_have_count(8)
+    panel.locator(".tm-find summary").first.click()
+    expect(panel.locator(".tm-fix").first).to_be_visible()
+
+
+def test_hostile_names_stay_text(static_page: Callable[..., Page]) -> None:
+    """Hovering writes names and values into the page again: as text."""
+    page = static_page(panels("hostile"))
+    grid_cell(page.locator("section"), 0, 0).hover()
+    expect(page.locator(".tm-now")).to_contain_text("offset(0, 0)")
+    assert page.locator("[onload]").count() == 0
+    expect(page.locator(".tm-notes")).to_contain_text("<b onload=alert(1)>")
+
+
+@pytest.mark.parametrize("width", [700, 1100])
+@pytest.mark.parametrize("name", ["transpose_slice", "expanded", "causal_scores", "channels", "every_severity"])
+def test_panel_fits_its_column(static_page: Callable[..., Page], name: str, width: int) -> None:
+    """At notebook widths nothing is cut off at the right."""
+    page = static_page(panels(name), width=width)
+    section = page.locator("section.tm-tensor")
+    assert section.evaluate("s => s.scrollWidth - s.clientWidth") <= 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

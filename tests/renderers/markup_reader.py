@@ -1,0 +1,61 @@
+"""Reads HTML as a browser would, for tests: which elements there are, with which attributes, and which text is seen."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+
+class Page(HTMLParser):
+    """What a fragment holds.
+
+    Attributes:
+        elements: Tag and attributes, in order.
+        text: What a person reads, spaces collapsed; scripts and styles left out.
+        scripts: The content of every script, by its type ("" for none).
+        left_open: Tags opened and not closed in the right order.
+    """
+
+    VOID = frozenset({"img", "br", "col", "meta", "input"})
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[tuple[str, str]] = []
+        self.left_open: list[str] = []
+        self._open: list[str] = []
+        self._parts: list[str] = []
+        self.feed(html)
+        self.close()
+        self.left_open += self._open
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self._parts).split())
+
+    def attributes(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    def with_class(self, class_: str) -> list[dict[str, str | None]]:
+        return [found for _, found in self.elements if class_ in (found.get("class") or "").split()]
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self._open.append(tag)
+        if tag == "script":
+            self.scripts.append((dict(attrs).get("type") or "", ""))
+        if tag in {"td", "th", "p", "div", "br", "tr", "summary", "dt", "dd"}:
+            self._parts.append(" ")
+
+    def handle_endtag(self, tag):
+        if self._open and self._open[-1] == tag:
+            self._open.pop()
+        else:
+            self.left_open.append(f"/{tag}")
+
+    def handle_data(self, data):
+        if self._open and self._open[-1] == "script":
+            kind, text = self.scripts[-1]
+            self.scripts[-1] = (kind, text + data)
+        elif not (self._open and self._open[-1] == "style"):
+            self._parts.append(data)

@@ -1,0 +1,128 @@
+"""What every renderer owes every report: nothing a person wrote becomes markup, findings and gaps are shown, size is kept.
+
+A new renderer is a line in ``RENDERERS``, a new sample an entry in its samples: everything here then runs on it.
+"""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tensormagic.renderers import tensor_html, tensor_svg, tensor_text
+from tensormagic.reports import Report
+from tests.renderers import samples_tensor
+from tests.renderers.markup_reader import Page
+
+
+@dataclass(frozen=True)
+class Renderer:
+    """A renderer under test: what it makes of which reports, at most how large, and what it owes."""
+
+    name: str
+    render: Callable[[Any], str]
+    samples: Mapping[str, Report]
+    output: str  # "html", "svg" or "text"
+    most_bytes: int
+    tells_findings: bool = True  # a picture alone does not
+
+
+RENDERERS = (
+    Renderer("tensor_html", tensor_html.render, samples_tensor.SAMPLES, "html", 100_000),
+    Renderer("tensor_text", tensor_text.render, samples_tensor.SAMPLES, "text", 24_000),
+    Renderer("tensor_svg", tensor_svg.render, samples_tensor.SAMPLES, "svg", 120_000, tells_findings=False),
+)
+
+CASES = [pytest.param(one, sample, id=f"{one.name}-{sample}") for one in RENDERERS for sample in one.samples]
+TELLING = [case for case in CASES if case.values[0].tells_findings]
+each_case = pytest.mark.parametrize(("renderer", "sample"), CASES)
+each_telling_case = pytest.mark.parametrize(("renderer", "sample"), TELLING)
+
+
+def seen(renderer: Renderer, output: str) -> str:
+    """What a person reads of an output, without spaces and line breaks, which renderers choose themselves."""
+    if renderer.output == "html":
+        output = Page(output).text
+    elif renderer.output == "svg":
+        output = " ".join(ElementTree.fromstring(output).itertext())
+    return "".join(output.split())
+
+
+def said(text: str) -> str:
+    """A sentence as `seen` gives it back: no spaces, no backticks, no control characters."""
+    return "".join(char for char in text if char.isprintable() and char not in " `")
+
+
+@each_case
+def test_output_is_well_formed(renderer: Renderer, sample: str) -> None:
+    """HTML closes what it opens, SVG is XML, text holds no character that a terminal would obey."""
+    output = renderer.render(renderer.samples[sample])
+    if renderer.output == "html":
+        assert Page(output).left_open == []
+    elif renderer.output == "svg":
+        assert ElementTree.fromstring(output).tag == "{http://www.w3.org/2000/svg}svg"
+    else:
+        assert [char for char in output if not char.isprintable() and char not in "\n\u00a0"] == []
+
+
+@each_case
+def test_size_is_kept(renderer: Renderer, sample: str) -> None:
+    """No output is larger than its renderer promises."""
+    assert len(renderer.render(renderer.samples[sample]).encode()) <= renderer.most_bytes
+
+
+@each_telling_case
+def test_findings_are_told_in_full(renderer: Renderer, sample: str) -> None:
+    """Every finding is there with its code, severity, message and remedy."""
+    report = renderer.samples[sample]
+    text = "".join(char for char in seen(renderer, renderer.render(report)) if char.isprintable() and char != "\ufffd")
+    for finding in report.findings:
+        for part in (finding.code, finding.severity, finding.message, finding.remedy):
+            assert said(part) in text
+
+
+@each_telling_case
+def test_gaps_are_named(renderer: Renderer, sample: str) -> None:
+    """Everything that could not be read is named, with the reason."""
+    report = renderer.samples[sample]
+    text = "".join(char for char in seen(renderer, renderer.render(report)) if char.isprintable() and char != "\ufffd")
+    for gap in getattr(report, "gaps", ()):
+        assert said(gap.section) in text
+        assert said(gap.reason) in text
+
+
+@each_case
+def test_output_needs_nothing_from_outside(renderer: Renderer, sample: str) -> None:
+    """No address but data is loaded, and no element has an id that a second copy would repeat."""
+    output = renderer.render(renderer.samples[sample])
+    if renderer.output != "html":
+        assert "href" not in output
+        return
+    page = Page(output)
+    for _, attributes in page.elements:
+        assert "id" not in attributes
+        assert (attributes.get("src") or "data:image/").startswith("data:image/")
+        assert not (attributes.get("href") or "").startswith("http")
+
+
+@pytest.mark.parametrize("renderer", [one for one in RENDERERS if one.output != "text"], ids=lambda one: one.name)
+def test_hostile_text_never_becomes_markup(renderer: Renderer) -> None:
+    """A name, dtype, message or value that is markup stays text, in elements, attributes and data alike."""
+    output = renderer.render(renderer.samples["hostile"])
+    assert "<b onload" not in output
+    assert "\x1b" not in output or renderer.output == "html"
+    if renderer.output == "html":
+        page = Page(output)
+        assert not any("onload" in attributes for _, attributes in page.elements)
+        assert [json.loads(text)["name"] for kind, text in page.scripts if kind == "application/json"]
+
+
+@pytest.mark.parametrize("renderer", RENDERERS, ids=lambda one: one.name)
+def test_same_report_same_output(renderer: Renderer) -> None:
+    """Rendering twice gives the same characters."""
+    report = next(iter(renderer.samples.values()))
+    assert renderer.render(report) == renderer.render(report)
