@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tensormagic.reports import Grid
 
 MOST_ROWS = 32
 MOST_COLUMNS = 32
-
-Values = tuple[tuple[tuple[str, ...], ...], tuple[tuple[float, ...], ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +20,6 @@ class Cut:
     rows: tuple[int, ...]
     columns: tuple[int, ...]
     fixed: tuple[int, ...]
-
-
-ReadValues = Callable[[Cut], Values]
 
 
 def cut_of(shape: Sequence[int]) -> Cut:
@@ -47,12 +42,11 @@ def evenly(count: int, most: int) -> tuple[int, ...]:
     return tuple(at * count // shown for at in range(shown))
 
 
-def grid(shape: Sequence[int], stride: Sequence[int], offset: int, values: ReadValues | None = None) -> Grid:
-    """Return the index grid of a strided tensor; ``values`` reads the elements of a cut, once."""
+def grid(shape: Sequence[int], stride: Sequence[int], offset: int) -> Grid:
+    """Return the index grid of a strided tensor, without the values of its elements."""
     cut = cut_of(shape)
     row_step, column_step = (0 if dim is None else stride[dim] for dim in (cut.row_dim, cut.column_dim))
     offsets = tuple(tuple(offset + row * row_step + column * column_step for column in cut.columns) for row in cut.rows)
-    texts, levels = values(cut) if values and cut.rows and cut.columns else ((), ())
     return Grid(
         row_dim=cut.row_dim,
         column_dim=cut.column_dim,
@@ -62,6 +56,4 @@ def grid(shape: Sequence[int], stride: Sequence[int], offset: int, values: ReadV
         column_count=_length(shape, cut.column_dim),
         fixed=cut.fixed,
         offsets=offsets,
-        values=texts,
-        levels=levels,
     )

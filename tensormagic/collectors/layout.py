@@ -1,6 +1,6 @@
 """Where each index of a strided tensor lies in its storage: pure integer arithmetic, for tensors of any device.
 
-Nothing here touches a tensor. Only the grid's values need memory, and those come through a function.
+Nothing here touches a tensor; the values in the grid are put in by whoever has one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from tensormagic.collectors.geometry import Pattern, contiguous_stride
-from tensormagic.collectors.grid import ReadValues, grid
+from tensormagic.collectors.grid import grid
 from tensormagic.collectors.strip import ENUMERATION_LIMIT, Rows, enumerate_reads, strip
 from tensormagic.reports import LayoutReport, MemoryFormat
 
@@ -31,7 +31,6 @@ def layout(  # noqa: PLR0913  (all but the geometry itself is keyword-only)
     *,
     storage_elements: int,
     element_size: int,
-    values: ReadValues | None = None,
     rows: Rows | None = None,
 ) -> LayoutReport:
     """Return the layout of a strided tensor.
@@ -42,7 +41,6 @@ def layout(  # noqa: PLR0913  (all but the geometry itself is keyword-only)
         storage_offset: In elements.
         storage_elements: How many elements of this dtype the storage holds.
         element_size: Bytes an element.
-        values: Reads the elements of a cut, for the grid; None where there is nothing to read.
         rows: Rows to draw under the strip.
     """
     shape, stride = tuple(shape), tuple(stride)
@@ -53,7 +51,7 @@ def layout(  # noqa: PLR0913  (all but the geometry itself is keyword-only)
         stride=stride,
         storage_offset=storage_offset,
         dim_names=dim_names(len(shape)),
-        grid=grid(shape, stride, storage_offset, values),
+        grid=grid(shape, stride, storage_offset),
         strip=strip(pattern, storage_elements, rows),
         formats=memory_formats(shape, stride),
         lowest=pattern.lowest if pattern else None,

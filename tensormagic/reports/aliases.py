@@ -21,8 +21,10 @@ class Alias:
             None where counting was given up ("may overlap").
         of_elements: How many elements it has itself.
         overlap: ``"yes"``, ``"no"`` or ``"maybe"``: exact wherever it is not maybe.
-        version: Its version counter, or None where writes through it are not counted (NumPy, ``.data``).
-        shares_version: Whether it counts its writes on the same version counter as the inspected tensor.
+        version: The value of its version counter; None where it has none (NumPy arrays, inference tensors).
+        shares_version: Whether it counts its writes on the same version counter as the inspected tensor, so that
+            autograd notices them (views and ``.detach()`` do, ``.data`` and NumPy do not); None where that cannot be
+            told without writing.
     """
 
     name: str
@@ -33,4 +35,4 @@ class Alias:
     of_elements: int
     overlap: Literal["yes", "no", "maybe"]
     version: int | None
-    shares_version: bool
+    shares_version: bool | None

@@ -1,0 +1,247 @@
+"""What one tensor is: every section of a `TensorReport`, each of which may fail without taking the others along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import _tensor_str
+
+from tensormagic.collectors.aliases import AliasSearch, find_aliases
+from tensormagic.collectors.autograd import autograd
+from tensormagic.collectors.grid import cut_of
+from tensormagic.collectors.layout import layout
+from tensormagic.collectors.memory import Memory
+from tensormagic.collectors.namespace import Walk, is_kind, walk_arrays
+from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.statistics import statistics
+from tensormagic.collectors.strip import Rows
+from tensormagic.collectors.values import read_values
+from tensormagic.reports import Gap, LayoutReport, StorageReport, TensorReport
+
+_DATA_LINES = 6
+_DATA_COLUMNS = 160
+_REPR_THRESHOLD = 200  # torch's own is 1000, which it prints element by element; no more than six lines are kept
+_EDGE_ITEMS = 3
+_FLAGS = ("is_inference", "is_conj", "is_neg", "is_shared", "is_pinned")
+
+Result = TypeVar("Result")
+
+
+class _Sections:
+    """Reads one section after the other; one that cannot be read leaves a gap instead."""
+
+    def __init__(self) -> None:
+        self.gaps: list[Gap] = []
+
+    def read(self, section: str, look: Callable[[], Result], otherwise: Result) -> Result:
+        """Return what ``look`` returns, or ``otherwise`` and a gap where it raises."""
+        try:
+            return look()
+        except Exception as error:  # showing never raises: whatever torch raises becomes a named gap
+            self.gaps.append(Gap(section, reason_of(error)))
+            return otherwise
+
+    def miss(self, section: str, reason: str) -> None:
+        """Leave a gap."""
+        self.gaps.append(Gap(section, reason))
+
+
+def reason_of(error: BaseException) -> str:
+    """Return an error as one line: its first line, and which kind it is."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
+
+
+def collect_tensor(
+    x: torch.Tensor, *, name: str = "tensor", namespace: Mapping[str, object] | None = None
+) -> TensorReport:
+    """Return everything that is known about a tensor, and nothing of the tensor itself.
+
+    Never raises for an odd tensor, never writes to it, draws no random numbers, leaves no warning, keeps no reference.
+
+    Args:
+        x: Any tensor.
+        name: What it is called, or the expression it came from.
+        namespace: The person's names, to find who else shares its memory.
+    """
+    with quiet():
+        return _collect(x, name, dict(namespace or {}))
+
+
+def _collect(x: torch.Tensor, name: str, namespace: dict[str, object]) -> TensorReport:
+    sections = _Sections()
+    numel = sections.read("shape", lambda: int(x.numel()), 0)
+    storage = sections.read("storage", lambda: _storage(x), None)
+    readable, strided = _readable(x, sections), x.layout == torch.strided and not x.is_nested
+    shared = _shared(x, name, namespace, sections)
+    return TensorReport(
+        name=name,
+        type_name=type(x).__name__,
+        role=sections.read("role", lambda: _role(x, storage, shared.search), "unknown"),
+        dtype=str(x.dtype).removeprefix("torch."),
+        shape=sections.read("shape", lambda: tuple(int(size) for size in x.shape), ()),
+        device=str(x.device),
+        layout_name=str(x.layout).removeprefix("torch."),
+        element_size=x.element_size(),
+        nbytes=numel * x.element_size(),
+        numel=numel,
+        version=None if x.is_inference() else sections.read("version", lambda: x._version, None),
+        is_view=sections.read("is_view", x._is_view, otherwise=False),
+        flags=_flags(x),
+        data_text=sections.read("data", lambda: data_text(x), "") if readable else "",
+        storage=storage,
+        layout=_layout(x, storage, shared, sections, readable=readable) if strided else None,
+        statistics=sections.read("statistics", lambda: statistics(x), None) if strided and readable else None,
+        autograd=sections.read("autograd", lambda: autograd(x, shared.names, name=name), None),
+        aliases=shared.search.aliases,
+        aliases_searched=shared.looked,
+        gaps=tuple(sections.gaps),
+    )
+
+
+def _storage(x: torch.Tensor) -> StorageReport | None:
+    if x.layout != torch.strided or x.is_nested:
+        return None
+    memory, storage = Memory.of(x), x.untyped_storage()
+    on_host = memory.device == "cpu" and memory.address != 0
+    return StorageReport(
+        address=memory.address,
+        nbytes=memory.nbytes,
+        elements=memory.nbytes // x.element_size(),
+        device=str(x.device),
+        resizable=storage.resizable(),
+        shared=on_host and storage.is_shared(),
+        pinned=on_host and bool(x.is_pinned()),
+    )
+
+
+def _readable(x: torch.Tensor, sections: _Sections) -> bool:
+    """Return whether the tensor has values at all; a meta or fake tensor has none, which is a gap of its own."""
+    if x.layout != torch.strided or x.is_nested:
+        kind = "nested" if x.is_nested else str(x.layout).removeprefix("torch.")
+        sections.miss("layout", f"strides and statistics are those of strided tensors; this one is {kind}")
+        return True
+    kind = "meta" if x.is_meta else "fake" if _is_fake(x) else ""
+    if kind:
+        sections.miss("values", f"a {kind} tensor has shape, dtype and strides, but no memory and so no values")
+    return not kind
+
+
+def _is_fake(x: torch.Tensor) -> bool:
+    try:
+        return x.untyped_storage().device.type == "meta"
+    except (RuntimeError, NotImplementedError):
+        return False  # it has no storage at all
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What the namespace says about a tensor's memory. Holds tensors: never leaves this module.
+
+    Attributes:
+        search: Who shares the storage.
+        named: Everything that was found under a name.
+        names: The first name of each tensor, by ``tensor._cdata``.
+        looked: How many names and attributes were looked through.
+    """
+
+    search: AliasSearch
+    named: list[tuple[str, Any]]
+    names: dict[int, str]
+    looked: int
+
+
+def _shared(x: torch.Tensor, name: str, namespace: dict[str, object], sections: _Sections) -> _Shared:
+    walk = Walk(namespace)
+    nothing: list[tuple[str, Any]] = []
+    named = sections.read("aliases", lambda: list[tuple[str, Any]](walk_arrays(walk)), nothing)
+    names = {item._cdata: label for label, item in reversed(named) if is_kind(item, torch.Tensor)}
+    search = AliasSearch()
+    if x.layout == torch.strided and not x.is_nested:
+        search = sections.read("aliases", lambda: find_aliases(x, named, name=name), search)
+    if not walk.complete:
+        sections.miss("aliases", f"only {walk.looked} of the names, items and attributes there are were looked through")
+    if search.found > len(search.aliases):
+        sections.miss("aliases", f"{len(search.aliases)} of the {search.found} that share its storage are listed")
+    return _Shared(search, named, names, walk.looked)
+
+
+def _role(x: torch.Tensor, storage: StorageReport | None, search: AliasSearch) -> str:
+    if storage is None:
+        return "has no storage of its own"
+    if x._is_view():
+        whole = _whole(x, storage, search)
+        return f"view of {whole}" if whole else "view (base has no name)"
+    other = next((alias.name for alias in search.aliases if alias.relation == "same storage"), search.owner)
+    return f"shares its storage with {other}" if other else "owns its storage"
+
+
+def _whole(x: torch.Tensor, storage: StorageReport, search: AliasSearch) -> str:
+    """Return the name a view is a view of: its base, or another view that is the whole base under a name."""
+    named = [alias for alias in search.aliases if alias.relation == "base" and not alias.name.endswith("._base")]
+    if not named and x.numel() < storage.elements:
+        sisters = (alias for alias in search.aliases if alias.relation == "view of the same base")
+        named = [alias for alias in sisters if alias.of_elements == storage.elements and alias.overlap == "yes"]
+    return named[0].name if named else ""
+
+
+def _layout(
+    x: torch.Tensor, storage: StorageReport | None, shared: _Shared, sections: _Sections, *, readable: bool
+) -> LayoutReport | None:
+    if storage is None:
+        return None
+
+    shape, stride = tuple(int(size) for size in x.shape), tuple(int(step) for step in x.stride())
+    sizes = {"storage_elements": storage.elements, "element_size": x.element_size()}
+    rows = sections.read("layout", lambda: _rows(x, storage, shared), None)
+    laid = sections.read("layout", lambda: layout(shape, stride, int(x.storage_offset()), rows=rows, **sizes), None)
+    return sections.read("values", lambda: _with_values(x, laid), laid) if laid and readable else laid
+
+
+def _with_values(x: torch.Tensor, laid: LayoutReport) -> LayoutReport:
+    values, levels = read_values(x, cut_of(laid.shape))
+    return replace(laid, grid=replace(laid.grid, values=values, levels=levels))
+
+
+def _rows(x: torch.Tensor, storage: StorageReport, shared: _Shared) -> Rows | None:
+    """Return the rows of the first tensor that is the whole storage in order and has rows: the base, or x itself."""
+    whole = _whole(x, storage, shared.search)
+    bases = [(label, item) for label, item in shared.named if label == whole]
+    own = [(label, item) for label, item in shared.named if item is x]
+    for label, item in bases[:1] + own[:1]:
+        if item.dim() > 1 and _is_whole(item, x.element_size(), storage):
+            return Rows(item.numel() // item.shape[0], label)
+    return None
+
+
+def _is_whole(item: torch.Tensor, element_size: int, storage: StorageReport) -> bool:
+    same = item.element_size() == element_size and item.storage_offset() == 0
+    return same and item.is_contiguous() and item.numel() == storage.elements > 0
+
+
+def _flags(x: torch.Tensor) -> dict[str, str]:
+    """Return the attributes that are only sometimes worth a line, as text; one that cannot be asked is left out."""
+    asked = ((flag, _flag(x, flag)) for flag in _FLAGS)
+    return {flag: text for flag, text in asked if text}
+
+
+def _flag(x: torch.Tensor, flag: str) -> str:
+    try:
+        return str(getattr(x, flag)())
+    except (RuntimeError, NotImplementedError):
+        return ""
+
+
+def data_text(x: torch.Tensor) -> str:
+    """Return the values as torch prints them, cut to a few lines; long ones summarised however torch is set up."""
+    plain = x.detach()
+    if plain.numel() > _REPR_THRESHOLD and _tensor_str.PRINT_OPTS.threshold > _REPR_THRESHOLD:
+        with _tensor_str.printoptions(threshold=_REPR_THRESHOLD, edgeitems=_EDGE_ITEMS):
+            text = repr(plain)
+    else:
+        text = repr(plain)
+    lines = [line if len(line) <= _DATA_COLUMNS else line[: _DATA_COLUMNS - 1] + "…" for line in text.splitlines()]
+    return "\n".join(lines if len(lines) <= _DATA_LINES else [*lines[: _DATA_LINES - 1], "…"])
