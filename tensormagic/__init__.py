@@ -1,0 +1,67 @@
+"""An IPython and Jupyter extension that makes ordinary PyTorch code explain itself.
+
+In a notebook::
+
+    %load_ext tensormagic
+    %tensor x            # what a tensor is: metadata, strides, storage, who shares it, values, autograd
+    %%tracegrad          # a backward graph that lights up while the cell runs, and says what went wrong
+
+In a script::
+
+    import tensormagic as tm
+    report = tm.inspect(x, name="x")
+    with tm.trace() as trace: ...
+    print(trace.report)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensormagic.api import Trace, inspect, show, trace
+from tensormagic.errors import (
+    NotATensorError,
+    ReportFormatError,
+    RequirementError,
+    TensorMagicError,
+    TraceError,
+    UnknownNameError,
+)
+from tensormagic.reports import Finding, Gap, Location, Report, TensorReport, TraceReport
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "Finding",
+    "Gap",
+    "Location",
+    "NotATensorError",
+    "Report",
+    "ReportFormatError",
+    "RequirementError",
+    "TensorMagicError",
+    "TensorReport",
+    "Trace",
+    "TraceError",
+    "TraceReport",
+    "UnknownNameError",
+    "inspect",
+    "load_ipython_extension",
+    "show",
+    "trace",
+    "unload_ipython_extension",
+]
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Add the magics to an IPython shell: what ``%load_ext tensormagic`` calls."""
+    from tensormagic.magics.extension import load  # noqa: PLC0415  (IPython only where there is a shell)
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Take everything away again: what ``%unload_ext tensormagic`` calls."""
+    from tensormagic.magics.extension import unload  # noqa: PLC0415
+
+    unload(shell)

@@ -1,0 +1,188 @@
+"""The pipeline put together: collect, diagnose, hand over. Needs no notebook.
+
+Everything the magics can do, a script can do with these functions; the magics add only parsing and display.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import linecache
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from tensormagic import renderers
+from tensormagic.collectors import explain
+from tensormagic.collectors.requirements import require_torch
+from tensormagic.diagnoses import diagnose
+from tensormagic.errors import NotATensorError, TensorMagicError, TraceError
+from tensormagic.reports import Cell, LiveFrame, Report, TensorReport, TraceReport, install_outlet
+
+MAX_SOURCE_LINES = 400  # a longer file is not put into the report as a whole; the lines that matter always are
+
+CellNumber = Callable[[str], "int | None"]
+
+
+def inspect(tensor: Any, name: str = "tensor", *, namespace: Mapping[str, Any] | None = None) -> TensorReport:
+    """Return everything that can be known about one tensor without changing or keeping it.
+
+    Args:
+        tensor: Any ``torch.Tensor``.
+        name: What to call it in the report.
+        namespace: Where to look for other names that share its memory; by default the caller's globals.
+
+    Raises:
+        NotATensorError: for anything else; the message says what was given and what would work.
+        RequirementError: where torch is missing or too old.
+
+    >>> import torch, tensormagic
+    >>> tensormagic.inspect(torch.arange(6).view(2, 3).t(), "x").layout.stride
+    (1, 3)
+    """
+    require_torch()
+    from tensormagic.collectors.tensor import collect_tensor  # noqa: PLC0415  (imports torch)
+
+    advice = explain.why_not_a_tensor(tensor, name)
+    if advice:
+        raise NotATensorError(advice)
+    seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
+    return _diagnosed(collect_tensor(tensor, name=name, namespace=seen))
+
+
+class Trace:
+    """A traced run: ``with tensormagic.trace() as trace: …``, then ``trace.report``.
+
+    While the block runs, one function mode is on torch's stack; hooks on autograd nodes exist only during a backward
+    call. An exception in the block goes on unchanged, after the trace has been ended.
+    """
+
+    def __init__(
+        self,
+        namespace: Mapping[str, Any],
+        cell: Cell,
+        *,
+        cell_number: CellNumber | None = None,
+        title: str = "",
+    ) -> None:
+        from tensormagic.collectors.trace import Tracer  # noqa: PLC0415  (imports torch)
+
+        self._tracer = Tracer(namespace, cell, cell_number=cell_number, title=title)
+
+    def __enter__(self) -> Trace:
+        """Start tracing.
+
+        Raises:
+            TraceError: if this trace was used before, or another one is on in this thread.
+        """
+        self._tracer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop tracing; an exception goes on."""
+        self._tracer.stop(error)
+
+    @property
+    def report(self) -> TraceReport:
+        """What has happened so far: a consistent snapshot, also while the block is running."""
+        return _diagnosed(self._tracer.report())
+
+    def frame(self) -> LiveFrame:
+        """Return what changes quickly, cheaply: for a live view."""
+        return self._tracer.frame()
+
+
+def trace(*, title: str = "", namespace: Mapping[str, Any] | None = None) -> Trace:
+    """Return a context manager that records the forward and every backward inside it.
+
+    Args:
+        title: A name for the run; by default the model's.
+        namespace: Where names of models and tensors are looked up; by default the caller's globals.
+
+    Raises:
+        RequirementError: where torch is missing or too old.
+    """
+    require_torch()
+    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
+    return Trace(caller.f_globals if namespace is None else namespace, _source_of(caller), title=title)
+
+
+def _source_of(frame: FrameType) -> Cell:
+    filename = frame.f_code.co_filename
+    lines = tuple(line.rstrip("\n") for line in linecache.getlines(filename, frame.f_globals))
+    return Cell(filename, None, lines if len(lines) <= MAX_SOURCE_LINES else ())
+
+
+def _diagnosed(report: Any) -> Any:
+    return dataclasses.replace(report, findings=diagnose(report))
+
+
+# -- ways out -----------------------------------------------------------------------------------------------------
+
+_FORMS = {".html": "html", ".htm": "html", ".svg": "svg", ".txt": "txt", ".json": "json"}
+_PAGE = (
+    '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    "<title>{title}</title><style>body{{margin:16px;background:Canvas;color-scheme:light dark}}</style></head>"
+    "<body>{body}</body></html>\n"
+)
+
+
+class _Outlet:
+    """Connects `Report.save`, `Report.figure` and ``str(report)`` with the renderers."""
+
+    def save(self, report: Report, path: str | os.PathLike[str]) -> None:
+        """Write ``report`` in the form that the ending of ``path`` names."""
+        target = Path(path)
+        form = _FORMS.get(target.suffix.lower())
+        if form is None:
+            known = ", ".join(_FORMS)
+            raise TensorMagicError(f"cannot save to {str(path)!r}: the ending says the format, and must be one of {known}")
+        target.write_text(_as_file(report, form), encoding="utf-8")
+
+    def figure(self, report: Report, kind: str) -> Any:
+        """Return a plotly figure."""
+        return renderers.figure(report, kind)
+
+    def text(self, report: Report) -> str:
+        """Return plain text."""
+        return renderers.render(report, "txt")
+
+
+def _as_file(report: Report, form: str) -> str:
+    if form == "json":
+        return json.dumps(report.to_dict(), allow_nan=False, indent=1)
+    body = renderers.render(report, form)
+    return _PAGE.format(title=f"tensormagic: {report.kind_name}", body=body) if form == "html" else body
+
+
+_display: Callable[[Report], None] | None = None
+
+
+def install_display(display: Callable[[Report], None] | None) -> None:
+    """Say how `show` shows where more than text is possible; None: as text. The notebook extension calls this."""
+    global _display  # noqa: PLW0603  (the one seam by which a notebook shows reports)
+    _display = display
+
+
+def show(report: Report) -> None:
+    """Show a report: rich in a notebook with the extension loaded, else as text on standard output.
+
+    Raises:
+        TensorMagicError: for anything that is no report.
+    """
+    if not isinstance(report, Report):
+        raise TensorMagicError(f"show() takes a report, but was given a {type(report).__name__}; try inspect(x) first")
+    if _display is not None:
+        _display(report)
+    else:
+        print(report)  # noqa: T201  (showing is what was asked for)
+
+
+install_outlet(_Outlet())
+
+__all__ = ["Trace", "TraceError", "inspect", "install_display", "show", "trace"]

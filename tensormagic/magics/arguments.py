@@ -1,0 +1,115 @@
+"""Parses magic lines: options wherever they stand, and expressions with spaces in them.
+
+A line such as ``x[0, 1] a + b --save out.html`` holds two expressions. It is cut at white space outside brackets and
+quotes; then as many pieces are put together as still make one Python expression: ``a + b`` is one, ``a b`` are two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from dataclasses import dataclass
+from typing import NoReturn
+
+from IPython.core.error import UsageError
+
+_OPENING, _CLOSING, _QUOTES = "([{", ")]}", "\"'"
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are a message and the usage line, shown by IPython without a traceback."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what IPython shows as one plain message."""
+        raise UsageError(f"{message}\n{self.format_usage().strip()}\n{self.prog.split()[0]} --help tells more")
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where a report goes, the same for every magic.
+
+    Attributes:
+        text: Show plain text.
+        figure: Show a plotly figure of this kind (``""``: the magic's own default); None: no figure.
+        save: Write it to this file.
+        into: Bind it to this name.
+    """
+
+    text: bool
+    figure: str | None
+    save: str | None
+    into: str | None
+
+
+def make_parser(name: str, description: str) -> Parser:
+    """Return a parser for the magic ``name`` with the options that all magics share."""
+    parser = Parser(prog=name, description=description, add_help=False, allow_abbrev=False)
+    parser.add_argument("--text", action="store_true", help="show plain text, as in a terminal")
+    parser.add_argument(
+        "--figure", nargs="?", const="", metavar="KIND", help="show a plotly figure; --figure=KIND picks another kind"
+    )
+    parser.add_argument("--save", metavar="FILE", help="write the report; the ending says how: .html .json .svg .txt")
+    parser.add_argument("--into", metavar="NAME", help="bind the report to this name")
+    parser.add_argument("--help", "-h", action="store_true", help="show this help")
+    return parser
+
+
+def output_of(options: object) -> Output:
+    """Return the shared options.
+
+    Raises:
+        UsageError: where ``--into`` is no name.
+    """
+    into = getattr(options, "into", None)
+    if into is not None and not into.isidentifier():
+        raise UsageError(f"--into takes a name, but was given {into!r}")
+    return Output(bool(options.text), options.figure, options.save, into)  # type: ignore[attr-defined]
+
+
+def pieces(line: str) -> list[str]:
+    """Cut ``line`` at white space outside brackets and quotes; a bare ``--figure`` never swallows what follows it."""
+    found: list[str] = []
+    piece, depth, quote = "", 0, ""
+    for character in line + " ":
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in _QUOTES:
+            quote = character
+        depth += (character in _OPENING) - (character in _CLOSING) if not quote else 0
+        if character.isspace() and depth <= 0 and not quote:
+            found += [piece] if piece else []
+            piece = ""
+        else:
+            piece += character
+    if piece:
+        found.append(piece.strip())
+    return ["--figure=" if piece == "--figure" else piece for piece in found]
+
+
+def expressions(parts: list[str]) -> list[str]:
+    """Put pieces together into as few Python expressions as possible, from left to right.
+
+    Raises:
+        UsageError: where a piece begins no expression.
+    """
+    found: list[str] = []
+    while parts:
+        length = next((size for size in range(len(parts), 0, -1) if _is_expression(" ".join(parts[:size]))), 0)
+        if not length:
+            raise UsageError(f"{' '.join(parts)!r} is not a Python expression")
+        found.append(" ".join(parts[:length]))
+        parts = parts[length:]
+    return found
+
+
+def _is_expression(text: str) -> bool:
+    try:
+        ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def unquoted(path: str | None) -> str | None:
+    """Return a file name without the quotes that a person put round it."""
+    return path[1:-1] if path and len(path) > 1 and path[0] == path[-1] and path[0] in _QUOTES else path

@@ -1,0 +1,100 @@
+"""Runs the body of a cell magic exactly as IPython would run the cell.
+
+The source is transformed and cached by IPython's own means, so that ``%magic`` and ``!command`` lines, multi-line
+strings and the line numbers of a traceback are what they would be; what the cell binds is bound in the person's
+namespace; the value of a last expression is returned, to become ``Out[n]``. A failing cell raises what it raised.
+
+``shell.run_cell`` would be simpler and wrong: the outer cell would count as a success, and Run All would go on.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from tensormagic.reports import Cell
+
+
+class CellSource:
+    """One cell, transformed and parsed, not yet run.
+
+    Args:
+        shell: The IPython shell.
+        cell: The cell's body as typed.
+
+    Raises:
+        UsageError: for a cell with a top-level ``await``, which cannot run inside a magic.
+        SyntaxError: as the cell itself would.
+    """
+
+    def __init__(self, shell: Any, cell: str) -> None:
+        self._shell = shell
+        source = shell.transform_cell(cell)
+        self._filename = shell.compile.cache(source, shell.execution_count, raw_code=cell)
+        self._tree = shell.transform_ast(shell.compile.ast_parse(source, filename=self._filename))
+        self.cell = Cell(self._filename, _count(shell), tuple(source.rstrip("\n").split("\n")))
+        _refuse_await(self._tree)
+
+    def run(self) -> Any:
+        """Run the cell; return the value of its last expression, or None."""
+        __tracebackhide__ = "__ipython_bottom__"  # IPython shows a traceback from the cell's own frame on
+        *statements, last = self._tree.body or [ast.Pass()]
+        shown = self._shell.ast_node_interactivity
+        if shown not in {"last_expr", "last_expr_or_assign"} or not isinstance(last, ast.Expr):
+            mode = "none" if shown in {"last_expr", "last_expr_or_assign"} else shown
+            return self._run_all(statements, last, mode)
+        self._execute(statements)
+        expression = ast.fix_missing_locations(ast.Expression(last.value))
+        return eval(self._compiled(expression, "eval"), self._shell.user_global_ns, self._shell.user_ns)  # noqa: S307
+
+    def _run_all(self, statements: list[ast.stmt], last: ast.stmt, mode: str) -> None:
+        """Run without a value to return; with ``ast_node_interactivity = "all"`` every expression shows itself."""
+        __tracebackhide__ = "__ipython_bottom__"
+        for statement in [*statements, last]:
+            if mode == "all" and isinstance(statement, ast.Expr):
+                code = self._compiled(ast.Interactive([statement]), "single")
+                exec(code, self._shell.user_global_ns, self._shell.user_ns)  # noqa: S102
+            else:
+                self._execute([statement])
+
+    def _execute(self, statements: list[ast.stmt]) -> None:
+        __tracebackhide__ = "__ipython_bottom__"
+        if statements:
+            code = self._compiled(ast.Module(statements, type_ignores=[]), "exec")
+            exec(code, self._shell.user_global_ns, self._shell.user_ns)  # noqa: S102  (running the cell is the point)
+
+    def _compiled(self, tree: ast.AST, mode: str) -> Any:
+        return self._shell.compile(tree, self._filename, mode)
+
+
+def _count(shell: Any) -> int:
+    """Return the number that the notebook shows beside the cell: the one in ``In [n]``."""
+    return int(shell.execution_count)
+
+
+def _refuse_await(tree: ast.Module) -> None:
+    for node in _outside_functions(tree):
+        if isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith):
+            raise UsageError(
+                f"line {node.lineno}: a cell with a top-level await cannot run inside a cell magic; "
+                "put it into `async def main(): ...` and await main() in a cell of its own"
+            )
+
+
+def _outside_functions(tree: ast.AST) -> list[ast.AST]:
+    found, waiting = [], [tree]
+    while waiting:
+        node = waiting.pop()
+        found.append(node)
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            waiting.extend(ast.iter_child_nodes(node))
+    return found
+
+
+def cell_number(shell: Any, filename: str) -> int | None:
+    """Return the execution count of the cell that IPython compiled under ``filename``, or None."""
+    known = getattr(shell.compile, "_filename_map", {})
+    number = known.get(filename)
+    return int(number) if number is not None else None

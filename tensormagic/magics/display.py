@@ -1,0 +1,86 @@
+"""Shows reports in IPython: as mimebundles, so that every front end takes the best form it can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.display import display
+
+from tensormagic import renderers
+from tensormagic.errors import TensorMagicError
+from tensormagic.magics.arguments import Output, unquoted
+from tensormagic.reports import Report, TensorReport, TraceReport
+
+REPORT_TYPES = (TensorReport, TraceReport)
+DEFAULT_FIGURES = {TensorReport: "strides", TraceReport: "gradient_flow"}
+
+
+def is_notebook(shell: Any) -> bool:
+    """Return whether the shell belongs to a kernel, whose front end can show more than text."""
+    return getattr(shell, "kernel", None) is not None
+
+
+def bundle(report: Report, *_include_exclude: Any, **_more: Any) -> dict[str, Any]:
+    """Return a report as static HTML and as plain text; what cannot be drawn becomes a visible line."""
+    return {"text/html": _or_reason(report, "html"), "text/plain": _or_reason(report, "txt")}
+
+
+def _or_reason(report: Report, form: str) -> str:
+    try:
+        return renderers.render(report, form)
+    except Exception as error:  # noqa: BLE001  (showing never raises)
+        return f"tensormagic could not draw this report as {form}: {type(error).__name__}: {error}"
+
+
+def show(report: Report) -> None:
+    """Show a report in the notebook."""
+    display(bundle(report), raw=True)
+
+
+def deliver(shell: Any, report: Report, output: Output, *, shown: bool = False) -> None:
+    """Send a report where the options say: name, file, figure, text; and, unless ``shown`` already, to the output.
+
+    Raises:
+        UsageError: where the file or the figure cannot be made; the report is bound and shown all the same.
+    """
+    if output.into:
+        shell.user_ns[output.into] = report
+    failed = [_attempt(lambda: _save(report, output.save))] if output.save else []
+    if output.figure is not None:
+        failed.append(_attempt(lambda: display(report.figure(output.figure or DEFAULT_FIGURES[type(report)]))))
+    elif output.text:
+        print(report)  # noqa: T201  (asked for)
+    elif not shown:
+        show(report)
+    if reasons := [reason for reason in failed if reason]:
+        raise UsageError("; ".join(reasons))
+
+
+def _attempt(action: Callable[[], None]) -> str:
+    try:
+        action()
+    except (TensorMagicError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def _save(report: Report, given: str | None) -> None:
+    path = Path(unquoted(given) or "").expanduser()
+    report.save(path)
+    print(f"saved {path}")  # noqa: T201  (what was done, in one line)
+
+
+def install_formatters(shell: Any) -> Callable[[], None]:
+    """Make reports show themselves as the value of a cell; returns what undoes it."""
+    formatter = shell.display_formatter.mimebundle_formatter
+    for kind in REPORT_TYPES:
+        formatter.for_type(kind, bundle)
+
+    def undo() -> None:
+        for kind in REPORT_TYPES:
+            formatter.pop(kind, None)
+
+    return undo

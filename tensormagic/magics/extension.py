@@ -1,0 +1,90 @@
+"""What ``%load_ext tensormagic`` adds to a shell, and what ``%unload_ext`` takes away again.
+
+Everything that loading does is put on one stack as it is done, with what undoes it.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any, cast
+
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand, output_can_be_silenced
+from traitlets import Enum
+
+from tensormagic import api
+from tensormagic.collectors.requirements import require_torch
+from tensormagic.errors import RequirementError
+from tensormagic.magics import about, completion, display, tensor, tracegrad
+
+_LOADED: dict[int, ExitStack] = {}
+
+
+@magics_class
+class TensorMagic(Magics):
+    """The magics and their settings: ``%config TensorMagic``."""
+
+    live = Enum(
+        ("widget", "html", "off"),
+        default_value="widget",
+        help="How %%tracegrad shows a cell while it runs: a widget (needs anywidget's front end on the server), static "
+        "HTML a few times a second, or not at all until it has ended.",
+    ).tag(config=True)
+
+    @no_var_expand
+    @line_magic
+    def tensor(self, line: str) -> None:
+        """Show what a tensor is: ``%tensor EXPR [EXPR ...]``; ``%tensor --help`` lists the options."""
+        __tracebackhide__ = True
+        tensor.run(self.shell, line)
+
+    @no_var_expand
+    @output_can_be_silenced
+    @cell_magic
+    def tracegrad(self, line: str, cell: str) -> Any:
+        """Run the cell and show its backward graph; ``%%tracegrad --help`` lists the options."""
+        __tracebackhide__ = "__ipython_bottom__"
+        return tracegrad.run(self.shell, line, cell, live=cast("str", self.live))
+
+    @no_var_expand
+    @line_magic
+    def tensormagic(self, line: str) -> None:
+        """Say what tensormagic can do, which version it is, and how it is set."""
+        about.run(self, line)
+
+
+def load(shell: Any) -> None:
+    """Add the magics to ``shell``; loading twice is the same as once. Prints one line where torch is missing."""
+    if id(shell) in _LOADED:
+        return
+    try:
+        require_torch()
+    except RequirementError as error:
+        print(error)  # noqa: T201  (one line, instead of a traceback)
+        return
+    with ExitStack() as stack:
+        magics = TensorMagic(shell=shell)
+        shell.register_magics(magics)
+        stack.callback(_forget, shell, magics)
+        stack.callback(display.install_formatters(shell))
+        stack.callback(completion.install(shell))
+        api.install_display(display.show)
+        stack.callback(api.install_display, None)
+        _LOADED[id(shell)] = stack.pop_all()
+
+
+def unload(shell: Any) -> None:
+    """Leave ``shell`` as it was before `load`."""
+    stack = _LOADED.pop(id(shell), None)
+    if stack is not None:
+        stack.close()
+
+
+def _forget(shell: Any, magics: TensorMagic) -> None:
+    manager = shell.magics_manager
+    for kind, names in magics.magics.items():
+        for name in names:
+            if getattr(manager.magics[kind].get(name), "__self__", None) is magics:
+                del manager.magics[kind][name]
+    manager.registry.pop(type(magics).__name__, None)
+    if magics in shell.configurables:
+        shell.configurables.remove(magics)

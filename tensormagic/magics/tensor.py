@@ -1,0 +1,67 @@
+"""``%tensor EXPR [EXPR ...]``: what a tensor is."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import difflib
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from tensormagic import api
+from tensormagic.errors import TensorMagicError
+from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of, pieces
+from tensormagic.magics.display import deliver
+
+NAME = "%tensor"
+
+
+def parser() -> Parser:
+    """Return the parser of ``%tensor``; its help is the magic's help."""
+    made = make_parser(NAME, "Show what a tensor is: metadata, strides, storage, who shares its memory, values, autograd.")
+    made.add_argument("expression", nargs="*", help="Python expressions that give tensors: x  x.t()  net.fc.weight")
+    return made
+
+
+def run(shell: Any, line: str) -> None:
+    """Inspect and show every tensor that ``line`` names.
+
+    Raises:
+        UsageError: for an unknown option, an unknown name, or something that is no tensor.
+    """
+    __tracebackhide__ = True
+    options = parser().parse_args(pieces(line))
+    if options.help or not options.expression:
+        print(parser().format_help().rstrip())  # noqa: T201  (asked for)
+        return
+    output = output_of(options)
+    for expression in expressions(options.expression):
+        deliver(shell, _inspect(shell, expression), output)
+
+
+def _inspect(shell: Any, expression: str) -> Any:
+    __tracebackhide__ = True
+    _check_names(shell, expression)
+    value = eval(expression, shell.user_global_ns, shell.user_ns)  # noqa: S307  (evaluating it is what was asked for)
+    try:
+        return api.inspect(value, expression, namespace=shell.user_ns)
+    except TensorMagicError as error:
+        raise UsageError(str(error)) from None
+
+
+def _check_names(shell: Any, expression: str) -> None:
+    """Raise where a name is not there, naming near ones: a typing error is the commonest."""
+    nodes = list(ast.walk(ast.parse(expression, mode="eval")))
+    bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    known = bound | {*shell.user_ns, *shell.user_global_ns, *dir(builtins)}
+    for node in nodes:
+        if isinstance(node, ast.Name) and node.id not in known:
+            raise UsageError(f"there is no name {node.id!r} here{_near(shell, node.id)}")
+
+
+def _near(shell: Any, name: str) -> str:
+    own = [known for known in shell.user_ns if not known.startswith("_") and known not in shell.user_ns_hidden]
+    near = difflib.get_close_matches(name, own, n=3)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
