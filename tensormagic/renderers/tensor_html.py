@@ -51,7 +51,7 @@ def render(report: TensorReport) -> str:
         findings_html(report.findings),
         gaps_html(report.gaps),
         layout_html(report, picture) if picture is not None else "",
-        tag("div", _sharing(report), _values(report.statistics), class_="tm-two"),
+        _lower_row(report),
         _more(report),
         _viewer(report, picture),
     ]
@@ -85,7 +85,14 @@ def _shape(report: TensorReport) -> str:
     return tag("code", "(", ", ".join(sizes), ")", class_="tm-shape")
 
 
+def _lower_row(report: TensorReport) -> str:
+    parts = _sharing(report) + _values(report.statistics)
+    return tag("div", parts, class_="tm-two") if parts else ""
+
+
 def _sharing(report: TensorReport) -> str:
+    if report.storage is None and not report.aliases:
+        return ""  # a gap says why
     if not report.aliases:
         return tag("div", tag("h3", "Shares with"), tag("p", escape(nothing_shares(report)), class_="quiet"))
     head = tag("tr", *(tag("th", title) for title in ("Shares with", "how", "overlap", "version counter")))

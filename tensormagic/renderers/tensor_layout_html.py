@@ -9,7 +9,7 @@ from __future__ import annotations
 from tensormagic.renderers import png, theme
 from tensormagic.renderers.markup import escape, tag
 from tensormagic.renderers.phrases import count, ordinal
-from tensormagic.renderers.tensor_maps import PALETTE, legend_html, maps_html
+from tensormagic.renderers.tensor_maps import OTHER_SLICE, PALETTE, legend_html, maps_html
 from tensormagic.renderers.tensor_picture import (
     LEVELS,
     NUMBERED_STRIP_CELLS,
@@ -34,7 +34,6 @@ from tensormagic.reports import Strip, StripCell, TensorReport
 STRIP_TABLE_CELLS = 64  # beyond, the strip is a picture
 STRIP_WIDTH = 560  # pixels that the strip's cells have at least, in a notebook 700 pixels wide
 STRIP_CELL = 46  # pixels of a strip cell at most
-OTHER_SLICE = "#aab1ba"  # read, but not in the slice that is drawn; dark ink on it reads 8.9:1
 MAP_ROWS = 8  # rows of pixels by which a pictured strip cell shows how much of it is read
 MOST_ROW_LABELS = 16
 
@@ -59,8 +58,9 @@ def layout_html(report: TensorReport, picture: Picture) -> str:
 
 
 def _reading(report: TensorReport, picture: Picture) -> str:
+    general = tag("p", tag("code", escape(formula(picture.layout))), class_="quiet tm-formula")
     lines = [
-        tag("p", tag("code", escape(formula(picture.layout))), class_="quiet tm-formula"),
+        general if picture.index else "",
         tag("p", tag("b", tag("code", escape(formula_at(picture.layout, picture.index)))), class_="tm-formula tm-now"),
     ]
     notes = "<br>".join(escape(note) for note in worked_example(report, picture))
@@ -103,7 +103,7 @@ def _grid_cell(report: TensorReport, picture: Picture, row: int, column: int) ->
 
 def _cell(text: str, colour: str, *, title: str, on: bool, bad: str = "") -> str:
     classes = " ".join(name for name, wanted in (("tm-on", on), ("tm-bad", bad)) if wanted)
-    content = tag("b", escape(text)) if on else escape(text)
+    content = (tag("b", escape(text)) if on else escape(text)) + ("<small>!</small>" if bad else "")
     style = f"background-color:{colour};color:{theme.ink_on(colour)}"
     return tag("td", content, class_=classes or None, style=style, title=title)
 

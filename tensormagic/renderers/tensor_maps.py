@@ -16,6 +16,9 @@ from tensormagic.reports import Grid, StripCell, TensorReport
 MAP_SIDE = 232  # pixels along the longer side of a map
 CELL_LIMITS = (3, 14)  # pixels along the side of a cell
 
+OTHER_SLICE = "#aab1ba"  # read, but not in the slice that is drawn; dark ink on it reads 8.9:1
+SWATCHES = {"tm-skip": "#eceef1", "tm-other": OTHER_SLICE}
+
 PALETTE = tuple(theme.offset_colour(at / (LEVELS - 1)) for at in range(LEVELS))
 
 
@@ -121,7 +124,9 @@ def _marks(picture: Picture) -> list[str]:
 
 
 def _swatch(class_: str, text: str, label: str) -> str:
-    return tag("p", tag("span", text or "&nbsp;", class_=f"tm-swatch {class_}"), " ", escape(label))
+    colour = SWATCHES.get(class_)
+    style = f"background-color:{colour}" if colour else None
+    return tag("p", tag("span", text or "&nbsp;" * 3, class_=f"tm-swatch {class_}", style=style), " ", escape(label))
 
 
 def _hatching(kind: int, label: str) -> str:

@@ -13,8 +13,8 @@ from itertools import groupby
 from tensormagic.renderers import theme
 from tensormagic.renderers.markup import escape, tag
 from tensormagic.renderers.phrases import count, number_of_bytes, shortened
-from tensormagic.renderers.tensor_layout_html import OTHER_SLICE, base_rows, cell_title
-from tensormagic.renderers.tensor_maps import cell_size
+from tensormagic.renderers.tensor_layout_html import base_rows, cell_title
+from tensormagic.renderers.tensor_maps import OTHER_SLICE, cell_size
 from tensormagic.renderers.tensor_picture import (
     NUMBERED_STRIP_CELLS,
     Picture,

@@ -89,6 +89,8 @@ def _plain(text: str) -> str:
 
 
 def _sharing(report: TensorReport) -> list[str]:
+    if report.storage is None and not report.aliases:
+        return []  # a gap says why
     if not report.aliases:
         return [f" SHARES WITH  {nothing_shares(report)}"]
     rows = [("SHARES WITH", "HOW", "OVERLAP", "VERSION COUNTER")]

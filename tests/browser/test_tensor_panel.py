@@ -155,3 +155,18 @@ def test_panel_fits_its_column(static_page: Callable[..., Page], name: str, widt
     section = page.locator("section.tm-tensor")
     assert section.evaluate("s => s.scrollWidth - s.clientWidth") <= 0
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_notebooks_own_rules_do_not_reach_the_panel(static_page: Callable[..., Page]) -> None:
+    """JupyterLab styles every table, row and code of an output; the panel keeps its own look."""
+    rules = (
+        ".jp-RenderedHTMLCommon :not(pre)>code{background-color:red;padding:1px 5px}"
+        ".jp-RenderedHTMLCommon tbody tr:nth-child(odd){background:red}"
+        ".jp-RenderedHTMLCommon td{padding:.5em;text-align:right;max-width:none}"
+    )
+    html = f'<div class="jp-RenderedHTMLCommon"><style>{rules}</style>{panels("transpose_slice")}</div>'
+    panel = static_page(html).locator("section.tm-tensor")
+    for selector in ("code", "tbody tr"):
+        background = panel.locator(selector).first.evaluate("e => getComputedStyle(e).backgroundColor")
+        assert background == "rgba(0, 0, 0, 0)"
+    assert grid_cell(panel, 0, 0).evaluate("e => getComputedStyle(e).textAlign") == "center"

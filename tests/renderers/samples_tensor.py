@@ -217,7 +217,8 @@ def scalar() -> TensorReport:
     leaves = ("net.0.weight", "net.0.bias")
     return report(
         "loss", layout((), (), 0, 1, values=lambda _: 0.6931), 1, statistics=numbers((1,), 0.6931, 0.6931, std=None),
-        autograd=autograd(requires_grad=True, is_leaf=False, grad_fn="NllLossBackward0", leaf_count=30, retains_grad=True,
+        autograd=autograd(requires_grad=True, is_leaf=False, grad_fn="NllLossBackward0", leaf_count=30,
+                          retains_grad=True,
                           leaves=leaves, hooks=1, sentence="loss is made by NllLossBackward0."),
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What every renderer owes every report: nothing a person wrote becomes markup, findings and gaps are shown, size is kept.
+"""What every renderer owes every report: a person's text stays text, findings and gaps are shown, size is kept.
 
 A new renderer is a line in ``RENDERERS``, a new sample an entry in its samples: everything here then runs on it.
 """
@@ -6,10 +6,10 @@ A new renderer is a line in ``RENDERERS``, a new sample an entry in its samples:
 from __future__ import annotations
 
 import json
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -48,7 +48,7 @@ def seen(renderer: Renderer, output: str) -> str:
     if renderer.output == "html":
         output = Page(output).text
     elif renderer.output == "svg":
-        output = " ".join(ElementTree.fromstring(output).itertext())
+        output = " ".join(ET.fromstring(output).itertext())
     return "".join(output.split())
 
 
@@ -64,7 +64,7 @@ def test_output_is_well_formed(renderer: Renderer, sample: str) -> None:
     if renderer.output == "html":
         assert Page(output).left_open == []
     elif renderer.output == "svg":
-        assert ElementTree.fromstring(output).tag == "{http://www.w3.org/2000/svg}svg"
+        assert ET.fromstring(output).tag == "{http://www.w3.org/2000/svg}svg"
     else:
         assert [char for char in output if not char.isprintable() and char not in "\n\u00a0"] == []
 

@@ -121,7 +121,7 @@ def test_figure_of_what_could_not_be_read_gives_the_reason(kind: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in SAMPLES if name not in {"all_missing", "empty", "largest"}])
 def test_figures_are_small_and_hold_no_markup_of_a_person(name: str) -> None:
-    """Every figure of every sample stays under 40 KB, its page is transparent, and no text holds a tag of the person."""
+    """Every figure of every sample stays under 40 KB, its page is transparent, and a person's tags are text."""
     for kind in figures.kinds_of(SAMPLES[name]):
         figure = figures.figure(SAMPLES[name], kind)
         text = figure.to_json()

@@ -58,7 +58,7 @@ def test_unread_storage_is_hatched_and_explained() -> None:
     """16 of the 24 storage elements are not read: 16 hatched cells, and the legend says what hatching means."""
     html = tensor_html.render(SAMPLES["transpose_slice"])
     assert html.count(": not read") == 16
-    assert ">&nbsp;</span> not read" in html
+    assert "&nbsp;</span> not read" in html
     assert "not read" not in Page(tensor_html.render(SAMPLES["complex"])).text
 
 

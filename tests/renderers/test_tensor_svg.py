@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_picture_is_as_stored(name: str) -> None:
 def test_every_drawing_brings_its_own_paper() -> None:
     """An opaque white card over the whole picture comes before anything drawn on it."""
     for report in SAMPLES.values():
-        root = ElementTree.fromstring(tensor_svg.render(report))
+        root = ET.fromstring(tensor_svg.render(report))
         card = root.find(f"{SVG}rect")
         assert card.get("fill") == "#fff"
         assert (card.get("width"), card.get("height")) == (root.get("width"), root.get("height"))
@@ -31,7 +31,7 @@ def test_every_drawing_brings_its_own_paper() -> None:
 def test_nothing_is_drawn_outside_the_card() -> None:
     """No rectangle and no text starts beyond the edges."""
     for report in SAMPLES.values():
-        root = ElementTree.fromstring(tensor_svg.render(report))
+        root = ET.fromstring(tensor_svg.render(report))
         width, height = float(root.get("width")), float(root.get("height"))
         for shape in (*root.iter(f"{SVG}text"), *root.findall(f"{SVG}rect")):
             assert 0 <= float(shape.get("x", 0)) <= width
@@ -40,5 +40,5 @@ def test_nothing_is_drawn_outside_the_card() -> None:
 
 def test_picture_without_a_layout_says_why() -> None:
     """The reason stands where the picture would."""
-    text = " ".join(ElementTree.fromstring(tensor_svg.render(SAMPLES["all_missing"])).itertext())
+    text = " ".join(ET.fromstring(tensor_svg.render(SAMPLES["all_missing"])).itertext())
     assert "storage: RuntimeError: this wrapper has no storage" in text
