@@ -8,7 +8,7 @@ or parameters are too many for one output, ``cuts`` says how many of how many ar
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -107,7 +107,7 @@ def pack_delta(frame: LiveFrame) -> tuple[dict[str, Any], bytes]:
 
 
 def _default_draw() -> Draw:
-    from tensormagic.renderers.graph_drawing import draw  # noqa: PLC0415  (so that tests need no layout)
+    from tensormagic.renderers.graph_drawing import draw
 
     return draw
 
@@ -202,7 +202,9 @@ class _Builder:
     def passes(self) -> list[list[Any]]:
         rows = [self.report.passes[place] for place in self._pass_places()]
         self._cut(len(rows), len(self.report.passes), "kept passes are shown in the charts")
-        return [[p.number, p.step, p.graph, p.outcome, rounded(p.seconds), p.reached, p.location, p.finite] for p in rows]
+        return [
+            [p.number, p.step, p.graph, p.outcome, rounded(p.seconds), p.reached, p.location, p.finite] for p in rows
+        ]
 
     def _pass_places(self) -> list[int]:
         passes = self.report.passes
@@ -253,15 +255,14 @@ def _parameter(parameter: ParameterSeries, places: list[int]) -> dict[str, Any]:
 
 
 def _drawing(drawing: Drawing) -> dict[str, Any]:
-    number: Callable[[float], float] = _tenths
     return {
-        "width": number(drawing.width),
-        "height": number(drawing.height),
+        "width": _tenths(drawing.width),
+        "height": _tenths(drawing.height),
         "note": drawing.note,
         "folded": drawing.folded,
         "boxes": [
             [
-                *map(number, (box.x, box.y, box.width, box.height)),
+                *map(_tenths, (box.x, box.y, box.width, box.height)),
                 list(box.nodes),
                 box.label,
                 box.detail,
@@ -276,8 +277,11 @@ def _drawing(drawing: Drawing) -> dict[str, Any]:
 
 def _wires(drawing: Drawing) -> list[list[Any]]:
     places = {box.id: place for place, box in enumerate(drawing.boxes)}
-    flat = lambda points: [_tenths(value) for point in points for value in point]  # noqa: E731
-    return [[places[wire.source], places[wire.target], flat(wire.points)] for wire in drawing.wires]
+    return [[places[wire.source], places[wire.target], _flat(wire.points)] for wire in drawing.wires]
+
+
+def _flat(points: Iterable[tuple[float, float]]) -> list[float]:
+    return [_tenths(value) for point in points for value in point]
 
 
 def _tenths(value: float) -> float:

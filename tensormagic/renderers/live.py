@@ -14,6 +14,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -25,13 +26,15 @@ from tensormagic.reports import Gap
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from typing_extensions import Self
+
     from tensormagic.reports import Graph, LiveFrame, TraceReport
 
 Mode = Literal["widget", "html", "off"]
 Bundle = dict[str, Any]
 
 THREAD_NAME = "tensormagic-sampler"
-INTERVAL = 1 / 15  # seconds between two looks
+INTERVAL = 1 / 20  # seconds between two looks: twice what an eye needs, and far below the server's limit
 HTML_INTERVAL = 1 / 4
 REBUILD_INTERVAL = 1.0  # seconds between two whole documents, where the structure changes
 REFRESH_INTERVAL = 2.0  # and where only numbers do: findings and the kept passes come with them
@@ -59,6 +62,21 @@ class Sender(Protocol):
         """Nothing more will come."""
 
 
+@dataclass(frozen=True, slots=True)
+class Seams:
+    """What a test puts in the place of the clock, the pace and the page.
+
+    Attributes:
+        sender: Where to send; by default what the mode asks for.
+        interval: Seconds between two looks; by default what suits the mode.
+        clock: Seconds, monotonic.
+    """
+
+    sender: Sender | None = None
+    interval: float | None = None
+    clock: Callable[[], float] = time.monotonic
+
+
 class LivePanel:
     """Samples a run and sends what changed, from its start to its stop.
 
@@ -74,26 +92,23 @@ class LivePanel:
         *,
         mode: Mode = "widget",
         update: Callable[[Bundle], None] | None = None,
-        sender: Sender | None = None,
-        interval: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        seams: Seams | None = None,
     ) -> None:
         """Make a panel; nothing is sent before `start`.
 
         Args:
-            frame: Returns what changes quickly; called some 15 times a second, from the sampler's thread.
+            frame: Returns what changes quickly; called some 20 times a second, from the sampler's thread.
             report: Returns a consistent snapshot of everything; called when the structure changed.
             mode: ``"widget"``, ``"html"`` (for hosts without widgets; needs ``update``), or ``"off"``.
             update: Replaces the shown output by a mimebundle, in mode ``"html"``.
-            sender: Where to send instead (the seam of the tests).
-            interval: Seconds between two looks; by default what suits the mode.
-            clock: Seconds, monotonic.
+            seams: What a test puts in the place of the clock, the pace and the page.
         """
+        seams = seams or Seams()
         self.gaps: list[Gap] = []
         self.mode = mode
-        self.sender = sender or self._sender_of(mode, report, update)
-        self._frame, self._report, self._clock = frame, report, clock
-        self._interval = interval or (HTML_INTERVAL if mode == "html" else INTERVAL)
+        self.sender = seams.sender or self._sender_of(mode, report, update)
+        self._frame, self._report, self._clock = frame, report, seams.clock
+        self._interval = seams.interval or (HTML_INTERVAL if mode == "html" else INTERVAL)
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._structure: int | None = None
@@ -102,7 +117,9 @@ class LivePanel:
         self._last_rebuild = -math.inf
         self._rest = 0.0
 
-    def _sender_of(self, mode: Mode, report: Callable[[], TraceReport], update: Callable[[Bundle], None] | None) -> Sender:
+    def _sender_of(
+        self, mode: Mode, report: Callable[[], TraceReport], update: Callable[[Bundle], None] | None
+    ) -> Sender:
         if mode == "html" and update is not None:
             return HtmlSender(update)
         if mode != "widget":
@@ -110,7 +127,7 @@ class LivePanel:
         try:
             return WidgetSender(report())
         except Exception as error:  # noqa: BLE001  (a broken widget installation must not stop the run)
-            self._note("live panel", error)
+            self._note(error)
             return NoSender()
 
     def start(self) -> None:
@@ -137,12 +154,14 @@ class LivePanel:
         self.stop()
         self._guarded(self.sender.close)
 
-    def __enter__(self) -> LivePanel:
+    def __enter__(self) -> Self:
         """Start."""
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Stop; an exception goes on."""
         self.stop()
 
@@ -172,7 +191,8 @@ class LivePanel:
         return frame.structure != self._structure or key != self._key_of_document
 
     def _due(self, frame: LiveFrame) -> bool:
-        wait = min(REBUILD_INTERVAL, self.sender.refresh) if frame.structure != self._structure else self.sender.refresh
+        grown = frame.structure != self._structure
+        wait = min(REBUILD_INTERVAL, self.sender.refresh) if grown else self.sender.refresh
         return self._clock() >= self._last_rebuild + max(wait, self._rest)
 
     def _rebuild(self, structure: int, key: tuple[Any, ...]) -> None:
@@ -188,10 +208,10 @@ class LivePanel:
         try:
             action()
         except Exception as error:  # noqa: BLE001  (showing never raises into the run)
-            self._note("live panel", error)
+            self._note(error)
 
-    def _note(self, section: str, error: Exception) -> None:
-        gap = Gap(section, f"{type(error).__name__}: {error}")
+    def _note(self, error: Exception) -> None:
+        gap = Gap("live panel", f"{type(error).__name__}: {error}")
         if gap not in self.gaps:
             self.gaps.append(gap)
 
@@ -281,8 +301,8 @@ class WidgetSender:
 
 @cache
 def _widget_class() -> Any:
-    import anywidget  # noqa: PLC0415  (42 ms that only a live panel should cost)
-    import traitlets  # noqa: PLC0415
+    import anywidget  # 42 ms that only a live panel should cost
+    import traitlets
 
     class TraceWidget(anywidget.AnyWidget):
         """The trace viewer in a live output."""

@@ -117,7 +117,9 @@ def _finding(finding: Finding) -> str:
     place = finding.location
     where = f" {escape(place.label)}: {tag('code', escape(place.text))}" if place else ""
     remedy = tag("p", with_code(finding.remedy), class_="quiet") if finding.remedy else ""
-    return tag("div", tag("p", name, " ", with_code(finding.message), where), remedy, class_=f"tm-finding {finding.severity}")
+    return tag(
+        "div", tag("p", name, " ", with_code(finding.message), where), remedy, class_=f"tm-finding {finding.severity}"
+    )
 
 
 def _picture(report: TraceReport, drawing: Drawing | None) -> str:
@@ -133,5 +135,7 @@ def _alternative(report: TraceReport) -> str:
     if not report.graphs:
         return f"{report.title or 'this run'}: no backward graph"
     graph = report.graphs[0]
-    worst = f" {report.findings[0].message}" if report.findings else ""
-    return f"Backward graph of {report.title or 'this run'}: {len(graph.nodes)} nodes, {graph.passes_seen} passes.{worst}"
+    worst = f" {report.findings[0].message.replace('`', '')}" if report.findings else ""
+    return (
+        f"Backward graph of {report.title or 'this run'}: {len(graph.nodes)} nodes, {graph.passes_seen} passes.{worst}"
+    )

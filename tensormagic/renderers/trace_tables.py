@@ -1,4 +1,4 @@
-"""A traced run as plain HTML tables: what a host that strips scripts and pictures still shows, and a reader can copy."""
+"""A traced run as plain HTML tables: what a host without scripts and pictures still shows, and a reader can copy."""
 
 from __future__ import annotations
 
@@ -73,7 +73,11 @@ def _node_row(report: TraceReport, node: Node, frame: Frame | None) -> Cells:
 
 def _passes(report: TraceReport) -> str:
     rows = [_pass_row(report, one) for one in report.passes[-MOST_PASSES:]]
-    title = f"{_shown(len(rows), report.passes_seen, 'pass')}, the last ones" if report.passes_seen > len(rows) else "Passes"
+    title = (
+        f"{_shown(len(rows), report.passes_seen, 'pass')}, the last ones"
+        if report.passes_seen > len(rows)
+        else "Passes"
+    )
     return _table(title, ("pass", "step", "graph", "outcome", "time", "nodes reached", "all finite", "line"), rows)
 
 

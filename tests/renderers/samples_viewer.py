@@ -1,4 +1,4 @@
-"""Hand-made runs for the trace viewer: a broken one, a calm one, and networks of any size with nothing random in them."""
+"""Hand-made runs for the trace viewer: a broken one, a calm one, and networks of any size, nothing random in them."""
 
 from __future__ import annotations
 
@@ -64,13 +64,46 @@ def _skeleton() -> tuple[list[Node], list[Edge]]:
     for op, line, shape, module, leaves in STEPS:
         hanging = []
         for leaf in leaves:
-            nodes.append(Node(len(nodes), "AccumulateGrad", "accumulate", "accumulate", variable=leaf, shapes=((8,),), dtype="float32", device="cpu"))
+            nodes.append(
+                Node(
+                    len(nodes),
+                    "AccumulateGrad",
+                    "accumulate",
+                    "accumulate",
+                    variable=leaf,
+                    shapes=((8,),),
+                    dtype="float32",
+                    device="cpu",
+                )
+            )
             hanging.append(len(nodes) - 1)
         index = len(nodes)
-        kept = (SavedTensor("self", shape, "float32", 4 * math.prod(shape), "ok"), SavedTensor("result", shape, "float32", 4 * math.prod(shape), "freed"))
+        kept = (
+            SavedTensor("self", shape, "float32", 4 * math.prod(shape), "ok"),
+            SavedTensor("result", shape, "float32", 4 * math.prod(shape), "freed"),
+        )
         numbers = GradientStatistics(1, math.prod(shape), 0.177, 0.031, -0.0031, 0.0095, 288, 0, 0)
-        nodes.append(Node(index, f"{op.title()}Backward0", op, "op", line - 1, True, module, "logp" if op == "log" else "", (shape,), "float32", "cpu", kept, numbers))
-        edges += [Edge(index, target, number, 0) for number, target in enumerate([*([before] if before is not None else []), *hanging])]
+        nodes.append(
+            Node(
+                index,
+                f"{op.title()}Backward0",
+                op,
+                "op",
+                line - 1,
+                True,
+                module,
+                "logp" if op == "log" else "",
+                (shape,),
+                "float32",
+                "cpu",
+                kept,
+                numbers,
+            )
+        )
+        edges += [
+            Edge(index, target, number, 0)
+            for number, target in enumerate([*([before] if before is not None else []), *hanging])
+        ]
         before = index
     return nodes, edges
 
@@ -95,7 +128,11 @@ def _series(nodes: list[Node], frames: list[Frame]) -> tuple[ParameterSeries, ..
     for node in nodes:
         if node.kind == "accumulate":
             norms = array("f", [frame.norms[node.index] for frame in frames])
-            rows.append(ParameterSeries(node.variable, (16, 3, 3), "float32", 144, True, True, True, "net", norms, norms, len(frames)))
+            rows.append(
+                ParameterSeries(
+                    node.variable, (16, 3, 3), "float32", 144, True, True, True, "net", norms, norms, len(frames)
+                )
+            )
     return tuple(rows)
 
 
@@ -104,8 +141,13 @@ def _run(passes: int, broken_at: int | None) -> TraceReport:
     frames = [_frame(nodes, number, broken_at is not None and number >= broken_at) for number in range(1, passes + 1)]
     log = next(node.index for node in nodes if node.op == "log")
     births = () if broken_at is None else (Birth(broken_at, log, log - 1, 0, 3, 0, 320, 0.177, "self", 3, 0, 0),)
-    graph = Graph(1, tuple(nodes), tuple(edges), (len(nodes) - 1,), tuple(range(len(nodes)))[::-1], passes, tuple(frames), births)
-    rows = tuple(Pass(frame.pass_number, frame.pass_number, 1, "finished", 0.01, len(nodes), 9, not frame.bad) for frame in frames)
+    graph = Graph(
+        1, tuple(nodes), tuple(edges), (len(nodes) - 1,), tuple(range(len(nodes)))[::-1], passes, tuple(frames), births
+    )
+    rows = tuple(
+        Pass(frame.pass_number, frame.pass_number, 1, "finished", 0.01, len(nodes), 9, not frame.bad)
+        for frame in frames
+    )
     return TraceReport(
         title="digits-cnn",
         state="finished",
@@ -158,12 +200,48 @@ def large_run(count: int = 2000, passes: int = 40, *, branches: int = 3) -> Trac
         if op in {"layer_norm", "addmm"} and len(nodes) < count - 2:
             leaf = len(nodes)
             name = f"encoder.layers.{block}.{op}{number}.weight"
-            nodes.append(Node(leaf, "AccumulateGrad", "accumulate", "accumulate", variable=name, shapes=((512, 512),), dtype="float32", device="cpu"))
+            nodes.append(
+                Node(
+                    leaf,
+                    "AccumulateGrad",
+                    "accumulate",
+                    "accumulate",
+                    variable=name,
+                    shapes=((512, 512),),
+                    dtype="float32",
+                    device="cpu",
+                )
+            )
         index = len(nodes)
-        saved = (SavedTensor("self", (8, 128, 512), "float32", 2097152, "ok"), SavedTensor("weight", (512, 512), "float32", 1048576, "ok"))
-        numbers = GradientStatistics(1, 524288, _norm(index % 19, 1), 0.01 + index / 1e5, 1e-6 * index, 0.001 + index / 1e6, index, 0, 0)
-        nodes.append(Node(index, f"{op.title()}Backward0", op, "op", index % len(LINES), True, f"encoder.layers.{block}", "", ((8, 128, 512),), "float32", "cpu", saved, numbers))
-        targets = [target for target in (before, leaf, start if op == "add" and start is not None else None) if target is not None]
+        saved = (
+            SavedTensor("self", (8, 128, 512), "float32", 2097152, "ok"),
+            SavedTensor("weight", (512, 512), "float32", 1048576, "ok"),
+        )
+        numbers = GradientStatistics(
+            1, 524288, _norm(index % 19, 1), 0.01 + index / 1e5, 1e-6 * index, 0.001 + index / 1e6, index, 0, 0
+        )
+        nodes.append(
+            Node(
+                index,
+                f"{op.title()}Backward0",
+                op,
+                "op",
+                index % len(LINES),
+                True,
+                f"encoder.layers.{block}",
+                "",
+                ((8, 128, 512),),
+                "float32",
+                "cpu",
+                saved,
+                numbers,
+            )
+        )
+        targets = [
+            target
+            for target in (before, leaf, start if op == "add" and start is not None else None)
+            if target is not None
+        ]
         edges += [Edge(index, target, place, 0) for place, target in enumerate(dict.fromkeys(targets))]
         start = index if op == "add" or start is None else start
         before = index
@@ -173,7 +251,9 @@ def large_run(count: int = 2000, passes: int = 40, *, branches: int = 3) -> Trac
     for number in range(1, passes + 1):
         norms = array("f", [_norm(node % 19, number + node * 0.37) for node in range(len(nodes))])
         frames.append(Frame(number, norms, norms))
-    graph = Graph(1, tuple(nodes), tuple(edges), (len(nodes) - 1,), tuple(range(len(nodes)))[::-1], passes, tuple(frames))
+    graph = Graph(
+        1, tuple(nodes), tuple(edges), (len(nodes) - 1,), tuple(range(len(nodes)))[::-1], passes, tuple(frames)
+    )
     base = _run(passes, None)
     return replace(base, title=f"encoder of {count}", graphs=(graph,), parameters=_series(nodes, frames))
 
@@ -184,4 +264,16 @@ def live_frame(report: TraceReport, number: int, reached: int, *, structure: int
     count = len(graph.nodes)
     norms = array("f", [_norm(node % 19, number) if node >= count - reached else UNTOUCHED for node in range(count)])
     last = array("f", [_norm(place % 19, number - 1) for place in range(len(report.parameters))])
-    return LiveFrame(structure, graph.number, number, number, reached < count, count - reached, reached, norms, number - 1, last, number * 0.1)
+    return LiveFrame(
+        structure,
+        graph.number,
+        number,
+        number,
+        reached < count,
+        count - reached,
+        reached,
+        norms,
+        number - 1,
+        last,
+        number * 0.1,
+    )

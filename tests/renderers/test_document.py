@@ -6,6 +6,7 @@ import json
 import math
 from array import array
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -48,7 +49,7 @@ def test_thinning_keeps_first_last_and_the_wanted_one() -> None:
     assert kept[-1] == 99
     assert 43 in kept
     assert len(kept) <= 11
-    assert max(right - left for left, right in zip(kept, kept[1:], strict=False)) <= 13
+    assert max(right - left for left, right in pairwise(kept)) <= 13
 
 
 @pytest.mark.parametrize("most", [2, 3, 12])
@@ -77,7 +78,10 @@ def test_document_holds_nodes_as_columns() -> None:
     log = next(node for node in nodes if node.op == "log")
     assert strings[columns["shapes"][log.index]] == "32×10"
     saved = [document["saved"][place] for place in columns["saved"][log.index]]
-    assert [(strings[row[0]], row[3], strings[row[4]]) for row in saved] == [("self", 1280, "ok"), ("result", 1280, "freed")]
+    assert [(strings[row[0]], row[3], strings[row[4]]) for row in saved] == [
+        ("self", 1280, "ok"),
+        ("result", 1280, "freed"),
+    ]
     assert columns["statistics"][log.index] == [1, 320, 0.177, 0.031, -0.0031, 0.0095, 288, 0, 0]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tensormagic.renderers import live
-from tensormagic.renderers.live import LivePanel, WidgetSender
+from tensormagic.renderers.live import LivePanel, Seams, WidgetSender
 from tensormagic.reports import LiveFrame, TraceReport
 from tests.renderers import samples_viewer
 
@@ -40,8 +40,9 @@ class Run:
         self.now = 100.0
         self.frame = samples_viewer.live_frame(self.whole, 1, 4)
 
-    def panel(self, sender: Any, **seams: Any) -> LivePanel:
-        return LivePanel(lambda: self.frame, lambda: self.whole, sender=sender, clock=lambda: self.now, **seams)
+    def panel(self, sender: Any = None, *, interval: float = 30.0, **choices: Any) -> LivePanel:
+        seams = Seams(sender, interval, lambda: self.now)
+        return LivePanel(lambda: self.frame, lambda: self.whole, seams=seams, **choices)
 
 
 @pytest.fixture
@@ -126,7 +127,7 @@ def test_slow_documents_are_built_less_often(run: Run, recorder: Recorder) -> No
 
 def test_stop_flushes_the_newest_state(run: Run, recorder: Recorder) -> None:
     """What changed after the last look is sent by the stop, whole documents included."""
-    with run.panel(recorder, interval=30.0):
+    with run.panel(recorder):
         run.frame = samples_viewer.live_frame(run.whole, 9, 15, structure=9)
     assert recorder.sent == [("document", "digits-cnn"), ("delta", 9, 15)]
 
@@ -159,14 +160,14 @@ def test_errors_do_not_reach_the_run(run: Run, recorder: Recorder) -> None:
 
 def test_exception_of_the_cell_goes_on(run: Run, recorder: Recorder) -> None:
     """The panel stops, flushes and lets the cell's own exception through."""
-    with pytest.raises(KeyError, match="the cell's own"), run.panel(recorder, interval=30.0):
+    with pytest.raises(KeyError, match="the cell's own"), run.panel(recorder):
         raise KeyError("the cell's own")
     assert recorder.sent[-1] == ("delta", 1, 4)
 
 
 def test_off_starts_no_thread(run: Run) -> None:
     """Mode "off" sends nothing and starts nothing, and its bundle is static."""
-    panel = LivePanel(lambda: run.frame, lambda: run.whole, mode="off")
+    panel = run.panel(mode="off")
     with panel:
         assert live.THREAD_NAME not in [thread.name for thread in threading.enumerate()]
     assert sorted(panel.bundle()) == ["text/html", "text/plain"]
@@ -175,7 +176,7 @@ def test_off_starts_no_thread(run: Run) -> None:
 def test_html_mode_updates_static_html(run: Run) -> None:
     """Mode "html" replaces the output by static HTML four times a second at most, without a script."""
     updates: list[dict[str, Any]] = []
-    panel = LivePanel(lambda: run.frame, lambda: run.whole, mode="html", update=updates.append, clock=lambda: run.now)
+    panel = run.panel(mode="html", update=updates.append)
     for step in range(20):
         run.now = 100 + 5 * step
         run.frame = samples_viewer.live_frame(run.whole, 1 + step // 2, 3)
@@ -193,7 +194,7 @@ def test_html_updates_of_large_graphs_leave_the_picture_out() -> None:
 
 def test_widget_gets_documents_and_binary_deltas(run: Run) -> None:
     """The widget holds the document, and a delta is one message with one buffer."""
-    panel = LivePanel(lambda: run.frame, lambda: run.whole, clock=lambda: run.now)
+    panel = run.panel()
     assert isinstance(panel.sender, WidgetSender)
     widget = panel.sender.widget
     messages: list[tuple[Any, Any]] = []
@@ -215,7 +216,7 @@ def test_widget_that_cannot_be_made_is_a_gap(run: Run, monkeypatch: pytest.Monke
         raise ImportError("no anywidget here")
 
     monkeypatch.setattr(live, "_widget_class", broken)
-    panel = LivePanel(lambda: run.frame, lambda: run.whole)
+    panel = run.panel()
     assert [gap.reason for gap in panel.gaps] == ["ImportError: no anywidget here"]
     assert sorted(panel.bundle()) == ["text/html", "text/plain"]
 

@@ -56,8 +56,12 @@ def _noisy(report: TraceReport) -> TraceReport:
     """The same run with norms that cannot be packed: no two alike."""
     chance = random.Random(0)
     graph = report.graphs[0]
-    frames = tuple(replace(frame, norms=array("f", [10 ** chance.uniform(-6, 1) for _ in frame.norms])) for frame in graph.frames)
-    series = tuple(replace(one, norms=array("f", [10 ** chance.uniform(-6, 1) for _ in one.norms])) for one in report.parameters)
+    frames = tuple(
+        replace(frame, norms=array("f", [10 ** chance.uniform(-6, 1) for _ in frame.norms])) for frame in graph.frames
+    )
+    series = tuple(
+        replace(one, norms=array("f", [10 ** chance.uniform(-6, 1) for _ in one.norms])) for one in report.parameters
+    )
     return replace(report, graphs=(replace(graph, frames=frames),), parameters=series)
 
 
@@ -80,7 +84,14 @@ def test_hostile_text_stays_text() -> None:
     finding = replace(base.findings[0], message=EVIL, remedy=EVIL, subject=EVIL)
     parameter = replace(base.parameters[0], name=EVIL)
     location = replace(base.locations[1], text=EVIL, function=EVIL)
-    report = replace(base, title=EVIL, error=EVIL, findings=(finding,), parameters=(parameter,), locations=(base.locations[0], location, *base.locations[2:]))
+    report = replace(
+        base,
+        title=EVIL,
+        error=EVIL,
+        findings=(finding,),
+        parameters=(parameter,),
+        locations=(base.locations[0], location, *base.locations[2:]),
+    )
     html = trace_html.render(report)
     assert html.count("<script>") == html.count("</script>") == 1
     assert "<!--" not in html

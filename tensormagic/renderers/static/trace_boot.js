@@ -1,12 +1,17 @@
 // Unpacks the viewer and the document of the output it stands in, and mounts one on the other.
 // Several outputs of one page share the module; it is loaded as an inline module script, which needs neither a request
 // nor a blob, so that it runs in a notebook, in an exported page and in a file opened from disk.
-(async (script, key, packedViewer, packedDocument) => {
+async (script, key, packedViewer, packedDocument) => {
   const unmounted = ".tm-trace[data-tm-waiting]";
   const section = script?.closest?.(unmounted) ?? document.querySelector(unmounted);
   if (!section || typeof DecompressionStream === "undefined") return;
   section.removeAttribute("data-tm-waiting");
-  const unpacked = (text) => new Response(new Blob([Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0))]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  const unpacked = (text) =>
+    new Response(
+      new Blob([Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0))])
+        .stream()
+        .pipeThrough(new DecompressionStream("gzip")),
+    ).text();
   const viewers = (globalThis.tensormagicViewers ??= {});
   const load = async () => {
     const source = await unpacked(packedViewer);
@@ -18,7 +23,9 @@
       element.textContent = `${source}\nglobalThis.tensormagicViewers[${JSON.stringify(key + " ready")}](mount);`;
       document.head.append(element);
       element.remove();
-    }).then((mount) => { viewers[key + " mount"] = mount; });
+    }).then((mount) => {
+      viewers[key + " mount"] = mount;
+    });
     return viewers[key + " mount"];
   };
   const [mount, text] = await Promise.all([(viewers[key] ??= load()), unpacked(packedDocument)]);
@@ -27,4 +34,4 @@
   const drawn = document.createElement("div");
   mount(drawn, JSON.parse(text));
   place.replaceWith(drawn);
-})
+};

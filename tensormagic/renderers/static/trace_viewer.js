@@ -17,10 +17,13 @@
 const VERSION = 1;
 const UNTOUCHED = -1;
 const SVG = "http://www.w3.org/2000/svg";
-const LOW = -5, HIGH = 1; // log10 of the norms at which the colour scale starts and ends (theme.py)
+const LOW = -5,
+  HIGH = 1; // log10 of the norms at which the colour scale starts and ends (theme.py)
 const LONGEST_LIVE_SERIES = 600;
 const PLAY_MILLISECONDS = 300;
-const HEAD = 40, BADGE = 15, MOST_BADGES = 4; // a box without its badges, one badge, and how many are written out (graph_drawing.py)
+const HEAD = 40,
+  BADGE = 15,
+  MOST_BADGES = 4; // a box without its badges, one badge, and how many are written out (graph_drawing.py)
 let mounted = 0;
 
 // ---- elements and words -------------------------------------------------------------------------------------------
@@ -66,14 +69,20 @@ function number(value) {
   if (Number.isNaN(value)) return "NaN";
   if (!Number.isFinite(value)) return value > 0 ? "Inf" : "−Inf";
   const size = Math.abs(value);
-  const text = size !== 0 && (size < 1e-3 || size >= 1e5) ? value.toExponential(2) : String(Number(value.toPrecision(3)));
-  return text.replace(/\.?0+e/, "e").replace("e+", "e").replaceAll("-", "−");
+  const text =
+    size !== 0 && (size < 1e-3 || size >= 1e5) ? value.toExponential(2) : String(Number(value.toPrecision(3)));
+  return text
+    .replace(/\.?0+e/, "e")
+    .replace("e+", "e")
+    .replaceAll("-", "−");
 }
 
 /** A norm in two digits, as everywhere (trace_phrases.py). @param {number} norm @returns {string} */
 function normText(norm) {
   if (norm === UNTOUCHED || norm === undefined) return "none";
-  return norm === 0 || !Number.isFinite(norm) ? number(norm) : norm.toExponential(1).replace("e+", "e").replaceAll("-", "−");
+  return norm === 0 || !Number.isFinite(norm)
+    ? number(norm)
+    : norm.toExponential(1).replace("e+", "e").replaceAll("-", "−");
 }
 
 /** @param {number} norm log10 with one decimal, as written on the graph @returns {string} */
@@ -142,7 +151,8 @@ function ofLine(nodes, norms) {
 /** @param {any[]} codes @returns {Float32Array} */
 function decoded(codes) {
   return Float32Array.from(codes, (code) =>
-    code === null ? UNTOUCHED : code === "z" ? 0 : code === "n" ? NaN : code === "i" ? Infinity : 10 ** (code / 1000));
+    code === null ? UNTOUCHED : code === "z" ? 0 : code === "n" ? NaN : code === "i" ? Infinity : 10 ** (code / 1000),
+  );
 }
 
 const ICONS = {
@@ -154,18 +164,32 @@ const ICONS = {
 /** @param {"error"|"warning"|"note"} severity */
 function severityIcon(severity) {
   const [shape, mark] = ICONS[severity] ?? ICONS.note;
-  return svg("svg", { class: "icon", viewBox: "0 0 14 14", "aria-hidden": "true" },
-    svg("path", { d: shape, fill: "currentColor" }), svg("path", { d: mark, class: "icon-mark" }));
+  return svg(
+    "svg",
+    { class: "icon", viewBox: "0 0 14 14", "aria-hidden": "true" },
+    svg("path", { d: shape, fill: "currentColor" }),
+    svg("path", { d: mark, class: "icon-mark" }),
+  );
 }
 
 /** @param {string} path @param {boolean} [solid] */
 function glyph(path, solid = false) {
-  return svg("svg", { class: solid ? "glyph solid" : "glyph", viewBox: "0 0 14 14", "aria-hidden": "true" }, svg("path", { d: path }));
+  return svg(
+    "svg",
+    { class: solid ? "glyph solid" : "glyph", viewBox: "0 0 14 14", "aria-hidden": "true" },
+    svg("path", { d: path }),
+  );
 }
 
 const GLYPHS = {
-  run: "M7 1.8a5.2 5.2 0 1 1-5.2 5.2", done: "M2.5 7.5l3 3 6-7", stop: "M3.5 3.5l7 7m0-7l-7 7", in: "M3 7h8M7 3v8", out: "M3 7h8",
-  fit: "M2.5 5V2.5H5M11.5 5V2.5H9M2.5 9v2.5H5M11.5 9v2.5H9", play: "M4 2.6l7 4.4-7 4.4z", pause: "M3.5 3h2.4v8H3.5zM8.1 3h2.4v8H8.1z",
+  run: "M7 1.8a5.2 5.2 0 1 1-5.2 5.2",
+  done: "M2.5 7.5l3 3 6-7",
+  stop: "M3.5 3.5l7 7m0-7l-7 7",
+  in: "M3 7h8M7 3v8",
+  out: "M3 7h8",
+  fit: "M2.5 5V2.5H5M11.5 5V2.5H9M2.5 9v2.5H5M11.5 9v2.5H9",
+  play: "M4 2.6l7 4.4-7 4.4z",
+  pause: "M3.5 3h2.4v8H3.5zM8.1 3h2.4v8H8.1z",
 };
 
 // ---- the document, decoded ----------------------------------------------------------------------------------------
@@ -184,28 +208,50 @@ class Model {
     /** @type {number[][]} */
     this.series = doc.parameters.map((/** @type {any} */ parameter) => [...decoded(parameter.norms)]);
     /** @type {{graph:number, frame:Frame}[]} */
-    this.frames = this.graphs.flatMap((graph, place) => graph.frames.map((/** @type {Frame} */ frame) => ({ graph: place, frame })))
+    this.frames = this.graphs
+      .flatMap((graph, place) => graph.frames.map((/** @type {Frame} */ frame) => ({ graph: place, frame })))
       .sort((left, right) => left.frame.pass - right.frame.pass);
     /** @type {Map<number, number>} */
-    this.rowOfLocation = new Map(doc.source.flatMap((/** @type {any[]} */ row, /** @type {number} */ place) => row[2].map((/** @type {number} */ l) => [l, place])));
+    this.rowOfLocation = new Map(
+      doc.source.flatMap((/** @type {any[]} */ row, /** @type {number} */ place) =>
+        row[2].map((/** @type {number} */ l) => [l, place]),
+      ),
+    );
   }
 
   /** @param {number} graph @param {number} index */
   node(graph, index) {
-    const columns = this.doc.graphs[graph].nodes, text = this.doc.strings;
+    const columns = this.doc.graphs[graph].nodes,
+      text = this.doc.strings;
     return {
-      index, op: text[columns.op[index]], name: text[columns.name[index]], kind: text[columns.kind[index]],
-      location: /** @type {number|null} */ (columns.location[index]), guessed: columns.guessed.includes(index),
-      module: text[columns.module[index]], variable: text[columns.variable[index]], shapes: text[columns.shapes[index]],
-      dtype: text[columns.dtype[index]], device: text[columns.device[index]], statistics: columns.statistics[index],
-      saved: columns.saved[index].map((/** @type {number} */ place) => this.doc.saved[place])
-        .map((/** @type {any[]} */ [name, shape, dtype, nbytes, state]) => ({ name: text[name], shape: text[shape], dtype: text[dtype], nbytes, state: text[state] })),
+      index,
+      op: text[columns.op[index]],
+      name: text[columns.name[index]],
+      kind: text[columns.kind[index]],
+      location: /** @type {number|null} */ (columns.location[index]),
+      guessed: columns.guessed.includes(index),
+      module: text[columns.module[index]],
+      variable: text[columns.variable[index]],
+      shapes: text[columns.shapes[index]],
+      dtype: text[columns.dtype[index]],
+      device: text[columns.device[index]],
+      statistics: columns.statistics[index],
+      saved: columns.saved[index]
+        .map((/** @type {number} */ place) => this.doc.saved[place])
+        .map((/** @type {any[]} */ [name, shape, dtype, nbytes, state]) => ({
+          name: text[name],
+          shape: text[shape],
+          dtype: text[dtype],
+          nbytes,
+          state: text[state],
+        })),
     };
   }
 
   /** @param {number} graph @param {number} index @returns {string} */
   nodeLabel(graph, index) {
-    const columns = this.doc.graphs[graph].nodes, text = this.doc.strings;
+    const columns = this.doc.graphs[graph].nodes,
+      text = this.doc.strings;
     return (text[columns.kind[index]] === "accumulate" && text[columns.variable[index]]) || text[columns.op[index]];
   }
 
@@ -217,17 +263,34 @@ class Model {
 
 /** @param {any} graph */
 function decodedGraph(graph) {
-  const boxes = graph.drawing.boxes.map((/** @type {any[]} */ [x, y, w, h, nodes, label, detail, kind, badges]) => ({ x, y, w, h, nodes, label, detail, kind, badges }));
+  const boxes = graph.drawing.boxes.map((/** @type {any[]} */ [x, y, w, h, nodes, label, detail, kind, badges]) => ({
+    x,
+    y,
+    w,
+    h,
+    nodes,
+    label,
+    detail,
+    kind,
+    badges,
+  }));
   const boxOf = new Map();
   boxes.forEach((/** @type {Box} */ box, /** @type {number} */ place) => {
     for (const node of box.nodes) boxOf.set(node, place);
     for (const [node] of box.badges) if (!boxOf.has(node)) boxOf.set(node, place);
   });
   return {
-    count: graph.nodes.op.length, boxes, boxOf, births: graph.births, drawing: graph.drawing, number: graph.number, edges: graph.edges,
+    count: graph.nodes.op.length,
+    boxes,
+    boxOf,
+    births: graph.births,
+    drawing: graph.drawing,
+    number: graph.number,
+    edges: graph.edges,
     wires: graph.drawing.wires.map((/** @type {any[]} */ [source, target, points]) => ({ source, target, points })),
     frames: graph.frames.map((/** @type {any} */ frame) => ({
-      pass: frame.pass, norms: decoded(frame.norms),
+      pass: frame.pass,
+      norms: decoded(frame.norms),
       bad: new Map(frame.bad.map((/** @type {number[]} */ [node, nan, inf]) => [node, [nan, inf]])),
     })),
   };
@@ -235,7 +298,13 @@ function decodedGraph(graph) {
 
 /** Whether two decoded graphs are drawn alike. @param {any} old @param {any} now @returns {boolean} */
 function samePicture(old, now) {
-  return now && old.number === now.number && old.count === now.count && JSON.stringify(old.drawing.boxes) === JSON.stringify(now.drawing.boxes) && old.wires.length === now.wires.length;
+  return (
+    now &&
+    old.number === now.number &&
+    old.count === now.count &&
+    JSON.stringify(old.drawing.boxes) === JSON.stringify(now.drawing.boxes) &&
+    old.wires.length === now.wires.length
+  );
 }
 
 // ---- the graph ----------------------------------------------------------------------------------------------------
@@ -250,6 +319,8 @@ class GraphView {
   /** @type {any} */ chosenMark = later();
   /** @type {any} */ bornLayer = later();
   dragged = false;
+  /** @type {string} the height that the view gave itself */ ownHeight = "";
+  sized = false;
 
   /** @param {string} hatch @param {{select:(box:number, node:number|null)=>void}} hooks */
   constructor(hatch, hooks) {
@@ -257,8 +328,17 @@ class GraphView {
     this.view = { k: 1, x: 0, y: 0 };
     this.moved = false;
     this.world = svg("g", { class: "world" });
-    this.canvas = svg("svg", { class: "canvas", role: "group", "aria-label": "Backward graph. Arrow keys move along the edges, Enter opens a node.", "data-lm-suppress-shortcuts": "true" },
-      svg("defs", {}, hatchPattern(hatch)), this.world);
+    this.canvas = svg(
+      "svg",
+      {
+        class: "canvas",
+        role: "group",
+        "aria-label": "Backward graph. Arrow keys move along the edges, Enter opens a node.",
+        "data-lm-suppress-shortcuts": "true",
+      },
+      svg("defs", {}, hatchPattern(hatch)),
+      this.world,
+    );
     this.map = html("canvas", { class: "map", "aria-hidden": "true", hidden: true });
     this.element = html("div", { class: "graph" }, this.canvas, this.map);
     /** @type {any[]} */ this.marks = [];
@@ -295,7 +375,8 @@ class GraphView {
     this.picture = picture;
     const far = this.view.k < 0.5;
     this.marks.forEach((mark) => paintBox(mark, norms, bad, far));
-    for (const line of this.lines) paintWire(line, this.marks[line.wire.source].state, this.marks[line.wire.target].state);
+    for (const line of this.lines)
+      paintWire(line, this.marks[line.wire.source].state, this.marks[line.wire.target].state);
     this.paintCursor(picture);
     this.paintBorn(picture);
     this.paintMap();
@@ -312,7 +393,11 @@ class GraphView {
     const key = picture.births.map((birth) => birth.node).join();
     if (key === this.bornKey) return;
     this.bornKey = key;
-    this.bornLayer.replaceChildren(...picture.births.slice(0, 1).map((birth) => bornMark(this.graph.boxes[this.graph.boxOf.get(birth.node) ?? 0], birth)));
+    this.bornLayer.replaceChildren(
+      ...picture.births
+        .slice(0, 1)
+        .map((birth) => bornMark(this.graph.boxes[this.graph.boxOf.get(birth.node) ?? 0], birth)),
+    );
   }
 
   /** @param {number} box -1 for none */
@@ -325,7 +410,10 @@ class GraphView {
   highlight(nodes) {
     this.element.classList.toggle("picking", nodes !== null);
     for (const mark of this.marks) {
-      const hit = nodes !== null && (mark.box.nodes.some((/** @type {number} */ node) => nodes.has(node)) || mark.box.badges.some((/** @type {[number,string]} */ [node]) => nodes.has(node)));
+      const hit =
+        nodes !== null &&
+        (mark.box.nodes.some((/** @type {number} */ node) => nodes.has(node)) ||
+          mark.box.badges.some((/** @type {[number,string]} */ [node]) => nodes.has(node)));
       mark.element.classList.toggle("picked", hit);
     }
   }
@@ -334,7 +422,8 @@ class GraphView {
 
   /** What has to be seen, the words above the boxes included. @returns {{width:number, height:number, top:number}} */
   extent() {
-    const { width, height } = this.graph.drawing, top = this.graph.births.length ? 30 : 16;
+    const { width, height } = this.graph.drawing,
+      top = this.graph.births.length ? 30 : 16;
     return { width, height: height + top, top };
   }
 
@@ -347,7 +436,9 @@ class GraphView {
   resize() {
     const width = this.element.clientWidth;
     if (!width || !this.graph) return;
-    if (!this.moved && !this.element.dataset.sized) this.element.style.height = `${Math.round(this.wantedHeight(width))}px`;
+    const { style } = this.element;
+    if (style.height !== this.ownHeight) this.sized = true; // the person pulled at the corner
+    if (!this.moved && !this.sized) style.height = this.ownHeight = `${Math.round(this.wantedHeight(width))}px`;
     this.canvas.setAttribute("viewBox", `0 0 ${width} ${this.element.clientHeight}`);
     if (!this.moved) this.home();
     else this.show();
@@ -355,7 +446,8 @@ class GraphView {
 
   /** The first view: all of it where it stays readable, else its width, from where the gradient starts. */
   home() {
-    const { width, height, top } = this.extent(), { clientWidth: W, clientHeight: H } = this.element;
+    const { width, height, top } = this.extent(),
+      { clientWidth: W, clientHeight: H } = this.element;
     const whole = Math.min(1, (W - 16) / width, (H - 8) / height);
     const k = whole >= 0.6 ? whole : Math.max(Math.min(1, (W - 16) / width), 0.6);
     this.view = { k, x: Math.max((W - width * k) / 2, 8), y: (height * k <= H ? (H - height * k) / 2 : 4) + top * k };
@@ -366,12 +458,16 @@ class GraphView {
 
   rootBox() {
     const fed = new Set(this.graph.wires.map((/** @type {Wire} */ wire) => wire.target));
-    return Math.max(this.graph.boxes.findIndex((/** @type {Box} */ _box, /** @type {number} */ place) => !fed.has(place)), 0);
+    return Math.max(
+      this.graph.boxes.findIndex((/** @type {Box} */ _box, /** @type {number} */ place) => !fed.has(place)),
+      0,
+    );
   }
 
   /** See all of it. */
   fit() {
-    const { width, height, top } = this.extent(), { clientWidth: W, clientHeight: H } = this.element;
+    const { width, height, top } = this.extent(),
+      { clientWidth: W, clientHeight: H } = this.element;
     const k = Math.min(1.5, (W - 16) / width, (H - 8) / height);
     this.view = { k, x: (W - width * k) / 2, y: (H - height * k) / 2 + top * k };
     this.moved = true;
@@ -380,7 +476,8 @@ class GraphView {
 
   /** @param {number} factor @param {number} [x] @param {number} [y] the point that stays where it is */
   zoom(factor, x = this.element.clientWidth / 2, y = this.element.clientHeight / 2) {
-    const k = Math.min(Math.max(this.view.k * factor, 0.05), 4), change = k / this.view.k;
+    const k = Math.min(Math.max(this.view.k * factor, 0.05), 4),
+      change = k / this.view.k;
     this.view = { k, x: x - (x - this.view.x) * change, y: y - (y - this.view.y) * change };
     this.moved = true;
     this.show();
@@ -388,8 +485,11 @@ class GraphView {
 
   /** Move as little as needed to see a box. @param {Box} box */
   reveal(box) {
-    const { k } = this.view, { clientWidth: W, clientHeight: H } = this.element, margin = 24;
-    const left = box.x * k + this.view.x, top = box.y * k + this.view.y;
+    const { k } = this.view,
+      { clientWidth: W, clientHeight: H } = this.element,
+      margin = 24;
+    const left = box.x * k + this.view.x,
+      top = box.y * k + this.view.y;
     if (left < margin || left + box.w * k > W - margin) this.view.x = W / 2 - (box.x + box.w / 2) * k;
     if (top < margin || top + box.h * k > H - margin) this.view.y = H / 2 - (box.y + box.h / 2) * k;
     this.keepInside();
@@ -398,7 +498,9 @@ class GraphView {
 
   /** No empty margins where there is more to see on the other side. */
   keepInside() {
-    const { width, height, top } = this.extent(), { clientWidth: W, clientHeight: H } = this.element, { k } = this.view;
+    const { width, height, top } = this.extent(),
+      { clientWidth: W, clientHeight: H } = this.element,
+      { k } = this.view;
     if (height * k > H) this.view.y = Math.min(Math.max(this.view.y, H - 8 - (height - top) * k), top * k + 4);
     if (width * k > W) this.view.x = Math.min(Math.max(this.view.x, W - 8 - width * k), 8);
   }
@@ -411,24 +513,31 @@ class GraphView {
     if (this.canvas.classList.contains("far") !== far) {
       this.canvas.classList.toggle("far", far);
       const { picture } = this;
-    if (picture) this.marks.forEach((mark) => paintBox(mark, picture.norms, picture.bad, far));
+      if (picture) this.marks.forEach((mark) => paintBox(mark, picture.norms, picture.bad, far));
     }
     this.zoomed?.(k);
     this.paintMap();
   }
 
   paintMap() {
-    const { width, height } = this.graph.drawing, { k, x, y } = this.view, { clientWidth: W, clientHeight: H } = this.element;
+    const { width, height } = this.graph.drawing,
+      { k, x, y } = this.view,
+      { clientWidth: W, clientHeight: H } = this.element;
     const whole = x >= -1 && y >= -1 && x + width * k <= W + 1 && y + height * k <= H + 1;
     this.map.hidden = whole || H < 140;
     if (this.map.hidden) return;
-    const scale = Math.min(150 / width, Math.min(H - 30, 180) / height), ratio = globalThis.devicePixelRatio || 1;
+    const scale = Math.min(150 / width, Math.min(H - 30, 180) / height),
+      ratio = globalThis.devicePixelRatio || 1;
     const [w, h] = [Math.max(Math.round(width * scale), 24), Math.max(Math.round(height * scale), 8)];
     Object.assign(this.map, { width: w * ratio, height: h * ratio });
     Object.assign(this.map.style, { width: `${w}px`, height: `${h}px` });
     this.mapScale = scale;
-    const pen = this.map.getContext("2d"), style = getComputedStyle(this.map);
-    const colour = (/** @type {string} */ state) => style.getPropertyValue(state === "bad" ? "--error" : state === "wait" ? "--line" : state === "zero" ? "--line-2" : `--${state}`);
+    const pen = this.map.getContext("2d"),
+      style = getComputedStyle(this.map);
+    const colour = (/** @type {string} */ state) =>
+      style.getPropertyValue(
+        state === "bad" ? "--error" : state === "wait" ? "--line" : state === "zero" ? "--line-2" : `--${state}`,
+      );
     pen.scale(ratio * scale, ratio * scale);
     for (const mark of this.marks) {
       pen.fillStyle = colour(mark.state);
@@ -444,11 +553,15 @@ class GraphView {
   listen() {
     this.canvas.addEventListener("click", (/** @type {any} */ event) => {
       const mark = event.target.closest("[data-box]");
-      if (mark && !this.dragged) this.hooks.select(Number(mark.dataset.box), event.target.closest("[data-node]")?.dataset.node ?? null);
+      if (mark && !this.dragged)
+        this.hooks.select(Number(mark.dataset.box), event.target.closest("[data-node]")?.dataset.node ?? null);
     });
     this.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this.key(event));
     this.canvas.addEventListener("wheel", (/** @type {WheelEvent} */ event) => this.wheel(event), { passive: false });
-    this.drag(this.canvas, (dx, dy) => { this.view.x += dx; this.view.y += dy; });
+    this.drag(this.canvas, (dx, dy) => {
+      this.view.x += dx;
+      this.view.y += dy;
+    });
     this.map.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => this.centre(event));
     this.drag(this.map, (_dx, _dy, event) => this.centre(event));
   }
@@ -457,8 +570,12 @@ class GraphView {
   drag(surface, move) {
     /** @type {Map<number, PointerEvent>} */
     const fingers = new Map();
-    surface.addEventListener("pointerdown", (/** @type {any} */ event) => { fingers.set(event.pointerId, event); this.dragged = false; });
-    for (const end of ["pointerup", "pointercancel", "pointerleave"]) surface.addEventListener(end, (/** @type {any} */ event) => fingers.delete(event.pointerId));
+    surface.addEventListener("pointerdown", (/** @type {any} */ event) => {
+      fingers.set(event.pointerId, event);
+      this.dragged = false;
+    });
+    for (const end of ["pointerup", "pointercancel", "pointerleave"])
+      surface.addEventListener(end, (/** @type {any} */ event) => fingers.delete(event.pointerId));
     surface.addEventListener("pointermove", (/** @type {any} */ event) => {
       const before = fingers.get(event.pointerId);
       if (!before) return;
@@ -478,9 +595,14 @@ class GraphView {
     const other = [...fingers.values()].find((finger) => finger.pointerId !== event.pointerId);
     const before = fingers.get(event.pointerId);
     if (!other || !before) return;
-    const spread = (/** @type {PointerEvent} */ finger) => Math.hypot(finger.clientX - other.clientX, finger.clientY - other.clientY);
+    const spread = (/** @type {PointerEvent} */ finger) =>
+      Math.hypot(finger.clientX - other.clientX, finger.clientY - other.clientY);
     const box = this.canvas.getBoundingClientRect();
-    this.zoom(spread(event) / Math.max(spread(before), 1), (event.clientX + other.clientX) / 2 - box.left, (event.clientY + other.clientY) / 2 - box.top);
+    this.zoom(
+      spread(event) / Math.max(spread(before), 1),
+      (event.clientX + other.clientX) / 2 - box.left,
+      (event.clientY + other.clientY) / 2 - box.top,
+    );
   }
 
   /** Plain wheel scrolls the page until the graph has the focus. @param {WheelEvent} event */
@@ -488,12 +610,18 @@ class GraphView {
     if (!(event.ctrlKey || event.metaKey || this.element.contains(document.activeElement))) return;
     event.preventDefault();
     const box = this.canvas.getBoundingClientRect();
-    this.zoom(Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.0015)), event.clientX - box.left, event.clientY - box.top);
+    this.zoom(
+      Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.0015)),
+      event.clientX - box.left,
+      event.clientY - box.top,
+    );
   }
 
   /** @param {PointerEvent} event */
   centre(event) {
-    const box = this.map.getBoundingClientRect(), { k } = this.view, scale = this.mapScale;
+    const box = this.map.getBoundingClientRect(),
+      { k } = this.view,
+      scale = this.mapScale;
     this.view.x = this.element.clientWidth / 2 - ((event.clientX - box.left) / scale) * k;
     this.view.y = this.element.clientHeight / 2 - ((event.clientY - box.top) / scale) * k;
     this.moved = true;
@@ -502,7 +630,12 @@ class GraphView {
 
   /** @param {KeyboardEvent} event */
   key(event) {
-    const steps = /** @type {Record<string, [number, number]>} */ ({ ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] });
+    const steps = /** @type {Record<string, [number, number]>} */ ({
+      ArrowLeft: [-1, 0],
+      ArrowRight: [1, 0],
+      ArrowUp: [0, -1],
+      ArrowDown: [0, 1],
+    });
     if (event.key === "Enter" || event.key === " ") this.hooks.select(this.focused, null);
     else if (event.key === "+" || event.key === "=") this.zoom(1.25);
     else if (event.key === "-") this.zoom(0.8);
@@ -515,12 +648,20 @@ class GraphView {
 
   /** The box the arrow points to: along a wire where one leads there, else the nearest. @param {number} dx @param {number} dy @returns {number} */
   neighbour(dx, dy) {
-    const here = this.graph.boxes[this.focused], middle = (/** @type {Box} */ box) => [box.x + box.w / 2, box.y + box.h / 2];
+    const here = this.graph.boxes[this.focused],
+      middle = (/** @type {Box} */ box) => [box.x + box.w / 2, box.y + box.h / 2];
     const [hx, hy] = middle(here);
-    const wired = new Set(this.graph.wires.flatMap((/** @type {Wire} */ wire) => (wire.source === this.focused ? [wire.target] : wire.target === this.focused ? [wire.source] : [])));
-    let best = this.focused, least = Infinity;
+    const wired = new Set(
+      this.graph.wires.flatMap((/** @type {Wire} */ wire) =>
+        wire.source === this.focused ? [wire.target] : wire.target === this.focused ? [wire.source] : [],
+      ),
+    );
+    let best = this.focused,
+      least = Infinity;
     this.graph.boxes.forEach((/** @type {Box} */ box, /** @type {number} */ place) => {
-      const [x, y] = middle(box), ahead = (x - hx) * dx + (y - hy) * dy, aside = Math.abs((x - hx) * dy) + Math.abs((y - hy) * dx);
+      const [x, y] = middle(box),
+        ahead = (x - hx) * dx + (y - hy) * dy,
+        aside = Math.abs((x - hx) * dy) + Math.abs((y - hy) * dx);
       if (ahead <= 1 || (!wired.has(place) && aside > ahead)) return;
       const cost = ahead + 2 * aside - (wired.has(place) ? 1e6 : 0);
       if (cost < least) [best, least] = [place, cost];
@@ -542,39 +683,67 @@ class GraphView {
 
 /** @param {string} id */
 function hatchPattern(id) {
-  return svg("pattern", { id, width: 4.2, height: 4.2, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
-    svg("rect", { width: 4.2, height: 4.2, class: "hatch-ground" }), svg("rect", { width: 1.7, height: 4.2, class: "hatch-line" }));
+  return svg(
+    "pattern",
+    { id, width: 4.2, height: 4.2, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+    svg("rect", { width: 4.2, height: 4.2, class: "hatch-ground" }),
+    svg("rect", { width: 1.7, height: 4.2, class: "hatch-line" }),
+  );
 }
 
 /** @param {Box} box @param {number} place */
 function boxMark(box, place) {
-  const r = 5, foot = 5, head = box.badges.length ? HEAD : box.h;
+  const r = 5,
+    foot = 5,
+    head = box.badges.length ? HEAD : box.h;
   const value = svg("text", { class: "value", x: box.w / 2, y: -4 });
   const written = box.badges.length > MOST_BADGES ? MOST_BADGES - 1 : box.badges.length;
-  const badges = box.badges.slice(0, written).map(([node, label], row) => ({ node, state: "", element: badgeMark(node, label, row, box.w) }));
+  const badges = box.badges
+    .slice(0, written)
+    .map(([node, label], row) => ({ node, state: "", element: badgeMark(node, label, row, box.w) }));
   const more = box.badges.length - written;
-  const element = svg("g", { class: "box wait", transform: `translate(${box.x} ${box.y})`, "data-box": place, tabindex: -1, role: "button", "aria-label": `${box.label} ${box.detail}` },
+  const element = svg(
+    "g",
+    {
+      class: "box wait",
+      transform: `translate(${box.x} ${box.y})`,
+      "data-box": place,
+      tabindex: -1,
+      role: "button",
+      "aria-label": `${box.label} ${box.detail}`,
+    },
     svg("rect", { class: "plate", width: box.w, height: head, rx: r }),
-    svg("path", { class: "foot", d: `M0 ${head - foot}h${box.w}a${r} ${r} 0 0 1-${r} ${foot}h${2 * r - box.w}a${r} ${r} 0 0 1-${r}-${foot}z` }),
+    svg("path", {
+      class: "foot",
+      d: `M0 ${head - foot}h${box.w}a${r} ${r} 0 0 1-${r} ${foot}h${2 * r - box.w}a${r} ${r} 0 0 1-${r}-${foot}z`,
+    }),
     svg("rect", { class: "rim", width: box.w, height: head, rx: r }),
     svg("text", { class: "name", x: box.w / 2, y: box.detail ? 16 : head / 2 + 2 }, box.label),
     box.detail ? svg("text", { class: "detail", x: box.w / 2, y: 29 }, box.detail) : null,
     ...badges.map((badge) => badge.element),
-    more ? svg("text", { class: "more-badges", x: 4, y: HEAD + BADGE * written + 12 }, `and ${more} more`) : null, value);
+    more ? svg("text", { class: "more-badges", x: 4, y: HEAD + BADGE * written + 12 }, `and ${more} more`) : null,
+    value,
+  );
   return { box, element, badges, state: "wait", value: "", valueMark: value };
 }
 
 /** @param {number} node @param {string} label @param {number} row @param {number} width */
 function badgeMark(node, label, row, width) {
-  return svg("g", { class: "badge wait", "data-node": node, transform: `translate(0 ${HEAD + 3 + BADGE * row})` },
-    svg("rect", { class: "tag", width, height: 13, rx: 3 }), svg("rect", { class: "dot", x: 4, y: 3, width: 7, height: 7 }),
-    svg("text", { x: 15, y: 9.8 }, label));
+  return svg(
+    "g",
+    { class: "badge wait", "data-node": node, transform: `translate(0 ${HEAD + 3 + BADGE * row})` },
+    svg("rect", { class: "tag", width, height: 13, rx: 3 }),
+    svg("rect", { class: "dot", x: 4, y: 3, width: 7, height: 7 }),
+    svg("text", { x: 15, y: 9.8 }, label),
+  );
 }
 
 /** @param {any} mark @param {Float32Array} norms @param {Map<number,[number,number]>} bad @param {boolean} far */
 function paintBox(mark, norms, bad, far) {
-  const norm = ofBox(mark.box.nodes, norms), state = level(norm);
-  if (state !== mark.state) mark.element.setAttribute("class", `box ${state}${mark.element.classList.contains("picked") ? " picked" : ""}`);
+  const norm = ofBox(mark.box.nodes, norms),
+    state = level(norm);
+  if (state !== mark.state)
+    mark.element.setAttribute("class", `box ${state}${mark.element.classList.contains("picked") ? " picked" : ""}`);
   mark.state = state;
   for (const badge of mark.badges) {
     const now = level(norms[badge.node]);
@@ -582,7 +751,8 @@ function paintBox(mark, norms, bad, far) {
     badge.state = now;
   }
   if (far) return;
-  const counts = state === "bad" ? mark.box.nodes.map((/** @type {number} */ node) => bad.get(node)).find(Boolean) : null;
+  const counts =
+    state === "bad" ? mark.box.nodes.map((/** @type {number} */ node) => bad.get(node)).find(Boolean) : null;
   const value = counts ? badText(counts[0], counts[1]) : exponentText(norm);
   if (value !== mark.value) mark.valueMark.textContent = mark.value = value;
 }
@@ -593,7 +763,11 @@ function wireMark(wire) {
   for (let at = 0; at < wire.points.length; at += 2) points.push([wire.points[at], wire.points[at + 1]]);
   const [tip, back] = [points[points.length - 1], points[points.length - 2]];
   const angle = Math.atan2(tip[1] - back[1], tip[0] - back[0]);
-  const head = svg("path", { class: "head", d: "M0 0l-7-4.2v8.4z", transform: `translate(${tip[0]} ${tip[1]}) rotate(${((angle * 180) / Math.PI).toFixed(1)})` });
+  const head = svg("path", {
+    class: "head",
+    d: "M0 0l-7-4.2v8.4z",
+    transform: `translate(${tip[0]} ${tip[1]}) rotate(${((angle * 180) / Math.PI).toFixed(1)})`,
+  });
   const end = [tip[0] - 5 * Math.cos(angle), tip[1] - 5 * Math.sin(angle)];
   const line = svg("path", { class: "line", d: smooth([...points.slice(0, -1), end]) });
   return { wire, line, state: "", element: svg("g", { class: "wire wait" }, line, head) };
@@ -604,7 +778,8 @@ function smooth(points) {
   let path = `M${points[0][0]} ${points[0][1]}`;
   for (let at = 1; at < points.length - 1; at += 1) {
     const [[ax, ay], [bx, by], [cx, cy]] = [points[at - 1], points[at], points[at + 1]];
-    const cut = (/** @type {number} */ dx, /** @type {number} */ dy) => Math.min(8, Math.hypot(dx, dy) / 2) / (Math.hypot(dx, dy) || 1);
+    const cut = (/** @type {number} */ dx, /** @type {number} */ dy) =>
+      Math.min(8, Math.hypot(dx, dy) / 2) / (Math.hypot(dx, dy) || 1);
     const [before, after] = [cut(ax - bx, ay - by), cut(cx - bx, cy - by)];
     path += `L${(bx + (ax - bx) * before).toFixed(1)} ${(by + (ay - by) * before).toFixed(1)}Q${bx} ${by} ${(bx + (cx - bx) * after).toFixed(1)} ${(by + (cy - by) * after).toFixed(1)}`;
   }
@@ -631,10 +806,15 @@ function around(mark, box, gap) {
 
 /** @param {Box} box @param {any} birth */
 function bornMark(box, birth) {
-  const x = box.x + box.w / 2, y = box.y - 18, word = birth.nan ? "NaN" : "Inf";
-  return svg("g", {},
+  const x = box.x + box.w / 2,
+    y = box.y - 18,
+    word = birth.nan ? "NaN" : "Inf";
+  return svg(
+    "g",
+    {},
     svg("rect", { class: "born-rim", x: box.x, y: box.y, width: box.w, height: box.h, rx: 5 }),
-    svg("text", { class: "born-text", x, y: y + 2 }, `◆ ${word} born here`));
+    svg("text", { class: "born-text", x, y: y + 2 }, `◆ ${word} born here`),
+  );
 }
 
 // ---- gradient norms over the passes -------------------------------------------------------------------------------
@@ -659,11 +839,20 @@ class Charts {
     this.scope = html("span", { class: "quiet end" });
     this.list = html("div", { class: "rows" });
     this.axis = html("div", { class: "axis quiet" });
-    this.element = html("div", { class: "charts" }, html("h4", {}, "Gradient norm ", html("span", { class: "quiet" }, "log scale"), this.scope), this.list, this.axis);
+    this.element = html(
+      "div",
+      { class: "charts" },
+      html("h4", {}, "Gradient norm ", html("span", { class: "quiet" }, "log scale"), this.scope),
+      this.list,
+      this.axis,
+    );
     this.list.addEventListener("scroll", () => this.paintVisible());
     this.list.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => this.read(this.passAt(event)));
     this.list.addEventListener("pointerleave", () => this.read(null));
-    this.list.addEventListener("click", (/** @type {PointerEvent} */ event) => { const pass = this.passAt(event); if (pass !== null) this.hooks.goto(pass); });
+    this.list.addEventListener("click", (/** @type {PointerEvent} */ event) => {
+      const pass = this.passAt(event);
+      if (pass !== null) this.hooks.goto(pass);
+    });
     /** @type {any[]} */ this.rows = [];
     /** @type {number|null} */ this.hovered = null;
   }
@@ -676,24 +865,55 @@ class Charts {
     this.grid = grid;
     this.list.classList.toggle("grid", grid);
     this.bounds = null;
-    const names = JSON.stringify(this.parameters.map((/** @type {any} */ one) => [one.name, one.shape, one.requires_grad, one.used])) + model.doc.state;
+    this.sampled = model.doc.state === "running";
+    const names =
+      JSON.stringify(
+        this.parameters.map((/** @type {any} */ one) => [one.name, one.shape, one.requires_grad, one.used]),
+      ) + model.doc.state;
     if (names === this.names) return this.changed();
     this.names = names;
-    const short = this.parameters.map((/** @type {any} */ one) => one.name.split(".").slice(-2).join(".")), unique = new Set(short).size === short.length;
-    this.rows = this.parameters.map((/** @type {any} */ parameter, /** @type {number} */ place) => this.row(parameter, unique ? short[place] : parameter.name));
-    const none = model.doc.state === "running" ? "No parameter has received a gradient yet." : "No parameter took part.";
-    this.list.replaceChildren(...(this.rows.length ? this.rows.map((row) => row.element) : [html("p", { class: "quiet empty" }, none)]));
+    const short = this.parameters.map((/** @type {any} */ one) => one.name.split(".").slice(-2).join(".")),
+      unique = new Set(short).size === short.length;
+    this.rows = this.parameters.map((/** @type {any} */ parameter, /** @type {number} */ place) =>
+      this.row(parameter, unique ? short[place] : parameter.name),
+    );
+    const none =
+      model.doc.state === "running" ? "No parameter has received a gradient yet." : "No parameter took part.";
+    this.list.replaceChildren(
+      ...(this.rows.length ? this.rows.map((row) => row.element) : [html("p", { class: "quiet empty" }, none)]),
+    );
     this.changed();
   }
 
   /** @param {any} parameter @param {string} name its shortest name that is no other's */
   row(parameter, name) {
-    const line = svg("path", { class: "series" }), bad = svg("path", { class: "bad-passes", fill: `url(#${this.hatch})` }), zero = svg("path", { class: "zero-passes" });
-    const now = svg("line", { class: "now", y1: 0, y2: ROW_HEIGHT }), knob = svg("circle", { class: "knob", r: 2.2 });
+    const line = svg("path", { class: "series" }),
+      bad = svg("path", { class: "bad-passes", fill: `url(#${this.hatch})` }),
+      zero = svg("path", { class: "zero-passes" });
+    const now = svg("line", { class: "now", y1: 0, y2: ROW_HEIGHT }),
+      knob = svg("circle", { class: "knob", r: 2.2 });
     const plot = svg("svg", { class: "plot", height: ROW_HEIGHT, "aria-hidden": "true" }, bad, zero, line, now, knob);
     const value = html("span", { class: "reading" });
-    const label = html("span", { class: "label", title: `${parameter.name}  ${parameter.shape}  ${parameter.dtype}, ${plural(parameter.numel, "element")}` }, html("bdi", {}, name));
-    return { element: html("div", { class: parameter.requires_grad ? "row" : "row frozen" }, label, plot, value), line, bad, zero, now, knob, value, plot, stale: true, parameter };
+    const label = html(
+      "span",
+      {
+        class: "label",
+        title: `${parameter.name}  ${parameter.shape}  ${parameter.dtype}, ${plural(parameter.numel, "element")}`,
+      },
+      html("bdi", {}, name),
+    );
+    return {
+      element: html("div", { class: parameter.requires_grad ? "row" : "row frozen" }, label, plot, value),
+      line,
+      bad,
+      zero,
+      now,
+      knob,
+      value,
+      plot,
+      stale: true,
+      parameter,
+    };
   }
 
   /** One more pass, from the live feed. @param {number} pass @param {Float32Array} norms */
@@ -713,14 +933,27 @@ class Charts {
   }
 
   changed() {
-    this.rows.forEach((row) => { row.stale = true; });
-    const finite = this.series.flatMap((norms) => (this.bounds ? norms.slice(-1) : norms)).filter((norm) => norm > 0 && Number.isFinite(norm)).map(Math.log10);
-    const low = finite.reduce((least, value) => Math.min(least, value), this.bounds?.[0] ?? Infinity), high = finite.reduce((most, value) => Math.max(most, value), this.bounds?.[1] ?? -Infinity);
+    this.rows.forEach((row) => {
+      row.stale = true;
+    });
+    const finite = this.series
+      .flatMap((norms) => (this.bounds ? norms.slice(-1) : norms))
+      .filter((norm) => norm > 0 && Number.isFinite(norm))
+      .map(Math.log10);
+    const low = finite.reduce((least, value) => Math.min(least, value), this.bounds?.[0] ?? Infinity),
+      high = finite.reduce((most, value) => Math.max(most, value), this.bounds?.[1] ?? -Infinity);
     this.bounds = Number.isFinite(low) ? [Math.floor(low), Math.max(Math.ceil(high), Math.floor(low) + 1)] : null;
     say(this.scope, this.bounds ? `1e${this.bounds[0]} to 1e${this.bounds[1]}`.replaceAll("-", "−") : "");
-    const [first, last] = [this.passes[0], this.passes[this.passes.length - 1]];
-    say(this.axis, this.passes.length ? `pass ${first}${last > first ? ` … ${last}` : ""}` : "");
+    this.sayAxis();
     this.paintVisible();
+  }
+
+  sayAxis() {
+    const [first, last] = [this.passes[0], this.passes[this.passes.length - 1]];
+    const span = this.passes.length
+      ? `pass ${first}${last > first ? ` … ${last}` : ""}${this.sampled ? ", sampled while running" : ""}`
+      : "";
+    say(this.axis, this.hovered === null ? span : `pass ${this.hovered}`);
   }
 
   /** @param {number} pass the one whose values are read when nothing is hovered */
@@ -732,16 +965,21 @@ class Charts {
   paintVisible() {
     this.width = this.rows.length ? this.rows[0].plot.clientWidth || this.width : 0;
     if (!this.width) return;
-    const pitch = this.rows[0].element.offsetHeight || ROW_HEIGHT, columns = this.grid ? 4 : 1;
-    const first = Math.max(Math.floor(this.list.scrollTop / pitch) - 1, 0) * columns, count = (Math.ceil(this.list.clientHeight / pitch) + 3) * columns;
-    for (let place = first; place < Math.min(first + count, this.rows.length); place += 1) this.paintRow(this.rows[place], place);
+    const pitch = this.rows[0].element.offsetHeight || ROW_HEIGHT,
+      columns = this.grid ? 4 : 1;
+    const first = Math.max(Math.floor(this.list.scrollTop / pitch) - 1, 0) * columns,
+      count = (Math.ceil(this.list.clientHeight / pitch) + 3) * columns;
+    for (let place = first; place < Math.min(first + count, this.rows.length); place += 1)
+      this.paintRow(this.rows[place], place);
   }
 
   /** @param {any} row @param {number} place */
   paintRow(row, place) {
     if (row.stale || row.width !== this.width) this.plot(row, this.series[place]);
-    const at = this.place(this.hovered ?? this.current ?? Infinity), norm = at < 0 ? UNTOUCHED : this.series[place][at];
-    const x = at < 0 ? -9 : this.x(this.passes[at]), drawn = norm > 0 && Number.isFinite(norm);
+    const at = this.place(this.hovered ?? this.current ?? Infinity),
+      norm = at < 0 ? UNTOUCHED : this.series[place][at];
+    const x = at < 0 ? -9 : this.x(this.passes[at]),
+      drawn = norm > 0 && Number.isFinite(norm);
     row.now.setAttribute("x1", x);
     row.now.setAttribute("x2", x);
     row.knob.setAttribute("cx", drawn ? x : -9);
@@ -759,7 +997,10 @@ class Charts {
 
   /** @param {any} row @param {number[]} norms */
   plot(row, norms) {
-    let line = "", bad = "", zero = "", pen = "M";
+    let line = "",
+      bad = "",
+      zero = "",
+      pen = "M";
     const step = Math.max((this.width - 6) / Math.max(this.passes.length - 1, 1), 3);
     norms.forEach((norm, at) => {
       const x = this.x(this.passes[at]);
@@ -770,7 +1011,8 @@ class Charts {
         return;
       }
       pen = "M";
-      if (!Number.isFinite(norm)) bad += `M${(x - step / 2).toFixed(1)} 1h${step.toFixed(1)}v${ROW_HEIGHT - 2}h-${step.toFixed(1)}z`;
+      if (!Number.isFinite(norm))
+        bad += `M${(x - step / 2).toFixed(1)} 1h${step.toFixed(1)}v${ROW_HEIGHT - 2}h-${step.toFixed(1)}z`;
       else if (norm === 0) zero += `M${(x - step / 2).toFixed(1)} ${ROW_HEIGHT - 1}h${step.toFixed(1)}`;
     });
     row.line.setAttribute("d", line);
@@ -782,7 +1024,8 @@ class Charts {
 
   /** @param {number} pass @returns {number} */
   x(pass) {
-    const first = this.passes[0], span = this.passes[this.passes.length - 1] - first;
+    const first = this.passes[0],
+      span = this.passes[this.passes.length - 1] - first;
     return 3 + (span ? ((pass - first) / span) * (this.width - 6) : 0);
   }
 
@@ -794,7 +1037,8 @@ class Charts {
 
   /** @param {number} pass @returns {number} place of the last kept pass that is not later */
   place(pass) {
-    let low = 0, high = this.passes.length;
+    let low = 0,
+      high = this.passes.length;
     while (low < high) {
       const middle = (low + high) >> 1;
       if (this.passes[middle] <= pass) low = middle + 1;
@@ -807,17 +1051,20 @@ class Charts {
   passAt(event) {
     const plot = /** @type {Element} */ (event.target).closest?.(".plot");
     if (!plot || !this.passes.length) return null;
-    const box = plot.getBoundingClientRect(), share = (event.clientX - box.left - 3) / Math.max(box.width - 6, 1);
+    const box = plot.getBoundingClientRect(),
+      share = (event.clientX - box.left - 3) / Math.max(box.width - 6, 1);
     const wanted = this.passes[0] + share * (this.passes[this.passes.length - 1] - this.passes[0]);
-    return this.passes.reduce((best, pass) => (Math.abs(pass - wanted) < Math.abs(best - wanted) ? pass : best), this.passes[0]);
+    return this.passes.reduce(
+      (best, pass) => (Math.abs(pass - wanted) < Math.abs(best - wanted) ? pass : best),
+      this.passes[0],
+    );
   }
 
   /** @param {number|null} pass */
   read(pass) {
     if (pass === this.hovered) return;
     this.hovered = pass;
-    const [first, last] = [this.passes[0], this.passes[this.passes.length - 1]];
-    say(this.axis, pass === null ? `pass ${first}${last > first ? ` … ${last}` : ""}` : `pass ${pass}`);
+    this.sayAxis();
     this.paintVisible();
   }
 }
@@ -833,7 +1080,12 @@ class Source {
   constructor(hooks) {
     this.hooks = hooks;
     this.list = html("ol", { class: "lines" });
-    this.element = html("div", { class: "source" }, html("h4", {}, "Source", html("span", { class: "quiet end" }, "nodes and norm per line")), this.list);
+    this.element = html(
+      "div",
+      { class: "source" },
+      html("h4", {}, "Source", html("span", { class: "quiet end" }, "nodes and norm per line")),
+      this.list,
+    );
     /** @type {any[]} */ this.rows = [];
     this.picked = -1;
   }
@@ -848,21 +1100,38 @@ class Source {
     this.rows = model.doc.source.map((/** @type {any[]} */ [line, text, places], /** @type {number} */ place) => {
       /** @type {number[]} */
       const nodes = [];
-      locations.forEach((/** @type {number|null} */ location, /** @type {number} */ node) => { if (location !== null && places.includes(location)) nodes.push(node); });
+      locations.forEach((/** @type {number|null} */ location, /** @type {number} */ node) => {
+        if (location !== null && places.includes(location)) nodes.push(node);
+      });
       return this.row(line, text, nodes, place);
     });
     this.list.replaceChildren(...this.rows.map((row) => row.element));
-    const calls = this.calls = new Set(model.doc.passes.map((/** @type {any[]} */ row) => model.rowOfLocation.get(row[6])));
+    const calls = (this.calls = new Set(
+      model.doc.passes.map((/** @type {any[]} */ row) => model.rowOfLocation.get(row[6])),
+    ));
     this.rows.forEach((row, place) => row.element.classList.toggle("calls", calls.has(place)));
   }
 
   /** @param {number} line @param {string} text @param {number[]} nodes @param {number} place */
   row(line, text, nodes, place) {
     if (!line) return { nodes, element: html("li", { class: text ? "heading" : "omitted" }, text || "⋯"), state: "" };
-    const bar = html("span", { class: "bar" }), value = html("span", { class: "reading" });
-    const inner = [html("span", { class: "count" }, nodes.length ? String(nodes.length) : ""), html("span", { class: "gauge" }, bar), value, html("span", { class: "number" }, String(line)), html("code", {}, text || " ")];
+    const bar = html("span", { class: "bar" }),
+      value = html("span", { class: "reading" });
+    const inner = [
+      html("span", { class: "count" }, nodes.length ? String(nodes.length) : ""),
+      html("span", { class: "gauge" }, bar),
+      value,
+      html("span", { class: "number" }, String(line)),
+      html("code", {}, text || " "),
+    ];
     const click = () => this.pick(this.picked === place ? -1 : place);
-    const body = nodes.length ? html("button", { class: "line", type: "button", click, title: `show the ${plural(nodes.length, "node")} of line ${line}` }, ...inner) : html("span", { class: "line" }, ...inner);
+    const body = nodes.length
+      ? html(
+          "button",
+          { class: "line", type: "button", click, title: `show the ${plural(nodes.length, "node")} of line ${line}` },
+          ...inner,
+        )
+      : html("span", { class: "line" }, ...inner);
     return { nodes, element: html("li", {}, body), bar, value, state: "", text: "" };
   }
 
@@ -870,9 +1139,12 @@ class Source {
   paint(norms) {
     for (const row of this.rows) {
       if (!row.nodes.length) continue;
-      const norm = ofLine(row.nodes, norms), state = level(norm), text = norm === UNTOUCHED ? "wait" : exponentText(norm);
+      const norm = ofLine(row.nodes, norms),
+        state = level(norm),
+        text = norm === UNTOUCHED ? "wait" : exponentText(norm);
       if (state !== row.state) row.bar.setAttribute("class", `bar ${state}`);
-      if (state !== row.state || text !== row.text) row.bar.style.width = `${state.length === 2 ? 25 + 15 * Number(state[1]) : 100}%`;
+      if (state !== row.state || text !== row.text)
+        row.bar.style.width = `${state.length === 2 ? 25 + 15 * Number(state[1]) : 100}%`;
       if (text !== row.text) row.value.textContent = text;
       if (state !== row.state) row.value.classList.toggle("bad", state === "bad");
       [row.state, row.text] = [state, text];
@@ -890,8 +1162,10 @@ class Source {
   mark(place) {
     this.rows.forEach((row, at) => row.element.classList.toggle("here", at === place));
     if (place === undefined) return;
-    const line = this.rows[place].element, box = this.list;
-    if (line.offsetTop < box.scrollTop || line.offsetTop > box.scrollTop + box.clientHeight - 20) box.scrollTop = line.offsetTop - box.clientHeight / 2;
+    const line = this.rows[place].element,
+      box = this.list;
+    if (line.offsetTop < box.scrollTop || line.offsetTop > box.scrollTop + box.clientHeight - 20)
+      box.scrollTop = line.offsetTop - box.clientHeight / 2;
   }
 
   /** Mark lines that findings are about. @param {Set<number|undefined>} places */
@@ -919,15 +1193,32 @@ class Drawer {
 
   /** @param {Model} model @param {number} graph @param {number} box @param {number} node @param {Picture} picture */
   show(model, graph, box, node, picture) {
-    const facts = model.node(graph, node), shape = model.graphs[graph].boxes[box];
+    const facts = model.node(graph, node),
+      shape = model.graphs[graph].boxes[box];
     this.element.hidden = false;
     const members = this.members(model, graph, box, shape, node);
     this.inside.replaceChildren(
-      html("div", { class: "title" }, html("b", {}, model.nodeLabel(graph, node)), html("button", { type: "button", class: "square bare", title: "close (Escape)", "aria-label": "close", click: () => this.hooks.close() }, glyph(GLYPHS.stop))),
+      html(
+        "div",
+        { class: "title" },
+        html("b", {}, model.nodeLabel(graph, node)),
+        html(
+          "button",
+          {
+            type: "button",
+            class: "square bare",
+            title: "close (Escape)",
+            "aria-label": "close",
+            click: () => this.hooks.close(),
+          },
+          glyph(GLYPHS.stop),
+        ),
+      ),
       ...(members ? [members] : []),
       this.facts(model, facts),
       this.gradient(model, graph, node, picture),
-      ...saved(facts.saved), ...statistics(facts.statistics),
+      ...saved(facts.saved),
+      ...statistics(facts.statistics),
     );
     this.live = { graph, node };
   }
@@ -941,10 +1232,19 @@ class Drawer {
   members(model, graph, place, box, node) {
     const all = [...box.nodes, ...box.badges.map(([badge]) => badge)];
     if (all.length < 2) return null;
-    const options = all.slice(0, 200).map((member) => html("option", { value: member, selected: member === node }, `${model.nodeLabel(graph, member)}  #${member}`));
+    const options = all
+      .slice(0, 200)
+      .map((member) =>
+        html("option", { value: member, selected: member === node }, `${model.nodeLabel(graph, member)}  #${member}`),
+      );
     const more = all.length > 200 ? `, the first 200` : "";
     const change = (/** @type {any} */ event) => this.hooks.select(place, Number(event.target.value));
-    return html("label", { class: "members" }, html("span", { class: "quiet" }, `${plural(all.length, "node")} in “${box.label}”${more}`), html("select", { change }, ...options));
+    return html(
+      "label",
+      { class: "members" },
+      html("span", { class: "quiet" }, `${plural(all.length, "node")} in “${box.label}”${more}`),
+      html("select", { change }, ...options),
+    );
   }
 
   /** @param {Model} model @param {any} facts */
@@ -958,13 +1258,17 @@ class Drawer {
     if (facts.location === null) return list;
     const [label, , text] = model.doc.locations[facts.location];
     const link = html("button", { type: "button", class: "link", click: () => this.hooks.line(facts.location) }, label);
-    list.append(html("dt", {}, "source"), html("dd", {}, link, facts.guessed ? " or before" : "", text ? html("code", { class: "quote" }, text) : ""));
+    list.append(
+      html("dt", {}, "source"),
+      html("dd", {}, link, facts.guessed ? " or before" : "", text ? html("code", { class: "quote" }, text) : ""),
+    );
     return list;
   }
 
   /** @param {Model} model @param {number} graph @param {number} node @param {Picture} picture */
   gradient(model, graph, node, picture) {
-    const [sources, targets, inputs] = model.graphs[graph].edges, rows = [];
+    const [sources, targets, inputs] = model.graphs[graph].edges,
+      rows = [];
     this.normCell = html("td", {});
     rows.push(html("tr", {}, html("th", { scope: "row" }, "received"), this.normCell));
     this.sent = [];
@@ -972,11 +1276,28 @@ class Drawer {
       if (sources[edge] !== node) continue;
       const cell = html("td", {});
       this.sent.push([targets[edge], cell]);
-      rows.push(html("tr", {}, html("th", { scope: "row", title: "what that node received in all" }, `input ${inputs[edge]} → ${model.nodeLabel(graph, targets[edge])}`), cell));
+      rows.push(
+        html(
+          "tr",
+          {},
+          html(
+            "th",
+            { scope: "row", title: "what that node received in all" },
+            `input ${inputs[edge]} → ${model.nodeLabel(graph, targets[edge])}`,
+          ),
+          cell,
+        ),
+      );
     }
     this.story = html("p", { class: "story" });
     this.heading = html("span", { class: "quiet" });
-    const part = html("div", {}, html("h5", {}, "Gradient norm ", this.heading), html("table", {}, ...rows), this.story);
+    const part = html(
+      "div",
+      {},
+      html("h5", {}, "Gradient norm ", this.heading),
+      html("table", {}, ...rows),
+      this.story,
+    );
     this.live = { graph, node };
     this.refresh(picture);
     return part;
@@ -985,8 +1306,13 @@ class Drawer {
   /** @param {Picture} picture */
   refresh(picture) {
     if (!this.live) return;
-    const { norms, bad } = picture, words = (/** @type {number} */ index) => (bad.has(index) ? badText(.../** @type {[number, number]} */ (bad.get(index))) : normText(norms[index]));
-    const put = (/** @type {Element} */ cell, /** @type {number} */ index) => { say(cell, words(index)); cell.classList.toggle("bad", level(norms[index]) === "bad"); };
+    const { norms, bad } = picture,
+      words = (/** @type {number} */ index) =>
+        bad.has(index) ? badText(.../** @type {[number, number]} */ (bad.get(index))) : normText(norms[index]);
+    const put = (/** @type {Element} */ cell, /** @type {number} */ index) => {
+      say(cell, words(index));
+      cell.classList.toggle("bad", level(norms[index]) === "bad");
+    };
     say(this.heading, picture.pass ? `pass ${picture.pass}` : "");
     put(this.normCell, this.live.node);
     for (const [target, cell] of this.sent) put(cell, target);
@@ -998,7 +1324,14 @@ class Drawer {
 /** @param {any} birth @returns {string} */
 function birthText(birth) {
   const made = `${badText(birth.nan, birth.inf)} of ${birth.count}`;
-  const kept = [[birth.saved_zero, "zero"], [birth.saved_negative, "negative value"], [birth.saved_bad, "non-finite value"]].filter(([count]) => count).map(([count, word]) => plural(count, word)).join(", ");
+  const kept = [
+    [birth.saved_zero, "zero"],
+    [birth.saved_negative, "negative value"],
+    [birth.saved_bad, "non-finite value"],
+  ]
+    .filter(([count]) => count)
+    .map(([count, word]) => plural(count, word))
+    .join(", ");
   const why = birth.saved && kept ? ` Its saved tensor ${birth.saved} holds ${kept}.` : "";
   return `Here finite became non-finite: norm ${number(Number(birth.incoming))} came in, ${made} went on for input ${birth.input}.${why}${birth.certain ? "" : " Several nodes feed the receiver, and only their sum was seen."}`;
 }
@@ -1006,8 +1339,16 @@ function birthText(birth) {
 /** @param {any[]} tensors @returns {Element[]} */
 function saved(tensors) {
   if (!tensors.length) return [];
-  const rows = tensors.map((tensor) => html("tr", {}, html("th", { scope: "row" }, tensor.name), html("td", {}, tensor.shape), html("td", { title: tensor.dtype }, bytesText(tensor.nbytes)),
-    html("td", { class: "state" }, html("span", { class: `dot ${tensor.state.replaceAll(" ", "-")}` }), tensor.state)));
+  const rows = tensors.map((tensor) =>
+    html(
+      "tr",
+      {},
+      html("th", { scope: "row" }, tensor.name),
+      html("td", {}, tensor.shape),
+      html("td", { title: tensor.dtype }, bytesText(tensor.nbytes)),
+      html("td", { class: "state" }, html("span", { class: `dot ${tensor.state.replaceAll(" ", "-")}` }), tensor.state),
+    ),
+  );
   return [html("h5", {}, "Saved tensors"), html("table", {}, ...rows)];
 }
 
@@ -1015,10 +1356,35 @@ function saved(tensors) {
 function statistics(row) {
   if (!row) return [];
   const [pass, count, norm, most, mean, std, zero, nan, inf] = row;
-  const pairs = [["norm", norm], ["|max|", most], ["mean", mean], ["std", std], ["zeros", zero], ["NaN", nan], ["Inf", inf]];
+  const pairs = [
+    ["norm", norm],
+    ["|max|", most],
+    ["mean", mean],
+    ["std", std],
+    ["zeros", zero],
+    ["NaN", nan],
+    ["Inf", inf],
+  ];
   const note = nan + inf ? ", mean and std of the finite ones" : "";
-  return [html("h5", {}, "Statistics ", html("span", { class: "quiet" }, `pass ${pass}, ${plural(count, "element")}${note}`)),
-    html("table", {}, ...pairs.map(([name, value]) => html("tr", {}, html("th", { scope: "row" }, name), html("td", { class: (name === "NaN" || name === "Inf") && value ? "bad" : "" }, number(Number(value === "inf" ? Infinity : value))))))];
+  return [
+    html("h5", {}, "Statistics ", html("span", { class: "quiet" }, `pass ${pass}, ${plural(count, "element")}${note}`)),
+    html(
+      "table",
+      {},
+      ...pairs.map(([name, value]) =>
+        html(
+          "tr",
+          {},
+          html("th", { scope: "row" }, name),
+          html(
+            "td",
+            { class: (name === "NaN" || name === "Inf") && value ? "bad" : "" },
+            number(Number(value === "inf" ? Infinity : value)),
+          ),
+        ),
+      ),
+    ),
+  ];
 }
 
 // ---- findings -----------------------------------------------------------------------------------------------------
@@ -1026,25 +1392,60 @@ function statistics(row) {
 /** @param {any} finding @param {{node:(graph:number, node:number)=>void, line:(location:number)=>void}} hooks */
 function findingElement(finding, hooks) {
   const buttons = [];
-  if (finding.node) buttons.push(html("button", { type: "button", click: () => hooks.node(finding.node[0], finding.node[1]) }, "Show node"));
+  if (finding.node)
+    buttons.push(
+      html("button", { type: "button", click: () => hooks.node(finding.node[0], finding.node[1]) }, "Show node"),
+    );
   if (finding.remedy) buttons.push(copyButton(finding.remedy));
-  const where = !finding.where ? null : finding.location === null ? html("span", { class: "quiet" }, finding.where)
-    : html("button", { type: "button", class: "link", click: () => hooks.line(finding.location) }, finding.where);
-  const evidence = Object.entries(finding.evidence).map(([name, value]) => `${name.replaceAll("_", " ")} ${typeof value === "number" ? number(value) : value}`).join(" · ");
-  return html("div", { class: `finding ${finding.severity}` }, severityIcon(finding.severity), html("span", { class: "code-name" }, `${finding.code} ${finding.severity}`),
-    html("div", { class: "message" }, html("p", { title: evidence }, ...prose(finding.message), where ? " " : null, where, finding.text ? ": " : null, finding.text ? html("code", {}, finding.text) : null),
-      finding.remedy ? html("p", { class: "quiet" }, ...prose(finding.remedy)) : null),
-    html("div", { class: "actions" }, ...buttons));
+  const where = !finding.where
+    ? null
+    : finding.location === null
+      ? html("span", { class: "quiet" }, finding.where)
+      : html("button", { type: "button", class: "link", click: () => hooks.line(finding.location) }, finding.where);
+  const evidence = Object.entries(finding.evidence)
+    .map(([name, value]) => `${name.replaceAll("_", " ")} ${typeof value === "number" ? number(value) : value}`)
+    .join(" · ");
+  return html(
+    "div",
+    { class: `finding ${finding.severity}` },
+    severityIcon(finding.severity),
+    html("span", { class: "code-name" }, `${finding.code} ${finding.severity}`),
+    html(
+      "div",
+      { class: "message" },
+      html(
+        "p",
+        { title: evidence },
+        ...prose(finding.message),
+        where ? " " : null,
+        where,
+        finding.text ? ": " : null,
+        finding.text ? html("code", {}, finding.text) : null,
+      ),
+      finding.remedy ? html("p", { class: "quiet" }, ...prose(finding.remedy)) : null,
+    ),
+    html("div", { class: "actions" }, ...buttons),
+  );
 }
 
 /** @param {string} remedy what is copied is its code, where it quotes some */
 function copyButton(remedy) {
   const quoted = [...remedy.matchAll(/`([^`]+)`/g)].map((match) => match[1]).join("\n");
-  const button = html("button", { type: "button", click: async () => {
-    const done = await navigator.clipboard.writeText(quoted || remedy).then(() => "Copied", () => "Cannot copy here");
-    say(button, done);
-    setTimeout(() => say(button, "Copy fix"), 1500);
-  } }, "Copy fix");
+  const button = html(
+    "button",
+    {
+      type: "button",
+      click: async () => {
+        const done = await navigator.clipboard.writeText(quoted || remedy).then(
+          () => "Copied",
+          () => "Cannot copy here",
+        );
+        say(button, done);
+        setTimeout(() => say(button, "Copy fix"), 1500);
+      },
+    },
+    "Copy fix",
+  );
   return button;
 }
 
@@ -1053,7 +1454,14 @@ function copyButton(remedy) {
 /** Everything together: which pass of which graph is shown, and what is selected. */
 class Panel {
   /** @type {Model} */ model = new Model({ graphs: [], passes: [], parameters: [], source: [] });
-  /** @type {Picture} */ picture = { norms: new Float32Array(0), bad: new Map(), births: [], cursor: -1, pass: 0, running: false };
+  /** @type {Picture} */ picture = {
+    norms: new Float32Array(0),
+    bad: new Map(),
+    births: [],
+    cursor: -1,
+    pass: 0,
+    running: false,
+  };
   /** @type {ReturnType<typeof setInterval>|undefined} */ timer;
   /** @type {GraphView} */ graphView = later();
   /** @type {Charts} */ charts = later();
@@ -1108,26 +1516,72 @@ class Panel {
     this.graphView.zoomed = (/** @type {number} */ k) => say(this.zoomText, `zoom ${Math.round(k * 100)} %`);
     this.charts = new Charts(this.hatch, { goto: (pass) => this.goto(pass) });
     this.source = new Source({ pick: (nodes) => this.graphView.highlight(nodes) });
-    this.drawer = new Drawer({ close: () => this.close(), select: (box, node) => this.choose(box, node), line: (location) => this.showLine(location) });
+    this.drawer = new Drawer({
+      close: () => this.close(),
+      select: (box, node) => this.choose(box, node),
+      line: (location) => this.showLine(location),
+    });
     this.whereabouts = html("span", { class: "whereabouts", "aria-live": "off" });
     this.zoomText = html("span", { class: "quiet" });
     this.graphNote = html("span", { class: "quiet" });
-    this.chooser = html("select", { hidden: true, "aria-label": "graph", change: (/** @type {any} */ event) => this.chooseGraph(Number(event.target.value)) });
-    const zoomButton = (/** @type {string} */ title, /** @type {string} */ icon, /** @type {()=>void} */ click) => html("button", { type: "button", class: "square", title, "aria-label": title, click }, glyph(icon));
-    this.bar = html("div", { class: "bar-top" }, this.whereabouts, this.chooser, html("span", { class: "end" }), this.graphNote, this.zoomText,
-      zoomButton("zoom in", GLYPHS.in, () => this.graphView.zoom(1.25)), zoomButton("zoom out", GLYPHS.out, () => this.graphView.zoom(0.8)), zoomButton("see all of it", GLYPHS.fit, () => this.graphView.fit()));
+    this.chooser = html("select", {
+      hidden: true,
+      "aria-label": "graph",
+      change: (/** @type {any} */ event) => this.chooseGraph(Number(event.target.value)),
+    });
+    const zoomButton = (/** @type {string} */ title, /** @type {string} */ icon, /** @type {()=>void} */ click) =>
+      html("button", { type: "button", class: "square", title, "aria-label": title, click }, glyph(icon));
+    this.bar = html(
+      "div",
+      { class: "bar-top" },
+      this.whereabouts,
+      this.chooser,
+      html("span", { class: "end" }),
+      this.graphNote,
+      this.zoomText,
+      zoomButton("zoom in", GLYPHS.in, () => this.graphView.zoom(1.25)),
+      zoomButton("zoom out", GLYPHS.out, () => this.graphView.zoom(0.8)),
+      zoomButton("see all of it", GLYPHS.fit, () => this.graphView.fit()),
+    );
     this.stage = html("div", { class: "stage" }, this.bar, this.graphView.element, legend(this.hatch));
     this.lower = html("div", { class: "lower" }, this.charts.element, this.source.element);
-    const main = html("div", { class: "main" }, html("div", { class: "left" }, this.stage, this.lower), this.drawer.element);
+    const main = html(
+      "div",
+      { class: "main" },
+      html("div", { class: "left" }, this.stage, this.lower),
+      this.drawer.element,
+    );
     this.footer = this.buildFooter();
     this.notes = html("div", { class: "notes quiet" });
     this.root.append(this.header, this.findings, main, this.footer, this.notes);
-    this.root.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => { if (event.key === "Escape" && this.selection) { event.stopPropagation(); this.close(); } });
+    this.root.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+      if (event.key === "Escape" && this.selection) {
+        event.stopPropagation();
+        this.close();
+      }
+    });
   }
 
   buildFooter() {
-    this.playButton = html("button", { type: "button", class: "square", title: "play the kept passes", "aria-label": "play", click: () => this.play(!this.timer) }, glyph(GLYPHS.play, true));
-    this.slider = html("input", { type: "range", min: 0, step: 1, "aria-label": "pass", "data-lm-suppress-shortcuts": "true", input: () => this.scrub(Number(this.slider.value)) });
+    this.playButton = html(
+      "button",
+      {
+        type: "button",
+        class: "square",
+        title: "play the kept passes",
+        "aria-label": "play",
+        click: () => this.play(!this.timer),
+      },
+      glyph(GLYPHS.play, true),
+    );
+    this.slider = html("input", {
+      type: "range",
+      min: 0,
+      step: 1,
+      "aria-label": "pass",
+      "data-lm-suppress-shortcuts": "true",
+      input: () => this.scrub(Number(this.slider.value)),
+    });
     this.passText = html("span", { class: "pass-text" });
     this.liveButton = html("button", { type: "button", hidden: true, click: () => this.follow() }, "Back to live");
     return html("footer", { class: "foot-bar" }, this.playButton, this.passText, this.slider, this.liveButton);
@@ -1138,15 +1592,31 @@ class Panel {
   /** Show a newer document, or the first. What did not change keeps its elements, its focus and its place.
    * @param {any} doc */
   update(doc) {
-    if (doc.version !== VERSION) return void this.root.replaceChildren(html("p", { class: "notes" }, `This panel reads documents of version ${VERSION}; this one has version ${doc.version}.`));
-    const old = this.shown ? this.model : null, shown = old?.graphs[this.graph];
+    if (doc.version !== VERSION)
+      return void this.root.replaceChildren(
+        html(
+          "p",
+          { class: "notes" },
+          `This panel reads documents of version ${VERSION}; this one has version ${doc.version}.`,
+        ),
+      );
+    const old = this.shown ? this.model : null,
+      shown = old?.graphs[this.graph];
     this.shown = true;
     this.model = new Model(doc);
     this.running = doc.state === "running";
     if (!this.running) this.setFollowing(false);
-    this.calm = doc.state === "finished" && doc.passes_seen > 0 && !doc.findings.some((/** @type {any} */ finding) => finding.severity !== "note");
+    this.calm =
+      doc.state === "finished" &&
+      doc.passes_seen > 0 &&
+      !doc.findings.some((/** @type {any} */ finding) => finding.severity !== "note");
     this.drawHeader();
-    if (!old || JSON.stringify([old.doc.findings, old.doc.state, old.doc.passes_seen]) !== JSON.stringify([doc.findings, doc.state, doc.passes_seen])) this.drawFindings();
+    if (
+      !old ||
+      JSON.stringify([old.doc.findings, old.doc.state, old.doc.passes_seen]) !==
+        JSON.stringify([doc.findings, doc.state, doc.passes_seen])
+    )
+      this.drawFindings();
     this.charts.load(this.model, this.collapsed());
     this.drawNotes();
     this.setFrames();
@@ -1156,6 +1626,7 @@ class Panel {
     this.arrange();
     if (this.running && this.newest) this.paintDelta();
     if (!this.running || !this.newest) this.scrub(this.firstFrame());
+    else if (!this.following) this.goto(this.picture.pass);
   }
 
   /** Exchange the data under a picture whose boxes and wires are the same. @param {number} place @returns {number} */
@@ -1173,7 +1644,8 @@ class Panel {
 
   /** What is visible in this state of the run. */
   arrange() {
-    const empty = !this.model.graphs.length, folded = this.collapsed();
+    const empty = !this.model.graphs.length,
+      folded = this.collapsed();
     this.stage.hidden = empty || folded;
     this.source.element.hidden = folded || !this.source.rows.length;
     this.lower.classList.toggle("single", this.source.element.hidden);
@@ -1185,45 +1657,112 @@ class Panel {
   }
 
   drawHeader() {
-    const { doc } = this.model, words = { running: "running", finished: "finished", failed: "failed", interrupted: "interrupted" };
+    const { doc } = this.model,
+      words = { running: "running", finished: "finished", failed: "failed", interrupted: "interrupted" };
     const icon = { running: GLYPHS.run, finished: GLYPHS.done, failed: GLYPHS.stop, interrupted: GLYPHS.stop };
     this.progress = html("span", { class: "quiet" });
-    const others = doc.seconds - doc.own_seconds, share = others > 0 ? (100 * doc.own_seconds) / others : 0;
-    const cost = html("span", { class: "quiet", title: `${number(doc.own_seconds)} s of ${number(doc.seconds)} s were spent in the tracer's own hooks` }, "tracing ", html("b", {}, `+${number(Number(share.toPrecision(2)))} %`));
-    const toggle = this.model.graphs.length ? html("button", { type: "button", class: "toggle", click: () => this.toggle() }, "Open graph") : null;
+    const others = doc.seconds - doc.own_seconds,
+      share = others > 0 ? (100 * doc.own_seconds) / others : 0;
+    const cost = html(
+      "span",
+      {
+        class: "quiet",
+        title: `${number(doc.own_seconds)} s of ${number(doc.seconds)} s were spent in the tracer's own hooks`,
+      },
+      "tracing ",
+      html("b", {}, `+${number(Number(share.toPrecision(2)))} %`),
+    );
+    const toggle = this.model.graphs.length
+      ? html("button", { type: "button", class: "toggle", click: () => this.toggle() }, "Open graph")
+      : null;
     this.toggleButton = toggle;
-    this.header.replaceChildren(html("b", { class: "run" }, doc.title || "backward"), html("span", { class: `state ${doc.state}` }, glyph(/** @type {any} */ (icon)[doc.state] ?? GLYPHS.done), /** @type {any} */ (words)[doc.state] ?? doc.state),
-      this.progress, cost, ...(doc.error ? [html("code", { class: "error-text" }, doc.error)] : []), html("span", { class: "end" }), ...(toggle ? [toggle] : []));
+    this.header.replaceChildren(
+      html("b", { class: "run" }, doc.title || "backward"),
+      html(
+        "span",
+        { class: `state ${doc.state}` },
+        glyph(/** @type {any} */ (icon)[doc.state] ?? GLYPHS.done),
+        /** @type {any} */ (words)[doc.state] ?? doc.state,
+      ),
+      this.progress,
+      cost,
+      ...(doc.error ? [html("code", { class: "error-text" }, doc.error)] : []),
+      html("span", { class: "end" }),
+      ...(toggle ? [toggle] : []),
+    );
     this.drawProgress(doc.steps_seen, doc.passes_seen, doc.seconds);
   }
 
   /** @param {number} step @param {number} pass @param {number} seconds */
   drawProgress(step, pass, seconds) {
     const time = seconds < 10 ? `${seconds.toFixed(1)} s` : `${Math.round(seconds)} s`;
-    say(this.progress, this.running ? `step ${step} · backward ${pass} · ${time}` : `${plural(step, "step")}, ${plural(pass, "backward pass")} in ${time}`);
+    say(
+      this.progress,
+      this.running
+        ? `step ${step} · backward ${pass} · ${time}`
+        : `${plural(step, "step")}, ${plural(pass, "backward pass")} in ${time}`,
+    );
   }
 
   drawFindings() {
-    const { doc } = this.model, rank = ["error", "warning", "note"];
-    const hooks = { node: (/** @type {number} */ graph, /** @type {number} */ node) => this.showNode(graph, node), line: (/** @type {number} */ location) => this.showLine(location) };
+    const { doc } = this.model,
+      rank = ["error", "warning", "note"];
+    const hooks = {
+      node: (/** @type {number} */ graph, /** @type {number} */ node) => this.showNode(graph, node),
+      line: (/** @type {number} */ location) => this.showLine(location),
+    };
     const sorted = [...doc.findings].sort((left, right) => rank.indexOf(left.severity) - rank.indexOf(right.severity));
     const rows = sorted.map((finding) => findingElement(finding, hooks));
-    rows.slice(3).forEach((row) => { row.hidden = true; });
-    const more = rows.length > 3 ? html("button", { type: "button", class: "more", click: () => { rows.forEach((row) => { row.hidden = false; }); more.remove(); } }, `${plural(rows.length - 3, "more finding")}`) : null;
-    const calm = doc.state === "finished" && doc.passes_seen > 0 && !sorted.some((finding) => finding.severity !== "note");
+    rows.slice(3).forEach((row) => {
+      row.hidden = true;
+    });
+    const more =
+      rows.length > 3
+        ? html(
+            "button",
+            {
+              type: "button",
+              class: "more",
+              click: () => {
+                rows.forEach((row) => {
+                  row.hidden = false;
+                });
+                more.remove();
+              },
+            },
+            `${plural(rows.length - 3, "more finding")}`,
+          )
+        : null;
+    const calm =
+      doc.state === "finished" && doc.passes_seen > 0 && !sorted.some((finding) => finding.severity !== "note");
     this.findings.replaceChildren(...(calm ? [this.calmElement()] : []), ...rows, ...(more ? [more] : []));
   }
 
   calmElement() {
-    const { doc } = this.model, norms = this.model.series.flat().filter((norm) => norm > 0 && Number.isFinite(norm));
-    const range = norms.length ? ` · parameter norms stayed within ${normText(norms.reduce((a, b) => Math.min(a, b)))} and ${normText(norms.reduce((a, b) => Math.max(a, b)))}` : "";
+    const { doc } = this.model,
+      norms = this.model.series.flat().filter((norm) => norm > 0 && Number.isFinite(norm));
+    const range = norms.length
+      ? ` · parameter norms stayed within ${normText(norms.reduce((a, b) => Math.min(a, b)))} and ${normText(norms.reduce((a, b) => Math.max(a, b)))}`
+      : "";
     const nodes = this.model.graphs.reduce((sum, graph) => sum + graph.count, 0);
-    return html("div", { class: "calm" }, glyph(GLYPHS.done), html("b", {}, `No problems found in ${plural(doc.passes_seen, "backward pass")}`), html("span", { class: "quiet" }, `${plural(nodes, "node")} checked${range}`));
+    return html(
+      "div",
+      { class: "calm" },
+      glyph(GLYPHS.done),
+      html("b", {}, `No problems found in ${plural(doc.passes_seen, "backward pass")}`),
+      html("span", { class: "quiet" }, `${plural(nodes, "node")} checked${range}`),
+    );
   }
 
   drawNotes() {
-    const { doc } = this.model, lines = [...doc.cuts, ...doc.gaps.map((/** @type {string[]} */ [section, reason]) => `${section}: ${reason}`)];
-    if (!doc.passes_seen) lines.unshift(this.running ? `Waiting for the first backward; the forward has made ${plural(doc.forward_nodes, "node")} so far.` : `No backward pass was seen; the forward made ${plural(doc.forward_nodes, "autograd node")}.`);
+    const { doc } = this.model,
+      lines = [...doc.cuts, ...doc.gaps.map((/** @type {string[]} */ [section, reason]) => `${section}: ${reason}`)];
+    if (!doc.passes_seen)
+      lines.unshift(
+        this.running
+          ? `Waiting for the first backward; the forward has made ${plural(doc.forward_nodes, "node")} so far.`
+          : `No backward pass was seen; the forward made ${plural(doc.forward_nodes, "autograd node")}.`,
+      );
     this.notes.replaceChildren(...lines.map((line) => html("p", {}, line)));
     this.notes.hidden = !lines.length;
   }
@@ -1233,22 +1772,41 @@ class Panel {
   /** @param {number} place @param {any} [before] the graph that was shown in its stead */
   load(place, before) {
     this.graph = place;
-    const graph = this.model.graphs[place], view = { ...this.graphView.view }, stays = this.graphView.moved && before?.number === graph?.number;
+    const graph = this.model.graphs[place],
+      view = { ...this.graphView.view },
+      stays = this.graphView.moved && before?.number === graph?.number;
     this.source.load(this.model, place);
     this.warnLines();
     this.fillChooser(place);
     this.close();
     if (!graph) return;
-    this.picture = { norms: new Float32Array(graph.count).fill(UNTOUCHED), bad: new Map(), births: [], cursor: -1, pass: 0, running: false };
+    this.picture = {
+      norms: new Float32Array(graph.count).fill(UNTOUCHED),
+      bad: new Map(),
+      births: [],
+      cursor: -1,
+      pass: 0,
+      running: false,
+    };
     this.graphView.load(graph);
-    if (stays) { this.graphView.view = view; this.graphView.moved = true; this.graphView.show(); }
+    if (stays) {
+      this.graphView.view = view;
+      this.graphView.moved = true;
+      this.graphView.show();
+    }
     const { note, boxes } = graph.drawing;
-    say(this.graphNote, `${plural(graph.count, "node")}${boxes.length < graph.count ? ` in ${plural(boxes.length, "box")}` : ""}`);
+    say(
+      this.graphNote,
+      `${plural(graph.count, "node")}${boxes.length < graph.count ? ` in ${plural(boxes.length, "box")}` : ""}`,
+    );
     this.graphNote.title = note;
   }
 
   warnLines() {
-    const { doc, rowOfLocation } = this.model, serious = doc.findings.filter((/** @type {any} */ finding) => finding.severity !== "note" && finding.location !== null);
+    const { doc, rowOfLocation } = this.model,
+      serious = doc.findings.filter(
+        (/** @type {any} */ finding) => finding.severity !== "note" && finding.location !== null,
+      );
     this.source.warn(new Set(serious.map((/** @type {any} */ finding) => rowOfLocation.get(finding.location))));
   }
 
@@ -1256,14 +1814,25 @@ class Panel {
   fillChooser(place) {
     const { doc, graphs } = this.model;
     this.chooser.hidden = graphs.length < 2;
-    this.chooser.replaceChildren(...graphs.map((one, at) => html("option", { value: at, selected: at === place }, `graph ${one.number}: ${plural(one.count, "node")}, ${plural(doc.graphs[at].passes_seen, "pass")}`)));
+    this.chooser.replaceChildren(
+      ...graphs.map((one, at) =>
+        html(
+          "option",
+          { value: at, selected: at === place },
+          `graph ${one.number}: ${plural(one.count, "node")}, ${plural(doc.graphs[at].passes_seen, "pass")}`,
+        ),
+      ),
+    );
   }
 
   /** @param {number} place */
   chooseGraph(place) {
     const frame = this.model.frames.findLastIndex((one) => one.graph === place);
     if (frame >= 0) this.scrub(frame);
-    else { this.load(place); this.paint(); }
+    else {
+      this.load(place);
+      this.paint();
+    }
   }
 
   setFrames() {
@@ -1272,8 +1841,12 @@ class Panel {
 
   /** The pass to open with: the first one something was born in, where that is what went wrong; else the last. */
   firstFrame() {
-    const births = this.model.graphs.flatMap((graph, place) => graph.births.map((/** @type {any} */ birth) => ({ place, pass: birth.pass }))).sort((a, b) => a.pass - b.pass);
-    const at = births.length ? this.model.frames.findIndex((one) => one.graph === births[0].place && one.frame.pass === births[0].pass) : -1;
+    const births = this.model.graphs
+      .flatMap((graph, place) => graph.births.map((/** @type {any} */ birth) => ({ place, pass: birth.pass })))
+      .sort((a, b) => a.pass - b.pass);
+    const at = births.length
+      ? this.model.frames.findIndex((one) => one.graph === births[0].place && one.frame.pass === births[0].pass)
+      : -1;
     return at >= 0 ? at : this.model.frames.length - 1;
   }
 
@@ -1283,12 +1856,26 @@ class Panel {
     if (!one) return this.paint();
     if (this.running) this.setFollowing(at === this.model.frames.length - 1 && this.following);
     if (one.graph !== this.graph) this.load(one.graph);
-    const births = this.model.graphs[one.graph].births.filter((/** @type {any} */ birth) => birth.pass === one.frame.pass);
-    this.picture = { norms: one.frame.norms, bad: one.frame.bad, births, cursor: -1, pass: one.frame.pass, running: false };
+    const births = this.model.graphs[one.graph].births.filter(
+      (/** @type {any} */ birth) => birth.pass === one.frame.pass,
+    );
+    this.picture = {
+      norms: one.frame.norms,
+      bad: one.frame.bad,
+      births,
+      cursor: -1,
+      pass: one.frame.pass,
+      running: false,
+    };
     this.slider.value = String(at);
-    const row = this.model.passes.get(one.frame.pass), { doc } = this.model;
-    const kept = this.model.frames.length < doc.passes_seen ? ` · ${this.model.frames.length} of ${doc.passes_seen} kept` : "";
-    say(this.passText, `pass ${one.frame.pass}${row ? `, step ${row[1]}${row[3] === "failed" ? ", failed" : ""}` : ""}${kept}`);
+    const row = this.model.passes.get(one.frame.pass),
+      { doc } = this.model;
+    const kept =
+      this.model.frames.length < doc.passes_seen ? ` · ${this.model.frames.length} of ${doc.passes_seen} kept` : "";
+    say(
+      this.passText,
+      `pass ${one.frame.pass}${row ? `, step ${row[1]}${row[3] === "failed" ? ", failed" : ""}` : ""}${kept}`,
+    );
     this.slider.setAttribute("aria-valuetext", this.passText.textContent);
     this.paint();
   }
@@ -1297,7 +1884,9 @@ class Panel {
   goto(pass) {
     const distance = (/** @type {number} */ at) => Math.abs(this.model.frames[at].frame.pass - pass);
     let best = 0;
-    this.model.frames.forEach((_frame, at) => { if (distance(at) < distance(best)) best = at; });
+    this.model.frames.forEach((_frame, at) => {
+      if (distance(at) < distance(best)) best = at;
+    });
     if (!this.model.frames.length) return;
     this.following = false;
     this.scrub(best);
@@ -1322,17 +1911,29 @@ class Panel {
   /** @param {DeltaHeader} header @param {Float32Array} values */
   delta(header, values) {
     this.newest = { header, values };
-    if (!this.painting) this.painting = requestAnimationFrame(() => { this.painting = 0; if (this.running) this.paintDelta(); });
+    if (!this.painting)
+      this.painting = requestAnimationFrame(() => {
+        this.painting = 0;
+        if (this.running) this.paintDelta();
+      });
   }
 
   paintDelta() {
     const { header, values } = /** @type {{header:DeltaHeader, values:Float32Array}} */ (this.newest);
     this.drawProgress(header.step, header.pass, header.seconds);
-    if (header.finished) this.charts.append(header.finished, values.subarray(header.nodes, header.nodes + header.parameters));
+    if (header.finished)
+      this.charts.append(header.finished, values.subarray(header.nodes, header.nodes + header.parameters));
     const place = this.model.placeOf(header.graph);
     if (!this.following || place < 0 || this.model.graphs[place].count !== header.nodes) return;
     if (place !== this.graph) this.load(place);
-    this.picture = { norms: values.subarray(0, header.nodes), bad: new Map(), births: [], cursor: header.cursor, pass: header.pass, running: header.running };
+    this.picture = {
+      norms: values.subarray(0, header.nodes),
+      bad: new Map(),
+      births: [],
+      cursor: header.cursor,
+      pass: header.pass,
+      running: header.running,
+    };
     say(this.passText, `live, pass ${header.pass}, step ${header.step}`);
     this.slider.value = this.slider.max;
     this.reached = header.reached;
@@ -1367,19 +1968,34 @@ class Panel {
   /** @param {Picture} picture */
   sayWhere(picture) {
     const graph = this.model.graphs[this.graph];
-    if (picture.running && picture.cursor >= 0) return say(this.whereabouts, `◀ backward is at ${this.model.nodeLabel(this.graph, picture.cursor)}, node ${this.reached} of ${graph.count}`);
-    let touched = 0, bad = 0;
-    for (const norm of picture.norms) { if (norm !== UNTOUCHED) touched += 1; if (!Number.isFinite(norm)) bad += 1; }
+    if (picture.running && picture.cursor >= 0)
+      return say(
+        this.whereabouts,
+        `◀ backward is at ${this.model.nodeLabel(this.graph, picture.cursor)}, node ${this.reached} of ${graph.count}`,
+      );
+    let touched = 0,
+      bad = 0;
+    for (const norm of picture.norms) {
+      if (norm !== UNTOUCHED) touched += 1;
+      if (!Number.isFinite(norm)) bad += 1;
+    }
     const waiting = graph.count - touched;
-    say(this.whereabouts, `${picture.pass ? `pass ${picture.pass}: ` : ""}${touched} of ${plural(graph.count, "node")} reached${bad ? `, ${bad} with NaN or Inf` : ""}${waiting && touched && !picture.running ? `, ${waiting} untouched` : ""}`);
+    say(
+      this.whereabouts,
+      `${picture.pass ? `pass ${picture.pass}: ` : ""}${touched} of ${plural(graph.count, "node")} reached${bad ? `, ${bad} with NaN or Inf` : ""}${waiting && touched && !picture.running ? `, ${waiting} untouched` : ""}`,
+    );
   }
 
   // -- selecting
 
   /** @param {number} box @param {number|string|null} node */
   choose(box, node) {
-    const shape = this.model.graphs[this.graph].boxes[box], norms = this.picture.norms;
-    const worst = shape.nodes.find((/** @type {number} */ one) => level(norms[one]) === "bad") ?? shape.nodes.find((/** @type {number} */ one) => norms[one] !== UNTOUCHED) ?? shape.nodes[0];
+    const shape = this.model.graphs[this.graph].boxes[box],
+      norms = this.picture.norms;
+    const worst =
+      shape.nodes.find((/** @type {number} */ one) => level(norms[one]) === "bad") ??
+      shape.nodes.find((/** @type {number} */ one) => norms[one] !== UNTOUCHED) ??
+      shape.nodes[0];
     const chosen = node === null ? worst : Number(node);
     this.selection = { box, node: chosen };
     this.graphView.select(box);
@@ -1394,7 +2010,8 @@ class Panel {
     this.drawer.hide();
     this.source.mark(undefined);
     if (this.graphView.graph) this.graphView.select(-1);
-    if (box !== undefined && this.root.contains(document.activeElement)) this.graphView.marks[box]?.element.focus({ preventScroll: true });
+    if (box !== undefined && this.root.contains(document.activeElement))
+      this.graphView.marks[box]?.element.focus({ preventScroll: true });
   }
 
   /** @param {number} graph @param {number} node */
@@ -1425,7 +2042,10 @@ class Panel {
   }
 
   resized() {
-    if (this.toggleButton) { this.toggleButton.hidden = !this.calm; say(this.toggleButton, this.collapsed() ? "Open graph" : "Close graph"); }
+    if (this.toggleButton) {
+      this.toggleButton.hidden = !this.calm;
+      say(this.toggleButton, this.collapsed() ? "Open graph" : "Close graph");
+    }
     if (!this.stage.hidden) this.graphView.resize();
     this.charts.paintVisible();
   }
@@ -1440,11 +2060,37 @@ class Panel {
 
 /** @param {string} hatch */
 function legend(hatch) {
-  const steps = [0, 1, 2, 3, 4, 5].map((step) => svg("rect", { class: `n${step}`, x: 18 * step, y: 4.2 - 0.5 * step, width: 17, height: 1.8 + step, fill: "currentColor" }));
-  const swatch = (/** @type {Element} */ mark, /** @type {string} */ word) => html("span", { class: "key" }, svg("svg", { width: 20, height: 10, "aria-hidden": "true" }, mark), word);
-  return html("div", { class: "legend quiet" }, html("span", { class: "key" }, "log₁₀ gradient norm", html("span", {}, "−5"), svg("svg", { width: 108, height: 10, "aria-hidden": "true" }, ...steps), html("span", {}, "1")),
-    swatch(svg("rect", { class: "swatch-bad", x: 0.5, y: 0.5, width: 19, height: 9, fill: `url(#${hatch})` }), "NaN or Inf"), swatch(svg("rect", { class: "swatch-wait", x: 0.5, y: 0.5, width: 19, height: 9, rx: 2 }), "not reached"),
-    swatch(svg("rect", { class: "swatch-zero", x: 0.5, y: 0.5, width: 19, height: 9, rx: 2 }), "exactly zero"), html("span", { class: "key" }, "← gradient flow"));
+  const steps = [0, 1, 2, 3, 4, 5].map((step) =>
+    svg("rect", {
+      class: `n${step}`,
+      x: 18 * step,
+      y: 4.2 - 0.5 * step,
+      width: 17,
+      height: 1.8 + step,
+      fill: "currentColor",
+    }),
+  );
+  const swatch = (/** @type {Element} */ mark, /** @type {string} */ word) =>
+    html("span", { class: "key" }, svg("svg", { width: 20, height: 10, "aria-hidden": "true" }, mark), word);
+  return html(
+    "div",
+    { class: "legend quiet" },
+    html(
+      "span",
+      { class: "key" },
+      "log₁₀ gradient norm",
+      html("span", {}, "−5"),
+      svg("svg", { width: 108, height: 10, "aria-hidden": "true" }, ...steps),
+      html("span", {}, "1"),
+    ),
+    swatch(
+      svg("rect", { class: "swatch-bad", x: 0.5, y: 0.5, width: 19, height: 9, fill: `url(#${hatch})` }),
+      "NaN or Inf",
+    ),
+    swatch(svg("rect", { class: "swatch-wait", x: 0.5, y: 0.5, width: 19, height: 9, rx: 2 }), "not reached"),
+    swatch(svg("rect", { class: "swatch-zero", x: 0.5, y: 0.5, width: 19, height: 9, rx: 2 }), "exactly zero"),
+    html("span", { class: "key" }, "← gradient flow"),
+  );
 }
 
 // ---- the two transports -------------------------------------------------------------------------------------------
@@ -1456,7 +2102,11 @@ function legend(hatch) {
  */
 export function mount(element, doc) {
   const panel = new Panel(element, doc);
-  return { update: (newer) => panel.update(newer), delta: (header, values) => panel.delta(header, values), dispose: () => panel.dispose() };
+  return {
+    update: (newer) => panel.update(newer),
+    delta: (header, values) => panel.delta(header, values),
+    dispose: () => panel.dispose(),
+  };
 }
 
 /**
