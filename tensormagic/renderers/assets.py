@@ -16,4 +16,6 @@ def static(filename: str) -> str:
 
 
 def _is_comment(line: str) -> bool:
+    if line.startswith("/*") and "*/" in line:  # a type in front of code is no whole-line comment
+        return line.endswith("*/")
     return line.startswith(("//", "/*", "*/", "* ")) or line == "*"

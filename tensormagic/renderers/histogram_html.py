@@ -13,6 +13,7 @@ from tensormagic.reports import Statistics
 BAR_HEIGHT = 40  # pixels of the highest bar
 FEW_BARS = 8  # up to here every bar carries its count
 MOST_BARS = 32
+MEAN_LABEL_ROOM = 12  # characters that both ends of the axis may take beside it
 MEAN_LABEL = (37, 63)  # per cent of the axis between which there is room to write "mean" under its mark
 
 
@@ -60,7 +61,8 @@ def _axis(statistics: Statistics, edges: tuple[float, ...], columns: int) -> str
     mean = ""
     if statistics.mean is not None and edges[-1] > edges[0]:
         at = 100 * fraction(statistics.mean, edges[0], edges[-1])
-        word = "mean" if MEAN_LABEL[0] <= at <= MEAN_LABEL[1] else ""
+        short = len(short_number(edges[0]) + short_number(edges[-1])) <= MEAN_LABEL_ROOM
+        word = "mean" if short and MEAN_LABEL[0] <= at <= MEAN_LABEL[1] else ""
         mean = f'<i style="left:{at:.0f}%" title="{escape("mean " + short_number(statistics.mean))}">{word}</i>'
     return tag("tr", tag("td", tag("div", ends[0], " ", mean, " ", ends[1], class_="tm-axis"), colspan=columns))
 

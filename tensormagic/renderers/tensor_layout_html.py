@@ -34,6 +34,7 @@ from tensormagic.reports import Strip, StripCell, TensorReport
 STRIP_TABLE_CELLS = 64  # beyond, the strip is a picture
 STRIP_WIDTH = 560  # pixels that the strip's cells have at least, in a notebook 700 pixels wide
 STRIP_CELL = 46  # pixels of a strip cell at most
+STRIP_HEIGHT, LEAST_FILL = 22, 4  # pixels of a strip cell, and of the part of it that is read where that is little
 MAP_ROWS = 8  # rows of pixels by which a pictured strip cell shows how much of it is read
 MOST_ROW_LABELS = 16
 
@@ -158,7 +159,7 @@ def _strip_cell(picture: Picture, cell: StripCell, text: str, *, on: bool, bad: 
     colour = picture.cell_colour(cell) or OTHER_SLICE
     if share is None or share == 1:
         return _cell(text, colour, title=title, on=on, bad=bad)
-    fill = f'<div style="height:{max(round(20 * share), 1)}px;background-color:{colour}"></div>'
+    fill = f'<div style="height:{max(round(STRIP_HEIGHT * share), LEAST_FILL)}px;background-color:{colour}"></div>'
     return tag("td", fill, class_="tm-skip tm-part" + (" tm-on" if on else ""), title=title)
 
 

@@ -10,10 +10,11 @@ import math
 from tensormagic.renderers import png, theme
 from tensormagic.renderers.markup import escape, tag
 from tensormagic.renderers.phrases import MINUS, count, short_number
-from tensormagic.renderers.tensor_picture import LEVELS, Picture, fraction, value_range
+from tensormagic.renderers.tensor_picture import LEVELS, Picture, fraction, share_read, value_range
 from tensormagic.reports import Grid, StripCell, TensorReport
 
 MAP_SIDE = 232  # pixels along the longer side of a map
+LEAST_HEIGHT = 22  # pixels that a map of a single row is high
 CELL_LIMITS = (3, 14)  # pixels along the side of a cell
 
 OTHER_SLICE = "#aab1ba"  # read, but not in the slice that is drawn; dark ink on it reads 8.9:1
@@ -43,11 +44,12 @@ def _map(picture: Picture, cells: list[list[int]], kind: str, caption: str) -> s
         "img",
         src=png.heatmap(cells, PALETTE, size=size),
         width=len(grid.columns) * size,
-        height=len(grid.rows) * size,
+        height=max(len(grid.rows) * size, LEAST_HEIGHT),
         alt=f"{caption} of {len(grid.rows)} by {len(grid.columns)} elements",
     )
     top = tag("td", _axis(grid.columns, _letter(picture, grid.column_dim)), class_="tm-across")
-    left = tag("td", _axis(grid.rows, _letter(picture, grid.row_dim)), class_="tm-down")
+    rows = grid.rows if grid.row_dim is not None else ()
+    left = tag("td", _axis(rows, _letter(picture, grid.row_dim)), class_="tm-down")
     body = tag("td", tag("div", image.removesuffix("</img>"), class_="tm-map", data_kind=kind))
     head = tag("caption", escape(f"{caption} at each index"))
     return tag("table", head, tag("tr", "<td></td>", top), tag("tr", left, body), class_="tm-axes")
@@ -58,7 +60,7 @@ def _letter(picture: Picture, dim: int | None) -> str:
 
 
 def _axis(at: tuple[int, ...], letter: str) -> str:
-    ends = (str(at[0]), letter, str(at[-1]) if len(at) > 1 else "")
+    ends = (str(at[0]) if at else "", letter, str(at[-1]) if len(at) > 1 else "")
     return tag("div", *(tag("span", escape(text)) + " " for text in ends))
 
 
@@ -114,7 +116,9 @@ def _value_scale(grid: Grid, scale: tuple[float, float]) -> str:
 
 def _marks(picture: Picture) -> list[str]:
     unread = picture.strip is not None and any(cell.distinct == 0 for cell in picture.strip.cells)
-    rows = [_swatch("tm-skip", "", "not read")] if unread else []
+    partly = picture.strip is not None and any(share_read(cell) not in {None, 0, 1} for cell in picture.strip.cells)
+    label = "not read; a bar's height is the part that is" if partly else "not read"
+    rows = [_swatch("tm-skip", "", label)] if unread or partly else []
     if picture.as_table:
         kinds = sorted(set(picture.bad_offsets().values()), reverse=True)
         return [*rows, _swatch("tm-corner", "!", " or ".join(kinds))] if kinds else rows

@@ -30,6 +30,8 @@ class Picture:
         offset: Its storage offset.
         low: The offset drawn in the darkest colour: the lowest of the tensor, or of the one slice that is drawn.
         high: The offset drawn in the lightest colour.
+        drawn: The offsets of the one slice of several that is drawn, where all of it is; else empty, and what lies
+            between ``low`` and ``high`` counts as drawn.
     """
 
     layout: LayoutReport
@@ -39,6 +41,7 @@ class Picture:
     offset: int | None
     low: int
     high: int
+    drawn: frozenset[int] = frozenset()
 
     @property
     def grid(self) -> Grid:
@@ -68,6 +71,8 @@ class Picture:
     def cell_colour(self, cell: StripCell) -> str | None:
         """Return the colour of a strip cell; None where the tensor reads it, but not in the slice that is drawn."""
         if cell.stop <= self.low or cell.start > self.high:
+            return None
+        if self.drawn and not any(cell.start <= offset < cell.stop for offset in self.drawn):
             return None
         return self.colour(min(max((cell.start + cell.stop - 1) // 2, self.low), self.high))
 
@@ -116,9 +121,12 @@ def picture_of(report: TensorReport) -> Picture | None:
     if chosen is None:
         return Picture(layout, None, None, (), None, low, high)
     row, column = chosen
+    drawn = frozenset(offset for offsets in layout.grid.offsets for offset in offsets)
     if is_slice(layout):
-        low, high = min(map(min, layout.grid.offsets)), max(map(max, layout.grid.offsets))
-    return Picture(layout, row, column, index_at(layout.grid, row, column), layout.grid.offsets[row][column], low, high)
+        low, high = min(drawn), max(drawn)
+    index, offset = index_at(layout.grid, row, column), layout.grid.offsets[row][column]
+    whole_slice = drawn if is_slice(layout) and layout.grid.complete else frozenset[int]()
+    return Picture(layout, row, column, index, offset, low, high, whole_slice)
 
 
 def is_slice(layout: LayoutReport) -> bool:

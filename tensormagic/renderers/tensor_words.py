@@ -296,7 +296,7 @@ def autograd_summary(autograd: AutogradReport | None) -> str:
 
 def autograd_lines(autograd: AutogradReport) -> tuple[str, ...]:
     """Return the place in autograd in sentences."""
-    lines = [autograd.sentence]
+    lines = [autograd.sentence.rstrip(".") + "."]
     if autograd.grad == "present":
         shape_text = tuple_text(autograd.grad_shape or ())
         norm = "" if autograd.grad_norm is None else f", norm {short_number(autograd.grad_norm)}"
@@ -332,7 +332,7 @@ def memory_lines(report: TensorReport) -> tuple[str, ...]:
         return ("There is no storage that could be read.",)
     kinds = {"shared between processes": storage.shared, "pinned": storage.pinned}
     extra = "".join(f", {word}" for word, on in kinds.items() if on)
-    where = f"{storage.device}, first byte at `{storage.address:#x}`"
+    where = f"{storage.device}, {f'first byte at `{storage.address:#x}`' if storage.address else 'without memory'}"
     lines = [f"One storage of {number_of_bytes(storage.nbytes)} on {where}{extra}."]
     if report.aliases:
         holders = listed((shortened(alias.name, 28) for alias in report.aliases), most=8)

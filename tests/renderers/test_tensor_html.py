@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from tensormagic.renderers import tensor_html, theme
-from tensormagic.renderers.tensor_layout_html import cell_title
+from tensormagic.renderers.tensor_layout_html import cell_title, strip_html
+from tensormagic.renderers.tensor_picture import picture_of
 from tensormagic.reports import StripCell
 from tests.renderers.markup_reader import Page
 from tests.renderers.samples_tensor import SAMPLES
@@ -69,6 +71,14 @@ def test_large_tensor_is_shown_as_maps_that_say_what_of_what() -> None:
     assert alts[:2] == ["storage offset of 32 by 32 elements", "value of 32 by 32 elements"]
     assert "Showing 32 × 32 of 1024 × 1024: j 0, 32, 64 … 992" in page.text
     assert "a cell is 1 048 576 elements" in page.text.replace("\u00a0", " ")
+
+
+def test_a_partly_read_strip_cell_shows_how_much() -> None:
+    """A cell of which an eighth is read is filled an eighth of its height, never so little that it cannot be seen."""
+    picture = picture_of(SAMPLES["causal_scores"])
+    strip = replace(picture.strip, cells=(StripCell(0, 800, 400, 400, 1), StripCell(800, 1600, 8, 8, 401)))
+    html = strip_html(SAMPLES["causal_scores"], replace(picture, layout=replace(picture.layout, strip=strip)))
+    assert re.findall(r"height:(\d+)px", html) == ["11", "4"]
 
 
 def test_zero_stride_says_times_read() -> None:

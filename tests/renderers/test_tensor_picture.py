@@ -72,6 +72,21 @@ def test_only_the_drawn_slice_is_coloured() -> None:
     assert colours[5] == "#fee838"
 
 
+def test_interleaved_slices_are_told_apart() -> None:
+    """Where the slices of a tensor alternate in the storage, only the drawn one's own elements have a colour."""
+    picture = tensor_picture.picture_of(report("t", layout((4, 3, 2), (1, 4, 12), 0, 24), 24))
+    coloured = [cell.start for cell in picture.strip.cells if picture.cell_colour(cell) is not None]
+    assert coloured == [0, 4, 8, 12, 16, 20]
+
+
+def test_memory_without_an_address_is_not_given_one() -> None:
+    """A meta tensor's storage has a size and no first byte."""
+    x = SAMPLES["vector"]
+    assert "first byte at `0x55d0c0de`" in tensor_words.memory_lines(x)[0]
+    meta = replace(x, storage=replace(x.storage, address=0, device="meta"))
+    assert tensor_words.memory_lines(meta)[0] == "One storage of 40 B on meta, without memory."
+
+
 def test_sizes_say_how_storage_and_tensor_differ() -> None:
     """A part of a storage, a repeated storage and an own storage are three sentences."""
     assert tensor_words.size_in_memory(SAMPLES["transpose_slice"]) == ("32 B", "of a 96 B storage")
