@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from tensormagic.reports import AutogradReport
 
 NODE_LIMIT = 10_000
 _SHOWN_LEAVES = 8
+_NAMED_LEAVES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +52,17 @@ def autograd(x: torch.Tensor, names: Mapping[int, str], *, name: str = "x") -> A
 
 
 def _leaves(root: Any, names: Mapping[int, str]) -> _Leaves:
-    """Walk the graph from a node, without recursion, to the nodes that accumulate into leaves; first reached first."""
+    """Walk the graph from a node, nearest nodes first and without recursion, to those that accumulate into leaves."""
     found: dict[int, str] = {}
-    pending, seen = [root] if root is not None else [], {root}
+    pending, seen = deque([root] if root is not None else []), {root}
     while pending and len(seen) <= NODE_LIMIT:
-        node = pending.pop()
+        node = pending.popleft()
         if type(node).__name__ == "AccumulateGrad" and (leaf := node.variable) is not None:
             found.setdefault(leaf._cdata, names.get(leaf._cdata, f"{tuple(leaf.shape)} leaf"))
             continue
-        following = [after for after, _ in reversed(node.next_functions) if after is not None and after not in seen]
+        following = dict.fromkeys(after for after, _ in node.next_functions if after is not None and after not in seen)
         seen.update(following)
-        pending.extend(dict.fromkeys(following))
+        pending.extend(following)
     return _Leaves(tuple(found.values()), complete=not pending)
 
 
@@ -98,7 +100,7 @@ def _sentence(x: torch.Tensor, name: str, leaves: _Leaves, state: str) -> str:
         return f"a leaf that requires grad: backward() {holds} {name}.grad"
     made = f"made by {x.grad_fn.name()}, no leaf" if x.grad_fn is not None else "no leaf"
     if x.retains_grad:
-        return f"{made}, but retain_grad() was called: backward() fills {name}.grad as well{_onwards(leaves)}"
+        return f"{made}, but retain_grad() was called: backward() fills {name}.grad{_onwards(leaves, ' and goes on')}"
     return f"{made}: backward() passes through it{_onwards(leaves)}, and {name}.grad stays None"
 
 
@@ -108,12 +110,11 @@ def _untracked_sentence(x: torch.Tensor, name: str) -> str:
     return f"a leaf by convention that does not require grad: no graph leads to it, and {name}.grad stays None"
 
 
-def _onwards(leaves: _Leaves) -> str:
-    """Return where the gradient goes on to, as the end of a clause."""
+def _onwards(leaves: _Leaves, verb: str = "") -> str:
+    """Return where the gradient goes on to, as the end of a clause; nothing where no leaf was found."""
     if not leaves.names:
-        return ""
-    shown = ", ".join(leaves.names[:3])
-    more = len(leaves.names) - 3
-    return (
-        f" to {shown}" + (f" and {more} more" if more > 0 else "") + ("" if leaves.complete else " and perhaps others")
-    )
+        return "" if leaves.complete else f" (its leaves are more than {NODE_LIMIT} nodes away)"
+    shown = ", ".join(leaves.names[:_NAMED_LEAVES])
+    more = len(leaves.names) - _NAMED_LEAVES
+    others = f" and {more} more" if more > 0 else ""
+    return f"{verb} to {shown}{others}" + ("" if leaves.complete else " and perhaps others")
