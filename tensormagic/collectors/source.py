@@ -16,7 +16,7 @@ from types import FrameType
 
 from tensormagic.reports import Location
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+PACKAGE_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARY_DIRECTORIES = tuple(
     os.path.join(path, "") for name, path in sysconfig.get_paths().items() if name in {"stdlib", "platstdlib", "purelib", "platlib"}
 )
@@ -35,7 +35,7 @@ def is_own_code(filename: str) -> bool:
     """
     if filename.startswith("<"):
         return filename.startswith(("<ipython", "<stdin", "<string", "<cell", "<doctest"))
-    return not filename.startswith((_PACKAGE, *_LIBRARY_DIRECTORIES))
+    return not filename.startswith((PACKAGE_DIRECTORY, *_LIBRARY_DIRECTORIES))
 
 
 class Sites:

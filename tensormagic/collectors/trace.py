@@ -22,6 +22,7 @@ from tensormagic.collectors.nodes import describe_nodes
 from tensormagic.collectors.skeleton import Key, Skeleton, Walk, make_skeleton, walk
 from tensormagic.collectors.source import CellNumber, Sites
 from tensormagic.collectors.timeline import Thinned
+from tensormagic.collectors.tracebacks import strip_own_frames
 from tensormagic.errors import TraceError
 from tensormagic.reports import (
     UNTOUCHED,
@@ -154,6 +155,8 @@ class Tracer:
         self._leaves.learn_parameters()
         self._state = _state_after(error)
         self._error = f"{type(error).__name__}: {error}" if error is not None else ""
+        if error is not None:
+            strip_own_frames(error)
         self._current = None
         self._structure += 1
 

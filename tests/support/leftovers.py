@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch._dynamo  # replaces torch.manual_seed when it is first imported: before the first look, not between two
 from torch.nn.modules import module as torch_module
 
 THREAD_PREFIX = "tensormagic-"

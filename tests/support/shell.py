@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -58,7 +59,8 @@ def shell_state(shell: InteractiveShell) -> dict[str, Listing]:
         "transformers": _transformers(shell),
         "custom exceptions": dict(enumerate(map(repr, shell.custom_exceptions))),
         "namespace": {name: id(value) for name, value in shell.user_ns.items()},
-        "hidden names": dict.fromkeys(shell.user_ns_hidden, True),
+        # Apart from those that IPython's own history adds with every cell: _, __, _1, _i, _ii, _i1, ...
+        "hidden names": {name: True for name in shell.user_ns_hidden if not re.fullmatch(r"_+|_\d+|_i+\d*", name)},
     }
 
 

@@ -1,0 +1,258 @@
+"""The honesty suite: under any cell magic, the run is the person's own, bit for bit.
+
+Every cell magic is a line in `CELL_MAGICS` and goes through all of it.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import sys
+import traceback
+import weakref
+
+import pytest
+import torch
+from IPython.core.error import UsageError
+from torch import nn
+
+CELL_MAGICS = ["%%tracegrad", "%%tracegrad --text", "%%tracegrad --live html", "%%tracegrad --live widget"]
+
+TRAIN = """
+torch.manual_seed(3)
+net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.5), nn.Flatten(), nn.Linear(144, 3))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+for step in range(4):
+    out = net(torch.randn(5, 1, 8, 8))
+    loss = F.cross_entropy(out, torch.tensor([0, 1, 2, 0, 1]))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+after = torch.rand(3)
+"""
+
+
+@pytest.fixture(params=CELL_MAGICS)
+def magic(request, shell, monkeypatch):
+    """A cell magic on a shell whose front end can show widgets; cells run through ``run``."""
+    monkeypatch.setattr(type(shell), "kernel", object(), raising=False)
+    run_quietly(shell, "import torch; from torch import nn; import torch.nn.functional as F")
+    return request.param
+
+
+def run_quietly(shell, source):
+    """Run a cell as a front end does: stored in history, output captured."""
+    out = io.StringIO()
+    old, sys.stdout = sys.stdout, out
+    try:
+        result = shell.run_cell(source, store_history=True)
+    finally:
+        sys.stdout = old
+    return result, out.getvalue()
+
+
+def run(shell, magic, body):
+    result, _ = run_quietly(shell, f"{magic}\n{body}")
+    return result
+
+
+def state_of(shell):
+    namespace = shell.user_ns
+    net = namespace["net"]
+    tensors = [*net.state_dict().values(), *(p.grad for p in net.parameters()), namespace["out"], namespace["after"]]
+    return [tensor.detach().clone() for tensor in tensors], [tensor._version for tensor in tensors], torch.get_rng_state()
+
+
+def test_results_are_bit_identical(shell, magic):
+    """Parameters, BatchNorm buffers, gradients, outputs, version counters and the RNG are those of the plain run."""
+    assert run_quietly(shell, TRAIN)[0].success
+    plain, versions, rng = state_of(shell)
+    assert run(shell, magic, TRAIN).success
+    traced, traced_versions, traced_rng = state_of(shell)
+    assert all(torch.equal(a, b) for a, b in zip(plain, traced, strict=True))
+    assert versions == traced_versions
+    assert torch.equal(rng, traced_rng)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "line"),
+    [
+        ("a = 1\nb = 2\nraise KeyError('lost')", KeyError, 3),
+        ("x = torch.ones(2, requires_grad=True)\n\n(x * 2).backward()", RuntimeError, 3),
+        ("x = torch.ones(2, 3)\ny = x @ x", RuntimeError, 2),
+    ],
+)
+def test_a_failing_cell_fails_with_its_own_error_and_line(shell, magic, body, kind, line):
+    """The cell counts as failed, raises what it raised, from its own line, without a frame of ours below it."""
+    result = run(shell, magic, body)
+    assert not result.success
+    assert isinstance(result.error_in_exec, kind)
+    frames = traceback.extract_tb(result.error_in_exec.__traceback__)
+    own = [at for at, frame in enumerate(frames) if frame.name == "<module>"][-1]
+    assert frames[own].lineno == line
+    assert not [frame for frame in frames[own:] if "tensormagic" in frame.filename]
+
+
+@pytest.mark.parametrize("body", ["x = torch.ones(2, requires_grad=True)\n(x * 2).backward()", "F.relu('text')"])
+def test_the_traceback_is_that_of_the_plain_run(shell, magic, body):
+    """From the cell's own frame on, the traceback has the same functions and lines as without the magic."""
+
+    def tail(result):
+        frames = traceback.extract_tb(result.error_in_exec.__traceback__)
+        own = [at for at, frame in enumerate(frames) if frame.name == "<module>"][-1]
+        return [(frame.filename if at else "cell", frame.lineno, frame.name) for at, frame in enumerate(frames[own:])]
+
+    plain = tail(run_quietly(shell, body)[0])
+    assert tail(run(shell, magic, body)) == plain
+
+
+def test_the_namespace_changes_only_by_what_the_cell_binds(shell, magic):
+    """No helper names are added, none are taken away."""
+    run_quietly(shell, "kept = 1; gone = 2")
+    before = {name for name in shell.user_ns if not name.startswith("_")}
+    run(shell, magic, "new = kept + 1\ndel gone")
+    after = {name for name in shell.user_ns if not name.startswith("_")}
+    assert after - before == {"new"}
+    assert before - after == {"gone"}
+
+
+def test_strings_arrive_intact(shell, magic):
+    """Multi-line strings, tabs, backslashes and percent signs in the cell are what was typed."""
+    body = 'text = """one\n    two\n\t%three\n\\n !four"""\nother = "a%b"'
+    run(shell, magic, body)
+    assert shell.user_ns["text"] == "one\n    two\n\t%three\n\n !four"
+    assert shell.user_ns["other"] == "a%b"
+
+
+def test_magics_and_shell_lines_inside_the_cell_work(shell, magic):
+    """A line magic inside the cell runs as it would outside."""
+    result = run(shell, magic, "%precision 3\nvalue = 1")
+    assert result.success
+    assert shell.user_ns["value"] == 1
+
+
+def test_out_and_underscore(shell, magic):
+    """The last expression becomes Out[n] and _; a statement, or a semicolon, leaves both alone."""
+    count = shell.execution_count
+    result = run(shell, magic, "6 * 7")
+    assert result.result == 42
+    assert shell.user_ns["Out"][count] == 42
+    assert shell.user_ns["_"] == 42
+    assert run(shell, magic, "nothing = 1").result is None
+    assert run(shell, magic, "13;").result is None
+    assert shell.user_ns["_"] == 42
+
+
+def test_interactivity_all_shows_every_expression(shell, magic):
+    """With ast_node_interactivity = "all", every expression shows itself, as IPython would."""
+    shell.ast_node_interactivity = "all"
+    try:
+        _, text = run_quietly(shell, f"{magic}\n'first'\n'second'")
+    finally:
+        shell.ast_node_interactivity = "last_expr"
+    assert "first" in text
+    assert "second" in text
+
+
+def test_a_syntax_error_is_the_cells_own(shell, magic):
+    """A cell that cannot be parsed fails with its own SyntaxError."""
+    result = run(shell, magic, "a = 1\nb = = 2")
+    assert isinstance(result.error_in_exec, SyntaxError)
+    assert result.error_in_exec.lineno == 2
+
+
+def test_top_level_await_is_refused_clearly(shell, magic):
+    """What cannot be run is refused before anything ran, saying what would work."""
+    result = run(shell, magic, "ran = True\nimport asyncio\nawait asyncio.sleep(0)")
+    assert isinstance(result.error_in_exec, UsageError)
+    assert "async def" in str(result.error_in_exec)
+    assert "ran" not in shell.user_ns
+
+
+INTERRUPTED = """
+class Interrupt(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+    @staticmethod
+    def backward(ctx, gradient):
+        raise KeyboardInterrupt
+x = torch.ones(3, requires_grad=True)
+y = (Interrupt.apply(x * 2) * 3).sum()
+y.backward()
+"""
+
+
+def test_an_interrupt_in_backward_leaves_nothing_behind(shell, magic):
+    """The interrupt comes through, no hook stays on any node, and backward works again afterwards."""
+    result = run(shell, magic, INTERRUPTED)
+    assert isinstance(result.error_in_exec, KeyboardInterrupt)
+    shell.run_cell("z = (x * 2).sum(); z.backward()")
+    assert shell.user_ns["x"].grad.tolist() == [2, 2, 2]
+
+
+def test_no_tensor_and_no_graph_is_kept_alive(shell, magic):
+    """Once the person's names are gone, so are the tensors and the autograd nodes of the traced cell."""
+    run(shell, magic, TRAIN)
+    namespace = shell.user_ns
+    watched = [weakref.ref(namespace[name]) for name in ("out", "loss", "net", "after")]
+    watched += [weakref.ref(parameter) for parameter in namespace["net"].parameters()]
+    for name in ("out", "loss", "net", "after", "optimizer"):
+        del namespace[name]
+    gc.collect()
+    assert [reference() for reference in watched if reference() is not None] == []
+
+
+def test_the_same_cell_twice(shell, magic):
+    """Running the same cell again works and gives the same result."""
+    assert run(shell, magic, TRAIN).success
+    first = shell.user_ns["after"].clone()
+    assert run(shell, magic, TRAIN).success
+    assert torch.equal(first, shell.user_ns["after"])
+
+
+def test_reload(shell, magic):
+    """Unload and load again: the magic works, and works once."""
+    shell.extension_manager.unload_extension("tensormagic")
+    assert "tracegrad" not in shell.magics_manager.magics["cell"]
+    shell.extension_manager.load_extension("tensormagic")
+    assert run(shell, magic, "6 * 7").result == 42
+
+
+def test_fused_inference_path_is_not_left(shell, magic):
+    """nn.TransformerEncoder in eval mode gives the same bits as without the magic: its fast path stays on."""
+    body = (
+        "torch.manual_seed(0)\n"
+        "encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 2).eval()\n"
+        "with torch.no_grad():\n    out = encoder(torch.randn(2, 5, 16))"
+    )
+    run_quietly(shell, body)
+    plain = shell.user_ns["out"].clone()
+    run(shell, magic, body)
+    assert torch.equal(plain, shell.user_ns["out"])
+
+
+def test_the_person_s_own_hooks_and_modes_still_work(shell, magic):
+    """Tensor hooks, node hooks and anomaly mode of the person's own do what they do without the magic."""
+    body = (
+        "seen = []\n"
+        "x = torch.ones(3, requires_grad=True)\n"
+        "h = x * 2\n"
+        "h.register_hook(lambda gradient: gradient * 10)\n"
+        "h.grad_fn.register_prehook(lambda gradients: seen.append('pre'))\n"
+        "with torch.autograd.set_detect_anomaly(True):\n    (h * 3).sum().backward()"
+    )
+    assert run(shell, magic, body).success
+    assert shell.user_ns["x"].grad.tolist() == [60, 60, 60]
+    assert shell.user_ns["seen"] == ["pre"]
+
+
+def test_backward_hooks_of_modules_that_work_in_place_still_work(shell, magic):
+    """A model with in-place ReLU and a residual trains: nothing of ours inserts nodes."""
+    body = (
+        "net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Linear(4, 1))\n"
+        "x = torch.randn(2, 4)\nout = net(x)\nout += 1\nout.sum().backward()"
+    )
+    assert run(shell, magic, body).success
+    assert all(isinstance(parameter.grad, torch.Tensor) for parameter in shell.user_ns["net"].parameters())
+    assert isinstance(shell.user_ns["net"], nn.Module)
