@@ -79,8 +79,8 @@ def _packed_viewer() -> tuple[str, str]:
 
 def _boot(document: str) -> str:
     key, viewer = _packed_viewer()
-    arguments = f'(document.currentScript,"{key}","{viewer}","{packed(document)}")'
-    return static("trace_boot.js") + arguments
+    call = f'boot(document.currentScript,"{key}","{viewer}","{packed(document)}")'
+    return f"(() => {{{static('trace_boot.js')}\n{call}}})()"
 
 
 def _static_part(report: TraceReport, drawing: Drawing | None, *, picture: bool = True) -> str:

@@ -1,7 +1,7 @@
 // Unpacks the viewer and the document of the output it stands in, and mounts one on the other.
 // Several outputs of one page share the module; it is loaded as an inline module script, which needs neither a request
 // nor a blob, so that it runs in a notebook, in an exported page and in a file opened from disk.
-async (script, key, packedViewer, packedDocument) => {
+async function boot(script, key, packedViewer, packedDocument) {
   const unmounted = ".tm-trace[data-tm-waiting]";
   const section = script?.closest?.(unmounted) ?? document.querySelector(unmounted);
   if (!section || typeof DecompressionStream === "undefined") return;
@@ -34,4 +34,4 @@ async (script, key, packedViewer, packedDocument) => {
   const drawn = document.createElement("div");
   mount(drawn, JSON.parse(text));
   place.replaceWith(drawn);
-};
+}
