@@ -28,7 +28,6 @@ BADGE_SIZE = 10.0
 HEAD_HEIGHT = 40.0
 BADGE_HEIGHT = 15.0
 MOST_BADGES = 4
-MOST_OF_MANY = 2
 ROW_WIDTH = 890.0
 MOST_REPEATED = 3
 
@@ -151,10 +150,10 @@ def badge_rows(box: Box) -> tuple[tuple[Badge, ...], int]:
 
 
 def _written_out(kind: str, badges: int) -> int:
-    """Return how many badges are written out: of a box of many steps all or none, else as many as have room."""
-    if kind in {"module", "repeat"}:
-        return badges if badges <= MOST_OF_MANY else 0
-    return badges if badges <= MOST_BADGES else MOST_BADGES - 1
+    """Return how many badges are written out: all that have room; of a box of many steps all or none."""
+    if badges <= MOST_BADGES:
+        return badges
+    return 0 if kind in {"module", "repeat"} else MOST_BADGES - 1
 
 
 def _badges(graph: Graph, group: Group, uses: Counter[int]) -> tuple[Badge, ...]:

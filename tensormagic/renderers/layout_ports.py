@@ -39,7 +39,7 @@ class Ports:
         targets = [self._target(item, link[right]) - at * apart for at, link in enumerate(links)]
         limit = high - apart * (len(links) - 1)
         for at, (link, start) in enumerate(zip(links, isotonic(targets, [1.0] * len(links)), strict=True)):
-            into[link] = min(max(start, low), max(limit, low)) + at * apart
+            into[link] = round(min(max(start, low), max(limit, low)) + at * apart)
 
     def _side(self, item: int) -> tuple[float, float]:
         reach = max(self._extents[item][0] - _INSET, 0.0)

@@ -20,6 +20,7 @@ Size = tuple[float, float]
 
 _LANE = 8.0
 _EVEN_STEP = 30.0
+_STRETCH = 1.12
 _MOST_EVENED = 24  # in a longer picture one short row is not seen
 _ABOVE_LANES = 10.0
 _BELOW_LANES = 24.0  # what belongs to a box of the next row can be written above it
@@ -68,8 +69,8 @@ class Page:
     def __init__(self, layered: Layered, sizes: Sequence[Size], axes: Sequence[float], spacing: Spacing) -> None:
         """Break into rows and place everything; ``sizes`` are those of the nodes, ``axes`` of all items."""
         self._layered, self._sizes, self._spacing = layered, sizes, spacing
-        self._ports = Ports(layered.columns, layered.extents, axes)
-        self._axes = axes
+        self._axes = [round(axis) for axis in axes]  # whole pixels: level lines are sharp, and short to write
+        self._ports = Ports(layered.columns, layered.extents, self._axes)
         self._widths = [
             max((sizes[item][0] for item in column if item < layered.real_count), default=0.0)
             for column in layered.columns.members
@@ -101,7 +102,7 @@ class Page:
 
     def _position(self, item: int) -> Point:
         column, width = self._layered.column_of[item], self._sizes[item][0]
-        x = self._column_x[column] + (self._widths[column] - width) / 2
+        x = self._column_x[column] + (self._widths[column] - width) // 2
         return round(x, 1), round(self._y(item, self._axes[item]) - self._layered.extents[item][0], 1)
 
     def _y(self, item: int, height: float) -> float:
@@ -115,10 +116,13 @@ class Page:
             for head in self._layered.columns.following[item]
         ]  # fmt: skip
         climb = max((abs(leave[link] - reach[link]) for link in links), default=0.0)
-        return self._spacing.column_gap + min(climb * 0.12, 36.0)
+        return round(self._spacing.column_gap + min(climb * 0.12, 36.0))
 
     def _even_rows(self, limit: float | None) -> None:
-        """Break earlier where that needs no more rows: no box is left alone in the last one."""
+        """Break earlier where that needs no more rows; let rows grow a little where that saves a row for one box."""
+        if limit is not None and self._row_of.count(self._row_of[-1]) == 1:
+            wider = self._break(limit * _STRETCH)
+            self._row_of, limit = (wider, limit * _STRETCH) if wider[-1] < self._row_of[-1] else (self._row_of, limit)
         rows = self._row_of[-1]
         while limit is not None and 0 < rows <= _MOST_EVENED and (limit := limit - _EVEN_STEP) > 0:
             earlier = self._break(limit)

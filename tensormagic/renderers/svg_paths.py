@@ -29,17 +29,26 @@ def line(points: Sequence[Point]) -> str:
             parts.append(_curve(at, end))
         elif following is not None and _is_corner(at, end, following):
             before, after = _towards(end, at), _towards(end, following)
-            parts.append(f"L{point(*before)}Q{point(*end)} {point(*after)}")
+            parts.append(f"{_straight(at, before)}q{_step(before, end)} {_step(before, after)}")
             end = after
         else:
-            parts.append(f"L{point(*end)}")
+            parts.append(_straight(at, end))
         at = end
     return "".join(parts)
 
 
+def _step(start: Point, end: Point) -> str:
+    return point(end[0] - start[0], end[1] - start[1])
+
+
+def _straight(start: Point, end: Point) -> str:
+    return f"H{number(end[0])}" if start[1] == end[1] else f"V{number(end[1])}"
+
+
 def _curve(start: Point, end: Point) -> str:
-    middle = (start[0] + end[0]) / 2
-    return f"C{point(middle, start[1])} {point(middle, end[1])} {point(*end)}"
+    across, down = end[0] - start[0], end[1] - start[1]
+    middle = round(across / 2)
+    return f"c{middle},0 {point(middle, down)} {point(across, down)}"
 
 
 def _is_corner(start: Point, corner: Point, end: Point) -> bool:
@@ -56,8 +65,7 @@ def _towards(corner: Point, other: Point) -> Point:
 
 def arrowhead(tip: Point, length: float, half: float) -> str:
     """Return a triangle that points left, its tip at ``tip``."""
-    base = tip[0] + length
-    return f"M{point(*tip)}L{point(base, tip[1] - half)}V{number(tip[1] + half)}z"
+    return f"M{point(*tip)}l{number(length)}-{number(half)}v{number(2 * half)}z"
 
 
 def hatching(x: float, y: float, width: float, height: float, step: float = 6.0) -> str:
@@ -67,13 +75,3 @@ def hatching(x: float, y: float, width: float, height: float, step: float = 6.0)
         parts.append(f"M{point(at, y + height)}l{number(height)},{number(-height)}")
         at += step
     return "".join(parts)
-
-
-def foot(x: float, bottom: float, width: float, height: float) -> str:
-    """Return a strip with round lower corners: the coloured foot of a box."""
-    radius = min(4.0, height)
-    return (
-        f"M{point(x, bottom - height)}h{number(width)}v{number(height - radius)}"
-        f"q0,{number(radius)} {number(-radius)},{number(radius)}h{number(2 * radius - width)}"
-        f"q{number(-radius)},0 {number(-radius)},{number(-radius)}z"
-    )

@@ -89,14 +89,16 @@ def _moved(content: str, x: float, y: float, scale: float = 1.0) -> str:
 
 
 def _header(report: TraceReport) -> Section:
-    title = fitted(report.title or "traced run", 320, 13, bold=True)
+    title = fitted(report.title or "traced run", 220, 13, bold=True)
     at = _PAD + text_width(title, 13, bold=True) + 12
-    state = fitted(report.error or report.state, 300, 12, bold=True)
+    words = run_text(report)
+    room = max(WIDTH - _PAD - at - 12 - text_width(words, 12), 90)
+    state = fitted(report.error or report.state, room, 12, bold=True)
     run = at + text_width(state, 12, bold=True) + 12
     return (
         f'<text x="{number(_PAD)}" y="21" font-weight="600" style="font-size:13px">{escape(title)}</text>'
         f'<text class="l" x="{number(at)}" y="21" style="fill:{_STATE_INK[report.state]}">{escape(state)}</text>'
-        f'<text class="q" x="{number(run)}" y="21" style="font-size:12px">{escape(run_text(report))}</text>'
+        f'<text class="q" x="{number(run)}" y="21" style="font-size:12px">{escape(words)}</text>'
         f'<path class="g" d="M0,32.5H{number(WIDTH)}"/>'
     ), 33.0
 

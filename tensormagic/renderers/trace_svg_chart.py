@@ -139,7 +139,7 @@ def _curve(series: ParameterSeries, scale: Scale, width: float) -> str:
             marks.append((x, norm))
             runs.append([])
         elif touched(norm):
-            runs[-1].append((x, 3 + (1 - scale.share(norm)) * (_HEIGHT - 6)))
+            runs[-1].append((round(x), 3 + (1 - scale.share(norm)) * (_HEIGHT - 6)))
     lines = "".join(f'<path class="p" d="M{" ".join(point(*at) for at in run)}"/>' for run in runs if len(run) > 1)
     alone = (run[0] for run in runs if len(run) == 1)
     dots = "".join(f'<circle class="d" cx="{number(x)}" cy="{number(y)}" r="1.8"/>' for x, y in alone)

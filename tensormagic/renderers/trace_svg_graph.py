@@ -10,24 +10,23 @@ from tensormagic.renderers.graph_drawing import (
     DETAIL_SIZE,
     HEAD_HEIGHT,
     LABEL_SIZE,
-    Badge,
     Box,
     Drawing,
     Wire,
     badge_rows,
 )
-from tensormagic.renderers.markup import escape
 from tensormagic.renderers.phrases import plural
-from tensormagic.renderers.svg_paths import arrowhead, foot, hatching, line, number
+from tensormagic.renderers.svg_canvas import Canvas
+from tensormagic.renderers.svg_paths import arrowhead, hatching, line, number, point
 from tensormagic.renderers.text_metrics import fitted, text_width
 from tensormagic.renderers.theme import NORM_EXPONENTS, NORM_SCALE_LIGHT
 from tensormagic.renderers.trace_phrases import log_text
 from tensormagic.renderers.trace_values import Value, births_by_box, value_of
 from tensormagic.reports.trace import Birth, Frame, Graph
 
-_FOOT = 7.0
+_FOOT = 6.0
 _CROWDED = 60  # from this many boxes on, wires carry no numbers
-_TITLES = 220  # from this many boxes on, boxes carry no tooltip
+_TITLES = 220  # from this many boxes on, boxes carry no tooltip and have plain corners: the file stays small
 _THICKNESS = (1.4, 1.9, 2.4, 3.0, 3.7, 4.5)
 
 _LEVELS = "".join(
@@ -36,11 +35,12 @@ _LEVELS = "".join(
     for level, (colour, wide) in enumerate(zip(NORM_SCALE_LIGHT, _THICKNESS, strict=True))
 )
 STYLE = (
-    ".tms text{font-family:system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#1b1f24;font-size:10.5px}"
+    ".tms{font:10.5px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#1b1f24}"
     ".tms .l{font-weight:600;font-size:12px}.tms .q{fill:#545d68}.tms .c{text-anchor:middle}.tms .e{text-anchor:end}"
-    ".tms .b{fill:#fff;stroke-width:1.5}.tms .w{fill:none}.tms .k{font-size:10px}"
+    ".tms .b{fill:#fff;stroke-width:1.5;stroke-linejoin:round}.tms .w{fill:none}.tms .k{font-size:10px}"
+    ".tms .t{stroke-width:6}"
     ".tms .sbad{stroke:#b3261e}.tms .fbad{fill:#b3261e}.tms .wbad{stroke:#b3261e;stroke-width:4}"
-    ".tms .wbad+.i{stroke:#fff;stroke-width:2.2;stroke-dasharray:3 3;fill:none}"
+    ".tms .i{stroke:#fff;stroke-width:2.2;stroke-dasharray:3 3;fill:none}"
     ".tms .snone{stroke:#868f99;stroke-dasharray:4 3}.tms .fnone{fill:#868f99}"
     ".tms .wnone{stroke:#868f99;stroke-width:1.2;stroke-dasharray:4 3}"
     ".tms .h{stroke:#b3261e;stroke-width:1.8;fill:none}.tms .r{fill:#b3261e}.tms .m{font-weight:600;fill:#b3261e}"
@@ -58,58 +58,62 @@ class Scene(NamedTuple):
 
 def graph_svg(scene: Scene) -> str:
     """Return the drawing as SVG content, its top left corner at the origin."""
-    drawing = scene.drawing
+    drawing, large = scene.drawing, len(scene.drawing.boxes) >= _TITLES
     values = {box.id: value_of(box.nodes, scene.frame) for box in drawing.boxes}
-    births = births_by_box(drawing, scene.graph)
-    wires = "".join(_wire(wire, values) for wire in drawing.wires)
-    boxes = "".join(_box(box, scene, values[box.id]) for box in drawing.boxes)
-    marks = "".join(_birth(drawing.boxes[number], birth, scene.frame) for number, birth in births.items())
-    return wires + boxes + _numbers(scene, values) + marks
+    wires, behind, plates, boxes, marks = (Canvas() for _ in range(5))
+    for wire in drawing.wires:
+        _wire(wires, wire, values)
+    for box in drawing.boxes:
+        if box.kind in {"module", "repeat"}:
+            behind.path(f"b s{_level(values[box.id])}", _plate(box.x - 3, box.y - 3, box.width))
+        plates.path(f"b s{_level(values[box.id])}", _plate(box.x, box.y, box.width, plain=large))
+        _box(boxes, box, scene, values[box.id])
+    if len(drawing.boxes) < _CROWDED:
+        for wire in drawing.wires:
+            _wire_number(marks, wire, values[wire.target])
+    births = births_by_box(drawing, scene.graph).items()
+    born = "".join(_birth(drawing.boxes[number], birth, scene.frame) for number, birth in births)
+    return f"{wires.svg()}{behind.svg()}{plates.svg()}{boxes.svg()}{marks.svg()}{born}"
 
 
 def _level(value: Value) -> str:
     return value.style.removeprefix("n") if value.style != "none" else "none"
 
 
-def _wire(wire: Wire, values: dict[int, Value]) -> str:
-    """Return a line from source to target, as thick as the gradient that the target received."""
+def _wire(canvas: Canvas, wire: Wire, values: dict[int, Value]) -> None:
+    """Draw a line from source to target, as thick as the gradient that the target received."""
     value = values[wire.target] if not values[wire.source].untouched else Value()
     level = _level(value)
     thick = _THICKNESS[int(level)] if level.isdigit() else 4.0 if value.bad else 1.2
-    tip, length = wire.points[-1], 5.0 + thick
+    tip, length = wire.points[-1], round(5.0 + thick)
     path = line([*wire.points[:-1], (tip[0] + min(length, wire.points[-2][0] - tip[0]), tip[1])])
-    inner = f'<path class="i" d="{path}"/>' if value.bad else ""
-    head = arrowhead(tip, length, 2.5 + thick)
-    return f'<path class="w w{level}" d="{path}"/>{inner}<path class="f{level}" d="{head}"/>'
-
-
-def _box(box: Box, scene: Scene, value: Value) -> str:
-    level, middle = _level(value), number(box.x + box.width / 2)
-    width = number(box.width)
-    behind = "" if box.kind not in {"module", "repeat"} else _plate(box.x - 3, box.y - 3, width, level)
-    plate = _plate(box.x, box.y, width, level)
-    label = fitted(box.label, box.width - 8, LABEL_SIZE, bold=True)
-    ink, height = "l c q" if value.untouched else "l c", number(box.y + (16 if box.detail else 21))
-    texts = f'<text class="{ink}" x="{middle}" y="{height}">{escape(label)}</text>'
-    if box.detail:
-        detail = escape(fitted(box.detail, box.width - 6, DETAIL_SIZE))
-        texts += f'<text class="q c" x="{middle}" y="{number(box.y + 28.5)}">{detail}</text>'
-    title = f"<title>{escape(_title(box, value))}</title>" if len(scene.drawing.boxes) < _TITLES else ""
-    return f"<g>{title}{behind}{plate}{_foot(box, value)}{texts}{_badges(box, scene)}</g>"
-
-
-def _plate(x: float, y: float, width: str, level: str) -> str:
-    where = f'x="{number(x)}" y="{number(y)}" width="{width}" height="{number(HEAD_HEIGHT)}"'
-    return f'<rect class="b s{level}" {where} rx="5"/>'
-
-
-def _foot(box: Box, value: Value) -> str:
-    bottom = box.y + HEAD_HEIGHT
-    if value.untouched:
-        return ""
+    canvas.path(f"w w{level}", path)
     if value.bad:
-        return f'<path class="h" d="{hatching(box.x + 2, bottom - _FOOT - 1, box.width - 4, _FOOT)}"/>'
-    return f'<path class="f{_level(value)}" d="{foot(box.x, bottom, box.width, _FOOT)}"/>'
+        canvas.path("i", path)
+    canvas.path(f"f{level}", arrowhead(tip, length, round(2.5 + thick)))
+
+
+def _box(canvas: Canvas, box: Box, scene: Scene, value: Value) -> None:
+    level, middle, bottom = _level(value), box.x + box.width / 2, box.y + HEAD_HEIGHT
+    if value.bad:
+        canvas.path("h", hatching(box.x + 2, bottom - _FOOT - 1, box.width - 4, _FOOT))
+    elif not value.untouched:
+        canvas.path(f"t s{level}", f"M{point(box.x + 1, bottom - _FOOT / 2)}h{number(box.width - 2)}")
+    title = _title(box, value) if len(scene.drawing.boxes) < _TITLES else ""
+    label = fitted(box.label, box.width - 8, LABEL_SIZE, bold=True)
+    ink, height = "l c q" if value.untouched else "l c", box.y + (16 if box.detail else 21)
+    canvas.text(ink, middle, height, label, title=title)
+    if box.detail:
+        canvas.text("q c", middle, box.y + 29, fitted(box.detail, box.width - 6, DETAIL_SIZE))
+    _badges(canvas, box, scene)
+
+
+def _plate(x: float, y: float, width: float, *, plain: bool = False) -> str:
+    """Return the outline of a box's head, its corners cut unless ``plain``: with round joins they look round."""
+    if plain:
+        return f"M{point(x, y)}h{number(width)}v{number(HEAD_HEIGHT)}h-{number(width)}z"
+    across, down = number(width - 4), number(HEAD_HEIGHT - 4)
+    return f"M{point(x + 2, y)}h{across}l2,2v{down}l-2,2h-{across}l-2-2v-{down}z"
 
 
 def _title(box: Box, value: Value) -> str:
@@ -117,51 +121,38 @@ def _title(box: Box, value: Value) -> str:
     return f"{box.label} {box.detail}{several}: {value.text}"
 
 
-def _badges(box: Box, scene: Scene) -> str:
+def _badges(canvas: Canvas, box: Box, scene: Scene) -> None:
     shown, more = badge_rows(box)
-    parts = [_badge(box, badge, row, value_of((badge.node,), scene.frame)) for row, badge in enumerate(shown)]
+    for row, badge in enumerate(shown):
+        _badge(canvas, box, row, badge.label, value=value_of((badge.node,), scene.frame))
     if more:
+        hidden = [value_of((badge.node,), scene.frame) for badge in box.badges[len(shown) :]]
+        bad = sum(value.bad for value in hidden)
+        words = f"+ {more} more" if shown else plural(more, "leaf", "leaves")
+        words += f", {bad} not finite" if bad else ""
         y = box.y + HEAD_HEIGHT + 3 + len(shown) * BADGE_HEIGHT + BADGE_SIZE
-        parts.append(_more(box, scene, number_of=more, y=y))
-    return "".join(parts)
+        canvas.text("k r" if bad else "k q", box.x + 4, y, words)
 
 
-def _more(box: Box, scene: Scene, *, number_of: int, y: float) -> str:
-    """Say how many leaves are not written out, and how many of these have a bad gradient."""
-    hidden = [value_of((badge.node,), scene.frame) for badge in box.badges[len(box.badges) - number_of :]]
-    bad = sum(value.bad for value in hidden)
-    words = f"+ {number_of} more" if number_of < len(box.badges) else plural(number_of, "leaf", "leaves")
-    words += f", {bad} not finite" if bad else ""
-    return f'<text class="k {"r" if bad else "q"}" x="{number(box.x + 4)}" y="{number(y)}">{words}</text>'
-
-
-def _badge(box: Box, badge: Badge, row: int, value: Value) -> str:
-    y, level = box.y + HEAD_HEIGHT + 3 + row * BADGE_HEIGHT, _level(value)
-    square = f'x="{number(box.x + 3)}" y="{number(y + 2.5)}" width="8" height="8"'
-    mark = f'<rect class="f{level}" {square} rx="1"/>'
+def _badge(canvas: Canvas, box: Box, row: int, label: str, *, value: Value) -> None:
+    x, y = box.x + 3, box.y + HEAD_HEIGHT + 5 + row * BADGE_HEIGHT
+    square = f"M{point(x, y)}h8v8h-8z"
+    if value.bad or value.untouched:
+        canvas.path(f"w s{_level(value)}", square)
+    else:
+        canvas.path(f"f{_level(value)}", square)
     if value.bad:
-        mark = f'<rect class="b sbad" {square} rx="1"/><path class="h" d="{hatching(box.x + 4, y + 3.5, 6, 6)}"/>'
-    elif value.untouched:
-        mark = f'<rect class="b snone" {square} rx="1"/>'
-    label = escape(fitted(badge.label, box.width - 16, BADGE_SIZE))
-    return f'{mark}<text class="k" x="{number(box.x + 15)}" y="{number(y + 10)}">{label}</text>'
+        canvas.path("h", hatching(x + 1, y + 1, 6, 6))
+    canvas.text("k", x + 12, y + 8, fitted(label, box.width - 16, BADGE_SIZE))
 
 
-def _numbers(scene: Scene, values: dict[int, Value]) -> str:
-    """Write the logarithm of the norm over every level wire, where there is room."""
-    if len(scene.drawing.boxes) >= _CROWDED or scene.frame is None:
-        return ""
-    return "".join(_wire_number(wire, values) for wire in scene.drawing.wires)
-
-
-def _wire_number(wire: Wire, values: dict[int, Value]) -> str:
-    (x, y), (tip, height), value = wire.points[0], wire.points[-1], values[wire.target]
+def _wire_number(canvas: Canvas, wire: Wire, value: Value) -> None:
+    """Write the logarithm of the norm, or the count of what is not finite, over a level wire that has room."""
+    (x, y), (tip, height) = wire.points[0], wire.points[-1]
     text = f"{value.nan + value.inf}" if value.nan or value.inf else log_text(value.norm)
     room = x - tip - 4
-    if y != height or len(wire.points) > 2 or value.untouched or text_width(text, BADGE_SIZE) > room:
-        return ""
-    ink = "k c o r" if value.bad else "k c o q"
-    return f'<text class="{ink}" x="{number((x + tip) / 2)}" y="{number(y - 9)}">{text}</text>'
+    if y == height and len(wire.points) == 2 and not value.untouched and text_width(text, BADGE_SIZE) <= room:
+        canvas.text("k c o r" if value.bad else "k c o q", (x + tip) / 2, y - 9, text)
 
 
 def _birth(box: Box, birth: Birth, frame: Frame | None) -> str:
@@ -169,10 +160,10 @@ def _birth(box: Box, birth: Birth, frame: Frame | None) -> str:
     what = "NaN" if birth.nan else "Inf"
     when = "" if frame is None or frame.pass_number == birth.pass_number else f", pass {birth.pass_number}"
     where = f'x="{number(box.x - 3.5)}" y="{number(box.y - 3.5)}" width="{number(box.width + 7)}"'
-    ring = f'<rect class="w sbad" stroke-width="2" {where} height="{number(HEAD_HEIGHT + 7)}" rx="8"/>'
+    ring = f'<rect class="w sbad" stroke-width="2" {where} height="{number(HEAD_HEIGHT + 7)}" rx="6"/>'
     x, y, words = box.x + box.width / 2, box.y - 8, f"{what} born {_where(birth, box)}{when}"
     left = x - text_width(words, DETAIL_SIZE, bold=True) / 2 - 9
-    sign = f'<path class="fbad" d="M{number(left)},{number(y - 9.5)}l5.5,5.5l-5.5,5.5l-5.5,-5.5z"/>'
+    sign = f'<path class="fbad" d="M{point(left, y - 9.5)}l5.5,5.5l-5.5,5.5l-5.5,-5.5z"/>'
     return f'{ring}{sign}<text class="m c o" x="{number(x + 3)}" y="{number(y)}">{words}</text>'
 
 

@@ -27,7 +27,7 @@ def flow(report: TraceReport, width: int) -> list[str]:
     births = births_by_box(drawing, graph)
     cells = [_cell(box, value_of(box.nodes, frame), number) for number, box in enumerate(path)]
     return [
-        *_heading(frame, width),
+        *(line for words in _heading(frame, width) for line in filled("", words, width)),
         *_rows(cells, width),
         *(_birth(drawing.boxes[number], birth) for number, birth in births.items()),
         *(line for words in _left_out(drawing, path, frame) for line in filled("  ", words, width)),

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from tensormagic.renderers.glyphs import LEGEND, bars
+from tensormagic.renderers.glyphs import LEGEND, bar, bars
 from tensormagic.renderers.graph_words import shape_text
 from tensormagic.renderers.phrases import plural
 from tensormagic.renderers.trace_phrases import norm_text, touched
-from tensormagic.renderers.trace_svg_chart import chosen, scale_of
+from tensormagic.renderers.trace_svg_chart import Scale, chosen, scale_of
 from tensormagic.renderers.trace_text_lines import filled
 from tensormagic.reports.trace import UNTOUCHED, ParameterSeries, TraceReport
 
 _MOST = 40
 _NUMBER = 8
+_NUMBERS = ("first", "last", "min", "max")
+_NONE = "  no gradient"
+_NARROW = 64
 _NAMES = (9, 32)
 _BARS = (8, 40)
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """How wide names, shapes and bars are, and which numbers follow."""
+
+    names: int
+    shape: int
+    bars: int
+    numbers: tuple[str, ...]
 
 
 def parameters(report: TraceReport, width: int) -> list[str]:
@@ -26,40 +40,45 @@ def parameters(report: TraceReport, width: int) -> list[str]:
     shown = chosen(report.parameters, _MOST)
     scale = scale_of(shown)
     columns = _columns(shown, width, len(report.passes))
-    rows = [_row(series, columns, (scale.low, scale.high)) for series in shown]
-    below = [*_legend(rows, shown, columns, scale.text), *_left_out(report, shown)]
+    rows = [_row(series, columns, scale) for series in shown]
+    below = [*_legend(shown, columns, scale.text), *_left_out(report, shown, columns)]
     return [_heading(report, columns), *rows, *(line for words in below for line in filled("", words, width))]
 
 
-def _columns(shown: Sequence[ParameterSeries], width: int, passes: int) -> tuple[int, int, int]:
-    """Return the widths of names, shapes and bars; the bars get what is left."""
+def _columns(shown: Sequence[ParameterSeries], width: int, passes: int) -> _Columns:
+    """Return the columns; the bars get what is left, and in a narrow terminal only the last norm is told."""
+    numbers = ("norm",) if passes == 1 else _NUMBERS if width >= _NARROW else ("last",)
     shape = max(5, *(len(shape_text(series.shape)) for series in shown))
-    names = min(max(_NAMES[0], *(len(series.name) for series in shown)), _NAMES[1])
-    room = width - shape - 4 * _NUMBER - 4
-    wanted = min(max(passes, 17), _BARS[1])
-    names = max(min(names, room - min(wanted, _BARS[0])), _NAMES[0])
-    return names, shape, max(min(room - names, wanted), 0)
+    wanted = max(_NAMES[0], *(len(series.name) for series in shown))
+    room = width - shape - len(numbers) * _NUMBER - 4
+    names = max(min(wanted, _NAMES[1], room - _BARS[0]), _NAMES[0])
+    return _Columns(names, shape, max(min(room - names, max(passes, 17), _BARS[1]), 0), numbers)
 
 
-def _heading(report: TraceReport, columns: tuple[int, int, int]) -> str:
-    names, shape, wide = columns
+def _heading(report: TraceReport, columns: _Columns) -> str:
     first, last = report.passes[0].step, report.passes[-1].step
     left, right = f"step {first}", "" if len(report.passes) == 1 else str(last)
-    steps = left + right.rjust(wide - len(left)) if len(left) + len(right) < wide else f"{first}–{last}"
-    words = ("norm",) if len(report.passes) == 1 else ("first", "last", "min", "max")
-    numbers = "".join(word.rjust(_NUMBER) for word in words)
-    return f"{'parameter'.ljust(names)}  {'shape'.ljust(shape)}  {steps[:wide].ljust(wide)}{numbers}".rstrip()
+    fits = len(left) + len(right) < columns.bars
+    steps = left + right.rjust(columns.bars - len(left)) if fits else f"{first}–{last}"[: columns.bars]
+    numbers = "".join(word.rjust(_NUMBER) for word in columns.numbers)
+    lead = f"{'parameter'.ljust(columns.names)}  {'shape'.ljust(columns.shape)}"
+    return f"{lead}  {steps.ljust(columns.bars)}{numbers}".rstrip()
 
 
-def _row(series: ParameterSeries, columns: tuple[int, int, int], exponents: tuple[float, float]) -> str:
-    names, shape, wide = columns
+def _row(series: ParameterSeries, columns: _Columns, scale: Scale) -> str:
+    told = _numbers(series)
+    numbers = "".join(norm_text(told.get(word, UNTOUCHED)).rjust(_NUMBER) for word in columns.numbers)
+    line = bars(series.norms, columns.bars, (scale.low, scale.high)).ljust(columns.bars) if columns.bars else ""
+    lead = f"{_cut(series.name, columns.names).ljust(columns.names)}  {shape_text(series.shape).ljust(columns.shape)}"
+    return f"{lead}  {line}{numbers if told or len(columns.numbers) == 1 else _NONE}".rstrip()
+
+
+def _numbers(series: ParameterSeries) -> dict[str, float]:
+    """Return the numbers by the words above their columns; none where no gradient came."""
     came = [norm for norm in series.norms if touched(norm)]
-    finite = [norm for norm in came if math.isfinite(norm)]
-    inner = (min(finite), max(finite)) if finite else (UNTOUCHED, UNTOUCHED)
-    told = (came[0], came[-1], *inner) if len(series.norms) > 1 and came else came
-    numbers = "".join(norm_text(norm).rjust(_NUMBER) for norm in told) or "  no gradient"
-    line = bars(series.norms, wide, exponents).ljust(wide) if wide else ""
-    return f"{_cut(series.name, names).ljust(names)}  {shape_text(series.shape).ljust(shape)}  {line}{numbers}"
+    finite = [norm for norm in came if math.isfinite(norm)] or [UNTOUCHED]
+    told = {"norm": came[-1:], "first": came[:1], "last": came[-1:], "min": [min(finite)], "max": [max(finite)]}
+    return {word: norms[0] for word, norms in told.items()} if came else {}
 
 
 def _cut(name: str, width: int) -> str:
@@ -68,23 +87,21 @@ def _cut(name: str, width: int) -> str:
     return line if len(line) <= width else "…" + line[len(line) - width + 1 :]
 
 
-def _legend(
-    rows: Sequence[str], shown: Sequence[ParameterSeries], columns: tuple[int, int, int], scale: str
-) -> Iterator[str]:
-    names, shape, wide = columns
-    start = names + shape + 4
-    drawn = {letter for row in rows for letter in row[start : start + wide]}
-    marks = [f"{letter} {words}" for letter, words in LEGEND.items() if letter in drawn]
-    if wide and any(len(series.norms) > wide for series in shown):
+def _legend(shown: Sequence[ParameterSeries], columns: _Columns, scale: str) -> Iterator[str]:
+    norms = [norm for series in shown for norm in series.norms]
+    marks = [f"{letter} {words}" for letter, words in LEGEND.items() if letter in {bar(norm) for norm in norms}]
+    if columns.bars and any(len(series.norms) > columns.bars for series in shown):
         marks.append("a bar is the largest norm of its stretch of passes")
     yield "; ".join([f"bars from {scale}, log scale", *marks])
-    if any("!" in row[start : start + wide] for row in rows):
+    if "min" in columns.numbers and not all(map(math.isfinite, norms)):
         yield "min and max are those of the finite norms"
 
 
-def _left_out(report: TraceReport, shown: Sequence[ParameterSeries]) -> Iterator[str]:
+def _left_out(report: TraceReport, shown: Sequence[ParameterSeries], columns: _Columns) -> Iterator[str]:
     if len(shown) < len(report.parameters):
         yield f"not shown: {plural(len(report.parameters) - len(shown), 'parameter')} more"
+    if columns.numbers == ("last",):
+        yield "not shown at this width: first, smallest and largest norm"
     if len(report.passes) < report.passes_seen:
         passes = plural(report.passes_seen, "pass", "passes")
         yield f"{len(report.passes)} of {passes} were kept; the others are not shown"
