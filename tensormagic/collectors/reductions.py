@@ -6,8 +6,8 @@ chunk's own mean and merged afterwards (Chan, Golub and LeVeque, 1979, "Updating
 computing sample variances"), so that a large offset costs no digits. Values are scaled by a power of two where their
 squares could overflow.
 
-On the CPU, looking at a result is free, so clean chunks skip the handling of NaN and infinities, and others are
-compressed. On other devices looking would wait for the device: there everything is masked instead.
+On the CPU, looking at a result is free, so that chunks without NaN and infinities skip the masking of these. On other
+devices looking would wait for the device: there everything is masked.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def _survey_reals(values: torch.Tensor, domain: Domain, *, known_fractions: bool
     if domain.may_look and math.isfinite(low) and math.isfinite(high):
         none, fractions = torch.zeros_like(zero), _fractions(values, known=known_fractions)
         return _row(domain, zero, none, none, none, none, fractions, none + values.numel(), low, high, values.sum())
-    missing, finite = torch.isnan(values), torch.isfinite(values)
+    missing, finite = torch.isnan(values), _finite(values)
     infinite = [(values == sign).sum() for sign in (math.inf, -math.inf)]
     first = missing.to(torch.uint8).argmax()
     low = torch.where(finite, values, math.inf).min()
@@ -212,6 +212,11 @@ def _survey_reals(values: torch.Tensor, domain: Domain, *, known_fractions: bool
     values = torch.where(finite, values, 0.0)
     fractions = _fractions(values, known=known_fractions)
     return _row(domain, zero, missing.sum(), *infinite, first, fractions, finite.sum(), low, high, values.sum())
+
+
+def _finite(values: torch.Tensor) -> torch.Tensor:
+    """Return where values are finite, in half the passes of `torch.isfinite`."""
+    return values.abs() < math.inf
 
 
 def _row(domain: Domain, *numbers: torch.Tensor) -> torch.Tensor:
@@ -247,24 +252,22 @@ def _bins_per_unit(span: torch.Tensor, one_each: torch.Tensor, unit: torch.Tenso
 
 def _measure(values: torch.Tensor, ruler: _Ruler, domain: Domain, *, bins: torch.Tensor, clean: bool) -> torch.Tensor:
     """Return the moments of the finite values of one chunk, and add their histogram to ``bins``."""
-    if not clean and domain.may_look:
-        values, clean = values[torch.isfinite(values)], True
     if clean:
-        bins += _histogram(values, ruler, domain)
+        bins += _histogram(_places(values, ruler), domain)
         return _moments(values)
-    finite = torch.isfinite(values)
-    values = torch.where(finite, values, ruler.low)
-    bins += _histogram(values, ruler, domain, finite)
+    finite = _finite(values)
+    places = _places(torch.where(finite, values, ruler.low), ruler)
+    bins += _histogram(torch.where(finite, places, BINS), domain)
     return _masked_moments(values, finite)
 
 
 def _moments(values: torch.Tensor) -> torch.Tensor:
     count = torch.full((), values.numel(), dtype=values.dtype, device=values.device)
-    mean = values.mean() if values.numel() else torch.zeros_like(count)
+    mean = values.mean()
     deviation = values - mean
     rest = deviation.sum()  # zero but for rounding: the correction of the two-pass algorithm
-    squares = deviation.square_().sum() - rest * rest / count.clamp(min=1)
-    return torch.stack([count, mean + rest / count.clamp(min=1), squares])
+    squares = deviation.square_().sum() - rest * rest / count
+    return torch.stack([count, mean + rest / count, squares])
 
 
 def _masked_moments(values: torch.Tensor, finite: torch.Tensor) -> torch.Tensor:
@@ -276,10 +279,14 @@ def _masked_moments(values: torch.Tensor, finite: torch.Tensor) -> torch.Tensor:
     return torch.stack([count, mean + rest / count.clamp(min=1), squares])
 
 
-def _histogram(values: torch.Tensor, ruler: _Ruler, domain: Domain, finite: torch.Tensor | None = None) -> torch.Tensor:
-    """Count values in `BINS` bins; without atomics on the CPU, without looking at the device elsewhere."""
-    places = (values - ruler.low).mul_(ruler.bins_per_unit).clamp_(0, BINS - 1).to(torch.int64)
+def _places(values: torch.Tensor, ruler: _Ruler) -> torch.Tensor:
+    """Return the bin that each value belongs to; the values must be finite."""
+    return (values - ruler.low).mul_(ruler.bins_per_unit).clamp_(0, BINS - 1).to(torch.int64)
+
+
+def _histogram(places: torch.Tensor, domain: Domain) -> torch.Tensor:
+    """Count the values in each bin; those in bin number `BINS` are left out. Never looks at the device."""
     if domain.may_look:
-        return torch.bincount(places, minlength=BINS)
-    weights = torch.ones_like(places) if finite is None else finite.to(torch.int64)
-    return torch.zeros(BINS, dtype=torch.int64, device=values.device).scatter_add_(0, places, weights)
+        return torch.bincount(places, minlength=BINS + 1)[:BINS]
+    counts = torch.zeros(BINS + 1, dtype=torch.int64, device=places.device)
+    return counts.scatter_add_(0, places, torch.ones_like(places))[:BINS]
