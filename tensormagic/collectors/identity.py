@@ -65,6 +65,7 @@ class ModuleNames:
         self._namespace = namespace
         self._paths: dict[int, tuple[weakref.ref[nn.Module], str]] = {}
         self._roots: dict[str, weakref.ref[nn.Module]] = {}
+        self._parameters: dict[int, tuple[weakref.ref[nn.Parameter], str, str]] = {}
 
     def path(self, module: nn.Module) -> str:
         """Return the path of ``module``, or ``""`` where it is not (or no longer) known."""
@@ -78,7 +79,14 @@ class ModuleNames:
         for path, child in module.named_modules():
             full = f"{name}.{path}" if path else name
             self._paths[id(child)] = (weakref.ref(child), full)
+        for path, parameter in module.named_parameters():
+            self._parameters[id(parameter)] = (weakref.ref(parameter), f"{name}.{path}", name)
         return name
+
+    def parameter(self, tensor: torch.Tensor) -> tuple[str, str]:
+        """Return (path, outermost module) of a parameter met before, which may outlive its module; else two ``""``."""
+        known = self._parameters.get(id(tensor))
+        return known[1:] if known is not None and known[0]() is tensor else ("", "")
 
     def roots(self) -> list[tuple[str, nn.Module]]:
         """Return the outermost modules that are still alive, by name."""
@@ -141,7 +149,8 @@ class Leaves:
             self.learn_parameters()
         if self._is_known(tensor):
             return self._numbers[id(tensor)]
-        return self._add(tensor, self._name_in_namespace(tensor), "")
+        path, root = self._modules.parameter(tensor)
+        return self._add(tensor, path or self._name_in_namespace(tensor), root)
 
     def _add(self, tensor: torch.Tensor, name: str, owner: str) -> int:
         leaf = _describe(tensor, name or self._anonymous(tensor), owner)
