@@ -114,12 +114,22 @@ def _findings(report: TraceReport) -> str:
 
 def _finding(finding: Finding) -> str:
     name = tag("strong", escape(f"{finding.code} {finding.severity}"), class_="code-name")
+    parts = [tag("p", name, " ", with_code(finding.message), _place(finding))]
+    if finding.remedy:
+        parts.append(tag("p", with_code(finding.remedy), class_="quiet"))
+    if finding.evidence:
+        numbers = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in finding.evidence.items())
+        parts.append(tag("p", "numbers: ", escape(numbers), class_="quiet"))
+    return tag("div", *parts, class_=f"tm-finding {finding.severity}")
+
+
+def _place(finding: Finding) -> str:
+    """Return where it is, and the line; the message may have said where already."""
     place = finding.location
-    where = f" {escape(place.label)}: {tag('code', escape(place.text))}" if place else ""
-    remedy = tag("p", with_code(finding.remedy), class_="quiet") if finding.remedy else ""
-    return tag(
-        "div", tag("p", name, " ", with_code(finding.message), where), remedy, class_=f"tm-finding {finding.severity}"
-    )
+    if place is None:
+        return ""
+    where = "" if place.label in finding.message else escape(f" {place.label}:")
+    return f"{where} {tag('code', escape(place.text))}" if place.text else where
 
 
 def _picture(report: TraceReport, drawing: Drawing | None) -> str:

@@ -141,6 +141,41 @@ def test_finding_shows_its_node(static_page: OpenPage) -> None:
     expect(page.locator(".drawer .title")).to_have_text("log")
 
 
+def test_source_begins_where_it_happened(static_page: OpenPage) -> None:
+    """In a long cell the list of lines opens at the line that a finding is about."""
+    base = samples_viewer.broken_run()
+    shifted = tuple(replace(place, line=place.line + 60) for place in base.locations)
+    cell = replace(base.cell, lines=("# before",) * 60 + base.cell.lines)
+    found = replace(base.findings[0], location=shifted[5])
+    page = static_page(trace_html.render(replace(base, cell=cell, locations=shifted, findings=(found,))))
+    _panel(page)
+    expect(page.locator(".lines .hit code")).to_have_text("    logp = p.log()")
+    expect(page.locator(".lines .hit")).to_be_in_viewport()
+    assert page.locator(".lines").evaluate("list => list.scrollTop") > 500
+
+
+def test_message_links_the_place_it_names(static_page: OpenPage) -> None:
+    """A message that says where it happened says it once, as a link to that line."""
+    base = samples_viewer.broken_run()
+    found = replace(base.findings[0], message="NaN is born in log, cell 5, line 6: its input holds 3 zeros")
+    page = static_page(trace_html.render(replace(base, findings=(found,))))
+    _panel(page)
+    message = page.locator(".message p").first
+    expect(message).to_have_text("NaN is born in log, cell 5, line 6: its input holds 3 zeros logp = p.log()")
+    message.get_by_role("button").click()
+    expect(page.locator(".box.picked .name")).to_have_text("log")
+
+
+def test_fix_is_copied(static_page: OpenPage) -> None:
+    """The button copies the code that the remedy quotes, and says that it did."""
+    page = static_page(trace_html.render(samples_viewer.broken_run()))
+    _panel(page)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy fix").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("() => navigator.clipboard.readText()") == "F.log_softmax(net.fc(h), 1)"
+
+
 def test_chart_reads_the_value_under_the_pointer(static_page: OpenPage) -> None:
     """Pointing at a chart reads every parameter's norm at that pass."""
     page = static_page(trace_html.render(samples_viewer.broken_run()))

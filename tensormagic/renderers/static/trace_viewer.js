@@ -108,6 +108,12 @@ function bytesText(bytes) {
   return "";
 }
 
+/** A duration as everywhere (trace_phrases.py). @param {number} seconds @returns {string} */
+function secondsText(seconds) {
+  if (seconds < 1) return `${(seconds * 1000).toFixed(seconds >= 0.001 ? 0 : 1)} ms`;
+  return seconds < 60 ? `${seconds.toFixed(1)} s` : `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+}
+
 /** @param {number} nan @param {number} inf @returns {string} */
 function badText(nan, inf) {
   return [nan ? `${nan} NaN` : "", inf ? `${inf} Inf` : ""].filter(Boolean).join(", ");
@@ -1001,7 +1007,8 @@ class Charts {
       bad = "",
       zero = "",
       pen = "M";
-    const step = Math.max((this.width - 6) / Math.max(this.passes.length - 1, 1), 3);
+    const gaps = this.passes.length - 1,
+      step = gaps ? Math.max((this.width - 6) / gaps, 3) : 10;
     norms.forEach((norm, at) => {
       const x = this.x(this.passes[at]);
       if (norm > 0 && Number.isFinite(norm)) {
@@ -1074,6 +1081,8 @@ class Charts {
 /** The person's lines, each with how many nodes it made and the norm that reached them. */
 class Source {
   /** @type {string} */ content = "";
+  /** @type {string|undefined} the content whose first interesting line was shown */ begun;
+  /** @type {number|undefined} the row to begin with */ start;
   /** @type {Set<number|undefined>} rows that called backward */ calls = new Set();
 
   /** @param {{pick:(nodes:Set<number>|null)=>void}} hooks */
@@ -1171,6 +1180,17 @@ class Source {
   /** Mark lines that findings are about. @param {Set<number|undefined>} places */
   warn(places) {
     this.rows.forEach((row, at) => row.element.classList.toggle("hit", places.has(at)));
+    this.start = this.rows.findIndex((_row, at) => places.has(at));
+    if (this.start < 0) this.start = this.rows.findIndex((row) => row.nodes.length);
+    this.open();
+  }
+
+  /** Begin where something happened, once the list has a height. */
+  open() {
+    const row = this.rows[this.start ?? -1];
+    if (!row || !this.list.clientHeight || this.begun === this.content) return;
+    this.begun = this.content;
+    this.list.scrollTop = row.element.offsetTop - 54;
   }
 }
 
@@ -1396,12 +1416,15 @@ function findingElement(finding, hooks) {
     buttons.push(
       html("button", { type: "button", click: () => hooks.node(finding.node[0], finding.node[1]) }, "Show node"),
     );
-  if (finding.remedy) buttons.push(copyButton(finding.remedy));
+  const code = [...finding.remedy.matchAll(/`([^`]+)`/g)].map((match) => match[1]).join("\n");
+  if (code) buttons.push(copyButton(code));
   const where = !finding.where
     ? null
     : finding.location === null
       ? html("span", { class: "quiet" }, finding.where)
       : html("button", { type: "button", class: "link", click: () => hooks.line(finding.location) }, finding.where);
+  // Where the message names the place itself, that is where the link goes.
+  const [before, after] = finding.where ? finding.message.split(finding.where) : [finding.message];
   const evidence = Object.entries(finding.evidence)
     .map(([name, value]) => `${name.replaceAll("_", " ")} ${typeof value === "number" ? number(value) : value}`)
     .join(" · ");
@@ -1416,10 +1439,10 @@ function findingElement(finding, hooks) {
       html(
         "p",
         { title: evidence },
-        ...prose(finding.message),
-        where ? " " : null,
-        where,
-        finding.text ? ": " : null,
+        ...(after === undefined
+          ? [...prose(finding.message), where ? " " : null, where]
+          : [...prose(before), where, ...prose(after)]),
+        finding.text ? (after === undefined ? ": " : " ") : null,
         finding.text ? html("code", {}, finding.text) : null,
       ),
       finding.remedy ? html("p", { class: "quiet" }, ...prose(finding.remedy)) : null,
@@ -1428,24 +1451,19 @@ function findingElement(finding, hooks) {
   );
 }
 
-/** @param {string} remedy what is copied is its code, where it quotes some */
-function copyButton(remedy) {
-  const quoted = [...remedy.matchAll(/`([^`]+)`/g)].map((match) => match[1]).join("\n");
-  const button = html(
-    "button",
-    {
-      type: "button",
-      click: async () => {
-        const done = await navigator.clipboard.writeText(quoted || remedy).then(
-          () => "Copied",
-          () => "Cannot copy here",
-        );
-        say(button, done);
-        setTimeout(() => say(button, "Copy fix"), 1500);
-      },
-    },
-    "Copy fix",
-  );
+/** @param {string} code */
+function copyButton(code) {
+  const click = async () => {
+    say(
+      button,
+      await navigator.clipboard.writeText(code).then(
+        () => "Copied",
+        () => "Cannot copy here",
+      ),
+    );
+    setTimeout(() => say(button, "Copy fix"), 1500);
+  };
+  const button = html("button", { type: "button", title: code, click }, "Copy fix");
   return button;
 }
 
@@ -1654,6 +1672,7 @@ class Panel {
     this.footer.hidden = folded || (this.model.frames.length < 2 && !(this.running && this.model.frames.length));
     this.graphView.resize();
     this.charts.paintVisible();
+    this.source.open();
   }
 
   drawHeader() {
@@ -1695,7 +1714,7 @@ class Panel {
 
   /** @param {number} step @param {number} pass @param {number} seconds */
   drawProgress(step, pass, seconds) {
-    const time = seconds < 10 ? `${seconds.toFixed(1)} s` : `${Math.round(seconds)} s`;
+    const time = secondsText(seconds);
     say(
       this.progress,
       this.running
@@ -2047,6 +2066,7 @@ class Panel {
       say(this.toggleButton, this.collapsed() ? "Open graph" : "Close graph");
     }
     if (!this.stage.hidden) this.graphView.resize();
+    this.source.open();
     this.charts.paintVisible();
   }
 
