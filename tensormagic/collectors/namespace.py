@@ -62,9 +62,17 @@ class Walk:
             if id(item) in seen or not _can_hold(item, depth):
                 continue
             seen.add(id(item))
-            children = list(itertools.islice(_children(path, item, depth), _ITEMS + 1))
-            self.complete = self.complete and len(children) <= _ITEMS
-            pending.extend(reversed(children[:_ITEMS]))
+            pending.extend(reversed(self._held(path, item, depth)))
+
+    def _held(self, path: str, item: object, depth: int) -> list[Child]:
+        """Return what an object holds that may be worth looking at, of long containers the beginning.
+
+        A long container that begins with nothing but numbers and strings is taken to hold nothing else.
+        """
+        children = list(itertools.islice(_children(path, item, depth), _ITEMS + 1))
+        worth = [child for child in children[:_ITEMS] if type(child[1]) not in _OPAQUE]
+        self.complete = self.complete and (len(children) <= _ITEMS or not worth)
+        return worth
 
 
 def is_history(name: str) -> bool:

@@ -19,6 +19,7 @@ from tensormagic.collectors.layout import count_distinct
 
 MAX_WORK = 100_000
 COUNT_LIMIT = 2**22
+_TOO_HARD: type[Exception] = getattr(np, "exceptions", np).TooHardError  # moved in NumPy 1.25
 _BASE = 2**48  # made up; high enough for regions that start before the storage they are compared with
 
 
@@ -81,7 +82,7 @@ def overlap(x: Region, y: Region) -> Literal["yes", "no", "maybe"]:
     left, right = np.asarray(_Interface(x)), np.asarray(_Interface(y))
     try:
         shared = np.shares_memory(left, right, max_work=MAX_WORK)  # type: ignore[arg-type]  # NumPy's stubs know 0, -1
-    except np.exceptions.TooHardError:
+    except _TOO_HARD:
         return "maybe"
     return "yes" if shared else "no"
 

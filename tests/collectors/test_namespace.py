@@ -134,8 +134,10 @@ def test_limits_are_kept_and_admitted() -> None:
     """Past its limit the walk stops, and says that it did; so it does for lists that are too long."""
     walk = Walk({f"t{at}": torch.zeros(1) for at in range(50)}, limit=20)
     assert (len(list(walk_arrays(walk))), walk.looked, walk.complete) == (20, 20, False)
-    long = Walk({"rows": [0] * 5000})
-    assert (list(walk_arrays(long)), long.looked, long.complete) == ([], 1001, False)
+    long = Walk({"rows": [torch.zeros(1)] * 5000})
+    assert (len(list(walk_arrays(long))), long.looked, long.complete) == (1000, 1001, False)
+    losses = Walk({"losses": [0.5] * 5000})
+    assert (list(walk_arrays(losses)), losses.looked, losses.complete) == ([], 1, True)
     short = Walk({"a": torch.zeros(1), "n": np.zeros(1)})
     assert ([name for name, _ in walk_arrays(short)], short.complete) == (["a", "n"], True)
 
