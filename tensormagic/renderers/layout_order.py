@@ -7,6 +7,7 @@ swapped wherever that saves a crossing. Crossings between two columns are invers
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,9 @@ from dataclasses import dataclass
 _SWEEP_BUDGET = 400_000
 _SWEEPS = 24
 _SWAP_ROUNDS = 8
+_SHUFFLES = 8
+_SHUFFLE_BUDGET = 2_000  # the work of a shuffle grows with the edges as well
+_SWAPS_EACH_SWEEP = 600  # edges, up to which neighbours are tried after every sweep, not only at the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +83,16 @@ def inversions(values: Iterable[int], size: int) -> int:
 
 
 def _starts(columns: Columns) -> Iterable[list[list[int]]]:
-    """Yield orders to start from: depth first from the left, depth first from the right, and as given."""
+    """Yield orders to start from: depth first from the left, depth first from the right, as given, and shuffled."""
     given = [list(column) for column in columns.members]
     forward = _depth_first(columns.following, [item for column in given for item in column])
     backward = _depth_first(columns.preceding, [item for column in reversed(given) for item in column])
     for place in (forward, backward):
         yield [sorted(column, key=place.__getitem__) for column in given]
     yield given
+    chance = random.Random(0)  # noqa: S311  (the same shuffles every time: a drawing never rests on chance)
+    for _ in range(min(_SHUFFLES, _SHUFFLE_BUDGET // max(columns.edge_count, 1))):
+        yield [chance.sample(column, len(column)) for column in given]
 
 
 def _depth_first(neighbours: Sequence[Sequence[int]], roots: Sequence[int]) -> list[int]:
@@ -105,23 +112,27 @@ def _sweep(columns: Columns) -> tuple[int, list[list[int]]]:
     rounds = max(2, min(_SWEEPS, _SWEEP_BUDGET // max(columns.edge_count, 1)))
     stale = 0
     for number in range(rounds):
-        if not best_count or stale >= 6:
+        if not best_count or stale >= 8:
             break
-        _sweep_once(columns, rightwards=number % 2 == 0)
+        _sweep_once(columns, rightwards=number % 2 == 0, turn_ties=number % 4 >= 2)
         count = crossings(columns)
+        if columns.edge_count <= _SWAPS_EACH_SWEEP:
+            count = _swap(columns, count)
         stale += 1
         if count < best_count:
             best_count, best, stale = count, [list(column) for column in columns.members], 0
     return best_count, best
 
 
-def _sweep_once(columns: Columns, *, rightwards: bool) -> None:
+def _sweep_once(columns: Columns, *, rightwards: bool, turn_ties: bool) -> None:
+    """Order one column after the other by its neighbours; ``turn_ties``: what is equal changes places."""
     neighbours = columns.preceding if rightwards else columns.following
     last = len(columns.members) - 1
     for number in range(1, last + 1) if rightwards else range(last - 1, -1, -1):
         fixed = columns.members[number - 1 if rightwards else number + 1]
         place = {item: at for at, item in enumerate(fixed)}
-        columns.members[number] = _by_barycenter(columns.members[number], neighbours, place)
+        column = columns.members[number][::-1] if turn_ties else columns.members[number]
+        columns.members[number] = _by_barycenter(column, neighbours, place)
 
 
 def _by_barycenter(column: list[int], neighbours: list[list[int]], place: dict[int, int]) -> list[int]:
