@@ -7,7 +7,8 @@ wider than the page is broken into rows, like lines of text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -81,23 +82,43 @@ def _turned(route: list[Point], edge: Edge, path: list[int]) -> tuple[Point, ...
 
 
 def _cut(extents: list[Extent], edges: Sequence[Edge], ranks: list[int], spacing: Spacing) -> Layered:
-    """Put a bend into every column that an edge crosses."""
+    """Put a bend into every column that an edge crosses.
+
+    Edges that leave the same node, or arrive at the same, share their bends: they run as one line up to where they
+    part. Without that the steps of a recurrent network, each fed by one ``unbind``, would be drawn as wide ribbons.
+    """
     column_of, real_count = list(ranks), len(ranks)
     spans = {edge: abs(ranks[edge[0]] - ranks[edge[1]]) for edge in edges}
     longest = _longest_span(sorted(spans[edge] for edge in edges), spacing.max_span)
+    ends = [sorted(edge, key=ranks.__getitem__) for edge in edges]
+    shared = _shared_ends([(left, right) for left, right in ends])
     paths: list[list[int]] = []
-    links: list[Edge] = []
-    for edge in edges:
-        left, right = sorted(edge, key=ranks.__getitem__)
+    bends: dict[tuple[int, int], int] = {}
+    for edge, (left, right) in zip(edges, ends, strict=True):
         if left == right or spans[edge] > longest:
             paths.append([left, right] if left != right else [])
             continue
-        bends = range(len(column_of), len(column_of) + spans[edge] - 1)
-        column_of.extend(range(ranks[left] + 1, ranks[right]))
-        extents.extend((_BEND_HEIGHT / 2, _BEND_HEIGHT / 2) for _ in bends)
-        paths.append([left, *bends, right])
-        links.extend(pairwise(paths[-1]))
-    return Layered(_columns(column_of, links), column_of, extents, paths, real_count)
+        between = [(shared[left, right], column) for column in range(ranks[left] + 1, ranks[right])]
+        for place in between:
+            if place not in bends:
+                bends[place] = len(column_of)
+                column_of.append(place[1])
+        paths.append([left, *(bends[place] for place in between), right])
+    extents += [(_BEND_HEIGHT / 2, _BEND_HEIGHT / 2)] * len(bends)
+    links = dict.fromkeys(link for path, edge in zip(paths, edges, strict=True) for link in _links(path, spans[edge]))
+    return Layered(_columns(column_of, list(links)), column_of, extents, paths, real_count)
+
+
+def _links(path: list[int], span: int) -> Iterator[Edge]:
+    """Return the pieces of an edge from column to column; none of one that got no bends though it needs them."""
+    return pairwise(path) if len(path) == span + 1 else iter(())
+
+
+def _shared_ends(edges: Sequence[Edge]) -> dict[Edge, int]:
+    """Return for every edge the end that it has in common with more of the others."""
+    leaving = Counter(left for left, _ in set(edges))
+    arriving = Counter(right for _, right in set(edges))
+    return {(left, right): left if leaving[left] >= arriving[right] else right for left, right in edges}
 
 
 def _longest_span(spans: Sequence[int], max_span: int) -> int:

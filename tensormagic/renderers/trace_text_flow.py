@@ -14,7 +14,7 @@ from tensormagic.renderers.trace_values import Value, births_by_box, last_frame,
 from tensormagic.reports.trace import Birth, Frame, TraceReport
 
 _MOST_BOXES = 24
-_CELL = 20
+_CELL = 24
 
 
 def flow(report: TraceReport, width: int) -> list[str]:

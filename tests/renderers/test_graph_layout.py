@@ -211,6 +211,23 @@ def test_edges_too_long_for_bends_run_round_the_boxes():
     assert all(len(route) >= 6 for route in layout.routes[99:])
 
 
+def test_lines_from_one_box_run_together():
+    """Twelve steps that one ``unbind`` feeds: the lines to them leave as one, and part where they are used."""
+    steps = range(1, 13)
+    edges = [(0, step) for step in steps] + [(step, step + 1) for step in steps[:-1]]
+    layout = lay_out([(60, 40)] * 13, edges)
+    second_points = {route[2] for route in layout.routes[3:12]}
+    assert len(second_points) == 1
+    assert layout.height < 120
+
+
+def test_lines_to_one_box_run_together():
+    """And so do those of all steps into one ``stack``."""
+    steps = range(12)
+    edges = [(step, 12) for step in steps] + [(step, step + 1) for step in steps[:-1]]
+    assert lay_out([(60, 40)] * 13, edges).height < 120
+
+
 def test_very_deep_graphs_are_laid_out():
     """5,000 nodes in a row need no recursion."""
     layout = lay_out([(60, 40)] * 5000, [(at, at + 1) for at in range(4999)])
