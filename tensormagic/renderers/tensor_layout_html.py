@@ -17,6 +17,7 @@ from tensormagic.renderers.tensor_picture import (
     fraction,
     index_at,
     most_reads,
+    row_dims,
     share_read,
     unravel,
 )
@@ -224,10 +225,12 @@ def base_rows(report: TensorReport, strip: Strip) -> list[tuple[str, int]]:
 
 def _row_label(report: TensorReport, strip: Strip, row: int) -> str:
     shape = next((alias.shape for alias in report.aliases if alias.name == strip.row_name), None)
-    if shape is not None and len(shape) == 1:
+    if shape is None:
+        return f"{strip.row_name}[{row}]"
+    if len(shape) == 1:
         return strip.row_name
-    index = unravel(row, shape[:-1]) if shape is not None and len(shape) > 2 else (row,)
-    return f"{strip.row_name}[{', '.join(map(str, index))}]"
+    index = unravel(row * strip.row_length, shape)[: row_dims(shape, strip.row_length)]
+    return f"{strip.row_name}[{', '.join(map(str, index))}]" if index else strip.row_name
 
 
 def _strip_map(picture: Picture, strip: Strip) -> str:

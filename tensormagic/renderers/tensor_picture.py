@@ -173,6 +173,12 @@ def unravel(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(index))
 
 
+def row_dims(shape: tuple[int, ...], row_length: int) -> int:
+    """Return how many leading indices of a contiguous tensor name a row of that length; 0 where none do."""
+    lengths = [math.prod(shape[dims:]) for dims in range(1, len(shape))]
+    return lengths.index(row_length) + 1 if row_length in lengths else 0
+
+
 def share_read(cell: StripCell) -> float | None:
     """Return which part of a strip cell's storage elements the tensor reads; None where that is not known."""
     return None if cell.distinct is None else cell.distinct / max(cell.stop - cell.start, 1)
@@ -193,7 +199,7 @@ def bases_index(report: TensorReport, offset: int) -> str:
         return ""
     for alias in report.aliases:
         covers = math.prod(alias.shape) == report.storage.elements
-        if alias.name == strip.row_name and covers and alias.shape and alias.shape[-1] == strip.row_length:
+        if alias.name == strip.row_name and covers and row_dims(alias.shape, strip.row_length):
             return f"{alias.name}[{', '.join(map(str, unravel(offset, alias.shape)))}]"
     return ""
 

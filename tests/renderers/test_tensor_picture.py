@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tensormagic.renderers import tensor_picture, tensor_words
+from tensormagic.renderers import tensor_layout_html, tensor_picture, tensor_words
 from tests.renderers.samples_tensor import SAMPLES, layout, report
 
 
@@ -116,3 +116,13 @@ def test_value_scale_cuts_outliers_at_three_standard_deviations() -> None:
     assert low == pytest.approx(max(min(shown), -0.0001 - 3 * 0.9996))
     assert high == pytest.approx(min(max(shown), -0.0001 + 3 * 0.9996))
     assert tensor_picture.value_range(x.layout.grid, None) == (min(shown), max(shown))
+
+
+def test_rows_of_a_base_with_more_dimensions_are_named_by_what_they_span() -> None:
+    """Under a storage of (2, 1, 2, 6), 12 elements are a row a[0], not a[0, 0, 0], which has six."""
+    x = SAMPLES["transpose_slice"]
+    base = replace(next(alias for alias in x.aliases if alias.name == "a"), shape=(2, 1, 2, 6))
+    strip = replace(x.layout.strip, row_length=12)
+    deep = replace(x, aliases=(base,), layout=replace(x.layout, strip=strip))
+    assert tensor_layout_html.base_rows(deep, strip) == [("a[0]", 12), ("a[1]", 12)]
+    assert tensor_picture.bases_index(deep, 15) == "a[1, 0, 0, 3]"
