@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from dataclasses import replace
 
+import nbformat
 import pytest
 from playwright.sync_api import Page, expect
 
 from tensormagic.renderers import trace_html
+from tensormagic.renderers.document import pack_delta, trace_document
+from tensormagic.renderers.markup import json_block
+from tensormagic.reports import LiveFrame, TraceReport
 from tests.renderers import samples_viewer
 from tests.support.lab import LabNotebook
 
@@ -35,6 +40,21 @@ with panel:
             place.update(number=place["number"] + 1, reached=0)
         sum(number * number for number in range(20_000))
 print("gaps", panel.gaps)
+"""
+
+FINAL_CELL = """
+from dataclasses import replace
+from IPython.display import display
+from tensormagic.renderers.live import LivePanel, final_bundle
+from tests.renderers.samples_viewer import broken_run, calm_run, live_frame
+
+run = replace(calm_run(3), state="running")
+panel = LivePanel(lambda: live_frame(run, 4, 5), lambda: run)
+handle = display(panel.bundle(), raw=True, display_id=True)
+with panel:
+    pass
+handle.update(final_bundle(broken_run()), raw=True)
+panel.close()
 """
 
 # Each animation frame in which the panel says something new, or its boxes are coloured otherwise, counts once.
@@ -246,6 +266,100 @@ def test_two_thousand_nodes_are_drawn_and_can_be_clicked(static_page: OpenPage) 
     assert page.locator(".box").count() > 100
     page.locator(".box", has_text="mean").click()
     expect(page.locator(".drawer .title")).to_have_text("mean")
+
+
+def _mounted(open_page: OpenPage, report: TraceReport) -> Page:
+    """A page with the viewer's module and one panel, as a live output has it."""
+    document = json_block(trace_document(report))
+    script = f"{trace_html.viewer_module()}\nwindow.panel = mount(document.querySelector('section'), {document});"
+    style = f"<style>{trace_html.viewer_style()}</style>"
+    page = open_page(f'{style}<section class="tm tm-trace"></section><script type="module">{script}</script>')
+    _panel(page)
+    return page
+
+
+def _send(page: Page, frame: LiveFrame) -> None:
+    header, buffer = pack_delta(frame)
+    values = array("f")
+    values.frombytes(buffer)
+    page.evaluate("([header, values]) => panel.delta(header, Float32Array.from(values))", [header, values.tolist()])
+
+
+def test_delta_lights_what_backward_reached(static_page: OpenPage) -> None:
+    """A delta colours the nodes that were reached, marks the one backward is at, and extends the charts."""
+    report = replace(samples_viewer.calm_run(2), state="running")
+    page = _mounted(static_page, report)
+    _send(page, samples_viewer.live_frame(report, 9, 4))
+    expect(page.locator(".whereabouts")).to_have_text("◀ backward is at addmm, node 4 of 15")
+    assert [("wait" in one) for one in _colours(page)] == [True] * 5 + [False] * 4
+    expect(page.locator(".cursor")).to_have_attribute("visibility", "visible")
+    expect(page.locator(".head")).to_contain_text("step 9 · backward 9")
+    expect(page.locator(".axis")).to_have_text("pass 1 … 8, sampled while running")
+
+
+def test_delta_of_an_unknown_graph_moves_the_counter_alone(static_page: OpenPage) -> None:
+    """A delta that came before its document changes no colour; the step counts on."""
+    report = replace(samples_viewer.calm_run(2), state="running")
+    page = _mounted(static_page, report)
+    before = _colours(page)
+    _send(page, replace(samples_viewer.live_frame(report, 9, 4), graph=7))
+    expect(page.locator(".head")).to_contain_text("step 9")
+    assert _colours(page) == before
+
+
+def test_newer_document_keeps_the_drawer_and_the_view(static_page: OpenPage) -> None:
+    """A document with the same graph, and a finding more, leaves selection, zoom and focus where they are."""
+    report = replace(samples_viewer.calm_run(2), state="running")
+    page = _mounted(static_page, report)
+    page.locator(".box", has_text="log").last.click()
+    page.get_by_label("zoom in").click()
+    zoom = page.locator(".world").get_attribute("transform")
+    newer = replace(samples_viewer.broken_run(5, 2), state="running")
+    page.evaluate("document => panel.update(document)", trace_document(newer))
+    expect(page.locator(".finding")).to_contain_text("TM402")
+    expect(page.locator(".drawer .title")).to_have_text("log")
+    assert page.locator(".world").get_attribute("transform") == zoom
+    assert page.evaluate("() => document.activeElement.title") == "zoom in"
+
+
+def test_scrubbing_stops_following_until_asked_back(static_page: OpenPage) -> None:
+    """While it runs, a person can look at an earlier pass; new deltas wait until they go back to live."""
+    report = replace(samples_viewer.calm_run(5), state="running")
+    page = _mounted(static_page, report)
+    _send(page, samples_viewer.live_frame(report, 9, 4))
+    page.locator("input[type=range]").fill("1")
+    _send(page, samples_viewer.live_frame(report, 10, 4))
+    expect(page.locator(".pass-text")).to_have_text("pass 2, step 2")
+    page.get_by_role("button", name="Back to live").click()
+    expect(page.locator(".pass-text")).to_have_text("live, pass 10, step 10")
+
+
+def test_graphs_can_be_chosen(static_page: OpenPage) -> None:
+    """Where passes went through different graphs, each can be looked at."""
+    one, other = samples_viewer.calm_run(2), samples_viewer.large_run(30, passes=1)
+    second = replace(other.graphs[0], number=2)
+    page = static_page(trace_html.render(replace(one, graphs=(*one.graphs, second))))
+    _panel(page)
+    page.get_by_role("button", name="Open graph").click()
+    page.get_by_label("graph", exact=True).select_option(label="graph 2: 30 nodes, 1 pass")
+    expect(page.locator(".whereabouts")).to_have_text("pass 1: 30 of 30 nodes reached")
+
+
+def test_final_output_survives_without_trust(notebook: Callable[..., LabNotebook]) -> None:
+    """The saved output holds no widget; an untrusted copy of the notebook shows the picture and the text."""
+    lab = notebook(FINAL_CELL)
+    lab.run()
+    expect(lab.page.locator(".tmv .finding")).to_be_visible()
+    saved = lab.saved()
+    data = saved.cells[0].outputs[0]["data"]
+    assert sorted(data) == ["text/html", "text/plain"]
+    data["text/html"] = data["text/html"].replace("digits", "others")  # no signature fits this any more
+    copy = lab.path.with_name("untrusted.ipynb")
+    nbformat.write(saved, copy)
+    lab.open(lab.page.url.replace(lab.path.name, copy.name))
+    expect(lab.page.locator(".jp-OutputArea img")).to_be_visible()
+    expect(lab.page.locator(".jp-OutputArea details")).to_contain_text("others-cnn")
+    assert lab.page.locator(".tmv").count() == 0
 
 
 def test_live_panel_paints_while_the_cell_runs(notebook: Callable[..., LabNotebook]) -> None:

@@ -261,6 +261,13 @@ class Model {
     return (text[columns.kind[index]] === "accumulate" && text[columns.variable[index]]) || text[columns.op[index]];
   }
 
+  /** As its box names it, with its own op where the box stands for more. @param {number} graph @param {number} index */
+  boxLabel(graph, index) {
+    const box = this.graphs[graph].boxes[this.graphs[graph].boxOf.get(index)];
+    if (!box?.nodes.includes(index)) return this.nodeLabel(graph, index);
+    return box.nodes.length === 1 ? box.label : `${box.label} (${this.nodeLabel(graph, index)})`;
+  }
+
   /** @param {number} graphNumber @returns {number} */
   placeOf(graphNumber) {
     return this.doc.graphs.findIndex((/** @type {any} */ graph) => graph.number === graphNumber);
@@ -681,7 +688,6 @@ class GraphView {
     this.focused = place;
     const mark = this.marks[place];
     mark.element.setAttribute("tabindex", "0");
-    mark.element.setAttribute("aria-label", `${mark.box.label} ${mark.box.detail}, ${mark.value || "waiting"}`);
     this.reveal(mark.box);
     mark.element.focus({ preventScroll: true });
   }
@@ -716,7 +722,6 @@ function boxMark(box, place) {
       "data-box": place,
       tabindex: -1,
       role: "button",
-      "aria-label": `${box.label} ${box.detail}`,
     },
     svg("rect", { class: "plate", width: box.w, height: head, rx: r }),
     svg("path", {
@@ -770,7 +775,7 @@ function wireMark(wire) {
   const [tip, back] = [points[points.length - 1], points[points.length - 2]];
   const angle = Math.atan2(tip[1] - back[1], tip[0] - back[0]);
   const head = svg("path", {
-    class: "head",
+    class: "tip",
     d: "M0 0l-7-4.2v8.4z",
     transform: `translate(${tip[0]} ${tip[1]}) rotate(${((angle * 180) / Math.PI).toFixed(1)})`,
   });
@@ -848,7 +853,7 @@ class Charts {
     this.element = html(
       "div",
       { class: "charts" },
-      html("h4", {}, "Gradient norm ", html("span", { class: "quiet" }, "log scale"), this.scope),
+      html("div", { class: "part" }, "Gradient norm ", html("span", { class: "quiet" }, "log scale"), this.scope),
       this.list,
       this.axis,
     );
@@ -1092,7 +1097,7 @@ class Source {
     this.element = html(
       "div",
       { class: "source" },
-      html("h4", {}, "Source", html("span", { class: "quiet end" }, "nodes and norm per line")),
+      html("div", { class: "part" }, "Source", html("span", { class: "quiet end" }, "nodes and norm per line")),
       this.list,
     );
     /** @type {any[]} */ this.rows = [];
@@ -1221,7 +1226,7 @@ class Drawer {
       html(
         "div",
         { class: "title" },
-        html("b", {}, model.nodeLabel(graph, node)),
+        html("b", {}, model.boxLabel(graph, node)),
         html(
           "button",
           {
@@ -1314,7 +1319,7 @@ class Drawer {
     const part = html(
       "div",
       {},
-      html("h5", {}, "Gradient norm ", this.heading),
+      html("div", { class: "part small" }, "Gradient norm ", this.heading),
       html("table", {}, ...rows),
       this.story,
     );
@@ -1369,7 +1374,7 @@ function saved(tensors) {
       html("td", { class: "state" }, html("span", { class: `dot ${tensor.state.replaceAll(" ", "-")}` }), tensor.state),
     ),
   );
-  return [html("h5", {}, "Saved tensors"), html("table", {}, ...rows)];
+  return [html("div", { class: "part small" }, "Saved tensors"), html("table", {}, ...rows)];
 }
 
 /** @param {any[]|null} row @returns {Element[]} */
@@ -1387,7 +1392,12 @@ function statistics(row) {
   ];
   const note = nan + inf ? ", mean and std of the finite ones" : "";
   return [
-    html("h5", {}, "Statistics ", html("span", { class: "quiet" }, `pass ${pass}, ${plural(count, "element")}${note}`)),
+    html(
+      "div",
+      { class: "part small" },
+      "Statistics ",
+      html("span", { class: "quiet" }, `pass ${pass}, ${plural(count, "element")}${note}`),
+    ),
     html(
       "table",
       {},
@@ -1990,7 +2000,7 @@ class Panel {
     if (picture.running && picture.cursor >= 0)
       return say(
         this.whereabouts,
-        `◀ backward is at ${this.model.nodeLabel(this.graph, picture.cursor)}, node ${this.reached} of ${graph.count}`,
+        `◀ backward is at ${this.model.boxLabel(this.graph, picture.cursor)}, node ${this.reached} of ${graph.count}`,
       );
     let touched = 0,
       bad = 0;
