@@ -10,6 +10,8 @@ namespace; the value of a last expression is returned, to become ``Out[n]``. A f
 from __future__ import annotations
 
 import ast
+import sys
+from types import FrameType
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -32,9 +34,10 @@ class CellSource:
     def __init__(self, shell: Any, cell: str) -> None:
         self._shell = shell
         source = shell.transform_cell(cell)
-        self._filename = shell.compile.cache(source, shell.execution_count, raw_code=cell)
+        count = _count(shell)
+        self._filename = shell.compile.cache(source, count, raw_code=cell)
         self._tree = shell.transform_ast(shell.compile.ast_parse(source, filename=self._filename))
-        self.cell = Cell(self._filename, _count(shell), tuple(source.rstrip("\n").split("\n")))
+        self.cell = Cell(self._filename, count, tuple(source.rstrip("\n").split("\n")))
         _refuse_await(self._tree)
 
     def run(self) -> Any:
@@ -70,7 +73,17 @@ class CellSource:
 
 
 def _count(shell: Any) -> int:
-    """Return the number that the notebook shows beside the cell: the one in ``In [n]``."""
+    """Return the number that the notebook shows beside the running cell: the one in ``In [n]``.
+
+    ``shell.execution_count`` is that number in IPython 8, and one more in IPython 9, which counts on before it runs a
+    cell. The frame of the cell that called the magic belongs to the number it was compiled under, in both.
+    """
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  (the documented way to one's callers)
+    while frame is not None:
+        number = cell_number(shell, frame.f_code.co_filename)
+        if number is not None:
+            return number
+        frame = frame.f_back
     return int(shell.execution_count)
 
 
