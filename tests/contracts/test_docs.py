@@ -1,0 +1,124 @@
+"""What the documentation says is what the code does: examples run and give what they claim, no option is missing."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import runpy
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tensormagic.diagnoses import RULES
+from tensormagic.magics import tensor, tracegrad
+from tensormagic.magics.extension import TensorMagic
+from tests.support.kernel import ROOT
+
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+CODES = [rule.code for rule in RULES]
+PARSERS = {"tensor": tensor.parser, "tracegrad": tracegrad.parser}
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the fenced blocks of that language in a page."""
+    return [text for marked, text in FENCE.findall(page.read_text(encoding="utf-8")) if marked == language]
+
+
+def run(source: str, folder: Path) -> dict[str, object]:
+    """Run a block as the file ``example.py``; return its names."""
+    path = folder / "example.py"
+    path.write_text(source, encoding="utf-8")
+    return runpy.run_path(str(path))
+
+
+def relative(path: Path) -> str:
+    """Return a page's path below the project, as the name of its test case."""
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_code_has_a_page_with_its_title(code):
+    """The page of a code is headed by the code and the title that the table of rules gives it."""
+    title = next(rule.title for rule in RULES if rule.code == code)
+    text = (DOCS / "diagnoses" / f"{code}.md").read_text(encoding="utf-8")
+    assert text.splitlines()[0] == f"# {code}: {title}"
+    for section in ("## Symptom", "## Cause", "## Fix"):
+        assert section in text
+
+
+def test_no_page_is_about_a_code_that_is_not_there():
+    """The pages are those of the table of rules, and the index lists all of them."""
+    assert sorted(path.stem for path in (DOCS / "diagnoses").iterdir()) == sorted(CODES)
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    assert re.findall(r"\]\(diagnoses/(TM\d+)\.md\)", index) == CODES
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_the_symptom_gives_exactly_this_finding_and_the_page_quotes_it(code, tmp_path):
+    """The first example of a page gives its finding and no other, in the words that stand below it."""
+    page = DOCS / "diagnoses" / f"{code}.md"
+    report = run(blocks(page, "python")[0], tmp_path)["report"]
+    assert [finding.code for finding in report.findings] == [code]
+    assert [report.findings[0].message + "\n"] == blocks(page, "text")
+    assert f"*A {report.findings[0].severity}" in page.read_text().replace("*An ", "*A ")
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_the_fix_gives_no_finding(code, tmp_path):
+    """The second example of a page, which mends the first, has nothing to be found."""
+    examples = blocks(DOCS / "diagnoses" / f"{code}.md", "python")
+    assert len(examples) == 2
+    assert run(examples[1], tmp_path)["report"].findings == ()
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if path.parent.name != "diagnoses"], ids=relative)
+def test_examples_on_other_pages_run(path, tmp_path, capsys):
+    """Every Python block runs, and where a comment says what a line prints, it prints that."""
+    for source in blocks(path, "python"):
+        run(source, tmp_path)
+        printed = capsys.readouterr().out
+        for told in re.findall(r"^print\(.*\)\s+# ([(\d].*|torch\.\w+)$", source, re.MULTILINE):
+            assert told.split("…")[0] in printed
+
+
+@pytest.mark.parametrize("magic", PARSERS)
+def test_every_option_is_on_the_magics_page(magic):
+    """What ``--help`` lists stands in the page's table of options, with its choices."""
+    text = (DOCS / "magics" / f"{magic}.md").read_text(encoding="utf-8")
+    options = [line for line in text.splitlines() if line.startswith("| `-")]
+    told = set(re.findall(r"`(--?[a-z]+)", " ".join(line.split("|")[1] for line in options)))
+    parsed = [action for action in PARSERS[magic]()._actions if action.option_strings]
+    assert told == {option for action in parsed for option in action.option_strings}
+    for action in parsed:
+        assert [choice for choice in action.choices or () if f"`{choice}`" not in text] == []
+
+
+@pytest.mark.parametrize("magic", PARSERS)
+def test_the_usage_line_names_every_option(magic):
+    """The line at the head of the page has every option but help."""
+    usage = blocks(DOCS / "magics" / f"{magic}.md", "")[0]
+    parsed = [action for action in PARSERS[magic]()._actions if not isinstance(action, argparse._HelpAction)]
+    longest = {action.option_strings[0] for action in parsed if action.option_strings} - {"--help"}
+    assert {option for option in longest if option not in usage} == set()
+
+
+def test_every_setting_and_every_magic_has_its_place():
+    """The settings are listed with their values, and each magic has a page that the index links to."""
+    settings = (DOCS / "magics" / "tensormagic.md").read_text(encoding="utf-8")
+    for name, trait in TensorMagic.class_own_traits(config=True).items():
+        assert f"`%config TensorMagic.{name}`" in settings
+        assert [value for value in trait.values if f'`"{value}"`' not in settings] == []
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    names = {name for kind in TensorMagic.magics.values() for name in kind}
+    assert {name for name in names if f"](magics/{name}.md)" not in index} == set()
+
+
+@pytest.mark.parametrize("path", [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=relative)
+def test_links_lead_somewhere(path):
+    """Every link and picture of a page that is not an address on the web is a file of the project."""
+    targets = [target for target in LINK.findall(path.read_text(encoding="utf-8")) if not urlsplit(target).scheme]
+    assert [target for target in targets if not (path.parent / target.partition("#")[0]).exists()] == []
