@@ -55,13 +55,13 @@ __all__ = [
 
 def load_ipython_extension(shell: Any) -> None:
     """Add the magics to an IPython shell: what ``%load_ext tensormagic`` calls."""
-    from tensormagic.magics.extension import load  # noqa: PLC0415  (IPython only where there is a shell)
+    from tensormagic.magics.extension import load
 
     load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
     """Take everything away again: what ``%unload_ext tensormagic`` calls."""
-    from tensormagic.magics.extension import unload  # noqa: PLC0415
+    from tensormagic.magics.extension import unload
 
     unload(shell)

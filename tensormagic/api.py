@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from tensormagic import renderers
 from tensormagic.collectors import explain
@@ -24,6 +24,7 @@ from tensormagic.reports import Cell, LiveFrame, Report, TensorReport, TraceRepo
 
 MAX_SOURCE_LINES = 400  # a longer file is not put into the report as a whole; the lines that matter always are
 
+AnyReport = TypeVar("AnyReport", bound=Report)
 CellNumber = Callable[[str], "int | None"]
 
 
@@ -44,7 +45,7 @@ def inspect(tensor: Any, name: str = "tensor", *, namespace: Mapping[str, Any] |
     (1, 3)
     """
     require_torch()
-    from tensormagic.collectors.tensor import collect_tensor  # noqa: PLC0415  (imports torch)
+    from tensormagic.collectors.tensor import collect_tensor
 
     advice = explain.why_not_a_tensor(tensor, name)
     if advice:
@@ -68,7 +69,7 @@ class Trace:
         cell_number: CellNumber | None = None,
         title: str = "",
     ) -> None:
-        from tensormagic.collectors.trace import Tracer  # noqa: PLC0415  (imports torch)
+        from tensormagic.collectors.trace import Tracer
 
         self._tracer = Tracer(namespace, cell, cell_number=cell_number, title=title)
 
@@ -118,7 +119,7 @@ def _source_of(frame: FrameType) -> Cell:
     return Cell(filename, None, lines if len(lines) <= MAX_SOURCE_LINES else ())
 
 
-def _diagnosed(report: Any) -> Any:
+def _diagnosed(report: AnyReport) -> AnyReport:
     return dataclasses.replace(report, findings=diagnose(report))
 
 
@@ -141,7 +142,7 @@ class _Outlet:
         form = _FORMS.get(target.suffix.lower())
         if form is None:
             known = ", ".join(_FORMS)
-            raise TensorMagicError(f"cannot save to {str(path)!r}: the ending says the format, and must be one of {known}")
+            raise TensorMagicError(f"cannot save to {str(path)!r}: the ending says the format: {known}")
         target.write_text(_as_file(report, form), encoding="utf-8")
 
     def figure(self, report: Report, kind: str) -> Any:

@@ -30,8 +30,8 @@ from tensormagic.collectors.source import Sites
 
 MAX_CALLS = 1 << 18  # node-making calls remembered: about 5 MB; older ones lose their line, and the report says so
 
-_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]  # noqa: SLF001
-_MODULE_CALL = nn.Module._call_impl.__code__  # noqa: SLF001  (the frame in which a module's forward runs)
+_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
+_MODULE_CALL = nn.Module._call_impl.__code__
 
 BACKWARD_CALLS = frozenset({torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad})
 
@@ -73,7 +73,7 @@ class Origins:
         if at >= 0 and sequence_number < self._stops[at]:
             return self._numbers[at], True
         following = at + 1
-        return (self._numbers[following], False) if 0 <= at and following < len(self._starts) else (-1, False)
+        return (self._numbers[following], False) if at >= 0 and following < len(self._starts) else (-1, False)
 
     def _forget(self, count: int) -> None:
         for column in (self._starts, self._stops, self._numbers):
@@ -116,7 +116,7 @@ class ForwardRecorder(TorchFunctionMode):
 
     def _backward(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         start = _sequence_number()
-        site = self._sites.of_frame(sys._getframe(2))  # noqa: SLF001
+        site = self._sites.of_frame(sys._getframe(2))
         try:
             return self._run_backward(func, args, kwargs, site)
         finally:
@@ -125,7 +125,7 @@ class ForwardRecorder(TorchFunctionMode):
 
     def _note(self, start: int, stop: int) -> None:
         began = perf_counter()
-        frame = sys._getframe(2)  # noqa: SLF001
+        frame = sys._getframe(2)
         self.origins.add(start, stop, (self._sites.of_frame(frame), self._module_path(frame)))
         self.seconds += perf_counter() - began
 
@@ -158,14 +158,14 @@ def unnoticed(mode: TorchFunctionMode) -> Iterator[None]:
     """
     original = torch.overrides.has_torch_function
 
-    def has_torch_function(relevant_args: Any) -> bool:
+    def has_torch_function(args: Any) -> bool:
         if not _is_innermost(mode):
-            return bool(original(relevant_args))
-        torch._C._pop_torch_function_stack()  # noqa: SLF001
+            return bool(original(args))
+        torch._C._pop_torch_function_stack()
         try:
-            return bool(original(relevant_args))
+            return bool(original(args))
         finally:
-            torch._C._push_on_torch_function_stack(mode)  # noqa: SLF001
+            torch._C._push_on_torch_function_stack(mode)
 
     torch.overrides.has_torch_function = has_torch_function
     try:
@@ -175,5 +175,5 @@ def unnoticed(mode: TorchFunctionMode) -> Iterator[None]:
 
 
 def _is_innermost(mode: TorchFunctionMode) -> bool:
-    depth = torch._C._len_torch_function_stack()  # noqa: SLF001
-    return depth > 0 and torch._C._get_function_stack_at(depth - 1) is mode  # noqa: SLF001
+    depth = torch._C._len_torch_function_stack()
+    return depth > 0 and torch._C._get_function_stack_at(depth - 1) is mode

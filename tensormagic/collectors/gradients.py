@@ -20,180 +20,22 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 import torch
 
+from tensormagic.collectors.evidence import SINGULAR_SLOTS, SavedFacts, saved_facts
+from tensormagic.collectors.measures import (
+    Measured,
+    full_measure,
+    full_statistics,
+    measure,
+    measure_fully,
+    measure_on_device,
+    named,
+)
 from tensormagic.collectors.skeleton import Skeleton, Walk
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Birth, GradientStatistics
 
-Measured = tuple[float, float, int, int]  # norm, largest magnitude, NaN count, Inf count
-
 MAX_BIRTHS = 8
-
-_NORM_RELIABLE = (1e-18, 6e4)  # between these no type loses a norm to the range of its squares or of its sum
-_LOW_PRECISION = frozenset({torch.float16, torch.bfloat16})
-_vector_norm = torch.linalg.vector_norm
-_aminmax = torch.aminmax
-_WORTH_REORDERING = 1 << 14
-
-# Backward formulas that divide by (a function of) a saved tensor, or take its logarithm: op → the slot to look at
-# when NaN or Inf comes out. From torch's derivatives.yaml.
-SINGULAR_SLOTS = {
-    "LogBackward0": "self", "Log2Backward0": "self", "Log10Backward0": "self", "Log1PBackward0": "self",
-    "SqrtBackward0": "result", "RsqrtBackward0": "result", "ReciprocalBackward0": "result",
-    "DivBackward0": "other", "DivBackward1": "other", "PowBackward0": "self", "PowBackward1": "self",
-    "NormBackward0": "self", "LinalgVectorNormBackward0": "self", "AcosBackward0": "self", "AsinBackward0": "self",
-    "AcoshBackward0": "self", "AtanhBackward0": "self", "XlogyBackward0": "other",
-    "StdBackward0": "result", "CdistBackward0": "cdist", "BinaryCrossEntropyBackward0": "self",
-}  # fmt: skip
-
-
-@dataclass(slots=True)
-class SavedFacts:
-    """What a suspicious saved tensor holds: counts of zeros, negatives, and NaN or Inf."""
-
-    name: str
-    zero: int = 0
-    negative: int = 0
-    bad: int = 0
-
-
-def _dense(gradient: torch.Tensor) -> torch.Tensor:
-    """Return the numbers that a gradient stores: a sparse one's summed values, a nested one's buffer."""
-    if gradient.layout is torch.strided:
-        return gradient.values() if gradient.is_nested else gradient
-    if gradient.layout is torch.sparse_coo:
-        return gradient.coalesce().values()
-    return gradient.values()
-
-
-def _flat(gradient: torch.Tensor) -> torch.Tensor:
-    """Return real, strided numbers of a gradient, in an order in which they can be read fast.
-
-    Reductions do not care for the order of elements, but over a transposed tensor they run several times slower.
-    """
-    if gradient.layout is not torch.strided or gradient.is_nested:
-        gradient = _dense(gradient)
-    if gradient.is_complex():
-        gradient = gradient.abs()
-    if gradient.is_contiguous() or gradient.numel() < _WORTH_REORDERING:
-        return gradient
-    stride = gradient.stride()
-    return gradient.permute(sorted(range(gradient.dim()), key=lambda dim: -stride[dim]))
-
-
-def measure(gradient: torch.Tensor) -> Measured:
-    """Return (norm, largest magnitude, NaN count, Inf count) of a gradient; two reductions where it is finite.
-
-    A finite largest magnitude proves that every element is finite, so the counts cost nothing in the normal case.
-    The norm is taken again in float64 where it left the range of its type: float32 squares overflow above 1.8e19 and
-    vanish below 1e-23, float16 sums overflow at 65504.
-    """
-    values = _flat(gradient)
-    if values.numel() == 0:
-        return 0.0, 0.0, 0, 0
-    low, high = _aminmax(values)
-    largest = max(-low.item(), high.item())
-    if not largest < math.inf:
-        nan, inf = _count(values.isnan()), _count(values.isinf())
-        return (math.nan if nan else math.inf), (math.nan if nan else math.inf), nan, inf
-    norm = _vector_norm(values).item()
-    if not _NORM_RELIABLE[0] < norm < _NORM_RELIABLE[1] and largest:
-        norm = _vector_norm(values, dtype=torch.float64).item()
-    return norm, largest, 0, 0
-
-
-def _count(mask: torch.Tensor) -> int:
-    """Count what is true; NumPy does it about ten times faster than torch on a CPU."""
-    return int(np.count_nonzero(mask.numpy()))
-
-
-def measure_fully(gradient: torch.Tensor, measured: Measured, pass_number: int) -> GradientStatistics:
-    """Return everything that is shown about one gradient on a CPU, given what `measure` found.
-
-    The standard deviation of a finite gradient comes from its norm: Σ(x - m)² = Σx² - n·m².
-    """
-    values = _flat(gradient)
-    norm, largest, nan, inf = measured
-    count, zero = values.numel(), _count(values == 0)
-    if nan or inf:
-        mean, deviation = _moments_of_finite(values)
-    else:
-        mean = values.sum(dtype=torch.float32 if values.dtype in _LOW_PRECISION else None).item() / max(count, 1)
-        deviation = math.sqrt(max(norm * norm / max(count, 1) - mean * mean, 0.0))
-    return GradientStatistics(pass_number, count, norm, largest, mean, deviation, zero, nan, inf)
-
-
-def _moments_of_finite(values: torch.Tensor) -> tuple[float, float]:
-    finite = values[values.isfinite()].double()
-    return (finite.mean().item(), finite.std(correction=0).item()) if len(finite) else (math.nan, math.nan)
-
-
-def measure_on_device(gradient: torch.Tensor) -> torch.Tensor:
-    """Return the same four numbers as one float64 (float32 where the device has none) tensor, without a sync."""
-    dense = _dense(gradient)
-    wide = torch.float32 if dense.device.type == "mps" else torch.float64
-    if dense.numel() == 0:
-        return torch.zeros(4, dtype=wide, device=dense.device)
-    precise = torch.float32 if dense.dtype in _LOW_PRECISION else None
-    norm = _vector_norm(dense, dtype=precise)
-    parts = (norm, dense.abs().amax(), dense.isnan().sum(), dense.isinf().sum())
-    return torch.stack([part.to(wide) for part in parts])
-
-
-def _named(read: list[float]) -> Measured:
-    norm, largest, nan, inf = read
-    return (math.nan if nan else math.inf if inf else norm), largest, int(nan), int(inf)
-
-
-def full_measure(gradient: torch.Tensor) -> torch.Tensor:
-    """Return seven numbers about one gradient as one tensor on its device, without a sync.
-
-    They are: norm, largest magnitude, mean and standard deviation of the finite elements, count of zeros, of NaN, of
-    Inf; see `full_statistics`.
-    """
-    dense = _dense(gradient)
-    values = (dense.abs() if dense.is_complex() else dense).to(
-        torch.float64 if dense.device.type != "mps" else torch.float32
-    )
-    if values.numel() == 0:
-        return values.new_zeros(7)
-    finite = values.isfinite()
-    count = finite.sum()
-    mean = values.where(finite, 0).sum() / count
-    deviation = ((values - mean).where(finite, 0).square().sum() / count).sqrt()
-    counts = ((values == 0).sum(), values.isnan().sum(), values.isinf().sum())
-    parts = (_vector_norm(values), values.abs().amax(), mean, deviation, *counts)
-    return torch.stack([part.to(values.dtype) for part in parts])
-
-
-def full_statistics(numbers: list[float], *, pass_number: int, count: int) -> GradientStatistics:
-    """Give the seven numbers of `full_measure` their names."""
-    norm, largest, mean, deviation, zero, nan, inf = numbers
-    norm = math.nan if nan else math.inf if inf else norm
-    return GradientStatistics(pass_number, count, norm, largest, mean, deviation, int(zero), int(nan), int(inf))
-
-
-def saved_facts(node: Any, slot: str) -> SavedFacts | None:
-    """Count what makes a backward formula blow up in the saved tensor ``slot`` of a live node, or None.
-
-    Nothing is unpacked that the person packed with hooks of their own (offloading, checkpointing).
-    """
-    raw = getattr(node, f"_raw_saved_{slot}", None)
-    if raw is None or getattr(raw, "unpack_hook", None) is not None:
-        return None
-    saved = getattr(node, f"_saved_{slot}")
-    if not isinstance(saved, torch.Tensor) or saved.numel() == 0 or saved.is_complex() or not saved.is_floating_point():
-        return None
-    low, high = (bound.item() for bound in torch.aminmax(saved))
-    facts = SavedFacts(slot)
-    if not low > 0 and not high < 0 or math.isinf(low) or math.isinf(high):
-        facts.zero = int((saved == 0).sum().item())
-        facts.negative = int((saved < 0).sum().item())
-        facts.bad = int((~saved.isfinite()).sum().item())
-    elif low < 0:
-        facts.negative = saved.numel()
-    return facts
 
 
 @dataclass(slots=True)
@@ -251,7 +93,7 @@ class PassRecorder:
         self._facts: dict[int, SavedFacts] = {}
         self._places: dict[int, tuple[int, int]] = {}  # where the gradient of a node lay: (address, elements)
         self._handles: list[Any] = []
-        self._isolated = torch._C._len_torch_dispatch_stack() > 0  # noqa: SLF001  (the person's own modes are on)
+        self._isolated = torch._C._len_torch_dispatch_stack() > 0
 
     def open(self) -> None:
         """Put the hooks on; if that fails halfway, those already on are taken off again."""
@@ -274,7 +116,7 @@ class PassRecorder:
         self._found = None
         try:
             self._fetch()
-        except Exception as error:  # noqa: BLE001  (a device that failed must not replace the person's own error)
+        except Exception as error:
             self.values.gap = f"{type(error).__name__}: {error}"
         self.values.births = self._births() if self.values.bad else ()
 
@@ -293,7 +135,7 @@ class PassRecorder:
                     self._look(index, node, slot, gradients)
             else:
                 self._look(index, node, slot, gradients)
-        except Exception as error:  # noqa: BLE001  (a hook that raises would end the person's backward)
+        except Exception as error:
             self._give_up(index, error)
         self.seconds += perf_counter() - began
 
@@ -307,13 +149,13 @@ class PassRecorder:
                     gradient = gradients[input_number]
                     if gradient is not None:
                         self._measure(gradient, partial(self._edges.__setitem__, (index, input_number)))
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             self.values.gap = f"{type(error).__name__}: {error}"
         self.seconds += perf_counter() - began
 
     def _quiet(self) -> Any:
         """Keep the person's own dispatch modes from seeing the tracer's reductions."""
-        return torch.utils._python_dispatch._disable_current_modes() if self._isolated else nullcontext()  # noqa: SLF001
+        return torch.utils._python_dispatch._disable_current_modes() if self._isolated else nullcontext()
 
     # -- measuring ------------------------------------------------------------------------------------------------
 
@@ -368,7 +210,7 @@ class PassRecorder:
 
     def _measure(self, gradient: torch.Tensor, store: Callable[[Measured], None]) -> None:
         if self._defers(gradient):
-            self._waiting.append((lambda read: store(_named(read)), measure_on_device(gradient)))
+            self._waiting.append((lambda read: store(named(read)), measure_on_device(gradient)))
         else:
             store(measure(gradient))
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 
+from tensormagic.collectors.forward import Origin
 from tensormagic.collectors.identity import Leaves
 from tensormagic.collectors.skeleton import Skeleton, Walk, is_accumulate
 from tensormagic.reports import Node, SavedTensor
@@ -31,7 +32,7 @@ def op_name(node_name: str) -> str:
 
 
 def describe_nodes(
-    found: Walk, skeleton: Skeleton, leaves: Leaves, origins: list[Any], namespace: Mapping[str, Any]
+    found: Walk, skeleton: Skeleton, leaves: Leaves, origins: list[Origin], namespace: Mapping[str, Any]
 ) -> tuple[Node, ...]:
     """Return the report nodes of a skeleton, in report order."""
     variables = _variables(found, namespace)
@@ -42,8 +43,8 @@ def describe_nodes(
             described[index] = _describe_leaf(node, index, leaves.known[skeleton.leaf_of[index]].name)
         else:
             number, exact = skeleton.origin_of[index]
-            site, module = origins[number] if number >= 0 else (None, "")
-            described[index] = _describe_op(node, index, site=site, exact=exact, module=module, variable=variables.get(place, ""))
+            origin = origins[number] if number >= 0 else (None, "")
+            described[index] = _describe_op(node, index, origin, exact=exact, variable=variables.get(place, ""))
     return tuple(node for node in described if node is not None)
 
 
@@ -55,8 +56,9 @@ def _describe_leaf(node: Any, index: int, name: str) -> Node:
     )  # fmt: skip
 
 
-def _describe_op(node: Any, index: int, *, site: int | None, exact: bool, module: str, variable: str) -> Node:
+def _describe_op(node: Any, index: int, origin: Origin, *, exact: bool, variable: str) -> Node:
     name = node.name()
+    site, module = origin
     outputs = _outputs(node)
     return Node(
         index=index, name=name, op=op_name(name), kind="op" if isinstance_of_torch(node) else "custom",
@@ -73,7 +75,7 @@ def isinstance_of_torch(node: Any) -> bool:
 
 def _outputs(node: Any) -> list[tuple[tuple[int, ...], str, str]]:
     try:
-        return [(_shape(output), _plain(output.dtype), str(output.device)) for output in node._input_metadata]  # noqa: SLF001
+        return [(_shape(output), _plain(output.dtype), str(output.device)) for output in node._input_metadata]
     except (RuntimeError, AttributeError):  # nested and functorch outputs have no plain shape
         return []
 
@@ -90,9 +92,13 @@ def _plain(dtype: Any) -> str:
 
 
 @lru_cache(maxsize=512)
-def _saved_slots(node_type: type) -> tuple[str, ...]:
+def _saved_slots(node_type: Hashable) -> tuple[str, ...]:
     names = (name.removeprefix("_raw_saved_") for name in dir(node_type) if name.startswith("_raw_saved_"))
     return tuple(names)
+
+
+def _slots_of(node: Any) -> tuple[str, ...]:
+    return _saved_slots(cast("Hashable", type(node)))
 
 
 def saved_tensors(node: Any) -> tuple[SavedTensor, ...]:
@@ -103,7 +109,7 @@ def saved_tensors(node: Any) -> tuple[SavedTensor, ...]:
     """
     if not isinstance_of_torch(node):
         return _custom_saved(node)
-    return tuple(saved for slot in _saved_slots(type(node))[:MAX_SAVED] if (saved := _saved(node, slot)) is not None)
+    return tuple(saved for slot in _slots_of(node)[:MAX_SAVED] if (saved := _saved(node, slot)) is not None)
 
 
 def _saved(node: Any, slot: str) -> SavedTensor | None:
@@ -130,7 +136,7 @@ def _state_of(error: RuntimeError) -> str:
 
 def _custom_saved(node: Any) -> tuple[SavedTensor, ...]:
     try:
-        if any(getattr(raw, "unpack_hook", None) is not None for raw in node._raw_saved_tensors):  # noqa: SLF001
+        if any(getattr(raw, "unpack_hook", None) is not None for raw in node._raw_saved_tensors):
             return (SavedTensor("saved_tensors", (), "", 0, "packed by a hook"),)
         saved = node.saved_tensors
     except RuntimeError as error:

@@ -10,7 +10,7 @@ OLDEST_TORCH = (2, 6)
 
 
 def _release(version: str) -> tuple[int, ...]:
-    parts = version.split("+")[0].split(".")[:2]
+    parts = version.split("+", maxsplit=1)[0].split(".")[:2]
     return tuple(int("".join(character for character in part if character.isdigit()) or 0) for part in parts)
 
 
@@ -27,7 +27,7 @@ def require_torch(found: str | None = None) -> None:
     try:
         version = found or metadata.version("torch")
     except metadata.PackageNotFoundError:
-        raise RequirementError(f"tensormagic needs torch {needed} or newer, and found none: pip install torch") from None
+        raise RequirementError(f"tensormagic needs torch {needed} or newer, found none: pip install torch") from None
     if _release(version) < OLDEST_TORCH:
         raise RequirementError(
             f"tensormagic needs torch {needed} or newer, and found torch {version}: pip install --upgrade torch"

@@ -13,8 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
 from tensormagic.collectors.forward import Origins
 from tensormagic.collectors.identity import Leaves
 from tensormagic.reports import Edge
@@ -51,18 +49,19 @@ def walk(roots: Iterable[Any], origins: Origins, leaves: Leaves) -> Walk:
     starts = tuple(_enter(root, nodes, places) for root in roots)
     edges: list[tuple[tuple[int, int], ...]] = []
     for node in nodes:  # grows while it is walked
-        edges.append(
-            tuple(
-                (-1, 0) if target is None else (_enter(target, nodes, places), slot)
-                for target, slot in node.next_functions
-            )
-        )
+        edges.append(_edges_of(node, nodes, places))  # noqa: PERF401  (a comprehension would hide that)
     keys, exact = [], []
     for node, ends in zip(nodes, edges, strict=True):
         number, certain = _number(node, ends, origins, leaves)
         keys.append((type(node), number, ends))
         exact.append(certain)
     return Walk(nodes, keys, exact, tuple(dict.fromkeys(starts)))
+
+
+def _edges_of(node: Any, nodes: list[Any], places: dict[int, int]) -> tuple[tuple[int, int], ...]:
+    return tuple(
+        (-1, 0) if target is None else (_enter(target, nodes, places), slot) for target, slot in node.next_functions
+    )
 
 
 def _enter(node: Any, nodes: list[Any], places: dict[int, int]) -> int:
@@ -76,7 +75,7 @@ def _enter(node: Any, nodes: list[Any], places: dict[int, int]) -> int:
 def _number(node: Any, ends: tuple[tuple[int, int], ...], origins: Origins, leaves: Leaves) -> tuple[int, bool]:
     if not ends and is_accumulate(node):
         return leaves.number(node.variable), True
-    return origins.of(node._sequence_nr())  # noqa: SLF001  (the only public-enough name of a node)
+    return origins.of(node._sequence_nr())
 
 
 @dataclass(slots=True)
@@ -149,7 +148,7 @@ def _creation_order(found: Walk) -> list[int]:
     for place, (node, key) in enumerate(zip(found.nodes, found.keys, strict=True)):
         if not key[2] and is_accumulate(node):
             continue
-        sequence = node._sequence_nr()  # noqa: SLF001
+        sequence = node._sequence_nr()
         when[place] = (sequence, 1)
         for target, _ in key[2]:
             if target >= 0 and is_accumulate(found.nodes[target]):

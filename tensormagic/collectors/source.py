@@ -1,4 +1,4 @@
-"""Which of the person's own lines is running: frames to `Location`\\ s.
+"""Which of the person's own lines is running: from a frame to a `Location`.
 
 The person's line is the innermost frame of *their* code: not torch, not this package, not the standard library,
 not an installed package. Where a library calls torch on their behalf, that is the line which called the library.
@@ -8,18 +8,18 @@ A frame walk costs about a microsecond, so lines are interned: equal places shar
 from __future__ import annotations
 
 import linecache
-import os
+import os.path
 import sys
 import sysconfig
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 
 from tensormagic.reports import Location
 
-PACKAGE_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_LIBRARY_DIRECTORIES = tuple(
-    os.path.join(path, "") for name, path in sysconfig.get_paths().items() if name in {"stdlib", "platstdlib", "purelib", "platlib"}
-)
+PACKAGE_DIRECTORY = str(Path(__file__).resolve().parent.parent) + os.path.sep
+_LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib")
+_LIBRARY_DIRECTORIES = tuple(sysconfig.get_path(name) + os.path.sep for name in _LIBRARIES)
 
 CellNumber = Callable[[str], "int | None"]
 
@@ -73,7 +73,7 @@ class Sites:
 
     def here(self, depth: int = 1) -> int | None:
         """Return the site of the caller, ``depth`` frames up."""
-        return self.of_frame(sys._getframe(depth))  # noqa: SLF001  (the documented way to a caller's frame)
+        return self.of_frame(sys._getframe(depth))
 
     def _add(self, key: tuple[str, int], frame: FrameType) -> int:
         filename, line = key

@@ -7,6 +7,7 @@ the run goes on: it is put together from immutable pieces.
 
 from __future__ import annotations
 
+import dataclasses
 from array import array
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -19,7 +20,7 @@ from tensormagic.collectors.forward import ForwardRecorder, unnoticed
 from tensormagic.collectors.gradients import PassRecorder, PassValues
 from tensormagic.collectors.identity import Leaves, ModuleNames
 from tensormagic.collectors.nodes import describe_nodes
-from tensormagic.collectors.skeleton import Key, Skeleton, Walk, make_skeleton, walk
+from tensormagic.collectors.skeleton import Skeleton, Walk, make_skeleton, walk
 from tensormagic.collectors.source import CellNumber, Sites
 from tensormagic.collectors.timeline import Thinned
 from tensormagic.collectors.tracebacks import strip_own_frames
@@ -80,8 +81,7 @@ class TracedGraph:
 
 
 def _with_statistics(node: Node, statistics: GradientStatistics | None) -> Node:
-    names = Node.__slots__
-    return node if statistics is None else Node(*(getattr(node, name) for name in names[:-1]), statistics)
+    return node if statistics is None else dataclasses.replace(node, statistics=statistics)
 
 
 class Tracer:
@@ -185,13 +185,13 @@ class Tracer:
             roots = _roots(func, args, kwargs)
             if not roots or self._current is not None:
                 return None
-            if torch._C._functorch.peek_interpreter_stack() is not None:  # noqa: SLF001
+            if torch._C._functorch.peek_interpreter_stack() is not None:
                 self._add_gap("backward", "a backward inside a torch.func transform was not followed")
                 return None
             found = walk(roots, self._recorder.origins, self._leaves)
             graph = self._graph_of(found)
             return None if graph is None else self._open(found, graph, site)
-        except Exception as error:  # noqa: BLE001  (the person's backward must run whatever happens here)
+        except Exception as error:
             self._add_gap("backward", f"a backward was not followed: {type(error).__name__}: {error}")
             return None
 
@@ -200,7 +200,7 @@ class Tracer:
             if graph.skeleton.keys == found.keys:
                 return graph
         if len(self._graphs) == MAX_GRAPHS:
-            self._add_gap("graphs", f"more than {MAX_GRAPHS} different graphs: passes through further ones were not kept")
+            self._add_gap("graphs", f"more than {MAX_GRAPHS} different graphs: passes through others were not kept")
             return None
         skeleton = make_skeleton(len(self._graphs) + 1, found)
         origins = self._recorder.origins.origins
@@ -275,7 +275,10 @@ class Tracer:
         elif self._last is not None:
             begun, graph, values = self._last
         else:
-            return LiveFrame(self._structure, 0, 0, self._step, False, -1, 0, array("f"), 0, array("f"), self.seconds)
+            return LiveFrame(
+                structure=self._structure, graph=0, pass_number=0, step=self._step, running=False, cursor=-1, reached=0,
+                norms=array("f"), finished_pass=0, parameter_norms=array("f"), seconds=self.seconds,
+            )  # fmt: skip
         order = values.order
         finished = self._passes.items()
         last, row = (finished[-1][0].number, finished[-1][1]) if finished else (0, array("f"))
@@ -325,8 +328,8 @@ class Tracer:
 
 
 def _active_modes() -> list[Any]:
-    depth = torch._C._len_torch_function_stack()  # noqa: SLF001
-    return [torch._C._get_function_stack_at(at) for at in range(depth)]  # noqa: SLF001
+    depth = torch._C._len_torch_function_stack()
+    return [torch._C._get_function_stack_at(at) for at in range(depth)]
 
 
 def _state_after(error: BaseException | None) -> State:
@@ -343,5 +346,6 @@ def _roots(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any
     """Return the nodes that a backward call starts from."""
     key = "self" if func is torch.Tensor.backward else "outputs" if func is torch.autograd.grad else "tensors"
     given = _as_tuple(args[0] if args else kwargs.get(key, ()))
-    nodes = [getattr(item, "node", None) if isinstance(item, tuple) else getattr(item, "grad_fn", None) for item in given]
+    names = ("node" if isinstance(item, tuple) else "grad_fn" for item in given)  # a GradientEdge is a named tuple
+    nodes = [getattr(item, name, None) for item, name in zip(given, names, strict=True)]
     return [node for node in nodes if node is not None]

@@ -16,7 +16,8 @@ MAX_CHAIN = 16  # exceptions followed through __cause__ and __context__
 
 def strip_own_frames(error: BaseException) -> None:
     """Unlink the tracer's frames from the traceback of ``error``, and of what caused it, in place."""
-    waiting, seen = [error], set()
+    waiting: list[BaseException] = [error]
+    seen: set[int] = set()
     while waiting and len(seen) < MAX_CHAIN:
         current = waiting.pop()
         seen.add(id(current))

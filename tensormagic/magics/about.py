@@ -25,17 +25,18 @@ def run(magics: Any, line: str) -> None:
 
 
 def _help() -> str:
-    from tensormagic.magics import tensor, tracegrad  # noqa: PLC0415  (only for help)
+    from tensormagic.magics import tensor, tracegrad
 
     rows = [(made.prog, str(made.description)) for made in (tensor.parser(), tracegrad.parser())]
     return "\n".join(f"{name:<13} {text}\n{'':<13} {name} --help lists its options" for name, text in rows)
 
 
 def _versions() -> list[str]:
-    found = [f"Python {platform.python_version()}"]
-    for package in _PACKAGES:
-        try:
-            found.append(f"{package} {metadata.version(package)}")
-        except metadata.PackageNotFoundError:
-            found.append(f"{package} not installed")
-    return found
+    return [f"Python {platform.python_version()}", *(f"{name} {_version(name)}" for name in _PACKAGES)]
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"

@@ -6,7 +6,7 @@ Everything that loading does is put on one stack as it is done, with what undoes
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any, cast
+from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand, output_can_be_silenced
 from traitlets import Enum
@@ -43,7 +43,7 @@ class TensorMagic(Magics):
     def tracegrad(self, line: str, cell: str) -> Any:
         """Run the cell and show its backward graph; ``%%tracegrad --help`` lists the options."""
         __tracebackhide__ = "__ipython_bottom__"
-        return tracegrad.run(self.shell, line, cell, live=cast("str", self.live))
+        return tracegrad.run(self.shell, line, cell, live=self.live)
 
     @no_var_expand
     @line_magic

@@ -19,7 +19,9 @@ NAME = "%tensor"
 
 def parser() -> Parser:
     """Return the parser of ``%tensor``; its help is the magic's help."""
-    made = make_parser(NAME, "Show what a tensor is: metadata, strides, storage, who shares its memory, values, autograd.")
+    made = make_parser(
+        NAME, "Show what a tensor is: metadata, strides, storage, who shares its memory, values, autograd."
+    )
     made.add_argument("expression", nargs="*", help="Python expressions that give tensors: x  x.t()  net.fc.weight")
     return made
 

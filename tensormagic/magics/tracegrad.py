@@ -23,7 +23,8 @@ NAME = "%%tracegrad"
 def parser() -> Parser:
     """Return the parser of ``%%tracegrad``; its help is the magic's help."""
     made = make_parser(
-        NAME, "Run the cell and show its backward graph while it runs: gradients, where they vanish, explode or turn NaN."
+        NAME,
+        "Run the cell and show its backward graph while it runs: gradients, where they vanish, explode or turn NaN.",
     )
     made.add_argument("--title", default="", metavar="TEXT", help="a name for the run; by default the model's")
     made.add_argument("--live", choices=("widget", "html", "off"), help="how to show it while it runs")

@@ -60,7 +60,11 @@ def state_of(shell):
     namespace = shell.user_ns
     net = namespace["net"]
     tensors = [*net.state_dict().values(), *(p.grad for p in net.parameters()), namespace["out"], namespace["after"]]
-    return [tensor.detach().clone() for tensor in tensors], [tensor._version for tensor in tensors], torch.get_rng_state()
+    return (
+        [tensor.detach().clone() for tensor in tensors],
+        [tensor._version for tensor in tensors],
+        torch.get_rng_state(),
+    )
 
 
 def test_results_are_bit_identical(shell, magic):

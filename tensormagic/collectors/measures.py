@@ -1,0 +1,139 @@
+"""Numbers about one gradient, as cheaply as they can be had, and right for every dtype and layout.
+
+On a CPU they are read at once; on any other device they are left there, in one small tensor, to be fetched in a
+batch. Both ways give the same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from tensormagic.reports import GradientStatistics
+
+Measured = tuple[float, float, int, int]  # norm, largest magnitude, NaN count, Inf count
+
+_NORM_RELIABLE = (1e-18, 1e18)  # beyond these the squares of float32 numbers vanish or overflow
+_LOW_PRECISION = frozenset({torch.float16, torch.bfloat16})
+_WORTH_REORDERING = 1 << 14
+_vector_norm = torch.linalg.vector_norm
+_aminmax = torch.aminmax
+
+
+def _dense(gradient: torch.Tensor) -> torch.Tensor:
+    """Return the numbers that a gradient stores: a sparse one's summed values, a nested one's buffer."""
+    if gradient.layout is torch.strided:
+        return gradient.values() if gradient.is_nested else gradient
+    if gradient.layout is torch.sparse_coo:
+        return gradient.coalesce().values()
+    return gradient.values()
+
+
+def _flat(gradient: torch.Tensor) -> torch.Tensor:
+    """Return real, strided numbers of a gradient, in an order in which they can be read fast.
+
+    Reductions do not care for the order of elements, but over a transposed tensor they run several times slower.
+    """
+    if gradient.layout is not torch.strided or gradient.is_nested:
+        gradient = _dense(gradient)
+    if gradient.is_complex():
+        gradient = gradient.abs()
+    if gradient.is_contiguous() or gradient.numel() < _WORTH_REORDERING:
+        return gradient
+    stride = gradient.stride()
+    return gradient.permute(sorted(range(gradient.dim()), key=lambda dim: -stride[dim]))
+
+
+def measure(gradient: torch.Tensor) -> Measured:
+    """Return (norm, largest magnitude, NaN count, Inf count) of a gradient; two reductions where it is finite.
+
+    A finite largest magnitude proves that every element is finite, so the counts cost nothing in the normal case.
+    The norm is taken again in float64 where it left the range of its type: float32 squares overflow above 1.8e19 and
+    vanish below 1e-23. Half precision is summed in float32.
+    """
+    values = _flat(gradient)
+    if values.numel() == 0:
+        return 0.0, 0.0, 0, 0
+    low, high = _aminmax(values)
+    largest = max(-low.item(), high.item())
+    if not largest < math.inf:
+        nan, inf = _count(values.isnan()), _count(values.isinf())
+        return (math.nan if nan else math.inf), (math.nan if nan else math.inf), nan, inf
+    norm = _vector_norm(values, dtype=torch.float32 if values.dtype in _LOW_PRECISION else None).item()
+    if not _NORM_RELIABLE[0] < norm < _NORM_RELIABLE[1] and largest:
+        norm = _vector_norm(values, dtype=torch.float64).item()
+    return norm, largest, 0, 0
+
+
+def _count(mask: torch.Tensor) -> int:
+    """Count what is true; NumPy does it about ten times faster than torch on a CPU."""
+    return int(np.count_nonzero(mask.numpy()))
+
+
+def measure_fully(gradient: torch.Tensor, measured: Measured, pass_number: int) -> GradientStatistics:
+    """Return everything that is shown about one gradient on a CPU, given what `measure` found.
+
+    The standard deviation of a finite gradient comes from its norm: Σ(x - m)² = Σx² - n·m².
+    """
+    values = _flat(gradient)
+    norm, largest, nan, inf = measured
+    count, zero = values.numel(), _count(values == 0)
+    if nan or inf:
+        mean, deviation = _moments_of_finite(values)
+    else:
+        mean = values.sum(dtype=torch.float32 if values.dtype in _LOW_PRECISION else None).item() / max(count, 1)
+        deviation = math.sqrt(max(norm * norm / max(count, 1) - mean * mean, 0.0))
+    return GradientStatistics(pass_number, count, norm, largest, mean, deviation, zero, nan, inf)
+
+
+def _moments_of_finite(values: torch.Tensor) -> tuple[float, float]:
+    finite = values[values.isfinite()].double()
+    return (finite.mean().item(), finite.std(correction=0).item()) if len(finite) else (math.nan, math.nan)
+
+
+def measure_on_device(gradient: torch.Tensor) -> torch.Tensor:
+    """Return the same four numbers as one float64 (float32 where the device has none) tensor, without a sync."""
+    dense = _dense(gradient)
+    wide = torch.float32 if dense.device.type == "mps" else torch.float64
+    if dense.numel() == 0:
+        return torch.zeros(4, dtype=wide, device=dense.device)
+    precise = torch.float32 if dense.dtype in _LOW_PRECISION else None
+    norm = _vector_norm(dense, dtype=precise)
+    parts = (norm, dense.abs().amax(), dense.isnan().sum(), dense.isinf().sum())
+    return torch.stack([part.to(wide) for part in parts])
+
+
+def named(read: list[float]) -> Measured:
+    """Give the four numbers of `measure_on_device` the meaning they have in `measure`."""
+    norm, largest, nan, inf = read
+    return (math.nan if nan else math.inf if inf else norm), largest, int(nan), int(inf)
+
+
+def full_measure(gradient: torch.Tensor) -> torch.Tensor:
+    """Return seven numbers about one gradient as one tensor on its device, without a sync.
+
+    They are: norm, largest magnitude, mean and standard deviation of the finite elements, count of zeros, of NaN, of
+    Inf; see `full_statistics`.
+    """
+    dense = _dense(gradient)
+    values = (dense.abs() if dense.is_complex() else dense).to(
+        torch.float64 if dense.device.type != "mps" else torch.float32
+    )
+    if values.numel() == 0:
+        return values.new_zeros(7)
+    finite = values.isfinite()
+    count = finite.sum()
+    mean = values.where(finite, 0).sum() / count
+    deviation = ((values - mean).where(finite, 0).square().sum() / count).sqrt()
+    counts = ((values == 0).sum(), values.isnan().sum(), values.isinf().sum())
+    parts = (_vector_norm(values), values.abs().amax(), mean, deviation, *counts)
+    return torch.stack([part.to(values.dtype) for part in parts])
+
+
+def full_statistics(numbers: list[float], *, pass_number: int, count: int) -> GradientStatistics:
+    """Give the seven numbers of `full_measure` their names."""
+    norm, largest, mean, deviation, zero, nan, inf = numbers
+    norm = math.nan if nan else math.inf if inf else norm
+    return GradientStatistics(pass_number, count, norm, largest, mean, deviation, int(zero), int(nan), int(inf))

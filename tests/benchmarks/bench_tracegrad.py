@@ -1,0 +1,45 @@
+"""What ``%%tracegrad`` costs: ratios to the untraced loop in the same run, in a real kernel. Run by ``make bench``.
+
+The bounds are those the project promises; they are asserted on medians, so that a slow machine changes nothing and a
+slower tracer does.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+
+import pytest
+
+from tests.benchmarks.workloads import STEPS, WORKLOADS
+
+pytestmark = pytest.mark.benchmark
+
+
+def _measure(run_cells, name):
+    notebook = run_cells(
+        "%load_ext tensormagic\nfrom tests.benchmarks import overhead",
+        f"overhead.main({name!r})",
+    )
+    streams = "".join(output.get("text", "") for output in notebook.cells[1].outputs if output.output_type == "stream")
+    line = next(line for line in streams.splitlines() if line.startswith('{"workload"'))
+    return json.loads(line)
+
+
+def _report(found):
+    print(f"\n({found['workload']}) {WORKLOADS[found['workload']].__doc__}")
+    print(f"    eager: {found['eager_ms']:.2f} ms a step, {STEPS[found['workload']]} steps a round")
+    for config, ratios in found["ratios"].items():
+        print(f"    {config:<28} {statistics.median(ratios):6.3f}   ({min(ratios):.3f} to {max(ratios):.3f})")
+    return {config: statistics.median(ratios) for config, ratios in found["ratios"].items()}
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_overhead(run_cells, name):
+    """(a) at most 1.25 × a no-op dispatch mode; (c) at most 1.10 × eager; the live panel at most 5 % more."""
+    medians = _report(_measure(run_cells, name))
+    if name == "a":
+        assert medians["off / no-op dispatch mode"] <= 1.25
+    if name == "c":
+        assert medians["%%tracegrad"] <= 1.10
+    assert medians["live / off"] <= 1.05
