@@ -23,9 +23,11 @@ from tensormagic.renderers.document_columns import (
     thinned,
 )
 from tensormagic.renderers.document_source import source_rows
+from tensormagic.renderers.graph_drawing import BADGE_SIZE, DETAIL_SIZE, LABEL_SIZE, Box, Drawing, badge_rows
+from tensormagic.renderers.graph_drawing import draw as lay_out
+from tensormagic.renderers.text_metrics import fitted
 
 if TYPE_CHECKING:
-    from tensormagic.renderers.graph_drawing import Drawing
     from tensormagic.reports import Birth, Finding, Frame, Graph, LiveFrame, Location, ParameterSeries, TraceReport
 
 VERSION = 1
@@ -71,7 +73,7 @@ def trace_document(report: TraceReport, *, limits: Limits = SAVED_LIMITS, draw: 
         limits: How much to keep; what is left out is said in ``cuts``.
         draw: The layout; by default `graph_drawing.draw`.
     """
-    builder = _Builder(report, limits, draw or _default_draw())
+    builder = _Builder(report, limits, draw or lay_out)
     return {
         "version": VERSION,
         **_header(report),
@@ -104,12 +106,6 @@ def pack_delta(frame: LiveFrame) -> tuple[dict[str, Any], bytes]:
         "parameters": len(frame.parameter_norms),
     }
     return header, array("f", frame.norms).tobytes() + array("f", frame.parameter_norms).tobytes()
-
-
-def _default_draw() -> Draw:
-    from tensormagic.renderers.graph_drawing import draw
-
-    return draw
 
 
 def _header(report: TraceReport) -> dict[str, Any]:
@@ -260,19 +256,17 @@ def _drawing(drawing: Drawing) -> dict[str, Any]:
         "height": _tenths(drawing.height),
         "note": drawing.note,
         "folded": drawing.folded,
-        "boxes": [
-            [
-                *map(_tenths, (box.x, box.y, box.width, box.height)),
-                list(box.nodes),
-                box.label,
-                box.detail,
-                box.kind,
-                [[badge.node, badge.label] for badge in box.badges],
-            ]
-            for box in drawing.boxes
-        ],
+        "boxes": [_box(box) for box in drawing.boxes],
         "wires": _wires(drawing),
     }
+
+
+def _box(box: Box) -> list[Any]:
+    place = [_tenths(value) for value in (box.x, box.y, box.width, box.height)]
+    label = fitted(box.label, box.width - 8, LABEL_SIZE, bold=True)
+    detail = fitted(box.detail, box.width - 6, DETAIL_SIZE)
+    badges = [[badge.node, fitted(badge.label, box.width - 18, BADGE_SIZE)] for badge in box.badges]
+    return [*place, list(box.nodes), label, detail, box.kind, badges, len(badge_rows(box)[0])]
 
 
 def _wires(drawing: Drawing) -> list[list[Any]]:

@@ -166,7 +166,7 @@ class LivePanel:
         self.stop()
 
     def bundle(self) -> Bundle:
-        """Return the mimebundle to display before the run: the widget's view where there is one, and plain fallbacks."""
+        """Return the mimebundle to display before the run: the widget's view where there is one, and fallbacks."""
         view = self.sender.view() if isinstance(self.sender, WidgetSender) else {}
         return {**view, **first_bundle(self._report())}
 

@@ -8,7 +8,7 @@
  * text becomes text nodes. A delta touches only the attributes that changed and is painted at most once a frame.
  */
 
-/** @typedef {{x:number,y:number,w:number,h:number,nodes:number[],label:string,detail:string,kind:string,badges:[number,string][]}} Box */
+/** @typedef {{x:number,y:number,w:number,h:number,nodes:number[],label:string,detail:string,kind:string,badges:[number,string][],written:number}} Box */
 /** @typedef {{source:number,target:number,points:number[]}} Wire */
 /** @typedef {{pass:number,norms:Float32Array,bad:Map<number,[number,number]>}} Frame */
 /** @typedef {{norms:Float32Array,bad:Map<number,[number,number]>,births:any[],cursor:number,pass:number,running:boolean}} Picture */
@@ -22,8 +22,7 @@ const LOW = -5,
 const LONGEST_LIVE_SERIES = 600;
 const PLAY_MILLISECONDS = 300;
 const HEAD = 40,
-  BADGE = 15,
-  MOST_BADGES = 4; // a box without its badges, one badge, and how many are written out (graph_drawing.py)
+  BADGE = 15; // heights of a box without its badges, and of one badge (graph_drawing.py)
 let mounted = 0;
 
 // ---- elements and words -------------------------------------------------------------------------------------------
@@ -276,17 +275,20 @@ class Model {
 
 /** @param {any} graph */
 function decodedGraph(graph) {
-  const boxes = graph.drawing.boxes.map((/** @type {any[]} */ [x, y, w, h, nodes, label, detail, kind, badges]) => ({
-    x,
-    y,
-    w,
-    h,
-    nodes,
-    label,
-    detail,
-    kind,
-    badges,
-  }));
+  const boxes = graph.drawing.boxes.map(
+    (/** @type {any[]} */ [x, y, w, h, nodes, label, detail, kind, badges, written]) => ({
+      x,
+      y,
+      w,
+      h,
+      nodes,
+      label,
+      detail,
+      kind,
+      badges,
+      written,
+    }),
+  );
   const boxOf = new Map();
   boxes.forEach((/** @type {Box} */ box, /** @type {number} */ place) => {
     for (const node of box.nodes) boxOf.set(node, place);
@@ -709,11 +711,11 @@ function boxMark(box, place) {
     foot = 5,
     head = box.badges.length ? HEAD : box.h;
   const value = svg("text", { class: "value", x: box.w / 2, y: -4 });
-  const written = box.badges.length > MOST_BADGES ? MOST_BADGES - 1 : box.badges.length;
   const badges = box.badges
-    .slice(0, written)
+    .slice(0, box.written)
     .map(([node, label], row) => ({ node, state: "", element: badgeMark(node, label, row, box.w) }));
-  const more = box.badges.length - written;
+  const more = box.badges.length - box.written;
+  const rest = box.written ? `+ ${more} more` : plural(more, "leaf").replace("leafs", "leaves");
   const element = svg(
     "g",
     {
@@ -732,7 +734,7 @@ function boxMark(box, place) {
     svg("text", { class: "name", x: box.w / 2, y: box.detail ? 16 : head / 2 + 2 }, box.label),
     box.detail ? svg("text", { class: "detail", x: box.w / 2, y: 29 }, box.detail) : null,
     ...badges.map((badge) => badge.element),
-    more ? svg("text", { class: "more-badges", x: 4, y: HEAD + BADGE * written + 12 }, `and ${more} more`) : null,
+    more ? svg("text", { class: "more-badges", x: 4, y: HEAD + BADGE * box.written + 13 }, rest) : null,
     value,
   );
   return { box, element, badges, state: "wait", value: "", valueMark: value };
@@ -817,14 +819,18 @@ function around(mark, box, gap) {
 
 /** @param {Box} box @param {any} birth */
 function bornMark(box, birth) {
-  const x = box.x + box.w / 2,
-    y = box.y - 18,
-    word = birth.nan ? "NaN" : "Inf";
+  const word = birth.nan ? "NaN" : "Inf";
+  const where = ["module", "repeat"].includes(box.kind) ? "in here" : "here";
+  const height = box.badges.length ? HEAD : box.h;
   return svg(
     "g",
     {},
-    svg("rect", { class: "born-rim", x: box.x, y: box.y, width: box.w, height: box.h, rx: 5 }),
-    svg("text", { class: "born-text", x, y: y + 2 }, `◆ ${word} born here`),
+    svg("rect", { class: "born-rim", x: box.x, y: box.y, width: box.w, height, rx: 5 }),
+    svg(
+      "text",
+      { class: "born-text", x: box.x + box.w / 2, y: box.y - 16 },
+      `◆ ${word} born ${where}${birth.certain ? "" : ", or beside it"}`,
+    ),
   );
 }
 
