@@ -268,6 +268,21 @@ def test_two_thousand_nodes_are_drawn_and_can_be_clicked(static_page: OpenPage) 
     expect(page.locator(".drawer .title")).to_have_text("mean")
 
 
+def test_leaves_without_a_badge_are_counted(static_page: OpenPage) -> None:
+    """A box of a whole module says how many leaves it holds, and how many of them got NaN or Inf."""
+    base = samples_viewer.large_run(900, passes=2, branches=30)
+    graph = base.graphs[0]
+    norms = array("f", graph.frames[-1].norms)
+    norms[next(node.index for node in graph.nodes if node.kind == "accumulate")] = float("nan")
+    broken = replace(graph, frames=(graph.frames[0], replace(graph.frames[1], norms=norms)))
+    page = static_page(trace_html.render(replace(base, graphs=(broken,))))
+    _panel(page)
+    page.get_by_role("button", name="Open graph").click()
+    said = page.locator(".more-badges").all_text_contents()
+    assert sum(text.endswith(" leaves, 1 not finite") for text in said) == 1
+    assert sum(text.endswith(" leaves") for text in said) > 20
+
+
 def _mounted(open_page: OpenPage, report: TraceReport) -> Page:
     """A page with the viewer's module and one panel, as a live output has it."""
     document = json_block(trace_document(report))

@@ -714,8 +714,8 @@ function boxMark(box, place) {
   const badges = box.badges
     .slice(0, box.written)
     .map(([node, label], row) => ({ node, state: "", element: badgeMark(node, label, row, box.w) }));
-  const more = box.badges.length - box.written;
-  const rest = box.written ? `+ ${more} more` : plural(more, "leaf").replace("leafs", "leaves");
+  const hidden = box.badges.slice(box.written).map(([node]) => node);
+  const rest = svg("text", { class: "more-badges", x: 4, y: HEAD + BADGE * box.written + 13 });
   const element = svg(
     "g",
     {
@@ -734,10 +734,10 @@ function boxMark(box, place) {
     svg("text", { class: "name", x: box.w / 2, y: box.detail ? 16 : head / 2 + 2 }, box.label),
     box.detail ? svg("text", { class: "detail", x: box.w / 2, y: 29 }, box.detail) : null,
     ...badges.map((badge) => badge.element),
-    more ? svg("text", { class: "more-badges", x: 4, y: HEAD + BADGE * box.written + 13 }, rest) : null,
+    rest,
     value,
   );
-  return { box, element, badges, state: "wait", value: "", valueMark: value };
+  return { box, element, badges, hidden, rest, state: "wait", value: "", valueMark: value };
 }
 
 /** @param {number} node @param {string} label @param {number} row @param {number} width */
@@ -763,11 +763,21 @@ function paintBox(mark, norms, bad, far) {
     if (now !== badge.state) badge.element.setAttribute("class", `badge ${now}`);
     badge.state = now;
   }
+  if (mark.hidden.length) paintRest(mark, norms);
   if (far) return;
   const counts =
     state === "bad" ? mark.box.nodes.map((/** @type {number} */ node) => bad.get(node)).find(Boolean) : null;
   const value = counts ? badText(counts[0], counts[1]) : exponentText(norm);
   if (value !== mark.value) mark.valueMark.textContent = mark.value = value;
+}
+
+/** The leaves that are not written out: how many, and how many of them are not finite. @param {any} mark @param {Float32Array} norms */
+function paintRest(mark, norms) {
+  const bad = mark.hidden.filter((/** @type {number} */ node) => level(norms[node]) === "bad").length,
+    count = mark.hidden.length;
+  const words = mark.box.written ? `+ ${count} more` : count === 1 ? "1 leaf" : `${count} leaves`;
+  say(mark.rest, bad ? `${words}, ${bad} not finite` : words);
+  mark.rest.classList.toggle("bad", bad > 0);
 }
 
 /** @param {Wire} wire */
