@@ -17,11 +17,12 @@ from tensormagic.reports import Node, SavedTensor
 MAX_SAVED = 12  # slots listed a node; an LSTM keeps one for every layer and gate
 
 _VERSION_NUMBER = re.compile(r"Backward\d*$")
-_WORD_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORD_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[0-9])(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def op_name(node_name: str) -> str:
-    """Return the readable name of a node: ``"NativeLayerNormBackward0"`` → ``"native_layer_norm"``.
+    """Return the readable name of a node: ``"NativeLayerNormBackward0"`` → ``"native_layer_norm"``,
+    ``"MaxPool2DWithIndicesBackward0"`` → ``"max_pool2d_with_indices"``.
 
     A custom Function keeps the name that the person gave it: ``"MyReLUBackward"`` → ``"MyReLU"``.
     """

@@ -147,6 +147,21 @@ def test_out_and_underscore(shell, magic):
     assert shell.user_ns["_"] == 42
 
 
+def test_lines_carry_the_number_beside_the_cell(shell, magic):
+    """The report calls a cell what the notebook calls it: In [n]; also a cell that only defined a function."""
+    defined, number = shell.execution_count, shell.execution_count + 1
+    run_quietly(shell, "def model(x):\n    return x.exp().sum()")
+    if "--text" in magic:
+        pytest.skip("the report itself is looked at")
+    run(shell, f"{magic} --into report", "x = torch.ones(2, requires_grad=True)\nmodel(x).backward()")
+    report = shell.user_ns["report"]
+    found = next(node for node in report.nodes if node.op == "exp")
+    where = report.locations[found.location]
+    assert (where.cell, where.line, where.text) == (defined, 2, "return x.exp().sum()")
+    called = report.locations[report.passes[0].location]
+    assert (called.cell, called.line, report.cell.count) == (number, 2, number)
+
+
 def test_interactivity_all_shows_every_expression(shell, magic):
     """With ast_node_interactivity = "all", every expression shows itself, as IPython would."""
     shell.ast_node_interactivity = "all"
