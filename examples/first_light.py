@@ -6,7 +6,7 @@ Run it with ``python examples/first_light.py [PAGE.html]``; it needs scikit-lear
 import sys
 
 import torch
-import torch.nn.functional as F  # noqa: N812  (everybody calls it so)
+import torch.nn.functional as F
 from sklearn.datasets import load_digits
 from torch import nn
 

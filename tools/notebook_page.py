@@ -25,8 +25,13 @@ def execute(notebook: nbformat.NotebookNode, folder: Path) -> None:
     Raises:
         CellExecutionError: where a cell fails that is not tagged ``raises-exception``.
     """
-    resources = {"metadata": {"path": str(folder)}}
-    NotebookClient(notebook, timeout=CELL_SECONDS, kernel_name="python3", resources=resources).execute()
+    NotebookClient(
+        notebook,
+        timeout=CELL_SECONDS,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder)}},
+        store_widget_state=False,  # a live panel is gone when its cell has ended: what it sent is of no more use
+    ).execute()
 
 
 def write_page(notebook: nbformat.NotebookNode, page: Path, title: str) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-
 import nbformat
 import pytest
 
-from tests.support.kernel import ROOT, run_notebook
+from tests.support.kernel import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.ipynb"))
 
@@ -21,13 +19,10 @@ def example(request):
 
 
 @pytest.fixture(scope="module")
-def executed(example, tmp_path_factory):
-    """Return the example after a run, in a copy of its folder."""
-    folder = tmp_path_factory.mktemp("examples") / "examples"
-    shutil.copytree(ROOT / "examples", folder)
-    before = sorted(folder.iterdir())
-    notebook = run_notebook(nbformat.read(example, as_version=4), folder, seconds=300)
-    return notebook, sorted(set(folder.iterdir()) - set(before))
+def executed(example, run_example):
+    """Return the example after a run, in a copy of its folder, and the files that the run left there."""
+    after = run_example(example)
+    return after.notebook, after.written
 
 
 def outputs(notebook):

@@ -32,9 +32,16 @@ def jupyter_environment(folder: Path) -> dict[str, str]:
 
 
 def run_notebook(
-    notebook: nbformat.NotebookNode, folder: Path, *, allow_errors: bool = False, seconds: int = 120
+    notebook: nbformat.NotebookNode,
+    folder: Path,
+    *,
+    allow_errors: bool = False,
+    seconds: int = 120,
+    settings: Path | None = None,
 ) -> nbformat.NotebookNode:
-    """Run every cell, in place, in a fresh kernel; returns the notebook with its outputs.
+    """Run every cell, in place, in a fresh kernel in ``folder``; returns the notebook with its outputs.
+
+    Jupyter's and IPython's own files go to ``settings``, by default to ``folder`` as well.
 
     Raises:
         CellExecutionError: for the first cell that fails, unless ``allow_errors``.
@@ -46,4 +53,4 @@ def run_notebook(
         allow_errors=allow_errors,
         resources={"metadata": {"path": str(folder)}},
     )
-    return client.execute(env=jupyter_environment(folder))
+    return client.execute(env=jupyter_environment(settings or folder))
