@@ -1,17 +1,19 @@
 """Names for leaves and modules, without keeping any of them alive.
 
 A module is known by the path under which its outermost caller holds it: ``net.conv1``. Outermost modules are found
-two ways: in the person's namespace, and by being called (a model that lives inside a function has no name in the
-namespace: it is called by its class then). A leaf is known by the parameter path that leads to it, else by its name
-in the namespace, else by its shape. Only weak references are held, and an ``id`` counts only while its reference
+two ways: in the person's namespace (there also inside a module, an object, a list or a dictionary that has a name),
+and by being called (a model that lives inside a function has no name in the namespace: it is called by its class
+then). A leaf is known by the parameter path that leads to it, else by its name in the namespace, else by its shape. Only weak references are held, and an ``id`` counts only while its reference
 lives: addresses are reused.
 """
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -100,13 +102,31 @@ class ModuleNames:
                 self.add_root(value)
 
     def _root_name(self, module: nn.Module) -> str:
-        held = [name for name, value in list(self._namespace.items()) if value is module and not name.startswith("_")]
-        if held:
-            return held[0]
+        if held := _place_of(module, self._namespace):
+            return held
         name, number = type(module).__name__, 2
         while (other := self._roots.get(name)) is not None and other() not in {None, module}:
             name, number = f"{type(module).__name__}#{number}", number + 1
         return name
+
+
+def _place_of(module: nn.Module, namespace: Mapping[str, Any]) -> str:
+    """Return how the person reaches ``module``: ``net``, ``net.head``, ``agent.critic``, ``layers[0]``; else ``""``."""
+    named = [(name, value) for name, value in list(namespace.items()) if not name.startswith("_")]
+    direct = next((name for name, value in named if value is module), "")
+    return direct or next((place for name, value in named if (place := _place_inside(module, name, value))), "")
+
+
+def _place_inside(module: nn.Module, name: str, value: Any) -> str:
+    if isinstance(value, nn.Module):
+        return next((f"{name}.{path}" for path, child in value.named_modules() if child is module and path), "")
+    if isinstance(value, list | tuple | dict):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        return next((f"{name}[{key!r}]" for key, item in items if item is module), "")
+    attributes = getattr(value, "__dict__", None) if type(value).__module__ not in sys.stdlib_module_names else None
+    if isinstance(value, type | ModuleType) or not isinstance(attributes, dict):
+        return ""
+    return next((f"{name}.{key}" for key, item in list(attributes.items()) if item is module), "")
 
 
 class Leaves:

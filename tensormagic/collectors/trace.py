@@ -41,9 +41,13 @@ from tensormagic.reports import (
     TraceReport,
 )
 
-MAX_FRAMES = 48  # passes kept a graph, with a number for every node
-MAX_PASSES = 192  # passes kept in all, with a number for every parameter
+MAX_FRAMES = 32  # passes kept a graph, with a number for every node
+MAX_PASSES = 96  # passes kept in all, with a number for every parameter
 MAX_GRAPHS = 32  # structures kept; a graph that differs in every step would fill memory
+
+_REENTRANT = (
+    "checkpoint with use_reentrant=True runs another backward inside this one: the gradients in it were not measured"
+)
 
 
 class TracedGraph:
@@ -206,6 +210,8 @@ class Tracer:
         origins = self._recorder.origins.origins
         graph = TracedGraph(skeleton, describe_nodes(found, skeleton, self._leaves, origins, self._namespace))
         self._graphs.append(graph)
+        if any(node.name.startswith("CheckpointFunction") for node in graph.nodes):
+            self._add_gap("backward", _REENTRANT)
         self._used.update(skeleton.leaf_of.values())
         self._structure += 1
         return graph
@@ -233,6 +239,7 @@ class Tracer:
         self._passes.append((done, *self._parameter_rows(graph.skeleton, values)), pin=bool(values.bad))
         self._last, self._current = (done, graph, values), None
         self._calls_at_last_pass = self._recorder.origins.nodes
+        self._recorder.origins.settle()
         self._backward_seconds += recorder.seconds + self._clock() - entered
 
     def _observe_results(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
@@ -319,8 +326,9 @@ class Tracer:
         )  # fmt: skip
 
     def _forgotten(self) -> tuple[Gap, ...]:
-        count = self._recorder.origins.forgotten
-        return (Gap("source", f"the lines of the first {count} calls were dropped to save memory"),) if count else ()
+        count = self._recorder.origins.lost
+        reason = f"{count} nodes were made so many calls before their backward that their lines were forgotten"
+        return (Gap("source", reason),) if count else ()
 
     def _model_name(self) -> str:
         owners = [leaf.owner for leaf in list(self._leaves.known) if leaf.owner]

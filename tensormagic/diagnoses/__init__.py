@@ -6,15 +6,15 @@ here, and a page in ``docs/diagnoses``.
 
 from __future__ import annotations
 
-from tensormagic.diagnoses import aliasing, gradient_health, modules
+from tensormagic.diagnoses import aliasing, gradient_health, modules, not_finite
 from tensormagic.diagnoses.rule import Rule
 from tensormagic.reports import SEVERITIES, Finding, Report, TensorReport, TraceReport
 
 RULES: tuple[Rule, ...] = (
     Rule("TM201", "a write changes another name", TensorReport, aliasing.shared_memory),
     Rule("TM202", "a tensor overlaps itself", TensorReport, aliasing.internal_overlap),
-    Rule("TM401", "values that are NaN or infinite", TensorReport, gradient_health.bad_values),
-    Rule("TM402", "the first NaN or infinite gradient", TraceReport, gradient_health.first_bad_gradient),
+    Rule("TM401", "values that are NaN or infinite", TensorReport, not_finite.bad_values),
+    Rule("TM402", "the first NaN or infinite gradient", TraceReport, not_finite.first_bad_gradient),
     Rule("TM403", "a vanishing gradient", TraceReport, gradient_health.vanishing),
     Rule("TM404", "an exploding gradient", TraceReport, gradient_health.exploding),
     Rule("TM601", "a parameter without a gradient", TraceReport, modules.parameter_without_gradient),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.words import counted, listed
+from tensormagic.diagnoses.words import counted, listed, part
 from tensormagic.reports import Alias, Finding, TensorReport
 
 
@@ -14,12 +14,13 @@ def shared_memory(report: TensorReport) -> Iterator[Finding]:
     if not others or not report.layout:
         return
     first = others[0]
-    amount = "elements" if first.overlap_elements is None else f"{first.overlap_elements} of {first.name}'s {first.of_elements} elements"
+    shared = first.overlap_elements
+    amount = "" if shared is None else f"{part(shared, first.of_elements)} of "
     yield Finding(
         code="TM201",
         severity="note",
         message=f"{report.name} shares memory with {listed([alias.name for alias in others])}: "
-        f"writing to {report.name} in place changes {amount}.",
+        f"writing to {report.name} in place changes {amount}{first.name}.",
         evidence={alias.name: alias.overlap_elements for alias in others[:8]},
         remedy=f"Where that is not meant, write to a copy: {_copy_of(report.name)}",
         subject=report.name,
@@ -39,14 +40,15 @@ def internal_overlap(report: TensorReport) -> Iterator[Finding]:
     layout = report.layout
     if layout is None or layout.internal_overlap != "yes" or layout.distinct is None:
         return
-    dims = [name for name, size, step in zip(layout.dim_names, layout.shape, layout.stride, strict=True) if step == 0 < size - 1]
-    why = f"the stride along {listed(dims)} is 0" if dims else "its strides make indices meet"
+    dims = zip(layout.dim_names, layout.shape, layout.stride, strict=True)
+    repeated = [name for name, size, step in dims if step == 0 and size > 1]
+    why = f"the stride along {listed(repeated)} is 0" if repeated else "its strides make indices meet"
     yield Finding(
         code="TM202",
         severity="warning",
         message=f"{report.name} repeats memory: its {counted(report.numel, 'element')} are "
         f"{counted(layout.distinct, 'stored element')}, because {why}; writing to it in place raises or gives garbage.",
         evidence={"elements": report.numel, "stored elements": layout.distinct},
-        remedy=f"Write to what it was made from, or take a full copy first: {_copy_of(report.name)} ({report.nbytes} B)",
+        remedy=f"Write to what it was made from, or to a full copy ({report.nbytes} B): {_copy_of(report.name)}",
         subject=report.name,
     )

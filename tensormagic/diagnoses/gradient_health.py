@@ -1,170 +1,72 @@
-"""TM4xx: values and gradients that are NaN, infinite, vanishing or exploding.
+"""TM403, TM404: gradients that vanish or explode, over depth or over steps.
 
 The thresholds are ratios wherever they can be: a network that has converged has small gradients everywhere, and a
-summed loss large ones; neither is ill. Only weights (two dimensions or more) are judged for vanishing and exploding:
-the gradient of a bias before a normalisation, or of an attention key, is zero up to rounding by construction.
+summed loss or raw units large ones; neither is ill. Over depth, two things must come together: a weight's own gradient,
+and the gradient that arrives at the op which uses it, compared with what that gradient was on its way (see `paths`).
+Only weights (two dimensions or more) are judged over depth: the gradient of a bias before a normalisation, or of an
+attention key, is zero up to rounding by construction.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from statistics import median
 
-from tensormagic.diagnoses.words import counted, grouped, scientific
-from tensormagic.reports import Birth, Finding, Graph, Location, Node, ParameterSeries, TensorReport, TraceReport
+from tensormagic.diagnoses.paths import Paths
+from tensormagic.diagnoses.words import counted, scientific
+from tensormagic.reports import UNTOUCHED, Finding, Location, ParameterSeries, TraceReport
 
-VANISHING_NORM = 1e-6  # a norm below this …
-VANISHING_RATIO = 1e-5  # … and below this share of the largest, per element: nothing is learned there
-EXPLODING_NORM = 1e2  # a norm above this …
-EXPLODING_RATIO = 1e3  # … and this many times an earlier step's, or the smallest weight's per element times ten
+# A weight whose gradient has a norm below 1e-6 does not move: Adam's own epsilon is 1e-8 an element. That is ill only
+# if another weight on the same path gets 1e5 times as much per element: then the difference arose on the way, and the
+# arriving gradient must have lost a factor of 100 of it (the rest can be the activations, which shrink as well).
+VANISHING_NORM = 1e-6
+VANISHING_RATIO = 1e-5
+VANISHING_ARRIVAL = 1e-2
+# Healthy losses, summed or in raw units, start with norms of 1e6 and more; growth alone is judged. Training starts from
+# small gradients (zero-initialised layers, warm-up) and may grow a hundredfold; a thousandfold, above a norm of 100, is
+# a run that diverges, or a gradient that each layer multiplies.
+EXPLODING_NORM = 1e2
+EXPLODING_RATIO = 1e3
+FEWEST_STEPS = 4  # fewer are no trend
 
-_REMEDIES = {
-    "log": "Keep its argument away from zero, or use a fused form that never makes the zero: "
-    "F.log_softmax instead of softmax and log, F.binary_cross_entropy_with_logits instead of sigmoid and log; "
-    "else x.clamp_min(1e-8).log()",
-    "sqrt": "The slope of sqrt is infinite at zero: torch.sqrt(x + 1e-8)",
-    "rsqrt": "Add a small number inside: torch.rsqrt(x + 1e-8)",
-    "div": "Keep the divisor away from zero: x / (y + 1e-8), or mask y before the division "
-    "(torch.where after it does not help: the branch not taken still gives 0 · inf = NaN)",
-    "reciprocal": "Keep the argument away from zero before taking 1/x",
-    "pow": "A fractional or negative power has no finite slope at zero: clamp the base first",
-    "norm": "The norm has no slope at the zero vector: add a small number inside, (x.square().sum() + 1e-12).sqrt()",
-    "std": "The standard deviation has no slope where all elements are equal: (x.var() + 1e-8).sqrt()",
-    "acos": "The slope is infinite at ±1: clamp to (-1 + 1e-6, 1 - 1e-6) first",
-    "asin": "The slope is infinite at ±1: clamp to (-1 + 1e-6, 1 - 1e-6) first",
-    "exp": "exp overflows float32 above 88: subtract the maximum first, or use logsumexp or softmax",
-}
-_SAME_REMEDY = {"log2": "log", "log10": "log", "log1p": "log", "linalg_vector_norm": "norm", "acosh": "acos"}
-
-
-# -- TM401 --------------------------------------------------------------------------------------------------------
-
-
-def bad_values(report: TensorReport) -> Iterator[Finding]:
-    """TM401: the tensor holds NaN (a warning) or infinities (a note: masks are made of them)."""
-    numbers = report.statistics
-    if numbers is None:
-        return
-    inf = numbers.positive_infinity + numbers.negative_infinity
-    if not numbers.nan and not inf:
-        return
-    at = "" if numbers.first_nan is None else f"; the first is {report.name}[{', '.join(map(str, numbers.first_nan))}]"
-    seen = counted(numbers.count, "element") + (" looked at" if numbers.count < numbers.of else "")
-    kind, count = ("NaN", numbers.nan) if numbers.nan else ("infinite", inf)
-    yield Finding(
-        code="TM401",
-        severity="warning" if numbers.nan else "note",
-        message=f"{grouped(count)} of {seen} {'is' if count == 1 else 'are'} {kind}{at}.",
-        evidence={"nan": numbers.nan, "+inf": numbers.positive_infinity, "-inf": numbers.negative_infinity},
-        remedy="Find where it came from: run the cell that made it under %%tracegrad." if numbers.nan else "",
-        subject=report.name,
-    )
+_SQUASHING = frozenset({"sigmoid", "tanh", "softmax", "hardsigmoid", "hardtanh", "log_sigmoid_forward"})
+_SQUASHED = (
+    "Use ReLU or GELU instead of sigmoid or tanh, a normalisation or residual connections between the layers, and an "
+    "initialisation that fits the activation (nn.init.kaiming_normal_)."
+)
+_SHRUNK = (
+    "Initialise for the activation (nn.init.kaiming_normal_: torch's own default for nn.Linear shrinks a signal in "
+    "every layer), or put a normalisation or residual connections between the layers."
+)
+_EXPLODED = (
+    "Lower the learning rate, clip before the step with "
+    "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0), or check the initialisation."
+)
 
 
-# -- TM402 --------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _Weight:
+    """A weight that got a gradient: its series, the typical norm over the kept passes, and the same per element."""
+
+    series: ParameterSeries
+    norm: float
+    per_element: float
+
+    @property
+    def name(self) -> str:
+        return self.series.name
 
 
-def first_bad_gradient(report: TraceReport) -> Iterator[Finding]:
-    """TM402: where the first NaN or infinite gradient was born, and what made it."""
-    candidates = [(graph.births[0].pass_number, graph) for graph in report.graphs if graph.births]
-    if candidates:
-        _, graph = min(candidates, key=lambda pair: pair[0])
-        yield _birth_finding(report, graph, graph.births[0])
-        return
-    bad = [(frame.pass_number, graph) for graph in report.graphs for frame in graph.frames if frame.bad]
-    if bad:
-        yield _bad_from_the_start(report, *min(bad, key=lambda pair: pair[0]))
+def _finite(series: ParameterSeries) -> list[float]:
+    return [norm for norm in series.norms if norm > 0 and math.isfinite(norm)]
 
 
-def _birth_finding(report: TraceReport, graph: Graph, birth: Birth) -> Finding:
-    node, receiver = graph.nodes[birth.node], graph.nodes[birth.receiver]
-    kind, count = ("NaN", birth.nan) if birth.nan else ("infinite", birth.inf)
-    reached = [frame for frame in graph.frames if frame.pass_number == birth.pass_number]
-    spread = f"; from there it reaches {len(reached[0].bad)} of {len(graph.nodes)} nodes" if reached else ""
-    location = report.location(node.location)
-    return Finding(
-        code="TM402",
-        severity="error",
-        message=f"The first {kind} gradient is born in {node.op}{_where(location)}: {_because(birth, node)}"
-        f"{counted(count, 'element')} of the {birth.count} it sends to {_receiver(receiver)} "
-        f"{'is' if count == 1 else 'are'} {kind}{_when(report, birth.pass_number)}{spread}.",
-        location=location,
-        evidence={
-            "nan": birth.nan, "inf": birth.inf, "elements": birth.count, "incoming norm": birth.incoming_norm,
-            "input": birth.input_number, "zeros saved": birth.saved_zero, "pass": birth.pass_number,
-        },
-        remedy=_remedy(node, birth),
-        subject=node.op,
-        node=(report.graphs.index(graph), node.index),
-    )  # fmt: skip
-
-
-def _because(birth: Birth, node: Node) -> str:
-    certainty = "" if birth.certain else "it is one of several that feed the same gradient; "
-    held = [
-        counted(count, noun, plural)
-        for count, noun, plural in (
-            (birth.saved_zero, "zero", "zeros"),
-            (birth.saved_negative if node.op.startswith(("log", "sqrt")) else 0, "negative number", "negative numbers"),
-            (birth.saved_bad, "NaN or infinite element", "NaN or infinite elements"),
-        )
-        if count
-    ]
-    if not held:
-        return certainty + f"it receives a finite gradient (norm {scientific(birth.incoming_norm)}), but "
-    slot = {"self": "its input", "other": "its divisor" if node.op.startswith("div") else "its second input"}
-    return certainty + f"{slot.get(birth.saved_name, 'its ' + birth.saved_name)} holds {' and '.join(held)}, so "
-
-
-def _receiver(node: Node) -> str:
-    return node.variable or node.op
-
-
-def _where(location: Location | None) -> str:
-    return f", {location.label}" if location else ""
-
-
-def _when(report: TraceReport, pass_number: int) -> str:
-    return f" in backward pass {pass_number} of {report.passes_seen}" if report.passes_seen > 1 else ""
-
-
-def _remedy(node: Node, birth: Birth) -> str:
-    if birth.saved_bad and not birth.saved_zero:
-        return "The forward was not finite already: look at what goes into this line with %tensor."
-    op = _SAME_REMEDY.get(node.op, node.op)
-    return _REMEDIES.get(op, "Look at what goes into this line with %tensor; clamp or mask it before, not after.")
-
-
-def _bad_from_the_start(report: TraceReport, pass_number: int, graph: Graph) -> Finding:
-    called = next((done.location for done in report.passes if done.number == pass_number), None)
-    root = graph.nodes[graph.roots[0]] if graph.roots else graph.nodes[-1]
-    return Finding(
-        code="TM402",
-        severity="error",
-        message=f"Backward was started with a gradient that is not finite: {root.op} receives it"
-        f"{_when(report, pass_number)}.",
-        location=report.location(called),
-        evidence={"pass": pass_number},
-        remedy="Look at the gradient argument of backward(), or at a loss scale that overflowed.",
-        subject=root.op,
-        node=(report.graphs.index(graph), root.index),
-    )
-
-
-# -- TM403, TM404 -------------------------------------------------------------------------------------------------
-
-
-def _typical(series: ParameterSeries) -> float | None:
-    """Return the median finite norm over the kept passes, or None where there is none above zero."""
-    finite = [norm for norm in series.norms if norm > 0 and math.isfinite(norm)]
-    return median(finite) if finite else None
-
-
-def _weights(report: TraceReport) -> list[tuple[ParameterSeries, float, float]]:
-    """Return (weight, its typical norm, the same per element) for every weight that got a gradient."""
-    typical = ((series, _typical(series)) for series in report.parameters if len(series.shape) > 1)
-    return [(series, norm, norm / math.sqrt(series.numel)) for series, norm in typical if norm is not None]
+def _weights(report: TraceReport) -> list[_Weight]:
+    rows = ((series, _finite(series)) for series in report.parameters if len(series.shape) > 1 and series.numel)
+    typical = ((series, median(norms)) for series, norms in rows if norms)
+    return [_Weight(series, norm, norm / math.sqrt(series.numel)) for series, norm in typical]
 
 
 def _leaf_node(report: TraceReport, name: str) -> tuple[tuple[int, int] | None, Location | None]:
@@ -177,56 +79,122 @@ def _leaf_node(report: TraceReport, name: str) -> tuple[tuple[int, int] | None, 
     return None, None
 
 
+# -- TM403 --------------------------------------------------------------------------------------------------------
+
+
 def vanishing(report: TraceReport) -> Iterator[Finding]:
-    """TM403: the gradient of a weight is a vanishing share of the largest one."""
+    """TM403: the gradient of a weight is a vanishing share of what another weight on the same path gets."""
     weights = _weights(report)
-    if len(weights) < 2:  # noqa: PLR2004  (a ratio needs two)
-        return
-    best = max(weights, key=lambda weight: weight[2])
-    limit = best[2] * VANISHING_RATIO
-    lost = [weight for weight in weights if weight[1] < VANISHING_NORM and weight[2] < limit]
-    if not lost:
-        return
-    worst = min(lost, key=lambda weight: weight[2])
-    node, location = _leaf_node(report, worst[0].name)
-    others = f"; {counted(len(lost) - 1, 'other weight')} likewise" if len(lost) > 1 else ""
-    yield Finding(
+    most = max((weight.per_element for weight in weights), default=0.0)
+    faint = [w for w in weights if w.norm < VANISHING_NORM and w.per_element < most * VANISHING_RATIO]
+    paths = [Paths(graph) for graph in report.graphs] if faint else []
+    for worst in sorted(faint, key=lambda weight: weight.per_element):
+        best = _best_before(paths, worst, weights)
+        if best is not None:
+            lost = [w for w in faint if w.per_element < best.per_element * VANISHING_RATIO]
+            yield _vanishing_finding(report, worst, best, len(lost))
+            return
+
+
+def _best_before(paths: list[Paths], weight: _Weight, weights: list[_Weight]) -> _Weight | None:
+    """Return the strongest weight that the gradient passed before ``weight``, if it vanished in between, else None."""
+    found: list[_Weight] = []
+    for path in paths:
+        for user in path.users(weight.name)[-1:]:
+            above = path.above(user)
+            before = [w for w in weights if any(at in above for at in path.users(w.name))]
+            arriving = path.arriving(path.users(weight.name))
+            reference = max(path.nearest_to_the_loss(user).values(), default=0.0)
+            if not arriving or max(arriving.values()) > reference * VANISHING_ARRIVAL:
+                return None
+            found += before
+    best = max(found, key=lambda w: w.per_element, default=None)
+    return best if best is not None and weight.per_element < best.per_element * VANISHING_RATIO else None
+
+
+def _vanishing_finding(report: TraceReport, worst: _Weight, best: _Weight, lost: int) -> Finding:
+    node, location = _leaf_node(report, worst.name)
+    zero = sum(_is_always_zero(series) for series in report.parameters if len(series.shape) > 1)
+    others = f"; {counted(lost - 1, 'other weight')} likewise" if lost > 1 else ""
+    beyond = f"; beyond it, {counted(zero, 'weight gets', 'weights get')} exactly zero" if zero else ""
+    return Finding(
         code="TM403",
         severity="warning",
-        message=f"The gradient vanishes on its way to {worst[0].name}: typical norm {scientific(worst[1])}, "
-        f"against {scientific(best[1])} at {best[0].name}{others}.",
+        message=f"The gradient vanishes on its way to {worst.name}: its norm is {scientific(worst.norm)}, "
+        f"against {scientific(best.norm)} at {best.name}{others}{beyond}.",
         location=location,
-        evidence={worst[0].name: worst[1], best[0].name: best[1], "weights below": len(lost)},
-        remedy="Use ReLU or GELU instead of sigmoid or tanh, a normalisation or residual connections between the "
-        "layers, and an initialisation that fits the activation (nn.init.kaiming_normal_).",
-        subject=worst[0].name,
+        evidence={worst.name: worst.norm, best.name: best.norm, "weights below": lost, "weights at zero": zero},
+        remedy=_SQUASHED if _squashes(report) else _SHRUNK,
+        subject=worst.name,
         node=node,
     )
 
 
+def _is_always_zero(series: ParameterSeries) -> bool:
+    """Whether gradients came, and every one was zero: next to ones below 1e-6, those have underflowed."""
+    norms = [norm for norm in series.norms if norm != UNTOUCHED]
+    return bool(norms) and not any(norms)
+
+
+def _squashes(report: TraceReport) -> bool:
+    return any(node.op in _SQUASHING for graph in report.graphs for node in graph.nodes)
+
+
+# -- TM404 --------------------------------------------------------------------------------------------------------
+
+
 def exploding(report: TraceReport) -> Iterator[Finding]:
-    """TM404: the gradient of a weight grows without bound, over depth or over steps."""
-    over_steps = [(series, *growth) for series in report.parameters if (growth := _growth(series)) is not None]
-    if over_steps:
-        series, first, last = max(over_steps, key=lambda row: row[2] / row[1])
-        yield _exploding(report, series, f"grew from {scientific(first)} to {scientific(last)} over the steps",
-                         {"early": first, "largest": last})  # fmt: skip
-        return
-    weights = _weights(report)
-    if len(weights) > 1:
-        least, most = min(weights, key=lambda w: w[2]), max(weights, key=lambda w: w[2])
-        if most[1] > EXPLODING_NORM and most[2] > least[2] * EXPLODING_RATIO * 10:
-            text = f"is {scientific(most[1])}, against {scientific(least[1])} at {least[0].name}"
-            yield _exploding(report, most[0], text, {most[0].name: most[1], least[0].name: least[1]})
+    """TM404: the gradient grows without bound, over the steps or from layer to layer within one backward."""
+    finding = _over_steps(report) or _over_depth(report)
+    if finding is not None:
+        yield finding
 
 
-def _growth(series: ParameterSeries) -> tuple[float, float] | None:
-    """Return (typical early norm, largest later norm) where the later one is beyond all proportion."""
-    finite = [norm for norm in series.norms if norm > 0 and math.isfinite(norm)]
-    if len(finite) < 4:  # noqa: PLR2004  (fewer steps are no trend)
+def _over_steps(report: TraceReport) -> Finding | None:
+    """Judge every parameter by the largest early norm in its model: one that only catches up does not explode."""
+    rows = [(series, *ends) for series in report.parameters if (ends := _ends(series)) is not None]
+    early: dict[str, float] = {}
+    for series, first, _ in rows:
+        early[series.owner] = max(early.get(series.owner, 0.0), first)
+    grown = [row for row in rows if row[2] > max(EXPLODING_NORM, early[row[0].owner] * EXPLODING_RATIO)]
+    if not grown:
         return None
-    early, late = median(finite[: max(len(finite) // 4, 2)]), max(finite[len(finite) // 2 :])
-    return (early, late) if late > EXPLODING_NORM and late > early * EXPLODING_RATIO else None
+    series, first, last = max(grown, key=lambda row: (row[2] / row[1], row[0].numel))
+    return _exploding(report, series, f"the norm at {series.name} grew from {scientific(first)} to {scientific(last)} "
+                      "over the steps", {"early": first, "largest": last})  # fmt: skip
+
+
+def _ends(series: ParameterSeries) -> tuple[float, float] | None:
+    """Return (typical early norm, largest later norm)."""
+    finite = _finite(series)
+    if len(finite) < FEWEST_STEPS:
+        return None
+    return median(finite[: max(len(finite) // 4, 2)]), max(finite[len(finite) // 2 :])
+
+
+def _over_depth(report: TraceReport) -> Finding | None:
+    large = sorted((w for w in _weights(report) if w.norm > EXPLODING_NORM), key=lambda w: -w.per_element)
+    paths = [Paths(graph) for graph in report.graphs] if large else []
+    for weight in large:
+        growth, first = max((_growth(path, weight.name) for path in paths), default=(0.0, 0.0))
+        if growth > EXPLODING_RATIO:
+            text = (
+                f"on its way to {weight.name} it grows {scientific(growth)} times, from a norm of {scientific(first)} "
+                f"at the last layer to {scientific(growth * first)}"
+            )
+            evidence = {weight.name: weight.norm, "arrives": growth * first, "last layer": first}
+            return _exploding(report, weight.series, text, evidence)
+    return None
+
+
+def _growth(path: Paths, name: str) -> tuple[float, float]:
+    """Return (growth on the way to a weight, norm at the layer nearest to the loss); zeros where that is not known."""
+    arriving = path.arriving(path.users(name))
+    if not arriving:
+        return 0.0, 0.0
+    most = max(arriving, key=lambda at: arriving[at])
+    reference = max(path.nearest_to_the_loss(most).values(), default=0.0)
+    return (arriving[most] / reference, reference) if reference else (0.0, 0.0)
 
 
 def _exploding(report: TraceReport, series: ParameterSeries, text: str, evidence: dict[str, float]) -> Finding:
@@ -234,11 +202,10 @@ def _exploding(report: TraceReport, series: ParameterSeries, text: str, evidence
     return Finding(
         code="TM404",
         severity="warning",
-        message=f"The gradient explodes: the norm at {series.name} {text}.",
+        message=f"The gradient explodes: {text}.",
         location=location,
         evidence=dict(evidence),
-        remedy="Lower the learning rate, clip before the step with "
-        "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0), or check the initialisation.",
+        remedy=_EXPLODED,
         subject=series.name,
         node=node,
     )

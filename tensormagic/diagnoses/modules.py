@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.words import counted, listed
+from tensormagic.diagnoses.words import counted, grouped, listed
 from tensormagic.reports import Finding, ParameterSeries, TraceReport
 
 
@@ -12,8 +12,11 @@ def parameter_without_gradient(report: TraceReport) -> Iterator[Finding]:
     """TM601: a parameter that asks for a gradient got none in any pass, although others of its model did.
 
     A model that no backward reached at all is not reported: in adversarial training that is meant. Nor is a
-    parameter that a graph leads to: ``autograd.grad`` may have been asked for others only.
+    parameter that a graph leads to: ``autograd.grad`` may have been asked for others only. Re-entrant checkpointing
+    hides its parameters from the graph, so with it nothing is said at all.
     """
+    if any(node.name.startswith("CheckpointFunction") for graph in report.graphs for node in graph.nodes):
+        return
     for owner in dict.fromkeys(series.owner for series in report.parameters if series.touched and series.owner):
         missing = [series for series in report.parameters if series.owner == owner and _is_missing(series)]
         if missing:
@@ -25,18 +28,35 @@ def _is_missing(series: ParameterSeries) -> bool:
 
 
 def _missing_finding(report: TraceReport, owner: str, missing: list[ParameterSeries]) -> Finding:
-    names = [series.name for series in missing]
-    of = sum(series.owner == owner for series in report.parameters)
+    of = [series.name for series in report.parameters if series.owner == owner]
+    places = _shortest([series.name for series in missing], of)
     called = report.passes[-1].location if report.passes else None
     passes = counted(report.passes_seen, "backward pass", "backward passes")
+    verb = "gets" if len(places) == 1 else "get"
+    share = f"{grouped(len(missing))} of the {grouped(len(of))} parameters of {owner}"
     return Finding(
         code="TM601",
         severity="warning",
-        message=f"{listed(names)} got no gradient in {passes}: no path leads there from the loss "
-        f"({counted(len(missing), 'parameter')} of the {of} of {owner}).",
+        message=f"{listed(places)} {verb} no gradient in {passes}: no path leads there from the loss ({share}).",
         location=report.location(called),
         evidence={series.name: series.numel for series in missing[:8]},
         remedy="Use it in forward, or look for what cuts the path (detach, no_grad, .item(), .data); if it is meant to "
         "stay as it is, say so: requires_grad_(False).",
-        subject=names[0],
+        subject=missing[0].name,
     )
+
+
+def _shortest(missing: list[str], of: list[str]) -> list[str]:
+    """Return the missing names, those of a module that misses all it has (two or more) as the module alone."""
+    places: dict[str, None] = {}
+    for name in missing:
+        parts = name.split(".")
+        above = (".".join(parts[:length]) for length in range(1, len(parts)))
+        whole = (module for module in above if _misses_all(module, missing, of))
+        places[next(whole, name)] = None
+    return list(places)
+
+
+def _misses_all(module: str, missing: list[str], of: list[str]) -> bool:
+    inside = [name for name in of if name.startswith(f"{module}.")]
+    return len(inside) > 1 and set(inside) <= set(missing)

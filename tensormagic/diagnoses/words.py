@@ -1,18 +1,36 @@
-"""Small phrases that several diagnoses use."""
+"""Small phrases that several diagnoses use; numbers are written as the renderers write them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+
+_EXPONENT = re.compile(r"e([+-])0*(\d+)$")
+_SIGNS = {"+": "", "-": "\u2212"}
 
 
 def grouped(count: int) -> str:
-    """Return ``"1 234"``."""
-    return f"{count:,}".replace(",", "\u202f")
+    """Return a whole number, its digits in groups of three from 10 000 on."""
+    return str(count) if abs(count) < 10_000 else f"{count:,}".replace(",", "\u00a0")
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
-    """Return ``"1 zero"``, ``"3 zeros"``, ``"1 234 zeros"``."""
+    """Return ``"1 zero"``, ``"3 zeros"``, ``"12 345 zeros"``."""
     return grouped(count) + " " + (noun if count == 1 else plural or noun + "s")
+
+
+def part(count: int, of: int, noun: str = "element") -> str:
+    """Return ``"3 of the 320 elements"``, ``"all 15 elements"``, ``"both elements"`` or ``"the one element"``."""
+    if of == 1:
+        return f"the one {noun}"
+    if count >= of:
+        return f"both {noun}s" if of == 2 else f"all {grouped(of)} {noun}s"
+    return f"{grouped(count)} of the {grouped(of)} {noun}s"
+
+
+def verb(count: int) -> str:
+    """Return the verb after a count: is or are."""
+    return "is" if count == 1 else "are"
 
 
 def listed(names: Sequence[str], at_most: int = 4) -> str:
@@ -24,5 +42,7 @@ def listed(names: Sequence[str], at_most: int = 4) -> str:
 
 
 def scientific(value: float) -> str:
-    """Return a norm the way it is compared: three significant digits."""
-    return f"{value:.3g}"
+    """Return a norm the way it is compared, with three significant digits: ``0.847``, ``1.58e−26``, ``3.36e28``."""
+    if 1000 <= value < 1e6:
+        return grouped(round(value))
+    return _EXPONENT.sub(lambda found: f"e{_SIGNS[found[1]]}{found[2]}", f"{value:.3g}")

@@ -1,0 +1,216 @@
+"""TM401, TM402: values and gradients that are NaN or infinite, and where the first of them was born."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tensormagic.diagnoses.remedies import (
+    ANY,
+    HALF_OVERFLOW,
+    LOSSES,
+    NOT_FINITE_FORWARD,
+    OVERFLOW,
+    PRODUCTS,
+    SINGULARITIES,
+    Singularity,
+)
+from tensormagic.diagnoses.words import counted, grouped, listed, part, scientific, verb
+from tensormagic.reports import Birth, Finding, Frame, Graph, Location, Node, Severity, TensorReport, TraceReport
+
+HUGE_NORM = 1e15  # a finite gradient above this has been growing: what overflows after it is no fault of the op
+
+
+def bad_values(report: TensorReport) -> Iterator[Finding]:
+    """TM401: the tensor holds NaN (a warning) or infinities (a note: masks are made of them)."""
+    numbers = report.statistics
+    if numbers is None:
+        return
+    inf = numbers.positive_infinity + numbers.negative_infinity
+    if not numbers.nan and not inf:
+        return
+    at = "" if numbers.first_nan is None else f"; the first is {report.name}[{', '.join(map(str, numbers.first_nan))}]"
+    kind, count = ("NaN", numbers.nan) if numbers.nan else ("infinite", inf)
+    seen = part(count, numbers.count) + (" looked at" if numbers.count < numbers.of else "")
+    also = f", and {grouped(inf)} infinite" if numbers.nan and inf else ""
+    yield Finding(
+        code="TM401",
+        severity="warning" if numbers.nan else "note",
+        message=f"In {report.name} {seen} {verb(count)} {kind}{also}{at}.",
+        evidence={"nan": numbers.nan, "+inf": numbers.positive_infinity, "-inf": numbers.negative_infinity},
+        remedy="Find where it came from: run the cell that made it under %%tracegrad." if numbers.nan else "",
+        subject=report.name,
+    )
+
+
+# -- TM402 --------------------------------------------------------------------------------------------------------
+
+
+def first_bad_gradient(report: TraceReport) -> Iterator[Finding]:
+    """TM402: where the first NaN or infinite gradient was born, and what made it.
+
+    An error; a warning where the last pass is finite again; a note where, besides, it was a float16 that overflowed:
+    that is how a gradient scaler finds its scale.
+    """
+    graphs = list(enumerate(report.graphs))
+    births = [(graph.births[0].pass_number, number) for number, graph in graphs if graph.births]
+    shown = [(frame.pass_number, number) for number, graph in graphs for frame in graph.frames if frame.bad]
+    if births and min(births) <= min(shown, default=min(births)):
+        yield _Born(report, min(births)[1]).finding()
+    elif shown:
+        yield _from_the_start(report, *min(shown))
+
+
+@dataclass(frozen=True, slots=True)
+class _Born:
+    """The first birth of a graph, put into words."""
+
+    report: TraceReport
+    number: int
+
+    @property
+    def graph(self) -> Graph:
+        return self.report.graphs[self.number]
+
+    @property
+    def birth(self) -> Birth:
+        return self.graph.births[0]
+
+    @property
+    def node(self) -> Node:
+        return self.graph.nodes[self.birth.node]
+
+    @property
+    def receiver(self) -> Node:
+        return self.graph.nodes[self.birth.receiver]
+
+    def finding(self) -> Finding:
+        birth, location = self.birth, self.report.location(self.node.location)
+        reason, remedy = self._reason()
+        return Finding(
+            code="TM402",
+            severity=self._severity(),
+            message=f"{self._opening(location)}: {reason}{self._sent()}{self._spread()}{self._afterwards()}.",
+            location=location,
+            evidence={
+                "nan": birth.nan, "inf": birth.inf, "elements": birth.count, "incoming norm": birth.incoming_norm,
+                "input": birth.input_number, "zeros saved": birth.saved_zero, "pass": birth.pass_number,
+            },
+            remedy=remedy,
+            subject=self.node.op,
+            node=(self.number, self.node.index),
+        )  # fmt: skip
+
+    def _opening(self, location: Location | None) -> str:
+        kind = "NaN" if self.birth.nan else "infinite"
+        where = f", {location.label}" if location else ""
+        return f"The first {kind} gradient is born in {self.node.op}{where}{_when(self.report, self.birth.pass_number)}"
+
+    def _sent(self) -> str:
+        birth = self.birth
+        kind, count = ("NaN", birth.nan) if birth.nan else ("infinite", birth.inf)
+        whole = max(birth.count, count)
+        return f"{part(count, whole)} it sends to {self.receiver.variable or self.receiver.op} {verb(count)} {kind}"
+
+    def _spread(self) -> str:
+        frame = next((frame for frame in self.graph.frames if frame.pass_number == self.birth.pass_number), None)
+        return f"; from there it reaches {len(frame.bad)} of {len(self.graph.nodes)} nodes" if frame else ""
+
+    def _afterwards(self) -> str:
+        return "; the last pass is finite again" if _recovers(self.report, self.birth.pass_number) else ""
+
+    def _severity(self) -> Severity:
+        if not _recovers(self.report, self.birth.pass_number):
+            return "error"
+        return "note" if self._is_half_overflow() else "warning"
+
+    def _is_half_overflow(self) -> bool:
+        """Whether it was float16, not the op, that could not hold the number."""
+        explained = self.birth.saved_zero or self.birth.saved_bad
+        return "float16" in {self.node.dtype, self.receiver.dtype} and not explained
+
+    def _reason(self) -> tuple[str, str]:
+        """Return the clause that gives the reason, and the remedy."""
+        certainty = "" if self.birth.certain else "it is one of several that feed the same gradient; "
+        known = SINGULARITIES.get(self.node.op)
+        for clause, remedy in self._saved(known) if known else ():
+            if clause:
+                return f"{certainty}{clause}, so ", remedy
+        clause, remedy = self._unsaved()
+        return certainty + clause, remedy
+
+    def _saved(self, known: Singularity) -> Iterator[tuple[str, str]]:
+        """Yield what the saved tensor explains, the most telling first."""
+        birth = self.birth
+        counts = (
+            (birth.saved_zero, known.zero, counted(birth.saved_zero, "zero")),
+            (birth.saved_negative, known.negative, counted(birth.saved_negative, "negative number")),
+        )
+        held = [(clause, text) for count, clause, text in counts if count and clause]
+        if held and not birth.saved_bad:
+            yield held[0][0].format(n=listed([text for _, text in held])), known.remedy
+        elif held:
+            bad = counted(birth.saved_bad, "NaN or infinite element", "NaN or infinite elements")
+            yield held[0][0].format(n=listed([*(text for _, text in held), bad])), known.remedy
+        if birth.saved_bad:
+            place = f" at {counted(birth.saved_bad, 'element')}" if birth.count > 1 else ""
+            own = not known.bad.endswith("already")
+            yield known.bad + place, known.remedy if own else NOT_FINITE_FORWARD
+        if birth.saved_name in {"", "self"} and birth.incoming_norm < HUGE_NORM:
+            yield known.always, known.remedy
+
+    def _unsaved(self) -> tuple[str, str]:
+        birth, op = self.birth, self.node.op
+        norm = f"(norm {scientific(birth.incoming_norm)})"
+        if birth.incoming_norm < 0:
+            return "the gradient it receives could not be read; ", ANY
+        if self._is_half_overflow() and birth.incoming_norm < HUGE_NORM:
+            return f"the gradient it receives {norm} does not fit float16, so ", HALF_OVERFLOW
+        if birth.incoming_norm > HUGE_NORM:
+            return f"the gradient it receives is finite but huge {norm}, and ", OVERFLOW
+        if op in PRODUCTS and birth.nan:
+            return "what it multiplies its finite gradient with is not finite already, so ", NOT_FINITE_FORWARD
+        if op in LOSSES:
+            return "its forward was not finite already, so ", NOT_FINITE_FORWARD
+        return f"it receives a finite gradient {norm}, but ", ANY
+
+
+def _when(report: TraceReport, pass_number: int) -> str:
+    return f", in backward pass {pass_number} of {report.passes_seen}" if report.passes_seen > 1 else ""
+
+
+def _recovers(report: TraceReport, pass_number: int) -> bool:
+    """Whether the last pass, later than that one, was finite again: the bad gradient reached no parameter."""
+    return bool(report.passes) and report.passes[-1].number > pass_number and report.passes[-1].finite
+
+
+def _from_the_start(report: TraceReport, pass_number: int, number: int) -> Finding:
+    """Word a pass in which no node made what is not finite: it came with the gradient that backward was given."""
+    graph = report.graphs[number]
+    frame = next(frame for frame in graph.frames if frame.pass_number == pass_number)
+    called = next((done.location for done in report.passes if done.number == pass_number), None)
+    node, given = _first_reached(graph, frame)
+    nan, inf = frame.bad[str(node.index)]
+    kind, count = ("NaN", nan) if nan else ("infinite", inf)
+    location = report.location(called if given else node.location)
+    opening = (
+        "Backward was started with a gradient that is not finite" if given else "A gradient that is not finite was seen"
+    )
+    of = counted(count, "element")
+    return Finding(
+        code="TM402",
+        severity="warning" if _recovers(report, pass_number) else "error",
+        message=f"{opening}{_when(report, pass_number)}: {of} of what {node.op} receives {verb(count)} {kind}.",
+        location=location,
+        evidence={"nan": nan, "inf": inf, "pass": pass_number},
+        remedy="Look at the gradient argument of backward(), or at a loss scale that overflowed." if given else ANY,
+        subject=node.op,
+        node=(number, node.index),
+    )
+
+
+def _first_reached(graph: Graph, frame: Frame) -> tuple[Node, bool]:
+    """Return the first node whose gradient is bad, and whether backward started from it."""
+    order = [index for index in (*graph.order, *range(len(graph.nodes))) if str(index) in frame.bad]
+    roots = [index for index in graph.roots if str(index) in frame.bad]
+    return graph.nodes[(roots or order)[0]], bool(roots)
