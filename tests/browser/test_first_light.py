@@ -16,6 +16,7 @@ TRAIN_STATES = 10  # painted while the training cell shows [*]; some 40 are usua
 # Every animation frame: what does the panel of the cell that shows [*] say and look like? Distinct answers are kept.
 WATCH_RUNNING_PANELS = """() => {
   window.tensormagicSeen = {};
+  window.tensormagicStale = 0;
   const look = () => {
     document.querySelectorAll('.jp-Notebook .jp-CodeCell').forEach((cell, place) => {
       if (!cell.querySelector('.jp-InputPrompt')?.textContent.includes('*')) return;
@@ -23,6 +24,7 @@ WATCH_RUNNING_PANELS = """() => {
       if (!panel) return;
       const colours = [...panel.querySelectorAll('.box')].map(box => box.getAttribute('class')).join();
       const said = panel.querySelector('.whereabouts')?.textContent ?? '';
+      if (colours && panel.textContent.includes('Waiting for the first backward')) window.tensormagicStale += 1;
       (window.tensormagicSeen[place] ??= new Set()).add(said + colours);
     });
     if (window.tensormagicRun !== 'done') requestAnimationFrame(look);
@@ -70,6 +72,7 @@ def test_the_example_is_live_in_jupyterlab_and_static_afterwards(notebook):
         "() => Object.fromEntries(Object.entries(window.tensormagicSeen).map(([key, set]) => [key, set.size]))"
     )
     assert seen.get(code_place("train"), 0) >= TRAIN_STATES, f"distinct states painted while running: {seen}"
+    assert opened.page.evaluate("() => window.tensormagicStale") == 0, "the graph is drawn, yet backward is waited for"
     assert opened.page.locator(".jp-OutputArea-output .jupyter-widgets-disconnected").count() == 0
     expect(panel_of(opened, "train")).to_contain_text("No problems found in 120 backward passes")
     assert_answers_a_click(panel_of(opened, "broken"))

@@ -1802,7 +1802,8 @@ class Panel {
   drawNotes() {
     const { doc } = this.model,
       lines = [...doc.cuts, ...doc.gaps.map((/** @type {string[]} */ [section, reason]) => `${section}: ${reason}`)];
-    if (!doc.passes_seen)
+    // A document made during the first backward has a graph, but no finished pass yet: nothing is waited for.
+    if (!doc.passes_seen && !(this.running && doc.graphs.length))
       lines.unshift(
         this.running
           ? `Waiting for the first backward; the forward has made ${plural(doc.forward_nodes, "node")} so far.`
