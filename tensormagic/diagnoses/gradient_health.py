@@ -100,15 +100,13 @@ def _best_before(paths: list[Paths], weight: _Weight, weights: list[_Weight]) ->
     """Return the strongest weight that the gradient passed before ``weight``, if it vanished in between, else None."""
     found: list[_Weight] = []
     for path in paths:
-        for user in path.users(weight.name)[-1:]:
-            above = path.above(user)
-            before = [w for w in weights if any(at in above for at in path.users(w.name))]
-            arriving = path.arriving(path.users(weight.name))
-            reference = max(path.nearest_to_the_loss(user).values(), default=0.0)
-            if not arriving or max(arriving.values()) > reference * VANISHING_ARRIVAL:
+        arriving, user = path.strongest(path.users(weight.name))
+        if user >= 0:
+            if arriving > path.at_the_last_layer(user) * VANISHING_ARRIVAL:
                 return None
-            found += before
-    best = max(found, key=lambda w: w.per_element, default=None)
+            above = path.above(user)
+            found += [other for other in weights if not above.isdisjoint(path.users(other.name))]
+    best = max(found, key=lambda other: other.per_element, default=None)
     return best if best is not None and weight.per_element < best.per_element * VANISHING_RATIO else None
 
 
@@ -173,28 +171,28 @@ def _ends(series: ParameterSeries) -> tuple[float, float] | None:
 
 
 def _over_depth(report: TraceReport) -> Finding | None:
-    large = sorted((w for w in _weights(report) if w.norm > EXPLODING_NORM), key=lambda w: -w.per_element)
+    large = [weight for weight in _weights(report) if weight.norm > EXPLODING_NORM]
     paths = [Paths(graph) for graph in report.graphs] if large else []
-    for weight in large:
-        growth, first = max((_growth(path, weight.name) for path in paths), default=(0.0, 0.0))
-        if growth > EXPLODING_RATIO:
-            text = (
-                f"on its way to {weight.name} it grows {scientific(growth)} times, from a norm of {scientific(first)} "
-                f"at the last layer to {scientific(growth * first)}"
-            )
-            evidence = {weight.name: weight.norm, "arrives": growth * first, "last layer": first}
-            return _exploding(report, weight.series, text, evidence)
-    return None
+    grown = ((*_growth(path, weight.name), weight) for path in paths for weight in large)
+    growth, first, weight = max(grown, key=lambda row: row[0], default=(0.0, 0.0, None))
+    if weight is None or growth <= EXPLODING_RATIO:
+        return None
+    text = (
+        f"on its way to {weight.name} it grows {scientific(growth)} times, from a norm of {scientific(first)} "
+        f"at the last layer to {scientific(growth * first)}"
+    )
+    evidence = {weight.name: weight.norm, "arrives": growth * first, "last layer": first}
+    return _exploding(report, weight.series, text, evidence)
 
 
 def _growth(path: Paths, name: str) -> tuple[float, float]:
-    """Return (growth on the way to a weight, norm at the layer nearest to the loss); zeros where that is not known."""
-    arriving = path.arriving(path.users(name))
-    if not arriving:
+    """Return (growth on the way to a weight, norm at the last layer); zeros where it is below the threshold anyway."""
+    arriving, user = path.strongest(path.users(name))
+    least = min((norm for node in path.first if (norm := path.arriving(node))), default=math.inf)
+    if arriving <= least * EXPLODING_RATIO:
         return 0.0, 0.0
-    most = max(arriving, key=lambda at: arriving[at])
-    reference = max(path.nearest_to_the_loss(most).values(), default=0.0)
-    return (arriving[most] / reference, reference) if reference else (0.0, 0.0)
+    reference = path.at_the_last_layer(user)
+    return (arriving / reference, reference) if reference else (0.0, 0.0)
 
 
 def _exploding(report: TraceReport, series: ParameterSeries, text: str, evidence: dict[str, float]) -> Finding:

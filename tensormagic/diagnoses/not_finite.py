@@ -103,7 +103,8 @@ class _Born:
 
     def _opening(self, location: Location | None) -> str:
         kind = "NaN" if self.birth.nan else "infinite"
-        where = f", {location.label}" if location else ""
+        near = "" if self.node.exact_location else "at or before "
+        where = f", {near}{location.label}" if location else ""
         return f"The first {kind} gradient is born in {self.node.op}{where}{_when(self.report, self.birth.pass_number)}"
 
     def _sent(self) -> str:

@@ -27,7 +27,10 @@ _BETWEEN = frozenset({
 
 
 class Paths:
-    """One graph, looked at from the loss: the arriving gradient of every op that uses a weight."""
+    """One graph, looked at from the loss: the arriving gradient of every op that uses a weight.
+
+    Made for being asked often while a run goes on: each question costs at most one walk over the edges.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -35,16 +38,26 @@ class Paths:
         for edge in graph.edges:
             self._feeders.setdefault(edge.target, []).append(edge.source)
         self._leaves = {node.variable: node.index for node in graph.nodes if node.kind == "accumulate"}
+        self._users = {node.index for node in graph.nodes if node.op in USERS}
+        self._arriving: dict[int, float] = {}
+        self.first = self._first_users()
+
+    def _first_users(self) -> set[int]:
+        """Return the users that the gradient reaches before any other: the last layers of the forward."""
+        below: set[int] = set()
+        for node in reversed(self._graph.nodes):  # what made a node's input was made before it
+            if any(feeder in below or feeder in self._users for feeder in self._feeders.get(node.index, ())):
+                below.add(node.index)
+        return self._users - below
 
     def users(self, leaf: str) -> list[int]:
         """Return the ops that multiply something with the leaf of that name."""
         found, waiting = set(), [self._leaves[leaf]] if leaf in self._leaves else []
         while waiting:
             for feeder in self._feeders.get(waiting.pop(), ()):
-                op = self._graph.nodes[feeder].op
-                if op in USERS:
+                if feeder in self._users:
                     found.add(feeder)
-                elif op in _BETWEEN:
+                elif self._graph.nodes[feeder].op in _BETWEEN:
                     waiting.append(feeder)
         return sorted(found)
 
@@ -58,13 +71,17 @@ class Paths:
             waiting += new
         return found
 
-    def arriving(self, nodes: Iterable[int]) -> dict[int, float]:
-        """Return the median finite norm above zero that each of the nodes received; nodes without one are left out."""
-        frames = self._graph.frames
-        norms = {at: [frame.norms[at] for frame in frames if 0 < frame.norms[at] < math.inf] for at in nodes}
-        return {at: median(found) for at, found in norms.items() if found}
+    def arriving(self, node: int) -> float:
+        """Return the median of the finite norms above zero that a node received; 0 where there was none."""
+        if node not in self._arriving:
+            norms = [frame.norms[node] for frame in self._graph.frames if 0 < frame.norms[node] < math.inf]
+            self._arriving[node] = median(norms) if norms else 0.0
+        return self._arriving[node]
 
-    def nearest_to_the_loss(self, node: int) -> dict[int, float]:
-        """Return what arrives at those users above ``node`` that the gradient reaches before any other user."""
-        users = [at for at in self.above(node) if self._graph.nodes[at].op in USERS]
-        return self.arriving(at for at in users if self.above(at).isdisjoint(users))
+    def strongest(self, nodes: Iterable[int]) -> tuple[float, int]:
+        """Return (norm, node) of the node at which the largest gradient arrives; (0, -1) where none does."""
+        return max(((self.arriving(node), node) for node in nodes), default=(0.0, -1))
+
+    def at_the_last_layer(self, node: int) -> float:
+        """Return the largest norm that arrives at a last layer on the way to ``node``; 0 where there is none."""
+        return self.strongest(self.first & self.above(node))[0]

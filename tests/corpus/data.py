@@ -1,0 +1,36 @@
+"""Small data and training loops that the cases share; the losses and shapes are those of common tutorials."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+@functools.cache
+def digits() -> tuple[torch.Tensor, torch.Tensor]:
+    """Return scikit-learn's handwritten digits: 1797 images (1 x 8 x 8, 0 to 1) and their classes."""
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    return torch.tensor(found.images, dtype=torch.float32).unsqueeze(1) / 16, torch.tensor(found.target)
+
+
+def batches(count: int, size: int = 64):
+    """Yield ``count`` batches of digits."""
+    images, classes = digits()
+    for number in range(count):
+        start = number * size % (len(images) - size)
+        yield images[start : start + size], classes[start : start + size]
+
+
+def train_classifier(net: nn.Module, *, steps: int = 6, lr: float = 0.01, flat: bool = False) -> None:
+    """Train ``net`` on digits with Adam and cross entropy."""
+    optimizer = torch.optim.Adam([p for p in net.parameters() if p.requires_grad], lr=lr)
+    for images, classes in batches(steps):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(images.flatten(1) if flat else images), classes)
+        loss.backward()
+        optimizer.step()

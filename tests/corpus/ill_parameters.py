@@ -1,0 +1,136 @@
+"""Training code in which a parameter gets no gradient (TM601), each for another reason."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import tensormagic as tm
+from tests.corpus.cases import ill
+from tests.corpus.data import batches, train_classifier
+
+
+class Unused(nn.Module):
+    """Owns a scale that forward forgets."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(64, 10)
+        self.scale = nn.Parameter(torch.ones(10))
+
+    def forward(self, x):
+        return self.body(x)
+
+
+@ill("TM601", subject="net.scale", line="loss.backward()", says=(
+    "net.scale gets no gradient in 6 backward passes", "1 of the 3 parameters of net"))  # fmt: skip
+def parameter_that_forward_forgets():
+    net = Unused()
+    with tm.trace(namespace={"net": net}) as trace:
+        train_classifier(net, flat=True)
+    return trace.report
+
+
+class Cut(nn.Module):
+    """Detaches one of its two paths; ``how`` says by what means."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how = how
+        self.left, self.right = nn.Linear(64, 10), nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.left(x) + self.how(self.right(x))
+
+
+@ill("TM601", subject="net.right.weight", says=("net.right gets no gradient", "2 of the 4 parameters of net"))
+def a_path_cut_by_detach():
+    net = Cut(torch.Tensor.detach)
+    with tm.trace(namespace={"net": net}) as trace:
+        train_classifier(net, flat=True)
+    return trace.report
+
+
+@ill("TM601", subject="net.right.weight", says=("net.right gets",))
+def a_path_cut_by_rounding_through_numpy():
+    net = Cut(lambda values: torch.from_numpy(values.detach().numpy().round()))
+    with tm.trace(namespace={"net": net}) as trace:
+        train_classifier(net, flat=True)
+    return trace.report
+
+
+@ill("TM601", subject="net.right.weight", says=("net.right gets",))
+def a_path_cut_by_argmax():
+    net = Cut(lambda values: F.one_hot(values.argmax(1), 10).float())
+    with tm.trace(namespace={"net": net}) as trace:
+        train_classifier(net, flat=True)
+    return trace.report
+
+
+class Branching(nn.Module):
+    """Takes a branch that the data never ask for."""
+
+    def __init__(self):
+        super().__init__()
+        self.usual, self.rare = nn.Linear(64, 10), nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+
+    def forward(self, x):
+        return self.rare(x) if x.mean() < 0 else self.usual(x)
+
+
+@ill("TM601", subject="net.rare.0.weight", says=("net.rare gets no gradient", "4 of the 6 parameters of net"))
+def a_branch_not_taken():
+    net = Branching()
+    with tm.trace(namespace={"net": net}) as trace:
+        train_classifier(net, flat=True)
+    return trace.report
+
+
+class TwoHeads(nn.Module):
+    """A second head that nobody calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head, self.spare = nn.Linear(64, 32), nn.Linear(32, 10), nn.Linear(32, 2)
+
+    def forward(self, x):
+        return self.head(self.body(x).relu())
+
+
+@ill("TM601", subject="net.spare.weight", says=("net.spare gets no gradient",))
+def a_second_head_never_called():
+    net = TwoHeads()
+    with tm.trace(namespace={"net": net}) as trace:
+        train_classifier(net, flat=True)
+    return trace.report
+
+
+@ill("TM601", subject="TwoHeads.spare.weight", line="F.cross_entropy(net(images.flatten(1)), classes).backward()",
+     says=("TwoHeads.spare gets no gradient in 1 backward pass:",))  # fmt: skip
+def a_model_without_a_name():
+    """The model lives inside a function: it is called by its class."""
+    net = TwoHeads()
+    with tm.trace(namespace={}) as trace:
+        for images, classes in batches(1):
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+    return trace.report
+
+
+@ill("TM601", says=("net.stem, net.right", "parameters of net"))
+def embeddings_that_are_never_looked_up():
+    """Several modules at once."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem, self.right, self.head = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(64, 10)
+            self.table = nn.Embedding(10, 4)
+
+        def forward(self, x):
+            return self.head(x)
+
+    net = Net()
+    with tm.trace(namespace={"net": net}) as trace:
+        train_classifier(net, flat=True)
+    return trace.report
