@@ -144,6 +144,7 @@ def test_the_page_that_the_demo_writes_opens_from_disk(static_page, executed, tm
     """``HEADLESS=1 make demo`` writes this page: it asks for nothing else, and everything in it is visible."""
     path = tmp_path / "page.html"
     notebook_page.write_page(nbformat.read(executed, as_version=4), path, "page")
+    assert "application/vnd.jupyter.widget" not in path.read_text(encoding="utf-8")
     page = static_page(path, scripts=scripts)
     expect(page.get_by_text("offset(i, j) = 1 + 1·i + 16·j").first).to_be_visible()
     if scripts:
