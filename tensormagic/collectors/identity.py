@@ -3,7 +3,8 @@
 A module is known by the path under which its outermost caller holds it: ``net.conv1``. Outermost modules are found
 two ways: in the person's namespace (there also inside a module, an object, a list or a dictionary that has a name),
 and by being called (a model that lives inside a function has no name in the namespace: it is called by its class
-then). A leaf is known by the parameter path that leads to it, else by its name in the namespace, else by its shape. Only weak references are held, and an ``id`` counts only while its reference
+then). A leaf is known by the parameter path that leads to it, else by its name in the namespace, else by its shape.
+Only weak references are held, and an ``id`` counts only while its reference
 lives: addresses are reused.
 """
 
