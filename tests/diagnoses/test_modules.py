@@ -1,0 +1,76 @@
+"""TM601: exact sentences and what is left alone, by hand-made parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tensormagic.diagnoses import diagnose
+from tensormagic.reports import UNTOUCHED, Graph
+from tests.diagnoses.samples import CALL, op, parameter, run
+
+
+def net(*missing, got=("net.head.weight",), count=1, **more):
+    got_some = [parameter(name, [1.0] * count) for name in got]
+    return run(parameters=[*got_some, *(parameter(name, [UNTOUCHED] * count, **more) for name in missing)], count=count)
+
+
+def test_a_parameter_without_a_gradient():
+    """Code, severity, sentence, line, numbers and remedy."""
+    (found,) = diagnose(net("net.scale", count=3))
+    assert (found.code, found.severity) == ("TM601", "warning")
+    assert found.message == (
+        "net.scale gets no gradient in 3 backward passes: no path leads there from the loss (1 of the 2 parameters "
+        "of net)."
+    )
+    assert found.location == CALL
+    assert found.evidence == {"net.scale": 16}
+    assert "requires_grad_(False)" in found.remedy
+    assert found.subject == "net.scale"
+
+
+@pytest.mark.parametrize(
+    ("missing", "got", "opening"),
+    [
+        (["net.b.weight", "net.b.bias"], ["net.a.weight"], "net.b gets no gradient in 1 backward pass:"),
+        (["net.b.weight"], ["net.b.bias"], "net.b.weight gets"),
+        (["net.b.weight", "net.c"], ["net.a"], "net.b.weight and net.c get"),
+        (["net.b.0.weight", "net.b.0.bias", "net.b.1.weight"], ["net.a"], "net.b gets"),
+        (["net.b.0.weight", "net.b.0.bias"], ["net.b.1.weight"], "net.b.0 gets"),
+        ([f"net.w{at}" for at in range(6)], ["net.a"], "net.w0, net.w1, net.w2, net.w3 and 2 more get"),
+    ],
+)
+def test_whole_modules_are_named_as_such(missing, got, opening):
+    """A module that misses all it has is named once, as far out as that holds; a long list is cut."""
+    (found,) = diagnose(net(*missing, got=got))
+    assert found.message.startswith(opening)
+
+
+@pytest.mark.parametrize(
+    "facts", [{"requires_grad": False}, {"is_parameter": False}, {"used": True}], ids=["frozen", "plain", "reachable"]
+)
+def test_what_is_meant_is_not_reported(facts):
+    """Frozen parameters, plain tensors, and leaves that a graph leads to."""
+    assert diagnose(net("net.scale", **facts)) == ()
+
+
+def test_a_model_that_no_backward_reached_is_not_reported():
+    """In adversarial training one network's step leaves the other alone."""
+    other = parameter("generator.weight", [UNTOUCHED], owner="generator")
+    report = net()
+    assert diagnose(dataclasses.replace(report, parameters=(*report.parameters, other))) == ()
+
+
+def test_each_model_has_its_own_finding():
+    """Two models with a forgotten parameter each give two findings, in order of appearance."""
+    own = [parameter("a.used", [1.0], owner="a"), parameter("a.left", [UNTOUCHED], owner="a")]
+    other = [parameter("b.used", [1.0], owner="b"), parameter("b.left", [UNTOUCHED], owner="b")]
+    assert [found.subject for found in diagnose(run(parameters=own + other))] == ["a.left", "b.left"]
+
+
+def test_reentrant_checkpointing_hides_its_parameters():
+    """With a backward inside a backward nobody can say which parameters got none."""
+    node = dataclasses.replace(op(0, "CheckpointFunction"), name="CheckpointFunctionBackward")
+    report = dataclasses.replace(net("net.block.weight"), graphs=(Graph(1, (node,), ()),))
+    assert diagnose(report) == ()

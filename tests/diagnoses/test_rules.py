@@ -1,0 +1,56 @@
+"""The table of rules as a whole: codes, order, purity."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+
+from tensormagic.diagnoses import RULES, diagnose
+from tensormagic.reports import SEVERITIES, TensorReport, TraceReport
+from tests.diagnoses.samples import born, parameter
+from tests.reports.samples import tensor_report, trace_report
+
+
+def test_codes_are_unique_sorted_and_of_a_family():
+    """TM and three digits; the table reads like the documentation."""
+    codes = [rule.code for rule in RULES]
+    assert codes == sorted(set(codes))
+    assert all(re.fullmatch(r"TM[1-8]\d\d", code) for code in codes)
+    assert {rule.reads for rule in RULES} == {TensorReport, TraceReport}
+
+
+def ill():
+    """A run with a note-free mixture: an error and a warning, given in the wrong order by the table."""
+    report = born(nan=1, saved_name="self", saved_zero=1)
+    forgotten = (parameter("net.a", [1.0]), parameter("net.b", [-1.0]))
+    return dataclasses.replace(report, parameters=forgotten)
+
+
+def test_the_most_severe_comes_first_then_the_code():
+    """Errors, warnings, notes; within a severity by code."""
+    both = diagnose(ill())
+    assert [found.code for found in both] == ["TM402", "TM601"]
+    shared = diagnose(tensor_report())
+    order = [(SEVERITIES.index(found.severity), found.code) for found in shared]
+    assert len(order) > 1
+    assert order == sorted(order)
+
+
+@pytest.mark.parametrize("report", [tensor_report(), trace_report(), ill()], ids=["tensor", "trace", "ill"])
+def test_rules_are_pure(report):
+    """The same report gives the same findings, whatever findings it had before; only its own rules' codes appear."""
+    first = diagnose(report)
+    assert diagnose(dataclasses.replace(report, findings=first)) == first
+    own = {rule.code for rule in RULES if isinstance(report, rule.reads)}
+    assert {found.code for found in first} <= own
+
+
+@pytest.mark.parametrize("report", [tensor_report(), trace_report(), ill()], ids=["tensor", "trace", "ill"])
+def test_every_finding_is_one_sentence(report):
+    """It begins with a capital or a name, ends with a full stop, and holds no unformatted piece."""
+    for found in diagnose(report):
+        assert found.message.endswith(".")
+        assert "{" not in found.message
+        assert "  " not in found.message
