@@ -26,7 +26,7 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 PAUSE = 600  # milliseconds for colours to change and fonts to settle
 # Picture → the id of the cell whose output it shows; with the cell's own source above it.
 PICTURES = {"first_light": "broken", "tensor": "slice"}
-WIDTH, HEIGHT = 1050, 1600  # high enough for the longest output: what has to be scrolled to is cut
+WIDTH, HEIGHT = 1080, 1600  # high enough for the longest output: what has to be scrolled to is cut
 
 
 @contextmanager
@@ -48,14 +48,6 @@ def _opened(page: Page, server: Server) -> tuple[LabNotebook, dict[str, int]]:
     return opened, {cell.id: place for place, cell in enumerate(content.cells)}
 
 
-def _select_the_node_that_is_blamed(cell: Locator) -> None:
-    """Open the drawer, where there is a finding; the cell that this selects is let go again."""
-    button = cell.get_by_role("button", name="Show node")
-    if button.count():
-        button.first.dispatch_event("click")
-        cell.page.evaluate("() => { window.jupyterapp.shell.currentWidget.content.activeCellIndex = 0 }")
-
-
 def _take(cell: Locator, file: Path) -> None:
     cell.scroll_into_view_if_needed()
     cell.page.mouse.move(0, 0)
@@ -69,8 +61,6 @@ def take(folder: Path, cells: dict[str, str], size: tuple[int, int]) -> None:
     with tempfile.TemporaryDirectory() as place, lab_server(Path(place)) as server, _page(*size) as page:
         notebook, places = _opened(page, server)
         notebook.run(seconds=300)
-        for cell in cells.values():
-            _select_the_node_that_is_blamed(page.locator(".jp-Notebook .jp-Cell").nth(places[cell]))
         for ending, dark in (("", False), ("_dark", True)):
             notebook.theme(dark=dark)
             for name, cell in cells.items():
