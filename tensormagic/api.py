@@ -133,17 +133,25 @@ _PAGE = (
 )
 
 
+def form_of(path: str | os.PathLike[str]) -> str:
+    """Return the form in which a report is written to ``path``.
+
+    Raises:
+        TensorMagicError: where its ending names none.
+    """
+    form = _FORMS.get(Path(path).suffix.lower())
+    if form is None:
+        raise TensorMagicError(f"cannot save to {str(path)!r}: the ending says the format: {', '.join(_FORMS)}")
+    return form
+
+
 class _Outlet:
     """Connects `Report.save`, `Report.figure` and ``str(report)`` with the renderers."""
 
     def save(self, report: Report, path: str | os.PathLike[str]) -> None:
         """Write ``report`` in the form that the ending of ``path`` names."""
-        target = Path(path)
-        form = _FORMS.get(target.suffix.lower())
-        if form is None:
-            known = ", ".join(_FORMS)
-            raise TensorMagicError(f"cannot save to {str(path)!r}: the ending says the format: {known}")
-        target.write_text(_as_file(report, form), encoding="utf-8")
+        form = form_of(path)
+        Path(path).write_text(_as_file(report, form), encoding="utf-8")
 
     def figure(self, report: Report, kind: str) -> Any:
         """Return a plotly figure."""

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from typing import Any
+
+_LOOSE = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Lambda, ast.IfExp, ast.Tuple, ast.Await, ast.Constant)
 
 
 def why_not_a_tensor(value: Any, name: str) -> str:
     """Return why ``value`` cannot be shown as a tensor and what would work; empty where it is one."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):
+    if is_tensor(value):
         return ""
+    torch = sys.modules.get("torch")
     return f"{name} is {_what(value)}, not a tensor; {_instead(value, name, torch)}"
+
+
+def is_tensor(value: Any) -> bool:
+    """Return whether ``value`` is a ``torch.Tensor``; torch need not be loaded."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def _what(value: Any) -> str:
     kind = type(value)
-    title = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__.split('.')[0]}.{kind.__name__}"
-    article = "an" if title[0] in "aeiouAEIOU" else "a"
+    home = "nn" if kind.__module__.startswith("torch.nn.") else kind.__module__.split(".")[0]
+    title = kind.__name__ if home in {"builtins", "__main__"} else f"{home}.{kind.__name__}"
+    article = "an" if title[0] in "aeiouAEIOU" or title.startswith("nn.") else "a"
     if value is None:
         return "None"
     if isinstance(value, list | tuple | dict | set):
@@ -26,7 +36,9 @@ def _what(value: Any) -> str:
 
 
 def _instead(value: Any, name: str, torch: Any) -> str:
-    subject = name if name.isidentifier() else f"({name})"
+    subject = name if _binds_tightly(name) else f"({name})"
+    if value is None and name.endswith(".grad"):
+        return f"no backward has left a gradient in {name.removesuffix('.grad')} yet"
     if torch is not None and isinstance(value, torch.nn.Module):
         return _of_module(value, subject)
     if type(value).__module__.startswith("numpy") and hasattr(value, "__array_interface__"):
@@ -38,9 +50,20 @@ def _instead(value: Any, name: str, torch: Any) -> str:
     return "give an expression that makes a torch.Tensor"
 
 
+def _binds_tightly(expression: str) -> bool:
+    """Return whether something can be written directly behind ``expression``: an index, an attribute."""
+    try:
+        body = ast.parse(expression, mode="eval").body
+    except SyntaxError:
+        return False
+    return expression.startswith("(") or not isinstance(body, _LOOSE)
+
+
 def _of_module(module: Any, subject: str) -> str:
-    first = next((path for path, _ in module.named_parameters()), None)
-    return f"its parameters are: {subject}.{first}" if first else "and it has no parameters to show"
+    names = [path for path, _ in module.named_parameters()]
+    if not names:
+        return "and it has no parameters to show"
+    return f"{subject}.{names[0]} is " + (f"one of its {len(names)} parameters" if len(names) > 1 else "its parameter")
 
 
 def _of_container(value: Any, subject: str, torch: Any) -> str:
@@ -48,4 +71,5 @@ def _of_container(value: Any, subject: str, torch: Any) -> str:
     key = next((key for key, item in items if isinstance(item, torch.Tensor)), None)
     if key is not None:
         return f"{subject}[{key!r}] is one"
-    return f"torch.tensor({subject}) makes one" if isinstance(value, list | tuple) else "and holds none"
+    numbers = isinstance(value, list | tuple) and all(isinstance(item, int | float | complex | list) for item in value)
+    return f"torch.tensor({subject}) makes one" if numbers else "and it holds none"

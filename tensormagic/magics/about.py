@@ -28,7 +28,7 @@ def _help() -> str:
     from tensormagic.magics import tensor, tracegrad
 
     rows = [(made.prog, str(made.description)) for made in (tensor.parser(), tracegrad.parser())]
-    return "\n".join(f"{name:<13} {text}\n{'':<13} {name} --help lists its options" for name, text in rows)
+    return "\n".join(f"{name:<13} {text}\n{'':<13} %{name.lstrip('%')} --help lists its options" for name, text in rows)
 
 
 def _versions() -> list[str]:

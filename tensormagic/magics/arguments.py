@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 import ast
+import keyword
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from IPython.core.error import UsageError
 
@@ -21,7 +22,13 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise what IPython shows as one plain message."""
-        raise UsageError(f"{message}\n{self.format_usage().strip()}\n{self.prog.split()[0]} --help tells more")
+        raise UsageError(f"{message}\n{self.format_usage().strip()}\n%{self.prog.lstrip('%')} --help tells more")
+
+    def _parse_optional(self, arg_string: str) -> Any:
+        """Take ``-x`` for the expression that it is: minus x. Every option but -h begins with two."""
+        if not arg_string.startswith("--") and arg_string not in self._option_string_actions:
+            return None
+        return super()._parse_optional(arg_string)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +68,21 @@ def output_of(options: object) -> Output:
         UsageError: where ``--into`` is no name.
     """
     into = getattr(options, "into", None)
-    if into is not None and not into.isidentifier():
+    if into is not None and (not into.isidentifier() or keyword.iskeyword(into)):
         raise UsageError(f"--into takes a name, but was given {into!r}")
     return Output(bool(options.text), options.figure, options.save, into)  # type: ignore[attr-defined]
 
 
 def pieces(line: str) -> list[str]:
-    """Cut ``line`` at white space outside brackets and quotes; a bare ``--figure`` never swallows what follows it."""
+    """Cut ``line`` at white space outside brackets and quotes, up to a comment.
+
+    A bare ``--figure`` never swallows what follows it.
+    """
     found: list[str] = []
     piece, depth, quote = "", 0, ""
     for character in line + " ":
+        if character == "#" and not piece and not quote:
+            break
         if quote:
             quote = "" if character == quote else quote
         elif character in _QUOTES:

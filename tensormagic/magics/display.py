@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.display import display
 
-from tensormagic import renderers
+from tensormagic import api, renderers
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Output, unquoted
 from tensormagic.reports import Report, TensorReport, TraceReport
@@ -48,9 +50,11 @@ def deliver(shell: Any, report: Report, output: Output, *, shown: bool = False) 
     """
     if output.into:
         shell.user_ns[output.into] = report
-    failed = [_attempt(lambda: _save(report, output.save))] if output.save else []
+    failed = [_attempt(functools.partial(_save, report, output.save))] if output.save else []
     if output.figure is not None:
-        failed.append(_attempt(lambda: display(report.figure(output.figure or DEFAULT_FIGURES[type(report)]))))
+        failed.append(_attempt(lambda: _show_figure(report, output.figure or DEFAULT_FIGURES[type(report)])))
+        if failed[-1] and not shown:
+            show(report)
     elif output.text:
         print(report)  # noqa: T201  (asked for)
     elif not shown:
@@ -59,16 +63,42 @@ def deliver(shell: Any, report: Report, output: Output, *, shown: bool = False) 
         raise UsageError("; ".join(reasons))
 
 
-def _attempt(action: Callable[[], None]) -> str:
+def check(output: Output) -> None:
+    """Refuse before a cell runs what could only fail after it.
+
+    Raises:
+        UsageError: where the file to save to has an unknown ending or stands in a folder that is not there.
+    """
+    if output.save:
+        path = _path(output.save)
+        if reason := _attempt(lambda: api.form_of(path)):
+            raise UsageError(reason)
+        if not path.parent.is_dir():
+            raise UsageError(f"cannot save to {str(path)!r}: there is no folder {str(path.parent)!r}")
+
+
+def _path(given: str) -> Path:
+    return Path(unquoted(given) or "").expanduser()
+
+
+def _attempt(action: Callable[[], Any]) -> str:
     try:
         action()
-    except (TensorMagicError, OSError) as error:
+    except TensorMagicError as error:
         return str(error)
+    except OSError as error:
+        return f"cannot write to {str(error.filename)!r}: {error.strerror}"
     return ""
 
 
-def _save(report: Report, given: str | None) -> None:
-    path = Path(unquoted(given) or "").expanduser()
+def _show_figure(report: Report, kind: str) -> None:
+    """Show a figure by its mimetype alone: plotly's own display would put all of plotly.js into the notebook."""
+    figure = json.loads(report.figure(kind).to_json())
+    display({"application/vnd.plotly.v1+json": figure, "text/plain": _or_reason(report, "txt")}, raw=True)
+
+
+def _save(report: Report, given: str) -> None:
+    path = _path(given)
     report.save(path)
     print(f"saved {path}")  # noqa: T201  (what was done, in one line)
 

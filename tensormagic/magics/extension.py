@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand, output_can_be_silenced
+from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand, output_can_be_silenced
 from traitlets import Enum
 
 from tensormagic import api
@@ -39,9 +39,9 @@ class TensorMagic(Magics):
 
     @no_var_expand
     @output_can_be_silenced
-    @cell_magic
-    def tracegrad(self, line: str, cell: str) -> Any:
-        """Run the cell and show its backward graph; ``%%tracegrad --help`` lists the options."""
+    @line_cell_magic
+    def tracegrad(self, line: str, cell: str | None = None) -> Any:
+        """Run the cell and show its backward graph; ``%tracegrad --help`` lists the options."""
         __tracebackhide__ = "__ipython_bottom__"
         return tracegrad.run(self.shell, line, cell, live=self.live)
 

@@ -10,11 +10,13 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from tensormagic import api
+from tensormagic.collectors import explain
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of, pieces
 from tensormagic.magics.display import deliver
 
 NAME = "%tensor"
+MOST_NAMES = 6  # of the person's latest tensors, where nothing resembles the name that was typed
 
 
 def parser() -> Parser:
@@ -33,12 +35,14 @@ def run(shell: Any, line: str) -> None:
         UsageError: for an unknown option, an unknown name, or something that is no tensor.
     """
     __tracebackhide__ = True
-    options = parser().parse_args(pieces(line))
+    options = parser().parse_intermixed_args(pieces(line))
     if options.help or not options.expression:
         print(parser().format_help().rstrip())  # noqa: T201  (asked for)
         return
-    output = output_of(options)
-    for expression in expressions(options.expression):
+    output, asked = output_of(options), expressions(options.expression)
+    if len(asked) > 1 and (output.save or output.into):
+        raise UsageError(f"--save and --into take one tensor, but here are {len(asked)}: {', '.join(asked)}")
+    for expression in asked:
         deliver(shell, _inspect(shell, expression), output)
 
 
@@ -66,4 +70,7 @@ def _check_names(shell: Any, expression: str) -> None:
 def _near(shell: Any, name: str) -> str:
     own = [known for known in shell.user_ns if not known.startswith("_") and known not in shell.user_ns_hidden]
     near = difflib.get_close_matches(name, own, n=3)
-    return f"; did you mean {' or '.join(near)}?" if near else ""
+    if near:
+        return f"; did you mean {' or '.join(near)}?"
+    tensors = [known for known in own if explain.is_tensor(shell.user_ns[known])][-MOST_NAMES:]
+    return f"; tensors here: {', '.join(tensors)}" if tensors else "; there are no tensors yet"

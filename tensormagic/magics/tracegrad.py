@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from IPython.core.error import UsageError
 from IPython.display import display
 
 from tensormagic import api
 from tensormagic.magics.arguments import Output, Parser, make_parser, output_of, pieces
 from tensormagic.magics.cell import CellSource, cell_number
-from tensormagic.magics.display import bundle, deliver, is_notebook
+from tensormagic.magics.display import bundle, check, deliver, is_notebook
 from tensormagic.renderers.live import LivePanel
 from tensormagic.reports import TraceReport
 
@@ -31,17 +33,23 @@ def parser() -> Parser:
     return made
 
 
-def run(shell: Any, line: str, cell: str, *, live: str) -> Any:
+def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
     """Trace the cell, show the report, and return the value of the cell's last expression.
 
     Whatever the cell raises goes on, unchanged, after the report of what happened is shown.
+
+    Raises:
+        UsageError: for an unknown option, a file that cannot be saved to, or no cell; nothing has run then.
     """
     __tracebackhide__ = "__ipython_bottom__"
     options = parser().parse_args(pieces(line))
     if options.help:
         print(parser().format_help().rstrip())  # noqa: T201  (asked for)
         return None
+    if cell is None:
+        raise UsageError(f"{NAME} runs a cell: write it, with two percent signs, in the cell's first line")
     output = output_of(options)
+    check(output)
     source = CellSource(shell, cell)
     trace = api.Trace(
         shell.user_ns, source.cell, cell_number=functools.partial(cell_number, shell), title=_plain(options.title)
@@ -60,7 +68,7 @@ def _shown(shell: Any, trace: api.Trace, output: Output, mode: str) -> Iterator[
         try:
             yield
         finally:
-            deliver(shell, trace.report, output)
+            _deliver(shell, trace.report, output)
         return
     panel, handle = _open_panel(trace, mode)
     try:
@@ -70,7 +78,15 @@ def _shown(shell: Any, trace: api.Trace, output: Output, mode: str) -> Iterator[
         report = _with_gaps(trace.report, panel)
         handle.update(bundle(report), raw=True)
         panel.close()
-        deliver(shell, report, output, shown=True)
+        _deliver(shell, report, output, shown=True)
+
+
+def _deliver(shell: Any, report: TraceReport, output: Output, *, shown: bool = False) -> None:
+    """Send the report where it was asked for; what fails is a line, not an error: the cell's own outcome stands."""
+    try:
+        deliver(shell, report, output, shown=shown)
+    except UsageError as error:
+        print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201  (as IPython shows it)
 
 
 def _open_panel(trace: api.Trace, mode: str) -> tuple[LivePanel, Any]:

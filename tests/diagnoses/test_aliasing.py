@@ -61,8 +61,8 @@ def test_a_tensor_that_overlaps_itself():
     (found,) = diagnose(report("e", internal_overlap="yes", stride=(0, 1), distinct=3))
     assert (found.code, found.severity, found.subject) == ("TM202", "warning", "e")
     assert found.message == (
-        "e repeats memory: its 6 elements are 3 stored elements, because the stride along i is 0; writing to it in place "
-        "raises or gives garbage."
+        "e repeats memory: its 6 elements are 3 stored elements, because the stride along i is 0; writing to it in "
+        "place raises or gives garbage."
     )
     assert found.evidence == {"elements": 6, "stored elements": 3}
     assert found.remedy == "Write to what it was made from, or to a full copy (24 B): e = e.clone()"
