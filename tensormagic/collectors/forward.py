@@ -28,7 +28,7 @@ from torch.overrides import TorchFunctionMode
 from tensormagic.collectors.identity import ModuleNames
 from tensormagic.collectors.source import Sites
 
-MAX_CALLS = 1 << 18  # node-making calls remembered: about 5 MB; older ones lose their line, and the report says so
+SETTLED_CALLS = 1 << 14  # node-making calls remembered (330 KB) beyond those of the last pass and the one before it
 
 _sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 _MODULE_CALL = nn.Module._call_impl.__code__
@@ -47,8 +47,15 @@ class Origins:
         self._numbers = array("i")
         self._known: dict[Origin, int] = {}
         self.origins: list[Origin] = []
+        self._marks = (0, 0)  # how many calls there were when the last pass ended, and the one before
+        self._forgotten_below = 0
         self.nodes = 0
-        self.forgotten = 0
+        self.lost = 0
+
+    def begin(self) -> None:
+        """Say that what has a smaller number was made before the trace, and belongs to no call in it."""
+        now = _sequence_number()
+        self.add(now, now, (None, ""))
 
     def add(self, start: int, stop: int, origin: Origin) -> None:
         """Say that the nodes ``start`` to ``stop`` (exclusive) were made at ``origin``."""
@@ -60,8 +67,21 @@ class Origins:
         self._stops.append(stop)
         self._numbers.append(number)
         self.nodes += stop - start
-        if len(self._starts) > MAX_CALLS:
-            self._forget(MAX_CALLS // 4)
+
+    def settle(self) -> None:
+        """Say that a pass has ended; calls from before the pass before it may now be forgotten, oldest first.
+
+        A graph is freed by its backward, as a rule. Where an old one is kept and used again after many steps, its
+        nodes have no line; `lost` counts them.
+        """
+        previous, last = self._marks
+        drop = min(previous, len(self._starts) - SETTLED_CALLS)
+        if drop > SETTLED_CALLS // 4:  # seldom, and then many at once
+            self._forgotten_below = self._stops[drop - 1]
+            for column in (self._starts, self._stops, self._numbers):
+                del column[:drop]
+            last -= drop
+        self._marks = (last, len(self._starts))
 
     def of(self, sequence_number: int) -> tuple[int, bool]:
         """Return the origin's number (-1: none) of a node, and whether it is exact.
@@ -69,16 +89,12 @@ class Origins:
         A node made between two recorded calls, by something the mode did not see (a custom Function's apply), gets
         the origin of the call before which it was made, inexact.
         """
+        self.lost += sequence_number < self._forgotten_below
         at = bisect_right(self._starts, sequence_number) - 1
         if at >= 0 and sequence_number < self._stops[at]:
             return self._numbers[at], True
         following = at + 1
         return (self._numbers[following], False) if at >= 0 and following < len(self._starts) else (-1, False)
-
-    def _forget(self, count: int) -> None:
-        for column in (self._starts, self._stops, self._numbers):
-            del column[:count]
-        self.forgotten += count
 
 
 class ForwardRecorder(TorchFunctionMode):

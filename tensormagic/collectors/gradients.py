@@ -5,7 +5,7 @@ several edges feed one slot, only a post-hook on each feeding node can tell thei
 one. Both leave the graph as it is (a module's full backward hook would insert nodes). All hooks are removed when the
 pass ends, however it ends.
 
-On a CPU a reduction is read at once. On any other device nothing is read inside the pass: the results, four scalars
+On a CPU a reduction is read at once. On any other device nothing is read inside the pass: the results, three scalars
 a node, stay on the device and are fetched together when the pass is over.
 """
 
@@ -24,6 +24,7 @@ import torch
 
 from tensormagic.collectors.evidence import SINGULAR_SLOTS, SavedFacts, saved_facts
 from tensormagic.collectors.measures import (
+    FirstStatistics,
     Measured,
     full_measure,
     full_statistics,
@@ -33,7 +34,7 @@ from tensormagic.collectors.measures import (
     named,
 )
 from tensormagic.collectors.skeleton import Skeleton, Walk
-from tensormagic.reports import UNREADABLE, UNTOUCHED, Birth, GradientStatistics
+from tensormagic.reports import UNREADABLE, UNTOUCHED, Birth
 
 MAX_BIRTHS = 8
 
@@ -45,7 +46,6 @@ class PassValues:
     Attributes:
         pass_number: From 1.
         norms: By report index; `UNTOUCHED` until backward reaches the node.
-        abs_max: Likewise.
         bad: Report index → (NaN count, Inf count).
         order: Report indices in the order reached.
         births: Filled when the pass ends.
@@ -54,7 +54,6 @@ class PassValues:
 
     pass_number: int
     norms: array[float]
-    abs_max: array[float]
     bad: dict[int, tuple[int, int]] = field(default_factory=dict)
     order: list[int] = field(default_factory=list)
     births: tuple[Birth, ...] = ()
@@ -68,7 +67,7 @@ class PassRecorder:
         found: The live nodes; dropped in `close`.
         skeleton: Their structure.
         pass_number: From 1.
-        statistics: Report index → full statistics, shared by all passes of the skeleton; filled where missing.
+        statistics: Of the first gradient of each node, shared by all passes of the skeleton; filled where missing.
         deferred: Whether to leave results on the device until the end; by default, wherever that is not a CPU.
     """
 
@@ -77,12 +76,12 @@ class PassRecorder:
         found: Walk,
         skeleton: Skeleton,
         pass_number: int,
-        statistics: dict[int, GradientStatistics],
+        statistics: FirstStatistics,
         *,
         deferred: bool | None = None,
     ) -> None:
         blank = array("f", [UNTOUCHED]) * skeleton.size
-        self.values = PassValues(pass_number, blank, blank[:])
+        self.values = PassValues(pass_number, blank)
         self.seconds = 0.0
         self._found: Walk | None = found
         self._skeleton = skeleton
@@ -91,28 +90,35 @@ class PassRecorder:
         self._waiting: list[tuple[Callable[[list[float]], None], torch.Tensor]] = []
         self._edges: dict[tuple[int, int], Measured] = {}
         self._facts: dict[int, SavedFacts] = {}
-        self._places: dict[int, tuple[int, int]] = {}  # where the gradient of a node lay: (address, elements)
-        self._handles: list[Any] = []
+        self._addresses = array("Q", [0]) * skeleton.size  # where the gradient of a node lay,
+        self._lengths = array("q", [0]) * skeleton.size  # and how many elements it had
+        self._hooks: list[Any] = []  # torch's tables that our hooks stand in, each followed by the number there
         self._isolated = torch._C._len_torch_dispatch_stack() > 0
 
     def open(self) -> None:
         """Put the hooks on; if that fails halfway, those already on are taken off again."""
         assert self._found is not None
-        index, handles = self._skeleton.index, self._handles
+        index, before = self._skeleton.index, self._before
         try:
             for place, node in enumerate(self._found.nodes):
                 slot = SINGULAR_SLOTS.get(node.name())
-                handles.append(node.register_prehook(partial(self._before, index[place], node if slot else None, slot)))
+                self._keep(node.register_prehook(partial(before, index[place], node if slot else None, slot)))
             for place, contested in self._skeleton.contested.items():
-                handles.append(self._found.nodes[place].register_hook(partial(self._after, index[place], contested)))
+                self._keep(self._found.nodes[place].register_hook(partial(self._after, index[place], contested)))
         except BaseException:
             self.close()
             raise
 
+    def _keep(self, handle: Any) -> None:
+        """Remember what undoes a hook: the table it stands in and its number, a quarter of what the handle takes."""
+        if (hooks := handle.hooks_dict_ref()) is not None:
+            self._hooks += (hooks, handle.id)  # both or none, also when an interrupt comes
+
     def close(self) -> None:
         """Take every hook off, drop the nodes, and read what still waits on a device."""
-        while self._handles:
-            self._handles.pop().remove()
+        while self._hooks:
+            number = self._hooks.pop()
+            self._hooks.pop().pop(number, None)
         self._found = None
         try:
             self._fetch()
@@ -173,10 +179,10 @@ class PassRecorder:
     def _look_at_one(self, index: int, gradient: torch.Tensor) -> None:
         """Measure a gradient, unless it is, unchanged, the very memory that the node before it received."""
         if gradient.layout is torch.strided:
-            place = (gradient.data_ptr(), gradient.numel())
-            self._places[index] = place
+            address, length = gradient.data_ptr(), gradient.numel()
+            self._addresses[index], self._lengths[index] = address, length
             feeder = self._skeleton.feeder[index]
-            if feeder >= 0 and self._places.get(feeder) == place and place[0]:
+            if feeder >= 0 and address and address == self._addresses[feeder] and length == self._lengths[feeder]:
                 return self._copy(feeder, index)
         measured = measure(gradient)
         if index not in self._statistics:
@@ -185,16 +191,16 @@ class PassRecorder:
 
     def _copy(self, source: int, index: int) -> None:
         values = self.values
-        values.norms[index], values.abs_max[index] = values.norms[source], values.abs_max[source]
+        values.norms[index] = values.norms[source]
         if source in values.bad:
             values.bad[index] = values.bad[source]
-        if index not in self._statistics and source in self._statistics:
-            self._statistics[index] = self._statistics[source]
+        if index not in self._statistics and (found := self._statistics.get(source)) is not None:
+            self._statistics[index] = found
 
     def _look_at_several(self, index: int, gradients: Sequence[torch.Tensor | None]) -> None:
         present = [gradient for gradient in gradients if gradient is not None]
         if not present:
-            self._store(index, (0.0, 0.0, 0, 0))
+            self._store(index, (0.0, 0, 0))
         for gradient in present:
             self._measure(gradient, partial(self._store, index))
 
@@ -219,19 +225,18 @@ class PassRecorder:
 
     def _store(self, index: int, numbers: Measured) -> None:
         """Keep a node's numbers; a node with several outputs gets them combined over its slots."""
-        norm, largest, nan, inf = numbers
+        norm, nan, inf = numbers
         values = self.values
         if values.norms[index] >= 0:
-            norm, largest = math.hypot(values.norms[index], norm), max(largest, values.abs_max[index])
+            norm = math.hypot(values.norms[index], norm)
         if nan or inf or index in values.bad:
             before = values.bad.get(index, (0, 0))
             values.bad[index] = (before[0] + nan, before[1] + inf)
-            norm = largest = math.nan if values.bad[index][0] else math.inf
+            norm = math.nan if values.bad[index][0] else math.inf
         values.norms[index] = norm
-        values.abs_max[index] = largest
 
     def _give_up(self, index: int, error: Exception) -> None:
-        self.values.norms[index] = self.values.abs_max[index] = UNREADABLE
+        self.values.norms[index] = UNREADABLE
         self.values.gap = f"{type(error).__name__}: {error}"
 
     def _fetch(self) -> None:
@@ -266,11 +271,12 @@ class PassRecorder:
         if source in values.bad or incoming == UNTOUCHED:
             return None
         part = self._edges.get((source, input_number))
-        nan, inf = values.bad[receiver] if part is None else part[2:]
+        nan, inf = values.bad[receiver] if part is None else part[1:]
         if not nan and not inf:
             return None
         facts = self._facts.get(source, SavedFacts(""))
-        count = self._statistics[receiver].count if receiver in self._statistics else nan + inf
+        known = self._statistics.get(receiver)
+        count = nan + inf if known is None else known.count
         return Birth(
             values.pass_number, source, receiver, input_number, nan, inf, count, incoming,
             facts.name, facts.zero, facts.negative, facts.bad, certain=certain or part is not None,

@@ -156,7 +156,8 @@ class Leaves:
         for root, module in self._modules.roots():
             for path, parameter in module.named_parameters():
                 if not self._is_known(parameter):
-                    self._add(parameter, f"{root}.{path}", root)
+                    known, _ = self._modules.parameter(parameter)
+                    self._add(parameter, known or f"{root}.{path}", root)
 
     def _is_known(self, tensor: torch.Tensor) -> bool:
         number = self._numbers.get(id(tensor))

@@ -6,20 +6,21 @@ batch. Both ways give the same numbers.
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from array import array
 
 import numpy as np
 import torch
 
 from tensormagic.reports import GradientStatistics
 
-Measured = tuple[float, float, int, int]  # norm, largest magnitude, NaN count, Inf count
+Measured = tuple[float, int, int]  # norm, NaN count, Inf count
 
 _NORM_RELIABLE = (1e-18, 1e18)  # beyond these the squares of float32 numbers vanish or overflow
 _LOW_PRECISION = frozenset({torch.float16, torch.bfloat16})
 _WORTH_REORDERING = 1 << 14
 _vector_norm = torch.linalg.vector_norm
-_aminmax = torch.aminmax
 
 
 def _dense(gradient: torch.Tensor) -> torch.Tensor:
@@ -47,24 +48,21 @@ def _flat(gradient: torch.Tensor) -> torch.Tensor:
 
 
 def measure(gradient: torch.Tensor) -> Measured:
-    """Return (norm, largest magnitude, NaN count, Inf count) of a gradient; two reductions where it is finite.
+    """Return (norm, NaN count, Inf count) of a gradient; one reduction where it is finite.
 
-    A finite largest magnitude proves that every element is finite, so the counts cost nothing in the normal case.
-    The norm is taken again in float64 where it left the range of its type: float32 squares overflow above 1.8e19 and
-    vanish below 1e-23. Half precision is summed in float32.
+    A finite norm proves that every element is finite, so the counts cost nothing in the normal case. The norm is
+    taken again in float64 where it left the range of its type: float32 squares overflow above 1.8e19 and vanish below
+    1e-23. Half precision is summed in float32.
     """
     values = _flat(gradient)
-    if values.numel() == 0:
-        return 0.0, 0.0, 0, 0
-    low, high = _aminmax(values)
-    largest = max(-low.item(), high.item())
-    if not largest < math.inf:
-        nan, inf = _count(values.isnan()), _count(values.isinf())
-        return (math.nan if nan else math.inf), (math.nan if nan else math.inf), nan, inf
     norm = _vector_norm(values, dtype=torch.float32 if values.dtype in _LOW_PRECISION else None).item()
-    if not _NORM_RELIABLE[0] < norm < _NORM_RELIABLE[1] and largest:
-        norm = _vector_norm(values, dtype=torch.float64).item()
-    return norm, largest, 0, 0
+    if _NORM_RELIABLE[0] < norm < _NORM_RELIABLE[1] or values.numel() == 0:
+        return norm, 0, 0
+    norm = _vector_norm(values, dtype=torch.float64).item()
+    if norm < math.inf:
+        return norm, 0, 0
+    nan, inf = _count(values.isnan()), _count(values.isinf())
+    return (math.nan if nan else math.inf), nan, inf
 
 
 def _count(mask: torch.Tensor) -> int:
@@ -78,8 +76,9 @@ def measure_fully(gradient: torch.Tensor, measured: Measured, pass_number: int) 
     The standard deviation of a finite gradient comes from its norm: Σ(x - m)² = Σx² - n·m².
     """
     values = _flat(gradient)
-    norm, largest, nan, inf = measured
+    norm, nan, inf = measured
     count, zero = values.numel(), _count(values == 0)
+    largest = _largest(values) if count else 0.0
     if nan or inf:
         mean, deviation = _moments_of_finite(values)
     else:
@@ -88,27 +87,63 @@ def measure_fully(gradient: torch.Tensor, measured: Measured, pass_number: int) 
     return GradientStatistics(pass_number, count, norm, largest, mean, deviation, zero, nan, inf)
 
 
+def _largest(values: torch.Tensor) -> float:
+    low, high = torch.aminmax(values)
+    return max(-low.item(), high.item())
+
+
 def _moments_of_finite(values: torch.Tensor) -> tuple[float, float]:
     finite = values[values.isfinite()].double()
     return (finite.mean().item(), finite.std(correction=0).item()) if len(finite) else (math.nan, math.nan)
 
 
 def measure_on_device(gradient: torch.Tensor) -> torch.Tensor:
-    """Return the same four numbers as one float64 (float32 where the device has none) tensor, without a sync."""
+    """Return the same three numbers as one float64 (float32 where the device has none) tensor, without a sync."""
     dense = _dense(gradient)
     wide = torch.float32 if dense.device.type == "mps" else torch.float64
-    if dense.numel() == 0:
-        return torch.zeros(4, dtype=wide, device=dense.device)
-    precise = torch.float32 if dense.dtype in _LOW_PRECISION else None
-    norm = _vector_norm(dense, dtype=precise)
-    parts = (norm, dense.abs().amax(), dense.isnan().sum(), dense.isinf().sum())
+    norm = _vector_norm(dense.abs() if dense.is_complex() else dense, dtype=wide)
+    parts = (norm, dense.isnan().sum(), dense.isinf().sum())
     return torch.stack([part.to(wide) for part in parts])
 
 
 def named(read: list[float]) -> Measured:
-    """Give the four numbers of `measure_on_device` the meaning they have in `measure`."""
-    norm, largest, nan, inf = read
-    return (math.nan if nan else math.inf if inf else norm), largest, int(nan), int(inf)
+    """Give the three numbers of `measure_on_device` the meaning they have in `measure`."""
+    norm, nan, inf = read
+    return (math.nan if nan else math.inf if inf else norm), int(nan), int(inf)
+
+
+class FirstStatistics:
+    """The statistics of the first gradient of every node of a graph, packed: 73 bytes a node.
+
+    Args:
+        size: How many nodes there are.
+    """
+
+    _WIDTH = 9
+
+    def __init__(self, size: int) -> None:
+        self._there = bytearray(size)
+        self._numbers = array("d", [0.0]) * (size * self._WIDTH)
+
+    def __contains__(self, index: int) -> bool:
+        return bool(self._there[index])
+
+    def __len__(self) -> int:
+        return sum(self._there)
+
+    def __setitem__(self, index: int, found: GradientStatistics) -> None:
+        at = index * self._WIDTH
+        self._numbers[at : at + self._WIDTH] = array("d", dataclasses.astuple(found))
+        self._there[index] = 1
+
+    def get(self, index: int) -> GradientStatistics | None:
+        """Return the statistics of the node with that index, or None where no gradient has reached it."""
+        if not self._there[index]:
+            return None
+        number, count, norm, largest, mean, std, zero, nan, inf = self._numbers[
+            index * self._WIDTH : (index + 1) * self._WIDTH
+        ]
+        return GradientStatistics(int(number), int(count), norm, largest, mean, std, int(zero), int(nan), int(inf))
 
 
 def full_measure(gradient: torch.Tensor) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Hashable, Mapping
 from functools import lru_cache
 from typing import Any, cast
@@ -20,11 +21,13 @@ _VERSION_NUMBER = re.compile(r"Backward\d*$")
 _WORD_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[0-9])(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
+@lru_cache(maxsize=1024)
 def op_name(node_name: str) -> str:
-    """Return the readable name of a node: ``"NativeLayerNormBackward0"`` → ``"native_layer_norm"``,
-    ``"MaxPool2DWithIndicesBackward0"`` → ``"max_pool2d_with_indices"``.
+    """Return the readable name of a node.
 
-    A custom Function keeps the name that the person gave it: ``"MyReLUBackward"`` → ``"MyReLU"``.
+    ``"NativeLayerNormBackward0"`` is ``"native_layer_norm"``, ``"MaxPool2DWithIndicesBackward0"`` is
+    ``"max_pool2d_with_indices"``. A custom Function keeps the name that the person gave it: ``"MyReLUBackward"`` is
+    ``"MyReLU"``.
     """
     bare = _VERSION_NUMBER.sub("", node_name)
     if not re.search(r"Backward\d+$", node_name):
@@ -43,7 +46,7 @@ def describe_nodes(
         if index in skeleton.leaf_of:
             described[index] = _describe_leaf(node, index, leaves.known[skeleton.leaf_of[index]].name)
         else:
-            number, exact = skeleton.origin_of[index]
+            number, exact = found.keys[place][1], found.exact[place]
             origin = origins[number] if number >= 0 else (None, "")
             described[index] = _describe_op(node, index, origin, exact=exact, variable=variables.get(place, ""))
     return tuple(node for node in described if node is not None)
@@ -51,20 +54,21 @@ def describe_nodes(
 
 def _describe_leaf(node: Any, index: int, name: str) -> Node:
     variable = node.variable
+    short = sys.intern(node.name().rsplit("::", 1)[-1])
     return Node(
-        index=index, name=node.name().rsplit("::", 1)[-1], op="accumulate", kind="accumulate", variable=name,
-        shapes=(_shape(variable),), dtype=_plain(variable.dtype), device=str(variable.device),
+        index=index, name=short, op="accumulate", kind="accumulate", variable=name,
+        shapes=_shared((_shape(variable),)), dtype=_plain(variable.dtype), device=_device(variable.device),
     )  # fmt: skip
 
 
 def _describe_op(node: Any, index: int, origin: Origin, *, exact: bool, variable: str) -> Node:
-    name = node.name()
+    name = sys.intern(node.name())
     site, module = origin
     outputs = _outputs(node)
     return Node(
         index=index, name=name, op=op_name(name), kind="op" if isinstance_of_torch(node) else "custom",
         location=site, exact_location=exact, module=module, variable=variable,
-        shapes=tuple(shape for shape, _, _ in outputs), dtype=outputs[0][1] if outputs else "",
+        shapes=_shared(tuple(shape for shape, _, _ in outputs)), dtype=outputs[0][1] if outputs else "",
         device=outputs[0][2] if outputs else "", saved=saved_tensors(node),
     )  # fmt: skip
 
@@ -76,19 +80,31 @@ def isinstance_of_torch(node: Any) -> bool:
 
 def _outputs(node: Any) -> list[tuple[tuple[int, ...], str, str]]:
     try:
-        return [(_shape(output), _plain(output.dtype), str(output.device)) for output in node._input_metadata]
+        return [(_shape(output), _plain(output.dtype), _device(output.device)) for output in node._input_metadata]
     except (RuntimeError, AttributeError):  # nested and functorch outputs have no plain shape
         return []
 
 
+@lru_cache(maxsize=4096)
+def _shared(value: Hashable) -> Any:
+    """Return the one object that stands for all equal to ``value``: a model repeats few shapes many times."""
+    return value
+
+
+@lru_cache(maxsize=64)
+def _device(device: Hashable) -> str:
+    return str(device)
+
+
 def _shape(sized: Any) -> tuple[int, ...]:
     try:
-        return tuple(int(size) for size in sized.shape)
+        return _shared(tuple(int(size) for size in sized.shape))  # type: ignore[no-any-return]
     except (RuntimeError, TypeError):  # symbolic or nested sizes
         return ()
 
 
-def _plain(dtype: Any) -> str:
+@lru_cache(maxsize=64)
+def _plain(dtype: Hashable) -> str:
     return str(dtype).removeprefix("torch.")
 
 
@@ -110,7 +126,8 @@ def saved_tensors(node: Any) -> tuple[SavedTensor, ...]:
     """
     if not isinstance_of_torch(node):
         return _custom_saved(node)
-    return tuple(saved for slot in _slots_of(node)[:MAX_SAVED] if (saved := _saved(node, slot)) is not None)
+    found = (_saved(node, slot) for slot in _slots_of(node)[:MAX_SAVED])
+    return _shared(tuple(saved for saved in found if saved is not None))  # type: ignore[no-any-return]
 
 
 def _saved(node: Any, slot: str) -> SavedTensor | None:
@@ -125,7 +142,8 @@ def _saved(node: Any, slot: str) -> SavedTensor | None:
 
 
 def _describe_saved(slot: str, tensor: torch.Tensor) -> SavedTensor:
-    return SavedTensor(slot, _shape(tensor), _plain(tensor.dtype), tensor.numel() * tensor.element_size(), "ok")
+    nbytes = tensor.numel() * tensor.element_size()
+    return _shared(SavedTensor(slot, _shape(tensor), _plain(tensor.dtype), nbytes, "ok"))  # type: ignore[no-any-return]
 
 
 def _state_of(error: RuntimeError) -> str:

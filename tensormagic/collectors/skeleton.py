@@ -9,7 +9,7 @@ The walk is iterative: recursion dies at about a thousand nodes. It holds the no
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,8 @@ from tensormagic.collectors.forward import Origins
 from tensormagic.collectors.identity import Leaves
 from tensormagic.reports import Edge
 
-Key = tuple[Any, int, tuple[tuple[int, int], ...]]
+Ends = tuple[int, ...]  # (place of target, slot) of every edge, one after the other: flat, because there are many
+Key = tuple[Any, int, Ends]
 
 
 @dataclass(slots=True)
@@ -26,7 +27,7 @@ class Walk:
 
     Attributes:
         nodes: The autograd nodes, in traversal order; the roots first.
-        keys: One a node: (type, origin or leaf number, edges as (place of target, slot)).
+        keys: One a node: (type, origin or leaf number, edges); see `ends_of`.
         exact: Whether each node's origin is exact.
         roots: Places of the nodes that backward starts from.
     """
@@ -43,11 +44,11 @@ def is_accumulate(node: Any) -> bool:
 
 
 def walk(roots: Iterable[Any], origins: Origins, leaves: Leaves) -> Walk:
-    """Walk the graph below ``roots``, depth first in the order of ``next_functions``."""
+    """Walk the graph below ``roots``, breadth first in the order of ``next_functions``."""
     nodes: list[Any] = []
     places: dict[int, int] = {}  # id → place; sound while `nodes` keeps every wrapper alive
     starts = tuple(_enter(root, nodes, places) for root in roots)
-    edges: list[tuple[tuple[int, int], ...]] = []
+    edges: list[Ends] = []
     for node in nodes:  # grows while it is walked
         edges.append(_edges_of(node, nodes, places))  # noqa: PERF401  (a comprehension would hide that)
     keys, exact = [], []
@@ -58,10 +59,19 @@ def walk(roots: Iterable[Any], origins: Origins, leaves: Leaves) -> Walk:
     return Walk(nodes, keys, exact, tuple(dict.fromkeys(starts)))
 
 
-def _edges_of(node: Any, nodes: list[Any], places: dict[int, int]) -> tuple[tuple[int, int], ...]:
-    return tuple(
-        (-1, 0) if target is None else (_enter(target, nodes, places), slot) for target, slot in node.next_functions
-    )
+def _edges_of(node: Any, nodes: list[Any], places: dict[int, int]) -> Ends:
+    ends: list[int] = []
+    for target, slot in node.next_functions:
+        ends += (-1, 0) if target is None else (_enter(target, nodes, places), slot)
+    return tuple(ends)
+
+
+def ends_of(key: Key) -> Iterator[tuple[int, int, int]]:
+    """Yield (input number, place of target, slot) for every edge of a node that leads somewhere."""
+    flat = key[2]
+    for at in range(0, len(flat), 2):
+        if flat[at] >= 0:
+            yield at // 2, flat[at], flat[at + 1]
 
 
 def _enter(node: Any, nodes: list[Any], places: dict[int, int]) -> int:
@@ -72,7 +82,7 @@ def _enter(node: Any, nodes: list[Any], places: dict[int, int]) -> int:
     return place
 
 
-def _number(node: Any, ends: tuple[tuple[int, int], ...], origins: Origins, leaves: Leaves) -> tuple[int, bool]:
+def _number(node: Any, ends: Ends, origins: Origins, leaves: Leaves) -> tuple[int, bool]:
     if not ends and is_accumulate(node):
         return leaves.number(node.variable), True
     return origins.of(node._sequence_nr())
@@ -92,7 +102,6 @@ class Skeleton:
         edges: In report indices.
         roots: Report indices of the roots.
         leaf_of: Report index → leaf number, for the leaves only.
-        origin_of: Report index → (origin number, exact), for the others.
         contested: Traversal place of a node → {input number: (target's report index, slot)}, for the edges into a
             slot that several edges feed: only there does a gradient arrive summed.
         feeder: Report index → report index of the one node that feeds it, or -1 where there is not exactly one, or
@@ -105,7 +114,6 @@ class Skeleton:
     edges: tuple[Edge, ...]
     roots: tuple[int, ...]
     leaf_of: dict[int, int]
-    origin_of: dict[int, tuple[int, bool]]
     contested: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
     feeder: list[int] = field(default_factory=list)
 
@@ -124,8 +132,7 @@ def make_skeleton(number: int, found: Walk) -> Skeleton:
     edges = tuple(
         Edge(index[place], index[target], number_of_input, slot)
         for place in order
-        for number_of_input, (target, slot) in enumerate(found.keys[place][2])
-        if target >= 0
+        for number_of_input, target, slot in ends_of(found.keys[place])
     )
     leaf = [not key[2] and is_accumulate(node) for key, node in zip(found.keys, found.nodes, strict=True)]
     return Skeleton(
@@ -135,7 +142,6 @@ def make_skeleton(number: int, found: Walk) -> Skeleton:
         edges=edges,
         roots=tuple(index[place] for place in found.roots),
         leaf_of={index[at]: key[1] for at, key in enumerate(found.keys) if leaf[at]},
-        origin_of={index[at]: (key[1], found.exact[at]) for at, key in enumerate(found.keys) if not leaf[at]},
         contested=_contested(found, index),
         feeder=_feeders(found, index),
     )
@@ -150,8 +156,8 @@ def _creation_order(found: Walk) -> list[int]:
             continue
         sequence = node._sequence_nr()
         when[place] = (sequence, 1)
-        for target, _ in key[2]:
-            if target >= 0 and is_accumulate(found.nodes[target]):
+        for _, target, _ in ends_of(key):
+            if is_accumulate(found.nodes[target]):
                 when[target] = min(when[target], (sequence, 0))
     return sorted(range(len(found.nodes)), key=lambda place: (*when[place], place))
 
@@ -159,9 +165,8 @@ def _creation_order(found: Walk) -> list[int]:
 def _contested(found: Walk, index: list[int]) -> dict[int, dict[int, tuple[int, int]]]:
     feeders: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for place, key in enumerate(found.keys):
-        for input_number, (target, slot) in enumerate(key[2]):
-            if target >= 0:
-                feeders.setdefault((target, slot), []).append((place, input_number))
+        for input_number, target, slot in ends_of(key):
+            feeders.setdefault((target, slot), []).append((place, input_number))
     contested: dict[int, dict[int, tuple[int, int]]] = {}
     for (target, slot), sources in feeders.items():
         for place, input_number in sources if len(sources) > 1 else ():
@@ -172,9 +177,8 @@ def _contested(found: Walk, index: list[int]) -> dict[int, dict[int, tuple[int, 
 def _feeders(found: Walk, index: list[int]) -> list[int]:
     sources: list[list[int]] = [[] for _ in index]
     for place, key in enumerate(found.keys):
-        for target, _ in key[2]:
-            if target >= 0:
-                sources[index[target]].append(index[place])
+        for _, target, _ in ends_of(key):
+            sources[index[target]].append(index[place])
     for place in found.roots:
         sources[index[place]].append(-1)
     return [feeding[0] if len(feeding) == 1 else -1 for feeding in sources]

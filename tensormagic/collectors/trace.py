@@ -19,6 +19,7 @@ import torch
 from tensormagic.collectors.forward import ForwardRecorder, unnoticed
 from tensormagic.collectors.gradients import PassRecorder, PassValues
 from tensormagic.collectors.identity import Leaves, ModuleNames
+from tensormagic.collectors.measures import FirstStatistics
 from tensormagic.collectors.nodes import describe_nodes
 from tensormagic.collectors.skeleton import Skeleton, Walk, make_skeleton, walk
 from tensormagic.collectors.source import CellNumber, Sites
@@ -41,7 +42,7 @@ from tensormagic.reports import (
     TraceReport,
 )
 
-MAX_FRAMES = 32  # passes kept a graph, with a number for every node
+MAX_FRAMES = 48  # passes kept a graph, with a number for every node
 MAX_PASSES = 96  # passes kept in all, with a number for every parameter
 MAX_GRAPHS = 32  # structures kept; a graph that differs in every step would fill memory
 
@@ -56,7 +57,7 @@ class TracedGraph:
     def __init__(self, skeleton: Skeleton, nodes: tuple[Node, ...]) -> None:
         self.skeleton = skeleton
         self.nodes = nodes
-        self.statistics: dict[int, GradientStatistics] = {}
+        self.statistics = FirstStatistics(skeleton.size)
         self.frames: Thinned[Frame] = Thinned(MAX_FRAMES)
         self.order: tuple[int, ...] = ()
         self.births: tuple[Birth, ...] = ()
@@ -71,12 +72,12 @@ class TracedGraph:
         if values.births and not self.births:
             self.births = values.births
         bad = {str(index): counts for index, counts in values.bad.items()}
-        frame = Frame(values.pass_number, values.norms, values.abs_max, bad)
+        frame = Frame(values.pass_number, values.norms, bad)
         self.frames.append(frame, pin=bool(bad) and self.bad_passes == 1)
 
     def report(self) -> Graph:
         """Return what is known as plain data."""
-        skeleton, statistics = self.skeleton, self.statistics.copy()
+        skeleton, statistics = self.skeleton, self.statistics
         nodes = tuple(_with_statistics(node, statistics.get(node.index)) for node in self.nodes)
         return Graph(
             number=skeleton.number, nodes=nodes, edges=skeleton.edges, roots=skeleton.roots, order=self.order,
@@ -118,7 +119,7 @@ class Tracer:
         self._recorder = ForwardRecorder(self._sites, self._modules, self._run_backward)
         self._stack = ExitStack()
         self._graphs: list[TracedGraph] = []
-        self._passes: Thinned[tuple[Pass, array[float], array[float]]] = Thinned(MAX_PASSES)
+        self._passes: Thinned[tuple[Pass, array[float]]] = Thinned(MAX_PASSES)
         self._touched: dict[int, int] = {}
         self._used: set[int] = set()
         self._gaps: dict[str, Gap] = {}
@@ -145,6 +146,7 @@ class Tracer:
         if any(isinstance(mode, ForwardRecorder) for mode in _active_modes()):
             raise TraceError("another trace is on in this thread; end it first: two would measure each other")
         self._began = self._clock()
+        self._recorder.origins.begin()
         with ExitStack() as stack:
             stack.enter_context(unnoticed(self._recorder))
             stack.enter_context(self._recorder)
@@ -202,6 +204,7 @@ class Tracer:
     def _graph_of(self, found: Walk) -> TracedGraph | None:
         for graph in self._graphs:
             if graph.skeleton.keys == found.keys:
+                found.keys = graph.skeleton.keys  # the same, once
                 return graph
         if len(self._graphs) == MAX_GRAPHS:
             self._add_gap("graphs", f"more than {MAX_GRAPHS} different graphs: passes through others were not kept")
@@ -236,7 +239,7 @@ class Tracer:
         graph.add(values)
         if values.gap:
             self._add_gap("gradients", f"some gradients could not be measured: {values.gap}")
-        self._passes.append((done, *self._parameter_rows(graph.skeleton, values)), pin=bool(values.bad))
+        self._passes.append((done, self._parameter_row(graph.skeleton, values)), pin=bool(values.bad))
         self._last, self._current = (done, graph, values), None
         self._calls_at_last_pass = self._recorder.origins.nodes
         self._recorder.origins.settle()
@@ -255,14 +258,13 @@ class Tracer:
                 if index is not None:
                     recorder.observe_result(index, gradient)
 
-    def _parameter_rows(self, skeleton: Skeleton, values: PassValues) -> tuple[array[float], array[float]]:
-        blank = array("f", [UNTOUCHED]) * len(self._leaves.known)
-        norms, largest = blank, blank[:]
+    def _parameter_row(self, skeleton: Skeleton, values: PassValues) -> array[float]:
+        norms = array("f", [UNTOUCHED]) * len(self._leaves.known)
         for index, leaf in skeleton.leaf_of.items():
-            norms[leaf], largest[leaf] = values.norms[index], values.abs_max[index]
+            norms[leaf] = values.norms[index]
             if values.norms[index] != UNTOUCHED:
                 self._touched[leaf] = self._touched.get(leaf, 0) + 1
-        return norms, largest
+        return norms
 
     def _add_gap(self, section: str, reason: str) -> None:
         self._gaps.setdefault(reason, Gap(section, reason))
@@ -307,7 +309,7 @@ class Tracer:
             own_seconds=self._recorder.seconds + self._backward_seconds,
             locations=self._sites.locations,
             graphs=tuple(graphs),
-            passes=tuple(done for done, _, _ in passes),
+            passes=tuple(done for done, _ in passes),
             passes_seen=self._passes.seen,
             steps_seen=self._step,
             forward_nodes=self._recorder.origins.nodes,
@@ -315,13 +317,12 @@ class Tracer:
             gaps=(*self._gaps.values(), *self._forgotten()),
         )
 
-    def _parameter(self, number: int, passes: tuple[tuple[Pass, array[float], array[float]], ...]) -> ParameterSeries:
+    def _parameter(self, number: int, passes: tuple[tuple[Pass, array[float]], ...]) -> ParameterSeries:
         leaf = self._leaves.known[number]
         return ParameterSeries(
             leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter, leaf.requires_grad,
             number in self._used, leaf.owner,
-            array("f", [row[number] if number < len(row) else UNTOUCHED for _, row, _ in passes]),
-            array("f", [row[number] if number < len(row) else UNTOUCHED for _, _, row in passes]),
+            array("f", [row[number] if number < len(row) else UNTOUCHED for _, row in passes]),
             self._touched.get(number, 0),
         )  # fmt: skip
 

@@ -137,13 +137,11 @@ class Frame:
     Attributes:
         pass_number: Which pass, from 1 over the whole trace.
         norms: Euclidean norm of the gradient each node received, by node index; see the module for sentinels.
-        abs_max: Largest magnitude, likewise.
         bad: Node index (as text) → (NaN count, Inf count), only where one of them is not zero.
     """
 
     pass_number: int
     norms: Floats
-    abs_max: Floats
     bad: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -247,7 +245,6 @@ class ParameterSeries:
         used: Whether a node of any traced graph leads to it.
         owner: Name of the outermost module it belongs to (``"net"``); empty for a plain tensor.
         norms: Norm of the gradient it received, one a pass of `TraceReport.passes`; `UNTOUCHED` where none came.
-        abs_max: Largest magnitude, likewise.
         touched: How many passes of the whole run brought it a gradient.
     """
 
@@ -260,7 +257,6 @@ class ParameterSeries:
     used: bool
     owner: str
     norms: Floats
-    abs_max: Floats
     touched: int
 
 

@@ -56,7 +56,7 @@ class Builder:
     def graph(self, norms=None, bad=None, births=()):
         """Return the graph with one pass in which every node got ``norms`` (default: 0.1)."""
         norms = array("f", norms or [0.1] * len(self.nodes))
-        frame = Frame(1, norms, norms, bad or {})
+        frame = Frame(1, norms, bad or {})
         nodes, root = tuple(self.nodes), len(self.nodes) - 1
         order = tuple(reversed(range(len(nodes))))
         return Graph(1, nodes, tuple(self.edges), (root,), order, 1, (frame,), births)
@@ -202,7 +202,7 @@ def _series(node, place, passes, **changes):
     norms = array("f", [10**log for log in logs])
     given = {"name": node.variable, "shape": node.shapes[0], "dtype": "float32", "numel": math.prod(node.shapes[0])}
     given |= {"is_parameter": True, "requires_grad": True, "used": True, "owner": "net"}
-    return ParameterSeries(**given | {"norms": norms, "abs_max": norms, "touched": passes} | changes)
+    return ParameterSeries(**given | {"norms": norms, "touched": passes} | changes)
 
 
 def passes(count=40, graph=1):
@@ -240,7 +240,7 @@ def broken():
 
 def _ending_in_nan(series):
     norms = array("f", [*series.norms[:-1], math.nan])
-    return replace(series, norms=norms, abs_max=norms)
+    return replace(series, norms=norms)
 
 
 def one_pass():
@@ -275,5 +275,5 @@ def untouched():
     norms = array("f", [UNTOUCHED if at in range(2, 8) else norm for at, norm in enumerate(frame.norms)])
     graph = replace(whole.graphs[0], frames=(replace(frame, norms=norms),))
     none = array("f", [UNTOUCHED] * 40)
-    series = (*whole.parameters[:-1], replace(whole.parameters[-1], norms=none, abs_max=none, touched=0))
+    series = (*whole.parameters[:-1], replace(whole.parameters[-1], norms=none, touched=0))
     return replace(whole, graphs=(graph,), parameters=series)

@@ -120,7 +120,7 @@ def _frame(nodes: list[Node], number: int, broken: bool) -> Frame:
         for node in range(log):
             norms[node] = math.nan
             bad[str(node)] = (3 if node == log - 1 else 894, 0)
-    return Frame(number, array("f", norms), array("f", norms), bad)
+    return Frame(number, array("f", norms), bad)
 
 
 def _series(nodes: list[Node], frames: list[Frame]) -> tuple[ParameterSeries, ...]:
@@ -129,9 +129,7 @@ def _series(nodes: list[Node], frames: list[Frame]) -> tuple[ParameterSeries, ..
         if node.kind == "accumulate":
             norms = array("f", [frame.norms[node.index] for frame in frames])
             rows.append(
-                ParameterSeries(
-                    node.variable, (16, 3, 3), "float32", 144, True, True, True, "net", norms, norms, len(frames)
-                )
+                ParameterSeries(node.variable, (16, 3, 3), "float32", 144, True, True, True, "net", norms, len(frames))
             )
     return tuple(rows)
 
@@ -250,7 +248,7 @@ def large_run(count: int = 2000, passes: int = 40, *, branches: int = 3) -> Trac
     frames = []
     for number in range(1, passes + 1):
         norms = array("f", [_norm(node % 19, number + node * 0.37) for node in range(len(nodes))])
-        frames.append(Frame(number, norms, norms))
+        frames.append(Frame(number, norms))
     graph = Graph(
         1, tuple(nodes), tuple(edges), (len(nodes) - 1,), tuple(range(len(nodes)))[::-1], passes, tuple(frames)
     )

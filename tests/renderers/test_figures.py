@@ -18,7 +18,7 @@ from tests.renderers.samples_tensor import SAMPLES
 def series(name: str, norms: list[float], numel: int = 4) -> ParameterSeries:
     """A parameter with these gradient norms."""
     packed = array("f", norms)
-    return ParameterSeries(name, (numel,), "float32", numel, True, True, True, "net", packed, packed, len(norms))
+    return ParameterSeries(name, (numel,), "float32", numel, True, True, True, "net", packed, len(norms))
 
 
 def trace(*parameters: ParameterSeries, seen: int | None = None) -> TraceReport:

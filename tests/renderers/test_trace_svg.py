@@ -128,7 +128,7 @@ def test_untouched_nodes_are_dashed():
 
 def test_value_of_a_box_is_that_of_its_first_reached_node():
     """The first of a box's nodes that was reached speaks for it; a bad one anywhere in it is louder."""
-    frame = Frame(1, array("f", [UNTOUCHED, 0.5, 2.0, math.inf]), array("f"), {"2": (1, 2)})
+    frame = Frame(1, array("f", [UNTOUCHED, 0.5, 2.0, math.inf]), {"2": (1, 2)})
     assert value_of((0, 1), frame) == Value(0.5)
     assert value_of((1, 2), frame) == Value(2.0, 1, 2)
     assert value_of((0,), frame).untouched

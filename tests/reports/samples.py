@@ -174,10 +174,9 @@ def _graph() -> reports.Graph:
         order=(2, 1, 0),
         passes_seen=2,
         frames=(
-            reports.Frame(1, array("f", [0.5, 1.0, 1.0]), array("f", [0.25, 1.0, 1.0])),
+            reports.Frame(1, array("f", [0.5, 1.0, 1.0])),
             reports.Frame(
                 2,
-                array("f", [reports.UNTOUCHED, math.nan, math.inf]),
                 array("f", [reports.UNTOUCHED, math.nan, math.inf]),
                 bad={"1": (1, 2)},
             ),
@@ -202,6 +201,5 @@ def _series() -> reports.ParameterSeries:
         used=True,
         owner="net",
         norms=array("f", [0.5, math.nan]),
-        abs_max=array("f", [0.25, math.inf]),
         touched=2,
     )
