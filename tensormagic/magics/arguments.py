@@ -24,6 +24,12 @@ class Parser(argparse.ArgumentParser):
         """Raise what IPython shows as one plain message."""
         raise UsageError(f"{message}\n{self.format_usage().strip()}\n%{self.prog.lstrip('%')} --help tells more")
 
+    def parse_line(self, line: str) -> argparse.Namespace:
+        """Parse what stands behind the magic; options may stand before, between and after the expressions."""
+        usage = self.format_usage().removeprefix("usage: ").rstrip()
+        self.usage = usage.replace("%", "%%")  # argparse takes its own usage line for a template
+        return self.parse_intermixed_args(pieces(line))
+
     def _parse_optional(self, arg_string: str) -> Any:
         """Take ``-x`` for the expression that it is: minus x. Every option but -h begins with two."""
         if not arg_string.startswith("--") and arg_string not in self._option_string_actions:

@@ -12,7 +12,7 @@ from IPython.core.error import UsageError
 from tensormagic import api
 from tensormagic.collectors import explain
 from tensormagic.errors import TensorMagicError
-from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of, pieces
+from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of
 from tensormagic.magics.display import deliver
 
 NAME = "%tensor"
@@ -35,7 +35,7 @@ def run(shell: Any, line: str) -> None:
         UsageError: for an unknown option, an unknown name, or something that is no tensor.
     """
     __tracebackhide__ = True
-    options = parser().parse_intermixed_args(pieces(line))
+    options = parser().parse_line(line)
     if options.help or not options.expression:
         print(parser().format_help().rstrip())  # noqa: T201  (asked for)
         return

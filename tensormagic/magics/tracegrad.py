@@ -13,7 +13,7 @@ from IPython.core.error import UsageError
 from IPython.display import display
 
 from tensormagic import api
-from tensormagic.magics.arguments import Output, Parser, make_parser, output_of, pieces
+from tensormagic.magics.arguments import Output, Parser, make_parser, output_of
 from tensormagic.magics.cell import CellSource, cell_number
 from tensormagic.magics.display import bundle, check, deliver, is_notebook
 from tensormagic.renderers.live import LivePanel
@@ -42,7 +42,7 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
         UsageError: for an unknown option, a file that cannot be saved to, or no cell; nothing has run then.
     """
     __tracebackhide__ = "__ipython_bottom__"
-    options = parser().parse_args(pieces(line))
+    options = parser().parse_line(line)
     if options.help:
         print(parser().format_help().rstrip())  # noqa: T201  (asked for)
         return None

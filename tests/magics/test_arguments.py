@@ -1,0 +1,129 @@
+"""How a magic's line is cut: options wherever they stand, and expressions with spaces in them."""
+
+from __future__ import annotations
+
+import pytest
+from IPython.core.error import UsageError
+
+from tensormagic.magics import tensor, tracegrad
+from tensormagic.magics.arguments import expressions, output_of, pieces, unquoted
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("", []),
+        ("   x  ", ["x"]),
+        ("x y", ["x", "y"]),
+        ("x[0, 1] y", ["x[0, 1]", "y"]),
+        ("f(a, b)[ : , 0 ]", ["f(a, b)[ : , 0 ]"]),
+        ("d['a b'] y", ["d['a b']", "y"]),
+        ('d["a (b"] y', ['d["a (b"]', "y"]),
+        ("d['it\"s'] y", ["d['it\"s']", "y"]),
+        ("{'k': x}['k']", ["{'k': x}['k']"]),
+        ("x --save 'my file.html'", ["x", "--save", "'my file.html'"]),
+        ("--figure x", ["--figure=", "x"]),
+        ("--figure=storage x", ["--figure=storage", "x"]),
+        ("x # why", ["x"]),
+        ("x --save a#b.html", ["x", "--save", "a#b.html"]),
+        ("d['#1'] # why", ["d['#1']"]),
+        ("(x", ["(x"]),
+    ],
+)
+def test_pieces(line, found):
+    """White space cuts outside brackets and quotes; a comment ends the line."""
+    assert pieces(line) == found
+
+
+@pytest.mark.parametrize(
+    ("parts", "found"),
+    [
+        ([], []),
+        (["x", "y"], ["x", "y"]),
+        (["a", "+", "b"], ["a + b"]),
+        (["a", "+", "b", "c"], ["a + b", "c"]),
+        (["a", "-b"], ["a -b"]),
+        (["-a"], ["-a"]),
+        (["x", "if", "y", "else", "z", "w"], ["x if y else z", "w"]),
+        (["lambda", "t:", "t"], ["lambda t: t"]),
+        (["not", "a"], ["not a"]),
+        (["x", "(y)"], ["x (y)"]),
+        (["f'{a}'", "b"], ["f'{a}'", "b"]),
+    ],
+)
+def test_expressions(parts, found):
+    """As many pieces as still make one Python expression belong together."""
+    assert expressions(parts) == found
+
+
+@pytest.mark.parametrize("parts", [["+"], ["x", "="], ["for"], ["(x"], ["a;", "b"]])
+def test_what_is_no_expression_is_refused(parts):
+    """The piece that begins none is named."""
+    with pytest.raises(UsageError, match="is not a Python expression"):
+        expressions(parts)
+
+
+def parse(line):
+    return tensor.parser().parse_line(line)
+
+
+def test_options_stand_anywhere():
+    """Before, between and after the expressions."""
+    options = parse("--text a --into r b --save f.html")
+    assert (options.expression, options.text, options.into, options.save) == (["a", "b"], True, "r", "f.html")
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"), [("a", None), ("a --figure", ""), ("--figure a", ""), ("a --figure=storage", "storage")]
+)
+def test_the_kind_of_a_figure(line, kind):
+    """A bare --figure is the default kind and takes no expression for its value."""
+    options = parse(line)
+    assert options.expression == ["a"]
+    assert output_of(options).figure == kind
+
+
+@pytest.mark.parametrize("line", ["-a", "-a.t()", "a -b", "-2*a"])
+def test_a_minus_sign_is_no_option(line):
+    """Unary minus begins an expression."""
+    assert expressions(parse(line).expression) == [line]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("a --colour", "unrecognized arguments: --colour"),
+        ("a --sav x.html", "unrecognized arguments: --sav"),
+        ("a --save", "argument --save: expected one argument"),
+        ("a --text=yes", "argument --text: ignored explicit argument"),
+    ],
+)
+def test_a_wrong_option_gives_the_usage_line(line, words):
+    """The message, the usage line, and where more is told; options are never guessed from their beginning."""
+    with pytest.raises(UsageError) as raised:
+        parse(line)
+    message = str(raised.value)
+    assert words in message
+    assert "usage: %tensor [--text]" in message
+    assert message.endswith("%tensor --help tells more")
+
+
+def test_the_choices_of_live():
+    """A wrong choice lists the right ones."""
+    with pytest.raises(UsageError, match="widget.*html.*off"):
+        tracegrad.parser().parse_line("--live maybe")
+
+
+@pytest.mark.parametrize("name", ["1x", "a.b", "a b", "for", "", "x[0]"])
+def test_into_takes_a_name(name):
+    """What cannot be bound is refused, keywords included."""
+    with pytest.raises(UsageError, match="--into takes a name"):
+        output_of(parse(f'a --into="{name}"' if " " in name else f"a --into={name}"))
+
+
+@pytest.mark.parametrize(
+    ("given", "path"), [("'a b.html'", "a b.html"), ('"x"', "x"), ("x", "x"), ("'x", "'x"), ("'", "'"), (None, None)]
+)
+def test_unquoted(given, path):
+    """Quotes round a file name are the person's, not the file's."""
+    assert unquoted(given) == path
