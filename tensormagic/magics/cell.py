@@ -43,8 +43,12 @@ class CellSource:
     def run(self) -> Any:
         """Run the cell; return the value of its last expression, or None."""
         __tracebackhide__ = "__ipython_bottom__"  # IPython shows a traceback from the cell's own frame on
-        *statements, last = self._tree.body or [ast.Pass()]
         shown = self._shell.ast_node_interactivity
+        if not self._tree.body:
+            return None
+        *statements, last = self._tree.body
+        if shown == "last_expr_or_assign" and (name := _assigned_name(last)):
+            statements, last = self._tree.body, _name_expression(name)
         if shown not in {"last_expr", "last_expr_or_assign"} or not isinstance(last, ast.Expr):
             mode = "none" if shown in {"last_expr", "last_expr_or_assign"} else shown
             return self._run_all(statements, last, mode)
@@ -89,11 +93,33 @@ def _count(shell: Any) -> int:
 
 def _refuse_await(tree: ast.Module) -> None:
     for node in _outside_functions(tree):
-        if isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith):
+        line = _line_of_await(node)
+        if line is not None:
             raise UsageError(
-                f"line {node.lineno}: a cell with a top-level await cannot run inside a cell magic; "
+                f"line {line}: a cell with a top-level await cannot run inside a cell magic; "
                 "put it into `async def main(): ...` and await main() in a cell of its own"
             )
+
+
+def _line_of_await(node: ast.AST) -> int | None:
+    if isinstance(node, ast.comprehension) and node.is_async:
+        return node.iter.lineno
+    return node.lineno if isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith) else None
+
+
+def _assigned_name(statement: ast.stmt) -> str:
+    """Return the one name that a statement binds, as IPython's ``"last_expr_or_assign"`` understands it, or ``""``."""
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0]
+    elif isinstance(statement, ast.AugAssign | ast.AnnAssign):
+        target = statement.target
+    else:
+        return ""
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def _name_expression(name: str) -> ast.Expr:
+    return ast.fix_missing_locations(ast.Expr(ast.Name(name, ast.Load()), lineno=1, col_offset=0))
 
 
 def _outside_functions(tree: ast.AST) -> list[ast.AST]:

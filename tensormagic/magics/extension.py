@@ -68,7 +68,7 @@ def load(shell: Any) -> None:
         stack.callback(display.install_formatters(shell))
         stack.callback(completion.install(shell))
         api.install_display(display.show)
-        stack.callback(api.install_display, None)
+        stack.callback(_show_as_text_again)
         _LOADED[id(shell)] = stack.pop_all()
 
 
@@ -77,6 +77,11 @@ def unload(shell: Any) -> None:
     stack = _LOADED.pop(id(shell), None)
     if stack is not None:
         stack.close()
+
+
+def _show_as_text_again() -> None:
+    if not _LOADED:  # another shell of this process may still want to be shown more
+        api.install_display(None)
 
 
 def _forget(shell: Any, magics: TensorMagic) -> None:

@@ -110,7 +110,7 @@ def test_a_wrong_option_gives_the_usage_line(line, words):
 
 def test_the_choices_of_live():
     """A wrong choice lists the right ones."""
-    with pytest.raises(UsageError, match="widget.*html.*off"):
+    with pytest.raises(UsageError, match=r"widget.*html.*off"):
         tracegrad.parser().parse_line("--live maybe")
 
 

@@ -1,0 +1,135 @@
+"""Loading, unloading and reloading, settings, and a torch that is missing or too old."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tensormagic import api
+from tensormagic.collectors import requirements
+from tests.support.shell import difference, private_shell, shell_state
+
+MAGICS = {"line": ("tensor", "tensormagic", "tracegrad"), "cell": ("tracegrad",)}
+
+
+def loaded(shell):
+    found = shell.magics_manager.magics
+    return all(name in found[kind] for kind, names in MAGICS.items() for name in names)
+
+
+def test_load_unload_reload(bare_shell):
+    """The magics come and go; after each unload the shell is as before."""
+    before = shell_state(bare_shell)
+    for _ in range(2):
+        bare_shell.run_line_magic("load_ext", "tensormagic")
+        assert loaded(bare_shell)
+        bare_shell.run_line_magic("reload_ext", "tensormagic")
+        assert loaded(bare_shell)
+        bare_shell.run_line_magic("unload_ext", "tensormagic")
+        assert not any(name in bare_shell.magics_manager.magics["line"] for name in MAGICS["line"])
+        after = shell_state(bare_shell)
+        assert [text for text in difference(before, after) if not text.startswith("namespace")] == []
+
+
+def test_loading_twice_is_the_same_as_once(bare_shell):
+    """A second load registers nothing a second time."""
+    from tensormagic import load_ipython_extension, unload_ipython_extension
+
+    load_ipython_extension(bare_shell)
+    state = shell_state(bare_shell)
+    load_ipython_extension(bare_shell)
+    assert difference(state, shell_state(bare_shell)) == []
+    unload_ipython_extension(bare_shell)
+    unload_ipython_extension(bare_shell)
+    assert not loaded(bare_shell)
+
+
+def test_two_shells_at_once(shell, tmp_path, capsys):
+    """Unloading one leaves the other, and the way in which reports are shown there, alone."""
+    with private_shell(tmp_path / "second") as second:
+        second.extension_manager.load_extension("tensormagic")
+        second.extension_manager.unload_extension("tensormagic")
+        assert not loaded(second)
+    assert loaded(shell)
+    shell.run_cell("import torch, tensormagic\ntensormagic.show(tensormagic.inspect(torch.ones(2), 'one'))")
+    assert [sorted(output["data"]) for output in shell.display_pub.outputs] == [["text/html", "text/plain"]]
+    assert capsys.readouterr().out == ""
+
+
+def test_without_the_extension_show_prints(capsys):
+    """In a script a report is text."""
+    import torch
+
+    api.show(api.inspect(torch.ones(2), "one", namespace={}))
+    assert capsys.readouterr().out.startswith("── one ──")
+
+
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        (None, "tensormagic needs torch 2.6 or newer, found none: pip install torch"),
+        (
+            "2.5.1+cu124",
+            "tensormagic needs torch 2.6 or newer, and found torch 2.5.1+cu124: pip install --upgrade torch",
+        ),
+    ],
+)
+def test_torch_missing_or_too_old(bare_shell, monkeypatch, capsys, found, line):
+    """One line with what was found and what is needed; no magic is there, and no traceback."""
+
+    def version(package):
+        assert package == "torch"
+        if found is None:
+            raise requirements.metadata.PackageNotFoundError(package)
+        return found
+
+    monkeypatch.setattr(requirements.metadata, "version", version)
+    bare_shell.run_line_magic("load_ext", "tensormagic")
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == (line + "\n", "")
+    assert not loaded(bare_shell)
+    bare_shell.run_line_magic("unload_ext", "tensormagic")
+
+
+def test_the_settings_are_listed_and_checked(cell):
+    """%config TensorMagic shows the choices; a wrong one is refused and changes nothing."""
+    assert "TensorMagic.live=<Enum>" in cell("%config TensorMagic").out
+    cell("%config TensorMagic.live = 'off'")
+    cell("%config TensorMagic.live = 'bogus'")
+    assert "%config TensorMagic.live = 'off'" in cell("%tensormagic").out
+
+
+def test_about(cell):
+    """%tensormagic tells the magics, how to get help, the versions and the settings."""
+    out = cell("%tensormagic").out
+    for words in (
+        "%tensor ",
+        "%%tracegrad ",
+        "%tracegrad --help",
+        "torch 2.",
+        "Python 3.",
+        "TensorMagic.live = 'widget'",
+    ):
+        assert words in out
+    assert "takes no arguments, but was given 'x y'" in str(cell("%tensormagic x y").error)
+
+
+def test_a_missing_package_is_told_among_the_versions(cell, monkeypatch):
+    """What is not installed is said, not left out."""
+    from tensormagic.magics import about
+
+    monkeypatch.setattr(about, "_PACKAGES", ("torch", "no-such-package"))
+    assert "no-such-package not installed" in cell("%tensormagic").out
+
+
+def test_loading_brings_neither_plotly_nor_widgets():
+    """They come with their first use."""
+    import subprocess
+
+    code = (
+        "import sys, tensormagic\nfrom tensormagic.magics import extension\n"
+        "print([name for name in ('plotly', 'anywidget', 'ipywidgets') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

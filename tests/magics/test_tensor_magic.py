@@ -1,0 +1,237 @@
+"""The %tensor magic: what it shows, binds and saves, and what it says to bad input."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from IPython.core.error import UsageError
+
+from tensormagic import renderers
+from tensormagic.errors import TensorMagicError
+from tensormagic.reports import TensorReport
+
+
+def test_a_tensor_is_shown_as_text_and_html(cell):
+    """One display with both forms, both about the tensor under the name that was typed."""
+    ran = cell("%tensor b")
+    assert ran.error is None
+    (bundle,) = ran.shown
+    assert sorted(bundle) == ["text/html", "text/plain"]
+    assert bundle["text/plain"].startswith("── b ── view of a ──")
+    assert "TM201" in bundle["text/html"]
+    assert ran.out == ""
+    assert ran.value is None
+
+
+def test_several_expressions_are_shown_in_order(cell):
+    """Each has a display of its own."""
+    titles = [bundle["text/plain"].split(" ── ")[0] for bundle in cell("%tensor -a a[0, 1:3] a + 1 b").shown]
+    assert titles == ["── -a", "── a[0, 1:3]", "── a + 1", "── b"]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["(lambda t: t * 2)(a)", "torch.stack([row for row in a])", "{'k': a}['k']", "a if True else b", "net.weight",
+     "(y := a + 1)", "next(iter([a]))", "a[..., None]"],
+)  # fmt: skip
+def test_expressions_of_every_kind(cell, expression):
+    """Names bound inside the expression itself are not missed."""
+    ran = cell(f"%tensor {expression}")
+    assert ran.error is None
+    assert ran.shown[0]["text/plain"].startswith(f"── {expression} ──")
+
+
+def test_braces_and_dollars_are_not_expanded(cell):
+    """IPython leaves the line as typed."""
+    assert cell("%tensor {'a': a}['a']").error is None
+
+
+def test_text(cell):
+    """With --text the report is printed, once, and nothing is displayed."""
+    ran = cell("%tensor a --text")
+    assert ran.shown == []
+    assert ran.out.count("── a ──") == 1
+
+
+def test_a_figure_is_shown_by_its_mimetype_alone(cell):
+    """Without plotly.js in the notebook, and with text for hosts that cannot draw it."""
+    (bundle,) = cell("%tensor a --figure=storage").shown
+    assert sorted(bundle) == ["application/vnd.plotly.v1+json", "text/plain"]
+    assert set(bundle["application/vnd.plotly.v1+json"]) >= {"data", "layout"}
+    assert bundle["text/plain"].startswith("── a ──")
+    assert len(json.dumps(bundle)) < 100_000
+
+
+def test_an_unknown_figure_shows_the_report(cell):
+    """The kinds there are get named; nothing is lost."""
+    ran = cell("%tensor a --figure=nosuch --into r")
+    assert isinstance(ran.error, UsageError)
+    assert '"strides"' in str(ran.error)
+    assert "text/html" in ran.shown[0]
+    assert cell("r").value.name == "a"
+
+
+def test_into(cell):
+    """The report is bound to the name, and the tensor is not kept by it."""
+    cell("%tensor a[0] --into r --text")
+    report = cell("r").value
+    assert isinstance(report, TensorReport)
+    assert (report.name, report.shape) == ("a[0]", (4,))
+
+
+@pytest.mark.parametrize("ending", ["html", "svg", "txt", "json"])
+def test_save(cell, tmp_path, ending):
+    """Each ending writes its form; quotes and spaces in the path are fine; one line says what was written."""
+    path = tmp_path / f"my file.{ending}"
+    ran = cell(f"%tensor a --text --save '{path}'")
+    assert ran.out.startswith(f"saved {path}\n")
+    text = path.read_text()
+    if ending == "json":
+        assert TensorReport.from_dict(json.loads(text)).name == "a"
+    else:
+        assert "a" in text
+        assert text.lstrip().lower().startswith({"html": "<!doctype html>", "svg": "<svg", "txt": "── a"}[ending])
+
+
+@pytest.mark.parametrize(
+    ("path", "words"), [("nosuch/x.html", "No such file or directory"), ("x.pdf", "the ending says the format: .html")]
+)
+def test_what_cannot_be_saved_is_shown_and_bound_all_the_same(cell, path, words):
+    """The reason is one line; the report is not lost."""
+    ran = cell(f"%tensor a --save {path} --into r")
+    assert isinstance(ran.error, UsageError)
+    assert words in ran.err
+    assert len(ran.shown) == 1
+    assert cell("r").value.name == "a"
+
+
+def test_one_file_or_name_cannot_hold_two_tensors(cell):
+    """The second would overwrite the first: refused before anything is evaluated."""
+    ran = cell("%tensor a b --into r")
+    assert str(ran.error) == "--save and --into take one tensor, but here are 2: a, b"
+    assert ran.shown == []
+
+
+# -- bad input ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("nett", "there is no name 'nett' here; did you mean net?"),
+        ("nosuch", "there is no name 'nosuch' here; tensors here: a, b, x"),
+        ("a + zzz", "there is no name 'zzz' here; tensors here: a, b, x"),
+    ],
+)
+def test_an_unknown_name(cell, line, message):
+    """A UsageError that names near names, or else the tensors there are."""
+    ran = cell(f"%tensor {line}")
+    assert isinstance(ran.error, UsageError)
+    assert str(ran.error) == message
+    assert ran.err == f"UsageError: {message}\n"
+    assert ran.shown == []
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [("a[7]", IndexError), ("a.nosuch", AttributeError), ("1/0", ZeroDivisionError), ("a @ a", RuntimeError)],
+)
+def test_an_expression_that_raises(cell, line, kind):
+    """Its own error, plainly: no frame of this package stands in the traceback that IPython shows."""
+    ran = cell(f"%tensor {line}")
+    assert type(ran.error) is kind
+    assert kind.__name__ in ran.out
+    assert "tensormagic/" not in ran.out.replace("tests/", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("3", "3 is an int, not a tensor; torch.tensor(3) makes one"),
+        ("'abc'", "'abc' is a str, not a tensor; give an expression that makes a torch.Tensor"),
+        ("[1, 2]", "[1, 2] is a list of 2, not a tensor; torch.tensor([1, 2]) makes one"),
+        ("[a, 2]", "[a, 2] is a list of 2, not a tensor; [a, 2][0] is one"),
+        ("{'k': a}", "{'k': a} is a dict of 1, not a tensor; {'k': a}['k'] is one"),
+        ("{}", "{} is a dict of 0, not a tensor; and it holds none"),
+        ("net", "net is an nn.Linear, not a tensor; net.weight is one of its 2 parameters"),
+        ("nn.ReLU()", "nn.ReLU() is an nn.ReLU, not a tensor; and it has no parameters to show"),
+        ("arr", "arr is a numpy.ndarray, not a tensor; torch.from_numpy(arr) is one, and shares the array's memory"),
+        ("x.grad", "x.grad is None, not a tensor; no backward has left a gradient in x yet"),
+        ("a, b", "a, b is a tuple of 2, not a tensor; (a, b)[0] is one"),
+        ("a.shape", "a.shape is a torch.Size of 2, not a tensor; torch.tensor(a.shape) makes one"),
+    ],
+)  # fmt: skip
+def test_what_is_no_tensor(cell, line, message):
+    """What it is, and what would work."""
+    cell("arr = a.numpy()")
+    ran = cell(f"%tensor {line}")
+    assert isinstance(ran.error, UsageError)
+    assert str(ran.error) == message
+
+
+@pytest.mark.parametrize("line", ["a +", "a; b", "a = 3", "(a", "for", "a b c ]"])
+def test_what_is_no_expression(cell, line):
+    """Refused before anything is shown."""
+    ran = cell(f"%tensor {line}")
+    assert "is not a Python expression" in str(ran.error)
+    assert ran.shown == []
+
+
+def test_an_unknown_option(cell):
+    """The usage line, as IPython shows it."""
+    ran = cell("%tensor a --colour")
+    assert ran.err.startswith("UsageError: unrecognized arguments: --colour\nusage: %tensor [--text]")
+
+
+@pytest.mark.parametrize("line", ["%tensor", "%tensor --help", "%tensor -h a"])
+def test_help(cell, line):
+    """Without an expression, and when asked, the help is printed."""
+    ran = cell(line)
+    assert ran.error is None
+    for option in ("--text", "--figure", "--save", "--into", "Python expressions that give tensors"):
+        assert option in ran.out
+
+
+def test_nothing_is_bound_or_changed(cell, shell):
+    """Neither names nor Out nor the tensor's version counter are touched."""
+    cell("pass")
+    own = {name for name in shell.user_ns if not name.startswith("_")}
+    version = shell.user_ns["a"]._version
+    cell("%tensor a a.t()[1:] --text")
+    assert {name for name in shell.user_ns if not name.startswith("_")} == own
+    assert shell.user_ns["a"]._version == version
+    assert shell.user_ns["Out"] == {}
+
+
+@pytest.mark.parametrize("form", ["html", "txt"])
+def test_a_renderer_that_fails_is_a_visible_line(cell, monkeypatch, form):
+    """The other form is shown; where the one should be stands what happened."""
+    render = renderers.render
+
+    def failing(report, asked):
+        if asked == form:
+            raise RuntimeError("ink ran out")
+        return render(report, asked)
+
+    monkeypatch.setattr(renderers, "render", failing)
+    ran = cell("%tensor a")
+    assert ran.error is None
+    broken, whole = ("text/html", "text/plain") if form == "html" else ("text/plain", "text/html")
+    assert ran.shown[0][broken] == f"tensormagic could not draw this report as {form}: RuntimeError: ink ran out"
+    assert "float32" in ran.shown[0][whole]
+
+
+def test_a_report_shows_itself(shell, cell):
+    """As the value of a cell a report is a bundle of both forms; printed, it is text."""
+    cell("%tensor a --into r --text")
+    data, _ = shell.display_formatter.format(shell.user_ns["r"])
+    assert sorted(data) == ["text/html", "text/plain"]
+    assert cell("print(r)").out.startswith("── a ──")
+
+
+def test_show(cell):
+    """tensormagic.show is rich in a notebook, and refuses what is no report."""
+    ran = cell("import tensormagic\ntensormagic.show(tensormagic.inspect(a, 'a'))")
+    assert sorted(ran.shown[0]) == ["text/html", "text/plain"]
+    assert isinstance(cell("tensormagic.show(3)").error, TensorMagicError)

@@ -1,0 +1,144 @@
+"""The %%tracegrad magic beside its honesty: what it shows, binds and saves, and what it says to bad input."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from IPython.core.error import UsageError
+
+from tensormagic.reports import TraceReport
+
+TRAIN = "loss = net(torch.ones(3, 2)).square().mean()\nloss.backward()"
+
+
+def test_a_terminal_prints_the_report_once(cell):
+    """Without a kernel there is one display, after the cell, with text in it."""
+    ran = cell(f"%%tracegrad\n{TRAIN}")
+    (bundle,) = ran.shown
+    assert bundle["text/plain"].startswith("tracegrad  net  finished")
+    assert "1 backward pass" in bundle["text/plain"]
+
+
+@pytest.mark.parametrize("mode", ["widget", "html"])
+def test_a_notebook_shows_at_once_and_updates_in_place(notebook, cell, mode):
+    """The first display comes before the cell has run; the last one is the static report; text in every bundle."""
+    ran = cell(f"%%tracegrad --live {mode}\n{TRAIN}")
+    outputs = notebook.display_pub.outputs[-len(ran.shown) :]
+    assert [output["update"] for output in outputs] == [False] + [True] * (len(outputs) - 1)
+    assert len({output["transient"]["display_id"] for output in outputs}) == 1
+    assert all("text/plain" in bundle for bundle in ran.shown)
+    assert sorted(ran.shown[-1]) == ["text/html", "text/plain"]
+    assert ran.shown[-1]["text/plain"].startswith("tracegrad  net  finished")
+
+
+def test_the_setting_chooses_how_it_is_live(notebook, cell):
+    """%config TensorMagic.live holds for every cell, the option for one."""
+    cell("%config TensorMagic.live = 'off'")
+    assert len(cell(f"%%tracegrad\n{TRAIN}").shown) == 1
+    assert len(cell(f"%%tracegrad --live html\n{TRAIN}").shown) > 1
+    cell("%config TensorMagic.live = 'html'")
+    assert "application/vnd.jupyter.widget-view+json" not in cell(f"%%tracegrad\n{TRAIN}").shown[0]
+
+
+@pytest.mark.parametrize("body", ["y = x * 2", "with torch.no_grad():\n    net(x)", "pass", "'only a string'"])
+def test_a_cell_without_a_backward(cell, body):
+    """The cell runs; the report says that no backward was seen, and what would make one."""
+    ran = cell(f"%%tracegrad --into r\n{body}")
+    assert ran.error is None
+    for form in ("text/plain", "text/html"):
+        assert "no backward was seen" in ran.shown[0][form].lower()
+        assert ".backward()" in ran.shown[0][form]
+    assert cell("r").value.passes_seen == 0
+
+
+def test_into_also_when_the_cell_failed(cell):
+    """What happened until then is bound, and says how it ended."""
+    ran = cell(f"%%tracegrad --into r\n{TRAIN}\n1 / 0")
+    assert isinstance(ran.error, ZeroDivisionError)
+    report = cell("r").value
+    assert isinstance(report, TraceReport)
+    assert (report.state, report.error, report.passes_seen) == ("failed", "ZeroDivisionError: division by zero", 1)
+
+
+def test_save_also_when_the_cell_failed(cell, tmp_path):
+    """The file holds what happened until then; the person's error is still the person's."""
+    path = tmp_path / "run.json"
+    ran = cell(f"%%tracegrad --save {path}\n{TRAIN}\n1 / 0")
+    assert isinstance(ran.error, ZeroDivisionError)
+    assert TraceReport.from_dict(json.loads(path.read_text())).state == "failed"
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [("nosuch/run.html", "there is no folder 'nosuch'"), ("run.pdf", "the ending says the format: .html")],
+)
+def test_a_bad_path_is_refused_before_the_cell_runs(cell, shell, path, words):
+    """An hour of training must not end with a typing error."""
+    ran = cell(f"%%tracegrad --save {path}\nran = True")
+    assert isinstance(ran.error, UsageError)
+    assert words in str(ran.error)
+    assert "ran" not in shell.user_ns
+
+
+def test_a_file_that_fails_later_loses_nothing(cell, tmp_path):
+    """The cell's value and report stand; one line says what could not be written."""
+    path = tmp_path / "gone" / "run.html"
+    path.parent.mkdir()
+    ran = cell(f"%%tracegrad --into r --save {path}\nimport os\nos.rmdir({str(path.parent)!r})\n'value'")
+    assert ran.error is None
+    assert ran.value == "value"
+    assert ran.err == f"UsageError: cannot write to {str(path)!r}: No such file or directory\n"
+    assert len(ran.shown) == 1
+    assert cell("r").value.state == "finished"
+
+
+def test_a_file_that_fails_later_does_not_hide_the_cells_error(cell, tmp_path):
+    """The cell's own exception goes on, not the one about the file."""
+    path = tmp_path / "gone" / "run.html"
+    path.parent.mkdir()
+    ran = cell(f"%%tracegrad --save {path}\nimport os\nos.rmdir({str(path.parent)!r})\n1 / 0")
+    assert isinstance(ran.error, ZeroDivisionError)
+
+
+def test_an_unknown_figure_loses_nothing(cell):
+    """The kinds there are get named, the report is shown, and the cell's value stands."""
+    ran = cell(f"%%tracegrad --figure=nosuch\n{TRAIN}\n5")
+    assert (ran.error, ran.value) == (None, 5)
+    assert '"gradient_flow"' in ran.err
+    assert "text/html" in ran.shown[0]
+
+
+def test_a_figure(cell):
+    """The gradient flow, by its mimetype, with text beside it."""
+    (bundle,) = cell(f"%%tracegrad --figure\n{TRAIN}").shown
+    assert sorted(bundle) == ["application/vnd.plotly.v1+json", "text/plain"]
+
+
+@pytest.mark.parametrize(("title", "shown"), [("run", "run"), ("'my run'", "my run"), ('"it\'s"', "it's")])
+def test_a_title(cell, title, shown):
+    """Quoted or not, it names the run."""
+    assert cell(f"%%tracegrad --text --title {title}\n{TRAIN}").out.startswith(f"tracegrad  {shown}  finished")
+
+
+@pytest.mark.parametrize("line", ["--nosuch", "y = 3", "--live maybe", "--live", "--into 1x"])
+def test_a_wrong_line_runs_nothing(cell, shell, line):
+    """A UsageError, and the cell has not run: it can be mended and run once."""
+    ran = cell(f"%%tracegrad {line}\nran = True")
+    assert isinstance(ran.error, UsageError)
+    assert "ran" not in shell.user_ns
+
+
+def test_help_and_the_single_percent_sign(cell):
+    """%tracegrad --help needs no cell; without one there is nothing to run, and that is said."""
+    assert "--live {widget,html,off}" in cell("%tracegrad --help").out
+    assert "two percent signs" in str(cell("%tracegrad").error)
+
+
+def test_findings_stand_first(cell):
+    """What went wrong comes before the numbers, with its line in the cell."""
+    ran = cell("%%tracegrad --text\np = torch.tensor([0.0, 0.5], requires_grad=True)\nh = p.log()\nh.sum().backward()")
+    lines = ran.out.splitlines()
+    at = next(number for number, line in enumerate(lines) if "TM402" in line)
+    assert "log, cell 1, line 2: its input" in " ".join(" ".join(lines[at : at + 3]).split())
+    assert at < next(number for number, line in enumerate(lines) if "gradient flow" in line)
