@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import torch
 
-from tensormagic.collectors.forward import Origin
+from tensormagic.collectors.forward import Origin, Origins
 from tensormagic.collectors.identity import Leaves
 from tensormagic.collectors.skeleton import Skeleton, Walk, is_accumulate
 from tensormagic.reports import Node, SavedTensor
@@ -36,7 +36,7 @@ def op_name(node_name: str) -> str:
 
 
 def describe_nodes(
-    found: Walk, skeleton: Skeleton, leaves: Leaves, origins: list[Origin], namespace: Mapping[str, Any]
+    found: Walk, skeleton: Skeleton, leaves: Leaves, origins: Origins, namespace: Mapping[str, Any]
 ) -> tuple[Node, ...]:
     """Return the report nodes of a skeleton, in report order."""
     variables = _variables(found, namespace)
@@ -46,8 +46,8 @@ def describe_nodes(
         if index in skeleton.leaf_of:
             described[index] = _describe_leaf(node, index, leaves.known[skeleton.leaf_of[index]].name)
         else:
-            number, exact = found.keys[place][1], found.exact[place]
-            origin = origins[number] if number >= 0 else (None, "")
+            number, exact = origins.of(node._sequence_nr())
+            origin = origins.origins[number] if number >= 0 else (None, "")
             described[index] = _describe_op(node, index, origin, exact=exact, variable=variables.get(place, ""))
     return tuple(node for node in described if node is not None)
 

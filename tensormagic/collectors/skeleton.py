@@ -1,24 +1,25 @@
 """Walks the autograd graph below a backward call and recognises structures it has seen before.
 
 A training loop builds a new graph in every step, but always the same one. A walk gives each node its place in a
-fixed traversal order and a key made of its type, its origin (line and module) and its edges; two passes with equal
-keys share one `Skeleton`, and everything costly about a node (shapes, saved tensors, names) is read once a skeleton.
+fixed traversal order, and packs the type, origin (line and module) and edges of all nodes into one array, the
+signature; passes with equal signatures share one `Skeleton`, and everything costly about a node (shapes, saved
+tensors, names) is read once a skeleton.
 
 The walk is iterative: recursion dies at about a thousand nodes. It holds the nodes only until the pass ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from tensormagic.collectors.forward import Origins
 from tensormagic.collectors.identity import Leaves
 from tensormagic.reports import Edge
 
-Ends = tuple[int, ...]  # (place of target, slot) of every edge, one after the other: flat, because there are many
-Key = tuple[Any, int, Ends]
+Links = list[list[tuple[int, int, int]]]  # traversal place of a node → its edges: (input number, target's place, slot)
 
 
 @dataclass(slots=True)
@@ -27,14 +28,13 @@ class Walk:
 
     Attributes:
         nodes: The autograd nodes, in traversal order; the roots first.
-        keys: One a node: (type, origin or leaf number, edges); see `ends_of`.
-        exact: Whether each node's origin is exact.
+        signature: The structure: the number of roots, then for each node its type's number, its origin's or leaf's
+            number, how many edges it has, and for each edge the target's place (-1: nowhere) and slot.
         roots: Places of the nodes that backward starts from.
     """
 
     nodes: list[Any]
-    keys: list[Key]
-    exact: list[bool]
+    signature: array[int]
     roots: tuple[int, ...]
 
 
@@ -43,35 +43,37 @@ def is_accumulate(node: Any) -> bool:
     return hasattr(node, "variable")
 
 
-def walk(roots: Iterable[Any], origins: Origins, leaves: Leaves) -> Walk:
-    """Walk the graph below ``roots``, breadth first in the order of ``next_functions``."""
-    nodes: list[Any] = []
-    places: dict[int, int] = {}  # id → place; sound while `nodes` keeps every wrapper alive
-    starts = tuple(_enter(root, nodes, places) for root in roots)
-    edges: list[Ends] = []
-    for node in nodes:  # grows while it is walked
-        edges.append(_edges_of(node, nodes, places))  # noqa: PERF401  (a comprehension would hide that)
-    keys, exact = [], []
-    for node, ends in zip(nodes, edges, strict=True):
-        number, certain = _number(node, ends, origins, leaves)
-        keys.append((type(node), number, ends))
-        exact.append(certain)
-    return Walk(nodes, keys, exact, tuple(dict.fromkeys(starts)))
+class Walker:
+    """Walks graphs; two walks by one walker have equal signatures just where their structures are equal.
 
+    Args:
+        origins: Says where nodes were made.
+        leaves: Numbers the leaves.
+    """
 
-def _edges_of(node: Any, nodes: list[Any], places: dict[int, int]) -> Ends:
-    ends: list[int] = []
-    for target, slot in node.next_functions:
-        ends += (-1, 0) if target is None else (_enter(target, nodes, places), slot)
-    return tuple(ends)
+    def __init__(self, origins: Origins, leaves: Leaves) -> None:
+        self._origins = origins
+        self._leaves = leaves
+        self._types: dict[type, int] = {}
 
+    def walk(self, roots: Iterable[Any]) -> Walk:
+        """Walk the graph below ``roots``, breadth first in the order of ``next_functions``."""
+        nodes: list[Any] = []
+        places: dict[int, int] = {}  # id → place; sound while `nodes` keeps every wrapper alive
+        starts = tuple(dict.fromkeys(_enter(root, nodes, places) for root in roots))
+        signature = array("i", [len(starts)])
+        for node in nodes:  # grows while it is walked
+            ends: list[int] = []
+            for target, slot in node.next_functions:
+                ends += (-1, 0) if target is None else (_enter(target, nodes, places), slot)
+            kind = self._types.setdefault(type(node), len(self._types))
+            signature.extend((kind, self._number(node, leaf=not ends), len(ends) // 2, *ends))
+        return Walk(nodes, signature, starts)
 
-def ends_of(key: Key) -> Iterator[tuple[int, int, int]]:
-    """Yield (input number, place of target, slot) for every edge of a node that leads somewhere."""
-    flat = key[2]
-    for at in range(0, len(flat), 2):
-        if flat[at] >= 0:
-            yield at // 2, flat[at], flat[at + 1]
+    def _number(self, node: Any, *, leaf: bool) -> int:
+        if leaf and is_accumulate(node):
+            return self._leaves.number(node.variable)
+        return self._origins.of(node._sequence_nr())[0]
 
 
 def _enter(node: Any, nodes: list[Any], places: dict[int, int]) -> int:
@@ -82,10 +84,18 @@ def _enter(node: Any, nodes: list[Any], places: dict[int, int]) -> int:
     return place
 
 
-def _number(node: Any, ends: Ends, origins: Origins, leaves: Leaves) -> tuple[int, bool]:
-    if not ends and is_accumulate(node):
-        return leaves.number(node.variable), True
-    return origins.of(node._sequence_nr())
+def _unpack(signature: array[int]) -> tuple[list[int], Links]:
+    """Return what a signature says of each node: its number, and its edges that lead somewhere."""
+    numbers: list[int] = []
+    links: Links = []
+    at = 1
+    while at < len(signature):
+        _, number, count = signature[at : at + 3]
+        ends = signature[at + 3 : at + 3 + 2 * count]
+        numbers.append(number)
+        links.append([(which, ends[2 * which], ends[2 * which + 1]) for which in range(count) if ends[2 * which] >= 0])
+        at += 3 + 2 * count
+    return numbers, links
 
 
 @dataclass(slots=True)
@@ -97,88 +107,83 @@ class Skeleton:
 
     Attributes:
         number: From 1.
-        keys: The structure, in traversal order.
+        signature: The structure.
         index: Traversal place → report index.
         edges: In report indices.
         roots: Report indices of the roots.
         leaf_of: Report index → leaf number, for the leaves only.
         contested: Traversal place of a node → {input number: (target's report index, slot)}, for the edges into a
             slot that several edges feed: only there does a gradient arrive summed.
-        feeder: Report index → report index of the one node that feeds it, or -1 where there is not exactly one, or
-            where a hook of the person's own could stand between the two.
+        feeder: Report index → report index of the one node that feeds it, or -1 where there is not exactly one.
     """
 
     number: int
-    keys: list[Key]
-    index: list[int]
+    signature: array[int]
+    index: array[int]
     edges: tuple[Edge, ...]
     roots: tuple[int, ...]
     leaf_of: dict[int, int]
-    contested: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
-    feeder: list[int] = field(default_factory=list)
+    contested: dict[int, dict[int, tuple[int, int]]]
+    feeder: array[int]
 
     @property
     def size(self) -> int:
         """How many nodes there are."""
-        return len(self.keys)
+        return len(self.index)
 
 
 def make_skeleton(number: int, found: Walk) -> Skeleton:
     """Turn a walk into the skeleton that later passes are compared with."""
-    order = _creation_order(found)
-    index = [0] * len(order)
+    numbers, links = _unpack(found.signature)
+    leaf = [not node.next_functions and is_accumulate(node) for node in found.nodes]
+    order = _creation_order(found.nodes, links, leaf)
+    index = array("i", [0]) * len(order)
     for at, place in enumerate(order):
         index[place] = at
-    edges = tuple(
-        Edge(index[place], index[target], number_of_input, slot)
-        for place in order
-        for number_of_input, target, slot in ends_of(found.keys[place])
-    )
-    leaf = [not key[2] and is_accumulate(node) for key, node in zip(found.keys, found.nodes, strict=True)]
     return Skeleton(
         number=number,
-        keys=found.keys,
+        signature=found.signature,
         index=index,
-        edges=edges,
+        edges=tuple(
+            Edge(index[place], index[target], which, slot) for place in order for which, target, slot in links[place]
+        ),
         roots=tuple(index[place] for place in found.roots),
-        leaf_of={index[at]: key[1] for at, key in enumerate(found.keys) if leaf[at]},
-        contested=_contested(found, index),
-        feeder=_feeders(found, index),
+        leaf_of={index[place]: numbers[place] for place, is_leaf in enumerate(leaf) if is_leaf},
+        contested=_contested(links, index),
+        feeder=_feeders(links, index, found.roots),
     )
 
 
-def _creation_order(found: Walk) -> list[int]:
+def _creation_order(nodes: list[Any], links: Links, leaf: list[bool]) -> list[int]:
     """Return traversal places in order of creation; leaves, which carry no number, just before their first user."""
-    last = (1 << 64, 1)
-    when = [last] * len(found.nodes)
-    for place, (node, key) in enumerate(zip(found.nodes, found.keys, strict=True)):
-        if not key[2] and is_accumulate(node):
-            continue
-        sequence = node._sequence_nr()
-        when[place] = (sequence, 1)
-        for _, target, _ in ends_of(key):
-            if is_accumulate(found.nodes[target]):
-                when[target] = min(when[target], (sequence, 0))
-    return sorted(range(len(found.nodes)), key=lambda place: (*when[place], place))
+    when = [(1 << 64, 1)] * len(nodes)
+    for place, node in enumerate(nodes):
+        if not leaf[place]:
+            sequence = node._sequence_nr()
+            when[place] = (sequence, 1)
+            for _, target, _ in links[place]:
+                if leaf[target]:
+                    when[target] = min(when[target], (sequence, 0))
+    return sorted(range(len(nodes)), key=lambda place: (*when[place], place))
 
 
-def _contested(found: Walk, index: list[int]) -> dict[int, dict[int, tuple[int, int]]]:
+def _contested(links: Links, index: array[int]) -> dict[int, dict[int, tuple[int, int]]]:
     feeders: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for place, key in enumerate(found.keys):
-        for input_number, target, slot in ends_of(key):
-            feeders.setdefault((target, slot), []).append((place, input_number))
+    for place, ends in enumerate(links):
+        for which, target, slot in ends:
+            feeders.setdefault((target, slot), []).append((place, which))
     contested: dict[int, dict[int, tuple[int, int]]] = {}
     for (target, slot), sources in feeders.items():
-        for place, input_number in sources if len(sources) > 1 else ():
-            contested.setdefault(place, {})[input_number] = (index[target], slot)
+        for place, which in sources if len(sources) > 1 else ():
+            contested.setdefault(place, {})[which] = (index[target], slot)
     return contested
 
 
-def _feeders(found: Walk, index: list[int]) -> list[int]:
+def _feeders(links: Links, index: array[int], roots: tuple[int, ...]) -> array[int]:
     sources: list[list[int]] = [[] for _ in index]
-    for place, key in enumerate(found.keys):
-        for _, target, _ in ends_of(key):
+    for place, ends in enumerate(links):
+        for _, target, _ in ends:
             sources[index[target]].append(index[place])
-    for place in found.roots:
+    for place in roots:
         sources[index[place]].append(-1)
-    return [feeding[0] if len(feeding) == 1 else -1 for feeding in sources]
+    return array("i", [feeding[0] if len(feeding) == 1 else -1 for feeding in sources])

@@ -20,7 +20,7 @@ class Thinned(Generic[Item]):
     """
 
     def __init__(self, capacity: int, pins: int = 4) -> None:
-        self._capacity = capacity
+        self.capacity = capacity
         self._pins_left = pins
         self._stride = 1
         self._kept: dict[int, Item] = {}
@@ -35,7 +35,7 @@ class Thinned(Generic[Item]):
         if pin and self._pins_left:
             self._pins_left -= 1
             self._pinned.add(at)
-        if len(self._kept) > self._capacity + len(self._pinned) + 1:
+        while len(self._kept) > self.capacity + len(self._pinned) + 1:
             self._thin()
 
     def items(self) -> tuple[Item, ...]:

@@ -21,7 +21,7 @@ from tensormagic.collectors.gradients import PassRecorder, PassValues
 from tensormagic.collectors.identity import Leaves, ModuleNames
 from tensormagic.collectors.measures import FirstStatistics
 from tensormagic.collectors.nodes import describe_nodes
-from tensormagic.collectors.skeleton import Skeleton, Walk, make_skeleton, walk
+from tensormagic.collectors.skeleton import Skeleton, Walk, Walker, make_skeleton
 from tensormagic.collectors.source import CellNumber, Sites
 from tensormagic.collectors.timeline import Thinned
 from tensormagic.collectors.tracebacks import strip_own_frames
@@ -42,8 +42,8 @@ from tensormagic.reports import (
     TraceReport,
 )
 
-MAX_FRAMES = 48  # passes kept a graph, with a number for every node
-MAX_PASSES = 96  # passes kept in all, with a number for every parameter
+KEPT_NUMBERS = 1 << 14  # the norms kept a graph over all its passes, and over all passes for the parameters;
+FEWEST_PASSES, MOST_PASSES = 32, 192  # within these bounds: a small network keeps every step of a short run
 MAX_GRAPHS = 32  # structures kept; a graph that differs in every step would fill memory
 
 _REENTRANT = (
@@ -58,7 +58,7 @@ class TracedGraph:
         self.skeleton = skeleton
         self.nodes = nodes
         self.statistics = FirstStatistics(skeleton.size)
-        self.frames: Thinned[Frame] = Thinned(MAX_FRAMES)
+        self.frames: Thinned[Frame] = Thinned(_passes_to_keep(skeleton.size))
         self.order: tuple[int, ...] = ()
         self.births: tuple[Birth, ...] = ()
         self.passes = 0
@@ -83,6 +83,10 @@ class TracedGraph:
             number=skeleton.number, nodes=nodes, edges=skeleton.edges, roots=skeleton.roots, order=self.order,
             passes_seen=self.passes, frames=self.frames.items(), births=self.births,
         )  # fmt: skip
+
+
+def _passes_to_keep(numbers: int) -> int:
+    return min(max(KEPT_NUMBERS // max(numbers, 1), FEWEST_PASSES), MOST_PASSES)
 
 
 def _with_statistics(node: Node, statistics: GradientStatistics | None) -> Node:
@@ -117,9 +121,10 @@ class Tracer:
         self._modules = ModuleNames(namespace)
         self._leaves = Leaves(namespace, self._modules)
         self._recorder = ForwardRecorder(self._sites, self._modules, self._run_backward)
+        self._walker = Walker(self._recorder.origins, self._leaves)
         self._stack = ExitStack()
         self._graphs: list[TracedGraph] = []
-        self._passes: Thinned[tuple[Pass, array[float]]] = Thinned(MAX_PASSES)
+        self._passes: Thinned[tuple[Pass, array[float]]] = Thinned(MOST_PASSES)
         self._touched: dict[int, int] = {}
         self._used: set[int] = set()
         self._gaps: dict[str, Gap] = {}
@@ -194,7 +199,7 @@ class Tracer:
             if torch._C._functorch.peek_interpreter_stack() is not None:
                 self._add_gap("backward", "a backward inside a torch.func transform was not followed")
                 return None
-            found = walk(roots, self._recorder.origins, self._leaves)
+            found = self._walker.walk(roots)
             graph = self._graph_of(found)
             return None if graph is None else self._open(found, graph, site)
         except Exception as error:
@@ -203,19 +208,20 @@ class Tracer:
 
     def _graph_of(self, found: Walk) -> TracedGraph | None:
         for graph in self._graphs:
-            if graph.skeleton.keys == found.keys:
-                found.keys = graph.skeleton.keys  # the same, once
+            if graph.skeleton.signature == found.signature:
+                found.signature = graph.skeleton.signature  # the same, once
                 return graph
         if len(self._graphs) == MAX_GRAPHS:
             self._add_gap("graphs", f"more than {MAX_GRAPHS} different graphs: passes through others were not kept")
             return None
         skeleton = make_skeleton(len(self._graphs) + 1, found)
-        origins = self._recorder.origins.origins
+        origins = self._recorder.origins
         graph = TracedGraph(skeleton, describe_nodes(found, skeleton, self._leaves, origins, self._namespace))
         self._graphs.append(graph)
         if any(node.name.startswith("CheckpointFunction") for node in graph.nodes):
             self._add_gap("backward", _REENTRANT)
         self._used.update(skeleton.leaf_of.values())
+        self._passes.capacity = _passes_to_keep(len(self._leaves.known))
         self._structure += 1
         return graph
 

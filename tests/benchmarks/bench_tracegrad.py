@@ -12,15 +12,14 @@ import statistics
 import pytest
 
 from tests.benchmarks.workloads import STEPS, WORKLOADS
+from tests.support.kernel import notebook_of, run_notebook
 
 pytestmark = pytest.mark.benchmark
 
 
-def _measure(run_cells, name):
-    notebook = run_cells(
-        "%load_ext tensormagic\nfrom tests.benchmarks import overhead",
-        f"overhead.main({name!r})",
-    )
+def _measure(folder, name):
+    cells = notebook_of("%load_ext tensormagic\nfrom tests.benchmarks import overhead", f"overhead.main({name!r})")
+    notebook = run_notebook(cells, folder, seconds=900)
     streams = "".join(output.get("text", "") for output in notebook.cells[1].outputs if output.output_type == "stream")
     line = next(line for line in streams.splitlines() if line.startswith('{"workload"'))
     return json.loads(line)
@@ -35,9 +34,9 @@ def _report(found):
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_overhead(run_cells, name):
+def test_overhead(tmp_path, name):
     """(a) at most 1.25 × a no-op dispatch mode; (c) at most 1.10 × eager; the live panel at most 5 % more."""
-    medians = _report(_measure(run_cells, name))
+    medians = _report(_measure(tmp_path, name))
     if name == "a":
         assert medians["off / no-op dispatch mode"] <= 1.25
     if name == "c":

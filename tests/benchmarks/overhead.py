@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import tensormagic as tm
 from tests.benchmarks.workloads import STEPS, WORKLOADS
 
-ROUNDS = 7
+ROUNDS = 5
 
 
 class NoOp(TorchDispatchMode):
