@@ -20,6 +20,7 @@ from tensormagic.reports import Location
 PACKAGE_DIRECTORY = str(Path(__file__).resolve().parent.parent) + os.path.sep
 _LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib")
 _LIBRARY_DIRECTORIES = tuple(sysconfig.get_path(name) + os.path.sep for name in _LIBRARIES)
+_INSTALLED = tuple(f"{os.path.sep}{name}{os.path.sep}" for name in ("site-packages", "dist-packages"))
 
 CellNumber = Callable[[str], "int | None"]
 
@@ -35,6 +36,8 @@ def is_own_code(filename: str) -> bool:
     """
     if filename.startswith("<"):
         return filename.startswith(("<ipython", "<stdin", "<string", "<cell", "<doctest"))
+    if any(folder in filename for folder in _INSTALLED):  # also the user's (--user) and the system's
+        return False
     return not filename.startswith((PACKAGE_DIRECTORY, *_LIBRARY_DIRECTORIES))
 
 

@@ -1,0 +1,42 @@
+"""What is said where torch is missing or too old."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensormagic.collectors import requirements
+from tensormagic.errors import RequirementError
+
+
+@pytest.mark.parametrize("version", ["2.6", "2.6.0", "2.13.0+cpu", "2.7.0a0+git1234", "3.0.1", "10.0"])
+def test_new_enough(version):
+    """Releases, local builds and previews from 2.6 on."""
+    requirements.require_torch(version)
+
+
+@pytest.mark.parametrize("version", ["2.5.1", "2.5.1+cu124", "1.13.1", "2.0", "0.4"])
+def test_too_old(version):
+    """What was found, what is needed, and how to get it, in one line."""
+    with pytest.raises(RequirementError) as raised:
+        requirements.require_torch(version)
+    message = str(raised.value)
+    assert f"found torch {version}" in message
+    assert "needs torch 2.6 or newer" in message
+    assert "\n" not in message
+    assert isinstance(raised.value, ImportError)
+
+
+def test_the_installed_one_is_judged_by_default():
+    """Tests run on a torch that is new enough."""
+    requirements.require_torch()
+
+
+def test_missing(monkeypatch):
+    """No torch at all."""
+
+    def version(_name):
+        raise requirements.metadata.PackageNotFoundError
+
+    monkeypatch.setattr(requirements.metadata, "version", version)
+    with pytest.raises(RequirementError, match=r"needs torch 2.6 or newer, found none: pip install torch"):
+        requirements.require_torch()
