@@ -28,7 +28,7 @@ from torch.overrides import TorchFunctionMode
 from tensormagic.collectors.identity import ModuleNames
 from tensormagic.collectors.source import Sites
 
-SETTLED_CALLS = 1 << 12  # node-making calls remembered (80 KB) beyond those of the last pass and the one before it
+SETTLED_CALLS = 1 << 11  # node-making calls remembered (40 KB) beyond those of the last pass and the one before it
 
 _sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 _MODULE_CALL = nn.Module._call_impl.__code__

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -61,14 +61,22 @@ def _describe(tensor: torch.Tensor, name: str, owner: str) -> Leaf:
     )
 
 
+def _nothing(_name: str, _module: nn.Module) -> None:
+    pass
+
+
 class ModuleNames:
-    """Paths of the modules met so far, and the outermost modules among them."""
+    """Paths of the modules met so far, and the outermost modules among them.
+
+    Attributes:
+        on_root: Told of every outermost module as it is met: its parameters may outlive it.
+    """
 
     def __init__(self, namespace: Mapping[str, Any]) -> None:
         self._namespace = namespace
         self._paths: dict[int, tuple[weakref.ref[nn.Module], str]] = {}
         self._roots: dict[str, weakref.ref[nn.Module]] = {}
-        self._parameters: dict[int, tuple[weakref.ref[nn.Parameter], str, str]] = {}
+        self.on_root: Callable[[str, nn.Module], None] = _nothing
 
     def path(self, module: nn.Module) -> str:
         """Return the path of ``module``, or ``""`` where it is not (or no longer) known."""
@@ -82,14 +90,8 @@ class ModuleNames:
         for path, child in module.named_modules():
             full = f"{name}.{path}" if path else name
             self._paths[id(child)] = (weakref.ref(child), full)
-        for path, parameter in module.named_parameters():
-            self._parameters[id(parameter)] = (weakref.ref(parameter), f"{name}.{path}", name)
+        self.on_root(name, module)
         return name
-
-    def parameter(self, tensor: torch.Tensor) -> tuple[str, str]:
-        """Return (path, outermost module) of a parameter met before, which may outlive its module; else two ``""``."""
-        known = self._parameters.get(id(tensor))
-        return known[1:] if known is not None and known[0]() is tensor else ("", "")
 
     def roots(self) -> list[tuple[str, nn.Module]]:
         """Return the outermost modules that are still alive, by name."""
@@ -140,6 +142,7 @@ class Leaves:
         self._by_name: dict[str, int] = {}
         self._scans = 0
         self.known: list[Leaf] = []
+        modules.on_root = self._learn_module
 
     def number(self, tensor: torch.Tensor) -> int:
         """Return the number of ``tensor``, learning it where it is new.
@@ -154,10 +157,12 @@ class Leaves:
     def learn_parameters(self) -> None:
         """Learn every parameter of the outermost modules, whether or not a gradient ever comes."""
         for root, module in self._modules.roots():
-            for path, parameter in module.named_parameters():
-                if not self._is_known(parameter):
-                    known, _ = self._modules.parameter(parameter)
-                    self._add(parameter, known or f"{root}.{path}", root)
+            self._learn_module(root, module)
+
+    def _learn_module(self, root: str, module: nn.Module) -> None:
+        for path, parameter in module.named_parameters():
+            if not self._is_known(parameter):
+                self._add(parameter, f"{root}.{path}", root)
 
     def _is_known(self, tensor: torch.Tensor) -> bool:
         number = self._numbers.get(id(tensor))
@@ -171,8 +176,7 @@ class Leaves:
             self.learn_parameters()
         if self._is_known(tensor):
             return self._numbers[id(tensor)]
-        path, root = self._modules.parameter(tensor)
-        return self._add(tensor, path or self._name_in_namespace(tensor), root)
+        return self._add(tensor, self._name_in_namespace(tensor), "")
 
     def _add(self, tensor: torch.Tensor, name: str, owner: str) -> int:
         leaf = _describe(tensor, name or self._anonymous(tensor), owner)

@@ -43,7 +43,7 @@ from tensormagic.reports import (
 )
 
 KEPT_NUMBERS = 1 << 14  # the norms kept a graph over all its passes, and over all passes for the parameters;
-FEWEST_PASSES, MOST_PASSES = 32, 192  # within these bounds: a small network keeps every step of a short run
+FEWEST_PASSES, MOST_PASSES = 24, 192  # within these bounds: a small network keeps every step of a short run
 MAX_GRAPHS = 32  # structures kept; a graph that differs in every step would fill memory
 
 _REENTRANT = (

@@ -70,10 +70,11 @@ def test_paths_and_parameters():
     """Children and parameters are known by the path from their root."""
     net = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 1)))
     names = ModuleNames({"net": net})
+    leaves = Leaves({"net": net}, names)
     names.scan()
     assert [names.path(module) for module in (net, net[0], net[1][0])] == ["net", "net.0", "net.1.0"]
-    assert names.parameter(net[1][0].bias) == ("net.1.0.bias", "net")
-    assert names.parameter(nn.Parameter(torch.ones(1))) == ("", "")
+    known = leaves.known[leaves.number(net[1][0].bias)]
+    assert (known.name, known.owner) == ("net.1.0.bias", "net")
     assert names.path(nn.ReLU()) == ""
     assert [name for name, _ in names.roots()] == ["net"]
 
