@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tensormagic.reports import UNTOUCHED
+from tensormagic.reports import UNREADABLE
 
 if TYPE_CHECKING:
     from tensormagic.reports import Frame, GradientStatistics, Node, SavedTensor
@@ -41,10 +41,11 @@ def norm_code(norm: float) -> int | str | None:
     """Return a norm as the viewer reads it.
 
     Returns:
-        1000 · log10(norm), rounded; ``None`` for untouched, ``"n"`` NaN, ``"i"`` infinite, ``"z"`` exactly zero.
+        1000 · log10(norm), rounded; ``None`` for untouched, ``"u"`` for a gradient that could not be measured, ``"n"``
+        NaN, ``"i"`` infinite, ``"z"`` exactly zero.
     """
-    if norm == UNTOUCHED:
-        return None
+    if norm < 0:
+        return "u" if norm == UNREADABLE else None
     if math.isnan(norm):
         return "n"
     if math.isinf(norm):

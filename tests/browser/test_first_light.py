@@ -24,7 +24,7 @@ WATCH_RUNNING_PANELS = """() => {
       if (!panel) return;
       const colours = [...panel.querySelectorAll('.box')].map(box => box.getAttribute('class')).join();
       const said = panel.querySelector('.whereabouts')?.textContent ?? '';
-      if (colours && panel.textContent.includes('Waiting for the first backward')) window.tensormagicStale += 1;
+      if (colours && panel.textContent.includes('waiting for the first backward')) window.tensormagicStale += 1;
       (window.tensormagicSeen[place] ??= new Set()).add(said + colours);
     });
     if (window.tensormagicRun !== 'done') requestAnimationFrame(look);

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from tensormagic.renderers import trace_html
 from tensormagic.renderers.document import pack_delta, trace_document
 from tensormagic.renderers.markup import json_block
-from tensormagic.reports import LiveFrame, TraceReport
+from tensormagic.reports import UNREADABLE, LiveFrame, TraceReport
 from tests.renderers import samples_viewer
 from tests.support.lab import LabNotebook
 
@@ -181,7 +181,8 @@ def test_message_links_the_place_it_names(static_page: OpenPage) -> None:
     page = static_page(trace_html.render(replace(base, findings=(found,))))
     _panel(page)
     message = page.locator(".message p").first
-    expect(message).to_have_text("NaN is born in log, cell 5, line 6: its input holds 3 zeros logp = p.log()")
+    expect(message).to_have_text("NaN is born in log, cell 5, line 6: its input holds 3 zeros")
+    expect(page.locator(".message .culprit")).to_have_text("6logp = p.log()")
     message.get_by_role("button").click()
     expect(page.locator(".box.picked .name")).to_have_text("log")
 
@@ -194,6 +195,191 @@ def test_fix_is_copied(static_page: OpenPage) -> None:
     page.get_by_role("button", name="Copy fix").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     assert page.evaluate("() => navigator.clipboard.readText()") == "F.log_softmax(net.fc(h), 1)"
+
+
+def test_fix_is_copied_where_there_is_no_clipboard(static_page: OpenPage) -> None:
+    """A page that is neither from https nor from this machine has no clipboard: the old way of copying is taken."""
+    page = static_page(trace_html.render(samples_viewer.broken_run()))
+    _panel(page)
+    page.evaluate(
+        "() => { Object.defineProperty(navigator, 'clipboard', {value: undefined});"
+        " document.addEventListener('copy', () => { window.copied = document.activeElement.value }) }"
+    )
+    page.get_by_role("button", name="Copy fix").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("() => window.copied") == "F.log_softmax(net.fc(h), 1)"
+    assert page.locator("textarea").count() == 0
+
+
+def test_each_piece_of_code_in_a_remedy_is_copied_by_itself(static_page: OpenPage) -> None:
+    """Where a remedy names several ways there is no one fix to copy: a click on each piece copies that one."""
+    base = samples_viewer.broken_run()
+    found = replace(base.findings[0], remedy="use `F.log_softmax`, or else `x.clamp_min(1e-8).log()`; a ` stays")
+    page = static_page(trace_html.render(replace(base, findings=(found,))))
+    _panel(page)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    expect(page.locator(".remedy")).to_have_text("use F.log_softmax, or else x.clamp_min(1e-8).log(); a ` stays")
+    expect(page.get_by_role("button", name="Copy fix")).to_have_count(0)
+    page.locator(".snippet").nth(1).click()
+    expect(page.locator(".snippet.copied")).to_have_count(1)
+    assert page.evaluate("() => navigator.clipboard.readText()") == "x.clamp_min(1e-8).log()"
+
+
+def test_stretch_of_nan_is_one_band(static_page: OpenPage) -> None:
+    """Passes with NaN one after the other are one hatched band in a chart, from the first of them to the edge."""
+    page = static_page(trace_html.render(samples_viewer.broken_run(passes=40, at=11)))
+    _panel(page)
+    band = page.locator(".bad-passes").first.get_attribute("d")
+    wide = page.locator(".plot").first.evaluate("plot => plot.clientWidth")
+    assert band is not None
+    assert band.count("M") == 1
+    left, right = float(band[1:].split()[0]), float(band.split("H")[1].split("V")[0])
+    assert left == pytest.approx(3 + (wide - 6) * 9.5 / 39, abs=0.2)
+    assert right == pytest.approx(wide - 0.5, abs=0.1)
+
+
+def test_drawer_lies_under_the_graph_where_it_is_narrow(static_page: OpenPage) -> None:
+    """In a narrow notebook an open drawer takes no width from graph, charts and source; nothing runs over the edge."""
+    for width in (560, 760, 860):
+        page = static_page(trace_html.render(samples_viewer.broken_run()), width=width)
+        _panel(page)
+        page.get_by_role("button", name="Show node").click()
+        graph, drawer = page.locator(".graph").bounding_box(), page.locator(".drawer").bounding_box()
+        assert graph is not None
+        assert drawer is not None
+        assert drawer["y"] >= graph["y"] + graph["height"]
+        assert drawer["width"] == graph["width"]
+        assert page.locator(".plot").first.evaluate("plot => plot.clientWidth") > 100
+        assert page.locator(".lines code").first.evaluate("code => code.clientWidth") > 180
+        assert page.locator(".tm").evaluate("panel => panel.scrollWidth <= panel.clientWidth")
+        assert page.locator(".zooms").evaluate("zooms => zooms.clientHeight") < 30
+
+
+def test_panel_uses_the_width_it_has_up_to_a_limit(static_page: OpenPage) -> None:
+    """In a wide notebook the panel is wider than in a narrow one, but no line becomes too long to read."""
+    wide = []
+    for width in (700, 1100, 2000):
+        page = static_page(trace_html.render(samples_viewer.broken_run()), width=width)
+        _panel(page)
+        wide.append(page.locator(".tm").evaluate("panel => panel.offsetWidth"))
+    assert wide == [684, 1084, 1240]
+
+
+def test_what_could_not_be_measured_is_a_state_of_its_own(static_page: OpenPage) -> None:
+    """A gradient that came but could not be measured is neither "not reached" nor a norm: its box and legend say so."""
+    base = samples_viewer.broken_run(passes=2, at=2)
+    graph = base.graphs[0]
+    frames = []
+    for frame in graph.frames:
+        norms = array("f", frame.norms)
+        norms[graph.order[1]] = UNREADABLE
+        frames.append(replace(frame, norms=norms))
+    series = (replace(base.parameters[0], norms=array("f", [UNREADABLE, UNREADABLE])), *base.parameters[1:])
+    page = static_page(
+        trace_html.render(replace(base, graphs=(replace(graph, frames=tuple(frames)),), parameters=series))
+    )
+    _panel(page)
+    page.locator("input[type=range]").fill("0")
+    expect(page.locator(".whereabouts")).to_have_text("pass 1: 15 of 15 nodes reached, 1 not measurable")
+    expect(page.locator(".box.blind")).to_have_count(1)
+    expect(page.locator(".box.blind .value")).to_have_text("?")
+    expect(page.locator(".legend")).to_contain_text("not measurable")
+    expect(page.locator(".row .reading").first).to_have_text("unknown")
+    page.locator(".box.blind").click()
+    expect(page.locator(".drawer table td").first).to_have_text("not measurable")
+
+
+def test_words_of_a_birth_keep_clear_of_everything(static_page: OpenPage) -> None:
+    """Over the box where NaN was born stand these words alone: no norm, no ring of the selection across them."""
+    page = static_page(trace_html.render(samples_viewer.broken_run()))
+    _panel(page)
+    page.get_by_role("button", name="Show node").click()
+    baseline, top = (page.locator(mark).get_attribute("y") for mark in (".born-text", ".chosen"))
+    assert float(baseline or 0) + 2.6 < float(top or 0) - 0.8  # the depth of a p at this size, half the ring's stroke
+    words = page.locator(".born-text").bounding_box()
+    assert words is not None
+    expect(page.locator(".box.born .value")).to_be_hidden()
+    for value in page.locator(".box:not(.born) .value").all():
+        place = value.bounding_box()
+        assert place is not None
+        beside = place["x"] >= words["x"] + words["width"] or place["x"] + place["width"] <= words["x"]
+        assert beside or abs(place["y"] - words["y"]) > 10
+
+
+def test_run_without_backward_says_what_to_do(static_page: OpenPage) -> None:
+    """Without a backward there is nothing to draw: one line says so, and what would make one."""
+    base = samples_viewer.calm_run(2)
+    page = static_page(trace_html.render(replace(base, graphs=(), passes=(), passes_seen=0, steps_seen=0)))
+    _panel(page)
+    expect(page.locator(".callout")).to_contain_text("No backward pass was seen")
+    expect(page.locator(".callout")).to_contain_text("Call .backward() on a scalar loss")
+    expect(page.locator(".charts")).to_be_hidden()
+    expect(page.locator(".source")).to_be_hidden()
+
+
+def test_failed_run_says_its_error_first(static_page: OpenPage) -> None:
+    """The error of a cell that failed stands first, and that the gradients before it were sound."""
+    run = replace(samples_viewer.calm_run(3), state="failed", error="ValueError: `x` has the wrong shape")
+    page = static_page(trace_html.render(run))
+    _panel(page)
+    callout = page.locator(".callout")
+    expect(callout.locator("code")).to_have_text("ValueError: `x` has the wrong shape")
+    expect(callout).to_contain_text("No problems found in the gradients of the 3 backward passes before that.")
+
+
+def test_clock_of_a_live_panel_goes_on_by_itself(static_page: OpenPage) -> None:
+    """While the kernel is silent, in a long op, the time in the header goes on, and says what is waited for."""
+    report = replace(samples_viewer.calm_run(2), state="running", graphs=(), passes=(), passes_seen=0, seconds=0.1)
+    page = _mounted(static_page, report, live=True)
+    head = page.locator(".head")
+    expect(head).to_contain_text("waiting for the first backward")
+    expect(head).to_contain_text("0.4 s")
+    expect(head).to_contain_text("0.7 s")
+    turn = "glyph => getComputedStyle(glyph).animationName"
+    assert page.locator(".state .glyph").evaluate(turn) == "tmv-turn"
+    page.emulate_media(reduced_motion="reduce")
+    assert page.locator(".state .glyph").evaluate(turn) == "none"
+    page.evaluate("document => panel.update(document)", trace_document(samples_viewer.calm_run(2)))
+    expect(head).to_contain_text("in 12.4 s")
+
+
+def test_saved_panel_of_a_running_run_stands_still(static_page: OpenPage) -> None:
+    """A report that was saved while its run went on has no clock: nobody knows how long it took since."""
+    page = _mounted(static_page, replace(samples_viewer.calm_run(2), state="running"))
+    before = page.locator(".head").inner_text()
+    page.wait_for_timeout(300)
+    assert page.locator(".head").inner_text() == before
+
+
+def test_labels_tell_their_full_name(static_page: OpenPage) -> None:
+    """A box says on pointing at it which op, module and leaves it stands for, in full."""
+    page = static_page(trace_html.render(samples_viewer.broken_run()))
+    _panel(page)
+    box = page.locator(".box", has_text="conv").last
+    box.hover()
+    told = box.locator("title").text_content()
+    assert told is not None
+    assert "ConvolutionBackward0" in told
+    assert "conv2.weight" in told
+
+
+def test_parameters_of_a_large_model_are_told_apart(static_page: OpenPage) -> None:
+    """Names are cut to their shortest ending that no other parameter has; those further down are drawn when reached."""
+    base = samples_viewer.calm_run(3)
+    names = [f"encoder.layers.{layer}.{part}.weight" for layer in range(30) for part in ("attn", "norm")]
+    series = tuple(replace(base.parameters[0], name=name) for name in [*names, "head.weight"])
+    page = static_page(trace_html.render(replace(base, parameters=series)))
+    _panel(page)
+    labels = page.locator(".row .label").all_text_contents()
+    assert labels[:2] == ["0.attn.weight", "0.norm.weight"]
+    assert labels[-1] == "head.weight"
+    page.locator(".rows").evaluate("rows => { rows.scrollTop = rows.scrollHeight }")
+    seen = page.locator(".rows").evaluate(
+        "rows => [...rows.children].filter(row => row.offsetTop + 42 > rows.scrollTop)"
+        ".map(row => row.querySelector('.series').getAttribute('d'))"
+    )
+    assert len(seen) > 10
+    assert all(seen)
 
 
 def test_chart_reads_the_value_under_the_pointer(static_page: OpenPage) -> None:
@@ -283,10 +469,11 @@ def test_leaves_without_a_badge_are_counted(static_page: OpenPage) -> None:
     assert sum(text.endswith(" leaves") for text in said) > 20
 
 
-def _mounted(open_page: OpenPage, report: TraceReport) -> Page:
+def _mounted(open_page: OpenPage, report: TraceReport, *, live: bool = False) -> Page:
     """A page with the viewer's module and one panel, as a live output has it."""
     document = json_block(trace_document(report))
-    script = f"{trace_html.viewer_module()}\nwindow.panel = mount(document.querySelector('section'), {document});"
+    call = f"mount(document.querySelector('section'), {document}, {{live: {str(live).lower()}}})"
+    script = f"{trace_html.viewer_module()}\nwindow.panel = {call};"
     style = f"<style>{trace_html.viewer_style()}</style>"
     page = open_page(f'{style}<section class="tm tm-trace"></section><script type="module">{script}</script>')
     _panel(page)

@@ -15,12 +15,16 @@
 /** @typedef {{structure:number,graph:number,pass:number,step:number,running:boolean,cursor:number,reached:number,finished:number,seconds:number,nodes:number,parameters:number}} DeltaHeader */
 
 const VERSION = 1;
-const UNTOUCHED = -1;
+const UNTOUCHED = -1; // no gradient came; below that, UNREADABLE: one came that could not be measured. No norm is below zero.
+const UNREADABLE = -2;
+const NOT_MEASURABLE = "not measurable";
 const SVG = "http://www.w3.org/2000/svg";
 const LOW = -5,
   HIGH = 1; // log10 of the norms at which the colour scale starts and ends (theme.py)
 const LONGEST_LIVE_SERIES = 600;
 const PLAY_MILLISECONDS = 300;
+const CLOCK_MILLISECONDS = 100;
+const LARGEST = 1.25; // how far a small graph is enlarged by itself: to be read from the last row
 const HEAD = 40,
   BADGE = 15; // heights of a box without its badges, and of one badge (graph_drawing.py)
 let mounted = 0;
@@ -60,7 +64,12 @@ function say(element, text) {
 
 /** Text in which `backticks` mark code. @param {string} text @returns {Node[]} */
 function prose(text) {
-  return text.split("`").map((part, place) => (place % 2 ? html("code", {}, part) : document.createTextNode(part)));
+  return quoting(text, (code) => html("code", {}, code));
+}
+
+/** @param {string} text @param {(code:string)=>Node} quote what to make of each piece between backticks @returns {Node[]} */
+function quoting(text, quote) {
+  return text.split(/`([^`]+)`/).map((part, place) => (place % 2 ? quote(part) : document.createTextNode(part)));
 }
 
 /** @param {number} value @returns {string} */
@@ -79,6 +88,7 @@ function number(value) {
 /** A norm in two digits, as everywhere (trace_phrases.py). @param {number} norm @returns {string} */
 function normText(norm) {
   if (norm === UNTOUCHED || norm === undefined) return "none";
+  if (norm < 0) return NOT_MEASURABLE;
   return norm === 0 || !Number.isFinite(norm)
     ? number(norm)
     : norm.toExponential(1).replace("e+", "e").replaceAll("-", "−");
@@ -87,6 +97,7 @@ function normText(norm) {
 /** @param {number} norm log10 with one decimal, as written on the graph @returns {string} */
 function exponentText(norm) {
   if (norm === UNTOUCHED) return "";
+  if (norm < 0) return "?";
   if (norm === 0) return "zero";
   if (!Number.isFinite(norm)) return Number.isNaN(norm) ? "NaN" : "Inf";
   return Math.log10(norm).toFixed(1).replace("-", "−").replace("−0.0", "0.0");
@@ -118,9 +129,16 @@ function badText(nan, inf) {
   return [nan ? `${nan} NaN` : "", inf ? `${inf} Inf` : ""].filter(Boolean).join(", ");
 }
 
-/** The word for how a norm is drawn: a step of the scale, or "wait", "bad", "zero". @param {number} norm @returns {string} */
+/** The same over a box: where both have no room, only the first is counted. @param {number} nan @param {number} inf @param {number} room */
+function shortBadText(nan, inf, room) {
+  const text = badText(nan, inf);
+  return text.length * 6.2 <= room || !(nan && inf) ? text : `${nan} NaN, Inf`;
+}
+
+/** The word for how a norm is drawn: a step of the scale, or "wait", "blind", "bad", "zero". @param {number} norm @returns {string} */
 function level(norm) {
   if (norm === UNTOUCHED) return "wait";
+  if (norm < 0) return "blind";
   if (!Number.isFinite(norm)) return "bad";
   if (norm === 0) return "zero";
   const step = Math.floor((6 * (Math.log10(norm) - LOW)) / (HIGH - LOW));
@@ -129,7 +147,7 @@ function level(norm) {
 
 /** @param {string} state @returns {number} stroke width of a wire that carries it */
 function wireWidth(state) {
-  return state === "wait" || state === "zero" ? 1.1 : state === "bad" ? 2.4 : 1.4 + 0.55 * Number(state.slice(1));
+  return state.length > 3 ? 1.1 : state === "bad" ? 2.4 : 1.4 + 0.55 * Number(state.slice(1));
 }
 
 /** The norm of a box: any non-finite one decides, else that of the first node that was reached (trace_values.py).
@@ -143,20 +161,29 @@ function ofBox(nodes, norms) {
   return first;
 }
 
-/** The norm of a line: any non-finite one decides, else the largest. @param {number[]} nodes @param {Float32Array} norms @returns {number} */
+/** The norm of a line: any non-finite one decides, else the largest, else whether one came at all. @param {number[]} nodes @param {Float32Array} norms @returns {number} */
 function ofLine(nodes, norms) {
   let most = UNTOUCHED;
   for (const node of nodes) {
     if (!Number.isFinite(norms[node])) return norms[node];
-    if (norms[node] > most) most = norms[node];
+    if (norms[node] > most || most === UNTOUCHED) most = norms[node];
   }
   return most;
 }
 
+/** What stands for a norm that has no logarithm (document_columns.py). @type {Map<string|null, number>} */
+const CODES = new Map([
+  [null, UNTOUCHED],
+  ["u", UNREADABLE],
+  ["z", 0],
+  ["n", NaN],
+  ["i", Infinity],
+]);
+
 /** @param {any[]} codes @returns {Float32Array} */
 function decoded(codes) {
   return Float32Array.from(codes, (code) =>
-    code === null ? UNTOUCHED : code === "z" ? 0 : code === "n" ? NaN : code === "i" ? Infinity : 10 ** (code / 1000),
+    typeof code === "number" ? 10 ** (code / 1000) : (CODES.get(code) ?? NaN),
   );
 }
 
@@ -267,6 +294,16 @@ class Model {
     return box.nodes.length === 1 ? box.label : `${box.label} (${this.nodeLabel(graph, index)})`;
   }
 
+  /** What a box stands for, with every name in full. @param {number} graph @param {number} place @returns {string} */
+  boxTip(graph, place) {
+    const box = this.graphs[graph].boxes[place],
+      facts = this.node(graph, box.nodes[0]);
+    const several = box.nodes.length > 1 ? `${plural(box.nodes.length, "node")} in one box, the first: ` : "";
+    const leaves = box.badges.slice(0, 12).map((/** @type {[number, string]} */ [node]) => this.nodeLabel(graph, node));
+    if (box.badges.length > leaves.length) leaves.push(`… ${box.badges.length - leaves.length} more`);
+    return [`${several}${facts.op}, ${facts.name}`, facts.shapes, facts.module, ...leaves].filter(Boolean).join("\n");
+  }
+
   /** @param {number} graphNumber @returns {number} */
   placeOf(graphNumber) {
     return this.doc.graphs.findIndex((/** @type {any} */ graph) => graph.number === graphNumber);
@@ -337,7 +374,7 @@ class GraphView {
   /** @type {string} the height that the view gave itself */ ownHeight = "";
   sized = false;
 
-  /** @param {string} hatch @param {{select:(box:number, node:number|null)=>void}} hooks */
+  /** @param {string} hatch @param {{select:(box:number, node:number|null)=>void, tell:(box:number)=>string}} hooks */
   constructor(hatch, hooks) {
     this.hooks = hooks;
     this.view = { k: 1, x: 0, y: 0 };
@@ -408,17 +445,19 @@ class GraphView {
     const key = picture.births.map((birth) => birth.node).join();
     if (key === this.bornKey) return;
     this.bornKey = key;
+    const birth = picture.births[0],
+      place = birth ? (this.graph.boxOf.get(birth.node) ?? 0) : -1;
     this.bornLayer.replaceChildren(
-      ...picture.births
-        .slice(0, 1)
-        .map((birth) => bornMark(this.graph.boxes[this.graph.boxOf.get(birth.node) ?? 0], birth)),
+      ...(birth ? [bornMark(this.graph.boxes[place], birth, this.graph.drawing.width)] : []),
     );
+    // The words take the place of the norm; the drawer and the line of source still say it.
+    this.marks.forEach((mark, at) => mark.element.classList.toggle("born", at === place));
   }
 
   /** @param {number} box -1 for none */
   select(box) {
     this.selected = box;
-    around(this.chosenMark, box < 0 ? null : this.graph.boxes[box], 4);
+    around(this.chosenMark, box < 0 ? null : this.graph.boxes[box], 3.5);
   }
 
   /** @param {Set<number>|null} nodes show these, step the others back */
@@ -438,14 +477,14 @@ class GraphView {
   /** What has to be seen, the words above the boxes included. @returns {{width:number, height:number, top:number}} */
   extent() {
     const { width, height } = this.graph.drawing,
-      top = this.graph.births.length ? 30 : 16;
+      top = 20;
     return { width, height: height + top, top };
   }
 
   /** The height the graph wants at this width, in pixels. @param {number} width @returns {number} */
   wantedHeight(width) {
     const { width: w, height: h } = this.extent();
-    return Math.min(Math.max(h * Math.min(1, (width - 16) / w) + 12, 110), 400);
+    return Math.min(Math.max(h * Math.min(LARGEST, (width - 16) / w) + 12, 110), 420);
   }
 
   resize() {
@@ -463,9 +502,14 @@ class GraphView {
   home() {
     const { width, height, top } = this.extent(),
       { clientWidth: W, clientHeight: H } = this.element;
-    const whole = Math.min(1, (W - 16) / width, (H - 8) / height);
-    const k = whole >= 0.6 ? whole : Math.max(Math.min(1, (W - 16) / width), 0.6);
-    this.view = { k, x: Math.max((W - width * k) / 2, 8), y: (height * k <= H ? (H - height * k) / 2 : 4) + top * k };
+    const whole = Math.min(LARGEST, (W - 16) / width, (H - 8) / height);
+    const beside = whole >= 0.6 ? W : W - this.mapSize().w - 12; // nothing lies under the map
+    const k = whole >= 0.6 ? whole : Math.max(Math.min(1, (beside - 16) / width), 0.6);
+    this.view = {
+      k,
+      x: Math.max((beside - width * k) / 2, 8),
+      y: (height * k <= H ? (H - height * k) / 2 : 4) + top * k,
+    };
     const root = this.graph.boxes[this.rootBox()];
     if (root && whole < 0.6) this.reveal(root);
     this.show();
@@ -517,7 +561,8 @@ class GraphView {
       { clientWidth: W, clientHeight: H } = this.element,
       { k } = this.view;
     if (height * k > H) this.view.y = Math.min(Math.max(this.view.y, H - 8 - (height - top) * k), top * k + 4);
-    if (width * k > W) this.view.x = Math.min(Math.max(this.view.x, W - 8 - width * k), 8);
+    const right = W - (height * k > H ? this.mapSize().w + 12 : 0) - 8;
+    if (width * k > W) this.view.x = Math.min(Math.max(this.view.x, right - width * k), 8);
   }
 
   show() {
@@ -534,6 +579,13 @@ class GraphView {
     this.paintMap();
   }
 
+  /** How large the map is, where there is one. */
+  mapSize() {
+    const { width, height } = this.graph.drawing,
+      scale = Math.min(150 / width, Math.min(this.element.clientHeight - 30, 180) / height);
+    return { scale, w: Math.max(Math.round(width * scale), 24), h: Math.max(Math.round(height * scale), 8) };
+  }
+
   paintMap() {
     const { width, height } = this.graph.drawing,
       { k, x, y } = this.view,
@@ -541,9 +593,8 @@ class GraphView {
     const whole = x >= -1 && y >= -1 && x + width * k <= W + 1 && y + height * k <= H + 1;
     this.map.hidden = whole || H < 140;
     if (this.map.hidden) return;
-    const scale = Math.min(150 / width, Math.min(H - 30, 180) / height),
+    const { scale, w, h } = this.mapSize(),
       ratio = globalThis.devicePixelRatio || 1;
-    const [w, h] = [Math.max(Math.round(width * scale), 24), Math.max(Math.round(height * scale), 8)];
     Object.assign(this.map, { width: w * ratio, height: h * ratio });
     Object.assign(this.map.style, { width: `${w}px`, height: `${h}px` });
     this.mapScale = scale;
@@ -551,7 +602,7 @@ class GraphView {
       style = getComputedStyle(this.map);
     const colour = (/** @type {string} */ state) =>
       style.getPropertyValue(
-        state === "bad" ? "--error" : state === "wait" ? "--line" : state === "zero" ? "--line-2" : `--${state}`,
+        state === "bad" ? "--error" : state === "wait" ? "--line" : state.length > 3 ? "--line-2" : `--${state}`,
       );
     pen.scale(ratio * scale, ratio * scale);
     for (const mark of this.marks) {
@@ -576,6 +627,11 @@ class GraphView {
     this.drag(this.canvas, (dx, dy) => {
       this.view.x += dx;
       this.view.y += dy;
+    });
+    this.canvas.addEventListener("pointerover", (/** @type {any} */ event) => {
+      const mark = event.target.closest("[data-box]");
+      if (mark && !mark.querySelector(":scope > title"))
+        mark.prepend(svg("title", {}, this.hooks.tell(Number(mark.dataset.box))));
     });
     this.map.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => this.centre(event));
     this.drag(this.map, (_dx, _dy, event) => this.centre(event));
@@ -710,7 +766,7 @@ function boxMark(box, place) {
   const r = 5,
     foot = 5,
     head = box.badges.length ? HEAD : box.h;
-  const value = svg("text", { class: "value", x: box.w / 2, y: -4 });
+  const value = svg("text", { class: "value", x: box.w / 2, y: -7 });
   const badges = box.badges
     .slice(0, box.written)
     .map(([node, label], row) => ({ node, state: "", element: badgeMark(node, label, row, box.w) }));
@@ -751,12 +807,17 @@ function badgeMark(node, label, row, width) {
   );
 }
 
+/** @param {Element} element @param {string} name a class that a new state leaves as it is */
+function kept(element, name) {
+  return element.classList.contains(name) ? ` ${name}` : "";
+}
+
 /** @param {any} mark @param {Float32Array} norms @param {Map<number,[number,number]>} bad @param {boolean} far */
 function paintBox(mark, norms, bad, far) {
   const norm = ofBox(mark.box.nodes, norms),
     state = level(norm);
   if (state !== mark.state)
-    mark.element.setAttribute("class", `box ${state}${mark.element.classList.contains("picked") ? " picked" : ""}`);
+    mark.element.setAttribute("class", `box ${state}${kept(mark.element, "picked")}${kept(mark.element, "born")}`);
   mark.state = state;
   for (const badge of mark.badges) {
     const now = level(norms[badge.node]);
@@ -767,7 +828,7 @@ function paintBox(mark, norms, bad, far) {
   if (far) return;
   const counts =
     state === "bad" ? mark.box.nodes.map((/** @type {number} */ node) => bad.get(node)).find(Boolean) : null;
-  const value = counts ? badText(counts[0], counts[1]) : exponentText(norm);
+  const value = counts ? shortBadText(counts[0], counts[1], mark.box.w + 8) : exponentText(norm);
   if (value !== mark.value) mark.valueMark.textContent = mark.value = value;
 }
 
@@ -827,21 +888,54 @@ function around(mark, box, gap) {
   for (const [name, value] of Object.entries(place)) mark.setAttribute(name, String(value));
 }
 
-/** @param {Box} box @param {any} birth */
-function bornMark(box, birth) {
+/** @param {Box} box @param {any} birth @param {number} width of the drawing */
+function bornMark(box, birth, width) {
   const word = birth.nan ? "NaN" : "Inf";
   const where = ["module", "repeat"].includes(box.kind) ? "in here" : "here";
-  const height = box.badges.length ? HEAD : box.h;
+  const height = box.badges.length ? HEAD : box.h,
+    words = `◆ ${word} born ${where}${birth.certain ? "" : ", or beside it"}`;
+  // To the right, from where a finite gradient came: its few digits leave room, the counts of NaN at the left do not.
+  const fits = box.x + 6.6 * words.length < width;
   return svg(
     "g",
     {},
     svg("rect", { class: "born-rim", x: box.x, y: box.y, width: box.w, height, rx: 5 }),
     svg(
       "text",
-      { class: "born-text", x: box.x + box.w / 2, y: box.y - 16 },
-      `◆ ${word} born ${where}${birth.certain ? "" : ", or beside it"}`,
+      {
+        class: "born-text",
+        x: fits ? box.x - 4 : box.x + box.w + 4,
+        y: box.y - 8,
+        "text-anchor": fits ? "start" : "end",
+      },
+      words,
     ),
   );
+}
+
+/** First and last place of every run of values for which it holds. @param {number[]} values @param {(value:number)=>boolean} holds @returns {[number, number][]} */
+function runs(values, holds) {
+  /** @type {[number, number][]} */
+  const found = [];
+  values.forEach((value, at) => {
+    if (!holds(value)) return;
+    const last = found[found.length - 1];
+    if (last && last[1] === at - 1) last[1] = at;
+    else found.push([at, at]);
+  });
+  return found;
+}
+
+/** For each dotted name its shortest ending, of two parts or more, that no other name has. @param {string[]} names @returns {string[]} */
+function shortNames(names) {
+  const endings = names.map((name) => {
+    const parts = name.split(".");
+    return parts.slice(1).map((_part, at) => parts.slice(parts.length - 2 - at).join("."));
+  });
+  /** @type {Map<string, number>} */
+  const uses = new Map();
+  for (const ending of endings.flat()) uses.set(ending, (uses.get(ending) ?? 0) + 1);
+  return names.map((name, place) => endings[place].find((ending) => uses.get(ending) === 1) ?? name);
 }
 
 // ---- gradient norms over the passes -------------------------------------------------------------------------------
@@ -864,12 +958,13 @@ class Charts {
     this.hatch = hatch;
     this.hooks = hooks;
     this.scope = html("span", { class: "quiet end" });
+    this.count = html("span", { class: "quiet" }, "log scale");
     this.list = html("div", { class: "rows" });
     this.axis = html("div", { class: "axis quiet" });
     this.element = html(
       "div",
       { class: "charts" },
-      html("div", { class: "part" }, "Gradient norm ", html("span", { class: "quiet" }, "log scale"), this.scope),
+      html("div", { class: "part" }, "Gradient norm ", this.count, this.scope),
       this.list,
       this.axis,
     );
@@ -899,11 +994,11 @@ class Charts {
       ) + model.doc.state;
     if (names === this.names) return this.changed();
     this.names = names;
-    const short = this.parameters.map((/** @type {any} */ one) => one.name.split(".").slice(-2).join(".")),
-      unique = new Set(short).size === short.length;
+    const short = shortNames(this.parameters.map((/** @type {any} */ one) => one.name));
     this.rows = this.parameters.map((/** @type {any} */ parameter, /** @type {number} */ place) =>
-      this.row(parameter, unique ? short[place] : parameter.name),
+      this.row(parameter, short[place]),
     );
+    say(this.count, `of ${plural(this.rows.length, "parameter")}, log scale`);
     const none =
       model.doc.state === "running" ? "No parameter has received a gradient yet." : "No parameter took part.";
     this.list.replaceChildren(
@@ -915,11 +1010,14 @@ class Charts {
   /** @param {any} parameter @param {string} name its shortest name that is no other's */
   row(parameter, name) {
     const line = svg("path", { class: "series" }),
+      alone = svg("path", { class: "series alone" }),
       bad = svg("path", { class: "bad-passes", fill: `url(#${this.hatch})` }),
-      zero = svg("path", { class: "zero-passes" });
+      zero = svg("path", { class: "zero-passes" }),
+      blind = svg("path", { class: "blind-passes" });
     const now = svg("line", { class: "now", y1: 0, y2: ROW_HEIGHT }),
       knob = svg("circle", { class: "knob", r: 2.2 });
-    const plot = svg("svg", { class: "plot", height: ROW_HEIGHT, "aria-hidden": "true" }, bad, zero, line, now, knob);
+    const plot = svg("svg", { class: "plot", height: ROW_HEIGHT, "aria-hidden": "true" });
+    plot.append(bad, zero, blind, line, alone, now, knob);
     const value = html("span", { class: "reading" });
     const label = html(
       "span",
@@ -932,8 +1030,10 @@ class Charts {
     return {
       element: html("div", { class: parameter.requires_grad ? "row" : "row frozen" }, label, plot, value),
       line,
+      alone,
       bad,
       zero,
+      blind,
       now,
       knob,
       value,
@@ -992,8 +1092,8 @@ class Charts {
   paintVisible() {
     this.width = this.rows.length ? this.rows[0].plot.clientWidth || this.width : 0;
     if (!this.width) return;
-    const pitch = this.rows[0].element.offsetHeight || ROW_HEIGHT,
-      columns = this.grid ? 4 : 1;
+    const columns = this.grid ? getComputedStyle(this.list).gridTemplateColumns.split(" ").length : 1;
+    const pitch = (this.rows[columns]?.element.offsetTop ?? 0) - this.rows[0].element.offsetTop || ROW_HEIGHT;
     const first = Math.max(Math.floor(this.list.scrollTop / pitch) - 1, 0) * columns,
       count = (Math.ceil(this.list.clientHeight / pitch) + 3) * columns;
     for (let place = first; place < Math.min(first + count, this.rows.length); place += 1)
@@ -1019,35 +1119,66 @@ class Charts {
   wording(parameter, norm) {
     if (!parameter.requires_grad) return "frozen";
     if (norm === UNTOUCHED || norm === undefined) return parameter.used ? "none" : "unused";
-    return normText(norm);
+    return norm < UNTOUCHED ? "unknown" : normText(norm);
   }
 
   /** @param {any} row @param {number[]} norms */
   plot(row, norms) {
-    let line = "",
-      bad = "",
-      zero = "",
-      pen = "M";
-    const gaps = this.passes.length - 1,
-      step = gaps ? Math.max((this.width - 6) / gaps, 3) : 10;
-    norms.forEach((norm, at) => {
-      const x = this.x(this.passes[at]);
-      if (norm > 0 && Number.isFinite(norm)) {
-        line += `${pen}${x.toFixed(1)} ${this.y(norm).toFixed(1)}`;
-        if (norms.length === 1) line += "h.1";
-        pen = "L";
-        return;
-      }
-      pen = "M";
-      if (!Number.isFinite(norm))
-        bad += `M${(x - step / 2).toFixed(1)} 1h${step.toFixed(1)}v${ROW_HEIGHT - 2}h-${step.toFixed(1)}z`;
-      else if (norm === 0) zero += `M${(x - step / 2).toFixed(1)} ${ROW_HEIGHT - 1}h${step.toFixed(1)}`;
-    });
+    const [line, alone] = this.curve(norms);
+    const band = (/** @type {[number, number]} */ [from, to]) =>
+      `M${from.toFixed(1)} 1H${to.toFixed(1)}V${ROW_HEIGHT - 1}H${from.toFixed(1)}z`;
+    const floor = (/** @type {[number, number]} */ [from, to]) =>
+      `M${from.toFixed(1)} ${ROW_HEIGHT - 1}H${to.toFixed(1)}`;
+    const middle = (/** @type {[number, number]} */ [from, to]) =>
+      `M${from.toFixed(1)} ${ROW_HEIGHT / 2}H${to.toFixed(1)}`;
     row.line.setAttribute("d", line);
-    row.bad.setAttribute("d", bad);
-    row.zero.setAttribute("d", zero);
+    row.alone.setAttribute("d", alone);
+    row.bad.setAttribute(
+      "d",
+      this.stretches(norms, (norm) => !Number.isFinite(norm))
+        .map(band)
+        .join(""),
+    );
+    row.zero.setAttribute(
+      "d",
+      this.stretches(norms, (norm) => norm === 0)
+        .map(floor)
+        .join(""),
+    );
+    row.blind.setAttribute(
+      "d",
+      this.stretches(norms, (norm) => norm < UNTOUCHED)
+        .map(middle)
+        .join(""),
+    );
     row.stale = false;
     row.width = this.width;
+  }
+
+  /** The line through the norms that have a logarithm, and the points that have no neighbour. @param {number[]} norms @returns {[string, string]} */
+  curve(norms) {
+    let line = "",
+      alone = "";
+    for (const [first, last] of runs(norms, (norm) => norm > 0 && Number.isFinite(norm))) {
+      const points = norms
+        .slice(first, last + 1)
+        .map((norm, at) => `${this.x(this.passes[first + at]).toFixed(1)} ${this.y(norm).toFixed(1)}`);
+      if (points.length > 1) line += `M${points.join("L")}`;
+      else alone += `M${points[0]}h.01`;
+    }
+    return [line, alone];
+  }
+
+  /** Where the passes for which it holds lie: one stretch a run of them, from half way to the neighbours on.
+   * @param {number[]} norms @param {(norm:number)=>boolean} holds @returns {[number, number][]} */
+  stretches(norms, holds) {
+    const x = (/** @type {number} */ at) => this.x(this.passes[at]);
+    return runs(norms, holds).map(([first, last]) => {
+      const from = first ? (x(first - 1) + x(first)) / 2 : 0.5,
+        to = last < norms.length - 1 ? (x(last) + x(last + 1)) / 2 : this.width - 0.5;
+      const least = Math.max(0, 4 - (to - from)) / 2; // a single pass of hundreds is still seen
+      return [from - least, to + least];
+    });
   }
 
   /** @param {number} pass @returns {number} */
@@ -1152,7 +1283,7 @@ class Source {
       html("span", { class: "gauge" }, bar),
       value,
       html("span", { class: "number" }, String(line)),
-      html("code", {}, text || " "),
+      html("code", { title: text.length > 36 ? text.trim() : null }, text || " "),
     ];
     const click = () => this.pick(this.picked === place ? -1 : place);
     const body = nodes.length
@@ -1211,7 +1342,7 @@ class Source {
     const row = this.rows[this.start ?? -1];
     if (!row || !this.list.clientHeight || this.begun === this.content) return;
     this.begun = this.content;
-    this.list.scrollTop = row.element.offsetTop - 54;
+    this.list.scrollTop = row.element.offsetTop - 60;
   }
 }
 
@@ -1390,7 +1521,7 @@ function saved(tensors) {
       html("td", { class: "state" }, html("span", { class: `dot ${tensor.state.replaceAll(" ", "-")}` }), tensor.state),
     ),
   );
-  return [html("div", { class: "part small" }, "Saved tensors"), html("table", {}, ...rows)];
+  return [html("div", {}, html("div", { class: "part small" }, "Saved tensors"), html("table", {}, ...rows))];
 }
 
 /** @param {any[]|null} row @returns {Element[]} */
@@ -1407,30 +1538,25 @@ function statistics(row) {
     ["Inf", inf],
   ];
   const note = nan + inf ? ", mean and std of the finite ones" : "";
-  return [
+  const heading = html(
+    "div",
+    { class: "part small" },
+    "Statistics ",
+    html("span", { class: "quiet" }, `pass ${pass}, ${plural(count, "element")}${note}`),
+  );
+  const rows = pairs.map(([name, value]) =>
     html(
-      "div",
-      { class: "part small" },
-      "Statistics ",
-      html("span", { class: "quiet" }, `pass ${pass}, ${plural(count, "element")}${note}`),
-    ),
-    html(
-      "table",
+      "tr",
       {},
-      ...pairs.map(([name, value]) =>
-        html(
-          "tr",
-          {},
-          html("th", { scope: "row" }, name),
-          html(
-            "td",
-            { class: (name === "NaN" || name === "Inf") && value ? "bad" : "" },
-            number(Number(value === "inf" ? Infinity : value)),
-          ),
-        ),
+      html("th", { scope: "row" }, name),
+      html(
+        "td",
+        { class: (name === "NaN" || name === "Inf") && value ? "bad" : "" },
+        number(Number(value === "inf" ? Infinity : value)),
       ),
     ),
-  ];
+  );
+  return [html("div", {}, heading, html("table", {}, ...rows))];
 }
 
 // ---- findings -----------------------------------------------------------------------------------------------------
@@ -1442,8 +1568,8 @@ function findingElement(finding, hooks) {
     buttons.push(
       html("button", { type: "button", click: () => hooks.node(finding.node[0], finding.node[1]) }, "Show node"),
     );
-  const code = [...finding.remedy.matchAll(/`([^`]+)`/g)].map((match) => match[1]).join("\n");
-  if (code) buttons.push(copyButton(code));
+  const fixes = [...finding.remedy.matchAll(/`([^`]+)`/g)].map((match) => match[1]);
+  if (fixes.length === 1) buttons.push(copyButton(fixes[0]));
   const where = !finding.where
     ? null
     : finding.location === null
@@ -1468,29 +1594,75 @@ function findingElement(finding, hooks) {
         ...(after === undefined
           ? [...prose(finding.message), where ? " " : null, where]
           : [...prose(before), where, ...prose(after)]),
-        finding.text ? (after === undefined ? ": " : " ") : null,
-        finding.text ? html("code", {}, finding.text) : null,
       ),
-      finding.remedy ? html("p", { class: "quiet" }, ...prose(finding.remedy)) : null,
+      finding.text ? culprit(finding, hooks) : null,
+      finding.remedy ? html("p", { class: "remedy" }, ...quoting(finding.remedy, snippet)) : null,
     ),
     html("div", { class: "actions" }, ...buttons),
   );
 }
 
+/** The line itself, to be seen from far away. @param {any} finding @param {{line:(location:number)=>void}} hooks */
+function culprit(finding, hooks) {
+  const line = finding.where.match(/\d+$/)?.[0] ?? "",
+    inner = [html("span", { class: "number" }, line), html("code", {}, finding.text)];
+  if (finding.location === null) return html("div", { class: "culprit" }, ...inner);
+  const click = () => hooks.line(finding.location);
+  return html("button", { type: "button", class: "culprit", title: `show ${finding.where}`, click }, ...inner);
+}
+
+/** A piece of code in a remedy: a click copies it. @param {string} code */
+function snippet(code) {
+  const button = html("button", { type: "button", class: "snippet", title: "copy", click: () => copied(button, code) });
+  button.append(html("code", {}, code));
+  return button;
+}
+
 /** @param {string} code */
 function copyButton(code) {
   const click = async () => {
-    say(
-      button,
-      await navigator.clipboard.writeText(code).then(
-        () => "Copied",
-        () => "Cannot copy here",
-      ),
-    );
+    say(button, (await copied(button, code)) ? "Copied" : "Cannot copy here");
     setTimeout(() => say(button, "Copy fix"), 1500);
   };
   const button = html("button", { type: "button", title: code, click }, "Copy fix");
   return button;
+}
+
+/** Copy, and show for a moment whether it worked. @param {Element} button @param {string} code @returns {Promise<boolean>} */
+async function copied(button, code) {
+  const done = await toClipboard(code),
+    mark = done ? "copied" : "not-copied";
+  button.classList.add(mark);
+  setTimeout(() => button.classList.remove(mark), 1500);
+  return done;
+}
+
+/** Through the clipboard, which only pages from https or this machine have; else as people copied before there was one.
+ * @param {string} text @returns {Promise<boolean>} */
+async function toClipboard(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return copiedBySelection(text);
+  }
+}
+
+/** @param {string} text @returns {boolean} */
+function copiedBySelection(text) {
+  const before = /** @type {any} */ (document.activeElement),
+    field = html("textarea", {
+      style: "position:fixed;top:0;opacity:0",
+      "aria-hidden": "true",
+      "data-lm-suppress-shortcuts": "true",
+    });
+  field.value = text;
+  document.body.append(field);
+  field.select();
+  const done = document.execCommand("copy");
+  field.remove();
+  before?.focus?.({ preventScroll: true });
+  return done;
 }
 
 // ---- the panel ----------------------------------------------------------------------------------------------------
@@ -1533,9 +1705,17 @@ class Panel {
   running = false;
   calm = false;
   shown = false;
+  /** @type {any} */ soFar = later();
+  /** @type {{step:number, pass:number, seconds:number, at:number}} what the kernel said last, and when that was */ told =
+    {
+      step: 0,
+      pass: 0,
+      seconds: 0,
+      at: 0,
+    };
 
-  /** @param {Element} host @param {any} doc */
-  constructor(host, doc) {
+  /** @param {Element} host @param {any} doc @param {{live?:boolean}} [options] live: a kernel feeds it, so that time goes on */
+  constructor(host, doc, { live = false } = {}) {
     mounted += 1;
     this.hatch = `tm-hatch-${mounted}-${Math.random().toString(36).slice(2, 7)}`;
     this.host = host;
@@ -1551,12 +1731,16 @@ class Panel {
     this.sizes.observe(this.root);
     this.sizes.observe(this.graphView.element);
     this.update(doc);
+    this.clock = live ? setInterval(() => this.running && this.sayProgress(), CLOCK_MILLISECONDS) : undefined;
   }
 
   build() {
     this.header = html("header", { class: "head" });
     this.findings = html("div", { class: "findings" });
-    this.graphView = new GraphView(this.hatch, { select: (box, node) => this.choose(box, node) });
+    this.graphView = new GraphView(this.hatch, {
+      select: (box, node) => this.choose(box, node),
+      tell: (box) => this.model.boxTip(this.graph, box),
+    });
     this.graphView.zoomed = (/** @type {number} */ k) => say(this.zoomText, `zoom ${Math.round(k * 100)} %`);
     this.charts = new Charts(this.hatch, { goto: (pass) => this.goto(pass) });
     this.source = new Source({ pick: (nodes) => this.graphView.highlight(nodes) });
@@ -1583,9 +1767,13 @@ class Panel {
       html("span", { class: "end" }),
       this.graphNote,
       this.zoomText,
-      zoomButton("zoom in", GLYPHS.in, () => this.graphView.zoom(1.25)),
-      zoomButton("zoom out", GLYPHS.out, () => this.graphView.zoom(0.8)),
-      zoomButton("see all of it", GLYPHS.fit, () => this.graphView.fit()),
+      html(
+        "span",
+        { class: "zooms" },
+        zoomButton("zoom in", GLYPHS.in, () => this.graphView.zoom(1.25)),
+        zoomButton("zoom out", GLYPHS.out, () => this.graphView.zoom(0.8)),
+        zoomButton("see all of it", GLYPHS.fit, () => this.graphView.fit()),
+      ),
     );
     this.stage = html("div", { class: "stage" }, this.bar, this.graphView.element, legend(this.hatch));
     this.lower = html("div", { class: "lower" }, this.charts.element, this.source.element);
@@ -1650,10 +1838,7 @@ class Panel {
     this.model = new Model(doc);
     this.running = doc.state === "running";
     if (!this.running) this.setFollowing(false);
-    this.calm =
-      doc.state === "finished" &&
-      doc.passes_seen > 0 &&
-      !doc.findings.some((/** @type {any} */ finding) => finding.severity !== "note");
+    this.calm = doc.state === "finished" && doc.passes_seen > 0 && !this.serious();
     this.drawHeader();
     if (
       !old ||
@@ -1691,9 +1876,10 @@ class Panel {
     const empty = !this.model.graphs.length,
       folded = this.collapsed();
     this.stage.hidden = empty || folded;
-    this.source.element.hidden = folded || !this.source.rows.length;
+    const nothing = !this.running && !this.model.doc.passes_seen;
+    this.source.element.hidden = folded || nothing || !this.source.rows.length;
     this.lower.classList.toggle("single", this.source.element.hidden);
-    this.charts.element.hidden = !this.model.doc.parameters.length && !this.running;
+    this.charts.element.hidden = nothing || (!this.model.doc.parameters.length && !this.running);
     this.lower.hidden = this.charts.element.hidden && this.source.element.hidden;
     this.footer.hidden = folded || (this.model.frames.length < 2 && !(this.running && this.model.frames.length));
     this.graphView.resize();
@@ -1706,6 +1892,7 @@ class Panel {
       words = { running: "running", finished: "finished", failed: "failed", interrupted: "interrupted" };
     const icon = { running: GLYPHS.run, finished: GLYPHS.done, failed: GLYPHS.stop, interrupted: GLYPHS.stop };
     this.progress = html("span", { class: "quiet" });
+    this.soFar = html("span", { class: "so-far", hidden: true }, "no problems so far");
     const others = doc.seconds - doc.own_seconds,
       share = others > 0 ? (100 * doc.own_seconds) / others : 0;
     const cost = html(
@@ -1730,8 +1917,8 @@ class Panel {
         /** @type {any} */ (words)[doc.state] ?? doc.state,
       ),
       this.progress,
+      this.soFar,
       cost,
-      ...(doc.error ? [html("code", { class: "error-text" }, doc.error)] : []),
       html("span", { class: "end" }),
       ...(toggle ? [toggle] : []),
     );
@@ -1740,13 +1927,23 @@ class Panel {
 
   /** @param {number} step @param {number} pass @param {number} seconds */
   drawProgress(step, pass, seconds) {
-    const time = secondsText(seconds);
-    say(
-      this.progress,
-      this.running
-        ? `step ${step} · backward ${pass} · ${time}`
-        : `${plural(step, "step")}, ${plural(pass, "backward pass")} in ${time}`,
-    );
+    this.told = { step, pass, seconds, at: performance.now() };
+    this.sayProgress();
+  }
+
+  /** How far it is. Between two words of the kernel, which is silent during a long op, the page's own clock goes on. */
+  sayProgress() {
+    const { step, pass, seconds, at } = this.told;
+    if (!this.running)
+      return say(this.progress, `${plural(step, "step")}, ${plural(pass, "backward pass")} in ${secondsText(seconds)}`);
+    const now = seconds + (this.clock === undefined ? 0 : (performance.now() - at) / 1000),
+      time = now < 60 ? `${now.toFixed(1)} s` : secondsText(now);
+    say(this.progress, pass ? `step ${step} · backward ${pass} · ${time}` : `${time} · waiting for the first backward`);
+    this.soFar.hidden = !pass || this.serious();
+  }
+
+  serious() {
+    return this.model.doc.findings.some((/** @type {any} */ finding) => finding.severity !== "note");
   }
 
   drawFindings() {
@@ -1778,37 +1975,52 @@ class Panel {
             `${plural(rows.length - 3, "more finding")}`,
           )
         : null;
-    const calm =
-      doc.state === "finished" && doc.passes_seen > 0 && !sorted.some((finding) => finding.severity !== "note");
-    this.findings.replaceChildren(...(calm ? [this.calmElement()] : []), ...rows, ...(more ? [more] : []));
+    const verdict = this.running ? null : this.verdict();
+    this.findings.replaceChildren(...(verdict ? [verdict] : []), ...rows, ...(more ? [more] : []));
   }
 
-  calmElement() {
+  /** What is to be said first of a run that has ended; nothing where a finding says it. @returns {Element|null} */
+  verdict() {
     const { doc } = this.model,
-      norms = this.model.series.flat().filter((norm) => norm > 0 && Number.isFinite(norm));
-    const range = norms.length
-      ? ` · parameter norms stayed within ${normText(norms.reduce((a, b) => Math.min(a, b)))} and ${normText(norms.reduce((a, b) => Math.max(a, b)))}`
-      : "";
-    const nodes = this.model.graphs.reduce((sum, graph) => sum + graph.count, 0);
-    return html(
-      "div",
-      { class: "calm" },
-      glyph(GLYPHS.done),
-      html("b", {}, `No problems found in ${plural(doc.passes_seen, "backward pass")}`),
-      html("span", { class: "quiet" }, `${plural(nodes, "node")} checked${range}`),
-    );
+      passes = plural(doc.passes_seen, "backward pass");
+    if (doc.state !== "finished") {
+      const error = doc.error.replace(/:\s*$/, ""),
+        before = !doc.passes_seen ? "before any backward" : this.serious() ? `after ${passes}` : "";
+      const fine = before || `No problems found in the gradients of the ${passes} before that.`;
+      return callout(
+        "failed",
+        GLYPHS.stop,
+        `The cell ${doc.state === "failed" ? "failed" : "was interrupted"}`,
+        error,
+        fine,
+      );
+    }
+    if (!doc.passes_seen) return callout("empty", GLYPHS.out, "No backward pass was seen", "", this.unreached());
+    return this.serious() ? null : callout("calm", GLYPHS.done, `No problems found in ${passes}`, "", this.range());
+  }
+
+  unreached() {
+    return `The forward made ${plural(this.model.doc.forward_nodes, "autograd node")}. Call .backward() on a scalar loss inside the traced code.`;
+  }
+
+  range() {
+    const norms = this.model.series.flat().filter((norm) => norm > 0 && Number.isFinite(norm)),
+      nodes = this.model.graphs.reduce((sum, graph) => sum + graph.count, 0);
+    const [least, most] = [
+      norms.reduce((a, b) => Math.min(a, b), Infinity),
+      norms.reduce((a, b) => Math.max(a, b), 0),
+    ].map(normText);
+    const range = !norms.length
+      ? ""
+      : least === most
+        ? `, parameter norm ${least}`
+        : `, parameter norms from ${least} to ${most}`;
+    return `${plural(nodes, "node")} checked${range}`;
   }
 
   drawNotes() {
     const { doc } = this.model,
       lines = [...doc.cuts, ...doc.gaps.map((/** @type {string[]} */ [section, reason]) => `${section}: ${reason}`)];
-    // A document made during the first backward has a graph, but no finished pass yet: nothing is waited for.
-    if (!doc.passes_seen && !(this.running && doc.graphs.length))
-      lines.unshift(
-        this.running
-          ? `Waiting for the first backward; the forward has made ${plural(doc.forward_nodes, "node")} so far.`
-          : `No backward pass was seen; the forward made ${plural(doc.forward_nodes, "autograd node")}.`,
-      );
     this.notes.replaceChildren(...lines.map((line) => html("p", {}, line)));
     this.notes.hidden = !lines.length;
   }
@@ -2020,15 +2232,18 @@ class Panel {
         `◀ backward is at ${this.model.boxLabel(this.graph, picture.cursor)}, node ${this.reached} of ${graph.count}`,
       );
     let touched = 0,
-      bad = 0;
+      bad = 0,
+      blind = 0;
     for (const norm of picture.norms) {
       if (norm !== UNTOUCHED) touched += 1;
+      if (norm < UNTOUCHED) blind += 1;
       if (!Number.isFinite(norm)) bad += 1;
     }
+    if (blind) this.stage.classList.add("has-blind");
     const waiting = graph.count - touched;
     say(
       this.whereabouts,
-      `${picture.pass ? `pass ${picture.pass}: ` : ""}${touched} of ${plural(graph.count, "node")} reached${bad ? `, ${bad} with NaN or Inf` : ""}${waiting && touched && !picture.running ? `, ${waiting} untouched` : ""}`,
+      `${picture.pass ? `pass ${picture.pass}: ` : ""}${touched} of ${plural(graph.count, "node")} reached${bad ? `, ${bad} with NaN or Inf` : ""}${blind ? `, ${blind} ${NOT_MEASURABLE}` : ""}${waiting && touched && !picture.running ? `, ${waiting} untouched` : ""}`,
     );
   }
 
@@ -2099,10 +2314,23 @@ class Panel {
 
   dispose() {
     this.play(false);
+    clearInterval(this.clock);
     cancelAnimationFrame(this.painting);
     this.sizes.disconnect();
     this.root.remove();
   }
+}
+
+/** One strip that says how the run ended. @param {string} kind @param {string} icon @param {string} words @param {string} code @param {string} more */
+function callout(kind, icon, words, code, more) {
+  return html(
+    "div",
+    { class: `callout ${kind}` },
+    glyph(icon),
+    html("b", {}, words),
+    code ? html("code", {}, code) : null,
+    html("span", { class: "quiet" }, more),
+  );
 }
 
 /** @param {string} hatch */
@@ -2136,6 +2364,7 @@ function legend(hatch) {
     ),
     swatch(svg("rect", { class: "swatch-wait", x: 0.5, y: 0.5, width: 19, height: 9, rx: 2 }), "not reached"),
     swatch(svg("rect", { class: "swatch-zero", x: 0.5, y: 0.5, width: 19, height: 9, rx: 2 }), "exactly zero"),
+    swatch(svg("rect", { class: "swatch-blind", x: 0.5, y: 0.5, width: 19, height: 9, rx: 2 }), NOT_MEASURABLE),
     html("span", { class: "key" }, "← gradient flow"),
   );
 }
@@ -2144,11 +2373,11 @@ function legend(hatch) {
 
 /**
  * Draw a trace document into an element.
- * @param {Element} element @param {any} doc
+ * @param {Element} element @param {any} doc @param {{live?:boolean}} [options]
  * @returns {{update:(doc:any)=>void, delta:(header:DeltaHeader, values:Float32Array)=>void, dispose:()=>void}}
  */
-export function mount(element, doc) {
-  const panel = new Panel(element, doc);
+export function mount(element, doc, options = {}) {
+  const panel = new Panel(element, doc, options);
   return {
     update: (newer) => panel.update(newer),
     delta: (header, values) => panel.delta(header, values),
@@ -2163,7 +2392,7 @@ export function mount(element, doc) {
 function render({ model, el }) {
   const section = html("section", { class: "tm tm-trace" });
   el.append(section);
-  const panel = new Panel(section, model.get("_document"));
+  const panel = new Panel(section, model.get("_document"), { live: true });
   const changed = () => panel.update(model.get("_document"));
   const received = (/** @type {DeltaHeader} */ header, /** @type {DataView[]} */ buffers) => {
     const { buffer, byteOffset, byteLength } = buffers[0];
