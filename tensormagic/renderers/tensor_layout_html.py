@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tensormagic.renderers import png, theme
 from tensormagic.renderers.markup import escape, tag
-from tensormagic.renderers.phrases import count, ordinal
+from tensormagic.renderers.phrases import count, ordinal, shortened
 from tensormagic.renderers.tensor_maps import OTHER_SLICE, PALETTE, legend_html, maps_html
 from tensormagic.renderers.tensor_picture import (
     LEVELS,
@@ -30,6 +30,7 @@ from tensormagic.renderers.tensor_words import (
     strip_shown,
     worked_example,
 )
+from tensormagic.renderers.text_metrics import text_width
 from tensormagic.reports import Strip, StripCell, TensorReport
 
 STRIP_TABLE_CELLS = 64  # beyond, the strip is a picture
@@ -142,8 +143,9 @@ def _strip_table(report: TensorReport, picture: Picture, strip: Strip) -> str:
         _offset_row(strip, chosen),
         _base_row(report, strip),
     ]
-    width = 78 + STRIP_CELL * len(strip.cells)
-    columns = tag("colgroup", '<col style="width:78px">', f'<col span="{len(strip.cells)}">')
+    labels = max(78, round(text_width(_rows_title(report, strip), 12)) + 10)
+    width = labels + STRIP_CELL * len(strip.cells)
+    columns = tag("colgroup", f'<col style="width:{labels}px">', f'<col span="{len(strip.cells)}">')
     return tag("table", columns, *rows, class_="tm-cells tm-storage", style=f"width:100%;max-width:{width}px")
 
 
@@ -207,8 +209,15 @@ def _base_row(report: TensorReport, strip: Strip) -> str:
     if not spans:
         return ""
     cells = [tag("td", escape(label), colspan=span) for label, span in spans]
-    title = "" if len(spans) == 1 and spans[0][0] == strip.row_name else f"rows of {strip.row_name}"
-    return tag("tr", tag("th", escape(title)), *cells, class_="tm-rows")
+    return tag("tr", tag("th", escape(_rows_title(report, strip))), *cells, class_="tm-rows")
+
+
+def _rows_title(report: TensorReport, strip: Strip) -> str:
+    """Return what the brackets under the strip are; nothing where there are none, or one that says so itself."""
+    spans = base_rows(report, strip)
+    if not spans or (len(spans) == 1 and spans[0][0] == strip.row_name):
+        return ""
+    return f"rows of {shortened(strip.row_name, 16)}"
 
 
 def base_rows(report: TensorReport, strip: Strip) -> list[tuple[str, int]]:

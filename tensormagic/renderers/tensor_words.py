@@ -158,10 +158,12 @@ def worked_example(report: TensorReport, picture: Picture) -> tuple[str, ...]:
 
 
 def jumps(report: TensorReport) -> str:
-    """Return the walk through the storage: ``Row by row, x jumps +12, −11, +12, …``."""
+    """Return the walk through the storage: ``Row by row, x jumps +12, −11, +12, …``, or that it does not jump."""
     steps = report.layout.jumps if report.layout else ()
-    if not steps:
+    if report.layout is None or not steps:
         return ""
+    if any(each.name == "contiguous_format" and each.holds for each in report.layout.formats):
+        return f"Row by row, {name(report)} is read in memory order: every step is +1"
     more = f", {ELLIPSIS}" if report.numel - 1 > len(steps) else ""
     return f"Row by row, {name(report)} jumps {', '.join(map(signed, steps))}{more}"
 
