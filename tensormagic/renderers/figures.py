@@ -20,7 +20,8 @@ from tensormagic.renderers.phrases import count, plural, short_number, shortened
 from tensormagic.renderers.tensor_layout_html import cell_title
 from tensormagic.renderers.tensor_picture import Picture, index_at, picture_of, value_range
 from tensormagic.renderers.tensor_words import element, formula_at, name, shown, statistics_scope, strip_shown
-from tensormagic.reports import UNTOUCHED, ParameterSeries, Report, Statistics, TensorReport, TraceReport
+from tensormagic.renderers.trace_phrases import NOT_MEASURABLE, touched
+from tensormagic.reports import UNREADABLE, ParameterSeries, Report, Statistics, TensorReport, TraceReport
 
 INK, GRID, BAR = "#7d8793", "rgba(125,135,147,.25)", "#5f86ab"
 BAD, WARM = "#d64545", "#c98a2b"
@@ -270,9 +271,9 @@ def gradient_flow(plotly: Any, report: TraceReport) -> Any:
 
 
 def _longest_lines(parameters: tuple[ParameterSeries, ...]) -> list[ParameterSeries]:
-    touched = [series for series in parameters if any(norm != UNTOUCHED for norm in series.norms)]
-    ranked = sorted(touched, key=lambda series: (not _has_bad(series), -series.numel))[:MOST_LINES]
-    return [series for series in touched if series in ranked]
+    came = [series for series in parameters if any(map(touched, series.norms))]
+    ranked = sorted(came, key=lambda series: (not _has_bad(series), -series.numel))[:MOST_LINES]
+    return [series for series in came if series in ranked]
 
 
 def _has_bad(series: ParameterSeries) -> bool:
@@ -304,6 +305,7 @@ def _mark_edges(
     marks = (
         ("NaN or Inf", "x", BAD, high * 2, lambda norm: not math.isfinite(norm)),
         ("exactly zero", "triangle-down", WARM, low / 2, lambda norm: norm == 0),
+        (NOT_MEASURABLE, "circle-open", INK, low / 4, lambda norm: norm == UNREADABLE),
     )
     for label, symbol, colour, height, wanted in marks:
         points = [

@@ -6,18 +6,18 @@ import math
 from collections.abc import Sequence
 
 from tensormagic.renderers.theme import NORM_EXPONENTS
-from tensormagic.renderers.trace_phrases import touched
+from tensormagic.renderers.trace_phrases import NOT_MEASURABLE, measured, touched
 from tensormagic.reports.trace import UNTOUCHED
 
 BLOCKS = "▁▂▃▄▅▆▇█"
-NOT_FINITE, NONE, ZERO = "!", "·", "0"
-LEGEND = {NOT_FINITE: "NaN or Inf", NONE: "no gradient", ZERO: "exactly zero"}
+NOT_FINITE, NONE, ZERO, BLIND = "!", "·", "0", "?"
+LEGEND = {NOT_FINITE: "NaN or Inf", NONE: "no gradient", ZERO: "exactly zero", BLIND: NOT_MEASURABLE}
 
 
 def bar(norm: float, exponents: tuple[float, float] = NORM_EXPONENTS) -> str:
     """Return one character for a norm; ``exponents`` are the decimal logarithms at the scale's ends."""
-    if not touched(norm):
-        return NONE
+    if not measured(norm):
+        return BLIND if touched(norm) else NONE
     if not math.isfinite(norm):
         return NOT_FINITE
     if norm == 0:
@@ -37,4 +37,5 @@ def bars(norms: Sequence[float], width: int, exponents: tuple[float, float]) -> 
 def largest(norms: Sequence[float]) -> float:
     """Return the largest of ``norms``; one that is not finite counts as larger than all others."""
     bad = next((norm for norm in norms if not math.isfinite(norm)), None)
-    return max(norms, default=UNTOUCHED) if bad is None else bad
+    # What could not be measured lies below "no gradient" as a number, but above it as news.
+    return max(norms, key=lambda norm: (measured(norm), touched(norm), norm), default=UNTOUCHED) if bad is None else bad

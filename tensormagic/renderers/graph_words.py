@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tensormagic.renderers.phrases import shortened
+from tensormagic.renderers.phrases import ELLIPSIS
 
 if TYPE_CHECKING:
     from tensormagic.reports.trace import Node
@@ -44,11 +44,20 @@ _SHORT = {
 def op_label(node: Node, hanging: Sequence[Node] = ()) -> str:
     """Return the short name of an op; ``hanging`` are the leaves, and views of leaves, folded into it."""
     if node.kind == "accumulate":
-        return shortened(leaf_label(node), _LONGEST_LABEL)
+        return _shortened(leaf_label(node))
     op = node.op.lstrip("_") or node.name
     if op in {"addmm", "mm"} and any(other.op == "t" for other in hanging):
         return "linear"
-    return shortened(_SHORT.get(op, op), _LONGEST_LABEL)
+    return _shortened(_SHORT.get(op, op))
+
+
+def _shortened(label: str) -> str:
+    """Return a label that fits a box: of a long one the two ends, which tell it from its relatives."""
+    line = " ".join(label.split())
+    if len(line) <= _LONGEST_LABEL:
+        return line
+    half = _LONGEST_LABEL // 2
+    return f"{line[:half]}{ELLIPSIS}{line[half - _LONGEST_LABEL + 1 :]}"
 
 
 def leaf_label(node: Node) -> str:

@@ -7,19 +7,26 @@ import math
 from tensormagic.renderers.phrases import MINUS, count, plural
 from tensormagic.reports.trace import UNTOUCHED, TraceReport
 
+NOT_MEASURABLE = "not measurable"
+
 NO_BACKWARD_YET = "no backward was seen yet"
 NO_BACKWARD = "no backward was seen; call .backward() on a scalar loss inside the traced code"
 
 
 def touched(norm: float) -> bool:
-    """Say whether a gradient came at all; NaN and infinity are gradients."""
+    """Say whether a gradient came at all; NaN and infinity are gradients, and so is what could not be measured."""
     return norm != UNTOUCHED
 
 
+def measured(norm: float) -> bool:
+    """Say whether it is a norm: NaN and infinity are, the two numbers below zero that stand for none are not."""
+    return not norm < 0
+
+
 def norm_text(norm: float) -> str:
-    """Return a norm in two digits: ``1.6e−2``, ``0``, ``NaN``, ``Inf``; ``none`` where no gradient came."""
-    if not touched(norm):
-        return "none"
+    """Return a norm in two digits: ``1.6e−2``, ``0``, ``NaN``, ``Inf``; without one, ``none`` or ``not measurable``."""
+    if not measured(norm):
+        return NOT_MEASURABLE if touched(norm) else "none"
     if not math.isfinite(norm):
         return "NaN" if math.isnan(norm) else "Inf"
     if norm == 0:
@@ -30,7 +37,7 @@ def norm_text(norm: float) -> str:
 
 def log_text(norm: float) -> str:
     """Return the decimal logarithm of a norm in one decimal, ``−0.8``; what has none in words."""
-    if norm == 0 or not touched(norm) or not math.isfinite(norm):
+    if norm == 0 or not measured(norm) or not math.isfinite(norm):
         return norm_text(norm)
     return f"{round(math.log10(norm), 1) + 0.0:.1f}".replace("-", MINUS)
 

@@ -31,6 +31,8 @@ _SEVERITY = {"error": ("#b3261e", "#fdf3f2"), "warning": ("#8a4b00", "#fdf6ea"),
 
 Section = tuple[str, float]
 
+_CODE, _MARK = re.compile(r"`([^`]+)`"), "\x00"  # no character that a text could hold and be drawn with
+
 
 def render(report: TraceReport, *, drawing: Drawing | None = None, graph: int = 0) -> str:
     """Return the picture of a run.
@@ -69,6 +71,8 @@ def _card(report: TraceReport, sections: list[Section]) -> str:
     return _svg(WIDTH, y + 2, "".join(parts), report)
 
 
+_CODE_STYLE = ".tms .code{font:11.5px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#1b1f24}"
+
 # What XML 1.0 cannot hold, not even escaped: a name may hold anything.
 _NOT_XML = re.compile("[^\\t\\n\\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -78,7 +82,7 @@ def _svg(width: float, height: float, content: str, report: TraceReport) -> str:
     label = escape(f"Gradients of {report.title or 'the traced run'}: {run_text(report)}")
     inner = f'width="{number(width - 1)}" height="{number(height - 1)}"'
     ground = f'<rect x=".5" y=".5" {inner} rx="4" fill="#fff" stroke="#d5dae0"/>'
-    style = f"<style>{STYLE}{trace_svg_chart.STYLE}</style>"
+    style = f"<style>{STYLE}{trace_svg_chart.STYLE}{_CODE_STYLE}</style>"
     start = f'<svg xmlns="http://www.w3.org/2000/svg" class="tms" {size} role="img" aria-label="{label}">'
     return _NOT_XML.sub("\ufffd", f"{start}{style}{ground}{content}</svg>\n")
 
@@ -116,12 +120,12 @@ def _findings(report: TraceReport) -> Iterator[Section]:
 def _finding(finding: Finding) -> Section:
     ink, ground = _SEVERITY[finding.severity]
     where = f"{finding.location.label}: {finding.location.text}" if finding.location else ""
-    lines = [("", text) for text in wrapped(finding.message, _INNER - 120, 12, 3)]
-    lines += [("q", text) for text in wrapped(where, _INNER - 120, 12, 1) if text]
-    lines += [("q", text) for text in wrapped(finding.remedy, _INNER - 120, 12, 2) if text]
+    lines = [("", text) for text in _prose(finding.message, 3)]
+    lines += [("q", escape(text)) for text in wrapped(where, _INNER - 120, 12, 1) if text]
+    lines += [("q", text) for text in _prose(finding.remedy, 2) if text]
     height = 16.0 * len(lines) + 10
     words = "".join(
-        f'<text class="{style}" x="134" y="{number(17 + 16 * at)}" style="font-size:12px">{escape(text)}</text>'
+        f'<text class="{style}" x="134" y="{number(17 + 16 * at)}" style="font-size:12px">{text}</text>'
         for at, (style, text) in enumerate(lines)
     )
     return (
@@ -130,6 +134,24 @@ def _finding(finding: Finding) -> Section:
         f'<path d="M20,6l6.5,6.5l-6.5,6.5l-6.5,-6.5z" fill="{ink}"/>'
         f'<text class="l" x="34" y="17" style="fill:{ink}">{escape(finding.code)} {finding.severity}</text>{words}'
     ), height + 1
+
+
+def _prose(text: str, most: int) -> list[str]:
+    """Return ``text`` broken into lines, as content of text elements; what stands between backticks is set as code.
+
+    Code may go on from one line to the next: each line closes what it opened. A backtick without a partner stays.
+    """
+    marked = _CODE.sub(f"{_MARK}\\1{_MARK}", text)
+    inside, lines = False, []
+    for line in wrapped(marked, _INNER - 132, 12, most):
+        pieces = line.split(_MARK)
+        lines.append("".join(_set(piece, code=inside ^ bool(at % 2)) for at, piece in enumerate(pieces)))
+        inside ^= len(pieces) % 2 == 0
+    return lines
+
+
+def _set(piece: str, *, code: bool) -> str:
+    return f'<tspan class="code">{escape(piece)}</tspan>' if code and piece else escape(piece)
 
 
 def _graph(report: TraceReport, scene: Scene) -> Iterator[Section]:

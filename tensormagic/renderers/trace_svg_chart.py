@@ -14,7 +14,7 @@ from tensormagic.renderers.markup import escape
 from tensormagic.renderers.phrases import MINUS, plural
 from tensormagic.renderers.svg_paths import hatching, number, point
 from tensormagic.renderers.text_metrics import fitted, text_width
-from tensormagic.renderers.trace_phrases import norm_text, touched
+from tensormagic.renderers.trace_phrases import measured, norm_text, touched
 from tensormagic.reports.trace import UNTOUCHED, ParameterSeries, TraceReport
 
 MOST_CHARTS = 24
@@ -138,7 +138,7 @@ def _curve(series: ParameterSeries, scale: Scale, width: float) -> str:
         if not math.isfinite(norm):
             marks.append((x, norm))
             runs.append([])
-        elif touched(norm):
+        elif measured(norm):
             runs[-1].append((round(x), 3 + (1 - scale.share(norm)) * (_HEIGHT - 6)))
     lines = "".join(f'<path class="p" d="M{" ".join(point(*at) for at in run)}"/>' for run in runs if len(run) > 1)
     alone = (run[0] for run in runs if len(run) == 1)
@@ -171,7 +171,7 @@ def _thinned(norms: Sequence[float]) -> list[tuple[int, float]]:
     stretches = _MOST_POINTS // 2
     for number_ in range(stretches):
         places = range(len(norms) * number_ // stretches, len(norms) * (number_ + 1) // stretches)
-        finite = [at for at in places if math.isfinite(norms[at]) and touched(norms[at])]
+        finite = [at for at in places if math.isfinite(norms[at]) and measured(norms[at])]
         kept.update(at for at in places if not math.isfinite(norms[at]))
         kept.update({min(finite, key=norms.__getitem__), max(finite, key=norms.__getitem__)} if finite else ())
     return [(at, norms[at]) for at in sorted(kept)]
@@ -194,8 +194,9 @@ def _bar(series: ParameterSeries, scale: Scale, names: float, width: float) -> s
     room = width - names - 66
     text = f'<text x="0" y="11">{escape(fitted(series.name, names - 8, 10.5))}</text>'
     ground = f'<rect class="bg" x="{number(names)}" y="2" width="{number(room)}" height="11"/>'
-    if not touched(norm):
-        return f'{text}{ground}<text class="q" x="{number(names + room + 8)}" y="11">no gradient</text>'
+    if not measured(norm):
+        words = norm_text(norm) if touched(norm) else "no gradient"
+        return f'{text}{ground}<text class="q" x="{number(names + room + 8)}" y="11">{words}</text>'
     if math.isfinite(norm):
         long = number(max(room * scale.share(norm), 1.5))
         bar = f'<rect class="d" x="{number(names)}" y="2" width="{long}" height="11"/>'

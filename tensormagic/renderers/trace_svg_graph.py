@@ -20,7 +20,7 @@ from tensormagic.renderers.svg_canvas import Canvas
 from tensormagic.renderers.svg_paths import arrowhead, hatching, line, number, point
 from tensormagic.renderers.text_metrics import fitted, text_width
 from tensormagic.renderers.theme import NORM_EXPONENTS, NORM_SCALE_LIGHT
-from tensormagic.renderers.trace_phrases import log_text
+from tensormagic.renderers.trace_phrases import NOT_MEASURABLE, log_text
 from tensormagic.renderers.trace_values import Value, births_by_box, value_of
 from tensormagic.reports.trace import Birth, Frame, Graph
 
@@ -43,6 +43,8 @@ STYLE = (
     ".tms .i{stroke:#fff;stroke-width:2.2;stroke-dasharray:3 3;fill:none}"
     ".tms .snone{stroke:#868f99;stroke-dasharray:4 3}.tms .fnone{fill:#868f99}"
     ".tms .wnone{stroke:#868f99;stroke-width:1.2;stroke-dasharray:4 3}"
+    ".tms .sblind{stroke:#545d68;stroke-dasharray:1 3;stroke-linecap:round}.tms .fblind{fill:#545d68}"
+    ".tms .wblind{stroke:#545d68;stroke-width:1.4;stroke-dasharray:.5 3;stroke-linecap:round}"
     ".tms .h{stroke:#b3261e;stroke-width:1.8;fill:none}.tms .r{fill:#b3261e}.tms .m{font-weight:600;fill:#b3261e}"
     ".tms .o{paint-order:stroke;stroke:#fff;stroke-width:3px;stroke-linejoin:round}" + _LEVELS
 )
@@ -97,7 +99,7 @@ def _box(canvas: Canvas, box: Box, scene: Scene, value: Value) -> None:
     level, middle, bottom = _level(value), box.x + box.width / 2, box.y + HEAD_HEIGHT
     if value.bad:
         canvas.path("h", hatching(box.x + 2, bottom - _FOOT - 1, box.width - 4, _FOOT))
-    elif not value.untouched:
+    elif not value.untouched and not value.blind:
         canvas.path(f"t s{level}", f"M{point(box.x + 1, bottom - _FOOT / 2)}h{number(box.width - 2)}")
     title = _title(box, value) if len(scene.drawing.boxes) < _TITLES else ""
     label = fitted(box.label, box.width - 8, LABEL_SIZE, bold=True)
@@ -137,7 +139,7 @@ def _badges(canvas: Canvas, box: Box, scene: Scene) -> None:
 def _badge(canvas: Canvas, box: Box, row: int, label: str, *, value: Value) -> None:
     x, y = box.x + 3, box.y + HEAD_HEIGHT + 5 + row * BADGE_HEIGHT
     square = f"M{point(x, y)}h8v8h-8z"
-    if value.bad or value.untouched:
+    if value.bad or value.untouched or value.blind:
         canvas.path(f"w s{_level(value)}", square)
     else:
         canvas.path(f"f{_level(value)}", square)
@@ -149,7 +151,7 @@ def _badge(canvas: Canvas, box: Box, row: int, label: str, *, value: Value) -> N
 def _wire_number(canvas: Canvas, wire: Wire, value: Value) -> None:
     """Write the logarithm of the norm, or the count of what is not finite, over a level wire that has room."""
     (x, y), (tip, height) = wire.points[0], wire.points[-1]
-    text = f"{value.nan + value.inf}" if value.nan or value.inf else log_text(value.norm)
+    text = f"{value.nan + value.inf}" if value.nan or value.inf else "?" if value.blind else log_text(value.norm)
     room = x - tip - 4
     if y == height and len(wire.points) == 2 and not value.untouched and text_width(text, BADGE_SIZE) <= room:
         canvas.text("k c o r" if value.bad else "k c o q", (x + tip) / 2, y - 9, text)
@@ -205,6 +207,8 @@ def _marks(scene: Scene) -> list[tuple[str, str]]:
         (_small(0, 1, "snone"), "no gradient"),
         (f'<path class="w w3" d="M8,6H22"/><path class="f3" d="{arrowhead((0, 6), 8, 5)}"/>', "gradient flow"),
     ]
+    if any(value_of((node,), scene.frame).blind for node in range(len(scene.graph.nodes))):
+        marks.insert(2, (_small(0, 1, "sblind"), NOT_MEASURABLE))
     return [*marks, (stacked, "several steps in one box")] if folded else marks
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tensormagic.renderers.document_columns import shape_text
 from tensormagic.renderers.markup import escape, tag
 from tensormagic.renderers.phrases import plural
-from tensormagic.renderers.trace_phrases import norm_text, seconds_text, touched
+from tensormagic.renderers.trace_phrases import NOT_MEASURABLE, measured, norm_text, seconds_text, touched
 
 if TYPE_CHECKING:
     from tensormagic.reports import Frame, Graph, Node, ParameterSeries, Pass, TraceReport
@@ -39,7 +39,9 @@ def _parameter_row(parameter: ParameterSeries) -> Cells:
         return (*plain, "frozen", "", "", "")
     if not norms:
         return (*plain, "none" if parameter.used else "unused", "", "", "")
-    finite = [norm for norm in norms if math.isfinite(norm)]
+    finite = [norm for norm in norms if math.isfinite(norm) and measured(norm)]
+    if not any(map(measured, norms)):
+        return (*plain, NOT_MEASURABLE, NOT_MEASURABLE, "", "")
     ends = (min(finite), max(finite)) if finite else (math.nan, math.nan)
     return (*plain, *map(norm_text, (norms[0], norms[-1], *ends)))
 

@@ -8,7 +8,7 @@ from tensormagic.renderers.glyphs import bar
 from tensormagic.renderers.graph_drawing import Box, Drawing, draw
 from tensormagic.renderers.phrases import plural, shortened
 from tensormagic.renderers.theme import NORM_EXPONENTS
-from tensormagic.renderers.trace_phrases import log_text
+from tensormagic.renderers.trace_phrases import log_text, norm_text
 from tensormagic.renderers.trace_text_lines import filled
 from tensormagic.renderers.trace_values import Value, births_by_box, last_frame, value_of
 from tensormagic.reports.trace import Birth, Frame, TraceReport
@@ -67,8 +67,10 @@ def _cell(box: Box, value: Value, number: int) -> tuple[str, str]:
     """Return the two lines of one box: its name, and its bar with the number."""
     name = shortened(box.label, _CELL)
     lead = "  " if not number else "→ "
-    if value.bad or value.untouched:
-        return lead + name, f"  {'!' if value.bad else '·'} {value.text if value.bad else 'none'}"
+    if value.bad:
+        return lead + name, f"  ! {value.text}"
+    if value.untouched or value.blind:
+        return lead + name, f"  {bar(value.norm)} {norm_text(value.norm)}"
     return lead + name, f"  {bar(value.norm)} {log_text(value.norm)}"
 
 

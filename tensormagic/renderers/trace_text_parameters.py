@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tensormagic.renderers.glyphs import LEGEND, bar, bars
 from tensormagic.renderers.graph_words import shape_text
 from tensormagic.renderers.phrases import plural
-from tensormagic.renderers.trace_phrases import norm_text, touched
+from tensormagic.renderers.trace_phrases import NOT_MEASURABLE, measured, norm_text, touched
 from tensormagic.renderers.trace_svg_chart import Scale, chosen, scale_of
 from tensormagic.renderers.trace_text_lines import filled
 from tensormagic.reports.trace import UNTOUCHED, ParameterSeries, TraceReport
@@ -70,12 +70,19 @@ def _row(series: ParameterSeries, columns: _Columns, scale: Scale) -> str:
     numbers = "".join(norm_text(told.get(word, UNTOUCHED)).rjust(_NUMBER) for word in columns.numbers)
     line = bars(series.norms, columns.bars, (scale.low, scale.high)).ljust(columns.bars) if columns.bars else ""
     lead = f"{_cut(series.name, columns.names).ljust(columns.names)}  {shape_text(series.shape).ljust(columns.shape)}"
-    return f"{lead}  {line}{numbers if told or len(columns.numbers) == 1 else _NONE}".rstrip()
+    return f"{lead}  {line}{numbers if told else _without(series, numbers, one=len(columns.numbers) == 1)}".rstrip()
+
+
+def _without(series: ParameterSeries, numbers: str, *, one: bool) -> str:
+    """Return what stands in the place of the numbers where there is no norm."""
+    if any(map(touched, series.norms)):
+        return "?".rjust(_NUMBER) if one else f"  {NOT_MEASURABLE}"
+    return numbers if one else _NONE
 
 
 def _numbers(series: ParameterSeries) -> dict[str, float]:
     """Return the numbers by the words above their columns; none where no gradient came."""
-    came = [norm for norm in series.norms if touched(norm)]
+    came = [norm for norm in series.norms if measured(norm)]
     finite = [norm for norm in came if math.isfinite(norm)] or [UNTOUCHED]
     told = {"norm": came[-1:], "first": came[:1], "last": came[-1:], "min": [min(finite)], "max": [max(finite)]}
     return {word: norms[0] for word, norms in told.items()} if came else {}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tensormagic.renderers.graph_drawing import Box, Drawing
 from tensormagic.renderers.theme import norm_level
-from tensormagic.renderers.trace_phrases import bad_text, norm_text, touched
+from tensormagic.renderers.trace_phrases import NOT_MEASURABLE, bad_text, measured, norm_text, touched
 from tensormagic.reports.trace import UNTOUCHED, Birth, Frame, Graph, Node
 
 
@@ -21,7 +21,7 @@ class Value:
     """The gradient of a box or a badge in one pass.
 
     Attributes:
-        norm: Its norm, or `UNTOUCHED`.
+        norm: Its norm, `UNTOUCHED`, or `UNREADABLE`.
         nan: How many NaN it holds.
         inf: How many infinities it holds.
     """
@@ -41,15 +41,24 @@ class Value:
         return not self.bad and not touched(self.norm)
 
     @property
+    def blind(self) -> bool:
+        """Whether a gradient came that could not be measured."""
+        return not self.bad and not self.untouched and not measured(self.norm)
+
+    @property
     def style(self) -> str:
-        """How it is drawn: ``"bad"``, ``"none"``, or the level ``"n0"`` … ``"n5"`` of its norm."""
-        return "bad" if self.bad else "none" if self.untouched else f"n{norm_level(self.norm)}"
+        """How it is drawn: ``"bad"``, ``"none"``, ``"blind"``, or the level ``"n0"`` … ``"n5"`` of its norm."""
+        if self.bad or self.untouched or self.blind:
+            return "bad" if self.bad else "none" if self.untouched else "blind"
+        return f"n{norm_level(self.norm)}"
 
     @property
     def text(self) -> str:
         """What it is, in words."""
         if self.bad:
             return bad_text(self.nan, self.inf) if self.nan or self.inf else norm_text(self.norm)
+        if self.blind:
+            return f"gradient {NOT_MEASURABLE}"
         return "no gradient" if self.untouched else f"gradient norm {norm_text(self.norm)}"
 
 
