@@ -12,7 +12,7 @@ import pytest
 
 from tensormagic.renderers.document import SAVED_LIMITS, VERSION, Limits, pack_delta, trace_document
 from tensormagic.renderers.document_columns import norm_code, thinned
-from tensormagic.reports import UNTOUCHED, Cell, LiveFrame, Location
+from tensormagic.reports import UNREADABLE, UNTOUCHED, Cell, LiveFrame, Location
 from tests.renderers import samples_viewer
 
 
@@ -26,6 +26,7 @@ from tests.renderers import samples_viewer
         (math.nan, "n"),
         (math.inf, "i"),
         (UNTOUCHED, None),
+        (UNREADABLE, "u"),
         (1e-45, -45000),
     ],
 )

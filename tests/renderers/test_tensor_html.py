@@ -11,6 +11,7 @@ import pytest
 from tensormagic.renderers import tensor_html, theme
 from tensormagic.renderers.tensor_layout_html import cell_title, strip_html
 from tensormagic.renderers.tensor_picture import picture_of
+from tensormagic.renderers.text_metrics import text_width
 from tensormagic.reports import StripCell
 from tests.renderers.markup_reader import Page
 from tests.renderers.samples_tensor import SAMPLES
@@ -124,3 +125,22 @@ def test_typical_panel_is_small() -> None:
 def test_strip_cell_says_what_is_read_of_it(cell: StripCell, title: str) -> None:
     """One element or many, read once, often, partly, or not known."""
     assert cell_title(cell) == title
+
+
+def test_label_of_the_base_rows_has_its_room() -> None:
+    """The column of labels under the storage is as wide as its longest label; a very long name is cut."""
+    base = SAMPLES["transpose_slice"]
+    assert base.layout is not None
+    assert base.layout.strip is not None
+    for row_name, label in (("images", "rows of images"), ("a" * 40, f"rows of {'a' * 15}…")):
+        layout = replace(base.layout, strip=replace(base.layout.strip, row_name=row_name))
+        html = tensor_html.render(replace(base, layout=layout))
+        assert f"<th>{label}</th>" in html
+        room = int(re.search(r'<colgroup><col style="width:(\d+)px">', html)[1])  # type: ignore[index]
+        assert room >= text_width(label, 12) + 8
+
+
+def test_contiguous_tensor_does_not_jump() -> None:
+    """Of a contiguous tensor it is said that it is read in memory order; of a slice, how it jumps."""
+    assert "scores is read in memory order" in tensor_html.render(SAMPLES["causal_scores"])
+    assert "jumps +12, −11" in tensor_html.render(SAMPLES["transpose_slice"])

@@ -236,3 +236,19 @@ def test_chart_alone_is_a_picture_and_nothing_where_no_pass_was_kept():
     """The charts can be shown without the graph; without a pass there is no empty frame."""
     assert ElementTree.fromstring(trace_svg.chart(samples.report())).tag == NAMESPACE + "svg"
     assert trace_svg.chart(samples.empty()) == ""
+
+
+def test_code_in_findings_is_set_as_code():
+    """What a finding quotes between backticks stands in the code font, over a line's end too; no backtick is left."""
+    run = samples.broken()
+    long = "`F.binary_cross_entropy_with_logits(input, target, weight=None, pos_weight=None)`"
+    told = replace(
+        run.findings[0], message="`a < b` is born", remedy=f"{'Keep away from zero. ' * 3}Use {long} here; a ` stays"
+    )
+    svg = trace_svg.render(replace(run, findings=(told,)))
+    root = ElementTree.fromstring(svg)
+    spans = [span.text for span in root.iter("{http://www.w3.org/2000/svg}tspan") if span.get("class") == "code"]
+    assert spans[0] == "a < b"
+    assert " ".join(spans[1:]) == long.strip("`")
+    assert len(spans) == 3
+    assert svg.count("`") == 1
