@@ -25,6 +25,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from tensormagic.collectors.caller import Callers, calling_frame
 from tensormagic.collectors.identity import ModuleNames
 from tensormagic.collectors.source import Sites
 
@@ -114,6 +115,7 @@ class ForwardRecorder(TorchFunctionMode):
         self._sites = sites
         self._modules = modules
         self._run_backward = run_backward
+        self._callers = Callers()
         self.origins = Origins()
         self.seconds = 0.0
 
@@ -123,8 +125,9 @@ class ForwardRecorder(TorchFunctionMode):
         """Make the call and note which nodes it made."""
         if func in BACKWARD_CALLS:
             return self._backward(func, args, kwargs or {})
+        call = self._callers.standing_in_for(calling_frame(sys._getframe(1)))
         start = _sequence_number()
-        result = func(*args, **kwargs) if kwargs else func(*args)
+        result = call(func, args, kwargs or {})
         stop = _sequence_number()
         if stop != start:
             self._note(start, stop)

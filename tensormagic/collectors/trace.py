@@ -279,8 +279,8 @@ class Tracer:
 
     @property
     def seconds(self) -> float:
-        """Wall time so far, or in all."""
-        return (self._ended or self._clock()) - self._began
+        """Wall time so far, or in all; none before it began, when a live panel is shown already."""
+        return (self._ended or self._clock()) - self._began if self._began else 0.0
 
     def frame(self) -> LiveFrame:
         """Return what changes while the run goes on; cheap, callable from any thread."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from tensormagic.collectors.caller import MARK
 from tensormagic.collectors.source import PACKAGE_DIRECTORY
 
 MAX_CHAIN = 16  # exceptions followed through __cause__ and __context__
@@ -41,7 +42,8 @@ def _without_own(entries: list[TracebackType]) -> list[TracebackType]:
     """Return what stays; the first entry always does: it is the frame in which the trace was started."""
     kept, removed = [entries[0]], False
     for entry in entries[1:]:
-        if entry.tb_frame.f_code.co_filename.startswith(PACKAGE_DIRECTORY):
+        code = entry.tb_frame.f_code
+        if code.co_filename.startswith(PACKAGE_DIRECTORY) or code.co_name == MARK:
             removed = True
             continue
         if removed:

@@ -25,19 +25,21 @@ class CellSource:
     Args:
         shell: The IPython shell.
         cell: The cell's body as typed.
+        first_line: The line of the magic itself. It counts as line 1, as it does in the notebook's margin: a line
+            number in a traceback or a report is the one that the person sees beside the line.
 
     Raises:
         UsageError: for a cell with a top-level ``await``, which cannot run inside a magic.
         SyntaxError: as the cell itself would.
     """
 
-    def __init__(self, shell: Any, cell: str) -> None:
+    def __init__(self, shell: Any, cell: str, first_line: str) -> None:
         self._shell = shell
-        source = shell.transform_cell(cell)
+        source = f"# {first_line}\n" + _transformed(shell, cell)
         count = _count(shell)
         self._filename = shell.compile.cache(source, count, raw_code=cell)
         self._tree = shell.transform_ast(shell.compile.ast_parse(source, filename=self._filename))
-        self.cell = Cell(self._filename, count, tuple(source.rstrip("\n").split("\n")))
+        self.cell = Cell(self._filename, count, (first_line, *source.rstrip("\n").split("\n")[1:]))
         _refuse_await(self._tree)
 
     def run(self) -> Any:
@@ -74,6 +76,17 @@ class CellSource:
 
     def _compiled(self, tree: ast.AST, mode: str) -> Any:
         return self._shell.compile(tree, self._filename, mode)
+
+
+def _transformed(shell: Any, cell: str) -> str:
+    """Return the cell as Python, with the blank lines at its top, which IPython drops, put back."""
+    source: str = shell.transform_cell(cell)
+    return "\n" * (_blank_lines(cell) - _blank_lines(source)) + source
+
+
+def _blank_lines(text: str) -> int:
+    """Return how many lines are blank before the first that is not."""
+    return len(text[: len(text) - len(text.lstrip())].split("\n")) - 1
 
 
 def _count(shell: Any) -> int:

@@ -50,7 +50,7 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
         raise UsageError(f"{NAME} runs a cell: write it, with two percent signs, in the cell's first line")
     output = output_of(options)
     check(output)
-    source = CellSource(shell, cell)
+    source = CellSource(shell, cell, f"{NAME} {line}".rstrip())
     trace = api.Trace(
         shell.user_ns, source.cell, cell_number=functools.partial(cell_number, shell), title=_plain(options.title)
     )

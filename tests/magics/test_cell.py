@@ -54,7 +54,7 @@ def test_the_cell_number_is_that_of_the_prompt(cell, shell):
     report = cell("r").value
     assert report.cell.count == count
     assert report.locations[0].cell == count
-    assert report.locations[0].label == f"cell {count}, line 1"
+    assert report.locations[0].label == f"cell {count}, line 2"
 
 
 def test_functions_of_earlier_cells_keep_their_number(cell, shell):

@@ -81,13 +81,16 @@ def test_results_are_bit_identical(shell, magic):
 @pytest.mark.parametrize(
     ("body", "kind", "line"),
     [
-        ("a = 1\nb = 2\nraise KeyError('lost')", KeyError, 3),
-        ("x = torch.ones(2, requires_grad=True)\n\n(x * 2).backward()", RuntimeError, 3),
-        ("x = torch.ones(2, 3)\ny = x @ x", RuntimeError, 2),
+        ("a = 1\nb = 2\nraise KeyError('lost')", KeyError, 4),
+        ("x = torch.ones(2, requires_grad=True)\n\n(x * 2).backward()", RuntimeError, 4),
+        ("\n\nx = torch.ones(2, 3)\ny = x @ x", RuntimeError, 5),
     ],
 )
 def test_a_failing_cell_fails_with_its_own_error_and_line(shell, magic, body, kind, line):
-    """The cell counts as failed, raises what it raised, from its own line, without a frame of ours below it."""
+    """The cell counts as failed, raises what it raised, without a frame of ours below it, from its own line.
+
+    The line is that of the notebook's margin, where the magic stands on line 1 and blank lines count.
+    """
     result = run(shell, magic, body)
     assert not result.success
     assert isinstance(result.error_in_exec, kind)
@@ -106,7 +109,7 @@ def test_the_traceback_is_that_of_the_plain_run(shell, magic, body):
         own = [at for at, frame in enumerate(frames) if frame.name == "<module>"][-1]
         return [(frame.filename if at else "cell", frame.lineno, frame.name) for at, frame in enumerate(frames[own:])]
 
-    plain = tail(run_quietly(shell, body)[0])
+    plain = tail(run_quietly(shell, f"# the magic's line\n{body}")[0])
     assert tail(run(shell, magic, body)) == plain
 
 
@@ -159,7 +162,9 @@ def test_lines_carry_the_number_beside_the_cell(shell, magic):
     where = report.locations[found.location]
     assert (where.cell, where.line, where.text) == (defined, 2, "return x.exp().sum()")
     called = report.locations[report.passes[0].location]
-    assert (called.cell, called.line, report.cell.count) == (number, 2, number)
+    assert (called.cell, called.line, report.cell.count) == (number, 3, number)
+    assert report.cell.lines[0].startswith("%%tracegrad")
+    assert report.cell.lines[called.line - 1] == called.text == "model(x).backward()"
 
 
 def test_interactivity_all_shows_every_expression(shell, magic):
@@ -177,7 +182,7 @@ def test_a_syntax_error_is_the_cells_own(shell, magic):
     """A cell that cannot be parsed fails with its own SyntaxError."""
     result = run(shell, magic, "a = 1\nb = = 2")
     assert isinstance(result.error_in_exec, SyntaxError)
-    assert result.error_in_exec.lineno == 2
+    assert result.error_in_exec.lineno == 3
 
 
 def test_top_level_await_is_refused_clearly(shell, magic):
@@ -264,6 +269,31 @@ def test_the_person_s_own_hooks_and_modes_still_work(shell, magic):
     assert run(shell, magic, body).success
     assert shell.user_ns["x"].grad.tolist() == [60, 60, 60]
     assert shell.user_ns["seen"] == ["pre"]
+
+
+WARNINGS = """
+import warnings
+x = torch.ones(2, requires_grad=True)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter(ACTION)
+    for _ in range(3):
+        torch.tensor(x)
+        F.softmax(x * 2)
+    torch.tensor(x)
+seen = [(w.filename == __import__("sys")._getframe().f_code.co_filename, w.lineno, str(w.message)[:20]) for w in caught]
+"""
+
+
+@pytest.mark.parametrize("action", ["always", "default"])
+def test_warnings_point_at_the_person_s_line_and_come_as_often(shell, magic, action):
+    """What torch warns about is attributed to the same line, once for each, as without the magic."""
+    shell.user_ns["ACTION"] = action
+    assert run_quietly(shell, f"# the magic's line\n{WARNINGS}")[0].success
+    plain = shell.user_ns["seen"]
+    assert run(shell, magic, WARNINGS).success
+    assert shell.user_ns["seen"] == plain
+    assert len(plain) == {"always": 7, "default": 3}[action]
+    assert all(own for own, _, _ in plain)
 
 
 def test_backward_hooks_of_modules_that_work_in_place_still_work(shell, magic):

@@ -140,5 +140,5 @@ def test_findings_stand_first(cell):
     ran = cell("%%tracegrad --text\np = torch.tensor([0.0, 0.5], requires_grad=True)\nh = p.log()\nh.sum().backward()")
     lines = ran.out.splitlines()
     at = next(number for number, line in enumerate(lines) if "TM402" in line)
-    assert "log, cell 1, line 2: its input" in " ".join(" ".join(lines[at : at + 3]).split())
+    assert "log, cell 1, line 3: its input" in " ".join(" ".join(lines[at : at + 3]).split())
     assert at < next(number for number, line in enumerate(lines) if "gradient flow" in line)

@@ -1,0 +1,47 @@
+"""Calls torch in the name of the person's own line.
+
+Python and torch attribute a warning to the frame that made the call, and show it once for each such place. While a
+function mode is on, that frame would be the mode's. So the call is made from a frame that bears the file name, the
+line and the globals of the one that called: a warning then reads, and is repeated or not, as if nobody had looked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+MARK = "tensormagic_call"  # the name of such frames, by which they are taken out of tracebacks
+
+_HANDS_OVER = "handle_torch_function"  # torch's own frame between a Python function of its and the mode
+_Call = Callable[[Any, Any, Any], Any]
+
+
+_CODE = (lambda func, args, kwargs: func(*args, **kwargs)).__code__  # all on its first line, which a copy moves
+
+
+def calling_frame(frame: FrameType) -> FrameType:
+    """Return the frame that called torch, given the one above the mode: past torch's own hand-over."""
+    while frame.f_code.co_name == _HANDS_OVER and frame.f_back is not None and frame.f_back.f_back is not None:
+        frame = frame.f_back.f_back
+    return frame
+
+
+class Callers:
+    """The stand-ins made so far, one for each calling line."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[int, int], tuple[CodeType, _Call]] = {}
+
+    def standing_in_for(self, frame: FrameType) -> _Call:
+        """Return a function that makes a call as if ``frame`` made it, at its current line."""
+        key = (id(frame.f_code), frame.f_lineno)
+        known = self._made.get(key)
+        if known is None:
+            known = self._made[key] = (frame.f_code, _stand_in(frame))  # the code is kept: its id is the key
+        return known[1]
+
+
+def _stand_in(frame: FrameType) -> _Call:
+    code = _CODE.replace(co_name=MARK, co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno)
+    return FunctionType(code, frame.f_globals)
