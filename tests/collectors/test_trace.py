@@ -594,3 +594,9 @@ def test_cross_entropy_on_a_network_reads_well():
     report = traced(lambda: F.cross_entropy(net(torch.ones(2, 1, 8, 8)), torch.tensor([0, 1])).backward(), net=net)
     ops = [found.op for found in report.nodes if found.kind == "op"]
     assert ops == ["convolution", "relu", "view", "t", "addmm", "log_softmax", "nll_loss"]
+
+
+def test_no_time_has_passed_before_a_trace_begins():
+    """A live panel is shown before the cell starts: until then the run has taken no time, not that since the boot."""
+    trace = tm.trace()
+    assert trace.report.seconds == trace.frame().seconds == 0.0

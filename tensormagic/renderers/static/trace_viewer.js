@@ -24,6 +24,7 @@ const LOW = -5,
 const LONGEST_LIVE_SERIES = 600;
 const PLAY_MILLISECONDS = 300;
 const CLOCK_MILLISECONDS = 100;
+const LATEST = 5; // seconds that a document of a running run may come late
 const LARGEST = 1.25; // how far a small graph is enlarged by itself: to be read from the last row
 const HEAD = 40,
   BADGE = 15; // heights of a box without its badges, and of one badge (graph_drawing.py)
@@ -219,6 +220,7 @@ const GLYPHS = {
   stop: "M3.5 3.5l7 7m0-7l-7 7",
   in: "M3 7h8M7 3v8",
   out: "M3 7h8",
+  info: "M7 1.6a5.4 5.4 0 1 0 .01 0M7 6.6v3.4M7 4.2v.1",
   fit: "M2.5 5V2.5H5M11.5 5V2.5H9M2.5 9v2.5H5M11.5 9v2.5H9",
   play: "M4 2.6l7 4.4-7 4.4z",
   pause: "M3.5 3h2.4v8H3.5zM8.1 3h2.4v8H8.1z",
@@ -904,7 +906,7 @@ function bornMark(box, birth, width) {
       "text",
       {
         class: "born-text",
-        x: fits ? box.x - 4 : box.x + box.w + 4,
+        x: fits ? box.x - 14 : box.x + box.w + 4,
         y: box.y - 8,
         "text-anchor": fits ? "start" : "end",
       },
@@ -1918,7 +1920,7 @@ class Panel {
       ),
       this.progress,
       this.soFar,
-      cost,
+      ...(this.running && !doc.passes_seen ? [] : [cost]),
       html("span", { class: "end" }),
       ...(toggle ? [toggle] : []),
     );
@@ -1927,19 +1929,27 @@ class Panel {
 
   /** @param {number} step @param {number} pass @param {number} seconds */
   drawProgress(step, pass, seconds) {
-    this.told = { step, pass, seconds, at: performance.now() };
+    // A document may be a moment older than what the clock shows already: it does not go back for that.
+    const behind = this.running ? this.seconds() - seconds : 0;
+    this.told = { step, pass, seconds: seconds + (behind > 0 && behind < LATEST ? behind : 0), at: performance.now() };
     this.sayProgress();
   }
 
   /** How far it is. Between two words of the kernel, which is silent during a long op, the page's own clock goes on. */
   sayProgress() {
-    const { step, pass, seconds, at } = this.told;
+    const { step, pass, seconds } = this.told;
     if (!this.running)
       return say(this.progress, `${plural(step, "step")}, ${plural(pass, "backward pass")} in ${secondsText(seconds)}`);
-    const now = seconds + (this.clock === undefined ? 0 : (performance.now() - at) / 1000),
+    const now = this.seconds(),
       time = now < 60 ? `${now.toFixed(1)} s` : secondsText(now);
     say(this.progress, pass ? `step ${step} · backward ${pass} · ${time}` : `${time} · waiting for the first backward`);
     this.soFar.hidden = !pass || this.serious();
+  }
+
+  /** Since the start of a run that goes on, by the page's clock from the kernel's last word on. */
+  seconds() {
+    const { seconds, at } = this.told;
+    return at && this.clock !== undefined ? seconds + (performance.now() - at) / 1000 : seconds;
   }
 
   serious() {
@@ -1995,7 +2005,7 @@ class Panel {
         fine,
       );
     }
-    if (!doc.passes_seen) return callout("empty", GLYPHS.out, "No backward pass was seen", "", this.unreached());
+    if (!doc.passes_seen) return callout("empty", GLYPHS.info, "No backward pass was seen", "", this.unreached());
     return this.serious() ? null : callout("calm", GLYPHS.done, `No problems found in ${passes}`, "", this.range());
   }
 
