@@ -1,7 +1,8 @@
 """Turns report dataclasses into JSON-ready dictionaries and back, from their type hints alone.
 
 JSON has no NaN and no infinities, and a report must keep them apart from each other and from "nothing":
-non-finite floats travel as the strings ``"nan"``, ``"inf"``, ``"-inf"``. Packed arrays travel as lists.
+non-finite floats travel as ``{"float": "nan"}``, ``"inf"`` or ``"-inf"``, which no text can be mistaken for. Packed
+arrays travel as lists.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from typing import Any
 
 from tensormagic.errors import ReportFormatError
 
+_FLOAT = "float"
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def encode(value: Any) -> Any:
     """Return ``value`` as JSON-ready plain data: dictionaries, lists, strings, numbers, booleans, None."""
     if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
+        return value if math.isfinite(value) else {_FLOAT: str(value)}
     if value is None or isinstance(value, bool | int | str):
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -63,7 +65,7 @@ def _decode(data: Any, hint: Any) -> Any:
 
 
 def _decode_float(data: Any) -> float:
-    return _NON_FINITE[data] if isinstance(data, str) else float(data)
+    return _NON_FINITE[data[_FLOAT]] if isinstance(data, dict) else float(data)
 
 
 def _decode_union(data: Any, arguments: tuple[Any, ...]) -> Any:
@@ -72,8 +74,8 @@ def _decode_union(data: Any, arguments: tuple[Any, ...]) -> Any:
     candidates = [argument for argument in arguments if argument is not type(None)]
     if len(candidates) == 1:
         return _decode(data, candidates[0])
-    if data in _NON_FINITE if isinstance(data, str) else False:
-        return _NON_FINITE[data] if float in candidates else data
+    if isinstance(data, dict) and float in candidates:
+        return _decode_float(data)
     return tuple(data) if isinstance(data, list) else data
 
 

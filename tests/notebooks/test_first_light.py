@@ -79,7 +79,7 @@ def test_the_network_learns_without_a_finding(cells):
 def test_the_nan_is_found_on_its_line(cells):
     """TM402 names the cell as the notebook numbers it, the line of the logarithm, and the cause."""
     cell = cells["broken"]
-    line = cell.source.split("\n").index("    log_p = p.log()")  # counted below the magic's own line
+    line = cell.source.split("\n").index("    log_p = p.log()") + 1  # as in the margin
     where = f"cell {cell.execution_count}, line {line}"
     text = " ".join(shown(cell)["text/plain"].split())
     assert f"TM402 error The first NaN gradient is born in log, {where}" in text

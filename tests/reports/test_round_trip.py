@@ -88,7 +88,6 @@ def test_a_tensor_may_be_called_nan(text):
     assert through_json(replace(tensor_report(), name=text)).name == text
 
 
-@pytest.mark.xfail(reason="in the data the text 'nan' and the number look alike where a field may hold either")
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf"])
 def test_evidence_may_be_called_nan(text):
     """A piece of evidence that is the text ``nan`` comes back as text."""
