@@ -313,6 +313,7 @@ def test_run_without_backward_says_what_to_do(static_page: OpenPage) -> None:
     _panel(page)
     expect(page.locator(".callout")).to_contain_text("No backward pass was seen")
     expect(page.locator(".callout")).to_contain_text("Call .backward() on a scalar loss")
+    assert page.locator(".callout").evaluate("callout => getComputedStyle(callout).paddingLeft") == "12px"
     expect(page.locator(".charts")).to_be_hidden()
     expect(page.locator(".source")).to_be_hidden()
 

@@ -2005,7 +2005,7 @@ class Panel {
         fine,
       );
     }
-    if (!doc.passes_seen) return callout("empty", GLYPHS.info, "No backward pass was seen", "", this.unreached());
+    if (!doc.passes_seen) return callout("nothing", GLYPHS.info, "No backward pass was seen", "", this.unreached());
     return this.serious() ? null : callout("calm", GLYPHS.done, `No problems found in ${passes}`, "", this.range());
   }
 
