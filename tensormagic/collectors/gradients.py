@@ -50,6 +50,7 @@ class PassValues:
         order: Report indices in the order reached.
         births: Filled when the pass ends.
         gap: Why something could not be measured; empty where all could.
+        value: The number that backward was called on, where it is one and can be read.
     """
 
     pass_number: int
@@ -58,6 +59,7 @@ class PassValues:
     order: list[int] = field(default_factory=list)
     births: tuple[Birth, ...] = ()
     gap: str = ""
+    value: float | None = None
 
 
 class PassRecorder:
@@ -125,6 +127,20 @@ class PassRecorder:
         except Exception as error:
             self.values.gap = f"{type(error).__name__}: {error}"
         self.values.births = self._births() if self.values.bad else ()
+
+    def observe_value(self, root: torch.Tensor) -> None:
+        """Record the loss: read at once on a CPU, with everything else elsewhere."""
+
+        def keep(read: list[float]) -> None:
+            self.values.value = read[0]
+
+        with torch.no_grad(), self._quiet():
+            value = root.detach().reshape(1)
+            if value.is_floating_point() and value.device.type != "meta":
+                if self._defers(value):
+                    self._waiting.append((keep, value))
+                else:
+                    keep(value.tolist())
 
     def observe_result(self, index: int, gradient: torch.Tensor) -> None:
         """Record a gradient that ``autograd.grad`` handed back instead of accumulating it."""

@@ -174,13 +174,12 @@ class Tracer:
     # -- backward -------------------------------------------------------------------------------------------------
 
     def _run_backward(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], site: int | None) -> Any:
-        began = self._clock()
-        prepared = self._prepare(func, args, kwargs, site)
-        self._backward_seconds += self._clock() - began
-        if prepared is None:
+        if self._current is not None:  # a backward inside a backward: only the outer one is followed
             return func(*args, **kwargs)
-        outcome = "failed"
+        began, outcome = self._clock(), "failed"
         try:
+            self._prepare(_roots(func, args, kwargs), site)
+            self._backward_seconds += self._clock() - began
             result = func(*args, **kwargs)
             outcome = "finished"
             self._observe_results(func, args, kwargs, result)
@@ -188,23 +187,18 @@ class Tracer:
         finally:
             self._finish(outcome, began)
 
-    def _prepare(
-        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], site: int | None
-    ) -> PassRecorder | None:
-        """Walk the graph and hook it; None, and a gap, where that cannot be done. Never raises."""
+    def _prepare(self, roots: tuple[Any, ...], site: int | None) -> None:
+        """Walk the graph and hook it; where that cannot be done, a gap. Never raises."""
         try:
-            roots = _roots(func, args, kwargs)
-            if not roots or self._current is not None:
-                return None
-            if torch._C._functorch.peek_interpreter_stack() is not None:
+            nodes = [node for node in map(_node_of, roots) if node is not None]
+            if nodes and torch._C._functorch.peek_interpreter_stack() is not None:
                 self._add_gap("backward", "a backward inside a torch.func transform was not followed")
-                return None
-            found = self._walker.walk(roots)
-            graph = self._graph_of(found)
-            return None if graph is None else self._open(found, graph, site)
+            elif nodes:
+                found = self._walker.walk(nodes)
+                if (graph := self._graph_of(found)) is not None:
+                    self._open(found, graph, site, roots)
         except Exception as error:
             self._add_gap("backward", f"a backward was not followed: {type(error).__name__}: {error}")
-            return None
 
     def _graph_of(self, found: Walk) -> TracedGraph | None:
         for graph in self._graphs:
@@ -225,28 +219,31 @@ class Tracer:
         self._structure += 1
         return graph
 
-    def _open(self, found: Walk, graph: TracedGraph, site: int | None) -> PassRecorder:
+    def _open(self, found: Walk, graph: TracedGraph, site: int | None, roots: tuple[Any, ...]) -> None:
         if self._recorder.origins.nodes != self._calls_at_last_pass:
             self._step += 1
         recorder = PassRecorder(found, graph.skeleton, self._passes.seen + 1, graph.statistics)
         begun = Pass(self._passes.seen + 1, self._step, graph.skeleton.number, "running", 0.0, 0, site)
+        self._current = (begun, graph, recorder)  # before the first hook: from now on `_finish` takes them away
         recorder.open()
-        self._current = (begun, graph, recorder)
-        return recorder
+        if len(roots) == 1 and isinstance(roots[0], torch.Tensor) and roots[0].numel() == 1:
+            recorder.observe_value(roots[0])
 
     def _finish(self, outcome: str, began: float) -> None:
-        assert self._current is not None
-        begun, graph, recorder = self._current
+        """Take the hooks away and keep the numbers, however the backward ended. Never raises."""
+        if self._current is None:
+            return
+        (begun, graph, recorder), self._current = self._current, None
         recorder.close()
         entered = self._clock()
         values = recorder.values
         done = Pass(begun.number, begun.step, begun.graph, outcome, entered - began, len(set(values.order)),
-                    begun.location, not values.bad)  # fmt: skip
+                    begun.location, not values.bad, values.value)  # fmt: skip
         graph.add(values)
         if values.gap:
             self._add_gap("gradients", f"some gradients could not be measured: {values.gap}")
         self._passes.append((done, self._parameter_row(graph.skeleton, values)), pin=bool(values.bad))
-        self._last, self._current = (done, graph, values), None
+        self._last = (done, graph, values)
         self._calls_at_last_pass = self._recorder.origins.nodes
         self._recorder.origins.settle()
         self._backward_seconds += recorder.seconds + self._clock() - entered
@@ -354,13 +351,16 @@ def _state_after(error: BaseException | None) -> State:
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, list | tuple) else (value,)
+    """Return one thing or several as a tuple; a ``GradientEdge`` is one thing, although it is a tuple."""
+    return tuple(value) if isinstance(value, list | tuple) and not hasattr(value, "output_nr") else (value,)
 
 
-def _roots(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """Return the nodes that a backward call starts from."""
+def _roots(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what a backward call starts from: tensors, or gradient edges."""
     key = "self" if func is torch.Tensor.backward else "outputs" if func is torch.autograd.grad else "tensors"
-    given = _as_tuple(args[0] if args else kwargs.get(key, ()))
-    names = ("node" if isinstance(item, tuple) else "grad_fn" for item in given)  # a GradientEdge is a named tuple
-    nodes = [getattr(item, name, None) for item, name in zip(given, names, strict=True)]
-    return [node for node in nodes if node is not None]
+    return _as_tuple(args[0] if args else kwargs.get(key, ()))
+
+
+def _node_of(root: Any) -> Any:
+    """Return the node that a backward starts from; a ``GradientEdge`` is a named tuple that holds it."""
+    return getattr(root, "node" if isinstance(root, tuple) else "grad_fn", None)

@@ -14,6 +14,7 @@ RULES: tuple[Rule, ...] = (
     Rule("TM201", "a write changes another name", TensorReport, aliasing.shared_memory),
     Rule("TM202", "a tensor overlaps itself", TensorReport, aliasing.internal_overlap),
     Rule("TM401", "values that are NaN or infinite", TensorReport, not_finite.bad_values),
+    Rule("TM401", "a loss that is NaN or infinite", TraceReport, not_finite.bad_loss),
     Rule("TM402", "the first NaN or infinite gradient", TraceReport, not_finite.first_bad_gradient),
     Rule("TM403", "a vanishing gradient", TraceReport, gradient_health.vanishing),
     Rule("TM404", "an exploding gradient", TraceReport, gradient_health.exploding),

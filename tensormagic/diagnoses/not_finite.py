@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -40,6 +41,28 @@ def bad_values(report: TensorReport) -> Iterator[Finding]:
         evidence={"nan": numbers.nan, "+inf": numbers.positive_infinity, "-inf": numbers.negative_infinity},
         remedy="Find where it came from: run the cell that made it under %%tracegrad." if numbers.nan else "",
         subject=report.name,
+    )
+
+
+def bad_loss(report: TraceReport) -> Iterator[Finding]:
+    """TM401: the loss is NaN or infinite while its gradients are not: nothing else would give it away."""
+    bad = next((done for done in report.passes if done.value is not None and not math.isfinite(done.value)), None)
+    if bad is None or not bad.finite:
+        return
+    number, graph = next((at, graph) for at, graph in enumerate(report.graphs) if graph.number == bad.graph)
+    root = graph.nodes[graph.roots[0]]
+    name = f"The loss {root.variable}" if root.variable and root.variable != "loss" else "The loss"
+    kind = "NaN" if math.isnan(bad.value or 0.0) else "infinite"
+    yield Finding(
+        code="TM401",
+        severity="warning",
+        message=f"{name} is {kind}{_when(report, bad.number).removeprefix(',')}, although every gradient is finite.",
+        location=report.location(root.location),
+        evidence={"loss": bad.value, "pass": bad.number},
+        remedy="Look at what goes into this line with `%tensor`: the logarithm or the root of a negative number, or "
+        "data that is not finite.",
+        subject=root.op,
+        node=(number, root.index),
     )
 
 

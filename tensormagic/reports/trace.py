@@ -219,6 +219,7 @@ class Pass:
         reached: How many nodes it reached.
         location: Index into `TraceReport.locations` of the line that called backward; None where not known.
         finite: Whether every gradient in it was finite.
+        value: What backward was called on, where that is one number: the loss. None where it is not, or is unreadable.
     """
 
     number: int
@@ -229,6 +230,7 @@ class Pass:
     reached: int
     location: int | None = None
     finite: bool = True
+    value: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

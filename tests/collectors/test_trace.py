@@ -600,3 +600,19 @@ def test_no_time_has_passed_before_a_trace_begins():
     """A live panel is shown before the cell starts: until then the run has taken no time, not that since the boot."""
     trace = tm.trace()
     assert trace.report.seconds == trace.frame().seconds == 0.0
+
+
+@pytest.mark.parametrize("deferred", [None, True])
+def test_the_loss_is_read_once_a_pass(deferred, monkeypatch):
+    """What backward was called on is the pass's value, where it is one number."""
+    from tensormagic.collectors.gradients import PassRecorder
+
+    monkeypatch.setattr(PassRecorder, "_defers", lambda self, gradient: bool(deferred))
+    x = torch.tensor([2.0, 3.0], requires_grad=True)
+
+    def run():
+        x.square().sum().backward()
+        (x * 2).backward(torch.ones(2))
+        torch.autograd.backward([x.sum(), x.prod()])
+
+    assert [done.value for done in traced(run, x=x).passes] == [13.0, None, None]

@@ -22,7 +22,7 @@ from tests.support.kernel import ROOT
 
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-CODES = [rule.code for rule in RULES]
+CODES = list(dict.fromkeys(rule.code for rule in RULES))
 PARSERS = {"tensor": tensor.parser, "tracegrad": tracegrad.parser}
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -16,7 +16,8 @@ from tests.reports.samples import tensor_report, trace_report
 def test_codes_are_unique_sorted_and_of_a_family():
     """TM and three digits; the table reads like the documentation."""
     codes = [rule.code for rule in RULES]
-    assert codes == sorted(set(codes))
+    assert codes == sorted(codes)
+    assert len({(rule.code, rule.reads) for rule in RULES}) == len(RULES)
     assert all(re.fullmatch(r"TM[1-8]\d\d", code) for code in codes)
     assert {rule.reads for rule in RULES} == {TensorReport, TraceReport}
 
