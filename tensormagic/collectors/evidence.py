@@ -30,23 +30,37 @@ class SavedFacts:
     bad: int = 0
 
 
-def saved_facts(node: Any, slot: str) -> SavedFacts | None:
-    """Count what makes a backward formula blow up in the saved tensor ``slot`` of a live node, or None.
+def is_packed(raw: Any) -> bool:
+    """Return whether reading a saved tensor would run a hook of the person's, or cannot be known not to.
 
-    Nothing is unpacked that the person packed with hooks of their own (offloading, checkpointing).
+    Where this torch does not say whether there is a hook, it is left alone.
     """
-    raw = getattr(node, f"_raw_saved_{slot}", None)
-    if raw is None or getattr(raw, "unpack_hook", None) is not None:
+    return getattr(raw, "unpack_hook", raw) is not None
+
+
+def suspicious(node: Any, slot: str) -> torch.Tensor | None:
+    """Return the saved tensor ``slot`` of a live node where its real numbers can be looked at, else None.
+
+    It cannot where it was changed in place, where the graph was freed, and where the person packed it with hooks of
+    their own (offloading, checkpointing).
+    """
+    try:
+        raw = getattr(node, f"_raw_saved_{slot}", None)
+        saved = None if raw is None or is_packed(raw) else getattr(node, f"_saved_{slot}")
+    except RuntimeError:
         return None
-    saved = getattr(node, f"_saved_{slot}")
-    if not isinstance(saved, torch.Tensor) or saved.numel() == 0 or saved.is_complex() or not saved.is_floating_point():
-        return None
+    return saved if isinstance(saved, torch.Tensor) and saved.numel() and saved.is_floating_point() else None
+
+
+def saved_facts(slot: str, saved: torch.Tensor) -> SavedFacts:
+    """Count what makes a backward formula blow up, on a CPU: two reductions where there is nothing to count."""
     low, high = (bound.item() for bound in torch.aminmax(saved))
-    facts = SavedFacts(slot)
-    if (not low > 0 and not high < 0) or math.isinf(low) or math.isinf(high):
-        facts.zero = int((saved == 0).sum().item())
-        facts.negative = int((saved < 0).sum().item())
-        facts.bad = int((~saved.isfinite()).sum().item())
-    elif low < 0:
-        facts.negative = saved.numel()
-    return facts
+    if low > 0 and high < math.inf:
+        return SavedFacts(slot)
+    return SavedFacts(slot, *(int(count) for count in saved_counts(saved).tolist()))
+
+
+def saved_counts(saved: torch.Tensor) -> torch.Tensor:
+    """Return the counts of zeros, negatives, and NaN or Inf as one tensor on the device, without a sync."""
+    counts = ((saved == 0).sum(), (saved < 0).sum(), (~saved.isfinite()).sum())
+    return torch.stack([count.to(torch.float32) for count in counts])

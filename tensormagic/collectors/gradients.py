@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.evidence import SINGULAR_SLOTS, SavedFacts, saved_facts
+from tensormagic.collectors.evidence import SINGULAR_SLOTS, SavedFacts, saved_counts, saved_facts, suspicious
 from tensormagic.collectors.measures import (
     FirstStatistics,
     Measured,
@@ -182,8 +182,8 @@ class PassRecorder:
     # -- measuring ------------------------------------------------------------------------------------------------
 
     def _look(self, index: int, node: Any, slot: str | None, gradients: Sequence[torch.Tensor | None]) -> None:
-        if slot is not None and (facts := saved_facts(node, slot)) is not None:
-            self._facts[index] = facts
+        if slot is not None and (saved := suspicious(node, slot)) is not None:
+            self._look_into(index, slot, saved)
         first = gradients[0]
         if len(gradients) > 1 or first is None:
             self._look_at_several(index, gradients)
@@ -191,6 +191,17 @@ class PassRecorder:
             self._defer_all(index, first)
         else:
             self._look_at_one(index, first)
+
+    def _look_into(self, index: int, slot: str, saved: torch.Tensor) -> None:
+        """Count the zeros and the like in a saved tensor that may explain a NaN."""
+        if not self._defers(saved):
+            self._facts[index] = saved_facts(slot, saved)
+            return
+
+        def keep(read: list[float]) -> None:
+            self._facts[index] = SavedFacts(slot, *map(int, read))
+
+        self._waiting.append((keep, saved_counts(saved)))
 
     def _look_at_one(self, index: int, gradient: torch.Tensor) -> None:
         """Measure a gradient, unless it is, unchanged, the very memory that the node before it received."""

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import torch
 
+from tensormagic.collectors.evidence import is_packed
 from tensormagic.collectors.forward import Origin, Origins
 from tensormagic.collectors.identity import Leaves
 from tensormagic.collectors.skeleton import Skeleton, Walk, is_accumulate
@@ -133,7 +134,7 @@ def saved_tensors(node: Any) -> tuple[SavedTensor, ...]:
 def _saved(node: Any, slot: str) -> SavedTensor | None:
     try:
         raw = getattr(node, f"_raw_saved_{slot}")
-        if getattr(raw, "unpack_hook", None) is not None:
+        if is_packed(raw):
             return SavedTensor(slot, (), "", 0, "packed by a hook")
         tensor = getattr(node, f"_saved_{slot}")
     except RuntimeError as error:
@@ -155,7 +156,7 @@ def _state_of(error: RuntimeError) -> str:
 
 def _custom_saved(node: Any) -> tuple[SavedTensor, ...]:
     try:
-        if any(getattr(raw, "unpack_hook", None) is not None for raw in node._raw_saved_tensors):
+        if any(is_packed(raw) for raw in node._raw_saved_tensors):
             return (SavedTensor("saved_tensors", (), "", 0, "packed by a hook"),)
         saved = node.saved_tensors
     except RuntimeError as error:
