@@ -6,7 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+
+from tensormagic.collectors.measures import count_where
 
 # Backward formulas that divide by (a function of) a saved tensor, or take its logarithm: op → the slot to look at
 # when NaN or Inf comes out. From torch's derivatives.yaml.
@@ -28,6 +31,15 @@ class SavedFacts:
     zero: int = 0
     negative: int = 0
     bad: int = 0
+
+
+def singular_slot(node: Any) -> str | None:
+    """Return the saved tensor at which the backward of ``node`` may not be finite, or None where there is none."""
+    slot = SINGULAR_SLOTS.get(node.name())
+    if slot is None or slot != "self" or not node.name().startswith("PowBackward0"):
+        return slot
+    exponent = getattr(node, "_saved_exponent", 0)
+    return None if isinstance(exponent, int | float) and exponent >= 1 else slot  # a whole slope everywhere
 
 
 def is_packed(raw: Any) -> bool:
@@ -55,9 +67,11 @@ def suspicious(node: Any, slot: str) -> torch.Tensor | None:
 def saved_facts(slot: str, saved: torch.Tensor) -> SavedFacts:
     """Count what makes a backward formula blow up, on a CPU: two reductions where there is nothing to count."""
     low, high = (bound.item() for bound in torch.aminmax(saved))
-    if low > 0 and high < math.inf:
-        return SavedFacts(slot)
-    return SavedFacts(slot, *(int(count) for count in saved_counts(saved).tolist()))
+    finite = math.isfinite(low) and math.isfinite(high)
+    if finite and (low > 0 or high < 0):
+        return SavedFacts(slot, negative=saved.numel() if high < 0 else 0)
+    bad = 0 if finite else saved.numel() - count_where(np.isfinite, saved)
+    return SavedFacts(slot, count_where(np.equal, saved, 0), count_where(np.less, saved, 0), bad)
 
 
 def saved_counts(saved: torch.Tensor) -> torch.Tensor:

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.evidence import SINGULAR_SLOTS, SavedFacts, saved_counts, saved_facts, suspicious
+from tensormagic.collectors.evidence import SavedFacts, saved_counts, saved_facts, singular_slot, suspicious
 from tensormagic.collectors.measures import (
     FirstStatistics,
     Measured,
@@ -103,7 +103,7 @@ class PassRecorder:
         index, before = self._skeleton.index, self._before
         try:
             for place, node in enumerate(self._found.nodes):
-                slot = SINGULAR_SLOTS.get(node.name())
+                slot = singular_slot(node)
                 self._keep(node.register_prehook(partial(before, index[place], node if slot else None, slot)))
             for place, contested in self._skeleton.contested.items():
                 self._keep(self._found.nodes[place].register_hook(partial(self._after, index[place], contested)))

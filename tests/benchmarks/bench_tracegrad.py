@@ -26,7 +26,7 @@ def _measure(folder, name):
 
 
 def _report(found):
-    print(f"\n({found['workload']}) {WORKLOADS[found['workload']].__doc__}")
+    print(f"\n{WORKLOADS[found['workload']].__doc__}")
     print(f"    eager: {found['eager_ms']:.2f} ms a step, {STEPS[found['workload']]} steps a round")
     for config, ratios in found["ratios"].items():
         print(f"    {config:<28} {statistics.median(ratios):6.3f}   ({min(ratios):.3f} to {max(ratios):.3f})")

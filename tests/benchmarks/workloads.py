@@ -35,4 +35,4 @@ def large_transformer() -> tuple[nn.Module, Step]:
 
 
 WORKLOADS = {"a": deep_mlp, "b": small_transformer, "c": large_transformer}
-STEPS = {"a": 200, "b": 60, "c": 3}  # about a second or two each
+STEPS = {"a": 800, "b": 200, "c": 5}  # a few seconds each: a run worth watching
