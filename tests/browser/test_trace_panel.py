@@ -344,6 +344,18 @@ def test_clock_of_a_live_panel_goes_on_by_itself(static_page: OpenPage) -> None:
     expect(head).to_contain_text("in 12.4 s")
 
 
+def test_graph_of_a_first_pass_that_goes_on_is_not_waited_for(static_page: OpenPage) -> None:
+    """A document, or a delta, from before the end of the first pass: the graph stands there, so backward has begun."""
+    first = samples_viewer.calm_run(2)
+    graphs = tuple(replace(graph, frames=(), passes_seen=0) for graph in first.graphs)
+    report = replace(first, state="running", graphs=graphs, passes=(), passes_seen=0, steps_seen=0, seconds=0.1)
+    page = _mounted(static_page, report, live=True)
+    expect(page.locator(".head")).to_contain_text("step 1 · backward 1")
+    before = replace(samples_viewer.live_frame(report, 9, 4), graph=0, pass_number=0, step=0)
+    _send(page, before)
+    expect(page.locator(".head")).to_contain_text("step 1 · backward 1")
+
+
 def test_saved_panel_of_a_running_run_stands_still(static_page: OpenPage) -> None:
     """A report that was saved while its run went on has no clock: nobody knows how long it took since."""
     page = _mounted(static_page, replace(samples_viewer.calm_run(2), state="running"))

@@ -1931,7 +1931,15 @@ class Panel {
   drawProgress(step, pass, seconds) {
     // A document may be a moment older than what the clock shows already: it does not go back for that.
     const behind = this.running ? this.seconds() - seconds : 0;
-    this.told = { step, pass, seconds: seconds + (behind > 0 && behind < LATEST ? behind : 0), at: performance.now() };
+    // A graph is known from the moment its backward begins, though a document counts that pass only once it has ended,
+    // and a delta may have been taken just before it.
+    const begun = this.running && this.model.graphs.length ? 1 : 0;
+    this.told = {
+      step: Math.max(step, begun),
+      pass: Math.max(pass, begun),
+      seconds: seconds + (behind > 0 && behind < LATEST ? behind : 0),
+      at: performance.now(),
+    };
     this.sayProgress();
   }
 
