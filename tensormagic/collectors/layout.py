@@ -16,6 +16,7 @@ import numpy as np
 from tensormagic.collectors.geometry import Pattern, contiguous_stride
 from tensormagic.collectors.grid import grid
 from tensormagic.collectors.strip import ENUMERATION_LIMIT, Rows, enumerate_reads, strip
+from tensormagic.collectors.views import views
 from tensormagic.reports import LayoutReport, MemoryFormat
 
 _JUMPS = 8
@@ -60,6 +61,7 @@ def layout(  # noqa: PLR0913  (all but the geometry itself is keyword-only)
         internal_overlap=_internal_overlap(distinct, prod(shape)),
         jumps=_jumps(shape, stride),
         contiguous_bytes=prod(shape) * element_size,
+        views=views(shape, stride, element_size=element_size),
     )
 
 

@@ -13,6 +13,7 @@ from tensormagic.renderers import theme
 from tensormagic.renderers.assets import static
 from tensormagic.renderers.finding_html import findings_html, gaps_html, with_code
 from tensormagic.renderers.histogram_html import histogram_html
+from tensormagic.renderers.layout_verdicts_html import verdicts_html
 from tensormagic.renderers.markup import escape, json_block, tag
 from tensormagic.renderers.phrases import shortened
 from tensormagic.renderers.tensor_layout_html import layout_html
@@ -51,6 +52,7 @@ def render(report: TensorReport) -> str:
         findings_html(report.findings),
         gaps_html(report.gaps),
         layout_html(report, picture) if picture is not None else "",
+        verdicts_html(report),
         _lower_row(report),
         _more(report),
         _viewer(report, picture),

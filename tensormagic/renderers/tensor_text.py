@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from itertools import chain
 
+from tensormagic.renderers.layout_verdicts_text import verdict_lines
 from tensormagic.renderers.phrases import number_of_bytes, short_count, short_number, shortened
 from tensormagic.renderers.tensor_picture import picture_of
 from tensormagic.renderers.tensor_text_layout import layout_lines
@@ -40,6 +41,7 @@ def render(report: TensorReport, *, width: int = 100) -> str:
         list(chain.from_iterable(finding_lines(finding, width) for finding in report.findings)),
         list(chain.from_iterable(_filled(f" not shown: {gap.section}: {gap.reason}", width) for gap in report.gaps)),
         layout_lines(report, picture, width) if picture is not None else [],
+        verdict_lines(report, width),
         _sharing(report),
         _values(report.statistics),
         _sentences("AUTOGRAD", autograd_lines(report.autograd) if report.autograd else (), width),

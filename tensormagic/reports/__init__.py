@@ -29,6 +29,7 @@ from tensormagic.reports.trace import (
     State,
     TraceReport,
 )
+from tensormagic.reports.views import Barrier, ViewFailure, ViewReport
 
 __all__ = [
     "FORMAT_VERSION",
@@ -37,6 +38,7 @@ __all__ = [
     "UNTOUCHED",
     "Alias",
     "AutogradReport",
+    "Barrier",
     "Birth",
     "Cell",
     "Edge",
@@ -64,5 +66,7 @@ __all__ = [
     "StripCell",
     "TensorReport",
     "TraceReport",
+    "ViewFailure",
+    "ViewReport",
     "install_outlet",
 ]

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tensormagic.reports.views import ViewReport
+
 
 @dataclass(frozen=True, slots=True)
 class StorageReport:
@@ -146,6 +148,7 @@ class LayoutReport:
         internal_overlap: ``"no"``, ``"yes"`` or ``"maybe"``: whether two indices read the same element.
         jumps: The first few differences between successive offsets, row by row; shows the walking order.
         contiguous_bytes: What a contiguous copy of the tensor would take.
+        views: Which dimensions ``.view()`` can merge.
     """
 
     shape: tuple[int, ...]
@@ -161,6 +164,7 @@ class LayoutReport:
     internal_overlap: Literal["no", "yes", "maybe"]
     jumps: tuple[int, ...]
     contiguous_bytes: int
+    views: ViewReport | None = None
 
     def offset(self, index: tuple[int, ...]) -> int:
         """Return the storage offset of ``index``: storage_offset + Σ stride·index."""

@@ -104,6 +104,13 @@ def _layout() -> reports.LayoutReport:
         internal_overlap="no",
         jumps=(1, 1, 2, 1, 1),
         contiguous_bytes=24,
+        views=reports.ViewReport(
+            groups=((0,), (1,)),
+            sizes=(2, 3),
+            strides=(4, 1),
+            barriers=(reports.Barrier(0, 1, stride=4, needed=3, inner_size=3, inner_stride=1),),
+            copy_bytes=24,
+        ),
     )
 
 
