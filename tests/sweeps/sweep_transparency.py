@@ -1,0 +1,36 @@
+"""Tracing changes nothing: every differentiable operator and every module that torch tests itself with."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.sweeps import transparency
+from tests.sweeps.transparency import Tally
+
+pytestmark = pytest.mark.sweep
+
+
+@pytest.mark.parametrize("dtype", transparency.DTYPES, ids=str)
+def test_operators(dtype):
+    """Outputs, gradients, random numbers and exceptions are the same under ``%%tracegrad``'s tracer."""
+    tally, seen = Tally(), 0
+    for op in transparency.operators():
+        if transparency.supports(op, dtype):
+            seen += 1
+            for call in transparency.operator_calls(op, dtype, samples=4):
+                tally.add(call)
+    print(f"\n{dtype}, {seen} operators: {tally}")
+    assert seen
+    assert not tally.different
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+def test_modules(training):
+    """Outputs, buffers, gradients and random numbers are the same."""
+    tally = Tally()
+    for info in transparency.modules():
+        for call in transparency.module_calls(info, torch.float32, training=training):
+            tally.add(call)
+    print(f"\n{len(transparency.modules())} modules, {training=}: {tally}")
+    assert not tally.different
