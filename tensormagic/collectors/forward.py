@@ -7,7 +7,7 @@ made; it sees the calls the person wrote, not the engine's.
 
 A function mode has one effect of its own: ``torch.overrides.has_torch_function`` says True while any mode is on, and
 ``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention`` then leave their fused inference path, whose results
-differ in the last bits. `unnoticed` answers that question as if this mode were not there.
+differ in the last bits. `Unnoticed` answers that question as if this mode were not there.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from time import perf_counter
 from types import FrameType
 from typing import Any
@@ -33,6 +32,8 @@ SETTLED_CALLS = 1 << 11  # node-making calls remembered (40 KB) beyond those of 
 
 _sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 _MODULE_CALL = nn.Module._call_impl.__code__
+_QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+_ASKING = (torch.overrides, torch.functional, nn.functional)
 
 BACKWARD_CALLS = frozenset({torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad})
 
@@ -118,6 +119,8 @@ class ForwardRecorder(TorchFunctionMode):
         self._callers = Callers()
         self.origins = Origins()
         self.seconds = 0.0
+        self._unnoticed = Unnoticed(self)
+        self._aside_since = 0
 
     def __torch_function__(
         self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -130,7 +133,7 @@ class ForwardRecorder(TorchFunctionMode):
         result = call(func, args, kwargs or {})
         stop = _sequence_number()
         if stop != start:
-            self._note(start, stop)
+            self._note(start, stop, sys._getframe(1))
         return result
 
     def _backward(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -142,9 +145,35 @@ class ForwardRecorder(TorchFunctionMode):
             if (stop := _sequence_number()) != start:  # create_graph=True: backward makes nodes, on its own line
                 self.origins.add(start, stop, (site, ""))
 
-    def _note(self, start: int, stop: int) -> None:
+    def step_aside(self) -> bool:
+        """Leave the stack until `step_back`, where this is the innermost mode; the run is then as if untraced."""
+        if not _is_innermost(self):
+            return False
+        self._aside_since = _sequence_number()
+        self._unnoticed.__exit__()
+        torch._C._pop_torch_function_stack()
+        return True
+
+    def step_back(self, caller: FrameType | None) -> None:
+        """Come back, and note what was made meanwhile: by a call of ``caller``'s."""
+        torch._C._push_on_torch_function_stack(self)
+        self._unnoticed.__enter__()
+        if (stop := _sequence_number()) != self._aside_since and caller is not None:
+            self._note(self._aside_since, stop, caller)
+
+    def __enter__(self) -> ForwardRecorder:
+        """Go onto the stack; torch's own questions about overrides are answered as if nobody were there."""
+        self._unnoticed.__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Leave it."""
+        self._unnoticed.__exit__()
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+
+    def _note(self, start: int, stop: int, frame: FrameType) -> None:
         began = perf_counter()
-        frame = sys._getframe(2)
         self.origins.add(start, stop, (self._sites.of_frame(frame), self._module_path(frame)))
         self.seconds += perf_counter() - began
 
@@ -168,29 +197,47 @@ class ForwardRecorder(TorchFunctionMode):
         return self._modules.path(module) or f"({type(module).__name__})"
 
 
-@contextmanager
-def unnoticed(mode: TorchFunctionMode) -> Iterator[None]:
-    """Let ``torch.overrides.has_torch_function`` answer as if ``mode`` were off, until the block ends.
+class Unnoticed:
+    """Lets torch's own questions whether anybody overrides its functions be answered as if ``mode`` were off.
 
-    Only the attribute of ``torch.overrides`` is changed, and put back: that is where the fused inference paths of
-    ``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention`` look it up.
+    Only names that torch's Python modules look such questions up by are replaced, and put back: the fused inference
+    paths of ``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention``, and the functions of
+    ``torch.nn.functional``, which would take a way round through the mode (and show it in their tracebacks) before
+    they come to the calls that the mode sees anyway.
     """
-    original = torch.overrides.has_torch_function
 
-    def has_torch_function(args: Any) -> bool:
-        if not _is_innermost(mode):
-            return bool(original(args))
-        torch._C._pop_torch_function_stack()
-        try:
-            return bool(original(args))
-        finally:
-            torch._C._push_on_torch_function_stack(mode)
+    def __init__(self, mode: TorchFunctionMode) -> None:
+        self._mode = mode
+        self._originals: list[tuple[Any, str, Any]] = []
 
-    torch.overrides.has_torch_function = has_torch_function
-    try:
-        yield
-    finally:
-        torch.overrides.has_torch_function = original
+    def __enter__(self) -> Unnoticed:
+        """Replace the names."""
+        for module in _ASKING:
+            for name in _QUESTIONS:
+                if (original := getattr(module, name, None)) is not None:
+                    self._originals.append((module, name, original))
+                    setattr(module, name, self._answering(original))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Put them back."""
+        while self._originals:
+            module, name, original = self._originals.pop()
+            setattr(module, name, original)
+
+    def _answering(self, original: Callable[..., bool]) -> Callable[..., bool]:
+        mode = self._mode
+
+        def has_torch_function(*args: Any) -> bool:
+            if not _is_innermost(mode):
+                return original(*args)
+            torch._C._pop_torch_function_stack()
+            try:
+                return original(*args)
+            finally:
+                torch._C._push_on_torch_function_stack(mode)
+
+        return has_torch_function
 
 
 def _is_innermost(mode: TorchFunctionMode) -> bool:

@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.forward import ForwardRecorder, unnoticed
+from tensormagic.collectors.compiled import kept_compiled
+from tensormagic.collectors.forward import ForwardRecorder
 from tensormagic.collectors.gradients import PassRecorder, PassValues
 from tensormagic.collectors.identity import Leaves, ModuleNames
 from tensormagic.collectors.measures import FirstStatistics
@@ -153,8 +154,8 @@ class Tracer:
         self._began = self._clock()
         self._recorder.origins.begin()
         with ExitStack() as stack:
-            stack.enter_context(unnoticed(self._recorder))
             stack.enter_context(self._recorder)
+            stack.enter_context(kept_compiled(self._recorder))
             self._stack = stack.pop_all()
 
     def stop(self, error: BaseException | None = None) -> None:

@@ -11,6 +11,7 @@ import copy
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from ctypes import string_at
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -115,8 +116,8 @@ def _bits_of(x: torch.Tensor) -> Any:
     x = x.detach()
     if x.layout is not torch.strided or x.is_nested:
         return str(x.layout), repr(x)
-    raw = x.resolve_conj().resolve_neg().contiguous().view(-1)
-    return str(x.dtype), tuple(x.shape), x.stride(), bytes(raw.view(torch.uint8).numpy()) if x.numel() else b""
+    raw = x.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format).reshape(-1)
+    return str(x.dtype), tuple(x.shape), x.stride(), string_at(raw.data_ptr(), raw.nbytes)
 
 
 def _difference(first: tuple[Any, ...], traced: tuple[Any, ...]) -> str:

@@ -1,0 +1,114 @@
+"""``torch.compile`` under a trace: what is compiled stays compiled, and its nodes have the line that called it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import tensormagic as tm
+from tests.support.kernel import ROOT
+
+dynamo = pytest.importorskip("torch._dynamo")
+from torch._dynamo.testing import CompileCounter, CompileCounterWithBackend  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo():
+    """Forget what was compiled, before and after; counters too."""
+    dynamo.reset()
+    dynamo.utils.counters.clear()
+    yield
+    dynamo.reset()
+    dynamo.utils.counters.clear()
+
+
+def loss_of(x, weight):
+    """A few calls, some of which have a Python side in torch."""
+    return functional.softmax(functional.relu(x @ weight), -1).square().sum()
+
+
+def test_a_compiled_function_is_compiled_once_with_and_without_a_trace():
+    """The same graph serves before, in and after a trace: no graph break, nothing compiled again."""
+    counter = CompileCounter()
+    compiled = torch.compile(loss_of, backend=counter)
+    x, weight = torch.randn(3, 4), torch.randn(4, 4, requires_grad=True)
+    compiled(x, weight).backward()
+    with tm.trace(namespace={}) as trace:
+        for _ in range(3):
+            compiled(x, weight).backward()
+    compiled(x, weight).backward()
+    assert counter.frame_count == 1
+    assert not dynamo.utils.counters["graph_break"]
+    assert trace.report.passes_seen == 3
+
+
+def test_a_compiled_region_is_one_node_with_its_line():
+    """What AOTAutograd makes of a region is one node; it belongs to the line that called the compiled function."""
+    compiled = torch.compile(loss_of, backend="aot_eager")
+    weight = torch.randn(4, 4, requires_grad=True)
+    with tm.trace(namespace={"weight": weight}) as trace:
+        loss = compiled(torch.randn(3, 4), weight)
+        (2 * loss).backward()
+    nodes = {node.name: node for node in trace.report.graphs[0].nodes}
+    assert {"CompiledFunctionBackward", "MulBackward0", "AccumulateGrad"} == set(nodes)
+    region = trace.report.locations[nodes["CompiledFunctionBackward"].location]
+    assert region.text.strip() == "loss = compiled(torch.randn(3, 4), weight)"
+
+
+def test_a_compiled_module_keeps_its_fused_paths_and_results():
+    """A transformer layer asks who overrides it: compiled under a trace, it is asked as if nobody did."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    x, counter = torch.randn(2, 5, 8), CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(layer, backend=counter)
+    expected = compiled(x)
+    with tm.trace(namespace={}):
+        seen = compiled(x)
+    assert torch.equal(seen, expected)
+    assert counter.frame_count == 1
+
+
+def test_what_runs_eagerly_after_a_region_is_recorded_again():
+    """The recorder comes back when the compiled function returns, also where it raised."""
+
+    def refuse(x):
+        raise ValueError("no")
+
+    compiled, refusing = torch.compile(loss_of, backend="eager"), torch.compile(refuse, backend="eager")
+    weight = torch.randn(4, 4, requires_grad=True)
+    with tm.trace(namespace={}) as trace:
+        with pytest.raises(ValueError, match="no"):
+            refusing(weight)
+        loss = compiled(torch.randn(3, 4), weight)
+        loss = loss.tanh()
+        loss.backward()
+    tanh = next(node for node in trace.report.graphs[0].nodes if node.name == "TanhBackward0")
+    assert trace.report.locations[tanh.location].text.strip() == "loss = loss.tanh()"
+
+
+FIRST_COMPILED_INSIDE = """
+import sys, torch, tensormagic as tm
+assert "torch._dynamo.eval_frame" not in sys.modules
+original = torch.compile
+with tm.trace(namespace={}) as trace:
+    compiled = torch.compile(lambda x: x.relu().square().sum(), backend="eager")
+    x = torch.randn(3, requires_grad=True)
+    compiled(x).backward()
+from torch._dynamo.utils import counters
+print(torch.compile is original, dict(counters["graph_break"]), trace.report.passes_seen)
+print(torch._dynamo.eval_frame._maybe_set_eval_frame.__module__)
+"""
+
+
+def test_the_first_compile_of_all_may_stand_in_the_traced_block():
+    """Dynamo is imported by the first ``torch.compile``: also then nothing breaks, and nothing is left replaced."""
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_COMPILED_INSIDE], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert done.stdout.splitlines() == ["True {} 1", "torch._C._dynamo.eval_frame"]
+    assert not done.stderr
