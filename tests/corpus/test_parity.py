@@ -1,0 +1,84 @@
+"""Node for node and edge for edge, the graph that is shown is autograd's own: over every healthy program."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+
+from tensormagic.collectors.trace import Tracer
+from tests.corpus import test_corpus
+from tests.corpus.cases import HEALTHY
+
+same_numbers = test_corpus.same_numbers  # the corpus is imported with it: HEALTHY is filled
+
+Shape = tuple[tuple[str, tuple[tuple[int, int, int], ...]], ...]
+
+
+def walked(roots) -> Shape:
+    """Return a live graph in depth-first order, from ``next_functions`` alone: each node's name and its edges."""
+    alive, places, edges, pending = [], {}, {}, [getattr(root, "node", None) or root.grad_fn for root in roots][::-1]
+    while pending:
+        node = pending.pop()
+        if node is None or id(node) in places:
+            continue
+        places[id(node)] = len(alive)
+        alive.append(node)
+        edges[id(node)] = [(at, node_, slot) for at, (node_, slot) in enumerate(node.next_functions) if node_]
+        pending += [target for _, target, _ in reversed(edges[id(node)])]
+    return tuple(
+        (node.name().rsplit("::", 1)[-1], tuple((at, places[id(to)], slot) for at, to, slot in edges[id(node)]))
+        for node in alive
+    )
+
+
+def shown(graph) -> Shape:
+    """Return a reported graph in the same order."""
+    leading: dict[int, list] = {node.index: [] for node in graph.nodes}
+    for edge in graph.edges:
+        leading[edge.source].append((edge.input_number, edge.target, edge.slot))
+    order: list[int] = []
+    places: dict[int, int] = {}
+    pending = list(graph.roots)[::-1]
+    while pending:
+        index = pending.pop()
+        if index not in places:
+            places[index] = len(order)
+            order.append(index)
+            pending += [target for _, target, _ in sorted(leading[index], reverse=True)]
+    assert len(order) == len(graph.nodes), "every node can be reached from where backward starts"
+    edges = {index: tuple((at, places[to], slot) for at, to, slot in sorted(leading[index])) for index in order}
+    return tuple((graph.nodes[index].name, edges[index]) for index in order)
+
+
+@pytest.fixture
+def walks(monkeypatch) -> Counter[Shape]:
+    """Count the graphs that backward is called on, walked by nobody but the test."""
+    counted: Counter[Shape] = Counter()
+    original = Tracer._prepare
+
+    def prepare(self, roots, site):
+        grown = [root for root in roots if getattr(root, "node", None) or getattr(root, "grad_fn", None)]
+        if grown and torch._C._functorch.peek_interpreter_stack() is None:
+            counted[walked(grown)] += 1
+        return original(self, roots, site)
+
+    monkeypatch.setattr(Tracer, "_prepare", prepare)
+    return counted
+
+
+@pytest.mark.parametrize("case", HEALTHY, ids=lambda case: case.name)
+def test_the_graph_is_that_of_the_grad_fn_chain(case, walks):
+    """Every graph that backward ran through is there, as often as it was run through, and no other."""
+    report = case.run()
+    passes: Counter[Shape] = Counter()
+    for graph in report.graphs:
+        passes[shown(graph)] += graph.passes_seen
+    assert passes == walks
+    assert sum(walks.values()) == report.passes_seen > 0
+
+
+def test_there_are_thirty_families():
+    """What is promised is promised of thirty programs at least."""
+    assert len(HEALTHY) >= 30
