@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensormagic.api import Trace, inspect, show, trace
+from tensormagic.api import Trace, copy_or_view, inspect, show, trace
 from tensormagic.errors import (
     NotATensorError,
     ReportFormatError,
@@ -45,6 +45,7 @@ __all__ = [
     "TraceError",
     "TraceReport",
     "UnknownNameError",
+    "copy_or_view",
     "inspect",
     "load_ipython_extension",
     "show",

@@ -13,14 +13,17 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tensormagic import renderers
 from tensormagic.collectors import explain
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.diagnoses import diagnose
 from tensormagic.errors import NotATensorError, TensorMagicError, TraceError
-from tensormagic.reports import Cell, LiveFrame, Report, TensorReport, TraceReport, install_outlet
+from tensormagic.reports import Cell, CopyVerdict, LiveFrame, Report, TensorReport, TraceReport, install_outlet
+
+if TYPE_CHECKING:
+    from tensormagic.collectors.expression import Evaluation
 
 MAX_SOURCE_LINES = 400  # a longer file is not put into the report as a whole; the lines that matter always are
 
@@ -28,13 +31,16 @@ AnyReport = TypeVar("AnyReport", bound=Report)
 CellNumber = Callable[[str], "int | None"]
 
 
-def inspect(tensor: Any, name: str = "tensor", *, namespace: Mapping[str, Any] | None = None) -> TensorReport:
+def inspect(
+    tensor: Any, name: str = "tensor", *, namespace: Mapping[str, Any] | None = None, verdict: CopyVerdict | None = None
+) -> TensorReport:
     """Return everything that can be known about one tensor without changing or keeping it.
 
     Args:
         tensor: Any ``torch.Tensor``.
         name: What to call it in the report.
         namespace: Where to look for other names that share its memory; by default the caller's globals.
+        verdict: Whether it shares memory with what it was made from, where that is known (`copy_or_view`).
 
     Raises:
         NotATensorError: for anything else; the message says what was given and what would work.
@@ -51,7 +57,56 @@ def inspect(tensor: Any, name: str = "tensor", *, namespace: Mapping[str, Any] |
     if advice:
         raise NotATensorError(advice)
     seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
-    return _diagnosed(collect_tensor(tensor, name=name, namespace=seen))
+    report = collect_tensor(tensor, name=name, namespace=seen)
+    return _diagnosed(dataclasses.replace(report, verdict=verdict))
+
+
+def evaluate(expression: str, global_names: dict[str, Any], local_names: dict[str, Any] | None = None) -> Evaluation:
+    """Evaluate an expression once and note which of its parts share memory: what ``%tensor EXPR`` begins with.
+
+    The expression runs as in a plain ``eval``, and raises what it raises.
+
+    Args:
+        expression: Python source.
+        global_names: As for ``eval``.
+        local_names: As for ``eval``.
+
+    Raises:
+        RequirementError: where torch is missing or too old.
+    """
+    __tracebackhide__ = True
+    require_torch()
+    from tensormagic.collectors.expression import evaluate as evaluate_expression
+
+    return evaluate_expression(expression, global_names, local_names)
+
+
+def copy_or_view(result: Any, operands: Mapping[str, Any], *, name: str = "result") -> CopyVerdict:
+    """Return whether a tensor or array shares memory with others, exactly to the element.
+
+    Args:
+        result: A tensor, an array, or a tuple or list of them.
+        operands: What to compare it with, by name.
+        name: What to call it in the verdict.
+
+    Raises:
+        NotATensorError: where ``result`` is none of these.
+        RequirementError: where torch is missing or too old.
+
+    >>> import torch, tensormagic
+    >>> x = torch.arange(6).view(2, 3)
+    >>> tensormagic.copy_or_view(x.t().reshape(6), {"x": x}).outcome
+    'separate'
+    >>> tensormagic.copy_or_view(x[0], {"x": x}).operands[0].elements
+    3
+    """
+    require_torch()
+    from tensormagic.collectors.copies import copy_or_view as compare
+    from tensormagic.collectors.footprint import footprint_of
+
+    if footprint_of(result) is None:
+        raise NotATensorError(explain.why_not_a_tensor(result, name))
+    return compare(result, operands, name=name)
 
 
 class Trace:
@@ -194,4 +249,4 @@ def show(report: Report) -> None:
 
 install_outlet(_Outlet())
 
-__all__ = ["Trace", "TraceError", "inspect", "install_display", "show", "trace"]
+__all__ = ["Trace", "TraceError", "copy_or_view", "evaluate", "inspect", "install_display", "show", "trace"]

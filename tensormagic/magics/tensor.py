@@ -49,9 +49,9 @@ def run(shell: Any, line: str) -> None:
 def _inspect(shell: Any, expression: str) -> Any:
     __tracebackhide__ = True
     _check_names(shell, expression)
-    value = eval(expression, shell.user_global_ns, shell.user_ns)  # noqa: S307  (evaluating it is what was asked for)
+    found = api.evaluate(expression, shell.user_global_ns, shell.user_ns)
     try:
-        return api.inspect(value, expression, namespace=shell.user_ns)
+        return api.inspect(found.value, expression, namespace=shell.user_ns, verdict=found.verdict)
     except TensorMagicError as error:
         raise UsageError(str(error)) from None
 

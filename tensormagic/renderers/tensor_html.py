@@ -16,6 +16,7 @@ from tensormagic.renderers.histogram_html import histogram_html
 from tensormagic.renderers.layout_verdicts_html import verdicts_html
 from tensormagic.renderers.markup import escape, json_block, tag
 from tensormagic.renderers.phrases import shortened
+from tensormagic.renderers.tensor_copy_html import copy_html
 from tensormagic.renderers.tensor_layout_html import layout_html
 from tensormagic.renderers.tensor_picture import Picture, bases_index, picture_of
 from tensormagic.renderers.tensor_words import (
@@ -49,6 +50,7 @@ def render(report: TensorReport) -> str:
     parts = [
         f"<style>{theme.stylesheet()}{static('tensor.css')}</style>",
         _header(report),
+        copy_html(report.verdict),
         findings_html(report.findings),
         gaps_html(report.gaps),
         layout_html(report, picture) if picture is not None else "",

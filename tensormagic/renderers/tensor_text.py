@@ -7,6 +7,7 @@ from itertools import chain
 
 from tensormagic.renderers.layout_verdicts_text import verdict_lines
 from tensormagic.renderers.phrases import number_of_bytes, short_count, short_number, shortened
+from tensormagic.renderers.tensor_copy_text import copy_lines
 from tensormagic.renderers.tensor_picture import picture_of
 from tensormagic.renderers.tensor_text_layout import layout_lines
 from tensormagic.renderers.tensor_words import (
@@ -38,6 +39,7 @@ def render(report: TensorReport, *, width: int = 100) -> str:
     picture = picture_of(report)
     sections = [
         _header(report, width),
+        copy_lines(report.verdict, width),
         list(chain.from_iterable(finding_lines(finding, width) for finding in report.findings)),
         list(chain.from_iterable(_filled(f" not shown: {gap.section}: {gap.reason}", width) for gap in report.gaps)),
         layout_lines(report, picture, width) if picture is not None else [],

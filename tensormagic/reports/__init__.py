@@ -29,6 +29,7 @@ from tensormagic.reports.trace import (
     State,
     TraceReport,
 )
+from tensormagic.reports.verdict import CopyVerdict, Sharing, Step
 from tensormagic.reports.views import Barrier, ViewFailure, ViewReport
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Barrier",
     "Birth",
     "Cell",
+    "CopyVerdict",
     "Edge",
     "Finding",
     "Frame",
@@ -59,8 +61,10 @@ __all__ = [
     "Report",
     "SavedTensor",
     "Severity",
+    "Sharing",
     "State",
     "Statistics",
+    "Step",
     "StorageReport",
     "Strip",
     "StripCell",

@@ -9,6 +9,7 @@ from tensormagic.reports.aliases import Alias
 from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap
 from tensormagic.reports.storage import LayoutReport, StorageReport
+from tensormagic.reports.verdict import CopyVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,7 @@ class TensorReport(Report):
         aliases: Who shares its storage, nearest relation first.
         aliases_searched: How many names and attributes were looked through to find them.
         gaps: What could not be read, and why.
+        verdict: Whether it shares memory with the operands of the expression that made it; None for a plain name.
     """
 
     kind_name: ClassVar[str] = "tensor"
@@ -139,6 +141,7 @@ class TensorReport(Report):
     aliases: tuple[Alias, ...] = ()
     aliases_searched: int = 0
     gaps: tuple[Gap, ...] = ()
+    verdict: CopyVerdict | None = None
 
     @property
     def metadata(self) -> dict[str, str]:

@@ -42,6 +42,17 @@ def test_expressions_of_every_kind(cell, expression):
     assert ran.shown[0]["text/plain"].startswith(f"── {expression} ──")
 
 
+def test_an_expression_is_told_whether_it_copied(cell):
+    """Copy or view against its operands, evaluated once; a plain name has nothing to be told."""
+    view, copy, name = (bundle["text/plain"] for bundle in cell("%tensor a[0] a.t().contiguous() a").shown)
+    assert " VIEW  shares 4 of the 12 elements of a" in view
+    assert " COPY  shares no memory with a" in copy
+    assert " VIEW " not in name
+    cell("calls = []")
+    cell("%tensor (calls.append(1), a[0])[1]")
+    assert cell("len(calls)").value == 1
+
+
 def test_braces_and_dollars_are_not_expanded(cell):
     """IPython leaves the line as typed."""
     assert cell("%tensor {'a': a}['a']").error is None

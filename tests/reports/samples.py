@@ -35,6 +35,7 @@ def tensor_report() -> reports.TensorReport:
         aliases=(_alias(),),
         aliases_searched=17,
         gaps=(reports.Gap("autograd", "freed"),),
+        verdict=_verdict(),
     )
 
 
@@ -148,6 +149,13 @@ def _autograd() -> reports.AutogradReport:
         leaf_count=1,
         sentence="made by SliceBackward0",
     )
+
+
+def _verdict() -> reports.CopyVerdict:
+    sharing = reports.Sharing("a", "overlap", elements=6, of_elements=12, shares_version=True)
+    step = reports.Step(HOSTILE, "view", of="a", nbytes=0, reason=HOSTILE)
+    apart = reports.Sharing(HOSTILE, "unknown", elements=None)
+    return reports.CopyVerdict(HOSTILE, (sharing, apart), (step, step), more_steps=3, more_operands=1)
 
 
 def _alias() -> reports.Alias:
