@@ -10,6 +10,7 @@ import dataclasses
 import math
 from array import array
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,10 @@ def named(read: list[float]) -> Measured:
     return (math.nan if nan else math.inf if inf else norm), int(nan), int(inf)
 
 
+# ``dataclasses.astuple`` copies deeply, which takes 50 times as long
+_in_order = attrgetter(*(field.name for field in dataclasses.fields(GradientStatistics)))
+
+
 class FirstStatistics:
     """The statistics of the first gradient of every node of a graph, packed: 73 bytes a node.
 
@@ -159,7 +164,7 @@ class FirstStatistics:
 
     def __setitem__(self, index: int, found: GradientStatistics) -> None:
         at = index * self._WIDTH
-        self._numbers[at : at + self._WIDTH] = array("d", dataclasses.astuple(found))
+        self._numbers[at : at + self._WIDTH] = array("d", _in_order(found))
         self._there[index] = 1
 
     def get(self, index: int) -> GradientStatistics | None:

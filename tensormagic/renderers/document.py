@@ -28,7 +28,17 @@ from tensormagic.renderers.graph_drawing import draw as lay_out
 from tensormagic.renderers.text_metrics import fitted
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Birth, Finding, Frame, Graph, LiveFrame, Location, ParameterSeries, TraceReport
+    from tensormagic.reports import (
+        Birth,
+        Finding,
+        Frame,
+        Graph,
+        LiveFrame,
+        Location,
+        ParameterSeries,
+        Pass,
+        TraceReport,
+    )
 
 VERSION = 1
 
@@ -198,9 +208,7 @@ class _Builder:
     def passes(self) -> list[list[Any]]:
         rows = [self.report.passes[place] for place in self._pass_places()]
         self._cut(len(rows), len(self.report.passes), "kept passes are shown in the charts")
-        return [
-            [p.number, p.step, p.graph, p.outcome, rounded(p.seconds), p.reached, p.location, p.finite] for p in rows
-        ]
+        return [_pass(one) for one in rows]
 
     def _pass_places(self) -> list[int]:
         passes = self.report.passes
@@ -211,6 +219,11 @@ class _Builder:
     def _cut(self, kept: int, total: int, what: str) -> None:
         if kept < total:
             self.cuts.append(f"{kept} of {total} {what}")
+
+
+def _pass(one: Pass) -> list[Any]:
+    told = [one.number, one.step, one.graph, one.outcome, rounded(one.seconds), one.reached, one.location, one.finite]
+    return [*told, plain(one.value)]
 
 
 def _frame(frame: Frame) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tensormagic.renderers.phrases import MINUS, count, plural
+from tensormagic.renderers.phrases import MINUS, count, plural, short_number
 from tensormagic.reports.trace import UNTOUCHED, TraceReport
 
 NOT_MEASURABLE = "not measurable"
@@ -66,7 +66,19 @@ def run_text(report: TraceReport) -> str:
     """Return what the run was: steps, passes, time, and the tracer's share of it."""
     passes = plural(report.passes_seen, "backward pass", "backward passes")
     steps = f"{plural(report.steps_seen, 'step')}, " if report.steps_seen else ""
-    return f"{steps}{passes} in {seconds_text(report.seconds)}{_overhead(report)}"
+    loss = loss_text(report)
+    return f"{steps}{passes} in {seconds_text(report.seconds)}{_overhead(report)}{loss and f', {loss}'}"
+
+
+def loss_text(report: TraceReport) -> str:
+    """Return what backward was called on, first and last; empty where that is not one number of one line."""
+    if not report.passes or len({one.location for one in report.passes}) > 1:
+        return ""
+    first, last = report.passes[0].value, report.passes[-1].value
+    if first is None or last is None:
+        return ""
+    numbers = short_number(first), short_number(last)
+    return f"loss {' → '.join(numbers if len(report.passes) > 1 else numbers[:1])}"
 
 
 def _overhead(report: TraceReport) -> str:

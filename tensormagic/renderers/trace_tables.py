@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tensormagic.renderers.document_columns import shape_text
 from tensormagic.renderers.markup import escape, tag
-from tensormagic.renderers.phrases import plural
+from tensormagic.renderers.phrases import plural, short_number
 from tensormagic.renderers.trace_phrases import NOT_MEASURABLE, measured, norm_text, seconds_text, touched
 
 if TYPE_CHECKING:
@@ -80,14 +80,17 @@ def _passes(report: TraceReport) -> str:
         if report.passes_seen > len(rows)
         else "Passes"
     )
-    return _table(title, ("pass", "step", "graph", "outcome", "time", "nodes reached", "all finite", "line"), rows)
+    return _table(
+        title, ("pass", "step", "graph", "outcome", "time", "nodes reached", "loss", "all finite", "line"), rows
+    )
 
 
 def _pass_row(report: TraceReport, one: Pass) -> Cells:
     place = report.location(one.location)
     finite = "yes" if one.finite else "no"
     numbers = (str(one.number), str(one.step), str(one.graph), one.outcome)
-    return (*numbers, seconds_text(one.seconds), str(one.reached), finite, place.label if place else "")
+    loss = short_number(one.value) if one.value is not None else ""
+    return (*numbers, seconds_text(one.seconds), str(one.reached), loss, finite, place.label if place else "")
 
 
 def _shown(shown: int, total: int, noun: str) -> str:

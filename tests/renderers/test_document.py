@@ -177,3 +177,12 @@ def test_delta_is_a_header_and_float32() -> None:
     assert values[:2].tolist() == [0.5, -1.0]
     assert math.isnan(values[2])
     assert values[3] == 2.0
+
+
+def test_the_loss_of_every_pass_travels_with_it():
+    """What backward was called on stands in the pass's row, by name where JSON has no number for it."""
+    report = samples_viewer.calm_run(3)
+    values = (2.30259, math.nan, None)
+    passes = tuple(replace(one, value=value) for one, value in zip(report.passes, values, strict=True))
+    rows = trace_document(replace(report, passes=passes))["passes"]
+    assert [row[8] for row in rows] == [2.303, "nan", None]

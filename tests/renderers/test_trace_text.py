@@ -13,7 +13,7 @@ from tensormagic.renderers.glyphs import bar, bars, largest
 from tensormagic.renderers.graph_drawing import draw
 from tensormagic.renderers.trace_phrases import all_clear, log_text, norm_text, run_text, seconds_text
 from tensormagic.renderers.trace_text_flow import main_path
-from tensormagic.reports import UNTOUCHED
+from tensormagic.reports import UNTOUCHED, Pass
 from tests.renderers import samples_trace as samples
 from tests.renderers.snapshots import assert_snapshot
 
@@ -163,3 +163,24 @@ def test_the_share_of_the_tracer_is_told_only_where_it_is_known():
     """The tracer's own time is a share of the rest; nothing measured, nothing claimed."""
     assert run_text(samples.report()) == "40 steps, 40 backward passes in 12.4 s, tracing +4 %"
     assert run_text(replace(samples.report(), own_seconds=0.0)) == "40 steps, 40 backward passes in 12.4 s"
+
+
+@pytest.mark.parametrize(
+    ("values", "locations", "words"),
+    [
+        ((2.3, 0.5, 0.125), (0, 0, 0), ", loss 2.3 → 0.125"),
+        ((2.3, 0.5, math.nan), (0, 0, 0), ", loss 2.3 → NaN"),
+        ((2.3,), (0,), ", loss 2.3"),
+        ((2.3, 0.5), (0, 1), ""),  # two losses, as of a generator and its critic
+        ((2.3, None), (0, 0), ""),  # not a number every time
+    ],
+)
+def test_the_loss_is_told_where_there_is_one(values, locations, words):
+    """First and last of what backward was called on, where that is one number, on one line."""
+    passes = tuple(
+        Pass(number, number, 1, "finished", 0.1, 3, location, value=value)
+        for number, (value, location) in enumerate(zip(values, locations, strict=True), start=1)
+    )
+    report = replace(samples.broken(), passes=passes, own_seconds=0.0)
+    assert run_text(report).endswith(words)
+    assert ("loss" in run_text(report)) == bool(words)

@@ -226,6 +226,18 @@ const GLYPHS = {
   pause: "M3.5 3h2.4v8H3.5zM8.1 3h2.4v8H8.1z",
 };
 
+/** What a pass was called on, where that was one number. @param {any[]} row @returns {string} */
+function lossText(row) {
+  return lossOf(row) === undefined ? "" : `, loss ${number(/** @type {number} */ (lossOf(row)))}`;
+}
+
+/** @param {any[]} row @returns {number|undefined} */
+function lossOf(row) {
+  const value = row[8];
+  if (typeof value === "number") return value;
+  return value ? ({ inf: Infinity, "-inf": -Infinity }[/** @type {string} */ (value)] ?? NaN) : undefined;
+}
+
 // ---- the document, decoded ----------------------------------------------------------------------------------------
 
 /** A trace document with its columns turned back into what the views ask for. */
@@ -251,6 +263,16 @@ class Model {
         row[2].map((/** @type {number} */ l) => [l, place]),
       ),
     );
+  }
+
+  /** The first and the last loss, where all backward calls stand on one line. @returns {string} */
+  loss() {
+    const rows = this.doc.passes,
+      [first, last] = [rows[0], rows[rows.length - 1]];
+    if (!first || rows.some((/** @type {any[]} */ row) => row[6] !== first[6])) return "";
+    const values = [lossOf(first), lossOf(last)].slice(0, rows.length);
+    if (values.includes(undefined)) return "";
+    return `loss ${values.map((value) => number(/** @type {number} */ (value))).join(" → ")}`;
   }
 
   /** @param {number} graph @param {number} index */
@@ -1946,8 +1968,11 @@ class Panel {
   /** How far it is. Between two words of the kernel, which is silent during a long op, the page's own clock goes on. */
   sayProgress() {
     const { step, pass, seconds } = this.told;
-    if (!this.running)
-      return say(this.progress, `${plural(step, "step")}, ${plural(pass, "backward pass")} in ${secondsText(seconds)}`);
+    if (!this.running) {
+      const loss = this.model.loss();
+      const done = `${plural(step, "step")}, ${plural(pass, "backward pass")} in ${secondsText(seconds)}`;
+      return say(this.progress, loss ? `${done} · ${loss}` : done);
+    }
     const now = this.seconds(),
       time = now < 60 ? `${now.toFixed(1)} s` : secondsText(now);
     say(this.progress, pass ? `step ${step} · backward ${pass} · ${time}` : `${time} · waiting for the first backward`);
@@ -2150,7 +2175,7 @@ class Panel {
       this.model.frames.length < doc.passes_seen ? ` · ${this.model.frames.length} of ${doc.passes_seen} kept` : "";
     say(
       this.passText,
-      `pass ${one.frame.pass}${row ? `, step ${row[1]}${row[3] === "failed" ? ", failed" : ""}` : ""}${kept}`,
+      `pass ${one.frame.pass}${row ? `, step ${row[1]}${row[3] === "failed" ? ", failed" : ""}${lossText(row)}` : ""}${kept}`,
     );
     this.slider.setAttribute("aria-valuetext", this.passText.textContent);
     this.paint();
