@@ -55,6 +55,15 @@ def thinned(x: torch.Tensor, limit: int) -> Thinned:
     return Thinned(view, tuple(steps), repeats, x.numel(), " and ".join(words))
 
 
+def thinned_behind(x: torch.Tensor, limit: int) -> torch.Tensor:
+    """Return a view of at most about ``limit`` elements that keeps the first dimension whole."""
+    while x.numel() > limit and (longest := max(x.shape[1:], default=1)) > 1:
+        dim = x.shape.index(longest, 1)
+        step = min(-(-x.numel() // limit), longest)
+        x = x[(slice(None),) * dim + (slice(None, None, step),)]
+    return x
+
+
 def _without_repeats(x: torch.Tensor) -> torch.Tensor:
     for dim, (size, stride) in enumerate(zip(x.shape, x.stride(), strict=True)):
         if stride == 0 and size > 1:

@@ -24,7 +24,7 @@ _UINT64_BIAS = 2**63
 _NARROW = frozenset({"mps"})  # device types without float64
 _EXPONENT_LIMIT = 1000
 _BLOCK = 1024
-_FRACTIONS, _FINITE, _LOW, _HIGH, _SUM = 5, 6, 7, 8, 9  # columns of a survey; those before _LOW are counts
+_FRACTIONS, _FINITE, _LOW, _HIGH, _SUM = 7, 8, 9, 10, 11  # columns of a survey; those before _LOW are counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Raw:
     """Results on the device.
 
     Attributes:
-        counts: int64, one row a chunk: zero, NaN, +Inf, -Inf, place of the first NaN (and more, see the survey).
+        counts: int64, one row a chunk: zero; NaN, +Inf, -Inf; places of the first of each (and more, see the survey).
         limits: Lowest and highest finite value, shift, and for reals also the scale; int64 for integers.
         moments: In ``wide``, one row a chunk: finite elements, their mean, their sum of squared deviations; all of
             value · scale - shift.
@@ -99,7 +99,7 @@ def _reduce_integers(pieces: Pieces, domain: Domain) -> Raw:
     ruler = _Ruler(z_low, _bins_per_unit(z_high - z_low, one_each, torch.ones_like(z_low)))
     moved = ((_as_int64(piece) - shift).to(domain.wide) for piece in pieces())
     moments, bins = _measure_all(moved, ruler, domain, itertools.repeat(True))  # noqa: FBT003  (an iterator of flags)
-    counts = torch.nn.functional.pad(surveys[:, :1], (0, 4))
+    counts = torch.nn.functional.pad(surveys[:, :1], (0, 6))
     return Raw(counts, torch.stack([low, high, shift]), moments, bins, one_each.to(torch.int64))
 
 
@@ -113,7 +113,7 @@ def _reduce_reals(pieces: Pieces, domain: Domain) -> Raw:
     start = torch.where(torch.isfinite(low), low, 0.0)  # nothing is finite: no bin counts, but none may be out of range
     z_low, z_high = start * scale - shift, high * scale - shift
     ruler = _Ruler(z_low, _bins_per_unit(z_high - z_low, one_each, scale))
-    moved = (_moved(_as_wide(piece, domain), scale, shift, domain) for piece in pieces())
+    moved = (_moved(as_wide(piece, domain), scale, shift, domain) for piece in pieces())
     moments, bins = _measure_all(moved, ruler, domain, _clean(counts, domain))
     return Raw(counts, torch.stack([low, high, shift, scale]), moments, bins, one_each.to(torch.int64))
 
@@ -167,14 +167,15 @@ def _as_int64(piece: torch.Tensor) -> torch.Tensor:
     return piece.to(torch.int64).reshape(-1)
 
 
-def _as_wide(piece: torch.Tensor, domain: Domain) -> torch.Tensor:
+def as_wide(piece: torch.Tensor, domain: Domain) -> torch.Tensor:
     """Return values (of complex numbers the magnitudes) in the wide dtype, in one dimension."""
     if domain.complex:
-        return _magnitudes(piece, domain.wide)
+        return magnitudes(piece, domain.wide)
     return piece.to(domain.wide).reshape(-1)
 
 
-def _magnitudes(piece: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
+def magnitudes(piece: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
+    """Return the magnitudes of complex numbers in one dimension; NaN where either part is."""
     parts = torch.view_as_real(piece.conj() if piece.is_conj() else piece).to(wide)
     real, imaginary = parts[..., 0].reshape(-1), parts[..., 1].reshape(-1)
     missing = torch.isnan(real) | torch.isnan(imaginary)
@@ -189,13 +190,13 @@ def _survey_integers(values: torch.Tensor, domain: Domain) -> torch.Tensor:
 def _survey_all_reals(pieces: Pieces, domain: Domain) -> Iterator[torch.Tensor]:
     fractions = False
     for piece in pieces():
-        row = _survey_reals(_as_wide(piece, domain), domain, known_fractions=fractions)
+        row = _survey_reals(as_wide(piece, domain), domain, known_fractions=fractions)
         fractions = fractions or (domain.may_look and bool(row[_FRACTIONS]))
         yield row
 
 
 def _survey_reals(values: torch.Tensor, domain: Domain, *, known_fractions: bool) -> torch.Tensor:
-    """Return zero, NaN, +Inf, -Inf, place of the first NaN, any fraction, finite; low, high and sum of the finite.
+    """Return zero; NaN, +Inf, -Inf; places of the first of each; any fraction, finite; low, high, sum of the finite.
 
     All in the wide dtype, which holds a chunk's counts exactly.
     """
@@ -203,15 +204,15 @@ def _survey_reals(values: torch.Tensor, domain: Domain, *, known_fractions: bool
     zero = (values == 0).sum()
     if domain.may_look and math.isfinite(low) and math.isfinite(high):
         none, fractions = torch.zeros_like(zero), _fractions(values, known=known_fractions)
-        return _row(domain, zero, none, none, none, none, fractions, none + values.numel(), low, high, values.sum())
-    missing, finite = torch.isnan(values), _finite(values)
-    infinite = [(values == sign).sum() for sign in (math.inf, -math.inf)]
-    first = missing.to(torch.uint8).argmax()
+        return _row(domain, zero, *(none,) * 6, fractions, none + values.numel(), low, high, values.sum())
+    finite = _finite(values)
+    kinds = (torch.isnan(values), values == math.inf, values == -math.inf)
+    bad = [kind.sum() for kind in kinds] + [kind.to(torch.uint8).argmax() for kind in kinds]
     low = torch.where(finite, values, math.inf).min()
     high = torch.where(finite, values, -math.inf).max()
     values = torch.where(finite, values, 0.0)
     fractions = _fractions(values, known=known_fractions)
-    return _row(domain, zero, missing.sum(), *infinite, first, fractions, finite.sum(), low, high, values.sum())
+    return _row(domain, zero, *bad, fractions, finite.sum(), low, high, values.sum())
 
 
 def _finite(values: torch.Tensor) -> torch.Tensor:

@@ -16,10 +16,10 @@ from tensormagic.collectors.layout import layout
 from tensormagic.collectors.memory import Memory
 from tensormagic.collectors.namespace import Walk, is_kind, walk_arrays
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.statistics import statistics
+from tensormagic.collectors.slices import values
 from tensormagic.collectors.strip import Rows
 from tensormagic.collectors.values import read_values
-from tensormagic.reports import Gap, LayoutReport, StorageReport, TensorReport
+from tensormagic.reports import DimensionSlices, Gap, LayoutReport, Statistics, StorageReport, TensorReport
 
 _DATA_LINES = 6
 _DATA_COLUMNS = 160
@@ -77,6 +77,7 @@ def _collect(x: torch.Tensor, name: str, namespace: dict[str, object]) -> Tensor
     storage = sections.read("storage", lambda: _storage(x), None)
     readable, strided = _readable(x, sections), x.layout == torch.strided and not x.is_nested
     shared = _shared(x, name, namespace, sections)
+    numbers, by_slice = _values(x, sections) if strided and readable else (None, ())
     return TensorReport(
         name=name,
         type_name=type(x).__name__,
@@ -94,12 +95,18 @@ def _collect(x: torch.Tensor, name: str, namespace: dict[str, object]) -> Tensor
         data_text=sections.read("data", lambda: data_text(x), "") if readable else "",
         storage=storage,
         layout=_layout(x, storage, shared, sections, readable=readable) if strided else None,
-        statistics=sections.read("statistics", lambda: statistics(x), None) if strided and readable else None,
+        statistics=numbers,
+        slices=by_slice,
         autograd=sections.read("autograd", lambda: autograd(x, shared.names, name=name), None),
         aliases=shared.search.aliases,
         aliases_searched=shared.looked,
         gaps=tuple(sections.gaps),
     )
+
+
+def _values(x: torch.Tensor, sections: _Sections) -> tuple[Statistics | None, tuple[DimensionSlices, ...]]:
+    nothing: tuple[Statistics | None, tuple[DimensionSlices, ...]] = (None, ())
+    return sections.read("statistics", lambda: values(x), nothing)
 
 
 def _storage(x: torch.Tensor) -> StorageReport | None:

@@ -17,8 +17,20 @@ from tensormagic.diagnoses.remedies import (
     Singularity,
 )
 from tensormagic.diagnoses.words import counted, grouped, listed, part, scientific, verb
-from tensormagic.reports import Birth, Finding, Frame, Graph, Location, Node, Severity, TensorReport, TraceReport
+from tensormagic.reports import (
+    Birth,
+    Finding,
+    Frame,
+    Graph,
+    Location,
+    Node,
+    Severity,
+    Statistics,
+    TensorReport,
+    TraceReport,
+)
 
+MOST_OBVIOUS = 2  # of two slices, one that is bad is no surprise
 HUGE_NORM = 1e15  # a finite gradient above this has been growing: what overflows after it is no fault of the op
 
 
@@ -30,18 +42,35 @@ def bad_values(report: TensorReport) -> Iterator[Finding]:
     inf = numbers.positive_infinity + numbers.negative_infinity
     if not numbers.nan and not inf:
         return
-    at = "" if numbers.first_nan is None else f"; the first is {report.name}[{', '.join(map(str, numbers.first_nan))}]"
+    first = _first(numbers)
+    at = "" if first is None else f"; the first is {report.name}[{', '.join(map(str, first))}]"
     kind, count = ("NaN", numbers.nan) if numbers.nan else ("infinite", inf)
     seen = part(count, numbers.count) + (" looked at" if numbers.count < numbers.of else "")
     also = f", and {grouped(inf)} infinite" if numbers.nan and inf else ""
     yield Finding(
         code="TM401",
         severity="warning" if numbers.nan else "note",
-        message=f"In {report.name} {seen} {verb(count)} {kind}{also}{at}.",
+        message=f"In {report.name} {seen} {verb(count)} {kind}{also}{at}{_all_in(report)}.",
         evidence={"nan": numbers.nan, "+inf": numbers.positive_infinity, "-inf": numbers.negative_infinity},
         remedy="Find where it came from: run the cell that made it under %%tracegrad." if numbers.nan else "",
         subject=report.name,
     )
+
+
+def _first(numbers: Statistics) -> tuple[int, ...] | None:
+    """Return where the first NaN is, or where there is none, the first infinity in reading order."""
+    infinite = (numbers.first_positive_infinity, numbers.first_negative_infinity)
+    return numbers.first_nan or min((index for index in infinite if index is not None), default=numbers.first_nan)
+
+
+def _all_in(report: TensorReport) -> str:
+    """Return the one slice that holds all of several bad elements: one of the smallest share of the tensor."""
+    holding = [each for each in report.slices if each.bad_count == 1 and each.bad_exact and each.size > MOST_OBVIOUS]
+    if not holding or sum(holding[0].cell_bad) < 2:
+        return ""
+    each = max(holding, key=lambda each: each.size)
+    letter = report.layout.dim_names[each.dim] if report.layout else f"dim {each.dim}"
+    return f"; all of them lie in {letter}={each.bad[0].index}, one of {grouped(each.size)}"
 
 
 def bad_loss(report: TraceReport) -> Iterator[Finding]:

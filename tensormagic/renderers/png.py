@@ -15,6 +15,7 @@ from collections.abc import Sequence
 CLEAR, LINE = 0, 1  # palette entries: nothing, and the hatch line
 FIRST_COLOUR = 2
 NOT_A_NUMBER, PLUS_INFINITY, MINUS_INFINITY = -1, -2, -3
+EMPTY = -4  # a cell with nothing in it
 _HATCH_LINE = (0x86, 0x8F, 0x99)
 
 
@@ -62,6 +63,8 @@ def _cell_line(cell: int, left: int, y: int, size: int) -> bytes:
 
 def _hatched(cell: int, x: int, y: int) -> bool:
     rising, falling = (x + y) % 5 == 0, (x - y) % 5 == 0
+    if cell == EMPTY:
+        return False
     if cell == NOT_A_NUMBER:
         return rising or falling
     return rising if cell == PLUS_INFINITY else falling

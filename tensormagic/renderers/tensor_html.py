@@ -19,6 +19,7 @@ from tensormagic.renderers.phrases import shortened
 from tensormagic.renderers.tensor_copy_html import copy_html
 from tensormagic.renderers.tensor_layout_html import layout_html
 from tensormagic.renderers.tensor_picture import Picture, bases_index, picture_of
+from tensormagic.renderers.tensor_slices_html import slices_html
 from tensormagic.renderers.tensor_words import (
     alias_row,
     autograd_lines,
@@ -48,7 +49,7 @@ def render(report: TensorReport) -> str:
     """Return the panel of one tensor as an HTML fragment: a ``<section>`` that needs nothing from outside."""
     picture = picture_of(report)
     parts = [
-        f"<style>{theme.stylesheet()}{static('tensor.css')}</style>",
+        f"<style>{theme.stylesheet()}{static('tensor.css')}{static('tensor_values.css')}</style>",
         _header(report),
         copy_html(report.verdict),
         findings_html(report.findings),
@@ -132,6 +133,7 @@ def _more(report: TensorReport) -> str:
     metadata = {**report.metadata}
     metadata.pop("data", None)
     parts = [
+        slices_html(report),
         _disclosure("Memory and holders", memory_summary(report), _paragraphs(memory_lines(report)) + _formats(report)),
         _disclosure("All metadata", f"{len(metadata) + 1} fields", _metadata(metadata) + _data(report)),
     ]

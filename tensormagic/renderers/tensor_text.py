@@ -9,6 +9,7 @@ from tensormagic.renderers.layout_verdicts_text import verdict_lines
 from tensormagic.renderers.phrases import number_of_bytes, short_count, short_number, shortened
 from tensormagic.renderers.tensor_copy_text import copy_lines
 from tensormagic.renderers.tensor_picture import picture_of
+from tensormagic.renderers.tensor_slices_text import slices_text
 from tensormagic.renderers.tensor_text_layout import layout_lines
 from tensormagic.renderers.tensor_words import (
     alias_row,
@@ -45,7 +46,8 @@ def render(report: TensorReport, *, width: int = 100) -> str:
         layout_lines(report, picture, width) if picture is not None else [],
         verdict_lines(report, width),
         _sharing(report),
-        _values(report.statistics),
+        _values(report.statistics, width),
+        slices_text(report, width),
         _sentences("AUTOGRAD", autograd_lines(report.autograd) if report.autograd else (), width),
         _sentences("MEMORY", memory_lines(report), width),
     ]
@@ -103,7 +105,7 @@ def _sharing(report: TensorReport) -> list[str]:
     return table(rows) + ([f" and {left_out} more that share this storage"] if left_out > 0 else [])
 
 
-def _values(statistics: Statistics | None) -> list[str]:
+def _values(statistics: Statistics | None, width: int) -> list[str]:
     if statistics is None:
         return []
     rows = statistics_rows(statistics)
@@ -117,7 +119,7 @@ def _values(statistics: Statistics | None) -> list[str]:
             f"{short_count(max(statistics.histogram_counts))}"
         )
     scope = statistics_scope(statistics)
-    return [*lines, f"         {scope}"] if scope else lines
+    return [*lines, *textwrap.wrap(scope, width, initial_indent=" " * 9, subsequent_indent=" " * 9)]
 
 
 def sparkline(counts: tuple[int, ...]) -> str:

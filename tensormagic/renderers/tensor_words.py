@@ -277,16 +277,26 @@ def specials(statistics: Statistics) -> tuple[tuple[str, int], ...]:
 
 
 def statistics_scope(statistics: Statistics) -> str:
-    """Return what the statistics are over, where that is not simply every value."""
+    """Return what the statistics are over, where that is not simply every value, and where the first bad ones are."""
     parts = []
     if statistics.of_what != "values":
         parts.append(f"of {statistics.of_what}")
-    if statistics.count < statistics.of:
-        how = f" ({statistics.sampling})" if statistics.sampling else ""
+    how = f" ({statistics.sampling})" if statistics.sampling else ""
+    if statistics.sampled is not None:
+        parts.append(f"histogram and zeros over {count(statistics.sampled)} of {count(statistics.of)} elements{how}")
+        parts.append(f"the rest over {'all' if statistics.count == statistics.of else count(statistics.count)}")
+    elif statistics.count < statistics.of:
         parts.append(f"over {count(statistics.count)} of {count(statistics.of)} elements{how}")
-    if statistics.first_nan is not None:
-        parts.append(f"first NaN at [{', '.join(map(str, statistics.first_nan))}]")
-    return ", ".join(parts)
+    return ", ".join(parts + _first_bad(statistics))
+
+
+def _first_bad(statistics: Statistics) -> list[str]:
+    places = (
+        ("NaN", statistics.first_nan),
+        ("+Inf", statistics.first_positive_infinity),
+        (MINUS + "Inf", statistics.first_negative_infinity),
+    )
+    return [f"first {kind} at [{', '.join(map(str, index))}]" for kind, index in places if index is not None]
 
 
 def autograd_summary(autograd: AutogradReport | None) -> str:

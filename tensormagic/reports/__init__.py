@@ -3,6 +3,7 @@
 from tensormagic.reports.aliases import Alias
 from tensormagic.reports.base import FORMAT_VERSION, Outlet, Report, install_outlet
 from tensormagic.reports.finding import SEVERITIES, Finding, Gap, Location, Severity
+from tensormagic.reports.slices import BadSlice, DimensionSlices, LargeSlice
 from tensormagic.reports.storage import (
     Grid,
     LayoutReport,
@@ -39,10 +40,12 @@ __all__ = [
     "UNTOUCHED",
     "Alias",
     "AutogradReport",
+    "BadSlice",
     "Barrier",
     "Birth",
     "Cell",
     "CopyVerdict",
+    "DimensionSlices",
     "Edge",
     "Finding",
     "Frame",
@@ -50,6 +53,7 @@ __all__ = [
     "GradientStatistics",
     "Graph",
     "Grid",
+    "LargeSlice",
     "LayoutReport",
     "LiveFrame",
     "Location",

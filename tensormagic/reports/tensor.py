@@ -8,6 +8,7 @@ from typing import ClassVar
 from tensormagic.reports.aliases import Alias
 from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap
+from tensormagic.reports.slices import DimensionSlices
 from tensormagic.reports.storage import LayoutReport, StorageReport
 from tensormagic.reports.verdict import CopyVerdict
 
@@ -36,6 +37,10 @@ class Statistics:
         histogram_counts: n counts.
         of_what: What the numbers are of: ``"values"``, or ``"magnitudes"`` for complex tensors.
         first_nan: Index of the first NaN found, or None.
+        first_positive_infinity: Index of the first +Inf found, or None.
+        first_negative_infinity: Index of the first -Inf found, or None.
+        sampled: Of how many elements ``zero`` and the histogram are, where those were sampled while all else is of
+            all ``count``; None where they are of ``count`` as well.
     """
 
     count: int
@@ -55,6 +60,9 @@ class Statistics:
     sampling: str = ""
     of_what: str = "values"
     first_nan: tuple[int, ...] | None = None
+    first_positive_infinity: tuple[int, ...] | None = None
+    first_negative_infinity: tuple[int, ...] | None = None
+    sampled: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +122,7 @@ class TensorReport(Report):
         autograd: Its place in autograd.
         aliases: Who shares its storage, nearest relation first.
         aliases_searched: How many names and attributes were looked through to find them.
+        slices: Its values slice by slice, for each dimension that has several slices of several elements.
         gaps: What could not be read, and why.
         verdict: Whether it shares memory with the operands of the expression that made it; None for a plain name.
     """
@@ -140,6 +149,7 @@ class TensorReport(Report):
     autograd: AutogradReport | None = None
     aliases: tuple[Alias, ...] = ()
     aliases_searched: int = 0
+    slices: tuple[DimensionSlices, ...] = ()
     gaps: tuple[Gap, ...] = ()
     verdict: CopyVerdict | None = None
 

@@ -12,7 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensormagic.collectors import reductions
+from tensormagic.collectors import statistics as statistics_module
+from tensormagic.collectors import sweep as sweep_module
 from tensormagic.collectors.chunks import chunks, ordinal, thinned
+from tensormagic.collectors.slices import values
 from tensormagic.collectors.statistics import statistics
 from tensormagic.reports import Statistics
 
@@ -248,14 +251,107 @@ def test_masked_path_of_other_devices_gives_the_same(request: pytest.FixtureRequ
     assert (nothing.nan, nothing.minimum, nothing.histogram_counts) == (3, None, ())
 
 
+READS = ("cpu", "item", "tolist", "__bool__", "__float__", "__int__", "__index__", "nonzero")
+
+
 @pytest.mark.usefixtures("blind")
 def test_values_are_fetched_in_one_transfer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many chunks there are, one list is read from the device."""
-    reads = []
-    original = torch.Tensor.tolist
-    monkeypatch.setattr(torch.Tensor, "tolist", lambda x: reads.append(x.numel()) or original(x))
-    statistics(torch.arange(100.0), chunk=10)
-    assert len(reads) == 1
+    """However many chunks and dimensions there are, statistics and slices together wait for the device once."""
+    reads: list[str] = []
+    for name in READS:
+        original = getattr(torch.Tensor, name)
+        counted = lambda x, *given, _name=name, _read=original: reads.append(_name) or _read(x, *given)  # noqa: E731
+        monkeypatch.setattr(torch.Tensor, name, counted)
+    x = torch.arange(120.0).view(4, 5, 6)
+    x[1, 2, 3] = math.nan
+    numbers, by_slice = values(x)
+    assert reads == ["cpu"]
+    assert (numbers.nan, [each.bad_count for each in by_slice]) == (1, [1, 1, 1])
+
+
+@pytest.fixture
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes tensors of some thousand elements so large that they are swept."""
+    monkeypatch.setattr(statistics_module, "CPU_LIMIT", 2000)
+    monkeypatch.setattr(statistics_module, "LEAST_SAMPLE", 300)
+    monkeypatch.setattr(sweep_module, "CHUNK", 500)
+
+
+def wave(dtype: torch.dtype) -> torch.Tensor:
+    """6000 elements between -117 and 117, or 0 and 117 where the dtype has no sign, read through a transpose."""
+    x = (torch.arange(6000, dtype=torch.float64) * 0.7).sin() * 117.3
+    signed = dtype.is_floating_point or dtype.is_complex or dtype.is_signed
+    return (x if signed else x.abs()).to(dtype).view(60, 100).t()
+
+
+@pytest.mark.usefixtures("small_limits")
+@pytest.mark.parametrize("dtype", [*FLOATS, *FLOAT8[:2], *INTEGERS, torch.bool])
+def test_large_tensors_are_swept_whole(dtype: torch.dtype) -> None:
+    """Extremes are exact over every element of a large tensor, sums good to six digits; only bins are of a sample."""
+    x = wave(dtype)
+    found = statistics(x)
+    expected = x.double().numpy()
+    assert (found.count, found.finite, found.minimum, found.maximum) == (6000, 6000, expected.min(), expected.max())
+    assert found.mean == pytest.approx(expected.mean(), abs=1e-6 * found.std)
+    assert found.std == pytest.approx(expected.std(ddof=1), rel=3e-6)
+    assert found.norm == pytest.approx(np.linalg.norm(expected), rel=3e-6)
+    assert found.sampled == sum(found.histogram_counts) <= 300
+    assert found.sampling
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_sweep_finds_what_a_sample_would_miss() -> None:
+    """One NaN, one +Inf, one -Inf and one huge number among thousands are found, wherever they are."""
+    x = wave(torch.float32).contiguous()
+    x[0, 7], x[50, 3], x[99, 59], x[20, 1] = math.nan, math.inf, -math.inf, 1e30
+    found = statistics(x)
+    assert (found.nan, found.positive_infinity, found.negative_infinity, found.maximum) == (1, 1, 1, np.float32(1e30))
+    assert (found.first_nan, found.first_positive_infinity, found.first_negative_infinity) == (
+        (0, 7),
+        (50, 3),
+        (99, 59),
+    )
+    assert found.norm == pytest.approx(1e30)
+
+
+@pytest.mark.usefixtures("small_limits")
+@pytest.mark.parametrize("size", [1e-200, 1e-30, 1e30, 1e200])
+def test_swept_squares_may_leave_the_range(size: float) -> None:
+    """Norm and spread of tiny and huge numbers are those of the numbers near one, times their size."""
+    x = wave(torch.float64) * size
+    found, plain = statistics(x), statistics(wave(torch.float64))
+    assert found.norm == pytest.approx(plain.norm * size)
+    assert found.std == pytest.approx(plain.std * size)
+
+
+@pytest.mark.usefixtures("small_limits")
+@pytest.mark.parametrize("offset", [0, 10**6, 2**60, 2**63])
+def test_swept_integers_far_from_zero(offset: int) -> None:
+    """A large offset costs integers no digits; extremes of uint64 are exact."""
+    x = torch.from_numpy(np.arange(6000, dtype=np.uint64) + np.uint64(offset))
+    found = statistics(x)
+    assert (found.minimum, found.maximum) == (offset, offset + 5999)
+    assert found.std == pytest.approx(np.std(np.arange(6000), ddof=1), rel=1e-12)
+    mean = statistics(torch.full((6000,), 1e6) + wave(torch.float32).reshape(-1))
+    assert mean.std == pytest.approx(statistics(wave(torch.float64)).std, rel=1e-3)
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_swept_without_a_finite_value() -> None:
+    """All NaN: nothing has an extreme, and the first is the first."""
+    found = statistics(torch.full((60, 100), math.nan))
+    assert (found.nan, found.finite, found.minimum, found.norm, found.first_nan) == (6000, 0, None, None, (0, 0))
+
+
+def test_first_of_each_kind() -> None:
+    """The first NaN, +Inf and -Inf each have their own index, whatever chunk they lie in."""
+    x = torch.zeros(4, 5)
+    x[1, 2], x[2, 0], x[3, 4], x[3, 3] = -math.inf, math.nan, math.inf, math.nan
+    for chunk in (3, 100):
+        found = statistics(x, chunk=chunk)
+        assert found.first_nan == (2, 0)
+        assert (found.first_positive_infinity, found.first_negative_infinity) == ((3, 4), (1, 2))
+    assert statistics(torch.zeros(3)).first_positive_infinity is None
 
 
 def test_ordinals() -> None:

@@ -170,7 +170,7 @@ def test_one_broken_section_does_not_take_the_others(monkeypatch: pytest.MonkeyP
     def broken(_: torch.Tensor) -> None:
         raise ValueError("no numbers today\nand more")
 
-    monkeypatch.setattr(tensor_module, "statistics", broken)
+    monkeypatch.setattr(tensor_module, "values", broken)
     report = inspect(torch.ones(2))
     assert [(gap.section, gap.reason) for gap in report.gaps] == [("statistics", "ValueError: no numbers today")]
     assert (report.statistics, report.data_text) == (None, "tensor([1., 1.])")

@@ -15,7 +15,7 @@ import pytest
 
 from tensormagic.renderers import tensor_html, tensor_svg, tensor_text, trace_html, trace_text
 from tensormagic.reports import Report
-from tests.renderers import samples_tensor, samples_trace
+from tests.renderers import samples_tensor, samples_trace, samples_values
 from tests.renderers.markup_reader import Page
 
 
@@ -31,6 +31,7 @@ class Renderer:
     tells_findings: bool = True  # a picture alone does not
 
 
+TENSORS = samples_tensor.SAMPLES | samples_values.SAMPLES
 TRACES = {
     make.__name__: make()
     for make in (
@@ -44,9 +45,9 @@ TRACES = {
 }
 
 RENDERERS = (
-    Renderer("tensor_html", tensor_html.render, samples_tensor.SAMPLES, "html", 100_000),
-    Renderer("tensor_text", tensor_text.render, samples_tensor.SAMPLES, "text", 24_000),
-    Renderer("tensor_svg", tensor_svg.render, samples_tensor.SAMPLES, "svg", 120_000, tells_findings=False),
+    Renderer("tensor_html", tensor_html.render, TENSORS, "html", 100_000),
+    Renderer("tensor_text", tensor_text.render, TENSORS, "text", 24_000),
+    Renderer("tensor_svg", tensor_svg.render, TENSORS, "svg", 120_000, tells_findings=False),
     Renderer("trace_html", trace_html.render, TRACES, "html", 300_000),
     Renderer("trace_text", trace_text.render, TRACES, "text", 24_000),
 )

@@ -34,6 +34,7 @@ def tensor_report() -> reports.TensorReport:
         autograd=_autograd(),
         aliases=(_alias(),),
         aliases_searched=17,
+        slices=(_slices(),),
         gaps=(reports.Gap("autograd", "freed"),),
         verdict=_verdict(),
     )
@@ -132,7 +133,18 @@ def _statistics() -> reports.Statistics:
         histogram_edges=(0.0, 1.0, 2.0),
         histogram_counts=(1, 2),
         first_nan=(0, 0),
+        first_positive_infinity=(0, 1),
+        first_negative_infinity=(0, 2),
+        sampled=3,
     )
+
+
+def _slices() -> reports.DimensionSlices:
+    return reports.DimensionSlices(
+        dim=0, size=2, elements=3, looked=3, cell_slices=1, levels=(math.nan, 1.0), cell_bad=(3, 0), bad_count=1,
+        bad=(reports.BadSlice(index=0, nan=1, inf=2),), zero_count=1, zero=(1,),
+        large=(reports.LargeSlice(index=1, ratio=math.inf),),
+    )  # fmt: skip
 
 
 def _autograd() -> reports.AutogradReport:

@@ -1,0 +1,119 @@
+"""One light pass over every element of a tensor too large for the histogram's pace, on the CPU.
+
+Extremes, NaN and infinities, mean, spread and norm are of all elements at about the speed of `torch.aminmax`: each
+chunk is reduced while it lies in the processor's cache. Sums are taken in float32 where the values fit it (integers of
+more than 16 bits and float64 in float64), a chunk at a time, less a value near the mean where the mean is far from
+zero; the chunks are merged in float64 (Chan, Golub and LeVeque, 1979), so that only the rounding within a chunk
+remains: a few parts in a million.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+
+from tensormagic.collectors.chunks import chunks
+from tensormagic.collectors.reductions import Domain, magnitudes
+
+CHUNK = 2**20  # elements: 4 MiB of float32, which lie in a cache, and long enough for the calls not to count
+_SMALL = 2  # bytes: integers up to this size are exact in float32
+_FAR = 2**62
+_TINY = 1e-15  # squares of smaller numbers lose digits in float32
+
+
+@dataclass(slots=True)
+class Swept:
+    """What the pass has found so far; extremes are those of the finite values, exact for integers.
+
+    Attributes:
+        low: Lowest finite value.
+        high: Highest finite value.
+        bad: How many are NaN, +Inf, -Inf.
+        first: Rank in reading order of the first of each; None where there is none.
+        moments: For each chunk: finite elements, their mean and sum of squared deviations, in `Units`.
+    """
+
+    low: float = math.inf
+    high: float = -math.inf
+    bad: list[int] = field(default_factory=lambda: [0, 0, 0])
+    first: list[int | None] = field(default_factory=lambda: [None, None, None])
+    moments: list[list[float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """In what units sums are taken: (value - ``shift``) * ``scale``.
+
+    Attributes:
+        shift: 0 or a value near the mean, whole for integers.
+        scale: A power of two, other than 1 where the squares of float64 values would leave their range.
+    """
+
+    shift: float
+    scale: float = 1.0
+
+
+def sweep(view: torch.Tensor, domain: Domain, units: Units) -> Swept:
+    """Read every element of ``view`` once."""
+    swept, rank = Swept(), 0
+    for piece in chunks(view, CHUNK):
+        _add(swept, _values(piece, domain), units, rank)
+        rank += piece.numel()
+    return swept
+
+
+def _add(swept: Swept, values: torch.Tensor, units: Units, rank: int) -> None:
+    low, high = (bound.item() for bound in torch.aminmax(values))
+    if not (math.isfinite(low) and math.isfinite(high)):
+        values = _count_bad(swept, values, rank)
+        if not values.numel():
+            return
+        low, high = (bound.item() for bound in torch.aminmax(values))
+    swept.low, swept.high = min(swept.low, low), max(swept.high, high)
+    swept.moments.append(_moments(values, max(abs(low - units.shift), abs(high - units.shift)), units))
+
+
+def _values(piece: torch.Tensor, domain: Domain) -> torch.Tensor:
+    """Return a chunk in one dimension, in a dtype that has all the reductions and holds its values exactly."""
+    if domain.complex:
+        return magnitudes(piece, domain.wide)
+    if not domain.integer:
+        return piece.reshape(-1).to(torch.float64 if piece.dtype == torch.float64 else torch.float32)
+    if piece.dtype == torch.uint64:
+        return piece.view(torch.int64).reshape(-1) ^ torch.iinfo(torch.int64).min
+    if piece.dtype == torch.bool:
+        return piece.reshape(-1).view(torch.uint8)
+    return piece.reshape(-1).to(torch.int64) if piece.dtype in {torch.uint16, torch.uint32} else piece.reshape(-1)
+
+
+def _count_bad(swept: Swept, values: torch.Tensor, rank: int) -> torch.Tensor:
+    """Count what is not finite, remember the first of each kind, and return the finite values."""
+    for kind, mask in enumerate((values.isnan(), values == math.inf, values == -math.inf)):
+        found = int(torch.count_nonzero(mask))
+        swept.bad[kind] += found
+        if found and swept.first[kind] is None:
+            swept.first[kind] = rank + int(mask.to(torch.uint8).argmax())
+    return values[values.isfinite()]
+
+
+def _moments(values: torch.Tensor, largest: float, units: Units) -> list[float]:
+    """Return count, mean and sum of squared deviations of finite values that lie at most ``largest`` from the shift."""
+    moved = _moved(values, units, exact=largest < _FAR)
+    total, squares = moved.sum().item(), torch.dot(moved, moved).item()
+    if moved.dtype == torch.float32 and not (math.isfinite(squares) and (largest > _TINY or largest == 0)):
+        moved = moved.double()
+        total, squares = moved.sum().item(), torch.dot(moved, moved).item()
+    count = values.numel()
+    return [count, total / count, max(squares - total * total / count, 0.0)]
+
+
+def _moved(values: torch.Tensor, units: Units, *, exact: bool) -> torch.Tensor:
+    """Return values in those units; integers are subtracted as integers where that cannot overflow."""
+    if values.is_floating_point():
+        moved = values - units.shift if units.shift else values
+        return moved * units.scale if units.scale != 1 else moved
+    if values.element_size() <= _SMALL:
+        return values.to(torch.float32) - units.shift
+    return (values.to(torch.int64) - int(units.shift)).double() if exact else values.double() - units.shift
