@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from tensormagic.diagnoses import diagnose
-from tensormagic.reports import Edge, Graph
+from tensormagic.reports import BadSlice, Edge, Graph
 from tests.diagnoses.samples import CALL, LINES, born, frame, leaf, op, passes, run
 from tests.reports.samples import tensor_report
 
@@ -186,11 +186,12 @@ def test_a_finite_run_has_no_finding():
 # -- TM401 --------------------------------------------------------------------------------------------------------
 
 
-def counted(name="x", **numbers):
+def counted(name="x", slices=(), **numbers):
     report = tensor_report()
     zero = {"count": 6, "of": 6, "nan": 0, "positive_infinity": 0, "negative_infinity": 0, "first_nan": None}
+    zero |= {"first_positive_infinity": None, "first_negative_infinity": None}
     statistics = dataclasses.replace(report.statistics, **{**zero, **numbers})
-    return dataclasses.replace(report, name=name, findings=(), aliases=(), statistics=statistics)
+    return dataclasses.replace(report, name=name, findings=(), aliases=(), statistics=statistics, slices=slices)
 
 
 @pytest.mark.parametrize(
@@ -200,6 +201,11 @@ def counted(name="x", **numbers):
         ({"nan": 6}, "warning", "In x all 6 elements are NaN."),
         ({"nan": 2, "positive_infinity": 1}, "warning", "In x 2 of the 6 elements are NaN, and 1 infinite."),
         ({"negative_infinity": 3}, "note", "In x 3 of the 6 elements are infinite."),
+        (
+            {"negative_infinity": 1, "first_negative_infinity": (1, 2)},
+            "note",
+            "In x 1 of the 6 elements is infinite; the first is x[1, 2].",
+        ),
         ({"nan": 2, "of": 600}, "warning", "In x 2 of the 6 elements looked at are NaN."),
     ],
 )
@@ -209,6 +215,17 @@ def test_values_that_are_not_finite(numbers, severity, message):
     assert (found.severity, found.message) == (severity, message)
     assert found.evidence["nan"] == numbers.get("nan", 0)
     assert bool(found.remedy) == (severity == "warning")
+
+
+def test_the_one_slice_that_holds_all_of_them_is_named():
+    """Of several bad elements the one index that holds them all is said; not of two, not of a sample, not of one."""
+    (one,) = tensor_report().slices
+    item = dataclasses.replace(one, size=32, cell_bad=(3, 0), bad=(BadSlice(17, 3, 0),))
+    said = "; all of them lie in i=17, one of 32."
+    assert only(counted(nan=3, slices=(item,)), "TM401").message.endswith(said)
+    for change in ({"size": 2}, {"bad_exact": False}, {"cell_bad": (1, 0)}, {"bad_count": 2}):
+        other = dataclasses.replace(item, **change)
+        assert "all of them" not in only(counted(nan=3, slices=(other,)), "TM401").message
 
 
 def test_finite_values_and_values_that_could_not_be_read():
