@@ -67,7 +67,8 @@ COUNT_FRAMES = """() => {
     const said = panel?.querySelector('.whereabouts')?.textContent ?? '';
     if (said.includes('backward is at')) {
       const classes = [...panel.querySelectorAll('.box')].map(box => box.getAttribute('class')).join();
-      if (!window.tensormagicFrames.has(said + classes)) window.tensormagicFrames.set(said + classes, performance.now());
+      const frames = window.tensormagicFrames;
+      if (!frames.has(said + classes)) frames.set(said + classes, performance.now());
     }
     if (window.tensormagicRun === null || !window.tensormagicFrames.size) requestAnimationFrame(look);
   };
