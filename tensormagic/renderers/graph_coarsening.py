@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
+from operator import eq
 from typing import TYPE_CHECKING
 
 from tensormagic.renderers.graph_folding import Folding, Group, assemble
@@ -38,11 +39,12 @@ def coarsen(graph: Graph, folding: Folding, max_boxes: int) -> Folding:
     for groups, how in _candidates(folding.groups, max_boxes):
         if len(groups) > max_boxes:
             continue
-        found = assemble(graph, groups, how)
+        found = assemble(graph, groups, folding.leaf_side, how)
         if len(groups) >= _FEW:
             return found
         small = small if small is not None and len(small.groups) >= len(groups) else found
-    return small or assemble(graph, _in_portions(folding.groups, max_boxes), "neighbouring ops share a box")
+    portions = _in_portions(folding.groups, max_boxes)
+    return small or assemble(graph, portions, folding.leaf_side, "neighbouring ops share a box")
 
 
 def _candidates(groups: Sequence[Group], max_boxes: int) -> Iterator[tuple[list[Group], str]]:
@@ -141,10 +143,11 @@ def _find_repeats(signatures: Sequence[tuple[str, str, int]]) -> list[_Repeat]:
 
 def _equal_runs(tokens: Sequence[int], period: int) -> list[int]:
     """Return for every place how many tokens from there on equal the one a period later."""
-    runs = [0] * (len(tokens) + 1)
-    for at in range(len(tokens) - period - 1, -1, -1):
-        runs[at] = runs[at + 1] + 1 if tokens[at] == tokens[at + period] else 0
-    return runs
+    runs: list[int] = []
+    for equal, stretch in groupby(map(eq, tokens, tokens[period:])):
+        length = len(list(stretch))
+        runs.extend(range(length, 0, -1) if equal else [0] * length)
+    return runs + [0] * (period + 1)
 
 
 def _repeat_at(at: int, period: int, run: Sequence[int]) -> _Repeat:

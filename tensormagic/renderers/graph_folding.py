@@ -52,11 +52,13 @@ class Folding:
     Attributes:
         groups: In forward order.
         edges: From group to group, the way the gradient flows, with the graph's edges each stands for.
+        leaf_side: For every node of the graph, whether it is a leaf, or a view or cast of nothing but leaves.
         note: How it was made smaller than what a person would draw; empty where it was not.
     """
 
     groups: tuple[Group, ...]
     edges: dict[Edge, tuple[int, ...]] = field(default_factory=dict)
+    leaf_side: list[bool] = field(default_factory=list)
     note: str = ""
 
 
@@ -73,23 +75,26 @@ def is_view(node: Node) -> bool:
 
 def fold(graph: Graph) -> Folding:
     """Fold leaves into badges and chains of views into one group each."""
-    groups = [*_ops_with_leaves(graph)]
-    return assemble(graph, _views_joined(graph, groups))
+    links = forward_links(graph)
+    users, inputs = adjacency(len(graph.nodes), links)
+    order = topological_order(len(graph.nodes), links)
+    side = _leaf_side(graph, order, inputs)
+    groups = _ops_with_leaves(graph, order, (users, inputs), side)
+    return assemble(graph, _views_joined(assemble(graph, groups, side)), side)
 
 
-def assemble(graph: Graph, groups: list[Group], note: str = "") -> Folding:
+def assemble(graph: Graph, groups: list[Group], leaf_side: list[bool], note: str = "") -> Folding:
     """Put groups into forward order and connect them."""
     owner = {node: number for number, group in enumerate(groups) for node in group.nodes}
     pairs = [(owner.get(edge.target, -1), owner.get(edge.source, -1)) for edge in graph.edges]
     order = topological_order(len(groups), [pair for pair in pairs if -1 not in pair and pair[0] != pair[1]])
     place = {old: new for new, old in enumerate(order)}
     edges: dict[Edge, list[int]] = {}
-    hidden = _leaf_side(graph, topological_order(len(graph.nodes), forward_links(graph)))
     for number, (target, source) in enumerate(pairs):
-        if -1 not in (target, source) and target != source and not _is_badge_edge(graph, number, hidden):
+        if -1 not in (target, source) and target != source and not _is_badge_edge(graph, number, leaf_side):
             edges.setdefault((place[source], place[target]), []).append(number)
     ordered = tuple(groups[old] for old in order)
-    return Folding(ordered, {pair: tuple(numbers) for pair, numbers in edges.items()}, note)
+    return Folding(ordered, {pair: tuple(numbers) for pair, numbers in edges.items()}, leaf_side, note)
 
 
 def _is_badge_edge(graph: Graph, number: int, leaf_side: list[bool]) -> bool:
@@ -98,9 +103,8 @@ def _is_badge_edge(graph: Graph, number: int, leaf_side: list[bool]) -> bool:
     return leaf_side[edge.target] and not leaf_side[edge.source]
 
 
-def _leaf_side(graph: Graph, order: list[int]) -> list[bool]:
+def _leaf_side(graph: Graph, order: list[int], inputs: list[list[int]]) -> list[bool]:
     """Say for every node whether it is a leaf, or a view or cast of nothing but leaves."""
-    _, inputs = adjacency(len(graph.nodes), forward_links(graph))
     side = [False] * len(graph.nodes)
     for index in order:
         node = graph.nodes[index]
@@ -109,12 +113,11 @@ def _leaf_side(graph: Graph, order: list[int]) -> list[bool]:
     return side
 
 
-def _ops_with_leaves(graph: Graph) -> list[Group]:
+def _ops_with_leaves(
+    graph: Graph, order: list[int], neighbours: tuple[list[list[int]], list[list[int]]], side: list[bool]
+) -> list[Group]:
     """Return a group for every op, in forward order, with the leaves (and their views) that it uses."""
-    links = forward_links(graph)
-    users, inputs = adjacency(len(graph.nodes), links)
-    order = topological_order(len(graph.nodes), links)
-    side = _leaf_side(graph, order)
+    users, inputs = neighbours
     taken: set[int] = set()
     groups = []
     for index in order:
@@ -148,9 +151,8 @@ def _group(graph: Graph, index: int, hanging: list[int], taken: set[int]) -> Gro
     return Group((index, *views), leaves, kind, label, shape_label(node), node.module)
 
 
-def _views_joined(graph: Graph, groups: list[Group]) -> list[Group]:
+def _views_joined(folding: Folding) -> list[Group]:
     """Join every chain of views, each the only one to use the one before, into one group."""
-    folding = assemble(graph, groups)
     following, preceding = adjacency(len(folding.groups), [(target, source) for source, target in folding.edges])
     joined: dict[int, list[int]] = {}
     head: dict[int, int] = {}
