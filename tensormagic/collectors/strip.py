@@ -46,7 +46,7 @@ def strip(pattern: Pattern | None, storage_elements: int, rows: Rows | None = No
         return None
     start, stop, width = _cut(pattern, storage_elements, rows.length if rows else 0)
     starts = range(start, stop, width)
-    counts, exact = _tally(pattern, starts, stop)
+    counts, exact = tally(pattern, starts, stop)
     cells = tuple(
         StripCell(first, min(first + width, stop), *count) for first, count in zip(starts, counts, strict=True)
     )
@@ -81,8 +81,8 @@ def _run_length(elements: int, row_length: int) -> int:
 Count = tuple["int | None", "int | None", "int | None"]
 
 
-def _tally(pattern: Pattern | None, starts: range, stop: int) -> tuple[Sequence[Count], bool]:
-    """Return (distinct, reads, first rank) for every cell, and whether that is exact."""
+def tally(pattern: Pattern | None, starts: range, stop: int) -> tuple[Sequence[Count], bool]:
+    """Return (distinct, reads, first rank) for every cell of a strip up to ``stop``, and whether that is exact."""
     if pattern is None:
         return [(0, 0, None)] * len(starts), True
     if pattern.nests:

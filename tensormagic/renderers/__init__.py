@@ -14,6 +14,8 @@ from tensormagic.reports import Report
 
 RENDERERS: dict[tuple[str, str], str] = {
     # (report's kind_name, form) → module with a render(report) -> str
+    ("overlay", "html"): "tensormagic.renderers.overlay_html",
+    ("overlay", "txt"): "tensormagic.renderers.overlay_text",
     ("tensor", "html"): "tensormagic.renderers.tensor_html",
     ("tensor", "svg"): "tensormagic.renderers.tensor_svg",
     ("tensor", "txt"): "tensormagic.renderers.tensor_text",

@@ -47,6 +47,10 @@ _DARK_RULES = (
     f'[data-jp-theme-light="false"] .tm,body.vscode-dark .tm,.tm.tm-dark{{{_DARK}}}'
 )
 
+# Eight hues that stay apart in every kind of colour blindness: Okabe and Ito (2008, jfly.uni-koeln.de/color), with grey
+# in place of black.
+KIND_COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#0072b2", "#d55e00", "#999999")
+
 
 def stylesheet() -> str:
     """Return the tokens and base rules of the ``.tm`` panel, both sides."""

@@ -3,6 +3,14 @@
 from tensormagic.reports.aliases import Alias
 from tensormagic.reports.base import FORMAT_VERSION, Outlet, Report, install_outlet
 from tensormagic.reports.finding import SEVERITIES, Finding, Gap, Location, Severity
+from tensormagic.reports.overlay import (
+    OverlayElement,
+    OverlayMember,
+    OverlayPair,
+    OverlayReport,
+    OverlayRow,
+    OverlayStorage,
+)
 from tensormagic.reports.slices import BadSlice, DimensionSlices, LargeSlice
 from tensormagic.reports.storage import (
     Grid,
@@ -60,6 +68,12 @@ __all__ = [
     "MemoryFormat",
     "Node",
     "Outlet",
+    "OverlayElement",
+    "OverlayMember",
+    "OverlayPair",
+    "OverlayReport",
+    "OverlayRow",
+    "OverlayStorage",
     "ParameterSeries",
     "Pass",
     "Report",
