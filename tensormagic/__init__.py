@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensormagic.api import Trace, copy_or_view, inspect, show, trace
+from tensormagic.api import Trace, copy_or_view, inspect, overlay, show, trace
 from tensormagic.errors import (
     NotATensorError,
     ReportFormatError,
@@ -27,7 +27,7 @@ from tensormagic.errors import (
     TraceError,
     UnknownNameError,
 )
-from tensormagic.reports import Finding, Gap, Location, Report, TensorReport, TraceReport
+from tensormagic.reports import Finding, Gap, Location, OverlayReport, Report, TensorReport, TraceReport
 
 __version__ = "0.1.0.dev0"
 
@@ -36,6 +36,7 @@ __all__ = [
     "Gap",
     "Location",
     "NotATensorError",
+    "OverlayReport",
     "Report",
     "ReportFormatError",
     "RequirementError",
@@ -48,6 +49,7 @@ __all__ = [
     "copy_or_view",
     "inspect",
     "load_ipython_extension",
+    "overlay",
     "show",
     "trace",
     "unload_ipython_extension",

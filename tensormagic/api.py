@@ -20,7 +20,16 @@ from tensormagic.collectors import explain
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.diagnoses import diagnose
 from tensormagic.errors import NotATensorError, TensorMagicError, TraceError
-from tensormagic.reports import Cell, CopyVerdict, LiveFrame, Report, TensorReport, TraceReport, install_outlet
+from tensormagic.reports import (
+    Cell,
+    CopyVerdict,
+    LiveFrame,
+    OverlayReport,
+    Report,
+    TensorReport,
+    TraceReport,
+    install_outlet,
+)
 
 if TYPE_CHECKING:
     from tensormagic.collectors.expression import Evaluation
@@ -107,6 +116,35 @@ def copy_or_view(result: Any, operands: Mapping[str, Any], *, name: str = "resul
     if footprint_of(result) is None:
         raise NotATensorError(explain.why_not_a_tensor(result, name))
     return compare(result, operands, name=name)
+
+
+def overlay(tensors: Mapping[str, Any]) -> OverlayReport:
+    """Return what several tensors read of the same memory, element by element, and how much each two have in common.
+
+    Args:
+        tensors: Two to eight tensors or NumPy arrays, by name.
+
+    Raises:
+        TensorMagicError: where there are fewer or more.
+        NotATensorError: where one of them is neither tensor nor array.
+        RequirementError: where torch is missing or too old.
+
+    >>> import torch, tensormagic
+    >>> a = torch.arange(6)
+    >>> tensormagic.overlay({"even": a[::2], "odd": a[1::2]}).shared[0].pairs[0].common_bytes
+    0
+    """
+    require_torch()
+    from tensormagic.collectors.overlay import MOST_MEMBERS
+    from tensormagic.collectors.overlay import overlay as collect_overlay
+
+    if not 2 <= len(tensors) <= MOST_MEMBERS:
+        raise TensorMagicError(f"overlay() takes 2 to {MOST_MEMBERS} tensors by name, but was given {len(tensors)}")
+    for name, item in tensors.items():
+        advice = explain.why_not_a_tensor(item, name)
+        if advice and not hasattr(type(item), "__array_interface__"):
+            raise NotATensorError(advice)
+    return _diagnosed(collect_overlay(tensors))
 
 
 class Trace:
@@ -249,4 +287,14 @@ def show(report: Report) -> None:
 
 install_outlet(_Outlet())
 
-__all__ = ["Trace", "TraceError", "copy_or_view", "evaluate", "inspect", "install_display", "show", "trace"]
+__all__ = [
+    "Trace",
+    "TraceError",
+    "copy_or_view",
+    "evaluate",
+    "inspect",
+    "install_display",
+    "overlay",
+    "show",
+    "trace",
+]

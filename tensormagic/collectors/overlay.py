@@ -76,22 +76,24 @@ def overlay(tensors: Mapping[str, Any]) -> OverlayReport:
     Args:
         tensors: At most `MOST_MEMBERS`, by name.
     """
-    holders: list[_Holder] = []
-    gaps: list[Gap] = []
     with quiet():
-        for name, item in tensors.items():
-            try:
-                holders.append(_holder(name, item))
-            except (RuntimeError, NotImplementedError, AttributeError, ValueError, TypeError) as error:
-                reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
-                gaps.append(Gap(name, f"it has no memory that could be compared: {reason}"))
+        looked = [_holder_or_gap(name, item) for name, item in tensors.items()]
+    holders = [one for one in looked if isinstance(one, _Holder)]
     groups = _groups(holders)
     settled = {at: _settled(holders[at], _origin(holders, group)) for group in groups for at in group}
     return OverlayReport(
         members=tuple(settled[at] for at in range(len(holders))),
         storages=tuple(_storage(holders, group) for group in groups),
-        gaps=tuple(gaps),
+        gaps=tuple(one for one in looked if isinstance(one, Gap)),
     )
+
+
+def _holder_or_gap(name: str, item: Any) -> _Holder | Gap:
+    try:
+        return _holder(name, item)
+    except (RuntimeError, NotImplementedError, AttributeError, ValueError, TypeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        return Gap(name, f"it has no memory that could be compared: {reason}")
 
 
 def _holder(name: str, item: Any) -> _Holder:

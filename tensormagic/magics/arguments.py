@@ -49,9 +49,9 @@ class Output:
     """
 
     text: bool
-    figure: str | None
-    save: str | None
-    into: str | None
+    figure: str | None = None
+    save: str | None = None
+    into: str | None = None
 
 
 def make_parser(name: str, description: str) -> Parser:

@@ -14,9 +14,9 @@ from IPython.display import display
 from tensormagic import api, renderers
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Output, unquoted
-from tensormagic.reports import Report, TensorReport, TraceReport
+from tensormagic.reports import OverlayReport, Report, TensorReport, TraceReport
 
-REPORT_TYPES = (TensorReport, TraceReport)
+REPORT_TYPES = (TensorReport, TraceReport, OverlayReport)
 DEFAULT_FIGURES = {TensorReport: "strides", TraceReport: "gradient_flow"}
 
 

@@ -14,6 +14,7 @@ from tensormagic.collectors import explain
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of
 from tensormagic.magics.display import deliver
+from tensormagic.magics.together import show_together
 
 NAME = "%tensor"
 MOST_NAMES = 6  # of the person's latest tensors, where nothing resembles the name that was typed
@@ -42,14 +43,22 @@ def run(shell: Any, line: str) -> None:
     output, asked = output_of(options), expressions(options.expression)
     if len(asked) > 1 and (output.save or output.into):
         raise UsageError(f"--save and --into take one tensor, but here are {len(asked)}: {', '.join(asked)}")
-    for expression in asked:
-        deliver(shell, _inspect(shell, expression), output)
+    found = []
+    for expression in asked:  # a loop, not a comprehension: that would be a frame in the person's traceback
+        found.append(_evaluated(shell, expression))  # noqa: PERF401  (as above)
+    show_together(shell, {expression: one.value for expression, one in zip(asked, found, strict=True)}, output)
+    for expression, one in zip(asked, found, strict=True):
+        deliver(shell, _inspect(shell, expression, one), output)
 
 
-def _inspect(shell: Any, expression: str) -> Any:
+def _evaluated(shell: Any, expression: str) -> Any:
     __tracebackhide__ = True
     _check_names(shell, expression)
-    found = api.evaluate(expression, shell.user_global_ns, shell.user_ns)
+    return api.evaluate(expression, shell.user_global_ns, shell.user_ns)
+
+
+def _inspect(shell: Any, expression: str, found: Any) -> Any:
+    __tracebackhide__ = True
     try:
         return api.inspect(found.value, expression, namespace=shell.user_ns, verdict=found.verdict)
     except TensorMagicError as error:

@@ -35,6 +35,7 @@ WIDTH = 840  # pixels that the cells have where the panel is as wide as it can b
 UNIT = 46  # pixels of a cell at most
 HEIGHT, LEAST_FILL = 22, 3
 CHARACTER = 6.7  # pixels of a character in the code font of the cells
+UNREAD = "background-color:#eceef1"
 LABELS = (78, 150)  # pixels for the names
 
 
@@ -87,7 +88,7 @@ def _pixels(storage: OverlayStorage) -> float:
 def _row(report: OverlayReport, storage: OverlayStorage, row: OverlayRow) -> str:
     member, colour = report.members[row.member], _colour(storage, row.member)
     swatch = tag("span", "&nbsp;" * 2, class_="tm-swatch", style=f"background-color:{colour}")
-    cells = _single(storage, member, row, colour) if storage.readers else _shares(storage, member, row, colour)
+    cells = _single(storage, member, row, colour) if storage.readers else _shares(storage, row, colour)
     head = tag("th", swatch, " ", tag("code", escape(name(member))), title=member.name[:200])
     return tag("tr", head, *cells, class_="tm-strip")
 
@@ -108,8 +109,8 @@ def _gaps(storage: OverlayStorage, member: OverlayMember, start: int, stop: int)
     size, first = member.element_size, member.first_byte or 0
     while start < stop:
         end = min(stop, start + size - (start - first) % size)
-        title = f"bytes {count(start)} to {count(end - 1)}: not read by {name(member)}"
-        yield _cell("", (end - start) // storage.cell_bytes, "background-color:#eceef1;color:#545d68", title, "tm-skip")
+        title = f"bytes {count(start)} to {count(end - 1)}: not read"
+        yield _cell("", (end - start) // storage.cell_bytes, UNREAD, title, "tm-skip")
         start = end
 
 
@@ -127,14 +128,14 @@ def _cell(text: str, span: int, style: str, title: str, class_: str | None = Non
     return tag("td", escape(text), colspan=span if span > 1 else None, class_=class_, style=style, title=title)
 
 
-def _shares(storage: OverlayStorage, member: OverlayMember, row: OverlayRow, colour: str) -> Iterator[str]:
+def _shares(storage: OverlayStorage, row: OverlayRow, colour: str) -> Iterator[str]:
     """Yield a cell for every run of bytes, filled as high as the part of it that is read."""
     for at, read in enumerate(row.bytes_read):
         start = storage.start + at * storage.cell_bytes
         stop = min(start + storage.cell_bytes, storage.stop)
-        title = share_title(member, start, stop, read)
+        title = share_title(start, stop, read)
         if read == 0:
-            yield _cell("", 1, "background-color:#eceef1;color:#545d68", title, "tm-skip")
+            yield _cell("", 1, UNREAD, title, "tm-skip")
         elif read is None or read == stop - start:
             yield _cell("", 1, f"background-color:{colour}", title)
         else:

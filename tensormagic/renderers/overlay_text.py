@@ -18,6 +18,7 @@ from tensormagic.renderers.overlay_words import (
     pair_sentences,
 )
 from tensormagic.renderers.phrases import count
+from tensormagic.renderers.tensor_text import finding_lines
 from tensormagic.renderers.text_canvas import Canvas, printable, table
 from tensormagic.reports import OverlayReport, OverlayRow, OverlayStorage
 
@@ -30,6 +31,7 @@ def render(report: OverlayReport, *, width: int = 100) -> str:
     """Return the overlay as text, no line wider than ``width`` columns (never narrower than 60)."""
     width = max(width, NARROWEST)
     blocks = [_storage(report, storage, width) for storage in report.shared]
+    blocks[1:1] = [finding_lines(finding, width) for finding in report.findings]
     rest = apart(report)
     blocks += [_wrapped(f" {rest}.", width)] if rest else []
     blocks += [_wrapped(f" not shown: {gap.section}: {gap.reason}", width) for gap in report.gaps]

@@ -80,13 +80,13 @@ def element_label(element: OverlayElement) -> str:
     return ",".join(map(str, element.index))
 
 
-def share_title(member: OverlayMember, start: int, stop: int, read: int | None) -> str:
-    """Return how much of a cell a member reads."""
+def share_title(start: int, stop: int, read: int | None) -> str:
+    """Return how much of a cell is read."""
     where = f"bytes {count(start)} to {count(stop - 1)}"
     if read is None:
         return f"{where}: not counted"
     part = "none" if read == 0 else "all" if read == stop - start else f"{count(read)} of {count(stop - start)}"
-    return f"{where}: {part} read by {name(member)}"
+    return f"{where}: {part} read"
 
 
 HEAD = ("", "dtype", "shape", "stride", "elements", "bytes read")

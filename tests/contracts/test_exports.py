@@ -13,7 +13,7 @@ from tests.support.kernel import ROOT
 
 PUBLIC = ("tensormagic", "tensormagic.reports", "tensormagic.errors")
 # The public interface of the design, as far as it exists; what is added later is added here.
-INTERFACE = {"inspect", "load_ipython_extension", "show", "trace", "unload_ipython_extension"}
+INTERFACE = {"inspect", "load_ipython_extension", "overlay", "show", "trace", "unload_ipython_extension"}
 
 
 def public_names(module):

@@ -25,9 +25,23 @@ def test_a_tensor_is_shown_as_text_and_html(cell):
 
 
 def test_several_expressions_are_shown_in_order(cell):
-    """Each has a display of its own."""
+    """What they have of the same memory, then each in a display of its own."""
     titles = [bundle["text/plain"].split(" ── ")[0] for bundle in cell("%tensor -a a[0, 1:3] a + 1 b").shown]
-    assert titles == ["── -a", "── a[0, 1:3]", "── a + 1", "── b"]
+    assert titles == ["── a[0, 1:3] and b", "── -a", "── a[0, 1:3]", "── a + 1", "── b"]
+
+
+def test_tensors_without_common_memory_say_so_in_one_line(cell):
+    """Nothing to draw: a sentence, then the panels."""
+    first, *panels = cell("%tensor -a a + 1").shown
+    assert first["text/plain"] == " -a and a + 1 share no memory: each lies in a storage of its own."
+    assert len(panels) == 2
+
+
+def test_too_many_for_one_strip(cell):
+    """Nine tensors are shown, and why they are not drawn together."""
+    ran = cell("%tensor a[0] a[1] a[2] a a+1 a+2 a+3 a+4 a+5")
+    assert len(ran.shown) == 9
+    assert ran.out == "not drawn together: overlay() takes 2 to 8 tensors by name, but was given 9\n"
 
 
 @pytest.mark.parametrize(

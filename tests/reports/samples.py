@@ -64,6 +64,39 @@ def trace_report() -> reports.TraceReport:
     )
 
 
+def overlay_report() -> reports.OverlayReport:
+    """Return the report of a float32 and an int8 tensor over one storage of 8 bytes, and of one by itself."""
+    members = (
+        reports.OverlayMember(HOSTILE, "Parameter", "float32", (2,), (1,), 4, 0, 8, 8),
+        reports.OverlayMember("bytes", "Tensor", "int8", (3,), (2,), 1, 1, 6, 3),
+        reports.OverlayMember("n", "ndarray", "float64", (0, 2), (-2, 1), 8, None, None, None),
+    )
+    rows = (
+        reports.OverlayRow(
+            0, (1,) * 8, (reports.OverlayElement(0, (0,), reads=1), reports.OverlayElement(4, (1,), reads=2))
+        ),
+        reports.OverlayRow(
+            1, (0, 1, 0, 1, 0, 1, None, 0), tuple(reports.OverlayElement(at, (at,), 1) for at in (1, 3, 5))
+        ),
+    )
+    shared = reports.OverlayStorage(
+        members=(0, 1),
+        address=0x7F00_0000_0040,
+        nbytes=8,
+        device="cpu",
+        start=0,
+        stop=8,
+        cell_bytes=1,
+        rows=rows,
+        readers=(1, 2, 1, 2, 1, 2, 1, 1),
+        pairs=(reports.OverlayPair(0, 1, "yes", 3, 2, 3),),
+        exact=False,
+    )
+    alone = reports.OverlayStorage(members=(2,), address=0, nbytes=0, device="meta")
+    gap = reports.Gap("s", "sparse")
+    return reports.OverlayReport(findings=(finding(),), members=members, storages=(shared, alone), gaps=(gap,))
+
+
 def finding() -> reports.Finding:
     """Return a finding with evidence of every scalar kind."""
     return reports.Finding(

@@ -1,0 +1,23 @@
+"""Several tensors on one strip of memory: what ``%tensor a b c`` shows before each has its panel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tensormagic import api
+from tensormagic.collectors import explain
+from tensormagic.errors import TensorMagicError
+from tensormagic.magics.arguments import Output
+from tensormagic.magics.display import deliver
+
+
+def show_together(shell: Any, values: Mapping[str, Any], output: Output) -> None:
+    """Show what the tensors among ``values`` have of the same memory; nothing for fewer than two."""
+    tensors = {expression: value for expression, value in values.items() if explain.is_tensor(value)}
+    if len(tensors) < 2 or output.figure is not None:
+        return
+    try:
+        deliver(shell, api.overlay(tensors), Output(text=output.text))
+    except TensorMagicError as error:
+        print(f"not drawn together: {error}")  # noqa: T201  (the panels follow)
