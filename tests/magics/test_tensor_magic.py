@@ -58,7 +58,7 @@ def test_expressions_of_every_kind(cell, expression):
 
 def test_an_expression_is_told_whether_it_copied(cell):
     """Copy or view against its operands, evaluated once; a plain name has nothing to be told."""
-    view, copy, name = (bundle["text/plain"] for bundle in cell("%tensor a[0] a.t().contiguous() a").shown)
+    _, view, copy, name = (bundle["text/plain"] for bundle in cell("%tensor a[0] a.t().contiguous() a").shown)
     assert " VIEW  shares 4 of the 12 elements of a" in view
     assert " COPY  shares no memory with a" in copy
     assert " VIEW " not in name
