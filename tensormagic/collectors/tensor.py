@@ -11,6 +11,7 @@ from torch import _tensor_str
 
 from tensormagic.collectors.aliases import AliasSearch, find_aliases
 from tensormagic.collectors.autograd import autograd
+from tensormagic.collectors.autograd_details import autograd_details
 from tensormagic.collectors.grid import cut_of
 from tensormagic.collectors.layout import layout
 from tensormagic.collectors.memory import Memory
@@ -19,7 +20,15 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.slices import values
 from tensormagic.collectors.strip import Rows
 from tensormagic.collectors.values import read_values
-from tensormagic.reports import DimensionSlices, Gap, LayoutReport, Statistics, StorageReport, TensorReport
+from tensormagic.reports import (
+    AutogradReport,
+    DimensionSlices,
+    Gap,
+    LayoutReport,
+    Statistics,
+    StorageReport,
+    TensorReport,
+)
 
 _DATA_LINES = 6
 _DATA_COLUMNS = 160
@@ -97,11 +106,17 @@ def _collect(x: torch.Tensor, name: str, namespace: dict[str, object]) -> Tensor
         layout=_layout(x, storage, shared, sections, readable=readable) if strided else None,
         statistics=numbers,
         slices=by_slice,
-        autograd=sections.read("autograd", lambda: autograd(x, shared.names, name=name), None),
+        autograd=sections.read("autograd", lambda: _autograd(x, shared, name, sections), None),
         aliases=shared.search.aliases,
         aliases_searched=shared.looked,
         gaps=tuple(sections.gaps),
     )
+
+
+def _autograd(x: torch.Tensor, shared: _Shared, name: str, sections: _Sections) -> AutogradReport:
+    state = autograd(x, shared.names, name=name)
+    details = sections.read("autograd", lambda: autograd_details(x, shared.names, shared.named, name=name), None)
+    return replace(state, details=details)
 
 
 def _values(x: torch.Tensor, sections: _Sections) -> tuple[Statistics | None, tuple[DimensionSlices, ...]]:

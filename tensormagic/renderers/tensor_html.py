@@ -16,14 +16,13 @@ from tensormagic.renderers.histogram_html import histogram_html
 from tensormagic.renderers.layout_verdicts_html import verdicts_html
 from tensormagic.renderers.markup import escape, json_block, tag
 from tensormagic.renderers.phrases import shortened
+from tensormagic.renderers.tensor_autograd_html import autograd_html
 from tensormagic.renderers.tensor_copy_html import copy_html
 from tensormagic.renderers.tensor_layout_html import layout_html
 from tensormagic.renderers.tensor_picture import Picture, bases_index, picture_of
 from tensormagic.renderers.tensor_slices_html import slices_html
 from tensormagic.renderers.tensor_words import (
     alias_row,
-    autograd_lines,
-    autograd_summary,
     badges,
     details,
     dimensions,
@@ -133,13 +132,11 @@ def _more(report: TensorReport) -> str:
     metadata = {**report.metadata}
     metadata.pop("data", None)
     parts = [
+        autograd_html(report),
         slices_html(report),
         _disclosure("Memory and holders", memory_summary(report), _paragraphs(memory_lines(report)) + _formats(report)),
         _disclosure("All metadata", f"{len(metadata) + 1} fields", _metadata(metadata) + _data(report)),
     ]
-    if report.autograd is not None:
-        lines = _paragraphs(autograd_lines(report.autograd))
-        parts.insert(0, _disclosure("Autograd", autograd_summary(report.autograd), lines))
     return tag("div", *parts, class_="tm-more")
 
 

@@ -7,13 +7,13 @@ from itertools import chain
 
 from tensormagic.renderers.layout_verdicts_text import verdict_lines
 from tensormagic.renderers.phrases import number_of_bytes, short_count, short_number, shortened
+from tensormagic.renderers.tensor_autograd_text import autograd_text
 from tensormagic.renderers.tensor_copy_text import copy_lines
 from tensormagic.renderers.tensor_picture import picture_of
 from tensormagic.renderers.tensor_slices_text import slices_text
 from tensormagic.renderers.tensor_text_layout import layout_lines
 from tensormagic.renderers.tensor_words import (
     alias_row,
-    autograd_lines,
     badges,
     details,
     kind,
@@ -48,7 +48,7 @@ def render(report: TensorReport, *, width: int = 100) -> str:
         _sharing(report),
         _values(report.statistics, width),
         slices_text(report, width),
-        _sentences("AUTOGRAD", autograd_lines(report.autograd) if report.autograd else (), width),
+        autograd_text(report, width),
         _sentences("MEMORY", memory_lines(report), width),
     ]
     lines = "\n\n".join("\n".join(section) for section in sections if section).split("\n")

@@ -1,6 +1,7 @@
 """Plain data: what collectors leave and renderers read. Imports nothing but the standard library."""
 
 from tensormagic.reports.aliases import Alias
+from tensormagic.reports.autograd import BEYOND, NOTHING, AutogradDetails, Hook, Path, PathNode, SavedState
 from tensormagic.reports.base import FORMAT_VERSION, Outlet, Report, install_outlet
 from tensormagic.reports.finding import SEVERITIES, Finding, Gap, Location, Severity
 from tensormagic.reports.overlay import (
@@ -42,11 +43,14 @@ from tensormagic.reports.verdict import CopyVerdict, Sharing, Step
 from tensormagic.reports.views import Barrier, ViewFailure, ViewReport
 
 __all__ = [
+    "BEYOND",
     "FORMAT_VERSION",
+    "NOTHING",
     "SEVERITIES",
     "UNREADABLE",
     "UNTOUCHED",
     "Alias",
+    "AutogradDetails",
     "AutogradReport",
     "BadSlice",
     "Barrier",
@@ -61,6 +65,7 @@ __all__ = [
     "GradientStatistics",
     "Graph",
     "Grid",
+    "Hook",
     "LargeSlice",
     "LayoutReport",
     "LiveFrame",
@@ -76,7 +81,10 @@ __all__ = [
     "OverlayStorage",
     "ParameterSeries",
     "Pass",
+    "Path",
+    "PathNode",
     "Report",
+    "SavedState",
     "SavedTensor",
     "Severity",
     "Sharing",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from tensormagic.reports.aliases import Alias
+from tensormagic.reports.autograd import AutogradDetails
 from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap
 from tensormagic.reports.slices import DimensionSlices
@@ -82,6 +83,7 @@ class AutogradReport:
         leaves: Names (or ``"(8, 3) leaf"`` where there is none) of the leaves its graph leads to, at most a few.
         leaf_count: How many leaves there are.
         sentence: The state in one sentence, e.g. "a leaf that requires grad: backward() will fill x.grad".
+        details: What stands behind it: hooks, saved tensors, the way to the leaves.
     """
 
     requires_grad: bool
@@ -95,6 +97,7 @@ class AutogradReport:
     leaves: tuple[str, ...]
     leaf_count: int
     sentence: str
+    details: AutogradDetails | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,24 @@
-"""Hand-made tensor reports about values: slices of which one is bad, many to a cell, sampled."""
+"""Hand-made tensor reports about values and autograd: a bad slice, sampled slices, a graph that cannot run back."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tensormagic.reports import BadSlice, DimensionSlices, Finding, LargeSlice, TensorReport
-from tests.renderers.samples_tensor import INF, NAN, contiguous_stride, layout, numbers, report
+from tensormagic.reports import (
+    BEYOND,
+    NOTHING,
+    AutogradDetails,
+    BadSlice,
+    DimensionSlices,
+    Finding,
+    Hook,
+    LargeSlice,
+    Path,
+    PathNode,
+    SavedState,
+    TensorReport,
+)
+from tests.renderers.samples_tensor import INF, NAN, autograd, contiguous_stride, layout, numbers, report, scalar
 
 
 def bad_item() -> TensorReport:
@@ -57,4 +70,33 @@ def nothing_finite() -> TensorReport:
     return replace(plain, statistics=numbers((), 0.0, 0.0, positive_infinity=156, **nothing))
 
 
-SAMPLES = {"bad_item": bad_item(), "sampled": sampled(), "nothing_finite": nothing_finite()}
+def graph() -> TensorReport:
+    """A loss over a linear layer: a changed saved tensor, a hook, a name that is markup, more nodes than are listed."""
+    path = Path(
+        (
+            PathNode("mse_loss", "MseLossBackward0", "", (), inputs=(1, NOTHING)),
+            PathNode("mul", "MulBackward0", "pred", (5, 1), inputs=(2, BEYOND), saved="changed in place"),
+            PathNode("addmm", "AddmmBackward0", "out", (5, 1), inputs=(3, NOTHING, 4)),
+            PathNode("", "AccumulateGrad", "net.bias", (1,), is_leaf=True, has_grad=True),
+            PathNode("t", "TBackward0", "", (8, 1), inputs=(5,)),
+            PathNode("", "AccumulateGrad", "", (1, 8), is_leaf=True),
+        ),
+        walked=34,
+        complete=True,
+    )
+    details = AutogradDetails(
+        output_number=1, because="not a leaf", grad_because="torch keeps the gradients of leaves only",
+        hooks=(Hook("tensor hook", "clip", "train.py, line 3"), Hook("post-accumulate hook", "<lambda>")),
+        saved=(SavedState("self", "changed in place", saved_version=0, version=2),
+               SavedState("target", "fine", "y", (5, 1), "float32", 20, 0, 0),
+               SavedState("weight", "packed by a hook"), SavedState("total", "freed")),
+        path=path,
+    )  # fmt: skip
+    state = autograd(
+        requires_grad=True, is_leaf=False, grad_fn="MseLossBackward0", leaf_count=2, details=details,
+        leaves=("net.bias", "(1, 8) leaf"), sentence="made by MseLossBackward0",
+    )  # fmt: skip
+    return replace(scalar(), autograd=state)
+
+
+SAMPLES = {"graph": graph(), "bad_item": bad_item(), "sampled": sampled(), "nothing_finite": nothing_finite()}

@@ -193,6 +193,7 @@ def _autograd() -> reports.AutogradReport:
         leaves=("a",),
         leaf_count=1,
         sentence="made by SliceBackward0",
+        details=_autograd_details(),
     )
 
 
@@ -201,6 +202,19 @@ def _verdict() -> reports.CopyVerdict:
     step = reports.Step(HOSTILE, "view", of="a", nbytes=0, reason=HOSTILE)
     apart = reports.Sharing(HOSTILE, "unknown", elements=None)
     return reports.CopyVerdict(HOSTILE, (sharing, apart), (step, step), more_steps=3, more_operands=1)
+
+
+def _autograd_details() -> reports.AutogradDetails:
+    slice_node = reports.PathNode("slice", "SliceBackward0", "x", (2, 3), inputs=(1, reports.NOTHING), saved="freed")
+    leaf = reports.PathNode("", "AccumulateGrad", "a", (3, 4), is_leaf=True, has_grad=True)
+    return reports.AutogradDetails(
+        output_number=1,
+        because="not a leaf: SliceBackward0 made it from something that requires grad",
+        grad_because=HOSTILE,
+        hooks=(reports.Hook("tensor hook", HOSTILE, "train.py, line 3"),),
+        saved=(reports.SavedState("self", "changed in place", "a", (3, 4), "float32", 48, 0, 2),),
+        path=reports.Path((slice_node, leaf), walked=2, complete=True),
+    )
 
 
 def _alias() -> reports.Alias:
