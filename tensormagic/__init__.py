@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensormagic.api import Trace, copy_or_view, inspect, overlay, show, trace
+from tensormagic.api import Trace, aliases, copy_or_view, inspect, overlay, show, tensors, trace
 from tensormagic.errors import (
     NotATensorError,
     ReportFormatError,
@@ -27,11 +27,22 @@ from tensormagic.errors import (
     TraceError,
     UnknownNameError,
 )
-from tensormagic.reports import Finding, Gap, Location, OverlayReport, Report, TensorReport, TraceReport
+from tensormagic.reports import (
+    AliasReport,
+    Finding,
+    Gap,
+    Location,
+    OverlayReport,
+    Report,
+    TensorReport,
+    TensorTable,
+    TraceReport,
+)
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "AliasReport",
     "Finding",
     "Gap",
     "Location",
@@ -42,15 +53,18 @@ __all__ = [
     "RequirementError",
     "TensorMagicError",
     "TensorReport",
+    "TensorTable",
     "Trace",
     "TraceError",
     "TraceReport",
     "UnknownNameError",
+    "aliases",
     "copy_or_view",
     "inspect",
     "load_ipython_extension",
     "overlay",
     "show",
+    "tensors",
     "trace",
     "unload_ipython_extension",
 ]

@@ -21,12 +21,14 @@ from tensormagic.collectors.requirements import require_torch
 from tensormagic.diagnoses import diagnose
 from tensormagic.errors import NotATensorError, TensorMagicError, TraceError
 from tensormagic.reports import (
+    AliasReport,
     Cell,
     CopyVerdict,
     LiveFrame,
     OverlayReport,
     Report,
     TensorReport,
+    TensorTable,
     TraceReport,
     install_outlet,
 )
@@ -145,6 +147,70 @@ def overlay(tensors: Mapping[str, Any]) -> OverlayReport:
         if advice and not hasattr(type(item), "__array_interface__"):
             raise NotATensorError(advice)
     return _diagnosed(collect_overlay(tensors))
+
+
+def aliases(namespace: Mapping[str, Any] | None = None, *, only: Mapping[str, Any] | None = None) -> AliasReport:
+    """Return who shares memory with whom: groups by storage, and exactly how much every two of a group overlap.
+
+    Args:
+        namespace: Names, and what they are bound to; by default the caller's globals. Containers, attributes, modules,
+            optimizers, closures and NumPy arrays are looked through.
+        only: Show only memory in which one of these lies.
+
+    Raises:
+        TensorMagicError: where ``namespace`` is no mapping.
+        RequirementError: where torch is missing or too old.
+
+    >>> import torch, tensormagic
+    >>> a = torch.arange(6)
+    >>> tensormagic.aliases({"a": a, "b": a[1:3]}).pairs[0].overlap_elements
+    2
+    """
+    require_torch()
+    from tensormagic.collectors.alias_groups import collect_aliases
+
+    seen = sys._getframe(1).f_globals if namespace is None else _mapping(namespace, "aliases")  # noqa: SLF001
+    return _diagnosed(collect_aliases(seen, only=only))
+
+
+def tensors(
+    namespace: Mapping[str, Any] | None = None,
+    *,
+    title: str = "",
+    panels: int = 0,
+    around: Mapping[str, Any] | None = None,
+) -> TensorTable:
+    """Return every tensor and array that a namespace, or a collection, holds: a row each, and what they take together.
+
+    Args:
+        namespace: Names, and what they are bound to; by default the caller's globals. A collection is given a name:
+            ``tensors({"batch": batch})``.
+        title: What to call a collection.
+        panels: How many of the tensors to inspect in full; their reports are in ``panels`` of the result.
+        around: Where to look for others that share memory with those; by default in ``namespace``.
+
+    Raises:
+        TensorMagicError: where ``namespace`` is no mapping.
+        RequirementError: where torch is missing or too old.
+
+    >>> import torch, tensormagic
+    >>> table = tensormagic.tensors({"batch": {"x": torch.zeros(2, 3), "y": torch.zeros(2)}})
+    >>> [row.name for row in table.rows]
+    ["batch['x']", "batch['y']"]
+    """
+    require_torch()
+    from tensormagic.collectors.table import collect_table
+
+    seen = sys._getframe(1).f_globals if namespace is None else _mapping(namespace, "tensors")  # noqa: SLF001
+    table = collect_table(seen, title=title, panels=panels, namespace=around)
+    return dataclasses.replace(table, panels=tuple(_diagnosed(panel) for panel in table.panels))
+
+
+def _mapping(namespace: Any, function: str) -> Mapping[str, Any]:
+    if not isinstance(namespace, Mapping):
+        given = type(namespace).__name__
+        raise TensorMagicError(f'{function}() takes names and their values, but was given a {given}: {{"x": x}}')
+    return namespace
 
 
 class Trace:
@@ -290,11 +356,13 @@ install_outlet(_Outlet())
 __all__ = [
     "Trace",
     "TraceError",
+    "aliases",
     "copy_or_view",
     "evaluate",
     "inspect",
     "install_display",
     "overlay",
     "show",
+    "tensors",
     "trace",
 ]

@@ -11,6 +11,7 @@ import torch
 
 from tensormagic.collectors.memory import Memory
 from tensormagic.collectors.namespace import Walk, is_kind, walk_arrays
+from tensormagic.collectors.naming import plain, telling
 from tensormagic.collectors.overlap import Region, overlap, overlap_elements
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.versions import shares_version
@@ -68,7 +69,8 @@ def find_aliases(x: torch.Tensor, named: Iterable[tuple[str, Any]], *, name: str
     """Find those of the named tensors and arrays that share x's storage. Never raises for an odd one among them."""
     with quiet():
         memory = Memory.of(x)
-        found = [candidate for label, item in named if (candidate := _candidate(x, memory, label, item)) is not None]
+        told = _told(x, named)
+        found = [candidate for label, item in told if (candidate := _candidate(x, memory, label, item)) is not None]
         found = [candidate for candidate in found if candidate.item is not x or candidate.name != name]
         found += _nameless_base(x, memory, found, name)
         found.sort(key=lambda candidate: RELATIONS.index(candidate.relation))
@@ -76,6 +78,16 @@ def find_aliases(x: torch.Tensor, named: Iterable[tuple[str, Any]], *, name: str
         aliases = tuple(_alias(x, own, candidate) for candidate in found[:MOST])
     owner = next((candidate.name for candidate in found if candidate.owns), "")
     return AliasSearch(aliases, len(found), owner=owner)
+
+
+def _told(x: torch.Tensor, named: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Return the named objects without the longer names of those other than x that have a name of their own."""
+    every = list(named)
+    names: dict[int, list[str]] = {}
+    for name, item in every:
+        names.setdefault(id(item), []).append(name)
+    kept = {key: set(telling(each) if key == id(x) else plain(each)) for key, each in names.items() if len(each) > 1}
+    return [(name, item) for name, item in every if id(item) not in kept or name in kept[id(item)]]
 
 
 def region_of(x: torch.Tensor, shift: int) -> Region:

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 _LOOSE = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Lambda, ast.IfExp, ast.Tuple, ast.Await, ast.Constant)
+_ALL = ", and tensors() lists all that it holds"
 
 
 def why_not_a_tensor(value: Any, name: str) -> str:
@@ -36,7 +37,7 @@ def _what(value: Any) -> str:
 
 
 def _instead(value: Any, name: str, torch: Any) -> str:
-    subject = name if _binds_tightly(name) else f"({name})"
+    subject = name if binds_tightly(name) else f"({name})"
     if value is None and name.endswith(".grad"):
         return f"no backward has left a gradient in {name.removesuffix('.grad')} yet"
     if torch is not None and isinstance(value, torch.nn.Module):
@@ -50,7 +51,7 @@ def _instead(value: Any, name: str, torch: Any) -> str:
     return "give an expression that makes a torch.Tensor"
 
 
-def _binds_tightly(expression: str) -> bool:
+def binds_tightly(expression: str) -> bool:
     """Return whether something can be written directly behind ``expression``: an index, an attribute."""
     try:
         body = ast.parse(expression, mode="eval").body
@@ -63,13 +64,14 @@ def _of_module(module: Any, subject: str) -> str:
     names = [path for path, _ in module.named_parameters()]
     if not names:
         return "and it has no parameters to show"
-    return f"{subject}.{names[0]} is " + (f"one of its {len(names)} parameters" if len(names) > 1 else "its parameter")
+    many = f"one of its {len(names)} parameters{_ALL}"
+    return f"{subject}.{names[0]} is " + (many if len(names) > 1 else "its parameter")
 
 
 def _of_container(value: Any, subject: str, torch: Any) -> str:
     items = value.items() if isinstance(value, dict) else enumerate(value)
     key = next((key for key, item in items if isinstance(item, torch.Tensor)), None)
     if key is not None:
-        return f"{subject}[{key!r}] is one"
+        return f"{subject}[{key!r}] is one{_ALL}"
     numbers = isinstance(value, list | tuple) and all(isinstance(item, int | float | complex | list) for item in value)
     return f"torch.tensor({subject}) makes one" if numbers else "and it holds none"

@@ -1,8 +1,7 @@
 """What a person can name: tensors and arrays reached from a namespace, without running any of the person's code.
 
-Only exact knowledge is used: builtin containers through the builtin types' own methods, modules through their
-registries, arrays and tensors by their class. Nothing is iterated, indexed or asked for attributes through code that
-somebody else wrote, so that looking has no side effects.
+What is inside an object is `tensormagic.collectors.holdings`' knowledge; this is the walk over all of it: every name's
+whole tree in turn, each object once a name, never deeper or longer than its bounds, and saying so where they were met.
 """
 
 from __future__ import annotations
@@ -10,20 +9,20 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from types import FunctionType, ModuleType
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from tensormagic.collectors.holdings import Child, can_hold, children, is_kind, is_opaque, mro_of
+
 LIMIT = 20_000
-_DEPTH = 2
+_DEPTH = 6
 _ITEMS = 1000
 # IPython's own names: input and output history (`_`, `_12`, `_i12`, `_oh`, `_ih`) and helpers.
 _HISTORY = re.compile(r"_+|_i+|_i?\d+|_[oid]h|In|Out|exit|quit|get_ipython|__\w+__")
-_OPAQUE = (str, bytes, bool, int, float, complex, type(None), type, ModuleType, FunctionType)
 
 
 @dataclass(slots=True)
@@ -33,22 +32,26 @@ class Walk:
     Attributes:
         namespace: Names and what they are bound to.
         limit: How many names, items and attributes to look at before giving up.
+        items: How many items of one container to look at.
         looked: How many were looked at so far.
         complete: Whether nothing was left out for being too many.
     """
 
     namespace: Mapping[str, object]
     limit: int = LIMIT
+    items: int = _ITEMS
     looked: int = 0
     complete: bool = True
+    _labels: dict[int, str] | None = field(default=None, repr=False)
 
     def named(self, *kinds: type) -> Iterator[tuple[str, Any]]:
         """Yield what is of one of these classes, under every name that reaches it, each name's whole tree in turn."""
+        wanted = _Wanted(kinds)
         for name, value in list(self.namespace.items()):
             if not is_history(name):
-                yield from self._below(name, value, kinds)
+                yield from self._below(name, value, wanted)
 
-    def _below(self, name: str, value: object, kinds: tuple[type, ...]) -> Iterator[tuple[str, Any]]:
+    def _below(self, name: str, value: object, wanted: _Wanted) -> Iterator[tuple[str, Any]]:
         seen: set[int] = set()
         pending = [(name, value, _DEPTH)]
         while pending:
@@ -57,9 +60,9 @@ class Walk:
                 self.complete = False
                 return
             self.looked += 1
-            if is_kind(item, *kinds):
+            if wanted[type(item)]:
                 yield path, item
-            if id(item) in seen or not _can_hold(item, depth):
+            if id(item) in seen or not can_hold(item, depth):
                 continue
             seen.add(id(item))
             pending.extend(reversed(self._held(path, item, depth)))
@@ -69,65 +72,35 @@ class Walk:
 
         A long container that begins with nothing but numbers and strings is taken to hold nothing else.
         """
-        children = list(itertools.islice(_children(path, item, depth), _ITEMS + 1))
-        worth = [child for child in children[:_ITEMS] if type(child[1]) not in _OPAQUE]
-        self.complete = self.complete and (len(children) <= _ITEMS or not worth)
+        found = list(itertools.islice(children(path, item, depth, self._label), self.items + 1))
+        worth = [child for child in found[: self.items] if not is_opaque(child[1])]
+        self.complete = self.complete and (len(found) <= self.items or not worth)
         return worth
+
+    def _label(self, item: object) -> str:
+        """Return the name of a parameter of the modules that have a name, or of a tensor that has one; else nothing."""
+        if self._labels is None:
+            plain = {name: value for name, value in self.namespace.items() if is_kind(value, nn.Module, torch.Tensor)}
+            named = list(Walk(plain, self.limit).named(torch.Tensor))
+            self._labels = {id(tensor): name for name, tensor in reversed(named)}
+        return self._labels.get(id(item), "")
+
+
+class _Wanted(dict[type, bool]):
+    """Whether a class is one of the wanted ones or derived from one; each class is judged once a walk."""
+
+    def __init__(self, kinds: tuple[type, ...]) -> None:
+        super().__init__()
+        self._kinds = kinds
+
+    def __missing__(self, kind: type) -> bool:
+        self[kind] = any(wanted in mro_of(kind) for wanted in self._kinds)
+        return self[kind]
 
 
 def is_history(name: str) -> bool:
     """Return whether a name is one of IPython's own, or Python's."""
     return _HISTORY.fullmatch(name) is not None
-
-
-def is_kind(item: object, *kinds: type) -> bool:
-    """Return whether an object's class is one of these or derived from one.
-
-    ``isinstance`` would ask the object for ``__class__``, which proxies answer by running code.
-    """
-    return any(kind in type(item).__mro__ for kind in kinds)
-
-
-def _can_hold(item: object, depth: int) -> bool:
-    if type(item) in _OPAQUE:
-        return False
-    return is_kind(item, nn.Module) or (depth > 0 and is_kind(item, list, tuple, dict)) or is_kind(item, torch.Tensor)
-
-
-Child = tuple[str, object, int]
-
-
-def _children(path: str, item: Any, depth: int) -> Iterator[Child]:
-    """Yield what an object holds, with the name that reaches it and how deep containers may still go."""
-    if is_kind(item, nn.Module):
-        yield from _module_children(path, item, depth)
-    elif is_kind(item, torch.Tensor):
-        yield from _gradient(path, item)
-    elif is_kind(item, dict):
-        pairs = ((key, value) for key, value in list(dict.items(item)) if type(key) in {str, int})
-        yield from ((f"{path}[{key!r}]", value, depth - 1) for key, value in pairs)
-    else:
-        items = list.__iter__(item) if is_kind(item, list) else tuple.__iter__(item)
-        yield from ((f"{path}[{at}]", value, depth - 1) for at, value in enumerate(items))
-
-
-def _module_children(path: str, module: nn.Module, depth: int) -> Iterator[Child]:
-    """Yield parameters, buffers, submodules and plain tensor attributes, as `named_parameters` spells them."""
-    attributes = object.__getattribute__(module, "__dict__")
-    registries = [attributes.get(registry) or {} for registry in ("_parameters", "_buffers", "_modules")]
-    for registry in registries:
-        yield from ((f"{path}.{name}", value, depth) for name, value in dict.items(registry) if value is not None)
-    for name, value in list(attributes.items()):
-        if is_kind(value, torch.Tensor):
-            yield f"{path}.{name}", value, depth
-
-
-def _gradient(path: str, x: torch.Tensor) -> Iterator[Child]:
-    """Yield a leaf's gradient; that of other tensors is not read, for torch warns when it is."""
-    with torch._C.DisableTorchFunction():
-        grad = x.grad if x.is_leaf else None
-    if grad is not None:
-        yield f"{path}.grad", grad, 0
 
 
 def walk_tensors(namespace: Mapping[str, object], *, limit: int = LIMIT) -> Iterator[tuple[str, torch.Tensor]]:
@@ -162,3 +135,6 @@ def _descendants(module: nn.Module) -> Iterator[nn.Module]:
                 seen.add(id(child))
                 pending.append(child)
                 yield child
+
+
+__all__ = ["LIMIT", "Walk", "is_history", "is_kind", "modules_in", "walk_arrays", "walk_tensors"]

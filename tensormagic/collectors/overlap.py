@@ -100,6 +100,19 @@ def overlap_elements(x: Region, y: Region) -> int | None:
     return _count_by_marking(x, y)
 
 
+def solid_bytes(region: Region) -> tuple[int, int] | None:
+    """Return first byte and one past the last where a region covers every byte between; None where it leaves gaps."""
+    pattern = region.pattern
+    return None if pattern is None else _solid(pattern, region.itemsize)
+
+
+def marked(region: Region, size: int) -> np.ndarray:
+    """Return a picture of memory of ``size`` bytes, from the point a region counts from: True where it has a byte."""
+    touched = np.zeros(size, dtype=np.bool_)
+    _at(touched, region, 0, whole=True)[...] = True
+    return touched
+
+
 def _solid(pattern: Pattern, itemsize: int) -> tuple[int, int] | None:
     """Return the bytes from first to last, where a pattern covers all of them; None where it leaves gaps."""
     distinct, length = pattern.distinct(), pattern.highest - pattern.lowest + itemsize

@@ -53,3 +53,12 @@ def _counter_place() -> int | None:
 
 def _words(x: torch.Tensor) -> list[int]:
     return list((ctypes.c_size_t * _WORDS).from_address(x._cdata))
+
+
+def counter_of(x: torch.Tensor) -> int | None:
+    """Return which version counter x counts its writes on: equal for two that live at once only where they share it.
+
+    None where it has none (inference tensors), or where that cannot be told.
+    """
+    place = None if x.is_inference() else _counter_place()
+    return None if place is None else _words(x)[place] or None

@@ -25,9 +25,12 @@ def run(magics: Any, line: str) -> None:
 
 
 def _help() -> str:
-    from tensormagic.magics import tensor, tracegrad
+    from tensormagic.magics import aliases, tensor, tensors, tracegrad
 
-    rows = [(made.prog, str(made.description)) for made in (tensor.parser(), tracegrad.parser())]
+    rows = [
+        (made.prog, str(made.description))
+        for made in (tensor.parser(), tensors.parser(), aliases.parser(), tracegrad.parser())
+    ]
     return "\n".join(f"{name:<13} {text}\n{'':<13} %{name.lstrip('%')} --help lists its options" for name, text in rows)
 
 

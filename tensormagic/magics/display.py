@@ -14,10 +14,15 @@ from IPython.display import display
 from tensormagic import api, renderers
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Output, unquoted
-from tensormagic.reports import OverlayReport, Report, TensorReport, TraceReport
+from tensormagic.reports import AliasReport, OverlayReport, Report, TensorReport, TensorTable, TraceReport
 
-REPORT_TYPES = (TensorReport, TraceReport, OverlayReport)
-DEFAULT_FIGURES = {TensorReport: "strides", TraceReport: "gradient_flow"}
+REPORT_TYPES = (AliasReport, OverlayReport, TensorReport, TensorTable, TraceReport)
+DEFAULT_FIGURES: dict[type[Report], str] = {
+    AliasReport: "memory_map",
+    TensorReport: "strides",
+    TensorTable: "sizes",
+    TraceReport: "gradient_flow",
+}
 
 
 def is_notebook(shell: Any) -> bool:

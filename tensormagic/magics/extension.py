@@ -14,7 +14,7 @@ from traitlets import Enum
 from tensormagic import api
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.errors import RequirementError
-from tensormagic.magics import about, completion, display, tensor, tracegrad
+from tensormagic.magics import about, aliases, completion, display, tensor, tensors, tracegrad
 
 _LOADED: dict[int, ExitStack] = {}
 
@@ -36,6 +36,20 @@ class TensorMagic(Magics):
         """Show what a tensor is: ``%tensor EXPR [EXPR ...]``; ``%tensor --help`` lists the options."""
         __tracebackhide__ = True
         tensor.run(self.shell, line)
+
+    @no_var_expand
+    @line_magic
+    def tensors(self, line: str) -> None:
+        """List every tensor you have: ``%tensors [NAMES]``; ``%tensors --help`` lists the options."""
+        __tracebackhide__ = True
+        tensors.run(self.shell, line)
+
+    @no_var_expand
+    @line_magic
+    def aliases(self, line: str) -> None:
+        """Show who shares memory with whom: ``%aliases [NAMES]``; ``%aliases --help`` lists the options."""
+        __tracebackhide__ = True
+        aliases.run(self.shell, line)
 
     @no_var_expand
     @output_can_be_silenced

@@ -1,10 +1,7 @@
-"""``%tensor EXPR [EXPR ...]``: what a tensor is."""
+"""``%tensor EXPR [EXPR ...]``: what a tensor is; of a list, a dict, a module: the tensors in it, then each."""
 
 from __future__ import annotations
 
-import ast
-import builtins
-import difflib
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -14,10 +11,12 @@ from tensormagic.collectors import explain
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of
 from tensormagic.magics.display import deliver
+from tensormagic.magics.names import check_names, path_of
 from tensormagic.magics.together import show_together
+from tensormagic.reports import Report, TensorTable
 
 NAME = "%tensor"
-MOST_NAMES = 6  # of the person's latest tensors, where nothing resembles the name that was typed
+MOST_PANELS = 6  # of a collection's tensors, shown in full below the table
 
 
 def parser() -> Parser:
@@ -25,7 +24,11 @@ def parser() -> Parser:
     made = make_parser(
         NAME, "Show what a tensor is: metadata, strides, storage, who shares its memory, values, autograd."
     )
-    made.add_argument("expression", nargs="*", help="Python expressions that give tensors: x  x.t()  net.fc.weight")
+    made.add_argument(
+        "expression",
+        nargs="*",
+        help="Python expressions that give tensors, or hold some: x  x.t()  net.fc.weight  batch",
+    )
     return made
 
 
@@ -53,33 +56,23 @@ def run(shell: Any, line: str) -> None:
 
 def _evaluated(shell: Any, expression: str) -> Any:
     __tracebackhide__ = True
-    _check_names(shell, expression)
+    check_names(shell, expression)
     return api.evaluate(expression, shell.user_global_ns, shell.user_ns)
 
 
-def _inspect(shell: Any, expression: str, found: Any) -> Any:
+def _inspect(shell: Any, expression: str, found: Any) -> Report:
+    """Return the report of a tensor, or the table of a collection that holds some."""
     __tracebackhide__ = True
+    if not explain.is_tensor(found.value) and (table := _collection(shell, expression, found.value)):
+        return table
     try:
         return api.inspect(found.value, expression, namespace=shell.user_ns, verdict=found.verdict)
     except TensorMagicError as error:
         raise UsageError(str(error)) from None
 
 
-def _check_names(shell: Any, expression: str) -> None:
-    """Raise where a name is not there, naming near ones: a typing error is the commonest."""
-    nodes = list(ast.walk(ast.parse(expression, mode="eval")))
-    bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-    known = bound | {*shell.user_ns, *shell.user_global_ns, *dir(builtins)}
-    for node in nodes:
-        if isinstance(node, ast.Name) and node.id not in known:
-            raise UsageError(f"there is no name {node.id!r} here{_near(shell, node.id)}")
-
-
-def _near(shell: Any, name: str) -> str:
-    own = [known for known in shell.user_ns if not known.startswith("_") and known not in shell.user_ns_hidden]
-    near = difflib.get_close_matches(name, own, n=3)
-    if near:
-        return f"; did you mean {' or '.join(near)}?"
-    tensors = [known for known in own if explain.is_tensor(shell.user_ns[known])][-MOST_NAMES:]
-    return f"; tensors here: {', '.join(tensors)}" if tensors else "; there are no tensors yet"
+def _collection(shell: Any, expression: str, value: Any) -> TensorTable | None:
+    """Return the tensors inside a collection, the first few in full; None where it holds none, or is an array."""
+    path = path_of(expression)
+    table = api.tensors({path: value}, title=expression, panels=MOST_PANELS, around=shell.user_ns)
+    return table if any(row.name != path for row in table.rows) else None

@@ -14,11 +14,15 @@ from tensormagic.reports import Report
 
 RENDERERS: dict[tuple[str, str], str] = {
     # (report's kind_name, form) → module with a render(report) -> str
+    ("aliases", "html"): "tensormagic.renderers.aliases_html",
+    ("aliases", "txt"): "tensormagic.renderers.aliases_text",
     ("overlay", "html"): "tensormagic.renderers.overlay_html",
     ("overlay", "txt"): "tensormagic.renderers.overlay_text",
     ("tensor", "html"): "tensormagic.renderers.tensor_html",
     ("tensor", "svg"): "tensormagic.renderers.tensor_svg",
     ("tensor", "txt"): "tensormagic.renderers.tensor_text",
+    ("tensors", "html"): "tensormagic.renderers.tensors_html",
+    ("tensors", "txt"): "tensormagic.renderers.tensors_text",
     ("trace", "html"): "tensormagic.renderers.trace_html",
     ("trace", "svg"): "tensormagic.renderers.trace_svg",
     ("trace", "txt"): "tensormagic.renderers.trace_text",

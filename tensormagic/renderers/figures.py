@@ -15,13 +15,22 @@ from itertools import pairwise
 from typing import Any
 
 from tensormagic.errors import RequirementError, TensorMagicError
-from tensormagic.renderers import theme
+from tensormagic.renderers import figures_sharing, theme
 from tensormagic.renderers.phrases import count, plural, short_number, shortened
 from tensormagic.renderers.tensor_layout_html import cell_title
 from tensormagic.renderers.tensor_picture import Picture, index_at, picture_of, value_range
 from tensormagic.renderers.tensor_words import element, formula_at, name, shown, statistics_scope, strip_shown
 from tensormagic.renderers.trace_phrases import NOT_MEASURABLE, touched
-from tensormagic.reports import UNREADABLE, ParameterSeries, Report, Statistics, TensorReport, TraceReport
+from tensormagic.reports import (
+    UNREADABLE,
+    AliasReport,
+    ParameterSeries,
+    Report,
+    Statistics,
+    TensorReport,
+    TensorTable,
+    TraceReport,
+)
 
 INK, GRID, BAR = "#7d8793", "rgba(125,135,147,.25)", "#5f86ab"
 BAD, WARM = "#d64545", "#c98a2b"
@@ -79,6 +88,14 @@ def _styled(figure_: Any, title: str, note: str = "", *, height: int = 340) -> A
     figure_.update_xaxes(**axis)
     figure_.update_yaxes(**axis)
     return figure_
+
+
+def _framed(draw: Callable[[Any, Any], figures_sharing.Framed]) -> Callable[[Any, Any], Any]:
+    def framed(plotly: Any, report: Any) -> Any:
+        made = draw(plotly, report)
+        return _styled(made.figure, made.title, made.note, height=made.height)
+
+    return framed
 
 
 def _plain(text: str) -> str:
@@ -346,4 +363,6 @@ KINDS = {
     "storage": Kind(TensorReport, storage),
     "values": Kind(TensorReport, values),
     "gradient_flow": Kind(TraceReport, gradient_flow),
+    "memory_map": Kind(AliasReport, _framed(figures_sharing.memory_map)),
+    "sizes": Kind(TensorTable, _framed(figures_sharing.sizes)),
 }

@@ -1,6 +1,6 @@
 """Plain data: what collectors leave and renderers read. Imports nothing but the standard library."""
 
-from tensormagic.reports.aliases import Alias
+from tensormagic.reports.aliases import Alias, AliasGroup, AliasMember, AliasPair, AliasReport
 from tensormagic.reports.autograd import BEYOND, NOTHING, AutogradDetails, Hook, Path, PathNode, SavedState
 from tensormagic.reports.base import FORMAT_VERSION, Outlet, Report, install_outlet
 from tensormagic.reports.finding import SEVERITIES, Finding, Gap, Location, Severity
@@ -22,6 +22,7 @@ from tensormagic.reports.storage import (
     StripCell,
 )
 from tensormagic.reports.tensor import AutogradReport, Statistics, TensorReport
+from tensormagic.reports.tensors import MemoryTotal, TensorRow, TensorTable
 from tensormagic.reports.trace import (
     UNREADABLE,
     UNTOUCHED,
@@ -50,6 +51,10 @@ __all__ = [
     "UNREADABLE",
     "UNTOUCHED",
     "Alias",
+    "AliasGroup",
+    "AliasMember",
+    "AliasPair",
+    "AliasReport",
     "AutogradDetails",
     "AutogradReport",
     "BadSlice",
@@ -71,6 +76,7 @@ __all__ = [
     "LiveFrame",
     "Location",
     "MemoryFormat",
+    "MemoryTotal",
     "Node",
     "Outlet",
     "OverlayElement",
@@ -95,6 +101,8 @@ __all__ = [
     "Strip",
     "StripCell",
     "TensorReport",
+    "TensorRow",
+    "TensorTable",
     "TraceReport",
     "ViewFailure",
     "ViewReport",

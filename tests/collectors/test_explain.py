@@ -11,6 +11,8 @@ from torch import nn
 
 from tensormagic.collectors.explain import is_tensor, why_not_a_tensor
 
+ALL = ", and tensors() lists all that it holds"
+
 
 class Model(nn.Module):
     """A module of the person's own."""
@@ -37,16 +39,16 @@ def test_tensors_need_no_explanation(value):
         (None, "w.grad", "w.grad is None, not a tensor; no backward has left a gradient in w yet"),
         ([], "x", "x is a list of 0, not a tensor; torch.tensor(x) makes one"),
         (["a"], "x", "x is a list of 1, not a tensor; and it holds none"),
-        ([1, torch.ones(1)], "x", "x is a list of 2, not a tensor; x[1] is one"),
-        ([torch.ones(1)], "x + y", "x + y is a list of 1, not a tensor; (x + y)[0] is one"),
-        ({"k": torch.ones(1)}, "d", "d is a dict of 1, not a tensor; d['k'] is one"),
+        ([1, torch.ones(1)], "x", f"x is a list of 2, not a tensor; x[1] is one{ALL}"),
+        ([torch.ones(1)], "x + y", f"x + y is a list of 1, not a tensor; (x + y)[0] is one{ALL}"),
+        ({"k": torch.ones(1)}, "d", f"d is a dict of 1, not a tensor; d['k'] is one{ALL}"),
         ({1}, "s", "s is a set of 1, not a tensor; give an expression that makes a torch.Tensor"),
         (
             np.ones(2),
             "n",
             "n is a numpy.ndarray, not a tensor; torch.from_numpy(n) is one, and shares the array's memory",
         ),
-        (nn.Linear(1, 1), "l", "l is an nn.Linear, not a tensor; l.weight is one of its 2 parameters"),
+        (nn.Linear(1, 1), "l", f"l is an nn.Linear, not a tensor; l.weight is one of its 2 parameters{ALL}"),
         (nn.ReLU(), "r", "r is an nn.ReLU, not a tensor; and it has no parameters to show"),
         (torch.float32, "t", "t is a torch.dtype, not a tensor; give an expression that makes a torch.Tensor"),
     ],

@@ -20,7 +20,7 @@ def names(namespace: dict[str, Any]) -> list[str]:
 
 
 def test_tensors_in_builtin_containers() -> None:
-    """Lists, tuples, dictionaries and what derives from them, two levels deep, spelt as one would index them."""
+    """Lists, tuples, dictionaries and what derives from them, nested, spelt as one would index them."""
     t = torch.zeros(2)
     pair = namedtuple("pair", "left right")  # noqa: PYI024
     namespace = {
@@ -28,8 +28,8 @@ def test_tensors_in_builtin_containers() -> None:
         "top": torch.zeros(2, 2).max(0), "by_number": {3: t},
     }  # fmt: skip
     assert names(namespace) == [
-        "a", "batch[0]", "batch[1][0]", "state['w']", "state['inner']['b']", "pair[0]", "top[0]", "top[1]",
-        "by_number[3]",
+        "a", "batch[0]", "batch[1][0]", "batch[1][1][0]", "state['w']", "state['inner']['b']", "pair[0]", "top[0]",
+        "top[1]", "by_number[3]",
     ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tensormagic.diagnoses import RULES
-from tensormagic.magics import tensor, tracegrad
+from tensormagic.magics import aliases, tensor, tensors, tracegrad
 from tensormagic.magics.extension import TensorMagic
 from tests.renderers.snapshots import REFRESH
 from tests.support.kernel import ROOT
@@ -23,7 +23,12 @@ from tests.support.kernel import ROOT
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 CODES = list(dict.fromkeys(rule.code for rule in RULES))
-PARSERS = {"tensor": tensor.parser, "tracegrad": tracegrad.parser}
+PARSERS = {
+    "aliases": aliases.parser,
+    "tensor": tensor.parser,
+    "tensors": tensors.parser,
+    "tracegrad": tracegrad.parser,
+}
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 

@@ -13,7 +13,9 @@ from tests.support.kernel import ROOT
 
 PUBLIC = ("tensormagic", "tensormagic.reports", "tensormagic.errors")
 # The public interface of the design, as far as it exists; what is added later is added here.
-INTERFACE = {"inspect", "load_ipython_extension", "overlay", "show", "trace", "unload_ipython_extension"}
+INTERFACE = {
+    "aliases", "inspect", "load_ipython_extension", "overlay", "show", "tensors", "trace", "unload_ipython_extension",
+}  # fmt: skip
 
 
 def public_names(module):
@@ -59,7 +61,7 @@ def test_every_report_and_error_can_be_reached_from_the_top():
     """Who loads a saved report, or catches an error, needs no second import path."""
     errors = importlib.import_module("tensormagic.errors")
     raised = {name for name, value in vars(errors).items() if inspect.isclass(value)}
-    assert raised | {"TensorReport", "TraceReport", "Finding"} <= set(tensormagic.__all__)
+    assert raised | {"AliasReport", "TensorReport", "TensorTable", "TraceReport", "Finding"} <= set(tensormagic.__all__)
 
 
 @pytest.mark.parametrize("name", PUBLIC)

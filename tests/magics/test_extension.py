@@ -10,7 +10,7 @@ from tensormagic import api
 from tensormagic.collectors import requirements
 from tests.support.shell import difference, private_shell, shell_state
 
-MAGICS = {"line": ("tensor", "tensormagic", "tracegrad"), "cell": ("tracegrad",)}
+MAGICS = {"line": ("aliases", "tensor", "tensormagic", "tensors", "tracegrad"), "cell": ("tracegrad",)}
 
 
 def loaded(shell):

@@ -14,16 +14,20 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tensormagic.renderers import (
+    aliases_html,
+    aliases_text,
     overlay_html,
     overlay_text,
     tensor_html,
     tensor_svg,
     tensor_text,
+    tensors_html,
+    tensors_text,
     trace_html,
     trace_text,
 )
 from tensormagic.reports import Report
-from tests.renderers import samples_overlay, samples_tensor, samples_trace, samples_values
+from tests.renderers import samples_overlay, samples_sharing, samples_tensor, samples_trace, samples_values
 from tests.renderers.markup_reader import Page
 
 
@@ -56,11 +60,12 @@ RENDERERS = (
     Renderer("tensor_html", tensor_html.render, TENSORS, "html", 100_000),
     Renderer("tensor_text", tensor_text.render, TENSORS, "text", 24_000),
     Renderer("tensor_svg", tensor_svg.render, TENSORS, "svg", 120_000, tells_findings=False),
-    Renderer("tensor_html", tensor_html.render, samples_tensor.SAMPLES, "html", 100_000),
-    Renderer("tensor_text", tensor_text.render, samples_tensor.SAMPLES, "text", 24_000),
-    Renderer("tensor_svg", tensor_svg.render, samples_tensor.SAMPLES, "svg", 120_000, tells_findings=False),
     Renderer("overlay_html", overlay_html.render, samples_overlay.SAMPLES, "html", 100_000),
     Renderer("overlay_text", overlay_text.render, samples_overlay.SAMPLES, "text", 24_000),
+    Renderer("aliases_html", aliases_html.render, samples_sharing.ALIASES, "html", 120_000),
+    Renderer("aliases_text", aliases_text.render, samples_sharing.ALIASES, "text", 40_000),
+    Renderer("tensors_html", tensors_html.render, samples_sharing.TABLES, "html", 200_000),
+    Renderer("tensors_text", tensors_text.render, samples_sharing.TABLES, "text", 24_000),
     Renderer("trace_html", trace_html.render, TRACES, "html", 300_000),
     Renderer("trace_text", trace_text.render, TRACES, "text", 24_000),
 )

@@ -97,6 +97,78 @@ def overlay_report() -> reports.OverlayReport:
     return reports.OverlayReport(findings=(finding(),), members=members, storages=(shared, alone), gaps=(gap,))
 
 
+def alias_report() -> reports.AliasReport:
+    """Return the report of two tensors of one storage, of which one part was too hard to count."""
+    member = reports.AliasMember(
+        names=("a", HOSTILE),
+        names_found=2,
+        kind="Tensor",
+        dtype="float32",
+        shape=(2, 3),
+        start=0,
+        stop=24,
+        elements=6,
+        relation="view",
+        base=HOSTILE,
+        operations=("t", "slice"),
+        version=3,
+        counter=1,
+        requires_grad=True,
+        overlap="maybe",
+        coverage=(1.0, 0.5, None),
+    )
+    pair = reports.AliasPair("a", HOSTILE, "maybe", None, 3)
+    group = reports.AliasGroup(
+        number=1,
+        device="cpu",
+        nbytes=24,
+        storages=1,
+        cell_bytes=8,
+        members=(member,),
+        found=1,
+        pairs=(pair,),
+        pairs_complete=False,
+    )
+    return reports.AliasReport(
+        findings=(finding(),),
+        groups=(group,),
+        groups_found=1,
+        alone=2,
+        alone_bytes=48,
+        tensors=3,
+        arrays=1,
+        asked=("a",),
+        looked=9,
+        gaps=(reports.Gap("aliases", HOSTILE),),
+    )
+
+
+def tensor_table() -> reports.TensorTable:
+    """Return the table of a collection of one tensor, with its panel."""
+    row = reports.TensorRow(
+        name=HOSTILE,
+        kind="Tensor",
+        dtype="float32",
+        shape=(2, 3),
+        device="cpu",
+        layout="strided",
+        nbytes=24,
+        group=1,
+        gradient="leaf",
+        names=2,
+    )
+    return reports.TensorTable(
+        findings=(finding(),),
+        title="batch",
+        rows=(row,),
+        totals=(reports.MemoryTotal("cpu", 1, 1, 24),),
+        groups=1,
+        looked=2,
+        panels=(tensor_report(),),
+        gaps=(reports.Gap("tensors", HOSTILE),),
+    )
+
+
 def finding() -> reports.Finding:
     """Return a finding with evidence of every scalar kind."""
     return reports.Finding(

@@ -12,9 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tensormagic import reports
-from tests.reports.samples import HOSTILE, finding, overlay_report, tensor_report, trace_report
+from tests.reports.samples import (
+    HOSTILE,
+    alias_report,
+    finding,
+    overlay_report,
+    tensor_report,
+    tensor_table,
+    trace_report,
+)
 
-SAMPLES = {"overlay": overlay_report, "tensor": tensor_report, "trace": trace_report}
+SAMPLES = {
+    "aliases": alias_report,
+    "overlay": overlay_report,
+    "tensor": tensor_report,
+    "tensors": tensor_table,
+    "trace": trace_report,
+}
 
 
 def through_json(report):

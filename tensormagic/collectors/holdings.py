@@ -1,0 +1,192 @@
+"""What an object holds: items, attributes, closure cells, optimizer state, a gradient; with the name of each.
+
+Only exact knowledge is used, so that looking has no side effects: builtin containers through the builtin types' own
+methods, modules through their registries, other objects through the dictionary and slots that Python itself keeps for
+them. No property, no ``__getattr__``, no iterator that somebody else wrote ever runs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+Child = tuple[str, object, int]  # name, object, and how many containers deep one may still go from there
+Label = Callable[[object], str]
+
+NO_FURTHER = -1  # a child that is to be seen, but not looked into
+_OPAQUE = (str, bytes, bool, int, float, complex, type(None), type, ModuleType)
+_MODULE_OWN = frozenset(nn.Module().__dict__)
+_REGISTRIES = ("_parameters", "_buffers", "_modules")
+# Machinery that is large, full of cycles, and never where a person keeps a tensor.
+_MACHINERY = frozenset({
+    "IPython", "_pytest", "_thread", "_weakref", "asyncio", "concurrent", "ipykernel", "logging", "matplotlib",
+    "multiprocessing", "pluggy", "plotly", "pytest", "sympy", "tensormagic", "threading", "tornado", "traitlets",
+    "unittest", "weakref", "zmq",
+})  # fmt: skip
+mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+_dict_of: Callable[[type], dict[str, object]] = type.__dict__["__dict__"].__get__
+
+
+def is_kind(item: object, *kinds: type) -> bool:
+    """Return whether an object's class is one of these or derived from one.
+
+    ``isinstance`` would ask the object for ``__class__``, which proxies answer by running code.
+    """
+    kind = type(item)
+    if kind in kinds:
+        return True
+    family = mro_of(kind)
+    return any(wanted in family for wanted in kinds)
+
+
+def is_opaque(item: object) -> bool:
+    """Return whether an object surely holds nothing: a number, a string, a class, a module."""
+    return type(item) in _OPAQUE or (type(item) is FunctionType and not _has_cells(item))
+
+
+def can_hold(item: object, depth: int) -> bool:
+    """Return whether it is worth looking into an object, that many containers from the end."""
+    if is_opaque(item) or depth < 0:
+        return False
+    return depth > 0 or is_kind(item, nn.Module, torch.Tensor)
+
+
+def children(path: str, item: Any, depth: int, label: Label) -> Iterator[Child]:
+    """Yield what an object holds, with the name that reaches it and how deep containers may still go.
+
+    Args:
+        path: The name that reaches the object.
+        item: The object.
+        depth: How many containers deep one may still go from it.
+        label: Gives the name of a tensor that is a key: of a parameter, in the state of its optimizer.
+    """
+    for kinds, held in _HOLDERS:
+        if is_kind(item, *kinds):
+            yield from held(path, item, depth, label)
+            return
+    yield from _object_children(path, item, depth)
+
+
+def _module_children(path: str, module: nn.Module, depth: int, _label: Label) -> Iterator[Child]:
+    """Yield parameters, buffers, submodules, as `named_parameters` spells them, and plain attributes."""
+    attributes = object.__getattribute__(module, "__dict__")
+    for registry in _REGISTRIES:
+        held = dict.items(attributes.get(registry) or {})
+        yield from ((f"{path}.{name}", value, depth) for name, value in held if value is not None)
+    private = "_" if _home(type(module)) == "torch" else "\0"  # torch's own modules keep second references there
+    for name, value in list(dict.items(attributes)):
+        if name not in _MODULE_OWN and (is_kind(value, torch.Tensor) or not name.startswith(private)):
+            yield f"{path}.{name}", value, depth if is_kind(value, torch.Tensor, nn.Module) else depth - 1
+
+
+def _optimizer_children(path: str, optimizer: Any, depth: int, label: Label) -> Iterator[Child]:
+    """Yield what an optimizer updates, and what it remembers of each."""
+    attributes = object.__getattribute__(optimizer, "__dict__")
+    names: dict[int, str] = {}
+    for at, group in enumerate(attributes.get("param_groups") or ()):
+        for name, parameter in _parameters_of(f"{path}.param_groups[{at}]", group):
+            names[id(parameter)] = name
+            yield name, parameter, NO_FURTHER
+    for parameter, state in list(dict.items(attributes.get("state") or {})):
+        key = label(parameter) or names.get(id(parameter), repr(parameter) if is_opaque(parameter) else "?")
+        yield f"{path}.state[{key}]", state, depth - 1
+
+
+def _parameters_of(path: str, group: Any) -> Iterator[tuple[str, object]]:
+    held: Any = dict.get(group, "params") if is_kind(group, dict) else None
+    if is_kind(held, list):
+        yield from ((f"{path}['params'][{at}]", parameter) for at, parameter in enumerate(list.__iter__(held)))
+
+
+def _gradient(path: str, x: torch.Tensor, _depth: int, _label: Label) -> Iterator[Child]:
+    """Yield a leaf's gradient; that of other tensors is not read, for torch warns when it is."""
+    with torch._C.DisableTorchFunction():
+        grad = x.grad if x.is_leaf else None
+    if grad is not None:
+        yield f"{path}.grad", grad, 0
+
+
+def _dict_children(path: str, item: Any, depth: int, _label: Label) -> Iterator[Child]:
+    pairs = ((key, value) for key, value in list(dict.items(item)) if type(key) in {str, int})
+    return ((f"{path}[{key!r}]", value, depth - 1) for key, value in pairs)
+
+
+def _sequence_children(path: str, item: Any, depth: int, _label: Label) -> Iterator[Child]:
+    base = next(kind for kind in (list, tuple, deque) if is_kind(item, kind))
+    return ((f"{path}[{at}]", value, depth - 1) for at, value in enumerate(base.__iter__(item)))
+
+
+def _set_children(path: str, item: Any, depth: int, _label: Label) -> Iterator[Child]:
+    base = set if is_kind(item, set) else frozenset
+    return ((f"list({path})[{at}]", value, depth - 1) for at, value in enumerate(base.__iter__(item)))
+
+
+def _function_children(path: str, function: Any, depth: int, _label: Label) -> Iterator[Child]:
+    """Yield what a function closes over, its defaults and its attributes."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # the cell may be empty still
+            yield f"{path}.<closure>.{name}", cell.cell_contents, depth - 1
+    defaults = {"__defaults__": function.__defaults__, "__kwdefaults__": function.__kwdefaults__}
+    held = {name: value for name, value in {**defaults, **function.__dict__}.items() if value}
+    yield from ((f"{path}.{name}", value, depth) for name, value in held.items())
+
+
+def _has_cells(function: Any) -> bool:
+    return bool(function.__closure__ or function.__defaults__ or function.__kwdefaults__ or function.__dict__)
+
+
+def _method_children(path: str, method: Any, depth: int, _label: Label) -> Iterator[Child]:
+    yield f"{path}.__self__", method.__self__, depth - 1
+
+
+def _object_children(path: str, item: object, depth: int) -> Iterator[Child]:
+    """Yield the attributes of an object of somebody's own class, a dataclass for one: its dictionary and its slots."""
+    if _home(type(item)) in _MACHINERY:
+        return
+    for name, value in [*_attributes(item), *_slots(item)]:
+        yield f"{path}.{name}", value, depth - 1
+
+
+def _home(kind: type) -> str:
+    """Return the top package that a class is defined in."""
+    module = type.__getattribute__(kind, "__module__")
+    return module.split(".")[0] if type(module) is str else ""
+
+
+def _attributes(item: object) -> list[tuple[str, object]]:
+    for kind in mro_of(type(item)):
+        found = _dict_of(kind).get("__dict__")
+        if found is not None:
+            held = found.__get__(item) if type(found) is GetSetDescriptorType else {}
+            return [(name, value) for name, value in list(dict.items(held)) if type(name) is str]
+    return []
+
+
+def _slots(item: object) -> Iterator[tuple[str, object]]:
+    for kind in mro_of(type(item)):
+        if "__slots__" not in _dict_of(kind):
+            continue
+        for name, member in list(_dict_of(kind).items()):
+            if type(member) is MemberDescriptorType:
+                with suppress(AttributeError):  # nothing may have been put there yet
+                    yield name, member.__get__(item)
+
+
+# What is asked for its content, in which way: the first line that fits counts. An object of any other class is asked
+# for its attributes.
+_HOLDERS: tuple[tuple[tuple[type, ...], Callable[[str, Any, int, Label], Iterator[Child]]], ...] = (
+    ((torch.Tensor,), _gradient),
+    ((nn.Module,), _module_children),
+    ((torch.optim.Optimizer,), _optimizer_children),
+    ((dict,), _dict_children),
+    ((list, tuple, deque), _sequence_children),
+    ((set, frozenset), _set_children),
+    ((FunctionType,), _function_children),
+    ((MethodType,), _method_children),
+)

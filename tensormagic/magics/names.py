@@ -1,0 +1,55 @@
+"""Names and expressions on a magic's line: checked before they are evaluated, so that a typing error is named."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import difflib
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from tensormagic.collectors import explain
+
+MOST_NAMES = 6  # of the person's latest tensors, where nothing resembles the name that was typed
+
+
+def value_of(shell: Any, expression: str) -> Any:
+    """Return what an expression gives in the person's namespace; its own errors come through as they are.
+
+    Raises:
+        UsageError: where a name in it is not there; near ones are named.
+    """
+    __tracebackhide__ = True
+    check_names(shell, expression)
+    return eval(expression, shell.user_global_ns, shell.user_ns)  # noqa: S307  (evaluating it is what was asked for)
+
+
+def own_namespace(shell: Any) -> dict[str, Any]:
+    """Return the person's names, without those that IPython put there."""
+    return {name: value for name, value in shell.user_ns.items() if name not in shell.user_ns_hidden}
+
+
+def path_of(expression: str) -> str:
+    """Return an expression so that an index or an attribute can be written behind it: ``(a, b)`` for ``a, b``."""
+    return expression if explain.binds_tightly(expression) else f"({expression})"
+
+
+def check_names(shell: Any, expression: str) -> None:
+    """Raise where a name is not there, naming near ones: a typing error is the commonest."""
+    nodes = list(ast.walk(ast.parse(expression, mode="eval")))
+    bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    known = bound | {*shell.user_ns, *shell.user_global_ns, *dir(builtins)}
+    for node in nodes:
+        if isinstance(node, ast.Name) and node.id not in known:
+            raise UsageError(f"there is no name {node.id!r} here{_near(shell, node.id)}")
+
+
+def _near(shell: Any, name: str) -> str:
+    own = [known for known in shell.user_ns if not known.startswith("_") and known not in shell.user_ns_hidden]
+    near = difflib.get_close_matches(name, own, n=3)
+    if near:
+        return f"; did you mean {' or '.join(near)}?"
+    tensors = [known for known in own if explain.is_tensor(shell.user_ns[known])][-MOST_NAMES:]
+    return f"; tensors here: {', '.join(tensors)}" if tensors else "; there are no tensors yet"

@@ -1,0 +1,91 @@
+"""Figures of shared memory and of many tensors. `tensormagic.renderers.figures` gives them plotly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tensormagic.errors import TensorMagicError
+from tensormagic.renderers.phrases import count, number_of_bytes, tuple_text
+from tensormagic.renderers.sharing_words import aliases_summary, clipped, letters, table_summary, table_title, total
+from tensormagic.reports import AliasGroup, AliasReport, TensorTable
+
+MOST_LINES = 60
+MOST_BARS = 40
+LINE = 22  # pixels of one line or bar
+COLOURS = ("#4c86c6", "#c98a2b", "#3f9e77", "#b0609a", "#8a8f3c", "#7b76c9", "#c4654c", "#4aa3b5")
+ALONE = "#7d8793"
+
+
+@dataclass(frozen=True, slots=True)
+class Framed:
+    """A figure and what stands over it."""
+
+    figure: Any
+    title: str
+    note: str
+    height: int
+
+
+def memory_map(plotly: Any, report: AliasReport) -> Framed:
+    """Draw which bytes of each piece of shared memory each member reads, a line a member."""
+    groups = [group for group in report.groups if len(group.members) > 1 and group.members[0].coverage]
+    if not groups:
+        raise TensorMagicError('no "memory_map" figure: no memory is shared by several objects')
+    drawn = plotly.Figure()
+    lines: list[str] = []
+    for group in groups:
+        room = MOST_LINES - len(lines)
+        if room > 0:
+            drawn.add_trace(_bars(plotly, group, room))
+            lines += [_label(group, at) for at in range(min(len(group.members), room))]
+    drawn.update_yaxes(categoryorder="array", categoryarray=lines[::-1])
+    drawn.update_xaxes(title_text="byte of the memory")
+    drawn.update_layout(barmode="overlay", showlegend=False)
+    return Framed(drawn, "Shared memory", aliases_summary(report).replace("`", ""), 140 + LINE * len(lines))
+
+
+def _bars(plotly: Any, group: AliasGroup, room: int) -> Any:
+    places = [
+        (_label(group, at), cell * group.cell_bytes, part)
+        for at, member in enumerate(group.members[:room])
+        for cell, part in enumerate(member.coverage)
+        if part != 0
+    ]
+    return plotly.Bar(
+        orientation="h", y=[label for label, _, _ in places], base=[start for _, start, _ in places],
+        x=[min(group.cell_bytes, group.nbytes - start) for _, start, _ in places],
+        marker={"color": COLOURS[(group.number - 1) % len(COLOURS)], "line": {"width": 0},
+                "opacity": [1 if part is None else 0.35 + 0.65 * part for _, _, part in places]},
+        customdata=["not counted" if part is None else f"{part:.0%} read" for _, _, part in places],
+        hovertemplate="%{y}<br>from byte %{base}: %{customdata}<extra></extra>",
+    )  # fmt: skip
+
+
+def _label(group: AliasGroup, at: int) -> str:
+    return f"{letters(group.number)}  {_plain(clipped(group.members[at].name))}"
+
+
+def sizes(plotly: Any, table: TensorTable) -> Framed:
+    """Draw the largest tensors as bars of their bytes, coloured by the memory they share."""
+    rows = sorted(table.rows, key=lambda row: -row.nbytes)[:MOST_BARS]
+    if not rows:
+        raise TensorMagicError(f'no "sizes" figure: there are no tensors in {table_title(table)}')
+    labels = [_plain(clipped(row.name)) + (f"  {letters(row.group)}" if row.group else "") for row in rows]
+    bars = plotly.Bar(
+        orientation="h", y=labels, x=[row.nbytes for row in rows],
+        marker={"color": [COLOURS[(row.group - 1) % len(COLOURS)] if row.group else ALONE for row in rows]},
+        customdata=[f"{tuple_text(row.shape)} {row.dtype} {row.device}, {number_of_bytes(row.nbytes)}" for row in rows],
+        hovertemplate="%{y}<br>%{customdata}<extra></extra>",
+    )  # fmt: skip
+    drawn = plotly.Figure(bars)
+    drawn.update_yaxes(autorange="reversed")
+    drawn.update_xaxes(title_text="bytes")
+    cut = f"the {MOST_BARS} largest of {count(len(table.rows))}; " if len(rows) < len(table.rows) else ""
+    note = cut + "; ".join(total(part) for part in table.totals)
+    return Framed(drawn, f"{_plain(table_title(table))}: {table_summary(table)}", note, 140 + LINE * len(rows))
+
+
+def _plain(text: str) -> str:
+    """Plotly reads tags in its texts: leave none of a person's."""
+    return text.replace("<", "\u2039").replace(">", "\u203a")
