@@ -111,8 +111,8 @@ TABLES = {
     ),
     "none": TensorTable(looked=3),
     "many": TensorTable(
-        rows=tuple(row(f"ts[{at}]", at * 4, shape=(at,)) for at in range(10_000)),
-        totals=(MemoryTotal("cpu", 10_000, 10_000, 199_980_000),), looked=10_001,
+        rows=tuple(row(f"ts[{at}]", at * 4, shape=(at,)) for at in range(2000)),
+        totals=(MemoryTotal("cpu", 2000, 2000, 7_996_000),), looked=2001,
     ),
     "finding": TensorTable(findings=(FINDING,), rows=ROWS[:1], totals=TOTALS[:1], looked=1),
     "hostile": TensorTable(
