@@ -10,7 +10,7 @@ import json
 import linecache
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -42,8 +42,14 @@ AnyReport = TypeVar("AnyReport", bound=Report)
 CellNumber = Callable[[str], "int | None"]
 
 
-def inspect(
-    tensor: Any, name: str = "tensor", *, namespace: Mapping[str, Any] | None = None, verdict: CopyVerdict | None = None
+def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
+    tensor: Any,
+    name: str = "tensor",
+    *,
+    namespace: Mapping[str, Any] | None = None,
+    verdict: CopyVerdict | None = None,
+    dims: Sequence[int | str] | None = None,
+    at: Sequence[int | str | slice | None] | None = None,
 ) -> TensorReport:
     """Return everything that can be known about one tensor without changing or keeping it.
 
@@ -52,8 +58,11 @@ def inspect(
         name: What to call it in the report.
         namespace: Where to look for other names that share its memory; by default the caller's globals.
         verdict: Whether it shares memory with what it was made from, where that is known (`copy_or_view`).
+        dims: Which dimension of a strided tensor runs down the index grid and which to the right, by number or letter.
+        at: Which slice the grid shows: an index for each dimension, ``":"`` for those that are drawn.
 
     Raises:
+        TensorMagicError: where ``dims`` or ``at`` does not fit the tensor.
         NotATensorError: for anything else; the message says what was given and what would work.
         RequirementError: where torch is missing or too old.
 
@@ -62,6 +71,7 @@ def inspect(
     (1, 3)
     """
     require_torch()
+    from tensormagic.collectors.shown_slice import with_slices
     from tensormagic.collectors.tensor import collect_tensor
 
     advice = explain.why_not_a_tensor(tensor, name)
@@ -69,7 +79,12 @@ def inspect(
         raise NotATensorError(advice)
     seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
     report = collect_tensor(tensor, name=name, namespace=seen)
-    return _diagnosed(dataclasses.replace(report, verdict=verdict))
+    report = dataclasses.replace(report, verdict=verdict)
+    if report.layout is not None:
+        report = dataclasses.replace(report, layout=with_slices(tensor, report.layout, dims=dims, at=at))
+    elif dims is not None or at is not None:
+        raise TensorMagicError(f"dims and at choose a slice of a strided tensor, but {name} is {report.layout_name}")
+    return _diagnosed(report)
 
 
 def evaluate(expression: str, global_names: dict[str, Any], local_names: dict[str, Any] | None = None) -> Evaluation:

@@ -23,13 +23,36 @@ class Cut:
 
 
 def cut_of(shape: Sequence[int]) -> Cut:
-    """Return the cut along the last two dimensions, at index 0 of all others, evenly thinned where they are long."""
-    ndim = len(shape)
-    row_dim, column_dim = (ndim - 2 if ndim > 1 else None), (ndim - 1 if ndim else None)
-    row_count, column_count = _length(shape, row_dim), _length(shape, column_dim)
-    fixed_exists = 0 not in shape[: max(ndim - 2, 0)]
-    rows = evenly(row_count, MOST_ROWS) if fixed_exists else ()
-    return Cut(row_dim, column_dim, rows, evenly(column_count, MOST_COLUMNS), (0,) * ndim)
+    """Return the cut that is shown by default: along the last two dimensions that are longer than 1, others at 0.
+
+    A convolution's weight of shape (64, 3, 1, 1) is drawn as 64 by 3, not as a single cell.
+    """
+    return cut_along(shape, *_default_dims(shape))
+
+
+def _default_dims(shape: Sequence[int]) -> tuple[int | None, int | None]:
+    long = [dim for dim, size in enumerate(shape) if size != 1][-2:]
+    others = [dim for dim in reversed(range(len(shape))) if dim not in long]
+    drawn = sorted((long + others)[:2])
+    return (None, drawn[0]) if len(drawn) == 1 else (drawn[0], drawn[1]) if drawn else (None, None)
+
+
+def cut_along(
+    shape: Sequence[int], row_dim: int | None, column_dim: int | None, *, fixed: tuple[int, ...] | None = None
+) -> Cut:
+    """Return the cut along two dimensions, evenly thinned where they are long.
+
+    Args:
+        shape: Sizes.
+        row_dim: The dimension that runs downwards; None: a single row.
+        column_dim: The dimension that runs to the right; None: a single column.
+        fixed: The index of every other dimension; None: 0.
+    """
+    drawn = {row_dim, column_dim}
+    empty = any(size == 0 for dim, size in enumerate(shape) if dim not in drawn)
+    rows = () if empty else evenly(_length(shape, row_dim), MOST_ROWS)
+    columns = evenly(_length(shape, column_dim), MOST_COLUMNS)
+    return Cut(row_dim, column_dim, rows, columns, fixed or (0,) * len(shape))
 
 
 def _length(shape: Sequence[int], dim: int | None) -> int:
@@ -42,11 +65,19 @@ def evenly(count: int, most: int) -> tuple[int, ...]:
     return tuple(at * count // shown for at in range(shown))
 
 
-def grid(shape: Sequence[int], stride: Sequence[int], offset: int) -> Grid:
-    """Return the index grid of a strided tensor, without the values of its elements."""
-    cut = cut_of(shape)
+def grid(shape: Sequence[int], stride: Sequence[int], offset: int, cut: Cut | None = None) -> Grid:
+    """Return the index grid of a strided tensor, without the values of its elements.
+
+    Args:
+        shape: Sizes.
+        stride: In elements.
+        offset: Of the storage, in elements.
+        cut: What is shown; None: what is by default.
+    """
+    cut = cut or cut_of(shape)
     row_step, column_step = (0 if dim is None else stride[dim] for dim in (cut.row_dim, cut.column_dim))
-    offsets = tuple(tuple(offset + row * row_step + column * column_step for column in cut.columns) for row in cut.rows)
+    start = offset + sum(step * at for step, at in zip(stride, cut.fixed, strict=True))
+    offsets = tuple(tuple(start + row * row_step + column * column_step for column in cut.columns) for row in cut.rows)
     return Grid(
         row_dim=cut.row_dim,
         column_dim=cut.column_dim,

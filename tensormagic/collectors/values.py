@@ -25,13 +25,12 @@ def read_values(x: torch.Tensor, cut: Cut) -> Values:
 
 def _gather(x: torch.Tensor, cut: Cut) -> torch.Tensor:
     """Return a (rows, columns) tensor of the cut's elements, and touch no others."""
-    if cut.column_dim is None:
-        return x.reshape(1, 1)
-    columns = torch.tensor(cut.columns, dtype=torch.int64, device=x.device)
-    if cut.row_dim is None:
-        return x[columns].reshape(1, -1)
-    rows = torch.tensor(cut.rows, dtype=torch.int64, device=x.device)
-    return x[cut.fixed[: cut.row_dim]][rows[:, None], columns[None, :]]
+    index: list[int | torch.Tensor] = list(cut.fixed)
+    if cut.row_dim is not None:
+        index[cut.row_dim] = torch.tensor(cut.rows, dtype=torch.int64, device=x.device)[:, None]
+    if cut.column_dim is not None:
+        index[cut.column_dim] = torch.tensor(cut.columns, dtype=torch.int64, device=x.device)[None, :]
+    return x[tuple(index)].reshape(len(cut.rows), len(cut.columns))
 
 
 def text_of(value: Element) -> str:

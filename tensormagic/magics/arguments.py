@@ -79,6 +79,12 @@ def output_of(options: object) -> Output:
     return Output(bool(options.text), options.figure, options.save, into)  # type: ignore[attr-defined]
 
 
+def slice_of(options: argparse.Namespace) -> dict[str, list[str]]:
+    """Return which slice the options ask for, as `tensormagic.inspect` takes it: ``0,2`` and ``1,:,3,:`` cut up."""
+    given = {"dims": unquoted(options.dims), "at": unquoted(options.at)}
+    return {name: text.strip("()[] ").split(",") for name, text in given.items() if text is not None}
+
+
 def pieces(line: str) -> list[str]:
     """Cut ``line`` at white space outside brackets and quotes, up to a comment.
 

@@ -9,7 +9,7 @@ from IPython.core.error import UsageError
 from tensormagic import api
 from tensormagic.collectors import explain
 from tensormagic.errors import TensorMagicError
-from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of
+from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of, slice_of
 from tensormagic.magics.display import deliver
 from tensormagic.magics.names import check_names, path_of
 from tensormagic.magics.together import show_together
@@ -29,6 +29,10 @@ def parser() -> Parser:
         nargs="*",
         help="Python expressions that give tensors, or hold some: x  x.t()  net.fc.weight  batch",
     )
+    made.add_argument(
+        "--dims", metavar="ROWS,COLUMNS", help="which dimensions the grid draws, by number or letter: 0,2  i,k"
+    )
+    made.add_argument("--at", metavar="INDEX", help="which slice it draws, ':' for what is drawn: 1,:,3,:")
     return made
 
 
@@ -51,7 +55,7 @@ def run(shell: Any, line: str) -> None:
         found.append(_evaluated(shell, expression))  # noqa: PERF401  (as above)
     show_together(shell, {expression: one.value for expression, one in zip(asked, found, strict=True)}, output)
     for expression, one in zip(asked, found, strict=True):
-        deliver(shell, _inspect(shell, expression, one), output)
+        deliver(shell, _inspect(shell, expression, one, slice_of(options)), output)
 
 
 def _evaluated(shell: Any, expression: str) -> Any:
@@ -60,13 +64,13 @@ def _evaluated(shell: Any, expression: str) -> Any:
     return api.evaluate(expression, shell.user_global_ns, shell.user_ns)
 
 
-def _inspect(shell: Any, expression: str, found: Any) -> Report:
+def _inspect(shell: Any, expression: str, found: Any, chosen: dict[str, list[str]]) -> Report:
     """Return the report of a tensor, or the table of a collection that holds some."""
     __tracebackhide__ = True
     if not explain.is_tensor(found.value) and (table := _collection(shell, expression, found.value)):
         return table
     try:
-        return api.inspect(found.value, expression, namespace=shell.user_ns, verdict=found.verdict)
+        return api.inspect(found.value, expression, namespace=shell.user_ns, verdict=found.verdict, **chosen)
     except TensorMagicError as error:
         raise UsageError(str(error)) from None
 

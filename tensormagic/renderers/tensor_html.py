@@ -21,6 +21,7 @@ from tensormagic.renderers.tensor_copy_html import copy_html
 from tensormagic.renderers.tensor_layout_html import layout_html
 from tensormagic.renderers.tensor_picture import Picture, bases_index, picture_of
 from tensormagic.renderers.tensor_slices_html import slices_html
+from tensormagic.renderers.tensor_turning import turning, turns
 from tensormagic.renderers.tensor_words import (
     alias_row,
     badges,
@@ -174,7 +175,8 @@ def _viewer(report: TensorReport, picture: Picture | None) -> str:
     if picture is None or not picture.drawable:
         return ""
     data = tag("script", json_block(_viewer_data(report, picture)), type="application/json", class_="tm-data")
-    return data + f"<script>{static('tensor_viewer.js')}</script>"
+    scripts = ["tensor_viewer.js", "tensor_slices.js"] if turns(picture) else ["tensor_viewer.js"]
+    return data + "".join(f"<script>{static(script)}</script>" for script in scripts)
 
 
 def _viewer_data(report: TensorReport, picture: Picture) -> dict[str, Any]:
@@ -196,6 +198,8 @@ def _viewer_data(report: TensorReport, picture: Picture) -> dict[str, Any]:
         "base": _base(report),
         "strip": None if strip is None else [strip.start, strip.stop, strip.cell_elements],
         "reads": [] if strip is None else [cell.distinct for cell in strip.cells],
+        "readable": bool(grid.values),
+        **(turning(picture, report.statistics) if turns(picture) else {}),
     }
 
 

@@ -33,7 +33,7 @@ from tensormagic.renderers.tensor_words import (
 from tensormagic.renderers.text_metrics import text_width
 from tensormagic.reports import Strip, StripCell, TensorReport
 
-STRIP_TABLE_CELLS = 64  # beyond, the strip is a picture
+STRIP_TABLE_CELLS = 96  # beyond, the strip is a picture
 STRIP_WIDTH = 560  # pixels that the strip's cells have at least, in a notebook 700 pixels wide
 STRIP_CELL = 46  # pixels of a strip cell at most
 STRIP_HEIGHT, LEAST_FILL = 22, 4  # pixels of a strip cell, and of the part of it that is read where that is little

@@ -149,6 +149,8 @@ class LayoutReport:
         jumps: The first few differences between successive offsets, row by row; shows the walking order.
         contiguous_bytes: What a contiguous copy of the tensor would take.
         views: Which dimensions ``.view()`` can merge.
+        elements: Every element as short text in reading order, for small tensors with more slices than the one in
+            ``grid``; else empty.
     """
 
     shape: tuple[int, ...]
@@ -165,6 +167,7 @@ class LayoutReport:
     jumps: tuple[int, ...]
     contiguous_bytes: int
     views: ViewReport | None = None
+    elements: tuple[str, ...] = ()
 
     def offset(self, index: tuple[int, ...]) -> int:
         """Return the storage offset of ``index``: storage_offset + Σ stride·index."""

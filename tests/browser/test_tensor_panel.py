@@ -115,7 +115,7 @@ def test_maps_of_a_large_tensor_are_linked_too(static_page: Callable[..., Page])
     expect(rings).to_have_count(2)
     strip_cell(panel, 2).hover()
     expect(panel.locator(".tm-now")).to_contain_text("offset(2, 0, 0)")
-    expect(panel.locator(".tm-notes")).to_contain_text("not among the cells shown")
+    expect(panel.locator(".tm-notes")).to_contain_text("in another slice: click to turn to it")
     expect(rings.first).to_be_hidden()
 
 

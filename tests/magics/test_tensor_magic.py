@@ -256,3 +256,23 @@ def test_show(cell):
     ran = cell("import tensormagic\ntensormagic.show(tensormagic.inspect(a, 'a'))")
     assert sorted(ran.shown[0]) == ["text/html", "text/plain"]
     assert isinstance(cell("tensormagic.show(3)").error, TensorMagicError)
+
+
+@pytest.mark.parametrize(
+    "options", ["--dims 0,2 --at :,1,:", "--at :,1,:", '--at ":, 1, :"', "--dims=i,k --at=(:,-2,:)"]
+)
+def test_a_slice_is_chosen(cell, options):
+    """By dimensions, by index, with quotes round spaces; the text says which slice it is."""
+    cell("t3 = torch.arange(24.).reshape(2, 3, 4)")
+    ran = cell(f"%tensor t3 {options} --text")
+    assert ran.error is None
+    assert "Showing slice t3[:, 1, :], one of 3" in ran.out
+
+
+def test_a_slice_that_is_not_there(cell):
+    """One plain message."""
+    ran = cell("%tensor a --dims 0,5")
+    assert isinstance(ran.error, UsageError)
+    assert "dims takes two different dimensions of the 2 there are (0 to 1, or i, j), but was given 0, 5" in str(
+        ran.error
+    )

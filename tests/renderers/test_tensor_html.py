@@ -106,9 +106,9 @@ def test_viewer_data_is_what_the_static_page_shows() -> None:
 
 
 def test_typical_panel_is_small() -> None:
-    """The mockup's panel under 45 KB, a large tensor's under 60 KB."""
+    """The mockup's panel under 45 KB, a large tensor's, which can be turned, under 70 KB."""
     assert len(tensor_html.render(SAMPLES["transpose_slice"]).encode()) < 45_000
-    assert len(tensor_html.render(SAMPLES["causal_scores"]).encode()) < 60_000
+    assert len(tensor_html.render(SAMPLES["causal_scores"]).encode()) < 70_000
 
 
 @pytest.mark.parametrize(

@@ -49,23 +49,36 @@
       this.data = data;
       const all = (selector) => [...section.querySelectorAll(selector)];
       this.picture = section.querySelector(".tm-picture");
+      this.now = section.querySelector(".tm-now code");
+      this.notes = section.querySelector(".tm-notes");
+      this.kind = "offset";
+      this.notes.setAttribute("aria-live", "polite");
+      all(".tm-cells td > b").forEach((bold) => bold.replaceWith(bold.textContent));
+      this.scan();
+      this.pick(data.at[0], data.at[1]);
+      if (window.ResizeObserver) new ResizeObserver(() => this.wire()).observe(this.picture);
+    }
+
+    /** Find the cells: at first, and after another slice was drawn. */
+    scan() {
+      const { section } = this, all = (selector) => [...section.querySelectorAll(selector)];
       this.gridRows = all(".tm-grid tr").map((row) => [...row.children]).filter((cells) => cells.some((c) => c.tagName === "TD"));
       this.gridHead = [...(section.querySelector(".tm-grid tr")?.children || [])].slice(1);
       this.stripCells = all(".tm-strip td");
       this.offsetCells = all(".tm-offsets:not(.tm-sparse) td");
       this.maps = all(".tm-map");
-      this.now = section.querySelector(".tm-now code");
-      this.notes = section.querySelector(".tm-notes");
       this.mark = "";
-      all(".tm-cells td > b").forEach((bold) => bold.replaceWith(bold.textContent));
       this.listen();
-      if (this.gridRows.length && data.values.length) this.offerValues();
-      this.pick(data.at[0], data.at[1]);
-      if (window.ResizeObserver) new ResizeObserver(() => this.wire()).observe(this.picture);
+      const valued = this.gridRows.length > 0 && this.data.values.length > 0;
+      if (valued && !this.choice) this.offerValues();
+      if (this.choice) this.choice.hidden = !valued;
+      if (this.choice && this.gridRows.length) this.label(valued ? this.kind : "offset");
     }
 
     listen() {
       for (const surface of this.section.querySelectorAll(".tm-grid,.tm-strip,.tm-map")) {
+        if (surface.tensormagicListens) continue;
+        surface.tensormagicListens = true;
         const strip = surface.matches('.tm-strip,[data-kind="strip"]');
         surface.tabIndex = 0;
         surface.setAttribute("role", "group");
@@ -75,13 +88,13 @@
           surface.addEventListener(kind, (event) => this.point(event, surface));
         }
       }
-      this.notes.setAttribute("aria-live", "polite");
     }
 
     /** Two buttons: what the cells of the grid say, their storage offset or their value. */
     offerValues() {
       const bar = document.createElement("span");
       bar.className = "tm-choice";
+      this.choice = bar;
       bar.append("cells show");
       for (const kind of ["offset", "value"]) {
         const button = bar.appendChild(document.createElement("button"));
@@ -90,6 +103,7 @@
         button.setAttribute("aria-pressed", String(kind === "offset"));
         button.addEventListener("click", () => {
           for (const one of bar.querySelectorAll("button")) one.setAttribute("aria-pressed", String(one === button));
+          this.kind = kind;
           this.label(kind);
         });
       }
@@ -164,6 +178,12 @@
       return null;
     }
 
+    /** Whether an index lies in the slice that the grid shows, or is a sample of. */
+    drawn(index) {
+      const { rowDim, columnDim, fixed } = this.data;
+      return index.every((at, dim) => dim === rowDim || dim === columnDim || at === fixed[dim]);
+    }
+
     indexAt(row, column) {
       const index = [...this.data.fixed];
       if (this.data.rowDim !== null) index[this.data.rowDim] = this.data.rows[row];
@@ -228,7 +248,8 @@
       const rank = index.reduce((total, at, dim) => total * data.shape[dim] + at, 0) + 1;
       const count = data.shape.reduce((a, b) => a * b, 1);
       const name = index.length ? `${data.name}[${index.join(", ")}]` : data.name;
-      const hidden = row === null ? ", not among the cells shown" : "";
+      const turned = data.scale && !this.drawn(index) ? ", in another slice: click to turn to it" : ", not among the cells shown";
+      const hidden = row === null ? turned : data.readable && !data.values.length ? ", value not in this output" : "";
       this.notes.replaceChildren(`${name}${value}, read ${ordinal(rank)} of ${grouped(count)}, `
         + `byte ${grouped(offset * data.bytes)} of the storage${hidden}`, document.createElement("br"), this.also(offset).slice(2));
     }
