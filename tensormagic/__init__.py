@@ -4,6 +4,7 @@ In a notebook::
 
     %load_ext tensormagic
     %tensor x            # what a tensor is: metadata, strides, storage, who shares it, values, autograd
+    %gradgraph loss      # the graph that backward would run through, and what it keeps in memory
     %%tracegrad          # a backward graph that lights up while the cell runs, and says what went wrong
 
 In a script::
@@ -18,8 +19,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensormagic.api import Trace, aliases, copy_or_view, inspect, overlay, show, tensors, trace
+from tensormagic.api import Trace, aliases, copy_or_view, gradgraph, inspect, overlay, show, tensors, trace
 from tensormagic.errors import (
+    NoGraphError,
     NotATensorError,
     ReportFormatError,
     RequirementError,
@@ -46,6 +48,7 @@ __all__ = [
     "Finding",
     "Gap",
     "Location",
+    "NoGraphError",
     "NotATensorError",
     "OverlayReport",
     "Report",
@@ -60,6 +63,7 @@ __all__ = [
     "UnknownNameError",
     "aliases",
     "copy_or_view",
+    "gradgraph",
     "inspect",
     "load_ipython_extension",
     "overlay",

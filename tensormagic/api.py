@@ -272,6 +272,33 @@ class Trace:
         return self._tracer.frame()
 
 
+def gradgraph(tensor: Any, name: str = "loss", *, namespace: Mapping[str, Any] | None = None) -> TraceReport:
+    """Return the autograd graph that leads to a tensor, as it stands: nothing is run, hooked or kept.
+
+    Args:
+        tensor: Something computed, such as a loss.
+        name: What to call it in the report.
+        namespace: Where names of models and tensors are looked up; by default the caller's globals.
+
+    Raises:
+        NotATensorError: for anything that is no tensor.
+        NoGraphError: for a tensor without a graph; the message says why it has none.
+        RequirementError: where torch is missing or too old.
+
+    >>> import torch, tensormagic
+    >>> w = torch.ones(2, requires_grad=True)
+    >>> [node.op for node in tensormagic.gradgraph((w * w).sum()).nodes]
+    ['accumulate', 'mul', 'sum']
+    """
+    require_torch()
+    from tensormagic.collectors.standing import collect_graph
+
+    if not explain.is_tensor(tensor):
+        raise NotATensorError(explain.why_not_a_tensor(tensor, name))
+    seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
+    return collect_graph(tensor, name=name, namespace=seen)
+
+
 def trace(*, title: str = "", namespace: Mapping[str, Any] | None = None) -> Trace:
     """Return a context manager that records the forward and every backward inside it.
 

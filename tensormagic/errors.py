@@ -6,6 +6,7 @@ The tree::
     └── TensorMagicError            the base: ``except tensormagic.TensorMagicError`` catches all of them
         ├── NotATensorError         an expression gave something that is no tensor      (also a TypeError)
         ├── UnknownNameError        a name is not in the namespace                      (also a NameError)
+        ├── NoGraphError            a tensor has no autograd graph that could be drawn  (also a ValueError)
         ├── TraceError              tracing was asked for in a way that cannot work     (also a RuntimeError)
         ├── ReportFormatError       a saved report cannot be read                       (also a ValueError)
         └── RequirementError        torch (or an optional package) is missing or too old (also an ImportError)
@@ -26,6 +27,10 @@ class NotATensorError(TensorMagicError, TypeError):
 
 class UnknownNameError(TensorMagicError, NameError):
     """A name that was asked for is not in the namespace."""
+
+
+class NoGraphError(TensorMagicError, ValueError):
+    """A tensor was asked for its autograd graph and has none."""
 
 
 class TraceError(TensorMagicError, RuntimeError):

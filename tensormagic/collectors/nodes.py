@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, cast
 
@@ -117,6 +117,40 @@ def _saved_slots(node_type: Hashable) -> tuple[str, ...]:
 
 def _slots_of(node: Any) -> tuple[str, ...]:
     return _saved_slots(cast("Hashable", type(node)))
+
+
+def live_saved(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
+    """Yield the state of everything a live node saves, and the tensor where it can be had without running a hook."""
+    if not isinstance_of_torch(node):
+        yield from _live_custom(node)
+        return
+    for slot in _slots_of(node):
+        try:
+            packed = any(map(is_packed, _several(getattr(node, f"_raw_saved_{slot}"))))
+            values = () if packed else _several(getattr(node, f"_saved_{slot}"))
+        except RuntimeError as error:
+            yield _state_of(error), None
+            continue
+        if packed:
+            yield "packed by a hook", None
+        yield from (("ok", value) for value in values if isinstance(value, torch.Tensor))
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    """Return what one slot holds: a few ops save a list of tensors."""
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def _live_custom(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
+    try:
+        if any(is_packed(raw) for raw in node._raw_saved_tensors):
+            yield "packed by a hook", None
+            return
+        saved = node.saved_tensors
+    except RuntimeError as error:
+        yield _state_of(error), None
+        return
+    yield from (("ok", tensor) for tensor in saved if tensor is not None)
 
 
 def saved_tensors(node: Any) -> tuple[SavedTensor, ...]:

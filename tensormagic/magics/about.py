@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import platform
-from importlib import metadata
+from importlib import import_module, metadata
 from typing import Any
 
 from IPython.core.error import UsageError
 
+# Every magic with a ``parser()``, in the order in which a person meets them.
+MAGICS = ("tensor", "tensors", "aliases", "gradgraph", "tracegrad")
 _PACKAGES = ("tensormagic", "torch", "ipython", "ipywidgets", "anywidget", "plotly", "jupyterlab")
 
 
@@ -25,12 +27,8 @@ def run(magics: Any, line: str) -> None:
 
 
 def _help() -> str:
-    from tensormagic.magics import aliases, tensor, tensors, tracegrad
-
-    rows = [
-        (made.prog, str(made.description))
-        for made in (tensor.parser(), tensors.parser(), aliases.parser(), tracegrad.parser())
-    ]
+    parsers = [import_module(f"tensormagic.magics.{name}").parser() for name in MAGICS]
+    rows = [(made.prog, str(made.description)) for made in parsers]
     return "\n".join(f"{name:<13} {text}\n{'':<13} %{name.lstrip('%')} --help lists its options" for name, text in rows)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 OPTIONS = ("--text", "--figure", "--save", "--into", "--help")
-COMPLETED = ("%aliases", "%tensor", "%tensors")
+COMPLETED = ("%aliases", "%gradgraph", "%tensor", "%tensors")
 
 
 def _complete(shell: Any, event: Any) -> list[str]:

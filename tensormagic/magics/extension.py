@@ -14,7 +14,7 @@ from traitlets import Enum
 from tensormagic import api
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.errors import RequirementError
-from tensormagic.magics import about, aliases, completion, display, tensor, tensors, tracegrad
+from tensormagic.magics import about, aliases, completion, display, gradgraph, tensor, tensors, tracegrad
 
 _LOADED: dict[int, ExitStack] = {}
 
@@ -50,6 +50,13 @@ class TensorMagic(Magics):
         """Show who shares memory with whom: ``%aliases [NAMES]``; ``%aliases --help`` lists the options."""
         __tracebackhide__ = True
         aliases.run(self.shell, line)
+
+    @no_var_expand
+    @line_magic
+    def gradgraph(self, line: str) -> None:
+        """Draw the graph that leads to a tensor: ``%gradgraph EXPR``; ``%gradgraph --help`` lists the options."""
+        __tracebackhide__ = True
+        gradgraph.run(self.shell, line)
 
     @no_var_expand
     @output_can_be_silenced

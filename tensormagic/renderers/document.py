@@ -26,6 +26,7 @@ from tensormagic.renderers.document_source import source_rows
 from tensormagic.renderers.graph_drawing import BADGE_SIZE, DETAIL_SIZE, LABEL_SIZE, Box, Drawing, badge_rows
 from tensormagic.renderers.graph_drawing import draw as lay_out
 from tensormagic.renderers.text_metrics import fitted
+from tensormagic.renderers.trace_phrases import all_clear, can_run, run_text
 
 if TYPE_CHECKING:
     from tensormagic.reports import (
@@ -122,6 +123,9 @@ def _header(report: TraceReport) -> dict[str, Any]:
     return {
         "title": report.title,
         "state": report.state,
+        "words": [run_text(report), all_clear(report), report.kept and can_run(report.kept)]
+        if report.state == "drawn"
+        else None,
         "error": report.error,
         "seconds": rounded(report.seconds),
         "own_seconds": rounded(report.own_seconds),

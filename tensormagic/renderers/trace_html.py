@@ -146,6 +146,5 @@ def _alternative(report: TraceReport) -> str:
         return f"{report.title or 'this run'}: no backward graph"
     graph = report.graphs[0]
     worst = f" {report.findings[0].message.replace('`', '')}" if report.findings else ""
-    return (
-        f"Backward graph of {report.title or 'this run'}: {len(graph.nodes)} nodes, {graph.passes_seen} passes.{worst}"
-    )
+    passes = "" if report.state == "drawn" else f", {graph.passes_seen} passes"
+    return f"Backward graph of {report.title or 'this run'}: {len(graph.nodes)} nodes{passes}.{worst}"

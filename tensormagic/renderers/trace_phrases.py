@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from tensormagic.renderers.phrases import MINUS, count, plural, short_number
-from tensormagic.reports.trace import UNTOUCHED, TraceReport
+from tensormagic.renderers.phrases import MINUS, count, number_of_bytes, plural, short_number
+from tensormagic.reports.trace import UNTOUCHED, Kept, TraceReport
 
 NOT_MEASURABLE = "not measurable"
 
@@ -64,10 +64,27 @@ def state_text(report: TraceReport) -> str:
 
 def run_text(report: TraceReport) -> str:
     """Return what the run was: steps, passes, time, and the tracer's share of it."""
+    if report.state == "drawn":
+        return _drawn_text(report)
     passes = plural(report.passes_seen, "backward pass", "backward passes")
     steps = f"{plural(report.steps_seen, 'step')}, " if report.steps_seen else ""
     loss = loss_text(report)
     return f"{steps}{passes} in {seconds_text(report.seconds)}{_overhead(report)}{loss and f', {loss}'}"
+
+
+def _drawn_text(report: TraceReport) -> str:
+    """Return how large a graph that stands is, and what it keeps."""
+    leaves = sum(node.kind == "accumulate" for node in report.nodes)
+    size = f"{plural(len(report.nodes), 'node')}, {plural(leaves, 'leaf', 'leaves')}"
+    return f"{size}{kept_text(report.kept) if report.kept else ''}"
+
+
+def kept_text(kept: Kept) -> str:
+    """Return ``, keeps 1.2 MiB in 3 storages for backward``, with the part of it that the leaves take anyway."""
+    if not kept.slots:
+        return ""
+    of_leaves = f", {number_of_bytes(kept.leaf_bytes)} of it the leaves themselves" if kept.leaf_bytes else ""
+    return f", keeps {number_of_bytes(kept.nbytes)} in {plural(kept.storages, 'storage')} for backward{of_leaves}"
 
 
 def loss_text(report: TraceReport) -> str:
@@ -90,9 +107,27 @@ def _overhead(report: TraceReport) -> str:
 
 def all_clear(report: TraceReport) -> str:
     """Return the sentence for a run without findings; it claims no more than was looked at."""
+    if report.state == "drawn" and report.kept is not None:
+        return _standing(report.kept)
     if not report.passes_seen:
         return NO_BACKWARD_YET if report.state == "running" else NO_BACKWARD
     passes = plural(report.passes_seen, "backward pass", "backward passes")
     if report.state == "failed":
         return f"no problems found in the gradients of {passes}; the error is the code's own"
     return f"no problems found in {passes}{' so far' if report.state == 'running' else ''}"
+
+
+def can_run(kept: Kept) -> bool:
+    """Return whether nothing that a graph saved stands in the way of its backward."""
+    return not kept.freed and not kept.changed
+
+
+def _standing(kept: Kept) -> str:
+    """Return whether backward can run through a graph that stands, as far as what it saved says."""
+    if kept.freed:
+        return "backward has run through this graph and freed what it needs: it cannot run again"
+    if kept.changed:
+        what = "tensor that it saved was" if kept.changed == 1 else "tensors that it saved were"
+        return f"backward would fail: {count(kept.changed)} {what} changed in place since"
+    hidden = f"; {plural(kept.unread, 'saved tensor')} could not be looked at" if kept.unread else ""
+    return f"backward can run through this graph: nothing that it saved was freed or changed{hidden}"

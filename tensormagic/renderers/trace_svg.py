@@ -26,7 +26,8 @@ _PAD = 14.0
 _INNER = WIDTH - 2 * _PAD
 _MOST_FINDINGS = 3
 _MOST_BOXES = 64  # a picture cannot be zoomed into: it shows less than the panel
-_STATE_INK = {"running": "#1f5fa8", "finished": "#545d68", "failed": "#b3261e", "interrupted": "#8a4b00"}
+_STATE_INK = {"running": "#1f5fa8", "finished": "#545d68", "failed": "#b3261e", "interrupted": "#8a4b00",
+              "drawn": "#545d68"}  # fmt: skip
 _SEVERITY = {"error": ("#b3261e", "#fdf3f2"), "warning": ("#8a4b00", "#fdf6ea"), "note": ("#1f5fa8", "#f1f6fc")}
 
 Section = tuple[str, float]
@@ -71,6 +72,8 @@ def _card(report: TraceReport, sections: list[Section]) -> str:
     return _svg(WIDTH, y + 2, "".join(parts), report)
 
 
+# No gradient was asked for: nothing is missing, so nothing is dashed.
+_DRAWN_STYLE = ".tms .snone,.tms .wnone{stroke:#545d68;stroke-dasharray:none}.tms .l.q{fill:#1b1f24}"
 _CODE_STYLE = ".tms .code{font:11.5px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#1b1f24}"
 
 # What XML 1.0 cannot hold, not even escaped: a name may hold anything.
@@ -82,7 +85,8 @@ def _svg(width: float, height: float, content: str, report: TraceReport) -> str:
     label = escape(f"Gradients of {report.title or 'the traced run'}: {run_text(report)}")
     inner = f'width="{number(width - 1)}" height="{number(height - 1)}"'
     ground = f'<rect x=".5" y=".5" {inner} rx="4" fill="#fff" stroke="#d5dae0"/>'
-    style = f"<style>{STYLE}{trace_svg_chart.STYLE}{_CODE_STYLE}</style>"
+    solid = _DRAWN_STYLE if report.state == "drawn" else ""
+    style = f"<style>{STYLE}{trace_svg_chart.STYLE}{_CODE_STYLE}{solid}</style>"
     start = f'<svg xmlns="http://www.w3.org/2000/svg" class="tms" {size} role="img" aria-label="{label}">'
     return _NOT_XML.sub("\ufffd", f"{start}{style}{ground}{content}</svg>\n")
 
@@ -160,7 +164,8 @@ def _graph(report: TraceReport, scene: Scene) -> Iterator[Section]:
     left = _PAD + max(0.0, (_INNER - drawing.width * scale) / 2)
     yield _caption(report, scene)
     yield _moved(graph_svg(scene), left, 22, scale), 22 + drawing.height * scale + 12
-    yield _rule(24, lambda: _moved(legend_svg(scene), _PAD, 6))
+    if report.state != "drawn":
+        yield _rule(24, lambda: _moved(legend_svg(scene), _PAD, 6))
 
 
 def _caption(report: TraceReport, scene: Scene) -> Section:
@@ -175,7 +180,7 @@ def _caption(report: TraceReport, scene: Scene) -> Section:
 
 def _which_pass(report: TraceReport, scene: Scene) -> str:
     if scene.frame is None:
-        return "no pass was kept"
+        return "" if report.state == "drawn" else "no pass was kept"
     step = next((each.step for each in report.passes if each.number == scene.frame.pass_number), None)
     which = f"pass {scene.frame.pass_number}" + (f", step {step}" if step is not None else "")
     return f"colours show {which}" if scene.graph.passes_seen > 1 else which

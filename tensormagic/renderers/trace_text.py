@@ -32,7 +32,8 @@ def render(report: TraceReport, *, width: int = 100) -> str:
 
 def _head(report: TraceReport, width: int) -> Iterator[str]:
     title = " ".join(report.title.split()) or "traced run"
-    yield from filled("", f"tracegrad  {title}  {' '.join(state_text(report).split())}", width)
+    what = "gradgraph" if report.state == "drawn" else "tracegrad"
+    yield from filled("", f"{what}  {title}  {' '.join(state_text(report).split())}", width)
     yield from filled("", run_text(report), width)
     yield "─" * width
 

@@ -15,6 +15,7 @@ from tensormagic.reports.trace import Birth, Frame, TraceReport
 
 _MOST_BOXES = 24
 _CELL = 24
+_DRAWN = ("the way of the gradient, loss to input, with the shape that each op made",)
 
 
 def flow(report: TraceReport, width: int) -> list[str]:
@@ -25,9 +26,13 @@ def flow(report: TraceReport, width: int) -> list[str]:
     frame, drawing = last_frame(graph), draw(graph, max_boxes=_MOST_BOXES)
     path = main_path(drawing)
     births = births_by_box(drawing, graph)
-    cells = [_cell(box, value_of(box.nodes, frame), number) for number, box in enumerate(path)]
+    drawn = report.state == "drawn"
+    cells = [
+        _step(box, number) if drawn else _cell(box, value_of(box.nodes, frame), number)
+        for number, box in enumerate(path)
+    ]
     return [
-        *(line for words in _heading(frame, width) for line in filled("", words, width)),
+        *(line for words in (_DRAWN if drawn else _heading(frame, width)) for line in filled("", words, width)),
         *_rows(cells, width),
         *(_birth(drawing.boxes[number], birth) for number, birth in births.items()),
         *(line for words in _left_out(drawing, path, frame) for line in filled("  ", words, width)),
@@ -61,6 +66,11 @@ def _heading(frame: Frame | None, width: int) -> Iterator[str]:
     words = f"gradient flow, loss to input, log10 of the norm in pass {frame.pass_number}"
     scale = f"bars from {low} to {high}".replace("-", "−")
     yield words if len(words) + len(scale) + 3 > width else f"{words}   {scale}"
+
+
+def _step(box: Box, number: int) -> tuple[str, str]:
+    """Return the two lines of a box that no gradient has come to: its name, and what it makes."""
+    return ("→ " if number else "  ") + shortened(box.label, _CELL), f"  {shortened(box.detail, _CELL)}"
 
 
 def _cell(box: Box, value: Value, number: int) -> tuple[str, str]:

@@ -26,7 +26,7 @@ else:
 UNTOUCHED = -1.0
 UNREADABLE = -2.0
 
-State = Literal["running", "finished", "failed", "interrupted"]
+State = Literal["running", "finished", "failed", "interrupted", "drawn"]
 NodeKind = Literal["op", "accumulate", "custom"]
 
 
@@ -263,6 +263,29 @@ class ParameterSeries:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """What a graph that stands keeps for its backward; told of a graph that is drawn, not of a run.
+
+    Attributes:
+        slots: Saved tensors that are there; one that two nodes save counts twice.
+        storages: Different storages behind them.
+        nbytes: Bytes of these storages, each counted once and whole.
+        leaf_bytes: The part of it that belongs to leaves of the graph, which live without it.
+        freed: Saved tensors that a backward has used and freed.
+        changed: Saved tensors that were changed in place since.
+        unread: Saved tensors that could not be looked at: packed by hooks, or of a kind that has no storage.
+    """
+
+    slots: int = 0
+    storages: int = 0
+    nbytes: int = 0
+    leaf_bytes: int = 0
+    freed: int = 0
+    changed: int = 0
+    unread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Cell:
     """The source that was traced: one notebook cell, or the file a plain ``with trace()`` stands in.
 
@@ -283,7 +306,8 @@ class TraceReport(Report):
 
     Attributes:
         title: A name for the run: the model's name where one is known.
-        state: ``"running"``, ``"finished"``, ``"failed"`` or ``"interrupted"``.
+        state: ``"running"``, ``"finished"``, ``"failed"`` or ``"interrupted"``; ``"drawn"`` for a graph that was only
+            looked at.
         error: ``"ValueError: …"`` of a run that failed; empty otherwise.
         cell: The traced source.
         seconds: Wall time from start to end (or to now, while running).
@@ -296,6 +320,7 @@ class TraceReport(Report):
         forward_nodes: How many autograd nodes the forward made, whether or not a backward reached them.
         parameters: Every leaf that took part and every parameter of every module that took part.
         gaps: What could not be seen, and why.
+        kept: What the graph keeps for its backward; None for a run.
     """
 
     kind_name: ClassVar[str] = "trace"
@@ -314,6 +339,7 @@ class TraceReport(Report):
     forward_nodes: int = 0
     parameters: tuple[ParameterSeries, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    kept: Kept | None = None
 
     @property
     def nodes(self) -> tuple[Node, ...]:

@@ -226,6 +226,11 @@ const GLYPHS = {
   pause: "M3.5 3h2.4v8H3.5zM8.1 3h2.4v8H8.1z",
 };
 
+/** @param {string} words @returns {string} */
+function capital(words) {
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
 /** What a pass was called on, where that was one number. @param {any[]} row @returns {string} */
 function lossText(row) {
   return lossOf(row) === undefined ? "" : `, loss ${number(/** @type {number} */ (lossOf(row)))}`;
@@ -1913,8 +1918,8 @@ class Panel {
 
   drawHeader() {
     const { doc } = this.model,
-      words = { running: "running", finished: "finished", failed: "failed", interrupted: "interrupted" };
-    const icon = { running: GLYPHS.run, finished: GLYPHS.done, failed: GLYPHS.stop, interrupted: GLYPHS.stop };
+      words = { running: "running", finished: "finished", failed: "failed", interrupted: "interrupted", drawn: "drawn" };
+    const icon = { running: GLYPHS.run, finished: GLYPHS.done, failed: GLYPHS.stop, interrupted: GLYPHS.stop, drawn: GLYPHS.info };
     this.progress = html("span", { class: "quiet" });
     this.soFar = html("span", { class: "so-far", hidden: true }, "no problems so far");
     const others = doc.seconds - doc.own_seconds,
@@ -1942,7 +1947,7 @@ class Panel {
       ),
       this.progress,
       this.soFar,
-      ...(this.running && !doc.passes_seen ? [] : [cost]),
+      ...((this.running && !doc.passes_seen) || doc.words ? [] : [cost]),
       html("span", { class: "end" }),
       ...(toggle ? [toggle] : []),
     );
@@ -1968,6 +1973,7 @@ class Panel {
   /** How far it is. Between two words of the kernel, which is silent during a long op, the page's own clock goes on. */
   sayProgress() {
     const { step, pass, seconds } = this.told;
+    if (this.model.doc.words) return say(this.progress, this.model.doc.words[0]);
     if (!this.running) {
       const loss = this.model.loss();
       const done = `${plural(step, "step")}, ${plural(pass, "backward pass")} in ${secondsText(seconds)}`;
@@ -2026,6 +2032,7 @@ class Panel {
   verdict() {
     const { doc } = this.model,
       passes = plural(doc.passes_seen, "backward pass");
+    if (doc.words) return callout(doc.words[2] ? "calm" : "failed", GLYPHS.info, capital(doc.words[1]), "", "");
     if (doc.state !== "finished") {
       const error = doc.error.replace(/:\s*$/, ""),
         before = !doc.passes_seen ? "before any backward" : this.serious() ? `after ${passes}` : "";
@@ -2284,6 +2291,8 @@ class Panel {
     }
     if (blind) this.stage.classList.add("has-blind");
     const waiting = graph.count - touched;
+    this.root.classList.toggle("drawn", Boolean(this.model.doc.words));
+    if (this.model.doc.words) return say(this.whereabouts, "what backward runs through, right to left");
     say(
       this.whereabouts,
       `${picture.pass ? `pass ${picture.pass}: ` : ""}${touched} of ${plural(graph.count, "node")} reached${bad ? `, ${bad} with NaN or Inf` : ""}${blind ? `, ${blind} ${NOT_MEASURABLE}` : ""}${waiting && touched && !picture.running ? `, ${waiting} untouched` : ""}`,

@@ -1,0 +1,43 @@
+"""``%gradgraph``: the graph of what stands, as a person types it."""
+
+from __future__ import annotations
+
+import pytest
+from IPython.core.error import UsageError
+
+from tensormagic.reports import TraceReport
+
+
+def test_it_draws_what_leads_to_the_loss(shell, cell):
+    """The picture, the sentence, and the report under a name."""
+    cell("loss = (net(x) ** 2).mean()")
+    shell.run_line_magic("gradgraph", "loss --into graph --text")
+    assert isinstance(shell.user_ns["graph"], TraceReport)
+    assert shell.user_ns["graph"].title == "loss"
+    shell.run_line_magic("gradgraph", "loss")
+    bundle = shell.display_pub.outputs[-1]["data"]
+    assert "backward can run through this graph" in bundle["text/plain"]
+    assert "Backward graph of loss" in bundle["text/html"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("nosuch", "there is no name 'nosuch'"),
+        ("loss x", "draws one graph, but here are 2 expressions: loss, x"),
+        ("loss.detach()", "has no graph: it does not require grad"),
+        ("3", "3 is an int, not a tensor"),
+        ("loss --nosuch", "unrecognized arguments: --nosuch"),
+    ],
+)
+def test_what_cannot_be_drawn_is_a_plain_message(shell, cell, line, words):
+    """A usage error that says what was given and what would work."""
+    cell("loss = (net(x) ** 2).mean()")
+    with pytest.raises(UsageError, match=words.replace("(", r"\(")):
+        shell.run_line_magic("gradgraph", line)
+
+
+def test_without_anything_it_helps(shell, capsys):
+    """The usage, and every option."""
+    shell.run_line_magic("gradgraph", "")
+    assert "--into NAME" in capsys.readouterr().out
