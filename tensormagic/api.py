@@ -50,6 +50,7 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
     verdict: CopyVerdict | None = None,
     dims: Sequence[int | str] | None = None,
     at: Sequence[int | str | slice | None] | None = None,
+    besides: Sequence[Any] = (),
 ) -> TensorReport:
     """Return everything that can be known about one tensor without changing or keeping it.
 
@@ -60,6 +61,7 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
         verdict: Whether it shares memory with what it was made from, where that is known (`copy_or_view`).
         dims: Which dimension of a strided tensor runs down the index grid and which to the right, by number or letter.
         at: Which slice the grid shows: an index for each dimension, ``":"`` for those that are drawn.
+        besides: What is alive only because it is inspected as well, and keeps nothing alive for longer.
 
     Raises:
         TensorMagicError: where ``dims`` or ``at`` does not fit the tensor.
@@ -78,7 +80,7 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
     if advice:
         raise NotATensorError(advice)
     seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
-    report = collect_tensor(tensor, name=name, namespace=seen)
+    report = collect_tensor(tensor, name=name, namespace=seen, besides=besides)
     report = dataclasses.replace(report, verdict=verdict)
     if report.layout is not None:
         report = dataclasses.replace(report, layout=with_slices(tensor, report.layout, dims=dims, at=at))

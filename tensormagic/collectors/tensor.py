@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from tensormagic.collectors.aliases import AliasSearch, find_aliases
 from tensormagic.collectors.autograd import autograd
 from tensormagic.collectors.autograd_details import autograd_details
 from tensormagic.collectors.grid import cut_of
+from tensormagic.collectors.holders import holders
 from tensormagic.collectors.layout import layout
 from tensormagic.collectors.memory import Memory
 from tensormagic.collectors.namespace import Walk, is_kind, walk_arrays
@@ -65,7 +66,11 @@ def reason_of(error: BaseException) -> str:
 
 
 def collect_tensor(
-    x: torch.Tensor, *, name: str = "tensor", namespace: Mapping[str, object] | None = None
+    x: torch.Tensor,
+    *,
+    name: str = "tensor",
+    namespace: Mapping[str, object] | None = None,
+    besides: Iterable[object] = (),
 ) -> TensorReport:
     """Return everything that is known about a tensor, and nothing of the tensor itself.
 
@@ -75,12 +80,13 @@ def collect_tensor(
         x: Any tensor.
         name: What it is called, or the expression it came from.
         namespace: The person's names, to find who else shares its memory.
+        besides: Tensors that are alive only because they are inspected as well.
     """
     with quiet():
-        return _collect(x, name, dict(namespace or {}))
+        return _collect(x, name, dict(namespace or {}), besides)
 
 
-def _collect(x: torch.Tensor, name: str, namespace: dict[str, object]) -> TensorReport:
+def _collect(x: torch.Tensor, name: str, namespace: dict[str, object], besides: Iterable[object]) -> TensorReport:
     sections = _Sections()
     numel = sections.read("shape", lambda: int(x.numel()), 0)
     storage = sections.read("storage", lambda: _storage(x), None)
@@ -109,6 +115,7 @@ def _collect(x: torch.Tensor, name: str, namespace: dict[str, object]) -> Tensor
         autograd=sections.read("autograd", lambda: _autograd(x, shared, name, sections), None),
         aliases=shared.search.aliases,
         aliases_searched=shared.looked,
+        holders=sections.read("holders", lambda: holders(x, namespace, names=shared.names, besides=besides), None),
         gaps=tuple(sections.gaps),
     )
 

@@ -54,8 +54,9 @@ def run(shell: Any, line: str) -> None:
     for expression in asked:  # a loop, not a comprehension: that would be a frame in the person's traceback
         found.append(_evaluated(shell, expression))  # noqa: PERF401  (as above)
     show_together(shell, {expression: one.value for expression, one in zip(asked, found, strict=True)}, output)
+    chosen = {**slice_of(options), "besides": [one.value for one in found]}
     for expression, one in zip(asked, found, strict=True):
-        deliver(shell, _inspect(shell, expression, one, slice_of(options)), output)
+        deliver(shell, _inspect(shell, expression, one, chosen), output)
 
 
 def _evaluated(shell: Any, expression: str) -> Any:
@@ -64,7 +65,7 @@ def _evaluated(shell: Any, expression: str) -> Any:
     return api.evaluate(expression, shell.user_global_ns, shell.user_ns)
 
 
-def _inspect(shell: Any, expression: str, found: Any, chosen: dict[str, list[str]]) -> Report:
+def _inspect(shell: Any, expression: str, found: Any, chosen: dict[str, Any]) -> Report:
     """Return the report of a tensor, or the table of a collection that holds some."""
     __tracebackhide__ = True
     if not explain.is_tensor(found.value) and (table := _collection(shell, expression, found.value)):

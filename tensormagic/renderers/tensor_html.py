@@ -18,6 +18,7 @@ from tensormagic.renderers.markup import escape, json_block, tag
 from tensormagic.renderers.phrases import shortened
 from tensormagic.renderers.tensor_autograd_html import autograd_html
 from tensormagic.renderers.tensor_copy_html import copy_html
+from tensormagic.renderers.tensor_holders_html import holders_html
 from tensormagic.renderers.tensor_layout_html import layout_html
 from tensormagic.renderers.tensor_picture import Picture, bases_index, picture_of
 from tensormagic.renderers.tensor_slices_html import slices_html
@@ -135,10 +136,14 @@ def _more(report: TensorReport) -> str:
     parts = [
         autograd_html(report),
         slices_html(report),
-        _disclosure("Memory and holders", memory_summary(report), _paragraphs(memory_lines(report)) + _formats(report)),
+        _disclosure("Memory and holders", memory_summary(report), _memory(report)),
         _disclosure("All metadata", f"{len(metadata) + 1} fields", _metadata(metadata) + _data(report)),
     ]
     return tag("div", *parts, class_="tm-more")
+
+
+def _memory(report: TensorReport) -> str:
+    return _paragraphs(memory_lines(report)) + holders_html(report.holders, name(report)) + _formats(report)
 
 
 def _disclosure(title: str, state: str, content: str) -> str:

@@ -9,6 +9,7 @@ from tensormagic.renderers.layout_verdicts_text import verdict_lines
 from tensormagic.renderers.phrases import number_of_bytes, short_count, short_number, shortened
 from tensormagic.renderers.tensor_autograd_text import autograd_text
 from tensormagic.renderers.tensor_copy_text import copy_lines
+from tensormagic.renderers.tensor_holders_text import holders_lines
 from tensormagic.renderers.tensor_picture import picture_of
 from tensormagic.renderers.tensor_slices_text import slices_text
 from tensormagic.renderers.tensor_text_layout import layout_lines
@@ -50,6 +51,7 @@ def render(report: TensorReport, *, width: int = 100) -> str:
         slices_text(report, width),
         autograd_text(report, width),
         _sentences("MEMORY", memory_lines(report), width),
+        holders_lines(report.holders, name(report), width),
     ]
     lines = "\n\n".join("\n".join(section) for section in sections if section).split("\n")
     return "\n".join(shortened_line(printable(line), width) for line in lines)

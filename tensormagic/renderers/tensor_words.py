@@ -22,6 +22,7 @@ from tensormagic.renderers.phrases import (
     signed,
     tuple_text,
 )
+from tensormagic.renderers.tensor_holders_words import summary as holders_summary
 from tensormagic.renderers.tensor_picture import Picture, bases_index, read_order
 from tensormagic.reports import Alias, AutogradReport, Grid, LayoutReport, Statistics, TensorReport
 
@@ -328,12 +329,16 @@ def autograd_lines(autograd: AutogradReport) -> tuple[str, ...]:
 
 
 def memory_summary(report: TensorReport) -> str:
-    """Return the storage and how many share it, for a closed disclosure."""
+    """Return the storage and who keeps it, for a closed disclosure."""
     if report.storage is None:
-        return "no storage"
+        return holders_summary(report.holders, name(report)) or "no storage"
+    size = number_of_bytes(report.storage.nbytes)
+    held = holders_summary(report.holders, name(report))
+    if held:
+        return f"{size}, {held}"
     holders = 1 + sum(alias.kind != "ndarray" for alias in report.aliases)
     arrays = sum(alias.kind == "ndarray" for alias in report.aliases)
-    text = f"{number_of_bytes(report.storage.nbytes)}, {plural(holders, 'tensor')}"
+    text = f"{size}, {plural(holders, 'tensor')}"
     return f"{text}, {plural(arrays, 'array')}" if arrays else text
 
 
@@ -346,7 +351,7 @@ def memory_lines(report: TensorReport) -> tuple[str, ...]:
     extra = "".join(f", {word}" for word, on in kinds.items() if on)
     where = f"{storage.device}, {f'first byte at `{storage.address:#x}`' if storage.address else 'without memory'}"
     lines = [f"One storage of {number_of_bytes(storage.nbytes)} on {where}{extra}."]
-    if report.aliases:
+    if report.aliases and report.holders is None:
         holders = listed((shortened(alias.name, 28) for alias in report.aliases), most=8)
         lines.append(f"Found to keep it alive besides {name(report)}: {holders}.")
     if layout is not None and layout.distinct is not None and storage.elements:

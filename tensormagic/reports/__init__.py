@@ -4,6 +4,7 @@ from tensormagic.reports.aliases import Alias, AliasGroup, AliasMember, AliasPai
 from tensormagic.reports.autograd import BEYOND, NOTHING, AutogradDetails, Hook, Path, PathNode, SavedState
 from tensormagic.reports.base import FORMAT_VERSION, Outlet, Report, install_outlet
 from tensormagic.reports.finding import SEVERITIES, Finding, Gap, Location, Severity
+from tensormagic.reports.holders import Holder, HoldersReport
 from tensormagic.reports.overlay import (
     OverlayElement,
     OverlayMember,
@@ -71,6 +72,8 @@ __all__ = [
     "GradientStatistics",
     "Graph",
     "Grid",
+    "Holder",
+    "HoldersReport",
     "Hook",
     "Kept",
     "LargeSlice",

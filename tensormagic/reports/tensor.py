@@ -9,6 +9,7 @@ from tensormagic.reports.aliases import Alias
 from tensormagic.reports.autograd import AutogradDetails
 from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap
+from tensormagic.reports.holders import HoldersReport
 from tensormagic.reports.slices import DimensionSlices
 from tensormagic.reports.storage import LayoutReport, StorageReport
 from tensormagic.reports.verdict import CopyVerdict
@@ -127,6 +128,7 @@ class TensorReport(Report):
         aliases_searched: How many names and attributes were looked through to find them.
         slices: Its values slice by slice, for each dimension that has several slices of several elements.
         gaps: What could not be read, and why.
+        holders: Who keeps it and its storage alive; None where nobody was looked for.
         verdict: Whether it shares memory with the operands of the expression that made it; None for a plain name.
     """
 
@@ -155,6 +157,7 @@ class TensorReport(Report):
     slices: tuple[DimensionSlices, ...] = ()
     gaps: tuple[Gap, ...] = ()
     verdict: CopyVerdict | None = None
+    holders: HoldersReport | None = None
 
     @property
     def metadata(self) -> dict[str, str]:

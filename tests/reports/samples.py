@@ -37,6 +37,7 @@ def tensor_report() -> reports.TensorReport:
         slices=(_slices(),),
         gaps=(reports.Gap("autograd", "freed"),),
         verdict=_verdict(),
+        holders=_holders(),
     )
 
 
@@ -287,6 +288,14 @@ def _autograd_details() -> reports.AutogradDetails:
         hooks=(reports.Hook("tensor hook", HOSTILE, "train.py, line 3"),),
         saved=(reports.SavedState("self", "changed in place", "a", (3, 4), "float32", 48, 0, 2),),
         path=reports.Path((slice_node, leaf), walked=2, complete=True),
+    )
+
+
+def _holders() -> reports.HoldersReport:
+    place = reports.Location("model.py", 12, function="step")
+    held = reports.Holder(HOSTILE, "traceback", "tensor", location=place)
+    return reports.HoldersReport(
+        (held, reports.Holder("y", "name", "storage", 12)), 40, 20_001, cut=HOSTILE, unreached=2
     )
 
 
