@@ -51,6 +51,7 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
     dims: Sequence[int | str] | None = None,
     at: Sequence[int | str | slice | None] | None = None,
     besides: Sequence[Any] = (),
+    picture: bool = False,
 ) -> TensorReport:
     """Return everything that can be known about one tensor without changing or keeping it.
 
@@ -62,6 +63,7 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
         dims: Which dimension of a strided tensor runs down the index grid and which to the right, by number or letter.
         at: Which slice the grid shows: an index for each dimension, ``":"`` for those that are drawn.
         besides: What is alive only because it is inspected as well, and keeps nothing alive for longer.
+        picture: Whether to add a picture of its values: as an image, a few images, or signals.
 
     Raises:
         TensorMagicError: where ``dims`` or ``at`` does not fit the tensor.
@@ -73,6 +75,7 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
     (1, 3)
     """
     require_torch()
+    from tensormagic.collectors.picture import with_picture
     from tensormagic.collectors.shown_slice import with_slices
     from tensormagic.collectors.tensor import collect_tensor
 
@@ -86,7 +89,7 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
         report = dataclasses.replace(report, layout=with_slices(tensor, report.layout, dims=dims, at=at))
     elif dims is not None or at is not None:
         raise TensorMagicError(f"dims and at choose a slice of a strided tensor, but {name} is {report.layout_name}")
-    return _diagnosed(report)
+    return _diagnosed(with_picture(report, tensor) if picture else report)
 
 
 def evaluate(expression: str, global_names: dict[str, Any], local_names: dict[str, Any] | None = None) -> Evaluation:

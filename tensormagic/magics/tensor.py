@@ -33,6 +33,7 @@ def parser() -> Parser:
         "--dims", metavar="ROWS,COLUMNS", help="which dimensions the grid draws, by number or letter: 0,2  i,k"
     )
     made.add_argument("--at", metavar="INDEX", help="which slice it draws, ':' for what is drawn: 1,:,3,:")
+    made.add_argument("--picture", action="store_true", help="add a picture of the values: images, or signals")
     return made
 
 
@@ -54,7 +55,7 @@ def run(shell: Any, line: str) -> None:
     for expression in asked:  # a loop, not a comprehension: that would be a frame in the person's traceback
         found.append(_evaluated(shell, expression))  # noqa: PERF401  (as above)
     show_together(shell, {expression: one.value for expression, one in zip(asked, found, strict=True)}, output)
-    chosen = {**slice_of(options), "besides": [one.value for one in found]}
+    chosen = {**slice_of(options), "besides": [one.value for one in found], "picture": options.picture}
     for expression, one in zip(asked, found, strict=True):
         deliver(shell, _inspect(shell, expression, one, chosen), output)
 

@@ -37,7 +37,7 @@ def heatmap(cells: Sequence[Sequence[int]], palette: Sequence[str], *, size: int
         _chunk(b"IDAT", zlib.compress(lines, 9)),
         _chunk(b"IEND", b""),
     )
-    return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"".join(chunks)).decode("ascii")
+    return _data_uri(*chunks)
 
 
 def _palette(palette: Sequence[str]) -> list[int]:
@@ -68,3 +68,16 @@ def _hatched(cell: int, x: int, y: int) -> bool:
     if cell == NOT_A_NUMBER:
         return rising or falling
     return rising if cell == PLUS_INFINITY else falling
+
+
+def image(pixels: bytes, width: int, height: int) -> str:
+    """Return an ``<img src>`` of 8-bit pixels: level and opacity, or red, green, blue and opacity, row by row."""
+    stride = len(pixels) // height
+    lines = b"".join(b"\0" + pixels[at : at + stride] for at in range(0, len(pixels), stride))
+    grey_or_colour = 4 if stride == 2 * width else 6
+    header = struct.pack(">IIBBBBB", width, height, 8, grey_or_colour, 0, 0, 0)
+    return _data_uri(_chunk(b"IHDR", header), _chunk(b"IDAT", zlib.compress(lines, 9)), _chunk(b"IEND", b""))
+
+
+def _data_uri(*chunks: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"".join(chunks)).decode("ascii")

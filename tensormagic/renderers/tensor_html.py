@@ -21,6 +21,7 @@ from tensormagic.renderers.tensor_copy_html import copy_html
 from tensormagic.renderers.tensor_holders_html import holders_html
 from tensormagic.renderers.tensor_layout_html import layout_html
 from tensormagic.renderers.tensor_picture import Picture, bases_index, picture_of
+from tensormagic.renderers.tensor_shot_html import shot_html
 from tensormagic.renderers.tensor_slices_html import slices_html
 from tensormagic.renderers.tensor_turning import turning, turns
 from tensormagic.renderers.tensor_words import (
@@ -55,6 +56,7 @@ def render(report: TensorReport) -> str:
         copy_html(report.verdict),
         findings_html(report.findings),
         gaps_html(report.gaps),
+        shot_html(report),
         layout_html(report, picture) if picture is not None else "",
         verdicts_html(report),
         _lower_row(report),

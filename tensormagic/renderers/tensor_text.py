@@ -11,6 +11,7 @@ from tensormagic.renderers.tensor_autograd_text import autograd_text
 from tensormagic.renderers.tensor_copy_text import copy_lines
 from tensormagic.renderers.tensor_holders_text import holders_lines
 from tensormagic.renderers.tensor_picture import picture_of
+from tensormagic.renderers.tensor_shot_text import shot_text
 from tensormagic.renderers.tensor_slices_text import slices_text
 from tensormagic.renderers.tensor_text_layout import layout_lines
 from tensormagic.renderers.tensor_words import (
@@ -44,6 +45,7 @@ def render(report: TensorReport, *, width: int = 100) -> str:
         copy_lines(report.verdict, width),
         list(chain.from_iterable(finding_lines(finding, width) for finding in report.findings)),
         list(chain.from_iterable(_filled(f" not shown: {gap.section}: {gap.reason}", width) for gap in report.gaps)),
+        shot_text(report, width),
         layout_lines(report, picture, width) if picture is not None else [],
         verdict_lines(report, width),
         _sharing(report),

@@ -13,6 +13,7 @@ from tensormagic.reports.overlay import (
     OverlayRow,
     OverlayStorage,
 )
+from tensormagic.reports.picture import ImageFrame, SignalLine, TensorPicture
 from tensormagic.reports.slices import BadSlice, DimensionSlices, LargeSlice
 from tensormagic.reports.storage import (
     Grid,
@@ -75,6 +76,7 @@ __all__ = [
     "Holder",
     "HoldersReport",
     "Hook",
+    "ImageFrame",
     "Kept",
     "LargeSlice",
     "LayoutReport",
@@ -99,12 +101,14 @@ __all__ = [
     "SavedTensor",
     "Severity",
     "Sharing",
+    "SignalLine",
     "State",
     "Statistics",
     "Step",
     "StorageReport",
     "Strip",
     "StripCell",
+    "TensorPicture",
     "TensorReport",
     "TensorRow",
     "TensorTable",

@@ -10,6 +10,7 @@ from tensormagic.reports.autograd import AutogradDetails
 from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap
 from tensormagic.reports.holders import HoldersReport
+from tensormagic.reports.picture import TensorPicture
 from tensormagic.reports.slices import DimensionSlices
 from tensormagic.reports.storage import LayoutReport, StorageReport
 from tensormagic.reports.verdict import CopyVerdict
@@ -127,6 +128,7 @@ class TensorReport(Report):
         aliases: Who shares its storage, nearest relation first.
         aliases_searched: How many names and attributes were looked through to find them.
         slices: Its values slice by slice, for each dimension that has several slices of several elements.
+        picture: It as images or signals, where a picture was asked for.
         gaps: What could not be read, and why.
         holders: Who keeps it and its storage alive; None where nobody was looked for.
         verdict: Whether it shares memory with the operands of the expression that made it; None for a plain name.
@@ -155,6 +157,7 @@ class TensorReport(Report):
     aliases: tuple[Alias, ...] = ()
     aliases_searched: int = 0
     slices: tuple[DimensionSlices, ...] = ()
+    picture: TensorPicture | None = None
     gaps: tuple[Gap, ...] = ()
     verdict: CopyVerdict | None = None
     holders: HoldersReport | None = None

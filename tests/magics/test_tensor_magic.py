@@ -37,6 +37,16 @@ def test_tensors_without_common_memory_say_so_in_one_line(cell):
     assert len(panels) == 2
 
 
+def test_a_picture_is_added_when_asked_for(cell):
+    """--picture draws the values, in the page and in the terminal; without it nothing is drawn."""
+    plain, drawn = cell("%tensor a").shown[0], cell("%tensor a --picture").shown[0]
+    assert "PICTURE" not in plain["text/plain"]
+    assert "a is read as (H, W)" in drawn["text/plain"]
+    assert "a is read as (H, W)" in drawn["text/html"]
+    (scalar,) = cell("%tensor a.sum() --picture").shown
+    assert "not shown: picture: a scalar or an empty tensor makes no picture" in scalar["text/plain"]
+
+
 def test_too_many_for_one_strip(cell):
     """Nine tensors are shown, and why they are not drawn together."""
     ran = cell("%tensor a[0] a[1] a[2] a a+1 a+2 a+3 a+4 a+5")

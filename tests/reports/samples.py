@@ -35,6 +35,7 @@ def tensor_report() -> reports.TensorReport:
         aliases=(_alias(),),
         aliases_searched=17,
         slices=(_slices(),),
+        picture=_picture(),
         gaps=(reports.Gap("autograd", "freed"),),
         verdict=_verdict(),
         holders=_holders(),
@@ -251,6 +252,14 @@ def _slices() -> reports.DimensionSlices:
         dim=0, size=2, elements=3, looked=3, cell_slices=1, levels=(math.nan, 1.0), cell_bad=(3, 0), bad_count=1,
         bad=(reports.BadSlice(index=0, nan=1, inf=2),), zero_count=1, zero=(1,),
         large=(reports.LargeSlice(index=1, ratio=math.inf),),
+    )  # fmt: skip
+
+
+def _picture() -> reports.TensorPicture:
+    line = reports.SignalLine("0", (math.nan, -1.0), (math.nan, 2.0), (3, 0))
+    return reports.TensorPicture(
+        "(N, T)", 0, -1.0, 2.0, "shown", images=(reports.ImageFrame("0, 1", 1, 1, "eJxj+A8AAQEBAA=="),), lines=(line,),
+        of=2, step=3, size=(6,), bad=3,
     )  # fmt: skip
 
 

@@ -1,0 +1,138 @@
+"""Pictures of values in the panel and in the terminal, with how they are to be read."""
+
+from __future__ import annotations
+
+import base64
+import math
+import zlib
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+from tensormagic.renderers import tensor_html, tensor_text
+from tensormagic.renderers.tensor_shot_html import shot_html
+from tensormagic.renderers.tensor_shot_svg import signals_svg
+from tensormagic.renderers.tensor_shot_text import shot_text
+from tensormagic.renderers.tensor_shot_words import heading, notes
+from tensormagic.reports import ImageFrame, SignalLine, TensorPicture, TensorReport
+from tests.renderers.markup_reader import Page
+from tests.renderers.samples_tensor import HOSTILE, SAMPLES
+from tests.renderers.snapshots import assert_snapshot
+
+NAN = math.nan
+
+
+def packed(*levels: int) -> str:
+    """Pixels as a report holds them."""
+    return base64.b64encode(zlib.compress(bytes(levels))).decode()
+
+
+def images() -> TensorReport:
+    """Two of five grey images of 3 by 2 pixels, one pixel of which is NaN."""
+    first = ImageFrame("0", 3, 2, packed(0, 255, 128, 255, 255, 255, 0, 0, 64, 255, 192, 255))
+    second = ImageFrame("1", 3, 2, packed(*(0, 255) * 6))
+    shot = TensorPicture("(N, H, W)", 1, -1.5, 2.0, "shown", images=(first, second), of=5, step=4, size=(8, 12), bad=1)
+    return replace(SAMPLES["vector"], picture=shot)
+
+
+def colour() -> TensorReport:
+    """One pixel of colour."""
+    frame = ImageFrame("", 1, 1, packed(255, 128, 0, 255))
+    return replace(SAMPLES["vector"], picture=TensorPicture("(C, H, W)", 3, 0.0, 1.0, "unit", (frame,), size=(1, 1)))
+
+
+def signals() -> TensorReport:
+    """Two signals with a gap, one of them in columns of several values."""
+    lines = (
+        SignalLine("0", (0.0, 1.0, NAN, -1.0, 2.0), (0.0, 1.0, NAN, -1.0, 2.0), (0, 0, 7, 0, 0)),
+        SignalLine("1", (0.0, 0.0, 0.0, NAN, 0.5), (1.0, 2.0, 1.0, NAN, 0.5), (0, 0, 0, 1, 0)),
+    )
+    shot = TensorPicture("(N, T)", 0, -1.0, 2.0, "shown", lines=lines, of=2, step=3, size=(15,), bad=8)
+    return replace(SAMPLES["vector"], picture=shot)
+
+
+def test_images_are_as_stored() -> None:
+    """The whole block, pixel for pixel."""
+    assert "data:image/png" in shot_html(images())
+    assert_snapshot("tensor_shot_images.txt", "\n".join(shot_text(images(), 100)))
+
+
+def test_signals_are_as_stored() -> None:
+    """The chart, and its bars in the terminal."""
+    picture = signals().picture
+    assert picture is not None
+    assert_snapshot("tensor_shot_signals.svg", signals_svg(picture))
+    assert_snapshot("tensor_shot_signals.txt", "\n".join(shot_text(signals(), 100)))
+
+
+def test_a_png_holds_the_pixels() -> None:
+    """Levels and opacity arrive unchanged, of grey and of colour."""
+    for report, kind, expected in (
+        (images(), 4, [b"\0" + bytes([0, 255, 128, 255, 255, 255]), b"\0" + bytes([0, 0, 64, 255, 192, 255])]),
+        (colour(), 6, [b"\0" + bytes([255, 128, 0, 255])]),
+    ):
+        source = next(given["src"] for name, given in Page(shot_html(report)).elements if name == "img")
+        assert source is not None
+        data = base64.b64decode(source.removeprefix("data:image/png;base64,"))
+        assert (data[24], data[25]) == (8, kind)
+        at = data.index(b"IDAT")
+        length = int.from_bytes(data[at - 4 : at], "big")
+        assert zlib.decompress(data[at + 4 : at + 4 + length]) == b"".join(expected)
+
+
+def test_scale_and_number_are_said() -> None:
+    """What is black and white, how many of how many, every which pixel, what could not be drawn."""
+    picture = images().picture
+    assert picture is not None
+    assert heading(images(), picture) == "2 of 5 images, 8 \u00d7 12 pixels; v is read as (N, H, W)"
+    assert notes(picture) == (
+        "black \u22121.5, white 2: the smallest and largest shown, one scale for all",
+        "every 4th pixel across and down",
+        "1 pixel that is NaN or infinite is hatched",
+    )
+    text = " ".join(Page(tensor_html.render(images())).text.split())
+    assert "every 4th pixel across and down" in text
+
+
+def test_scales_that_are_no_choice_are_called_so() -> None:
+    """Bytes, truth values and values from 0 to 1 are drawn as they are."""
+    picture = colour().picture
+    assert picture is not None
+    assert notes(picture) == ("darkest 0, brightest 1: values as they are",)
+    assert notes(replace(picture, scale="bytes", high=255.0))[0].endswith("brightest 255: bytes as they are")
+    assert notes(replace(picture, scale="truth", channels=1)) == ("black 0, white 1: False and True",)
+
+
+def test_small_images_are_enlarged_by_whole_factors() -> None:
+    """A pixel stays a square: widths and heights are multiples of the image's."""
+    sizes = [(given["width"], given["height"]) for name, given in Page(shot_html(images())).elements if name == "img"]
+    assert sizes == [("96", "64"), ("96", "64")]
+
+
+def test_a_line_never_bridges_what_is_no_number() -> None:
+    """Two runs of a signal are two paths, a lone value is a dot, a column of several is a band, bad ones are marked."""
+    picture = signals().picture
+    assert picture is not None
+    root = ET.fromstring(signals_svg(picture))
+    classes = [element.get("class") for element in root.iter() if element.get("class")]
+    assert (classes.count("line"), classes.count("band"), classes.count("dot"), classes.count("bad")) == (3, 1, 1, 2)
+
+
+def test_without_a_picture_nothing_is_said_of_one() -> None:
+    """A panel that was not asked for one has none."""
+    assert shot_html(SAMPLES["vector"]) == ""
+    assert shot_text(SAMPLES["vector"], 100) == []
+
+
+def test_the_terminal_keeps_its_width() -> None:
+    """Sixty columns hold a wide image and long signals."""
+    wide = ImageFrame("", 200, 10, packed(*(9, 255) * 2000))
+    report = replace(images(), picture=TensorPicture("(H, W)", 1, 0.0, 1.0, "unit", (wide,), size=(10, 200)))
+    for sample in (report, signals()):
+        assert max(map(len, tensor_text.render(sample, width=60).split("\n"))) <= 60
+
+
+def test_hostile_labels_stay_text() -> None:
+    """A name with markup in it is escaped beside images and signals."""
+    for sample in (images(), signals()):
+        page = Page(shot_html(replace(sample, name=HOSTILE)))
+        assert not [name for _, given in page.elements for name in given if name.startswith("on")]
