@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.geometry import Pattern
+from tensormagic.collectors.geometry import Pattern, count_between
 from tensormagic.collectors.layout import count_distinct
 from tensormagic.collectors.memory import Memory
 from tensormagic.collectors.namespace import is_kind
@@ -37,6 +37,7 @@ UNITS = 96  # cells up to which every element is drawn by itself
 CELLS = 64
 CONTEXT = 8  # units around what is read
 MOST_STEPS = 2**16
+MOST_RUNS = 2**11  # runs of bytes that are compared one after the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +210,11 @@ def _apart(region: Region) -> bool:
 
 def _bytes_read(region: Region, cells: range, stop: int) -> tuple[tuple[int | None, ...], bool]:
     pattern = _byte_pattern(region)
-    counts, exact = tally(_clipped(pattern), cells, stop)
+    counts, exact = tally(_joined(pattern), cells, stop)
     return tuple(distinct for distinct, _, _ in counts), exact
 
 
-def _clipped(pattern: Pattern | None) -> Pattern | None:
+def _joined(pattern: Pattern | None) -> Pattern | None:
     """Return a pattern that reads the same bytes, overlapping dimensions joined where that makes counting exact."""
     if pattern is None or pattern.nests:
         return pattern
@@ -258,8 +259,23 @@ def _pair(left: int, right: int, regions: Mapping[int, Region]) -> OverlayPair:
 def _common_bytes(one: Region, other: Region) -> int | None:
     """Return how many bytes both read, counted from whichever side that can be done; None where from neither."""
     one, other = _bytewise(one), _bytewise(other)
-    common = overlap_elements(one, other)
-    return overlap_elements(other, one) if common is None else common
+    counts = (
+        count(left, right) for count in (overlap_elements, _by_runs) for left, right in ((one, other), (other, one))
+    )
+    return next((count for count in counts if count is not None), None)
+
+
+def _by_runs(reads: Region, runs: Region) -> int | None:
+    """Return how many bytes two regions of single bytes share, run by run of the second; None for too many runs."""
+    pattern, cut = _joined(reads.pattern), _joined(runs.pattern)
+    if pattern is None or cut is None or not (pattern.nests and cut.nests):
+        return None
+    solid = cut.axes[-1].size if cut.axes and cut.axes[-1].stride == 1 else 1
+    outer = cut.axes[:-1] if solid > 1 else cut.axes
+    if math.prod(axis.size for axis in outer) > MOST_RUNS:
+        return None
+    starts, _ = enumerate_reads(Pattern(cut.offset, outer, 1))
+    return sum(count_between(pattern, int(start), int(start) + solid) or 0 for start in starts)
 
 
 def _aligned(one: Region, other: Region) -> bool:

@@ -18,6 +18,7 @@ from tensormagic.reports import Strip, StripCell
 CELLS = 64
 CONTEXT = 8
 ENUMERATION_LIMIT = 2**21
+SAMPLE = 2**18  # steps that are looked at where there are more than can be enumerated
 _MOST_ROWS = 96
 
 
@@ -124,7 +125,7 @@ def enumerate_reads(pattern: Pattern) -> tuple[np.ndarray, np.ndarray]:
 
 def _tally_sampled(pattern: Pattern, starts: range, stop: int) -> list[Count]:
     """Estimate reads from evenly spaced steps; distinct elements stay exact where the axes can be joined."""
-    every = -(-pattern.steps // ENUMERATION_LIMIT)
+    every = -(-pattern.steps // SAMPLE)
     taken = np.arange(0, pattern.steps, every)
     cells = (_offsets_at(pattern, taken) - starts.start) // starts.step
     reads = np.bincount(cells, minlength=len(starts)) * (pattern.steps / len(taken) * pattern.repeats)

@@ -205,6 +205,7 @@ def _viewer_data(report: TensorReport, picture: Picture) -> dict[str, Any]:
         "base": _base(report),
         "strip": None if strip is None else [strip.start, strip.stop, strip.cell_elements],
         "reads": [] if strip is None else [cell.distinct for cell in strip.cells],
+        "letters": layout.dim_names,
         "readable": bool(grid.values),
         **(turning(picture, report.statistics) if turns(picture) else {}),
     }

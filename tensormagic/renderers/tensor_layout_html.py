@@ -100,12 +100,17 @@ def _grid_cell(report: TensorReport, picture: Picture, row: int, column: int) ->
     title = element(report, index_at(picture.grid, row, column)) + (f" = {value}" if value else "")
     on = (row, column) == (picture.row, picture.column)
     return _cell(
-        str(offset), picture.colour(offset), title=f"{title}, offset {offset}", on=on, bad=picture.bad(row, column)
+        str(offset),
+        picture.colour(offset),
+        title=f"{title}, offset {offset}",
+        on=on,
+        bad=picture.bad(row, column),
+        near=not on and offset == picture.offset,
     )
 
 
-def _cell(text: str, colour: str, *, title: str, on: bool, bad: str = "") -> str:
-    classes = " ".join(name for name, wanted in (("tm-on", on), ("tm-bad", bad)) if wanted)
+def _cell(text: str, colour: str, *, title: str, on: bool, bad: str = "", near: bool = False) -> str:  # noqa: PLR0913  (all but text and colour is keyword-only)
+    classes = " ".join(name for name, wanted in (("tm-on", on), ("tm-near", near), ("tm-bad", bad)) if wanted)
     content = (tag("b", escape(text)) if on else escape(text)) + ("<small>!</small>" if bad else "")
     style = f"background-color:{colour};color:{theme.ink_on(colour)}"
     return tag("td", content, class_=classes or None, style=style, title=title)

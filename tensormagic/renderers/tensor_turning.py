@@ -31,7 +31,6 @@ def turning(picture: Picture, statistics: Statistics | None) -> dict[str, Any]:
     """
     elements = [shortened(text, VALUE_WIDTH) for text in picture.layout.elements]
     return {
-        "names": picture.layout.dim_names,
         "scale": [theme.offset_colour(at / (STOPS - 1)) for at in range(STOPS)],
         "range": _range(statistics),
         "elements": elements if elements and sum(map(len, elements)) <= MOST_CHARACTERS else None,

@@ -155,7 +155,19 @@ def worked_example(report: TensorReport, picture: Picture) -> tuple[str, ...]:
     byte = f"byte {count(picture.offset * report.element_size)} of the storage"
     first = f"{element(report, picture.index)}{value}, {turn}, {byte}"
     other = bases_index(report, picture.offset)
-    return (first, f"the same element is {other}") if other else (first,)
+    more = (f"the same element is {other}" if other else "", _repeated(report, picture))
+    return (first, *(line for line in more if line))
+
+
+def _repeated(report: TensorReport, picture: Picture) -> str:
+    """Return which other indices read the same element because they stand still: ``x[:, 3]``."""
+    layout = picture.layout
+    still = [dim for dim, step in enumerate(layout.stride) if step == 0 and layout.shape[dim] > 1]
+    if not still:
+        return ""
+    inner = ", ".join(":" if dim in still else str(at) for dim, at in enumerate(picture.index))
+    letters = " and ".join(layout.dim_names[dim] for dim in still)
+    return f"the stride along {letters} is 0: all of {name(report)}[{inner}] is this one element"
 
 
 def jumps(report: TensorReport) -> str:

@@ -148,6 +148,14 @@ def test_a_billion_elements_are_counted_without_looking() -> None:
     assert sum(memory.rows[1].bytes_read) == 5 * 10**8
 
 
+def test_gaps_on_both_sides_are_counted_run_by_run() -> None:
+    """Every second column and the left half of a matrix too large to be marked: still exact."""
+    x = torch.empty(2000, 10_000, device="meta")
+    report = overlay({"even": x[:, ::2], "left": x[:, :5000], "third": x[::3, 1::2]})
+    found = [(pair.overlap, pair.common_bytes, pair.left_elements) for pair in report.storages[0].pairs]
+    assert found == [("yes", 2000 * 2500 * 4, 2000 * 2500), ("no", 0, 0), ("yes", 667 * 2500 * 4, 667 * 2500)]
+
+
 def test_without_memory_there_is_a_gap() -> None:
     """Sparse, nested and freed tensors are named, the others are compared."""
     freed = torch.ones(4)

@@ -46,8 +46,8 @@
 
     /** Two lists for the dimensions that are drawn, a slider for each of the others. */
     offer() {
-      const { names, shape } = this.data;
-      const long = names.map((_, dim) => dim);
+      const { letters, shape } = this.data;
+      const long = letters.map((_, dim) => dim);
       this.controls.replaceChildren(this.list("rows", "rowDim", long), make("span", "", "\u00d7"), this.list("columns", "columnDim", long));
       for (const dim of long) {
         if (dim === this.data.rowDim || dim === this.data.columnDim || shape[dim] < 2) continue;
@@ -57,7 +57,7 @@
 
     list(title, side, dims) {
       const list = /** @type {HTMLSelectElement} */ (make("select"));
-      for (const dim of dims) list.append(new Option(`${this.data.names[dim]} ${this.data.shape[dim]}`, String(dim)));
+      for (const dim of dims) list.append(new Option(`${this.data.letters[dim]} ${this.data.shape[dim]}`, String(dim)));
       list.value = String(this.data[side]);
       list.addEventListener("change", () => this.draw(side, Number(list.value)));
       return make("label", "", `${title} `, list);
@@ -65,10 +65,10 @@
 
     slider(dim) {
       const range = /** @type {HTMLInputElement} */ (make("input"));
-      const text = () => ` ${this.data.names[dim]}=${this.data.fixed[dim]} of ${this.data.shape[dim]}`;
+      const text = () => ` ${this.data.letters[dim]}=${this.data.fixed[dim]} of ${this.data.shape[dim]}`;
       Object.assign(range, { type: "range", min: "0", max: String(this.data.shape[dim] - 1), step: "1" });
       range.value = String(this.data.fixed[dim]);
-      range.setAttribute("aria-label", `index along ${this.data.names[dim]}`);
+      range.setAttribute("aria-label", `index along ${this.data.letters[dim]}`);
       const said = make("output", "", text());
       range.addEventListener("input", () => {
         this.data.fixed[dim] = Number(range.value);
@@ -147,7 +147,7 @@
     }
 
     table() {
-      const { data } = this, name = (dim, at) => make("th", "", `${data.names[dim]}=${at}`);
+      const { data } = this, name = (dim, at) => make("th", "", `${data.letters[dim]}=${at}`);
       const rows = this.offsets.map((offsets, row) => make("tr", "", name(data.rowDim, data.rows[row]), ...offsets.map((offset, column) => {
         const cell = make("td", "", String(offset)), share = fraction(offset, this.low, this.high);
         cell.style.cssText = `background-color:${this.colour(offset)};color:${this.ink(share)}`;
@@ -170,7 +170,7 @@
       const image = /** @type {HTMLImageElement} */ (make("img"));
       image.src = this.picture(cells, low, high, size);
       Object.assign(image, { width: data.columns.length * size, height: Math.max(data.rows.length * size, 22), alt: caption });
-      const axis = (dim, at) => make("div", "", make("span", "", String(at[0])), make("span", "", data.names[dim]), make("span", "", at.length > 1 ? String(at[at.length - 1]) : ""));
+      const axis = (dim, at) => make("div", "", make("span", "", String(at[0])), make("span", "", data.letters[dim]), make("span", "", at.length > 1 ? String(at[at.length - 1]) : ""));
       const body = make("div", "tm-map", image);
       body.dataset.kind = kind;
       return make("table", "tm-axes", make("caption", "", `${caption} at each index`), make("tbody", "",

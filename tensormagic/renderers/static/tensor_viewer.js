@@ -251,7 +251,17 @@
       const turned = data.scale && !this.drawn(index) ? ", in another slice: click to turn to it" : ", not among the cells shown";
       const hidden = row === null ? turned : data.readable && !data.values.length ? ", value not in this output" : "";
       this.notes.replaceChildren(`${name}${value}, read ${ordinal(rank)} of ${grouped(count)}, `
-        + `byte ${grouped(offset * data.bytes)} of the storage${hidden}`, document.createElement("br"), this.also(offset).slice(2));
+        + `byte ${grouped(offset * data.bytes)} of the storage${hidden}`, ...[this.also(offset).slice(2), this.repeated(index)].filter(Boolean)
+          .flatMap((line) => [document.createElement("br"), line]));
+    }
+
+    /** The indices that read the same element because their dimension stands still. */
+    repeated(index) {
+      const { data } = this, still = data.stride.map((step, dim) => step === 0 && data.shape[dim] > 1);
+      if (!still.includes(true)) return "";
+      const letters = data.letters.filter((_, dim) => still[dim]).join(" and ");
+      const inner = index.map((at, dim) => still[dim] ? ":" : at).join(", ");
+      return `the stride along ${letters} is 0: all of ${data.name}[${inner}] is this one element`;
     }
 
     also(offset) {
