@@ -19,7 +19,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensormagic.api import Trace, aliases, copy_or_view, gradgraph, inspect, overlay, show, tensors, trace
+from tensormagic.api import (
+    Trace,
+    WriteWatch,
+    aliases,
+    copy_or_view,
+    gradgraph,
+    inspect,
+    overlay,
+    show,
+    tensors,
+    trace,
+    watch_writes,
+)
 from tensormagic.errors import (
     NoGraphError,
     NotATensorError,
@@ -39,6 +51,7 @@ from tensormagic.reports import (
     TensorReport,
     TensorTable,
     TraceReport,
+    WritesReport,
 )
 
 __version__ = "0.1.0.dev0"
@@ -61,6 +74,8 @@ __all__ = [
     "TraceError",
     "TraceReport",
     "UnknownNameError",
+    "WriteWatch",
+    "WritesReport",
     "aliases",
     "copy_or_view",
     "gradgraph",
@@ -71,6 +86,7 @@ __all__ = [
     "tensors",
     "trace",
     "unload_ipython_extension",
+    "watch_writes",
 ]
 
 

@@ -6,20 +6,17 @@ Everything the magics can do, a script can do with these functions; the magics a
 from __future__ import annotations
 
 import dataclasses
-import json
 import linecache
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from tensormagic import renderers
 from tensormagic.collectors import explain
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.diagnoses import diagnose
 from tensormagic.errors import NotATensorError, TensorMagicError, TraceError
+from tensormagic.renderers import files
 from tensormagic.reports import (
     AliasReport,
     Cell,
@@ -30,6 +27,7 @@ from tensormagic.reports import (
     TensorReport,
     TensorTable,
     TraceReport,
+    WritesReport,
     install_outlet,
 )
 
@@ -39,6 +37,7 @@ if TYPE_CHECKING:
 MAX_SOURCE_LINES = 400  # a longer file is not put into the report as a whole; the lines that matter always are
 
 AnyReport = TypeVar("AnyReport", bound=Report)
+AnyRun = TypeVar("AnyRun", bound="_Run[Any]")
 CellNumber = Callable[[str], "int | None"]
 
 
@@ -233,48 +232,50 @@ def _mapping(namespace: Any, function: str) -> Mapping[str, Any]:
     return namespace
 
 
-class Trace:
-    """A traced run: ``with tensormagic.trace() as trace: …``, then ``trace.report``.
+class _Run(Generic[AnyReport]):
+    """Something that is followed while a ``with`` block runs; an exception in the block goes on unchanged."""
 
-    While the block runs, one function mode is on torch's stack; hooks on autograd nodes exist only during a backward
-    call. An exception in the block goes on unchanged, after the trace has been ended.
-    """
+    _follower: Any  # start(), stop(error), report()
 
-    def __init__(
-        self,
-        namespace: Mapping[str, Any],
-        cell: Cell,
-        *,
-        cell_number: CellNumber | None = None,
-        title: str = "",
-    ) -> None:
-        from tensormagic.collectors.trace import Tracer
-
-        self._tracer = Tracer(namespace, cell, cell_number=cell_number, title=title)
-
-    def __enter__(self) -> Trace:
-        """Start tracing.
+    def __enter__(self: AnyRun) -> AnyRun:
+        """Start.
 
         Raises:
-            TraceError: if this trace was used before, or another one is on in this thread.
+            TraceError: if this was used before, or another trace is on in this thread.
         """
-        self._tracer.start()
+        self._follower.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop tracing; an exception goes on."""
-        self._tracer.stop(error)
+        """Stop; an exception goes on."""
+        self._follower.stop(error)
 
     @property
-    def report(self) -> TraceReport:
+    def report(self) -> AnyReport:
         """What has happened so far: a consistent snapshot, also while the block is running."""
-        return _diagnosed(self._tracer.report())
+        found: AnyReport = self._follower.report()
+        return _diagnosed(found)
+
+
+class Trace(_Run[TraceReport]):
+    """A traced run: ``with tensormagic.trace() as trace: …``, then ``trace.report``.
+
+    While the block runs, one function mode is on torch's stack; hooks on autograd nodes exist only during a backward
+    call.
+    """
+
+    def __init__(
+        self, namespace: Mapping[str, Any], cell: Cell, *, cell_number: CellNumber | None = None, title: str = ""
+    ) -> None:
+        from tensormagic.collectors.trace import Tracer
+
+        self._follower = Tracer(namespace, cell, cell_number=cell_number, title=title)
 
     def frame(self) -> LiveFrame:
         """Return what changes quickly, cheaply: for a live view."""
-        return self._tracer.frame()
+        return cast("LiveFrame", self._follower.frame())
 
 
 def gradgraph(tensor: Any, name: str = "loss", *, namespace: Mapping[str, Any] | None = None) -> TraceReport:
@@ -319,6 +320,32 @@ def trace(*, title: str = "", namespace: Mapping[str, Any] | None = None) -> Tra
     return Trace(caller.f_globals if namespace is None else namespace, _source_of(caller), title=title)
 
 
+class WriteWatch(_Run[WritesReport]):
+    """A run whose in-place writes are watched: ``with tensormagic.watch_writes() as watch: …``, then ``watch.report``.
+
+    While the block runs, one dispatch mode is on torch's stack.
+    """
+
+    def __init__(self, namespace: Mapping[str, Any], cell: Cell, *, cell_number: CellNumber | None = None) -> None:
+        from tensormagic.collectors.writes import WriteWatcher
+
+        self._follower = WriteWatcher(namespace, cell, cell_number=cell_number)
+
+
+def watch_writes(*, namespace: Mapping[str, Any] | None = None) -> WriteWatch:
+    """Return a context manager that reports every in-place write inside it, and whose elements it changes besides.
+
+    Args:
+        namespace: Where names are looked up, besides the functions that are running; by default the caller's globals.
+
+    Raises:
+        RequirementError: where torch is missing or too old.
+    """
+    require_torch()
+    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
+    return WriteWatch(caller.f_globals if namespace is None else namespace, _source_of(caller))
+
+
 def _source_of(frame: FrameType) -> Cell:
     filename = frame.f_code.co_filename
     lines = tuple(line.rstrip("\n") for line in linecache.getlines(filename, frame.f_globals))
@@ -331,50 +358,7 @@ def _diagnosed(report: AnyReport) -> AnyReport:
 
 # -- ways out -----------------------------------------------------------------------------------------------------
 
-_FORMS = {".html": "html", ".htm": "html", ".svg": "svg", ".txt": "txt", ".json": "json"}
-_PAGE = (
-    '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    "<title>{title}</title><style>body{{margin:16px;background:Canvas;color-scheme:light dark}}</style></head>"
-    "<body>{body}</body></html>\n"
-)
-
-
-def form_of(path: str | os.PathLike[str]) -> str:
-    """Return the form in which a report is written to ``path``.
-
-    Raises:
-        TensorMagicError: where its ending names none.
-    """
-    form = _FORMS.get(Path(path).suffix.lower())
-    if form is None:
-        raise TensorMagicError(f"cannot save to {str(path)!r}: the ending says the format: {', '.join(_FORMS)}")
-    return form
-
-
-class _Outlet:
-    """Connects `Report.save`, `Report.figure` and ``str(report)`` with the renderers."""
-
-    def save(self, report: Report, path: str | os.PathLike[str]) -> None:
-        """Write ``report`` in the form that the ending of ``path`` names."""
-        form = form_of(path)
-        Path(path).write_text(_as_file(report, form), encoding="utf-8")
-
-    def figure(self, report: Report, kind: str) -> Any:
-        """Return a plotly figure."""
-        return renderers.figure(report, kind)
-
-    def text(self, report: Report) -> str:
-        """Return plain text."""
-        return renderers.render(report, "txt")
-
-
-def _as_file(report: Report, form: str) -> str:
-    if form == "json":
-        return json.dumps(report.to_dict(), allow_nan=False, indent=1)
-    body = renderers.render(report, form)
-    return _PAGE.format(title=f"tensormagic: {report.kind_name}", body=body) if form == "html" else body
-
-
+form_of = files.form_of
 _display: Callable[[Report], None] | None = None
 
 
@@ -398,11 +382,12 @@ def show(report: Report) -> None:
         print(report)  # noqa: T201  (showing is what was asked for)
 
 
-install_outlet(_Outlet())
+install_outlet(files.Outlet())
 
 __all__ = [
     "Trace",
     "TraceError",
+    "WriteWatch",
     "aliases",
     "copy_or_view",
     "evaluate",
@@ -412,4 +397,5 @@ __all__ = [
     "show",
     "tensors",
     "trace",
+    "watch_writes",
 ]

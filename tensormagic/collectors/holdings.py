@@ -155,7 +155,10 @@ def _object_children(path: str, item: object, depth: int) -> Iterator[Child]:
 
 def _home(kind: type) -> str:
     """Return the top package that a class is defined in."""
-    module = type.__getattribute__(kind, "__module__")
+    try:
+        module = type.__getattribute__(kind, "__module__")
+    except AttributeError:
+        return ""  # a class made where there is no ``__name__``
     return module.split(".")[0] if type(module) is str else ""
 
 

@@ -35,6 +35,11 @@ def shares_version(x: torch.Tensor, y: torch.Tensor) -> bool | None:
     return counter != 0 and counter == _words(y)[place]
 
 
+def prepare_counters() -> None:
+    """Find out where counters are, as long as that can be done: inside a dispatch mode autograd is out of reach."""
+    _counter_place()
+
+
 @cache
 def _counter_place() -> int | None:
     """Return which word of a tensor's C++ part points to its version counter; None where no single word can be it."""

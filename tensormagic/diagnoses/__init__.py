@@ -6,13 +6,17 @@ here, and a page in ``docs/diagnoses``.
 
 from __future__ import annotations
 
-from tensormagic.diagnoses import aliasing, gradient_health, modules, not_finite, retention
+from tensormagic.diagnoses import aliasing, gradient_health, modules, not_finite, retention, writes
 from tensormagic.diagnoses.rule import Rule
-from tensormagic.reports import SEVERITIES, Finding, Report, TensorReport, TraceReport
+from tensormagic.reports import SEVERITIES, Finding, Report, TensorReport, TraceReport, WritesReport
 
 RULES: tuple[Rule, ...] = (
     Rule("TM201", "a write changes another name", TensorReport, aliasing.shared_memory),
+    Rule("TM201", "a write changes another name", WritesReport, writes.changed_names),
     Rule("TM202", "a tensor overlaps itself", TensorReport, aliasing.internal_overlap),
+    Rule("TM202", "a tensor overlaps itself", WritesReport, writes.overlapping_targets),
+    Rule("TM203", "a write reads what it writes", WritesReport, writes.reads_what_it_writes),
+    Rule("TM204", "a NumPy array changes with a tensor", WritesReport, writes.changed_arrays),
     Rule("TM205", "a small view keeps a large storage", TensorReport, retention.small_view_of_large_storage),
     Rule("TM401", "values that are NaN or infinite", TensorReport, not_finite.bad_values),
     Rule("TM401", "a loss that is NaN or infinite", TraceReport, not_finite.bad_loss),

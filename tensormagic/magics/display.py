@@ -14,9 +14,9 @@ from IPython.display import display
 from tensormagic import api, renderers
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Output, unquoted
-from tensormagic.reports import AliasReport, OverlayReport, Report, TensorReport, TensorTable, TraceReport
+from tensormagic.reports import AliasReport, OverlayReport, Report, TensorReport, TensorTable, TraceReport, WritesReport
 
-REPORT_TYPES = (AliasReport, OverlayReport, TensorReport, TensorTable, TraceReport)
+REPORT_TYPES = (AliasReport, OverlayReport, TensorReport, TensorTable, TraceReport, WritesReport)
 DEFAULT_FIGURES: dict[type[Report], str] = {
     AliasReport: "memory_map",
     TensorReport: "strides",

@@ -8,13 +8,20 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand, output_can_be_silenced
+from IPython.core.magic import (
+    Magics,
+    line_cell_magic,
+    line_magic,
+    magics_class,
+    no_var_expand,
+    output_can_be_silenced,
+)
 from traitlets import Enum
 
 from tensormagic import api
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.errors import RequirementError
-from tensormagic.magics import about, aliases, completion, display, gradgraph, tensor, tensors, tracegrad
+from tensormagic.magics import about, aliases, completion, display, gradgraph, tensor, tensors, tracegrad, writes
 
 _LOADED: dict[int, ExitStack] = {}
 
@@ -45,11 +52,15 @@ class TensorMagic(Magics):
         tensors.run(self.shell, line)
 
     @no_var_expand
-    @line_magic
-    def aliases(self, line: str) -> None:
-        """Show who shares memory with whom: ``%aliases [NAMES]``; ``%aliases --help`` lists the options."""
-        __tracebackhide__ = True
-        aliases.run(self.shell, line)
+    @output_can_be_silenced
+    @line_cell_magic
+    def aliases(self, line: str, cell: str | None = None) -> Any:
+        """Show who shares memory with whom; at the top of a cell, whose elements its in-place writes change.
+
+        ``%aliases [NAMES]``, or ``%%aliases`` and a cell; each lists its options with ``--help``.
+        """
+        __tracebackhide__ = "__ipython_bottom__"
+        return aliases.run(self.shell, line) if cell is None else writes.run(self.shell, line, cell)
 
     @no_var_expand
     @line_magic

@@ -45,6 +45,7 @@ from tensormagic.reports.trace import (
 )
 from tensormagic.reports.verdict import CopyVerdict, Sharing, Step
 from tensormagic.reports.views import Barrier, ViewFailure, ViewReport
+from tensormagic.reports.writes import ChangedName, Clash, Write, WritesReport
 
 __all__ = [
     "BEYOND",
@@ -64,6 +65,8 @@ __all__ = [
     "Barrier",
     "Birth",
     "Cell",
+    "ChangedName",
+    "Clash",
     "CopyVerdict",
     "DimensionSlices",
     "Edge",
@@ -115,5 +118,7 @@ __all__ = [
     "TraceReport",
     "ViewFailure",
     "ViewReport",
+    "Write",
+    "WritesReport",
     "install_outlet",
 ]

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tensormagic.diagnoses import RULES
-from tensormagic.magics import aliases, tensor, tensors, tracegrad
+from tensormagic.magics import aliases, tensor, tensors, tracegrad, writes
 from tensormagic.magics.extension import TensorMagic
 from tests.renderers.snapshots import REFRESH
 from tests.support.kernel import ROOT
@@ -25,6 +25,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 CODES = list(dict.fromkeys(rule.code for rule in RULES))
 PARSERS = {
     "aliases": aliases.parser,
+    "aliases_cell": writes.parser,
     "tensor": tensor.parser,
     "tensors": tensors.parser,
     "tracegrad": tracegrad.parser,

@@ -15,6 +15,7 @@ PUBLIC = ("tensormagic", "tensormagic.reports", "tensormagic.errors")
 # The public interface of the design, as far as it exists; what is added later is added here.
 INTERFACE = {
     "aliases", "inspect", "load_ipython_extension", "overlay", "show", "tensors", "trace", "unload_ipython_extension",
+    "watch_writes",
 }  # fmt: skip
 
 
@@ -61,7 +62,8 @@ def test_every_report_and_error_can_be_reached_from_the_top():
     """Who loads a saved report, or catches an error, needs no second import path."""
     errors = importlib.import_module("tensormagic.errors")
     raised = {name for name, value in vars(errors).items() if inspect.isclass(value)}
-    assert raised | {"AliasReport", "TensorReport", "TensorTable", "TraceReport", "Finding"} <= set(tensormagic.__all__)
+    told = {"AliasReport", "TensorReport", "TensorTable", "TraceReport", "WritesReport", "Finding"}
+    assert raised | told <= set(tensormagic.__all__)
 
 
 @pytest.mark.parametrize("name", PUBLIC)

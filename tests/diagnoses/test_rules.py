@@ -8,9 +8,9 @@ import re
 import pytest
 
 from tensormagic.diagnoses import RULES, diagnose
-from tensormagic.reports import SEVERITIES, TensorReport, TraceReport
+from tensormagic.reports import SEVERITIES, TensorReport, TraceReport, WritesReport
 from tests.diagnoses.samples import born, parameter
-from tests.reports.samples import tensor_report, trace_report
+from tests.reports.samples import tensor_report, trace_report, writes_report
 
 
 def test_codes_are_unique_sorted_and_of_a_family():
@@ -19,7 +19,7 @@ def test_codes_are_unique_sorted_and_of_a_family():
     assert codes == sorted(codes)
     assert len({(rule.code, rule.reads) for rule in RULES}) == len(RULES)
     assert all(re.fullmatch(r"TM[1-8]\d\d", code) for code in codes)
-    assert {rule.reads for rule in RULES} == {TensorReport, TraceReport}
+    assert {rule.reads for rule in RULES} == {TensorReport, TraceReport, WritesReport}
 
 
 def ill():
@@ -39,7 +39,9 @@ def test_the_most_severe_comes_first_then_the_code():
     assert order == sorted(order)
 
 
-@pytest.mark.parametrize("report", [tensor_report(), trace_report(), ill()], ids=["tensor", "trace", "ill"])
+@pytest.mark.parametrize(
+    "report", [tensor_report(), trace_report(), writes_report(), ill()], ids=["tensor", "trace", "writes", "ill"]
+)
 def test_rules_are_pure(report):
     """The same report gives the same findings, whatever findings it had before; only its own rules' codes appear."""
     first = diagnose(report)
@@ -48,7 +50,9 @@ def test_rules_are_pure(report):
     assert {found.code for found in first} <= own
 
 
-@pytest.mark.parametrize("report", [tensor_report(), trace_report(), ill()], ids=["tensor", "trace", "ill"])
+@pytest.mark.parametrize(
+    "report", [tensor_report(), trace_report(), writes_report(), ill()], ids=["tensor", "trace", "writes", "ill"]
+)
 def test_every_finding_is_one_sentence(report):
     """It begins with a capital or a name, ends with a full stop, and holds no unformatted piece."""
     for found in diagnose(report):

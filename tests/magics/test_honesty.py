@@ -16,7 +16,12 @@ import torch
 from IPython.core.error import UsageError
 from torch import nn
 
-CELL_MAGICS = ["%%tracegrad", "%%tracegrad --text", "%%tracegrad --live html", "%%tracegrad --live widget"]
+import tensormagic as tm
+
+CELL_MAGICS = [
+    "%%tracegrad", "%%tracegrad --text", "%%tracegrad --live html", "%%tracegrad --live widget",
+    "%%aliases", "%%aliases --text",
+]  # fmt: skip
 
 TRAIN = """
 torch.manual_seed(3)
@@ -153,18 +158,24 @@ def test_out_and_underscore(shell, magic):
 def test_lines_carry_the_number_beside_the_cell(shell, magic):
     """The report calls a cell what the notebook calls it: In [n]; also a cell that only defined a function."""
     defined, number = shell.execution_count, shell.execution_count + 1
-    run_quietly(shell, "def model(x):\n    return x.exp().sum()")
+    run_quietly(shell, "def model(x):\n    return x.sin().mul_(2).sum()")
     if "--text" in magic:
         pytest.skip("the report itself is looked at")
-    run(shell, f"{magic} --into report", "x = torch.ones(2, requires_grad=True)\nmodel(x).backward()")
+    run(shell, f"{magic} --into report", "x = torch.ones(2, requires_grad=True)\nmodel(x).backward(); x.data.mul_(2)")
     report = shell.user_ns["report"]
-    found = next(node for node in report.nodes if node.op == "exp")
-    where = report.locations[found.location]
-    assert (where.cell, where.line, where.text) == (defined, 2, "return x.exp().sum()")
-    called = report.locations[report.passes[0].location]
+    where, called = lines_of(report)
+    assert (where.cell, where.line, where.text) == (defined, 2, "return x.sin().mul_(2).sum()")
     assert (called.cell, called.line, report.cell.count) == (number, 3, number)
-    assert report.cell.lines[0].startswith("%%tracegrad")
-    assert report.cell.lines[called.line - 1] == called.text == "model(x).backward()"
+    assert report.cell.lines[0].startswith(magic.partition(" ")[0])
+    assert report.cell.lines[called.line - 1] == called.text == "model(x).backward(); x.data.mul_(2)"
+
+
+def lines_of(report):
+    """Return the line of the function that the cell called, and the cell's own, as the report has them."""
+    if isinstance(report, tm.WritesReport):
+        return tuple(write.location for write in report.writes)
+    found = next(node for node in report.nodes if node.op == "sin")
+    return report.locations[found.location], report.locations[report.passes[0].location]
 
 
 def test_interactivity_all_shows_every_expression(shell, magic):
@@ -238,7 +249,7 @@ def test_the_same_cell_twice(shell, magic):
 def test_reload(shell, magic):
     """Unload and load again: the magic works, and works once."""
     shell.extension_manager.unload_extension("tensormagic")
-    assert "tracegrad" not in shell.magics_manager.magics["cell"]
+    assert magic.partition(" ")[0].lstrip("%") not in shell.magics_manager.magics["cell"]
     shell.extension_manager.load_extension("tensormagic")
     assert run(shell, magic, "6 * 7").result == 42
 

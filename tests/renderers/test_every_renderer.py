@@ -25,9 +25,18 @@ from tensormagic.renderers import (
     tensors_text,
     trace_html,
     trace_text,
+    writes_html,
+    writes_text,
 )
 from tensormagic.reports import Report
-from tests.renderers import samples_overlay, samples_sharing, samples_tensor, samples_trace, samples_values
+from tests.renderers import (
+    samples_overlay,
+    samples_sharing,
+    samples_tensor,
+    samples_trace,
+    samples_values,
+    samples_writes,
+)
 from tests.renderers.markup_reader import Page
 
 
@@ -68,6 +77,8 @@ RENDERERS = (
     Renderer("tensors_text", tensors_text.render, samples_sharing.TABLES, "text", 24_000),
     Renderer("trace_html", trace_html.render, TRACES, "html", 300_000),
     Renderer("trace_text", trace_text.render, TRACES, "text", 24_000),
+    Renderer("writes_html", writes_html.render, samples_writes.SAMPLES, "html", 140_000),
+    Renderer("writes_text", writes_text.render, samples_writes.SAMPLES, "text", 40_000),
 )
 
 CASES = [pytest.param(one, sample, id=f"{one.name}-{sample}") for one in RENDERERS for sample in one.samples]

@@ -172,6 +172,32 @@ def tensor_table() -> reports.TensorTable:
     )
 
 
+def writes_report() -> reports.WritesReport:
+    """Return the report of a run with one write that changed another name, an array and itself."""
+    location = reports.Location("<ipython-input-5>", 2, HOSTILE, cell=5, function="step")
+    changed = (
+        reports.ChangedName(
+            name=HOSTILE, relation="base", kind="Parameter", shape=(2, 3), elements=2, of_elements=6, first=(0, 1),
+            marks="099000", certain=True, extent="around", noticed=True, writes=3,
+        ),
+        reports.ChangedName("n", "NumPy array", "ndarray", (6,), None, 6, certain=False, noticed=False),
+        reports.ChangedName("history", "item of a list", "Tensor", (), 1, 1, (), "9", noticed=None, items=2),
+    )  # fmt: skip
+    clash = reports.Clash("reads what it writes", "x", 2, 6, wrong=1, index=(0, 1), got="nan", expected="1")
+    return reports.WritesReport(
+        findings=(finding(),),
+        state="failed",
+        error=f"ValueError: {HOSTILE}",
+        cell=reports.Cell(filename="<ipython-input-5>", count=5, lines=("%%aliases", HOSTILE)),
+        seconds=0.25,
+        writes=(reports.Write(location, "add_", "x", (2, 3), 3, several=True, changed=changed, clash=clash),),
+        writes_seen=3,
+        engine_writes=2,
+        names_searched=17,
+        gaps=(reports.Gap("names", "too many"),),
+    )
+
+
 def finding() -> reports.Finding:
     """Return a finding with evidence of every scalar kind."""
     return reports.Finding(

@@ -20,6 +20,7 @@ from tests.reports.samples import (
     tensor_report,
     tensor_table,
     trace_report,
+    writes_report,
 )
 
 SAMPLES = {
@@ -28,6 +29,7 @@ SAMPLES = {
     "tensor": tensor_report,
     "tensors": tensor_table,
     "trace": trace_report,
+    "writes": writes_report,
 }
 
 

@@ -1,0 +1,231 @@
+"""Whose elements a write changed, and which of those changes are more than what the line says.
+
+Writing to ``x[0]`` changes x: that is what the person wrote. So is the tensor that a loop goes over, and the one
+parameter that a module's path and a loop's name both lead to. What is left are the other names of the same memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from tensormagic.collectors.clash import Call
+from tensormagic.collectors.namespace import is_kind
+from tensormagic.collectors.overlap import Region
+from tensormagic.collectors.sharers import Sharer, place_of
+from tensormagic.collectors.touched import Touched, touched
+from tensormagic.collectors.versions import shares_version
+from tensormagic.collectors.written_through import Statement, Through
+from tensormagic.reports import ChangedName
+from tensormagic.reports.writes import Extent
+
+if TYPE_CHECKING:
+    from tensormagic.collectors.write_log import Tally
+
+MOST_REMEMBERED = 4096
+Hit = tuple[Sharer, Any]
+
+
+@dataclass(slots=True)
+class WriteSeen:
+    """One write, with those who may share what was written to.
+
+    Attributes:
+        tally: The line and op that it belongs to.
+        target: What was written to.
+        region: Its bytes.
+        call: The op and its arguments.
+        hits: Who may share them, with what they name.
+        mask: Which elements of the target were written to, where not all were.
+        certain: Whether that is known.
+    """
+
+    tally: Tally
+    target: torch.Tensor
+    region: Region
+    call: Call
+    hits: list[Hit]
+    mask: np.ndarray | None = None
+    certain: bool = True
+
+
+class Effects:
+    """Finds the names that a write changed; answers about the same two regions are remembered."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Region, Region], Touched] = {}
+
+    def of(self, seen: WriteSeen, statement: Statement, via: Through | None) -> Iterator[ChangedName]:
+        """Yield the names whose elements were changed and that the line does not write to itself.
+
+        Args:
+            seen: The write.
+            statement: What its line says.
+            via: The tensor that the line writes through, where it says so.
+        """
+        yield from _behind_autograd(seen, via)
+        written = via.tensor if via is not None else _written_name(seen)
+        lists = _same_memory_lists(seen, via)
+        yield from (change for name in lists if (change := self._list(seen, name, lists[name])) is not None)
+        met: set[int] = {id(written)}
+        for sharer, item in _others(seen, statement, via, written):
+            if id(item) in met or sharer.list_name in lists:
+                continue
+            met.add(id(item))
+            if (change := self._changed(seen, sharer, item, written)) is not None:
+                yield change
+        yield from _second_names(seen, statement, via)
+
+    def _touched(self, seen: WriteSeen, region: Region) -> Touched:
+        if seen.mask is not None:
+            return touched(region, seen.region, seen.mask)
+        key = (region, seen.region)
+        if key not in self._known:
+            if len(self._known) >= MOST_REMEMBERED:
+                self._known.clear()
+            self._known[key] = touched(region, seen.region)
+        return self._known[key]
+
+    def _changed(self, seen: WriteSeen, sharer: Sharer, item: Any, written: torch.Tensor) -> ChangedName | None:
+        reached = self._touched(seen, sharer.region)
+        if reached.elements == 0:
+            return None
+        known = seen.tally.changed.get(sharer.name)
+        if known is not None:
+            return known
+        return ChangedName(
+            name=sharer.name,
+            relation=relation(written, item),
+            kind=type(item).__name__,
+            shape=sharer.region.shape,
+            elements=reached.elements,
+            of_elements=sharer.region.elements,
+            first=reached.first,
+            marks=reached.marks,
+            certain=seen.certain,
+            extent=_extent(place_of(written), sharer.region),
+            noticed=_noticed(seen.target, item),
+            saved=_is_saved(item, seen),
+        )
+
+    def _list(self, seen: WriteSeen, name: str, hits: list[Hit]) -> ChangedName | None:
+        sharer, item = hits[0]
+        reached = self._touched(seen, sharer.region)
+        if not reached.elements:
+            return None
+        return ChangedName(
+            name=name, relation="item of a list", kind=type(item).__name__, shape=sharer.region.shape,
+            elements=reached.elements, of_elements=sharer.region.elements, first=reached.first,
+            marks=reached.marks, certain=seen.certain, noticed=_noticed(seen.target, item), items=len(hits),
+        )  # fmt: skip
+
+
+def relation(written: torch.Tensor, item: Any) -> str:
+    """Return how ``item`` comes to share with what was written to, as `tensormagic.collectors.aliases` says it."""
+    if not is_kind(item, torch.Tensor):
+        return "NumPy array"
+    base, other = written._base, item._base
+    if base is item:
+        return "base"
+    if other is written:
+        return "view of it"
+    return "view of the same base" if base is not None and base is other else "same storage"
+
+
+def _extent(written: Region, other: Region) -> Extent:
+    """Return how much of each other two tensors read, as wholes."""
+    there, back = touched(other, written).elements, touched(written, other).elements
+    if there is None or back is None:
+        return ""
+    if there == other.elements:
+        return "same" if back == written.elements else "within"
+    return "around" if back == written.elements else "crosses"
+
+
+def _others(seen: WriteSeen, statement: Statement, via: Through | None, written: torch.Tensor) -> Iterator[Hit]:
+    """Yield those of the hits that the line does not write to in so many words."""
+    for sharer, item in seen.hits:
+        if item is seen.target or item is written or (via is None and item is seen.target._base):
+            continue
+        if _root(sharer.name) in statement.loop_sources:
+            continue
+        yield sharer, item
+
+
+def _written_name(seen: WriteSeen) -> torch.Tensor:
+    """Return the named tensor that was written to, where the line does not name it: torch's own code wrote."""
+    target, base = seen.target, seen.target._base
+    items = [item for sharer, item in seen.hits if sharer.storage]
+    if any(item is target for item in items):
+        return target
+    if base is not None and any(item is base for item in items):
+        return base
+    same = (item for sharer, item in seen.hits if sharer.storage and sharer.region == seen.region)
+    return next(same, items[0] if items else target)
+
+
+def _same_memory_lists(seen: WriteSeen, via: Through | None) -> dict[str, list[Hit]]:
+    """Return the lists of which two items or more are the same memory, with those items."""
+    by_list: dict[str, dict[Region, list[Hit]]] = {}
+    for sharer, item in seen.hits:
+        if sharer.list_name and not is_kind(item, torch.nn.Parameter):
+            by_list.setdefault(sharer.list_name, {}).setdefault(sharer.region, []).append((sharer, item))
+    root = _root(via.name) if via is not None else ""
+    largest = {name: max(groups.values(), key=len) for name, groups in by_list.items() if name != root}
+    return {name: hits for name, hits in largest.items() if len(hits) > 1}
+
+
+def _second_names(seen: WriteSeen, statement: Statement, via: Through | None) -> Iterator[ChangedName]:
+    """Yield a second plain name of the tensor that the line writes to: ``y = x; y += 1`` changes x."""
+    if via is None or not via.name.isidentifier() or via.name in statement.loop_names:
+        return
+    own = {sharer.name: sharer.space for sharer, item in seen.hits if item is via.tensor}
+    for sharer, item in seen.hits:
+        plain = sharer.name.isidentifier() and sharer.name not in {via.name, *statement.loop_names}
+        if item is via.tensor and plain and via.name in own and own[via.name] is sharer.space:
+            reached = touched(sharer.region, seen.region, seen.mask)
+            yield ChangedName(
+                name=sharer.name, relation="same object", kind=type(item).__name__, shape=sharer.region.shape,
+                elements=reached.elements, of_elements=sharer.region.elements, first=reached.first, marks=reached.marks,
+                certain=seen.certain, noticed=True,
+            )  # fmt: skip
+
+
+def _behind_autograd(seen: WriteSeen, via: Through | None) -> Iterator[ChangedName]:
+    """Yield the written tensor itself where a graph holds its values and autograd does not notice the write."""
+    if via is None or via.tensor is seen.target or via.tensor.grad_fn is None:
+        return
+    if shares_version(seen.target, via.tensor) is False and _is_saved(via.tensor, seen):
+        reached = touched(place_of(via.tensor), seen.region, seen.mask)
+        yield ChangedName(
+            name=via.name, relation="itself", kind=type(via.tensor).__name__, shape=tuple(via.tensor.shape),
+            elements=reached.elements, of_elements=via.tensor.numel(), first=reached.first,
+            marks=reached.marks, certain=seen.certain, noticed=False, saved=True,
+        )  # fmt: skip
+
+
+def _noticed(target: torch.Tensor, item: Any) -> bool | None:
+    return shares_version(target, item) if is_kind(item, torch.Tensor) else False
+
+
+def _is_saved(item: Any, seen: WriteSeen) -> bool:
+    """Return whether something in a backward graph holds a computed tensor: it has more owners than Python.
+
+    Views own their base, too: those that have names are not counted, nor are the arguments of the call.
+    """
+    if not is_kind(item, torch.Tensor) or item.grad_fn is None:
+        return False
+    arguments = (*seen.call[1], *seen.call[2].values())
+    if any(argument is item for argument in arguments):
+        return False
+    views = {id(other) for _, other in seen.hits if is_kind(other, torch.Tensor) and other._base is item}
+    views |= {id(seen.target)} if seen.target._base is item else set()
+    return int(item._use_count()) - 1 - len(views) > 0
+
+
+def _root(name: str) -> str:
+    return name.partition(".")[0].partition("[")[0]

@@ -1,0 +1,256 @@
+"""What is known of the writes so far: a tally for each line and op, with the names that it changed.
+
+Whoever may share the memory is asked for only when something can have changed: a storage got another user, a name
+died, or a line wrote for the first few times. A loop of a thousand steps looks the names up a dozen times.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import ChainMap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import perf_counter
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+
+from tensormagic.collectors.clash import Call, Suspicion, refusal, repeats, settle, suspect
+from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.scattered import is_scattered, written_elements
+from tensormagic.collectors.sharers import Sharers, names_of, place_of
+from tensormagic.collectors.source import Sites, is_own_code
+from tensormagic.collectors.touched import index_at, touched
+from tensormagic.collectors.write_effects import Effects, WriteSeen
+from tensormagic.collectors.written import Written
+from tensormagic.collectors.written_through import Statement, Through, statement_at, through
+from tensormagic.reports import ChangedName, Clash, Gap, Write
+
+MOST_REPLAYS = 8  # suspicious calls of one line and op that are done once more, to see what they should give
+MOST_SEARCHES = 64  # per line and op, for storages nobody asked about before; beyond, at every doubling
+SEARCH_SECONDS = 2.0  # for looking names up, in all
+_ALONE = 2  # users of a storage when one tensor and the question itself are all
+_use_count = torch._C._storage_Use_Count
+
+
+@dataclass(slots=True)
+class Tally:
+    """All writes of one op on one line."""
+
+    site: int | None
+    written: Written
+    target: str = ""
+    described: bool = False
+    named: bool = False  # by the line itself; else by the tensor, which may be another one the next time
+    storage: int = 0
+    shape: tuple[int, ...] = ()
+    calls: int = 0
+    searches: int = 0
+    replays: int = 0
+    several: bool = False
+    changed: dict[str, ChangedName] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    clash: Clash | None = None
+    suspicion: Suspicion | None = None
+
+    def report(self, sites: Sites) -> Write:
+        """Return it as plain data."""
+        lists = tuple(f"{name}[" for name, changed in self.changed.items() if changed.items > 1)
+        shown = ((key, name) for key, name in self.changed.items() if not lists or not key.startswith(lists))
+        changed = (dataclasses.replace(name, writes=self.counts[key]) for key, name in shown)
+        return Write(
+            location=sites.locations[self.site] if self.site is not None else None,
+            op=self.written.name,
+            target=self.target,
+            shape=self.shape,
+            count=self.calls,
+            several=self.several and not self.named,
+            changed=tuple(changed),
+            clash=self.clash,
+        )
+
+
+class WriteLog:
+    """The writes so far, by line and op."""
+
+    def __init__(self, namespace: Mapping[str, Any], sites: Sites) -> None:
+        self._sites = sites
+        self._sharers = Sharers(namespace)
+        self._effects = Effects()
+        self._tallies: dict[tuple[int | None, str], Tally] = {}
+        self._gaps: dict[str, Gap] = {}
+        self._search_seconds = 0.0
+        self.seen = 0
+        self.names_searched = 0
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """What could not be seen."""
+        return tuple(self._gaps.values())
+
+    def writes(self) -> tuple[Write, ...]:
+        """Return every tally as plain data, in the order of their first writes."""
+        return tuple(tally.report(self._sites) for tally in list(self._tallies.values()))
+
+    def forget(self) -> None:
+        """Let go of everything that leads to the person's objects."""
+        self._sharers = Sharers({})
+        for tally in self._tallies.values():
+            tally.suspicion = None
+
+    # -- around a write -------------------------------------------------------------------------------------------
+
+    def begin(self, written: Written, call: Call, frame: FrameType) -> Tally:
+        """Note a write that is about to be made."""
+        key = (self._sites.of_frame(frame), written.name)
+        tally = self._tallies.get(key)
+        if tally is None:
+            tally = self._tallies[key] = Tally(key[0], written)
+        tally.calls += 1
+        self.seen += 1
+        if tally.replays < MOST_REPLAYS:
+            try:
+                tally.suspicion = suspect(written, call, list(written.tensors(call[1], call[2])))
+                tally.replays += tally.suspicion is not None
+            except Exception as error:
+                self._add_gap(error)
+        return tally
+
+    def refused(self, tally: Tally, call: Call, error: BaseException, frame: FrameType) -> None:
+        """Note that torch raised instead of writing."""
+        suspicion, tally.suspicion = tally.suspicion, None
+        try:
+            self._describe(tally, call, frame)
+            kind = refusal(error)
+            if kind:
+                known = suspicion.clash if suspicion is not None and suspicion.clash.kind == kind else None
+                plain = known or Clash(kind, "", None, int(np.prod(tally.shape)))  # type: ignore[arg-type]
+                tally.clash = dataclasses.replace(plain, tensor=tally.target, refused=True)
+        except Exception as odd:
+            self._add_gap(odd)
+
+    def done(self, tally: Tally, call: Call, frame: FrameType) -> None:
+        """Note what a write that was made has changed. Never raises."""
+        suspicion, tally.suspicion = tally.suspicion, None
+        try:
+            if suspicion is not None and (clash := settle(suspicion, pointwise=tally.written.pointwise)) is not None:
+                self._describe(tally, call, frame)
+                _, via = self._through(tally, suspicion.target, frame)
+                tally.clash = _worse(tally.clash, _in_terms_of(clash, suspicion.target, via))
+            for target in tally.written.tensors(call[1], call[2]):
+                self._look(tally, target, call, frame)
+        except Exception as error:
+            self._add_gap(error)
+
+    def _add_gap(self, error: Exception) -> None:
+        reason = f"a write could not be looked at: {type(error).__name__}: {error}"
+        self._gaps.setdefault(reason, Gap("writes", reason))
+
+    # -- looking, in steps ----------------------------------------------------------------------------------------
+
+    def _look(self, tally: Tally, target: torch.Tensor, call: Call, frame: FrameType) -> None:
+        if target.layout != torch.strided or not target.numel():
+            return
+        storage = target.untyped_storage()
+        identity, foreign = storage._cdata, not storage.resizable()
+        tally.storage = tally.storage or identity
+        tally.several = tally.several or tally.storage != identity
+        users, due = _use_count(identity), _is_due(tally.calls)
+        if not tally.described:
+            self._describe(tally, call, frame)
+        if users <= _ALONE and not foreign and not due:
+            return
+        if due or not self._sharers.knows(identity, users):
+            self._search(tally, identity, frame, due=due)
+        region = place_of(target)
+        hits = [pair for pair in self._sharers.of(identity, region, foreign=foreign) if pair[1] is not None]
+        if hits or (due and users > _ALONE):
+            self._follow(WriteSeen(tally, target, region, call, hits), frame, due=due)
+
+    def _search(self, tally: Tally, identity: int, frame: FrameType, *, due: bool) -> None:
+        if not due and tally.searches >= MOST_SEARCHES:
+            return
+        if self._search_seconds > SEARCH_SECONDS:
+            reason = f"names bound after {SEARCH_SECONDS:.0f} s of looking names up were not looked up any more"
+            self._gaps.setdefault(reason, Gap("names", reason))
+            return
+        began = perf_counter()
+        tally.searches += 1
+        self._sharers.learn(frame)
+        self._sharers.note(identity)
+        self.names_searched = self._sharers.searched
+        self._search_seconds += perf_counter() - began
+        if not self._sharers.complete:
+            reason = f"more than {self.names_searched} names and items: the rest was not looked through"
+            self._gaps.setdefault("too many", Gap("names", reason))
+
+    def _follow(self, seen: WriteSeen, frame: FrameType, *, due: bool) -> None:
+        """Look at those whose bytes may meet what was written to."""
+        tally = seen.tally
+        statement, via = self._through(tally, seen.target, frame)
+        with quiet():
+            scattered = is_scattered(tally.written.name)
+            seen.mask = written_elements(tally.written.name, seen.target, seen.call[1]) if scattered else None
+            seen.certain = not scattered or seen.mask is not None
+            if due and via is not None and via.tensor is not seen.target and repeats(via.tensor):
+                tally.clash = _worse(tally.clash, _repeated(seen, via))
+            for changed in self._effects.of(seen, statement, via):
+                tally.counts[changed.name] = tally.counts.get(changed.name, 0) + 1
+                known = tally.changed.setdefault(changed.name, changed)
+                if changed.items > known.items:
+                    tally.changed[changed.name] = changed
+
+    def _through(self, tally: Tally, target: torch.Tensor, frame: FrameType | None) -> tuple[Statement, Through | None]:
+        while frame is not None and not is_own_code(frame.f_code.co_filename):
+            frame = frame.f_back
+        if frame is None or tally.site is None:
+            return Statement(), None
+        statement = statement_at(frame.f_code.co_filename, frame.f_lineno)
+        names = ChainMap(names_of(frame), frame.f_globals)  # type: ignore[arg-type]
+        return statement, through(statement, names, target)
+
+    def _describe(self, tally: Tally, call: Call, frame: FrameType) -> None:
+        """Name what the first write of a tally writes to."""
+        target = next(tally.written.tensors(call[1], call[2]), None)
+        if target is None or tally.described:
+            return
+        tally.described, tally.shape = True, tuple(target.shape)
+        _, via = self._through(tally, target, frame) if target.layout == torch.strided else (None, None)
+        if via is not None:
+            tally.target, tally.named = via.name, True
+            return
+        self._sharers.learn(frame)
+        tally.target = next((name for name in self._sharers.names_of_item(target)), "")
+
+
+def _is_due(calls: int) -> bool:
+    """Return whether a line's writes are looked at whatever is known: the first four times, then at each doubling."""
+    return calls <= 4 or calls & (calls - 1) == 0
+
+
+def _worse(first: Clash | None, second: Clash | None) -> Clash | None:
+    """Return the clash that says more: one that is known to have gone wrong."""
+    if first is None or second is None:
+        return first or second
+    return second if (second.wrong or 0) > (first.wrong or 0) else first
+
+
+def _in_terms_of(clash: Clash, target: torch.Tensor, via: Through | None) -> Clash:
+    """Return a clash with its index in the tensor that the line names; none where that cannot be told."""
+    if via is None or clash.index is None:
+        return dataclasses.replace(clash, tensor=via.name if via is not None else "")
+    region = place_of(target)
+    byte = region.start + sum(at * step for at, step in zip(clash.index, region.stride, strict=True))
+    index = clash.index if via.tensor is target else index_at(place_of(via.tensor), byte)
+    return dataclasses.replace(clash, tensor=via.name, index=index)
+
+
+def _repeated(seen: WriteSeen, via: Through) -> Clash | None:
+    """Return what a write to a part of a tensor that repeats its elements changed besides that part."""
+    if not seen.certain:
+        return None
+    reached = touched(place_of(via.tensor), seen.region, seen.mask).elements
+    written = seen.target.numel() if seen.mask is None else int(seen.mask.sum())
+    return Clash("repeats", via.name, reached, written) if reached is not None and reached > written else None

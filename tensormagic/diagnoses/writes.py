@@ -1,0 +1,241 @@
+"""TM2xx of a run: writes that changed more than their line says, or whose result depends on the order of elements."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tensormagic.diagnoses.words import counted, listed, part
+from tensormagic.reports import ChangedName, Clash, Finding, Write, WritesReport
+from tensormagic.reports.finding import Scalar, Severity
+
+# -- TM201, TM204: another name ------------------------------------------------------------------------------------
+
+
+def changed_names(report: WritesReport) -> Iterator[Finding]:
+    """TM201: a write changed other names; a warning where that is hardly meant, else a note.
+
+    Notes about the same two variables are one: it stands at the line that changed most.
+    """
+    meant: dict[tuple[str, tuple[str, ...]], list[tuple[Write, list[ChangedName]]]] = {}
+    for write in report.writes:
+        tensors = [changed for changed in write.changed if changed.relation != "NumPy array"]
+        yield from (_unmeant(write, changed) for changed in tensors if _is_unmeant(changed))
+        others = [changed for changed in tensors if not _is_unmeant(changed)]
+        if others:
+            key = (_root(write.target), tuple(dict.fromkeys(_root(changed.name) for changed in others)))
+            meant.setdefault(key, []).append((write, others))
+    for same in meant.values():
+        write, others = max(same, key=lambda pair: len(pair[1]))
+        yield _shared(write, others, len({pair[0].location for pair in same}) - 1)
+
+
+def _root(name: str) -> str:
+    return name.partition(".")[0].partition("[")[0]
+
+
+def _is_unmeant(changed: ChangedName) -> bool:
+    return changed.items > 1 or changed.extent == "crosses" or (changed.saved and changed.noticed is False)
+
+
+def _shared(write: Write, others: list[ChangedName], more: int) -> Finding:
+    lines = {0: "", 1: " (so does another line)"}.get(more, f" (so do {counted(more, 'more line')})")
+    return _finding(
+        "TM201", "note", write, others,
+        message=f"Writing to {_target(write)} {_changes(others)}{_how_often(write, others[0])}{lines}.",
+        remedy=_copy_remedy(write, others[0]),
+    )  # fmt: skip
+
+
+def _changes(others: list[ChangedName]) -> str:
+    first = others[0]
+    if len(others) == 1 and first.relation == "same object":
+        return f"changes {first.name}, which is the same tensor"
+    if len(others) == 1:
+        return f"changes {_elements(first)}{_first(first)}"
+    if len(others) > 2 and len({_root(changed.name) for changed in others}) == 1:
+        return f"changes {counted(len(others), 'tensor')} in {_root(first.name)}, such as {first.name}"
+    return f"changes {listed([changed.name for changed in others])}: {_elements(first)}{_first(first)}"
+
+
+def _target(write: Write) -> str:
+    name = write.target or ("tensors" if write.several else "a tensor") + " without a name"
+    return f"{name} and others" if write.several and write.target else name
+
+
+def _unmeant(write: Write, changed: ChangedName) -> Finding:
+    how = _how_often(write, changed)
+    if changed.items > 1:
+        message = (
+            f"{counted(changed.items, 'item')} of {changed.name} are one memory, and writing to {_target(write)} "
+            f"changes all of them{how}: none keeps the values it was appended with."
+        )
+        kept = write.target if write.target.isidentifier() else "…"
+        remedy = f"Append a copy: `{changed.name}.append({kept}.detach().clone())`"
+    elif changed.extent == "crosses":
+        message = (
+            f"Writing to {_target(write)} changes {_elements(changed)}{_first(changed)}{how}: the two overlap in part, "
+            "neither is a slice of the other."
+        )
+        remedy = _copy_remedy(write, changed)
+    else:
+        message = (
+            f"Writing to {_target(write)} changes {_elements(changed)}{how} without autograd noticing, and a backward "
+            f"graph holds {changed.name}: gradients that need its values come out wrong, without an error."
+        )
+        remedy = (
+            f"Write to a copy: `{changed.name}.detach().clone()`. Through `.detach()` instead of `.data` the same "
+            "write raises an error in backward."
+        )
+    return _finding("TM201", "warning", write, [changed], message=message, remedy=remedy)
+
+
+def changed_arrays(report: WritesReport) -> Iterator[Finding]:
+    """TM204: a write through a tensor changed a NumPy array (a note, one an array: the bridge is often meant)."""
+    told: set[str] = set()
+    for write in report.writes:
+        for changed in write.changed:
+            if changed.relation != "NumPy array" or changed.name in told:
+                continue
+            told.add(changed.name)
+            yield _finding(
+                "TM204", "note", write, [changed],
+                message=f"Writing to {_target(write)} changes {_elements(changed)}{_first(changed)}"
+                f"{_how_often(write, changed)}: the array shares the tensor's memory.",
+                remedy=f"Where that is not meant, cut the tie with a copy: `torch.tensor({changed.name})`, or "
+                f"`{changed.name} = {changed.name}.copy()`",
+            )  # fmt: skip
+
+
+def _elements(changed: ChangedName) -> str:
+    if changed.elements is None:
+        return f"elements of {changed.name}"
+    most = "" if changed.certain else "at most "
+    return f"{most}{part(changed.elements, changed.of_elements)} of {changed.name}"
+
+
+def _first(changed: ChangedName) -> str:
+    if not changed.first or not changed.certain or changed.elements in {None, changed.of_elements}:
+        return ""
+    first = f"{changed.name}[{', '.join(map(str, changed.first))}]"
+    return f", namely {first}" if changed.elements == 1 else f", the first is {first}"
+
+
+def _how_often(write: Write, changed: ChangedName) -> str:
+    if write.several:
+        return f", {changed.writes} times" if changed.writes > 1 else ""
+    return f", in {changed.writes} of {counted(write.count, 'write')}" if write.count > 1 else ""
+
+
+def _copy_remedy(write: Write, changed: ChangedName) -> str:
+    root = _root(changed.name)
+    if changed.name.startswith(f"{root}["):
+        return f"If {root} is to keep its values, make it a copy when it is made: `copy.deepcopy(…)`"
+    if changed.extent == "within" or not write.target or write.several or changed.relation == "same storage":
+        return f"If {changed.name} is to keep its values, make it a copy when it is made: `….clone()`"
+    copy = f"{write.target} = {write.target}.clone()" if write.target.isidentifier() else f"({write.target}).clone()"
+    return f"Where that is not meant, write to a copy: `{copy}`"
+
+
+# -- TM202, TM203: one write, the same memory twice ----------------------------------------------------------------
+
+
+def overlapping_targets(report: WritesReport) -> Iterator[Finding]:
+    """TM202: a write to a tensor that holds elements several times."""
+    for write in report.writes:
+        clash = write.clash
+        if clash is not None and clash.kind == "overlaps itself":
+            yield _clash(
+                "TM202", _severity(clash), write, clash,
+                message=f"{_target(write)} holds elements several times{_stored(clash)}, and is written to in place: "
+                f"{_outcome(clash)}.",
+                remedy=f"Write to a full copy: `{_full_copy(write.target or '…')}`",
+            )  # fmt: skip
+        elif clash is not None and clash.kind == "repeats":
+            yield _clash(
+                "TM202", "warning", write, clash,
+                message=f"Writing {counted(clash.of_elements, 'element')} of {clash.tensor} changes "
+                f"{clash.elements} of its elements, because it holds each of them several times.",
+                remedy=f"Write to a full copy: `{_full_copy(clash.tensor)}`",
+            )  # fmt: skip
+
+
+def _stored(clash: Clash) -> str:
+    if clash.elements is None:
+        return ""
+    return f" ({counted(clash.of_elements, 'element')}, {counted(clash.elements, 'stored one')})"
+
+
+def _full_copy(name: str) -> str:
+    return f"{name} = {name}.clone()" if name.isidentifier() else f"({name}).clone()"
+
+
+def reads_what_it_writes(report: WritesReport) -> Iterator[Finding]:
+    """TM203: an op reads memory that it writes: what it reads depends on what it has written already."""
+    for write in report.writes:
+        clash = write.clash
+        if clash is None or clash.kind != "reads what it writes":
+            continue
+        amount = "elements" if clash.elements is None else part(clash.elements, clash.of_elements)
+        yield _clash(
+            "TM203", _severity(clash, wrong="error"), write, clash,
+            message=f"This line reads {amount} that it writes in {_target(write)}: {_outcome(clash)}.",
+            remedy=_separate(write),
+        )  # fmt: skip
+
+
+def _severity(clash: Clash, wrong: Severity = "warning") -> Severity:
+    if clash.refused:
+        return "error"
+    if clash.wrong is None:
+        return "warning"
+    return wrong if clash.wrong else "note"
+
+
+def _outcome(clash: Clash) -> str:
+    if clash.refused:
+        return "torch refuses that"
+    if clash.wrong is None:
+        return "the result depends on the order in which elements are visited"
+    if not clash.wrong:
+        return "this time the result is right, but it depends on the order in which elements are visited"
+    first = "" if clash.wrong == 1 else "the first "
+    name = clash.tensor if clash.tensor.isidentifier() else ""
+    where = f"{'' if name else 'at '}{name}{list(clash.index)} " if clash.index else ""
+    return (
+        f"{counted(clash.wrong, 'element')} {'comes' if clash.wrong == 1 else 'come'} out wrong, {first}{where}as "
+        f"{clash.got} instead of {clash.expected}"
+    )
+
+
+def _separate(write: Write) -> str:
+    """Return the line with a copy of what it reads; plain advice where the line is no simple one."""
+    if write.op.endswith("out="):
+        return "Let the op make its result: leave out `out=`, and bind what it returns."
+    try:
+        (statement,) = ast.parse(write.location.text if write.location else "").body
+    except (SyntaxError, ValueError):
+        return "Read from a copy: `.clone()`"
+    if isinstance(statement, ast.Assign | ast.AugAssign) and isinstance(statement.value, ast.Subscript | ast.Call):
+        text = ast.unparse(statement)
+        return f"Read from a copy: `{text}.clone()`"
+    return "Read from a copy: `.clone()`"
+
+
+# -- what they share -----------------------------------------------------------------------------------------------
+
+
+def _clash(  # noqa: PLR0913  (a finding of a clash, by what differs)
+    code: str, severity: Severity, write: Write, clash: Clash, *, message: str, remedy: str
+) -> Finding:
+    evidence: dict[str, Scalar] = {"op": write.op, "written": clash.of_elements}
+    evidence |= {"used twice": clash.elements} if clash.elements is not None else {}
+    evidence |= {"wrong": clash.wrong} if clash.wrong is not None else {}
+    return Finding(code, severity, message, write.location, evidence, remedy, write.target)
+
+
+def _finding(  # noqa: PLR0913  (a finding of changed names, by what differs)
+    code: str, severity: Severity, write: Write, names: list[ChangedName], *, message: str, remedy: str
+) -> Finding:
+    evidence: dict[str, Scalar] = {"op": write.op, **{changed.name: changed.elements for changed in names[:8]}}
+    return Finding(code, severity, message, write.location, evidence, remedy, write.target)
