@@ -28,6 +28,7 @@ class SavedHere:
     """A node that keeps the tensor or its storage.
 
     Attributes:
+        root: The name of the tensor whose graph it is.
         path: ``"graph of loss: MmBackward0, saved as self"``.
         holds: The tensor itself, or another one over its storage.
         nbytes: Bytes of the saved tensor where it is another one.
@@ -35,6 +36,7 @@ class SavedHere:
         is_original: Whether the node keeps that very tensor, rather than a detached one of its own.
     """
 
+    root: str
     path: str
     holds: Literal["tensor", "storage"]
     nbytes: int
@@ -48,20 +50,29 @@ def saved_in_graphs(
     """Return the nodes that keep x or its storage, and whether all nodes were looked at.
 
     Args:
-        roots: Nodes to begin at, each with the name of the tensor that it made.
+        roots: Nodes to begin at, each with the name of the tensor that it made; a node counts to the first that leads
+            to it.
         x: The tensor.
         storage: Identity of its storage; None where it has none.
     """
-    pending, seen = deque(roots), set[Any]()
+    seen: set[Any] = set()
     found: list[SavedHere] = []
+    for root in roots:
+        for node, name in _new_nodes(root, seen):
+            found += _at(node, name, x, storage)
+    return found, len(seen) < NODE_LIMIT
+
+
+def _new_nodes(root: Root, seen: set[Any]) -> Iterator[Root]:
+    """Yield the nodes of a graph that were not met before, each with the graph's name, until there are too many."""
+    pending = deque([root])
     while pending and len(seen) < NODE_LIMIT:
         node, name = pending.popleft()
         if node in seen:
             continue
         seen.add(node)
-        found += _at(node, name, x, storage)
+        yield node, name
         pending.extend((after, name) for after, _ in node.next_functions if after is not None)
-    return found, not pending
 
 
 def _at(node: Any, name: str, x: torch.Tensor, storage: int | None) -> Iterator[SavedHere]:
@@ -71,7 +82,9 @@ def _at(node: Any, name: str, x: torch.Tensor, storage: int | None) -> Iterator[
             continue
         how = _HOW.get(slot) or (slot if slot.startswith("ctx.") else f"saved as {slot}")
         path = f"graph of {name}: {node.name().rsplit('::', 1)[-1]}, {how}"
-        yield SavedHere(path, "tensor" if same else "storage", int(tensor.nbytes), tensor._cdata, is_original=same)
+        yield SavedHere(
+            name, path, "tensor" if same else "storage", int(tensor.nbytes), tensor._cdata, is_original=same
+        )
 
 
 def _storage_of(x: torch.Tensor) -> int:

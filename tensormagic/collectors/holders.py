@@ -29,6 +29,7 @@ from tensormagic.reports import Holder, HoldersReport
 MOST = 24
 MOST_ROOTS = 64  # graphs walked
 _CLOCK_EVERY = 256
+_OWN = ""  # the name of the graph that only the tensor itself begins
 _OWN_NAMES = {"In", "_ih", "_oh", "_dh", "exit", "quit", "get_ipython", "open"}  # of IPython's; `_oh` is `Out`
 
 
@@ -209,11 +210,12 @@ def _holder(place: Place, holds: Any, item: Any = None) -> Holder:
 
 
 def _saved(x: torch.Tensor, search: _Search, target: _Target) -> list[SavedHere]:
-    """Look through the graphs of all tensors met, but for those that only x itself begins."""
+    """Look through the graphs of all tensors met; last through what x's own graph alone keeps, which goes with x."""
     own = x.grad_fn
-    roots = [(node, name) for node, name in search.graphs.items() if node is not own]
-    found, complete = saved_in_graphs(roots[:MOST_ROOTS], x, target.identity)
-    if not complete or len(roots) > MOST_ROOTS:
+    roots = [(node, name) for node, name in search.graphs.items() if node is not own][:MOST_ROOTS]
+    ownership = [(own, _OWN)] if own is not None else []
+    found, complete = saved_in_graphs([*roots, *ownership], x, target.identity)
+    if not complete or len(search.graphs) > MOST_ROOTS:
         search.cut = search.cut or "in the autograd graphs"
     return found
 
@@ -224,7 +226,7 @@ def _report(x: torch.Tensor, search: _Search, saved: list[SavedHere]) -> Holders
     detached = sum(item.holds == "storage" and not item.is_original for item in saved)
     views = {holder.path for holder in search.found if holder.kind == "view"}  # x is their base: they hold x itself
     direct = [holder for holder in dict.fromkeys(search.found) if holder.kind == "view" or holder.path not in views]
-    every = direct + [Holder(item.path, "graph", item.holds, item.nbytes) for item in saved]
+    every = direct + [Holder(item.path, "graph", item.holds, item.nbytes) for item in saved if item.root != _OWN]
     every.sort(key=lambda holder: holder.holds != "tensor")
     count = _tensors_on(x)
     unreached = None if count is None else max(count - len(known) - detached, 0)

@@ -240,11 +240,23 @@ def _of_traceback(_reach: Reach, trace: TracebackType, place: Place) -> Iterator
 
 
 def _of_frame(_reach: Reach, frame: FrameType, place: Place) -> Iterator[Held]:
-    """Yield the locals of a frame that has ended. The frame that called it is not followed: it may be running."""
-    local = place.inner(f", local of {frame.f_code.co_name}", "traceback")
-    for value in gc.get_referents(frame):
-        if value is not frame.f_globals and not isinstance(value, FrameType):
-            yield local, value
+    """Yield the locals of a frame that has ended. The frame that called it is not followed: it may be running.
+
+    Where a debugger or IPython has read the frame's ``f_locals``, the frame holds that dictionary as well: it tells the
+    names.
+    """
+    held = [value for value in gc.get_referents(frame) if value is not frame.f_globals and type(value) is not FrameType]
+    named = {id(value): f" {name}" for each in held if _is_snapshot(each, frame) for name, value in each.items()}
+    for value in held:
+        if not _is_snapshot(value, frame):
+            yield place.inner(f", local{named.get(id(value), '')} of {frame.f_code.co_name}", "traceback"), value
+
+
+def _is_snapshot(value: Any, frame: FrameType) -> bool:
+    """Return whether an object that a frame refers to is the copy of its locals that reading ``f_locals`` made."""
+    code = frame.f_code
+    names = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+    return type(value) is dict and bool(value) and names.issuperset(value)
 
 
 def _of_python_module(reach: Reach, module: ModuleType, place: Place) -> Iterator[Held]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -10,10 +11,11 @@ from tensormagic import api
 from tensormagic.collectors import explain
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of, slice_of
+from tensormagic.magics.cell import cell_number
 from tensormagic.magics.display import deliver
 from tensormagic.magics.names import check_names, path_of
 from tensormagic.magics.together import show_together
-from tensormagic.reports import Report, TensorTable
+from tensormagic.reports import Holder, Report, TensorReport, TensorTable
 
 NAME = "%tensor"
 MOST_PANELS = 6  # of a collection's tensors, shown in full below the table
@@ -72,9 +74,25 @@ def _inspect(shell: Any, expression: str, found: Any, chosen: dict[str, Any]) ->
     if not explain.is_tensor(found.value) and (table := _collection(shell, expression, found.value)):
         return table
     try:
-        return api.inspect(found.value, expression, namespace=shell.user_ns, verdict=found.verdict, **chosen)
+        report = api.inspect(found.value, expression, namespace=shell.user_ns, verdict=found.verdict, **chosen)
     except TensorMagicError as error:
         raise UsageError(str(error)) from None
+    return _with_cells(shell, report)
+
+
+def _with_cells(shell: Any, report: TensorReport) -> TensorReport:
+    """Return the report with the numbers of the cells in which tracebacks and generators stand."""
+    if report.holders is None:
+        return report
+    found = tuple(_in_cell(shell, holder) for holder in report.holders.holders)
+    return replace(report, holders=replace(report.holders, holders=found))
+
+
+def _in_cell(shell: Any, holder: Holder) -> Holder:
+    place = holder.location
+    return (
+        holder if place is None else replace(holder, location=replace(place, cell=cell_number(shell, place.filename)))
+    )
 
 
 def _collection(shell: Any, expression: str, value: Any) -> TensorTable | None:

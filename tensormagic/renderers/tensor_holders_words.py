@@ -7,7 +7,7 @@ from tensormagic.reports import Holder, HoldersReport
 
 MOST = 12
 _TELLING = 2  # holders that the summary names
-_PATH = 48
+_PATH = 46
 # What is least expected first.
 _TELLING_ORDER = (
     "traceback", "graph", "history", "function", "generator", "optimizer",
@@ -17,13 +17,13 @@ _KINDS = {
     "name": "a name",
     "item": "an item of a container",
     "attribute": "an attribute",
-    "history": "IPython's output history",
+    "history": "output history",
     "module": "in a module",
     "optimizer": "an optimizer",
     "graph": "an autograd graph",
-    "traceback": "the traceback of an error",
+    "traceback": "an error's traceback",
     "function": "a function",
-    "generator": "a generator that has not ended",
+    "generator": "an unfinished generator",
     "array": "a NumPy array",
     "view": "a view of it",
 }
@@ -68,7 +68,7 @@ def _what(holder: Holder) -> str:
 
 
 def _keeps(holder: Holder) -> str:
-    return "the tensor" if holder.holds == "tensor" else f"storage, {number_of_bytes(holder.nbytes)} of it"
+    return "tensor" if holder.holds == "tensor" else f"storage, {number_of_bytes(holder.nbytes)}"
 
 
 def notes(report: HoldersReport, name: str) -> tuple[str, ...]:

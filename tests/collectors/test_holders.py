@@ -146,6 +146,14 @@ def test_graphs_name_the_node_and_the_slot():
     assert held(hidden, loss=loss) == {}
 
 
+def test_ones_own_graph_is_no_holder():
+    """What only the tensor's own graph keeps goes with the tensor, and is not counted as unknown either."""
+    w = torch.ones(3, requires_grad=True)
+    y = w.exp()
+    found = holders(y, {"y": y, "w": w})
+    assert ([each.path for each in found.holders], found.unreached) == (["y"], 0)
+
+
 class Leaky(torch.autograd.Function):
     """Keeps an input where nothing frees it."""
 
@@ -205,6 +213,22 @@ def test_the_last_error_keeps_the_locals_of_its_frames(monkeypatch):
     named = [each for each in holders(x, {"error": error}).holders if "of fail" in each.path]
     assert {each.kind for each in named} == {"traceback"}
     del error, found, named
+
+
+def test_a_frame_that_was_looked_into_tells_its_locals_names():
+    """A debugger, or IPython's own traceback, has read ``f_locals``: the copy is no second holder."""
+    x = torch.zeros(3)
+    try:
+        fail(x)
+    except ValueError as caught:
+        error = caught
+    frame = error.__traceback__.tb_next.tb_frame
+    assert set(frame.f_locals) == {"x", "local"}
+    paths = {each.path for each in holders(x, {"error": error}).holders}
+    if sys.version_info < (3, 13):  # from then on f_locals is a view, and nothing is copied
+        assert {"error, local x of fail", "error, local local of fail['k']"} <= paths
+    assert not any("fail['x']" in path for path in paths)
+    del error, frame
 
 
 def test_storage_holders_are_told_from_holders_of_the_tensor():

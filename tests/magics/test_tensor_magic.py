@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from IPython.core.error import UsageError
@@ -75,6 +76,19 @@ def test_an_expression_is_told_whether_it_copied(cell):
     cell("calls = []")
     cell("%tensor (calls.append(1), a[0])[1]")
     assert cell("len(calls)").value == 1
+
+
+def test_who_keeps_it_alive(cell):
+    """Output history and the last error's frame with the cell it stands in; several values hold not each other."""
+    cell("c = a + 1")
+    cell("def step(t):\n    return t.view(99)")
+    cell("step(c)")
+    cell("from tensormagic import inspect")
+    text = cell("%tensor c c.t() --text").out
+    held = next(part for part in text.split("\n\n") if " HELD BY" in part)
+    assert "the last error (RuntimeError)" in held
+    assert re.search(r"local.* of step .*an error's traceback, cell \d+, line 2", held)
+    assert "torch's own count" not in held
 
 
 def test_braces_and_dollars_are_not_expanded(cell):

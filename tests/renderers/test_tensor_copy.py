@@ -88,6 +88,15 @@ def test_panel_and_text_show_it_right_below_the_header():
     assert text.index(" COPY  shares no memory with x") < text.index("TM401")
 
 
+def test_a_long_reason_goes_on_under_itself():
+    """On a narrow terminal nothing is cut off."""
+    lines = copy_lines(CHAIN, 60)
+    assert max(map(len, lines)) <= 60
+    at = next(at for at, line in enumerate(lines) if ".contiguous()" in line)
+    assert lines[at] == "  .contiguous()  copy, 48 B  contiguous() had to copy: the"
+    assert lines[at + 1] == " " * 29 + "stride was (1, 4), contiguous"
+
+
 def test_steps_left_out_are_counted():
     """A long chain says how many earlier steps are not shown."""
     many = replace(CHAIN, more_steps=5)
