@@ -55,7 +55,7 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
     """Return everything that can be known about one tensor without changing or keeping it.
 
     Args:
-        tensor: Any ``torch.Tensor``.
+        tensor: Any ``torch.Tensor``, or a NumPy array.
         name: What to call it in the report.
         namespace: Where to look for other names that share its memory; by default the caller's globals.
         verdict: Whether it shares memory with what it was made from, where that is known (`copy_or_view`).
@@ -74,6 +74,7 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
     (1, 3)
     """
     require_torch()
+    from tensormagic.collectors.arrays import collect_array, elements_of
     from tensormagic.collectors.picture import with_picture
     from tensormagic.collectors.shown_slice import with_slices
     from tensormagic.collectors.tensor import collect_tensor
@@ -82,13 +83,14 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
     if advice:
         raise NotATensorError(advice)
     seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
-    report = collect_tensor(tensor, name=name, namespace=seen, besides=besides)
+    collect = collect_array if explain.is_array(tensor) else collect_tensor
+    report = collect(tensor, name=name, namespace=seen, besides=besides)
     report = dataclasses.replace(report, verdict=verdict)
     if report.layout is not None:
-        report = dataclasses.replace(report, layout=with_slices(tensor, report.layout, dims=dims, at=at))
+        report = dataclasses.replace(report, layout=with_slices(elements_of(tensor), report.layout, dims=dims, at=at))
     elif dims is not None or at is not None:
         raise TensorMagicError(f"dims and at choose a slice of a strided tensor, but {name} is {report.layout_name}")
-    return _diagnosed(with_picture(report, tensor) if picture else report)
+    return _diagnosed(with_picture(report, elements_of(tensor)) if picture else report)
 
 
 def evaluate(expression: str, global_names: dict[str, Any], local_names: dict[str, Any] | None = None) -> Evaluation:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.subject import is_readable
 from tensormagic.reports import AutogradReport
 
 NODE_LIMIT = 10_000
@@ -81,9 +82,11 @@ def _gradient(x: torch.Tensor) -> Gradient:
 
 
 def _norm(grad: torch.Tensor) -> float | None:
-    """Return the Euclidean norm of a gradient of any layout; None where it cannot be read."""
+    """Return the Euclidean norm of a gradient of any layout; None where it cannot be read, or not without its class."""
     try:
         values = grad.coalesce().values() if grad.is_sparse else grad
+        if not is_readable(values):
+            return None
         wide = None if values.device.type == "mps" else torch.complex128 if values.is_complex() else torch.float64
         return float(torch.linalg.vector_norm(values, dtype=wide))
     except (RuntimeError, NotImplementedError, TypeError):

@@ -12,7 +12,7 @@ _ALL = ", and tensors() lists all that it holds"
 
 def why_not_a_tensor(value: Any, name: str) -> str:
     """Return why ``value`` cannot be shown as a tensor and what would work; empty where it is one."""
-    if is_tensor(value):
+    if is_tensor(value) or is_array(value):
         return ""
     torch = sys.modules.get("torch")
     return f"{name} is {_what(value)}, not a tensor; {_instead(value, name, torch)}"
@@ -22,6 +22,12 @@ def is_tensor(value: Any) -> bool:
     """Return whether ``value`` is a ``torch.Tensor``; torch need not be loaded."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
+
+
+def is_array(value: Any) -> bool:
+    """Return whether ``value`` is a NumPy array; NumPy need not be loaded."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and numpy.ndarray in type(value).__mro__
 
 
 def _what(value: Any) -> str:
@@ -43,7 +49,7 @@ def _instead(value: Any, name: str, torch: Any) -> str:
     if torch is not None and isinstance(value, torch.nn.Module):
         return _of_module(value, subject)
     if type(value).__module__.startswith("numpy") and hasattr(value, "__array_interface__"):
-        return f"torch.from_numpy({name}) is one, and shares the array's memory"
+        return f"torch.as_tensor({name}) makes one"
     if torch is not None and isinstance(value, list | tuple | dict):
         return _of_container(value, subject, torch)
     if isinstance(value, bool | int | float | complex):

@@ -54,6 +54,8 @@ def with_picture(report: TensorReport, x: torch.Tensor) -> TensorReport:
     """Return the report with a picture of the tensor it is of, or with a gap that says why there is none."""
     if report.layout is None:
         return replace(report, gaps=(*report.gaps, Gap("picture", "only strided tensors are drawn")))
+    if report.numel and not report.layout.grid.values:  # nor may they be: its storage may have been freed
+        return replace(report, gaps=(*report.gaps, Gap("picture", "its values cannot be read")))
     try:
         return replace(report, picture=picture(x))
     except Exception as error:

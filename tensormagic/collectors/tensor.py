@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -20,11 +20,14 @@ from tensormagic.collectors.namespace import Walk, is_kind, walk_arrays
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.slices import values
 from tensormagic.collectors.strip import Rows
+from tensormagic.collectors.subject import Subject, study
 from tensormagic.collectors.values import read_values
 from tensormagic.reports import (
     AutogradReport,
+    Component,
     DimensionSlices,
     Gap,
+    KindReport,
     LayoutReport,
     Statistics,
     StorageReport,
@@ -35,6 +38,8 @@ _DATA_LINES = 6
 _DATA_COLUMNS = 160
 _REPR_THRESHOLD = 200  # torch's own is 1000, which it prints element by element; no more than six lines are kept
 _EDGE_ITEMS = 3
+_MOST_DEPTH = 2  # components of components of a tensor are shown, theirs are not
+_PLACES = ("first_nan", "first_positive_infinity", "first_negative_infinity")  # indices, which a kind's numbers lack
 _FLAGS = ("is_inference", "is_conj", "is_neg", "is_shared", "is_pinned")
 
 Result = TypeVar("Result")
@@ -82,40 +87,52 @@ def collect_tensor(
         namespace: The person's names, to find who else shares its memory.
         besides: Tensors that are alive only because they are inspected as well.
     """
-    with quiet():
-        return _collect(x, name, dict(namespace or {}), besides)
+    with quiet(), torch._C._DisableFuncTorch():
+        return _collect(x, name, dict(namespace or {}), besides=besides)
 
 
-def _collect(x: torch.Tensor, name: str, namespace: dict[str, object], besides: Iterable[object]) -> TensorReport:
+def _collect(
+    x: torch.Tensor, name: str, namespace: dict[str, object], *, besides: Iterable[object] = (), depth: int = 0
+) -> TensorReport:
     sections = _Sections()
-    numel = sections.read("shape", lambda: int(x.numel()), 0)
-    storage = sections.read("storage", lambda: _storage(x), None)
-    readable, strided = _readable(x, sections), x.layout == torch.strided and not x.is_nested
-    shared = _shared(x, name, namespace, sections)
-    numbers, by_slice = _values(x, sections) if strided and readable else (None, ())
+    subject = study(x)
+    nothing: tuple[int, ...] = ()
+    shape, numel = (
+        sections.read("shape", lambda: subject.shape, nothing),
+        sections.read("numel", lambda: subject.numel, 0),
+    )
+    storage = sections.read("storage", lambda: _storage(subject.plain), None) if subject.strided else None
+    shared = _shared(subject, name, namespace, sections)
+    element_size = sections.read("element size", x.element_size, 0)
+    if subject.no_values:
+        sections.miss("values", subject.no_values)
+    numbers, by_slice = _values(subject, sections)
     return TensorReport(
         name=name,
         type_name=type(x).__name__,
         role=sections.read("role", lambda: _role(x, storage, shared.search), "unknown"),
         dtype=str(x.dtype).removeprefix("torch."),
-        shape=sections.read("shape", lambda: tuple(int(size) for size in x.shape), ()),
-        device=str(x.device),
-        layout_name=str(x.layout).removeprefix("torch."),
-        element_size=x.element_size(),
-        nbytes=numel * x.element_size(),
+        shape=shape,
+        device=sections.read("device", lambda: str(x.device), "unknown"),
+        layout_name=sections.read("layout", lambda: str(x.layout).removeprefix("torch."), "unknown"),
+        element_size=element_size,
+        nbytes=numel * element_size,
         numel=numel,
-        version=None if x.is_inference() else sections.read("version", lambda: x._version, None),
+        version=sections.read("version", lambda: None if x.is_inference() else x._version, None),
         is_view=sections.read("is_view", x._is_view, otherwise=False),
-        flags=_flags(x),
-        data_text=sections.read("data", lambda: data_text(x), "") if readable else "",
+        flags=_flags(subject),
+        data_text=sections.read("data", lambda: _data(subject), ""),
         storage=storage,
-        layout=_layout(x, storage, shared, sections, readable=readable) if strided else None,
+        layout=_layout(subject, storage, shared, sections),
         statistics=numbers,
         slices=by_slice,
         autograd=sections.read("autograd", lambda: _autograd(x, shared, name, sections), None),
         aliases=shared.search.aliases,
         aliases_searched=shared.looked,
-        holders=sections.read("holders", lambda: holders(x, namespace, names=shared.names, besides=besides), None),
+        holders=sections.read("holders", lambda: holders(x, namespace, names=shared.names, besides=besides), None)
+        if not depth
+        else None,
+        kinds=tuple(_kinds(subject, name, sections, depth=depth)),
         gaps=tuple(sections.gaps),
     )
 
@@ -126,14 +143,7 @@ def _autograd(x: torch.Tensor, shared: _Shared, name: str, sections: _Sections) 
     return replace(state, details=details)
 
 
-def _values(x: torch.Tensor, sections: _Sections) -> tuple[Statistics | None, tuple[DimensionSlices, ...]]:
-    nothing: tuple[Statistics | None, tuple[DimensionSlices, ...]] = (None, ())
-    return sections.read("statistics", lambda: values(x), nothing)
-
-
 def _storage(x: torch.Tensor) -> StorageReport | None:
-    if x.layout != torch.strided or x.is_nested:
-        return None
     memory, storage = Memory.of(x), x.untyped_storage()
     on_host = memory.device == "cpu" and memory.address != 0
     return StorageReport(
@@ -147,23 +157,42 @@ def _storage(x: torch.Tensor) -> StorageReport | None:
     )
 
 
-def _readable(x: torch.Tensor, sections: _Sections) -> bool:
-    """Return whether the tensor has values at all; a meta or fake tensor has none, which is a gap of its own."""
-    if x.layout != torch.strided or x.is_nested:
-        kind = "nested" if x.is_nested else str(x.layout).removeprefix("torch.")
-        sections.miss("layout", f"strides and statistics are those of strided tensors; this one is {kind}")
-        return True
-    kind = "meta" if x.is_meta else "fake" if _is_fake(x) else ""
-    if kind:
-        sections.miss("values", f"a {kind} tensor has shape, dtype and strides, but no memory and so no values")
-    return not kind
+def _data(subject: Subject) -> str:
+    return "" if subject.printed is None else data_text(subject.printed)
 
 
-def _is_fake(x: torch.Tensor) -> bool:
-    try:
-        return x.untyped_storage().device.type == "meta"
-    except (RuntimeError, NotImplementedError):
-        return False  # it has no storage at all
+def _values(subject: Subject, sections: _Sections) -> tuple[Statistics | None, tuple[DimensionSlices, ...]]:
+    """Return numbers over the values, wherever they are, which the report says; slices only where they are its own."""
+    numbers = subject.numbers
+    nothing: tuple[Statistics | None, tuple[DimensionSlices, ...]] = (None, ())
+    if numbers is None:
+        return nothing
+    found, slices = sections.read("statistics", lambda: values(numbers.tensor), nothing)
+    if found is None or not numbers.of_what:
+        return found, slices
+    what = f"the magnitudes of {numbers.of_what}" if found.of_what == "magnitudes" else numbers.of_what
+    if subject.strided and numbers.tensor.shape == subject.tensor.shape:
+        return replace(found, of_what=what), slices
+    nowhere: dict[str, Any] = dict.fromkeys(_PLACES)
+    return replace(found, of_what=what, **nowhere), ()
+
+
+def _kinds(subject: Subject, name: str, sections: _Sections, *, depth: int) -> Iterator[KindReport]:
+    """Yield what each kind says, its components as reports of their own."""
+    for one in subject.found:
+        if one.description is None:
+            sections.miss(f"kind {one.kind.key}", reason_of(one.error or Exception()))
+            continue
+        said = one.description
+        parts = said.parts if depth < _MOST_DEPTH else ()
+        components = tuple(
+            Component(f"{name}{part.path}", part.role, _collect(part.tensor, f"{name}{part.path}", {}, depth=depth + 1))
+            for part in parts
+        )
+        yield KindReport(
+            one.kind.key, said.label, said.summary, said.facts, components,
+            map=said.map, stored=said.stored, reading=said.reading, stored_bytes=said.stored_bytes,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,13 +212,13 @@ class _Shared:
     looked: int
 
 
-def _shared(x: torch.Tensor, name: str, namespace: dict[str, object], sections: _Sections) -> _Shared:
-    walk = Walk(namespace)
+def _shared(subject: Subject, name: str, namespace: dict[str, object], sections: _Sections) -> _Shared:
+    walk, x = Walk(namespace), subject.tensor
     nothing: list[tuple[str, Any]] = []
     named = sections.read("aliases", lambda: list[tuple[str, Any]](walk_arrays(walk)), nothing)
     names = {item._cdata: label for label, item in reversed(named) if is_kind(item, torch.Tensor)}
     search = AliasSearch()
-    if x.layout == torch.strided and not x.is_nested:
+    if subject.strided:
         search = sections.read("aliases", lambda: find_aliases(x, named, name=name), search)
     if not walk.complete:
         sections.miss("aliases", f"only {walk.looked} of the names, items and attributes there are were looked through")
@@ -218,16 +247,18 @@ def _whole(x: torch.Tensor, storage: StorageReport, search: AliasSearch) -> str:
 
 
 def _layout(
-    x: torch.Tensor, storage: StorageReport | None, shared: _Shared, sections: _Sections, *, readable: bool
+    subject: Subject, storage: StorageReport | None, shared: _Shared, sections: _Sections
 ) -> LayoutReport | None:
     if storage is None:
         return None
-
+    x, numbers = subject.plain, subject.numbers
     shape, stride = tuple(int(size) for size in x.shape), tuple(int(step) for step in x.stride())
     sizes = {"storage_elements": storage.elements, "element_size": x.element_size()}
     rows = sections.read("layout", lambda: _rows(x, storage, shared), None)
     laid = sections.read("layout", lambda: layout(shape, stride, int(x.storage_offset()), rows=rows, **sizes), None)
-    return sections.read("values", lambda: _with_values(x, laid), laid) if laid and readable else laid
+    if not laid or numbers is None or numbers.tensor.shape != x.shape:
+        return laid
+    return sections.read("values", lambda: _with_values(numbers.tensor, laid), laid)
 
 
 def _with_values(x: torch.Tensor, laid: LayoutReport) -> LayoutReport:
@@ -251,9 +282,9 @@ def _is_whole(item: torch.Tensor, element_size: int, storage: StorageReport) -> 
     return same and item.is_contiguous() and item.numel() == storage.elements > 0
 
 
-def _flags(x: torch.Tensor) -> dict[str, str]:
+def _flags(subject: Subject) -> dict[str, str]:
     """Return the attributes that are only sometimes worth a line, as text; one that cannot be asked is left out."""
-    asked = ((flag, _flag(x, flag)) for flag in _FLAGS)
+    asked = ((flag, _flag(subject.plain, flag)) for flag in (_FLAGS if subject.strided else _FLAGS[:3]))
     return {flag: text for flag, text in asked if text}
 
 

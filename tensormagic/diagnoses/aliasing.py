@@ -22,7 +22,7 @@ def shared_memory(report: TensorReport) -> Iterator[Finding]:
         message=f"{report.name} shares memory with {listed([alias.name for alias in others])}: "
         f"writing to {report.name} in place changes {amount}{first.name}.",
         evidence={alias.name: alias.overlap_elements for alias in others[:8]},
-        remedy=f"Where that is not meant, write to a copy: {_copy_of(report.name)}",
+        remedy=f"Where that is not meant, write to a copy: {_copy_of(report)}",
         subject=report.name,
     )
 
@@ -31,8 +31,9 @@ def _is_name(alias: Alias) -> bool:
     return alias.relation != "same object" and not alias.name.endswith("._base")
 
 
-def _copy_of(name: str) -> str:
-    return f"{name} = {name}.clone()" if name.isidentifier() else f"({name}).clone()"
+def _copy_of(report: TensorReport) -> str:
+    name, copy = report.name, "copy()" if any(kind.key == "numpy" for kind in report.kinds) else "clone()"
+    return f"{name} = {name}.{copy}" if name.isidentifier() else f"({name}).{copy}"
 
 
 def internal_overlap(report: TensorReport) -> Iterator[Finding]:
@@ -49,6 +50,6 @@ def internal_overlap(report: TensorReport) -> Iterator[Finding]:
         message=f"{report.name} repeats memory: its {counted(report.numel, 'element')} are "
         f"{counted(layout.distinct, 'stored element')}, because {why}; writing to it in place raises or gives garbage.",
         evidence={"elements": report.numel, "stored elements": layout.distinct},
-        remedy=f"Write to what it was made from, or to a full copy ({report.nbytes} B): {_copy_of(report.name)}",
+        remedy=f"Write to what it was made from, or to a full copy ({report.nbytes} B): {_copy_of(report)}",
         subject=report.name,
     )

@@ -13,6 +13,7 @@ from tensormagic.renderers import theme
 from tensormagic.renderers.assets import static
 from tensormagic.renderers.finding_html import findings_html, gaps_html, with_code
 from tensormagic.renderers.histogram_html import histogram_html
+from tensormagic.renderers.kind_html import kinds_html
 from tensormagic.renderers.layout_verdicts_html import verdicts_html
 from tensormagic.renderers.markup import escape, json_block, tag
 from tensormagic.renderers.phrases import shortened
@@ -36,8 +37,10 @@ from tensormagic.renderers.tensor_words import (
     name,
     nothing_shares,
     size_in_memory,
+    size_text,
     statistics_rows,
     statistics_scope,
+    without_dimensions,
 )
 from tensormagic.reports import Grid, Statistics, TensorReport
 
@@ -57,6 +60,7 @@ def render(report: TensorReport) -> str:
         findings_html(report.findings),
         gaps_html(report.gaps),
         shot_html(report),
+        kinds_html(report),
         layout_html(report, picture) if picture is not None else "",
         verdicts_html(report),
         _lower_row(report),
@@ -88,8 +92,11 @@ def _header(report: TensorReport) -> str:
 
 def _shape(report: TensorReport) -> str:
     if not report.shape:
-        return tag("code", "scalar ()", class_="tm-shape")
-    sizes = (f"{tag('i', escape(letter))} {size}" if letter else str(size) for letter, size in dimensions(report))
+        return tag("code", without_dimensions(report), class_="tm-shape")
+    sizes = (
+        f"{tag('i', escape(letter))} {size_text(size)}" if letter else size_text(size)
+        for letter, size in dimensions(report)
+    )
     return tag("code", "(", ", ".join(sizes), ")", class_="tm-shape")
 
 

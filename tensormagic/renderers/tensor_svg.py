@@ -11,8 +11,9 @@ import textwrap
 from itertools import groupby
 
 from tensormagic.renderers import theme
+from tensormagic.renderers.kind_svg import kinds_svg
 from tensormagic.renderers.markup import escape, tag
-from tensormagic.renderers.phrases import count, number_of_bytes, shortened
+from tensormagic.renderers.phrases import count, shortened
 from tensormagic.renderers.tensor_layout_html import base_rows, cell_title
 from tensormagic.renderers.tensor_maps import OTHER_SLICE, cell_size
 from tensormagic.renderers.tensor_picture import (
@@ -32,6 +33,7 @@ from tensormagic.renderers.tensor_words import (
     name,
     shape,
     shown,
+    size_in_memory,
     strip_shown,
     worked_example,
 )
@@ -57,6 +59,9 @@ HATCH = (
 def render(report: TensorReport) -> str:
     """Return the picture as a complete SVG document; for a tensor without a layout, its header and the reason."""
     picture = picture_of(report)
+    if picture is None and any(kind.label for kind in report.kinds):
+        body, bottom = kinds_svg(report, TOP)
+        return _document(report, body, bottom)
     if picture is None or not picture.drawable:
         reason = "; ".join(f"{gap.section}: {gap.reason}" for gap in report.gaps) or "there is no element to draw"
         return _document(report, _text(MARGIN, TOP, shortened(reason, 110), "q"), TOP + 20)
@@ -85,7 +90,7 @@ def _document(report: TensorReport, body: str, height: float) -> str:
 
 
 def _heading(report: TensorReport) -> str:
-    facts = [report.dtype, report.role, report.device, number_of_bytes(report.nbytes), *badges(report)]
+    facts = [report.dtype, report.role, report.device, " ".join(size_in_memory(report)).strip(), *badges(report)]
     first = f"{name(report)} {shape(report)}"
     second = " \u00b7 ".join(shortened(fact, 40) for fact in facts)
     return _text(MARGIN, 25, first, "b f") + _text(MARGIN, 43, shortened(second, 120), "q")

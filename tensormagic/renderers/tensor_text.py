@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from itertools import chain
 
+from tensormagic.renderers.kind_text import kind_lines
 from tensormagic.renderers.layout_verdicts_text import verdict_lines
 from tensormagic.renderers.phrases import number_of_bytes, short_count, short_number, shortened
 from tensormagic.renderers.tensor_autograd_text import autograd_text
@@ -46,6 +47,7 @@ def render(report: TensorReport, *, width: int = 100) -> str:
         list(chain.from_iterable(finding_lines(finding, width) for finding in report.findings)),
         list(chain.from_iterable(_filled(f" not shown: {gap.section}: {gap.reason}", width) for gap in report.gaps)),
         shot_text(report, width),
+        kind_lines(report, width),
         layout_lines(report, picture, width) if picture is not None else [],
         verdict_lines(report, width),
         _sharing(report),

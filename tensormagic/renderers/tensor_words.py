@@ -43,8 +43,18 @@ def dimensions(report: TensorReport) -> tuple[tuple[str, int], ...]:
 def shape(report: TensorReport) -> str:
     """Return ``(i 4, j 2)``, or ``scalar ()`` for a tensor without dimensions."""
     if not report.shape:
-        return "scalar ()"
-    return f"({', '.join(f'{letter} {size}'.strip() for letter, size in dimensions(report))})"
+        return without_dimensions(report)
+    return f"({', '.join(f'{letter} {size_text(size)}'.strip() for letter, size in dimensions(report))})"
+
+
+def without_dimensions(report: TensorReport) -> str:
+    """Return how an empty shape is written: that of a scalar, or one that nobody knows yet."""
+    return "shape not known yet" if any(kind.key == "uninitialized" for kind in report.kinds) else "scalar ()"
+
+
+def size_text(size: int) -> str:
+    """Return a size; one that differs from item to item (a report has -1 for it) as a word."""
+    return str(size) if size >= 0 else "ragged"
 
 
 def kind(report: TensorReport) -> str:
@@ -55,6 +65,9 @@ def kind(report: TensorReport) -> str:
 def size_in_memory(report: TensorReport) -> tuple[str, str]:
     """Return how many bytes there are, and what to add about the storage behind them."""
     own, storage = number_of_bytes(report.nbytes), report.storage
+    really = next((kind.stored_bytes for kind in report.kinds if kind.stored_bytes is not None), None)
+    if really is not None and really != report.nbytes:
+        return number_of_bytes(really), f"stored, seen as {own}"
     if storage is None or storage.nbytes == report.nbytes:
         return own, ""
     if storage.nbytes < report.nbytes:
@@ -358,7 +371,9 @@ def memory_lines(report: TensorReport) -> tuple[str, ...]:
     """Return what the storage is, who was found to hold it, and what a copy would take, in sentences."""
     storage, layout = report.storage, report.layout
     if storage is None:
-        return ("There is no storage that could be read.",)
+        parts = sum(len(kind.components) for kind in report.kinds)
+        held = f"It has no storage of its own; what it holds lies in {plural(parts, 'component')}, shown above."
+        return (held if parts else "There is no storage that could be read.",)
     kinds = {"shared between processes": storage.shared, "pinned": storage.pinned}
     extra = "".join(f", {word}" for word, on in kinds.items() if on)
     where = f"{storage.device}, {f'first byte at `{storage.address:#x}`' if storage.address else 'without memory'}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from tensormagic.reports import kinds as kind_reports
 from tensormagic.reports.aliases import Alias
 from tensormagic.reports.autograd import AutogradDetails
 from tensormagic.reports.base import Report
@@ -111,7 +112,7 @@ class TensorReport(Report):
         type_name: Its Python class: ``"Tensor"``, ``"Parameter"``.
         role: ``"owns its storage"``, ``"view of a"``, ``"view (base has no name)"``, ``"shares its storage with a"``.
         dtype: Without the ``torch.`` prefix.
-        shape: Sizes.
+        shape: Sizes; -1 for one that differs from item to item (nested tensors).
         device: As torch writes it.
         layout_name: ``"strided"``, ``"sparse_coo"`` …, without the prefix.
         element_size: Bytes an element.
@@ -132,6 +133,7 @@ class TensorReport(Report):
         gaps: What could not be read, and why.
         holders: Who keeps it and its storage alive; None where nobody was looked for.
         verdict: Whether it shares memory with the operands of the expression that made it; None for a plain name.
+        kinds: What sort of tensor it is, what holds its numbers first; empty for a plain strided one.
     """
 
     kind_name: ClassVar[str] = "tensor"
@@ -161,6 +163,7 @@ class TensorReport(Report):
     gaps: tuple[Gap, ...] = ()
     verdict: CopyVerdict | None = None
     holders: HoldersReport | None = None
+    kinds: tuple[kind_reports.KindReport, ...] = ()
 
     @property
     def metadata(self) -> dict[str, str]:

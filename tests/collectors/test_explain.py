@@ -43,11 +43,7 @@ def test_tensors_need_no_explanation(value):
         ([torch.ones(1)], "x + y", f"x + y is a list of 1, not a tensor; (x + y)[0] is one{ALL}"),
         ({"k": torch.ones(1)}, "d", f"d is a dict of 1, not a tensor; d['k'] is one{ALL}"),
         ({1}, "s", "s is a set of 1, not a tensor; give an expression that makes a torch.Tensor"),
-        (
-            np.ones(2),
-            "n",
-            "n is a numpy.ndarray, not a tensor; torch.from_numpy(n) is one, and shares the array's memory",
-        ),
+        (np.float32(2), "n", "n is a numpy.float32, not a tensor; torch.as_tensor(n) makes one"),
         (nn.Linear(1, 1), "l", f"l is an nn.Linear, not a tensor; l.weight is one of its 2 parameters{ALL}"),
         (nn.ReLU(), "r", "r is an nn.ReLU, not a tensor; and it has no parameters to show"),
         (torch.float32, "t", "t is a torch.dtype, not a tensor; give an expression that makes a torch.Tensor"),

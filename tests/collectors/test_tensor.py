@@ -133,37 +133,6 @@ def test_fake_tensors_are_told_from_real_ones() -> None:
     assert (inside.device, inside.shape) == ("cpu", (2, 3))
 
 
-ODD: dict[str, Callable[[], torch.Tensor]] = {
-    "sparse_coo": lambda: torch.eye(3).to_sparse(),
-    "sparse_csr": lambda: torch.eye(3).to_sparse_csr(),
-    "nested": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
-    "jagged": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
-    "quantised": lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),
-    "bits": lambda: torch.empty(3, dtype=torch.bits8),
-    "mkldnn": lambda: torch.ones(3).to_mkldnn(),
-}
-
-
-@pytest.mark.parametrize("kind", ODD)
-@pytest.mark.filterwarnings("ignore")
-def test_odd_tensors_have_a_header_and_named_gaps(kind: str) -> None:
-    """What cannot be read is named, with torch's reason; dtype, element size and autograd state are there."""
-    x = ODD[kind]()
-    report = inspect(x)
-    assert report.gaps
-    assert all(gap.reason for gap in report.gaps)
-    assert (report.dtype, report.element_size) == (str(x.dtype).removeprefix("torch."), x.element_size())
-    assert report.autograd is not None
-
-
-def test_inside_vmap_shapes_are_known_and_values_are_not() -> None:
-    """Under vmap a tensor is a wrapper: its report has a shape, and gaps where values would be."""
-    reports = []
-    torch.vmap(lambda row: reports.append(inspect(row)) or row * 2)(torch.ones(3, 4))
-    assert reports[0].shape == (4,)
-    assert gap_sections(reports[0]) >= {"statistics"}
-
-
 def test_one_broken_section_does_not_take_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """A section that raises leaves a gap with the error's first line; the rest of the report is there."""
 

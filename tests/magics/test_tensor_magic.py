@@ -202,7 +202,6 @@ def test_an_expression_that_raises(cell, line, kind):
         ("[1, 2]", "[1, 2] is a list of 2, not a tensor; torch.tensor([1, 2]) makes one"),
         ("{}", "{} is a dict of 0, not a tensor; and it holds none"),
         ("nn.ReLU()", "nn.ReLU() is an nn.ReLU, not a tensor; and it has no parameters to show"),
-        ("arr", "arr is a numpy.ndarray, not a tensor; torch.from_numpy(arr) is one, and shares the array's memory"),
         ("x.grad", "x.grad is None, not a tensor; no backward has left a gradient in x yet"),
         ("a.shape", "a.shape is a torch.Size of 2, not a tensor; torch.tensor(a.shape) makes one"),
     ],

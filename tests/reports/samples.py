@@ -37,9 +37,36 @@ def tensor_report() -> reports.TensorReport:
         slices=(_slices(),),
         picture=_picture(),
         gaps=(reports.Gap("autograd", "freed"),),
+        kinds=(_kind(),),
         verdict=_verdict(),
         holders=_holders(),
     )
+
+
+def _kind() -> reports.KindReport:
+    inner = reports.TensorReport(
+        name="x.values()", type_name="Tensor", role="owns its storage", dtype="float32", shape=(2,), device="cpu",
+        layout_name="strided", element_size=4, nbytes=8, numel=2, version=0, is_view=False,
+    )  # fmt: skip
+    return reports.KindReport(
+        key="sparse_csr",
+        label="sparse CSR",
+        summary=HOSTILE,
+        facts=(reports.Fact("nnz", "2", HOSTILE), reports.Fact("block", "1")),
+        components=(reports.Component("x.values()", "the stored values", inner),),
+        map=reports.StoredMap(
+            row_name="row", column_name="column", row_count=2, column_count=2, row_step=1, column_step=1,
+            counts=((1, 0), (2, 0)), places=((0, reports.NOT_STORED), (1, reports.OUTSIDE)),
+            texts=(("nan", ""), (HOSTILE, "")), title=HOSTILE, sampled=3,
+        ),
+        stored=reports.StoredList(
+            count=9, shown=2, lines=(reports.StoredLine("values", ("nan", HOSTILE)),),
+            groups=(reports.StoredGroup("row 0", 0, 1), reports.StoredGroup("row 1", 1, 1)),
+            group_name="crow_indices", example=1,
+        ),
+        reading=(HOSTILE,),
+        stored_bytes=24,
+    )  # fmt: skip
 
 
 def trace_report() -> reports.TraceReport:

@@ -1,0 +1,140 @@
+"""Dtypes that need a word: small floats, opaque bits, integers of a few bits, and unsigned ones torch rarely computes.
+
+Elements of fewer bits than a byte have one byte each in torch (``int4``, ``uint3``), or share a byte by name
+(``float4_e2m1fn_x2``, ``bits4x2``). Where torch has no operation on them, the bytes are read as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+
+from tensormagic.collectors.kinds.kind import Description, Kind, Values, counted, element_text
+from tensormagic.reports import Fact
+
+_FLOATS = {
+    # name → sign, exponent and fraction bits, and what is peculiar
+    "float16": (1, 5, 10, ""),
+    "bfloat16": (1, 8, 7, "the range of float32 with 8 significant bits"),
+    "float8_e4m3fn": (1, 4, 3, "no infinities: too large becomes NaN"),
+    "float8_e5m2": (1, 5, 2, "like float16 cut to a byte"),
+    "float8_e4m3fnuz": (1, 4, 3, "no infinities and no negative zero"),
+    "float8_e5m2fnuz": (1, 5, 2, "no infinities and no negative zero"),
+    "float8_e8m0fnu": (0, 8, 0, "powers of two only, as scales of blocks; no zero and no sign"),
+    "float4_e2m1fn_x2": (1, 2, 1, "two numbers in each byte; no infinities and no NaN"),
+}
+_FLOAT4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
+_FEW_BITS = re.compile(r"(u?)int([1-7])")
+_OPAQUE = re.compile(r"bits(\d+)(?:x(\d+))?")
+
+
+def _name(x: Any) -> str:
+    return str(x.dtype).removeprefix("torch.")
+
+
+def computes(dtype: torch.dtype) -> bool:
+    """Return whether torch can read single elements of a dtype as numbers."""
+    name = str(dtype).removeprefix("torch.")
+    return not (_FEW_BITS.fullmatch(name) or _OPAQUE.fullmatch(name) or name == "float4_e2m1fn_x2")
+
+
+def decoded(x: torch.Tensor) -> Values | None:
+    """Return the numbers of a tensor whose dtype torch cannot read, from its bytes; None where it is no such tensor.
+
+    Integers of a few bits have one byte each, of which the lowest bits count; two 4-bit floats share a byte, the first
+    one in its lower half; opaque bits are shown as the bytes they are.
+    """
+    name = _name(x)
+    if computes(x.dtype):
+        return None
+    raw = x.view(torch.int16) if x.element_size() == 2 else x.view(torch.uint8)
+    if name == "float4_e2m1fn_x2":
+        table = torch.tensor(_FLOAT4, device=x.device)
+        pairs = torch.stack([raw & 15, raw >> 4], -1).to(torch.int64)
+        return Values(table[pairs], f"the {counted(2 * x.numel(), 'number')} in {counted(x.numel(), 'byte')}")
+    if found := _FEW_BITS.fullmatch(name):
+        return Values(_low_bits(raw, int(found[2]), signed=not found[1]), f"the lowest {found[2]} bits of each byte")
+    return Values(raw, "the bytes, as unsigned integers" if x.element_size() == 1 else "the 16-bit words, as integers")
+
+
+def _low_bits(raw: torch.Tensor, bits: int, *, signed: bool) -> torch.Tensor:
+    low = raw.to(torch.int16) & (2**bits - 1)
+    return torch.where(low >= 2 ** (bits - 1), low - 2**bits, low).to(torch.int8) if signed else low.to(torch.uint8)
+
+
+def _describe_float(x: Any) -> Description:
+    name = _name(x)
+    sign, exponent, fraction, peculiar = _FLOATS[name]
+    bits = (
+        f"{sign} sign, {exponent} exponent and {fraction} fraction bits"
+        if sign
+        else f"{exponent} exponent bits, nothing else"
+    )
+    return Description(name, f"{bits[0].upper()}{bits[1:]}{f': {peculiar}' if peculiar else ''}.", _range(x))
+
+
+def _range(x: Any) -> tuple[Fact, ...]:
+    if _name(x) == "float4_e2m1fn_x2":
+        return (Fact("numbers it has", "0, ±0.5, ±1, ±1.5, ±2, ±3, ±4, ±6"),)
+    info = torch.finfo(x.dtype)
+    return (
+        Fact("largest", element_text(info.max)),
+        Fact("smallest normal", element_text(info.smallest_normal)),
+        Fact("step at 1", element_text(info.eps), "the gap between 1 and the next number"),
+    )
+
+
+def _describe_few(x: Any) -> Description:
+    found = _FEW_BITS.fullmatch(_name(x))
+    assert found
+    bits, signed = int(found[2]), not found[1]
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    return Description(
+        label=_name(x),
+        summary=f"Integers of {counted(bits, 'bit')}, {low} to {high}, one a byte; torch cannot compute with them.",
+        facts=(
+            Fact("bits used", f"{bits} of 8"),
+            Fact("to read it", "x.view(torch.uint8)", "the bytes, without a copy"),
+        ),
+    )
+
+
+def _describe_opaque(x: Any) -> Description:
+    found = _OPAQUE.fullmatch(_name(x))
+    assert found
+    packed = (
+        f"{found[2]} fields of {counted(int(found[1]), 'bit')} each in a byte" if found[2] else f"{found[1]} bits each"
+    )
+    return Description(
+        label=_name(x),
+        summary=f"Opaque bits, {packed}: what they mean is up to whoever made them; torch has no operations on them.",
+        facts=(
+            Fact("to read it", f"x.view(torch.{'uint8' if x.element_size() == 1 else 'uint16'})", "without a copy"),
+        ),
+    )
+
+
+def _describe_complex(_: Any) -> Description:
+    facts = (Fact("parts", "float16 + float16j", "real part first"),)
+    return Description(
+        "complex32", "Two half-precision numbers an element; many operations do not exist for it.", facts
+    )
+
+
+def _describe_unsigned(x: Any) -> Description:
+    bits = 8 * x.element_size()
+    limit = Fact("largest", str(2**bits - 1))
+    return Description(
+        _name(x), f"Unsigned integers of {bits} bits; torch stores and converts them, and computes little.", (limit,)
+    )
+
+
+KINDS = (
+    Kind("small_float", lambda x: _name(x) in _FLOATS, _describe_float),
+    Kind("few_bits", lambda x: bool(_FEW_BITS.fullmatch(_name(x))), _describe_few),
+    Kind("bits", lambda x: bool(_OPAQUE.fullmatch(_name(x))), _describe_opaque),
+    Kind("complex32", lambda x: x.dtype == torch.complex32, _describe_complex),
+    Kind("unsigned", lambda x: _name(x) in {"uint16", "uint32", "uint64"}, _describe_unsigned),
+)

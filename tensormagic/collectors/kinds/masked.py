@@ -1,0 +1,39 @@
+"""MaskedTensor: data and a mask that says which of its elements count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tensormagic.collectors.kinds.kind import Description, Kind, Part, copied, counted, has_class, percent
+from tensormagic.reports import Fact
+
+
+def _is_masked(x: Any) -> bool:
+    return has_class(x, "torch.masked", "MaskedTensor")
+
+
+def _describe(x: Any) -> Description:
+    attributes: dict[str, Any] = object.__getattribute__(x, "__dict__")
+    data, mask = attributes["_masked_data"], attributes["_masked_mask"]
+    parts = (
+        Part(".get_data()", "every element's number, those that do not count too", data),
+        Part(".get_mask()", "True where an element counts", mask),
+    )
+    if data.layout != torch.strided:
+        return Description("masked tensor", "Data and mask, both sparse.", parts=parts)
+    valid = int(mask.expand_as(data).sum())
+    return Description(
+        label="masked tensor",
+        summary=f"{valid} of {counted(data.numel(), 'element')} count; the others are as if they were not there.",
+        facts=(
+            Fact("valid", str(valid), percent(valid, data.numel())),
+            Fact("masked out", str(data.numel() - valid), "printed as --, left out by its reductions"),
+        ),
+        parts=parts,
+        values=copied(data, lambda every: every[mask.expand_as(every)], f"the {counted(valid, 'element')} that count"),
+    )
+
+
+KINDS = (Kind("masked", _is_masked, _describe, printable=False),)  # its detach() warns each time

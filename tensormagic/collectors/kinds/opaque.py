@@ -1,0 +1,25 @@
+"""Layouts that torch keeps for a library: the numbers lie in an order that only the library knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tensormagic.collectors.kinds.kind import Description, Kind, bytes_text, copied, counted
+from tensormagic.reports import Fact
+
+
+def _describe(x: Any) -> Description:
+    return Description(
+        label="oneDNN (mkldnn)",
+        summary="Laid out for oneDNN in an order of its own: there is no storage and no stride to show.",
+        facts=(
+            Fact("elements", str(x.numel()), f"{bytes_text(x.numel() * x.element_size())} as a strided tensor"),
+            Fact("to get strides", "x.to_dense()", "makes a strided copy"),
+        ),
+        values=copied(x, torch.Tensor.to_dense, f"the {counted(x.numel(), 'value')} of a strided copy"),
+    )
+
+
+KINDS = (Kind("mkldnn", lambda x: bool(x.is_mkldnn), _describe),)

@@ -1,0 +1,134 @@
+"""Every kind of tensor: its panel says what is true of it, in text and in HTML, and looking changes nothing."""
+
+from __future__ import annotations
+
+import gc
+import json
+import warnings
+import weakref
+from typing import Any
+
+import pytest
+import torch
+
+from tensormagic import api
+from tensormagic.collectors.subject import study
+from tensormagic.renderers import tensor_html, tensor_svg, tensor_text
+from tensormagic.reports import TensorReport
+from tests.renderers.markup_reader import Page
+from tests.support import zoo_classes
+from tests.support.zoo import ZOO
+
+HTML_LIMIT = 100_000  # bytes of a panel
+
+each_kind = pytest.mark.parametrize("kind", ZOO)
+
+
+def look(x: Any) -> TensorReport:
+    """The report of a specimen; a warning while looking is an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return api.inspect(x, "x", namespace={})
+
+
+@pytest.fixture(scope="module")
+def reports() -> dict[str, TensorReport]:
+    """The report of every specimen."""
+    return {kind: specimen.visit(look) for kind, specimen in ZOO.items()}
+
+
+def squeezed(text: str) -> str:
+    """A text without spaces, which renderers choose themselves, and without the brackets around notes."""
+    return "".join(char for char in text if char.isprintable() and char not in " ()\u00a0;:")
+
+
+def test_the_zoo_is_large() -> None:
+    """At least 40 kinds, each with something to say that no other one says."""
+    assert len(ZOO) >= 40
+    assert all(specimen.says for specimen in ZOO.values())
+
+
+@each_kind
+def test_text_says_what_is_true_of_it(reports: dict[str, TensorReport], kind: str) -> None:
+    """Every sentence stands in the terminal's panel, of which no line is wider than it may be."""
+    text = tensor_text.render(reports[kind])
+    assert [said for said in ZOO[kind].says if squeezed(said) not in squeezed(text)] == []
+    assert max(map(len, text.split("\n"))) <= 100
+
+
+@each_kind
+def test_static_html_says_what_is_true_of_it(reports: dict[str, TensorReport], kind: str) -> None:
+    """The same sentences stand in the notebook's panel without any script, which is well formed and not large."""
+    html = tensor_html.render(reports[kind])
+    page = Page(html)
+    assert [said for said in ZOO[kind].says if squeezed(said) not in squeezed(page.text)] == []
+    assert page.left_open == []
+    assert len(html.encode()) < HTML_LIMIT
+
+
+@each_kind
+def test_report_survives_saving(reports: dict[str, TensorReport], kind: str) -> None:
+    """Through JSON and back it is the same report, components and pictures of what is stored included."""
+    report = reports[kind]
+    assert TensorReport.from_dict(json.loads(json.dumps(report.to_dict(), allow_nan=False))) == report
+    assert tensor_svg.render(report).startswith("<svg")
+
+
+@each_kind
+def test_every_gap_is_named(reports: dict[str, TensorReport], kind: str) -> None:
+    """What cannot be read says why in plain words: no error of torch's own is passed on."""
+    assert [gap.reason for gap in reports[kind].gaps if "Error" in gap.reason or "Warning" in gap.reason] == []
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ZOO if "class" in kind or "wrapper" in kind])
+def test_no_code_of_its_class_is_run(kind: str) -> None:
+    """Neither an override nor a dispatch nor a repr is called, not even one whose error would be swallowed."""
+    zoo_classes.CALLS.clear()
+    ZOO[kind].visit(look)
+    assert zoo_classes.CALLS == []
+
+
+def fingerprint(x: Any) -> list[Any]:
+    """Version counter and bytes of a specimen and of everything that its kind says it is made of."""
+    if not isinstance(x, torch.Tensor):
+        return [x.tobytes(), x.flags.writeable]
+    with torch._C.DisableTorchFunction(), torch._C._DisableFuncTorch():
+        parts = [part.tensor for one in study(x).found if one.description for part in one.description.parts]
+        return [_state(part) for part in (x, *parts)]
+
+
+def _state(x: torch.Tensor) -> tuple[Any, ...]:
+    version = None if x.is_inference() else x._version
+    try:
+        return version, x.untyped_storage().nbytes(), bytes(x.untyped_storage().tolist())
+    except (RuntimeError, NotImplementedError):
+        return version, None, None
+
+
+@each_kind
+def test_looking_changes_nothing(kind: str) -> None:
+    """Version counters and bytes, of components too, and the random state are as before."""
+
+    def compare(x: Any) -> None:
+        before, state = fingerprint(x), torch.get_rng_state()
+        look(x)
+        assert fingerprint(x) == before
+        assert torch.equal(torch.get_rng_state(), state)
+
+    ZOO[kind].visit(compare)
+
+
+@pytest.mark.parametrize("kind", [kind for kind, specimen in ZOO.items() if specimen.lives])
+def test_nothing_keeps_it(kind: str) -> None:
+    """With the garbage collector off it dies with its last name, although its report lives on."""
+    held: list[Any] = []
+    ZOO[kind].visit(held.append)
+    gone = weakref.ref(held[0])
+    gc.disable()
+    try:
+        report = api.inspect(held[0], "x", namespace={"x": held[0], "list": [held[0]]})
+        held.clear()
+        assert gone() is None
+        assert report.name == "x"
+    finally:
+        gc.enable()
