@@ -18,6 +18,7 @@ from tensormagic.collectors.chunks import chunks, thinned, thinned_behind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.reductions import Domain, as_wide
 from tensormagic.collectors.statistics import statistics, statistics_and
+from tensormagic.collectors.sweep import limits, reducible
 from tensormagic.reports import BadSlice, DimensionSlices, LargeSlice, Statistics
 
 LIMIT = 2**19  # elements read for each dimension
@@ -122,10 +123,11 @@ def _bad_places(whole: torch.Tensor, domain: Domain, numbers: Statistics) -> _Ba
         return None
     found, kinds, rank = [], [], 0
     for piece in chunks(whole, _CHUNK):
-        values = as_wide(piece, domain)
-        at = (~values.isfinite()).nonzero().view(-1)
-        found.append((at + rank).numpy())
-        kinds.append(values[at].isnan().numpy())
+        values = reducible(piece, domain)
+        if not all(map(math.isfinite, limits(values))):
+            at = (~values.isfinite()).nonzero().view(-1)
+            found.append((at + rank).numpy())
+            kinds.append(values[at].isnan().numpy())
         rank += piece.numel()
     return _Bad(np.concatenate(found), np.concatenate(kinds), tuple(whole.shape))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import reduce
 
 import torch
 
@@ -59,23 +60,31 @@ def sweep(view: torch.Tensor, domain: Domain, units: Units) -> Swept:
     """Read every element of ``view`` once."""
     swept, rank = Swept(), 0
     for piece in chunks(view, CHUNK):
-        _add(swept, _values(piece, domain), units, rank)
+        _add(swept, reducible(piece, domain), units, rank)
         rank += piece.numel()
     return swept
 
 
 def _add(swept: Swept, values: torch.Tensor, units: Units, rank: int) -> None:
-    low, high = (bound.item() for bound in torch.aminmax(values))
+    count, (low, high) = values.numel(), limits(values)
     if not (math.isfinite(low) and math.isfinite(high)):
-        values = _count_bad(swept, values, rank)
-        if not values.numel():
+        bad = _bad(swept, values, (low, high), rank)
+        count -= int(torch.count_nonzero(bad))
+        if not count:
             return
-        low, high = (bound.item() for bound in torch.aminmax(values))
+        low, high = torch.where(bad, math.inf, values).amin().item(), torch.where(bad, -math.inf, values).amax().item()
+        values = torch.where(bad, units.shift, values)  # adds nothing to either sum
     swept.low, swept.high = min(swept.low, low), max(swept.high, high)
-    swept.moments.append(_moments(values, max(abs(low - units.shift), abs(high - units.shift)), units))
+    swept.moments.append(_moments(values, max(abs(low - units.shift), abs(high - units.shift)), units, count))
 
 
-def _values(piece: torch.Tensor, domain: Domain) -> torch.Tensor:
+def limits(values: torch.Tensor) -> tuple[float, float]:
+    """Return the smallest and largest value; NaN both where one is."""
+    low, high = torch.aminmax(values)
+    return low.item(), high.item()
+
+
+def reducible(piece: torch.Tensor, domain: Domain) -> torch.Tensor:
     """Return a chunk in one dimension, in a dtype that has all the reductions and holds its values exactly."""
     if domain.complex:
         return magnitudes(piece, domain.wide)
@@ -88,24 +97,30 @@ def _values(piece: torch.Tensor, domain: Domain) -> torch.Tensor:
     return piece.reshape(-1).to(torch.int64) if piece.dtype in {torch.uint16, torch.uint32} else piece.reshape(-1)
 
 
-def _count_bad(swept: Swept, values: torch.Tensor, rank: int) -> torch.Tensor:
-    """Count what is not finite, remember the first of each kind, and return the finite values."""
-    for kind, mask in enumerate((values.isnan(), values == math.inf, values == -math.inf)):
+def _bad(swept: Swept, values: torch.Tensor, ends: tuple[float, float], rank: int) -> torch.Tensor:
+    """Count what is not finite, remember the first of each kind, and return where it is.
+
+    Without NaN the extremes tell which infinities there are: only those are looked for.
+    """
+    missing = math.isnan(ends[0])
+    signs = [sign for sign in (math.inf, -math.inf) if missing or sign in ends]
+    masks = {0: values.isnan()} if missing else {}
+    masks |= {1 if sign > 0 else 2: values == sign for sign in signs}
+    for kind, mask in masks.items():
         found = int(torch.count_nonzero(mask))
         swept.bad[kind] += found
         if found and swept.first[kind] is None:
             swept.first[kind] = rank + int(mask.to(torch.uint8).argmax())
-    return values[values.isfinite()]
+    return reduce(torch.logical_or, masks.values())
 
 
-def _moments(values: torch.Tensor, largest: float, units: Units) -> list[float]:
-    """Return count, mean and sum of squared deviations of finite values that lie at most ``largest`` from the shift."""
+def _moments(values: torch.Tensor, largest: float, units: Units, count: int) -> list[float]:
+    """Return count, mean and sum of squared deviations of ``count`` values at most ``largest`` from the shift."""
     moved = _moved(values, units, exact=largest < _FAR)
     total, squares = moved.sum().item(), torch.dot(moved, moved).item()
     if moved.dtype == torch.float32 and not (math.isfinite(squares) and (largest > _TINY or largest == 0)):
         moved = moved.double()
         total, squares = moved.sum().item(), torch.dot(moved, moved).item()
-    count = values.numel()
     return [count, total / count, max(squares - total * total / count, 0.0)]
 
 
