@@ -41,8 +41,10 @@ def _row(report: TensorReport, each: DimensionSlices) -> str:
     at = letter(report, each.dim)
     source = png.heatmap([_cells(each)] * ROWS, PALETTE, size=size)
     words = f"{count(each.size)} slices along {at}"
-    image = f'<img src="{source}" width="{size * len(each.levels)}" height="{size * ROWS}" alt="{escape(words)}">'
-    ends = tag("div", tag("span", "0"), " ", tag("span", str(each.size - 1)), class_="tm-ends")
+    width = size * len(each.levels)
+    image = f'<img src="{source}" width="{width}" height="{size * ROWS}" alt="{escape(words)}">'
+    last = tag("span", str(each.size - 1))
+    ends = tag("div", tag("span", "0"), " ", last, class_="tm-ends", style=f"width:{width}px")
     per_cell = f", {each.cell_slices} a cell" if each.cell_slices > 1 else ""
     note = f"{count(each.size)} slices{per_cell}, largest mean magnitude {short_number(_top(each))}"
     cells = (tag("th", tag("code", escape(at))), tag("td", image, ends), tag("td", escape(note), class_="quiet"))

@@ -136,3 +136,13 @@ def test_devices_where_looking_waits_agree(monkeypatch: pytest.MonkeyPatch) -> N
     blind = classmethod(lambda _, x: dataclasses.replace(original(x), may_look=False))
     monkeypatch.setattr(reductions.Domain, "of", blind)
     assert slices(x) == expected
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_on_a_gpu() -> None:
+    """Reduced on the device, statistics and slices are those of the CPU."""
+    x = activations()
+    (numbers, by_slice), (expected, on_cpu) = values(x.cuda()), values(x)
+    assert (numbers.nan, numbers.minimum, numbers.first_nan) == (expected.nan, expected.minimum, expected.first_nan)
+    assert numbers.mean == pytest.approx(expected.mean, rel=1e-12)
+    assert [(each.bad, each.zero) for each in by_slice] == [(each.bad, each.zero) for each in on_cpu]
