@@ -35,6 +35,7 @@ from tensormagic.reports import (
 MOST_MEMBERS = 8
 UNITS = 96  # cells up to which every element is drawn by itself
 CELLS = 64
+MOST_CELLS = 480  # in all rows together, so that a panel stays small
 CONTEXT = 8  # units around what is read
 MOST_STEPS = 2**16
 MOST_RUNS = 2**11  # runs of bytes that are compared one after the other
@@ -187,14 +188,16 @@ def _cut(regions: Sequence[Region], nbytes: int) -> tuple[int, int, int, bool]:
     unit = math.gcd(nbytes, *(region.itemsize for region in full), *(region.start for region in full))
     unit = math.gcd(unit, *(step for region in full for step in region.stride))
     single = all(_apart(region) for region in full)
-    if nbytes <= UNITS * unit:
+    most = min(UNITS, MOST_CELLS // len(regions)) * unit
+    if nbytes <= most:
         return 0, nbytes, unit, single
-    if high - low <= UNITS * unit:
-        context = min((UNITS * unit - (high - low)) // 2, CONTEXT * unit)
+    if high - low <= most:
+        context = min((most - (high - low)) // 2, CONTEXT * unit)
         return max(low - context, 0) // unit * unit, min(high + context, nbytes), unit, single
     whole = math.lcm(*(region.itemsize for region in full))
     start = low // whole * whole
-    cell = -(-(high - start) // (CELLS * whole)) * whole
+    cells = min(CELLS, MOST_CELLS * 5 // (6 * len(regions)))
+    cell = -(-(high - start) // (cells * whole)) * whole
     return start, min(start + -(-(high - start) // cell) * cell, nbytes), cell, False
 
 

@@ -15,6 +15,7 @@ from tensormagic.renderers.markup import escape, tag
 from tensormagic.renderers.overlay_words import (
     HEAD,
     apart,
+    crossing_head,
     drawn,
     element_label,
     element_title,
@@ -47,7 +48,9 @@ def render(report: OverlayReport) -> str:
     parts += [tag("p", escape(rest) + ".", class_="tm-apart")] if rest else []
     label = "Memory of " + names(report, tuple(range(len(report.members)))) if report.members else "Memory"
     notes = findings_html(report.findings) + gaps_html(report.gaps)
-    return tag("section", style, *parts[:1], notes, *parts[1:], class_="tm tm-tensor tm-overlay", aria_label=label)
+    script = f"<script>{static('overlay_viewer.js')}</script>" if any(storage.rows for storage in report.shared) else ""
+    content = (style, *parts[:1], notes, *parts[1:], script)
+    return tag("section", *content, class_="tm tm-tensor tm-overlay", aria_label=label)
 
 
 def _storage(report: OverlayReport, storage: OverlayStorage) -> str:
@@ -180,10 +183,9 @@ def _label_step(storage: OverlayStorage, characters: int) -> int:
 
 def _members(report: OverlayReport, storage: OverlayStorage) -> str:
     """Return a line a member: what it is, and how many of its elements meet each of the others."""
-    crossed = len(storage.members) > 2
-    others = [f"also in {name(report.members[at])}" for at in storage.members] if crossed else []
+    others = crossing_head(report, storage)
     head = tag("tr", *(tag("th", escape(title)) for title in (*HEAD, *others)))
-    rows = [_member(report, storage, at, crossed=crossed) for at in storage.members]
+    rows = [_member(report, storage, at, crossed=bool(others)) for at in storage.members]
     return tag("table", tag("thead", head), tag("tbody", *rows), class_="tm-list tm-matrix")
 
 

@@ -7,6 +7,7 @@ import textwrap
 from tensormagic.renderers.overlay_words import (
     HEAD,
     apart,
+    crossing_head,
     drawn,
     element_label,
     headline,
@@ -58,8 +59,9 @@ def _storage(report: OverlayReport, storage: OverlayStorage, width: int) -> list
 
 
 def _rows(report: OverlayReport, storage: OverlayStorage) -> list[tuple[str, ...]]:
-    crossed = storage.members if len(storage.members) > 2 else ()
-    head = (*HEAD, *(f"also in {name(report.members[at])}" for at in crossed))
+    others = crossing_head(report, storage)
+    crossed = storage.members if others else ()
+    head = (*HEAD, *others)
     rows = [
         (*member_row(report.members[at]), *(meeting(storage, at, other) for other in crossed)) for at in storage.members
     ]

@@ -8,6 +8,7 @@ from tensormagic.renderers.phrases import count, listed, number_of_bytes, plural
 from tensormagic.reports import OverlayElement, OverlayMember, OverlayPair, OverlayReport, OverlayStorage
 
 NAME_WIDTH = 20
+MOST_STRANGERS = 6  # pairs with nothing in common that are named
 FEW = 3  # members up to which every pair has a sentence of its own
 
 
@@ -103,6 +104,14 @@ def member_row(member: OverlayMember) -> tuple[str, ...]:
     )  # fmt: skip
 
 
+def crossing_head(report: OverlayReport, storage: OverlayStorage) -> tuple[str, ...]:
+    """Return the heads of the columns that say how many elements meet each member; none for two: a sentence does."""
+    if len(storage.members) < FEW:
+        return ()
+    word = "also in" if len(storage.members) <= FEW + 2 else "in"
+    return tuple(f"{word} {name(report.members[at])}" for at in storage.members)
+
+
 def pair_of(storage: OverlayStorage, row: int, column: int) -> OverlayPair | None:
     """Return what two members have in common; None for a member and itself."""
     wanted = {row, column}
@@ -153,4 +162,4 @@ def _strangers(report: OverlayReport, pairs: list[OverlayPair]) -> tuple[str, ..
     if len(members) > 2 and found >= set(combinations(members, 2)):
         return (f"no two of {names(report, tuple(members))} have a byte in common",)
     each = (f"{name(report.members[pair.left])} and {name(report.members[pair.right])}" for pair in pairs)
-    return (f"nothing in common: {listed(each, most=28)}",)
+    return (f"nothing in common: {listed(each, most=MOST_STRANGERS)}",)

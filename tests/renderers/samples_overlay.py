@@ -12,6 +12,8 @@ MATRIX = torch.zeros(4, 6)
 FLOATS = torch.zeros(6)
 LARGE = torch.zeros(1000, 1000)
 
+BYTES = torch.zeros(60, dtype=torch.int8).untyped_storage()
+
 SAMPLES: dict[str, OverlayReport] = {
     "views": overlay(
         {
@@ -27,6 +29,9 @@ SAMPLES: dict[str, OverlayReport] = {
     "large": overlay({"even": LARGE[:, ::2], "odd": LARGE[:, 1::2], "row": LARGE[500]}),
     "apart": overlay({"f": FLOATS, "m": MATRIX}),
     "eight": overlay({f"a_long_name_of_a_tensor_{at}": LARGE[at::2, at:] for at in range(8)}),
+    "eight_small": overlay(
+        {f"a_long_name_of_a_tensor_{at}": torch.zeros(60, dtype=torch.int8).set_(BYTES, 0, (60,)) for at in range(8)}
+    ),
     "no_memory": overlay({"s": MATRIX.to_sparse(), "m": MATRIX}),
     "hostile": overlay_report(),
 }
