@@ -56,7 +56,7 @@ def _outcome(call: Call, relation: str) -> Outcome:
         return "written in place"
     if relation in _SAME:
         return _SAME[relation]
-    if not call.library or call.name == ".grad":
+    if not call.library or call.name == ".grad" or (call.name in _FROM_BUFFERS and not call.inputs):
         return "separate"
     return "copy" if call.name in _COPIES and call.inputs else "new"
 
@@ -65,7 +65,8 @@ def _general(call: Call, outcome: Outcome) -> str:
     if outcome == "written in place":
         return "it wrote into its input and returned it"
     if outcome == "view" and call.library:
-        return "only sizes, strides or offset differ"
+        same = (call.source.shape, call.source.stride) == (call.result.shape, call.result.stride)
+        return "another object over the same elements" if same else "only sizes, strides or offset differ"
     return "its memory cannot be compared" if outcome == "unknown" else ""
 
 
@@ -186,6 +187,10 @@ _RULES: tuple[tuple[str, _Rule], ...] = (
     ("pad", _always("padding needs room that the input does not have")),
 )
 _REASONS: dict[str, _Rule] = {name: rule for names, rule in _RULES for name in names.split()}
+# Without a tensor or an array going in, their memory may be that of a buffer, a file, another library's object.
+_FROM_BUFFERS = frozenset(
+    ["from_dlpack", "frombuffer", "from_file", "load", "as_tensor", "asarray", "set_", "memmap", "fromfile"]
+)
 _COPIES = frozenset(_REASONS) | {"tril", "triu", "diag_embed"}
 
 

@@ -29,6 +29,7 @@ from tensormagic.reports import CopyVerdict, Step
 
 MOST_PROBES = 200  # a longer expression is evaluated without being watched
 MOST_STEPS = 12
+_CALLING = {"func", "checkpoint", "autograd", "_functorch", "_higher_order_ops", "jit", "_dynamo", "overrides"}
 
 
 @dataclass(slots=True)
@@ -263,4 +264,6 @@ def _home(function: Any) -> str:
 
 
 def _is_library(name: str) -> bool:
-    return name.split(".", 1)[0] in {"torch", "numpy"}
+    """Return whether a name is one of torch's or NumPy's own, of those that run none of the person's functions."""
+    first, *rest = name.split(".")
+    return first == "numpy" or (first == "torch" and not _CALLING.intersection(rest))

@@ -90,6 +90,7 @@ class Reach:
     def __init__(self, names: dict[int, str]) -> None:
         self._names = names
         self._readers: dict[type, _Reader | None] = dict.fromkeys(_ATOMS)
+        self._slots: dict[type, list[tuple[str, MemberDescriptorType]]] = {}
 
     def held(self, item: Any, place: Place) -> Iterable[Held]:
         """Return what an object holds and where; nothing for what cannot hold a tensor."""
@@ -102,6 +103,15 @@ class Reach:
     def is_atom(self, item: Any) -> bool:
         """Return whether an object is known to hold nothing."""
         return self._readers.get(type(item), item) is None
+
+    def slots(self, kind: type) -> list[tuple[str, MemberDescriptorType]]:
+        """Return the slots of a class's instances, as the class and those it derives from declare them."""
+        if kind not in self._slots:
+            every = [
+                pair for each in kind.__mro__ for pair in vars(each).items() if type(pair[1]) is MemberDescriptorType
+            ]
+            self._slots[kind] = [(name, slot) for name, slot in every if name not in {"__dict__", "__weakref__"}]
+        return self._slots[kind]
 
     def _reader_of(self, kind: type) -> _Reader | None:
         line = kind.__mro__
@@ -269,13 +279,9 @@ def _of_python_module(reach: Reach, module: ModuleType, place: Place) -> Iterato
 def _of_instance(reach: Reach, item: Any, place: Place) -> Iterator[Held]:
     with contextlib.suppress(AttributeError):  # it has only slots
         yield from _attributes(reach, object.__getattribute__(item, "__dict__"), place)
-    for kind in type(item).__mro__:
-        for name, slot in vars(kind).items():
-            if type(slot) is MemberDescriptorType and name not in {"__dict__", "__weakref__"}:
-                try:
-                    yield place.inner(f".{name}", "attribute"), slot.__get__(item)
-                except AttributeError:
-                    continue  # an empty slot
+    for name, slot in reach.slots(type(item)):
+        with contextlib.suppress(AttributeError):  # it is empty
+            yield place.inner(f".{name}", "attribute"), slot.__get__(item)
 
 
 def _attributes(reach: Reach, attributes: Any, place: Place) -> Iterator[Held]:

@@ -27,7 +27,10 @@ def sentence(verdict: CopyVerdict) -> str:
     sharing = [operand for operand in verdict.operands if operand.shares]
     if verdict.outcome == "same object":
         same = next(operand for operand in sharing if operand.relation == "same object")
-        return f"the result is `{same.name}` itself: nothing was made, nothing was copied"
+        written = any(step.outcome == "written in place" for step in verdict.steps)
+        return f"the result is `{same.name}` itself" + (
+            ", written to in place" if written else ": no new tensor was made"
+        )
     if sharing:
         parts = [_shared(operand) for operand in sharing[:_NAMED]]
         more = len(sharing) - _NAMED

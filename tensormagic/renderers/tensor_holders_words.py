@@ -38,7 +38,7 @@ def summary(report: HoldersReport | None, name: str) -> str:
         return f"held by {listed(dict.fromkeys(map(_root, _telling(others))), most=_TELLING)}"
     if report.of_tensor:
         return f"held by {name} alone" if not report.of_storage else "its storage is held by others"
-    return "a temporary" if not report.of_storage else "a temporary, its storage is held"
+    return "held by no name" if not report.of_storage else "held by no name, but its storage is"
 
 
 def _root(holder: Holder) -> str:
@@ -75,7 +75,7 @@ def notes(report: HoldersReport, name: str) -> tuple[str, ...]:
     """Return what there is to add: a temporary, how many are not listed, who has no name, where the search ended."""
     lines = []
     if not report.of_tensor:
-        lines.append(f"No name leads to {name} itself: it goes when this output has been made.")
+        lines.append(f"No name was found that leads to {name} itself.")
     if report.found > MOST:
         lines.append(f"{report.found - MOST} more holders are not listed.")
     if report.unreached:

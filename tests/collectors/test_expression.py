@@ -135,6 +135,19 @@ def test_data_and_detach_differ_in_the_version_counter():
     assert shared == {"data": False, "detach()": True}
 
 
+@pytest.mark.parametrize(
+    "expression",
+    ["torch.frombuffer(bytearray(16), dtype=torch.float32)", "torch.func.functional_call(net, {}, x)", "double(x)",
+     "torch.autograd.grad((w * w).sum(), w)[0]", "x.grad"],
+)  # fmt: skip
+def test_memory_is_called_new_only_where_that_is_known(expression):
+    """A buffer's memory, and what a function of the person's own returns, may have been there before."""
+    x = torch.ones(3, 4, requires_grad=True)
+    (x * x).sum().backward()
+    found = verdict(expression, {**names(), "x": x, "w": torch.ones(2, requires_grad=True)})
+    assert found.outcome == "separate"
+
+
 def test_writing_in_place_is_told_from_returning_the_same():
     """``add_`` gives its input back, changed; ``contiguous`` unchanged."""
     assert outcomes("x.add_(1)") == [("x.add_(1)", "written in place")]

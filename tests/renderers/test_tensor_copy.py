@@ -67,7 +67,7 @@ APART = Sharing("x", "separate", 0, 3), Sharing("y", "separate", 0, 3)
         ),
         (
             (Sharing("x", "same object", 3, 3),),
-            "Same object the result is x itself: nothing was made, nothing was copied",
+            "Same object the result is x itself: no new tensor was made",
         ),
         ((Sharing("x", "same storage", 0, 3),), "View lies in the storage of x, but they have no element in common"),
         ((Sharing("x", "unknown", None),), "Cannot tell it has no memory that could be compared with x"),
@@ -78,6 +78,14 @@ APART = Sharing("x", "separate", 0, 3), Sharing("y", "separate", 0, 3)
 def test_sentence(operands, said):
     """Every verdict in words, with its numbers."""
     assert Page(copy_html(CopyVerdict("r", operands))).text.strip() == said
+
+
+def test_writing_in_place_is_said():
+    """``x.add_(1)`` gives x back, but not as it was."""
+    wrote = CopyVerdict(
+        "x.add_(1)", (Sharing("x", "same object", 3, 3),), (Step("x.add_(1)", "written in place", "x"),)
+    )
+    assert Page(copy_html(wrote)).text.strip() == "Same object the result is x itself, written to in place"
 
 
 def test_panel_and_text_show_it_right_below_the_header():

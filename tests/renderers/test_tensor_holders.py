@@ -45,8 +45,8 @@ def test_table_is_as_stored():
         (MANY, "held by the last error (ValueError), graph of loss, and 3 more"),
         (ALONE, "held by x alone"),
         (replace(ALONE, holders=(*ALONE.holders, *NOBODY.holders)), "its storage is held by others"),
-        (NOBODY, "a temporary, its storage is held"),
-        (replace(NOBODY, holders=()), "a temporary"),
+        (NOBODY, "held by no name, but its storage is"),
+        (replace(NOBODY, holders=()), "held by no name"),
         (None, ""),
     ],
 )
@@ -66,7 +66,7 @@ def test_what_is_not_known_is_said():
     cut = replace(NOBODY, found=40, cut="after 50 ms", unreached=2)
     text = Page(holders_html(cut, "x + 1")).text
     for part in (
-        "No name leads to x + 1 itself: it goes when this output has been made.",
+        "No name was found that leads to x + 1 itself.",
         "28 more holders are not listed.",
         "By torch's own count 2 more tensors use the storage, to which no way leads from a name.",
         "The search ended after 50 ms: there may be more.",
