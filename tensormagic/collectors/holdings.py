@@ -47,7 +47,10 @@ def is_kind(item: object, *kinds: type) -> bool:
 
 def is_opaque(item: object) -> bool:
     """Return whether an object surely holds nothing: a number, a string, a class, a module."""
-    return type(item) in _OPAQUE or (type(item) is FunctionType and not _has_cells(item))
+    kind = type(item)
+    if kind in _OPAQUE or is_kind(item, type):  # a class, whatever its metaclass
+        return True
+    return kind is FunctionType and not _has_cells(item)
 
 
 def can_hold(item: object, depth: int) -> bool:
@@ -167,7 +170,8 @@ def _attributes(item: object) -> list[tuple[str, object]]:
         found = _dict_of(kind).get("__dict__")
         if found is not None:
             held = found.__get__(item) if type(found) is GetSetDescriptorType else {}
-            return [(name, value) for name, value in list(dict.items(held)) if type(name) is str]
+            pairs = list(dict.items(held)) if is_kind(held, dict) else []
+            return [(name, value) for name, value in pairs if type(name) is str]
     return []
 
 

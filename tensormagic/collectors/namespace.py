@@ -72,7 +72,11 @@ class Walk:
 
         A long container that begins with nothing but numbers and strings is taken to hold nothing else.
         """
-        found = list(itertools.islice(children(path, item, depth, self._label), self.items + 1))
+        try:
+            found = list(itertools.islice(children(path, item, depth, self._label), self.items + 1))
+        except Exception:  # one object that cannot be looked into does not hide the others
+            self.complete = False
+            return []
         worth = [child for child in found[: self.items] if not is_opaque(child[1])]
         self.complete = self.complete and (len(found) <= self.items or not worth)
         return worth

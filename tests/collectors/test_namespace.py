@@ -110,6 +110,43 @@ def test_no_code_of_the_persons_runs() -> None:
     assert names(namespace) == ["d['t']", "m.w"]
 
 
+def test_classes_of_any_metaclass_are_passed_by() -> None:
+    """A class made by another metaclass holds nothing to look at, and does not hide what comes after it."""
+    import abc
+    import enum
+
+    class Abstract(abc.ABC):  # noqa: B024  (its metaclass is what counts)
+        """Its metaclass is no ``type``; its ``__dict__`` is a view."""
+
+        shared = torch.ones(2)
+
+    def function() -> None:
+        """Hold classes, as decorated functions do."""
+
+    function.constraints = [Abstract, enum.Enum]
+    namespace = {"function": function, "Abstract": Abstract, "x": torch.ones(1)}
+    walk = Walk(namespace)
+    assert [name for name, _ in walk.named(torch.Tensor)] == ["x"]
+    assert walk.complete
+
+
+def test_an_object_that_cannot_be_looked_into_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever looking into one object raises, the others are found, and the walk says that it is not complete."""
+    from tensormagic.collectors import namespace as module
+
+    original = module.children
+
+    def children(path: str, *rest: object) -> object:
+        if path == "odd":
+            raise TypeError("descriptor does not apply")
+        return original(path, *rest)
+
+    monkeypatch.setattr(module, "children", children)
+    walk = Walk({"odd": [torch.ones(1)], "x": torch.ones(1)})
+    assert [name for name, _ in walk.named(torch.Tensor)] == ["x"]
+    assert not walk.complete
+
+
 def test_cycles_end() -> None:
     """Lists that hold themselves and modules that hold their owners are walked once."""
     loop: list[Any] = [torch.zeros(1)]
