@@ -15,12 +15,12 @@ pytestmark = pytest.mark.benchmark
 
 
 def fastest(action, times: int = 5) -> float:
-    """Return the shortest of some runs, in milliseconds."""
+    """Return the processor time of the shortest of some runs, in milliseconds."""
     found = []
     for _ in range(times):
-        began = time.perf_counter()
+        began = time.process_time()
         action()
-        found.append(1000 * (time.perf_counter() - began))
+        found.append(1000 * (time.process_time() - began))
     return min(found)
 
 
