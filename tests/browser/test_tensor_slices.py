@@ -103,3 +103,24 @@ def test_two_dimensions_have_nothing_to_turn(panel: Callable[[torch.Tensor], Loc
     """A matrix, and one with dimensions of size 1, keep their plain panel."""
     expect(panel(PERMUTED[0])).to_be_visible()
     expect(panel(torch.zeros(1, 3, 4)).locator(".tm-turn")).to_have_count(0)
+
+
+def test_in_jupyterlab_slider_and_strip_obey_pointer_and_keys(notebook) -> None:
+    """``%tensor t t[1]``: one strip for both, then panels; JupyterLab leaves the arrow keys to the slider."""
+    setup = "import torch\n%load_ext tensormagic\nt = torch.arange(60.).reshape(3, 4, 5).permute(2, 0, 1)"
+    opened = notebook(setup, "%tensor t t[1]")
+    opened.run()
+    output = opened.output(1)
+    overlay, panel = output.locator("section.tm-overlay"), output.locator("section.tm-tensor:has(.tm-turn)")
+    overlay.locator(".tm-strip").nth(1).locator("td").nth(1).hover()
+    expect(overlay.locator(".tm-said")).to_have_text("t[1, 0, 0] (bytes 4 to 7)  ·  t[1][0, 0] (bytes 4 to 7)")
+    slider = panel.locator(".tm-turn input")
+    slider.focus()
+    slider.press("ArrowRight")
+    slider.press("ArrowRight")
+    expect(panel.locator(".tm-shown")).to_have_text("Showing slice t[2, :, :], one of 5")
+    assert offsets(panel) == PERMUTED[2].int().tolist()
+    grid = panel.locator(".tm-grid")
+    grid.focus()
+    grid.press("ArrowDown")
+    expect(panel.locator(".tm-now")).to_have_text("offset(2, 2, 2) = 0 + 1·2 + 20·2 + 5·2 = 52")

@@ -15,6 +15,8 @@
       this.said.textContent = "point at an element: what else lies there?";
       table.after(this.said);
       table.tabIndex = 0;
+      // JupyterLab would take the arrow keys for its own
+      table.dataset.lmSuppressShortcuts = "true";
       table.setAttribute("aria-label", "memory: arrow keys move along the ruler");
       for (const kind of ["pointermove", "pointerdown"]) table.addEventListener(kind, (event) => this.point(event));
       table.addEventListener("keydown", (event) => this.key(event));

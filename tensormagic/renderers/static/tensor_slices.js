@@ -59,6 +59,7 @@
       const list = /** @type {HTMLSelectElement} */ (make("select"));
       for (const dim of dims) list.append(new Option(`${this.data.letters[dim]} ${this.data.shape[dim]}`, String(dim)));
       list.value = String(this.data[side]);
+      list.dataset.lmSuppressShortcuts = "true";
       list.addEventListener("change", () => this.draw(side, Number(list.value)));
       return make("label", "", `${title} `, list);
     }
@@ -68,6 +69,8 @@
       const text = () => ` ${this.data.letters[dim]}=${this.data.fixed[dim]} of ${this.data.shape[dim]}`;
       Object.assign(range, { type: "range", min: "0", max: String(this.data.shape[dim] - 1), step: "1" });
       range.value = String(this.data.fixed[dim]);
+      // JupyterLab would take the arrow keys for its own; it looks at the focused element alone
+      range.dataset.lmSuppressShortcuts = "true";
       range.setAttribute("aria-label", `index along ${this.data.letters[dim]}`);
       const said = make("output", "", text());
       range.addEventListener("input", () => {

@@ -81,6 +81,8 @@
         surface.tensormagicListens = true;
         const strip = surface.matches('.tm-strip,[data-kind="strip"]');
         surface.tabIndex = 0;
+        // JupyterLab would take the arrow keys for its own
+        surface.dataset.lmSuppressShortcuts = "true";
         surface.setAttribute("role", "group");
         surface.setAttribute("aria-label", `${strip ? "storage" : "indices"} of ${this.data.name}: arrow keys move`);
         surface.addEventListener("keydown", (event) => this.key(event, strip));
