@@ -27,8 +27,8 @@ def saved_states(node: Any, names: Mapping[int, str] | None = None) -> tuple[Sav
     known = names or {}
     if not isinstance_of_torch(node):
         return _custom(node, known)
-    found = (_saved(node, slot, known) for slot in _slots(cast("Hashable", type(node))))
-    return tuple(state for state in found if state is not None)[:MOST_SAVED]
+    slots = _slots(cast("Hashable", type(node)))
+    return tuple(state for slot in slots for state in _saved(node, slot, known))[:MOST_SAVED]
 
 
 @lru_cache(maxsize=512)
@@ -36,14 +36,17 @@ def _slots(kind: Hashable) -> tuple[str, ...]:
     return tuple(name.removeprefix("_raw_saved_") for name in dir(kind) if name.startswith("_raw_saved_"))
 
 
-def _saved(node: Any, slot: str, names: Mapping[int, str]) -> SavedState | None:
+def _saved(node: Any, slot: str, names: Mapping[int, str]) -> list[SavedState]:
+    """Return the states of one slot: of one tensor, of several (as of indices), or of none."""
     try:
         if is_packed(getattr(node, f"_raw_saved_{slot}")):
-            return SavedState(slot, "packed by a hook")
+            return [SavedState(slot, "packed by a hook")]
         value = getattr(node, f"_saved_{slot}")
     except RuntimeError as error:
-        return _spoilt(slot, str(error))
-    return _fine(slot, value, names) if isinstance(value, torch.Tensor) else None
+        return [_spoilt(slot, str(error))]
+    several = isinstance(value, tuple | list)
+    named = [(f"{slot}[{at}]", each) for at, each in enumerate(value)] if several else [(slot, value)]
+    return [_fine(label, each, names) for label, each in named if isinstance(each, torch.Tensor)]
 
 
 def _custom(node: Any, names: Mapping[int, str]) -> tuple[SavedState, ...]:

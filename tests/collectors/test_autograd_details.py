@@ -130,6 +130,16 @@ def test_packed_tensors_are_not_unpacked(w: torch.Tensor) -> None:
     assert calls == []
 
 
+def test_lists_of_saved_tensors(w: torch.Tensor) -> None:
+    """Indexing keeps a list of indices: each is listed, and none is taken for packed."""
+    rows = torch.tensor([1, 0, 1])
+    (saved,) = [saved for saved in look(w[rows], rows=rows).saved if saved.slot.startswith("indices")]
+    assert (saved.slot, saved.name, saved.state, saved.shape) == ("indices[0]", "rows", "fine", (3,))
+    y = w[rows]
+    rows.add_(0)
+    assert {saved.state for saved in look(y).saved} == {"changed in place"}
+
+
 def test_custom_functions(w: torch.Tensor) -> None:
     """What a person's own Function saved is listed by number, and freed like any other."""
 
