@@ -52,7 +52,8 @@ def _belongs(entry: Entry, wanted: set[int]) -> bool:
 
 def _report(pieces: list[Shared], entries: list[Entry], walk: Walk, asked: tuple[str, ...]) -> AliasReport:
     shared = [piece for piece in pieces if _is_shared(piece)]
-    shared.sort(key=lambda piece: (len(piece.entries) == 1, -min(len(piece.entries), MOST_MEMBERS)))
+    met = {id(entry): at for at, entry in enumerate(entries)}
+    shared.sort(key=lambda piece: (-min(len(piece.entries), MOST_MEMBERS), _first(piece, met)))
     alone = [piece for piece in pieces if not _is_shared(piece)]
     names = {
         id(entry.item): nearest(telling(entry.names))[0] for piece in shared[:MOST_GROUPS] for entry in piece.entries
@@ -71,6 +72,11 @@ def _report(pieces: list[Shared], entries: list[Entry], walk: Walk, asked: tuple
         looked=walk.looked,
         gaps=_gaps(walk),
     )
+
+
+def _first(piece: Shared, met: Mapping[int, int]) -> int:
+    """Return when the first of what lies in a piece of memory was met on the walk."""
+    return min(met.get(id(entry.part_of or entry), len(met)) for entry in piece.entries)
 
 
 def _gaps(walk: Walk) -> tuple[Gap, ...]:

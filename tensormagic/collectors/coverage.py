@@ -11,7 +11,7 @@ from tensormagic.collectors.geometry import count_between
 from tensormagic.collectors.overlap import Region, marked, solid_bytes
 from tensormagic.collectors.sharing import Shared
 
-CELLS = 48
+CELLS = 40
 _MARKED = 2**16
 
 

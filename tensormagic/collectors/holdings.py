@@ -7,6 +7,7 @@ them. No property, no ``__getattr__``, no iterator that somebody else wrote ever
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -30,7 +31,7 @@ _MACHINERY = frozenset({
     "unittest", "weakref", "zmq",
 })  # fmt: skip
 mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
-_dict_of: Callable[[type], dict[str, object]] = type.__dict__["__dict__"].__get__
+_dict_of: Callable[[type], dict[str, Any]] = type.__dict__["__dict__"].__get__
 
 
 def is_kind(item: object, *kinds: type) -> bool:
@@ -107,12 +108,11 @@ def _parameters_of(path: str, group: Any) -> Iterator[tuple[str, object]]:
         yield from ((f"{path}['params'][{at}]", parameter) for at, parameter in enumerate(list.__iter__(held)))
 
 
-def _gradient(path: str, x: torch.Tensor, _depth: int, _label: Label) -> Iterator[Child]:
-    """Yield a leaf's gradient; that of other tensors is not read, for torch warns when it is."""
+def gradient(path: str, x: torch.Tensor) -> list[Child]:
+    """Return a leaf's gradient; that of other tensors is not read, for torch warns when it is."""
     with torch._C.DisableTorchFunction():
         grad = x.grad if x.is_leaf else None
-    if grad is not None:
-        yield f"{path}.grad", grad, 0
+    return [] if grad is None else [(f"{path}.grad", grad, 0)]
 
 
 def _dict_children(path: str, item: Any, depth: int, _label: Label) -> Iterator[Child]:
@@ -148,6 +148,11 @@ def _method_children(path: str, method: Any, depth: int, _label: Label) -> Itera
     yield f"{path}.__self__", method.__self__, depth - 1
 
 
+def _partial_children(path: str, item: Any, depth: int, _label: Label) -> Iterator[Child]:
+    for name in ("func", "args", "keywords"):
+        yield f"{path}.{name}", _dict_of(functools.partial)[name].__get__(item), depth
+
+
 def _object_children(path: str, item: object, depth: int) -> Iterator[Child]:
     """Yield the attributes of an object of somebody's own class, a dataclass for one: its dictionary and its slots."""
     if _home(type(item)) in _MACHINERY:
@@ -169,7 +174,8 @@ def _attributes(item: object) -> list[tuple[str, object]]:
     for kind in mro_of(type(item)):
         found = _dict_of(kind).get("__dict__")
         if found is not None:
-            held = found.__get__(item) if type(found) is GetSetDescriptorType else {}
+            kept = type(found) in {GetSetDescriptorType, MemberDescriptorType}  # by Python itself, not by a property
+            held = found.__get__(item) if kept else {}
             pairs = list(dict.items(held)) if is_kind(held, dict) else []
             return [(name, value) for name, value in pairs if type(name) is str]
     return []
@@ -188,7 +194,6 @@ def _slots(item: object) -> Iterator[tuple[str, object]]:
 # What is asked for its content, in which way: the first line that fits counts. An object of any other class is asked
 # for its attributes.
 _HOLDERS: tuple[tuple[tuple[type, ...], Callable[[str, Any, int, Label], Iterator[Child]]], ...] = (
-    ((torch.Tensor,), _gradient),
     ((nn.Module,), _module_children),
     ((torch.optim.Optimizer,), _optimizer_children),
     ((dict,), _dict_children),
@@ -196,4 +201,5 @@ _HOLDERS: tuple[tuple[tuple[type, ...], Callable[[str, Any, int, Label], Iterato
     ((set, frozenset), _set_children),
     ((FunctionType,), _function_children),
     ((MethodType,), _method_children),
+    ((functools.partial,), _partial_children),
 )

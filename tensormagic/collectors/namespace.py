@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from tensormagic.collectors.holdings import Child, can_hold, children, is_kind, is_opaque, mro_of
+from tensormagic.collectors.holdings import Child, can_hold, children, gradient, is_kind, is_opaque, mro_of
 
 LIMIT = 20_000
 _DEPTH = 6
@@ -67,12 +67,14 @@ class Walk:
             seen.add(id(item))
             pending.extend(reversed(self._held(path, item, depth)))
 
-    def _held(self, path: str, item: object, depth: int) -> list[Child]:
+    def _held(self, path: str, item: Any, depth: int) -> list[Child]:
         """Return what an object holds that may be worth looking at, of long containers the beginning.
 
         A long container that begins with nothing but numbers and strings is taken to hold nothing else.
         """
         try:
+            if is_kind(item, torch.Tensor):
+                return gradient(path, item)
             found = list(itertools.islice(children(path, item, depth, self._label), self.items + 1))
         except Exception:  # one object that cannot be looked into does not hide the others
             self.complete = False

@@ -116,9 +116,10 @@ def _parts(entry: Entry) -> Iterator[Entry]:
 
 
 def part_of(x: torch.Tensor, part: str) -> torch.Tensor | None:
-    """Return one of the tensors that x is made of, by torch's own method; None where x refuses."""
+    """Return one of the tensors that x is made of, by torch's own means; None where x refuses."""
+    method = getattr(torch.Tensor, part, None)
     try:
-        found: torch.Tensor = getattr(torch.Tensor, part)(x)
+        found: torch.Tensor = method(x) if method else object.__getattribute__(x, f"_{part}")
     except Exception:  # an odd tensor may refuse: then it is listed without its parts
         return None
     return found

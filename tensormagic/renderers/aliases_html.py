@@ -39,7 +39,7 @@ MOST_MEMBERS = 24
 MOST_MATRIX = 6
 MOST_PAIRS = 12
 MOST_SAME = 8
-UNIT, UNITS_WIDE, UNITS_HIGH = 3, 96, 6  # pixels of a dot of a strip, and dots along its sides
+UNIT, UNITS_WIDE, UNITS_HIGH = 3, 80, 6  # pixels of a dot of a strip, and dots along its sides
 # Okabe and Ito's colours for the colour blind, the lighter ones: black letters stand on all of them.
 CHIPS = ("#56b4e9", "#e69f00", "#2bb58c", "#f0e442", "#e08fb9", "#f08a4b", "#9ec9e8", "#c9b46c")
 
@@ -109,13 +109,12 @@ def _members(group: AliasGroup, members: Sequence[AliasMember]) -> str:
     drawn = any(member.coverage for member in members)
     head = ["", "name", _axis(group) if drawn else "", "how, and who counts its writes"]
     cells = [tag("th", text) for text in head]
-    cells += [
-        tag("th", "its elements in 1" if at == 1 else str(at), class_="tm-in", title=_title(other))
-        for at, other in enumerate(matrix, 1)
-    ]
+    cells += [tag("th", str(at), class_="tm-in", title=_title(other)) for at, other in enumerate(matrix, 1)]
     pairs = {frozenset((pair.left, pair.right)): pair for pair in group.pairs}
     rows = [_member(at, member, group, _shares(member, matrix, pairs)) for at, member in enumerate(members, 1)]
-    return tag("table", tag("thead", tag("tr", *cells)), tag("tbody", *rows), class_="tm-members")
+    above = tag("th", "", colspan=len(head)) + tag("th", "elements in", class_="tm-in", colspan=len(matrix))
+    heads = tag("thead", tag("tr", above) if matrix else "", tag("tr", *cells))
+    return tag("table", heads, tag("tbody", *rows), class_="tm-members")
 
 
 def _title(other: AliasMember) -> str:

@@ -1,0 +1,85 @@
+"""The table of %tensors in a browser: sorted and filtered, over all rows, twice on a page, and without scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tensormagic.renderers import aliases_html, tensors_html
+from tests.renderers.samples_sharing import ALIASES, TABLES
+
+HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>tables</title><body>'
+
+
+@pytest.fixture
+def tables(static_page: Callable[..., Page]) -> list[Locator]:
+    """A table of two thousand rows twice on a page, and a collection with its panels."""
+    many = tensors_html.render(TABLES["many"])
+    page = static_page(HEAD + many + many + tensors_html.render(TABLES["collection"]))
+    return [page.locator("section.tm-sharing").nth(at) for at in range(3)]
+
+
+def first(table: Locator) -> Locator:
+    """The name in the first row."""
+    return table.locator(".tm-rows tbody th").first
+
+
+def heading(table: Locator, word: str) -> Locator:
+    """The button in a heading."""
+    return table.locator(".tm-rows thead button", has_text=word)
+
+
+def test_sorting_turns_round_and_back(tables: list[Locator]) -> None:
+    """The largest first; names from the first on, numbers in them as numbers; the other way; as they came."""
+    table = tables[0]
+    expect(first(table)).to_have_text("ts[1999]")
+    heading(table, "name").click()
+    expect(first(table)).to_have_text("ts[0]")
+    expect(table.locator("th[aria-sort=ascending]")).to_have_text("name")
+    expect(table.locator(".tm-rows tbody th").nth(10)).to_have_text("ts[10]")
+    heading(table, "name").click()
+    expect(first(table)).to_have_text("ts[1999]")
+    heading(table, "name").click()
+    expect(first(table)).to_have_text("ts[0]")
+    expect(table.locator("th[aria-sort=ascending],th[aria-sort=descending]")).to_have_count(0)
+
+
+def test_filtering_looks_at_all_rows(tables: list[Locator]) -> None:
+    """Rows that the static table leaves out are found; every word must be there; the other table stays as it was."""
+    table = tables[0]
+    table.locator("input").fill("ts[7 float32")
+    expect(table.locator("[aria-live]")).to_have_text("111 of 2000 match")
+    expect(table.locator(".tm-more")).to_contain_text("100 of 111 shown: show more")
+    table.locator(".tm-more button").click()
+    expect(table.locator(".tm-rows tbody tr")).to_have_count(111)
+    expect(table.locator(".tm-more")).to_be_hidden()
+    expect(tables[1].locator("[aria-live]")).to_have_text("2000 rows")
+
+
+def test_panels_below_a_collection_work(tables: list[Locator]) -> None:
+    """Opened, a panel answers to the pointer as it does by itself, though its viewer stands there once."""
+    table = tables[2]
+    expect(table.locator(".tm-tools")).to_be_hidden()
+    table.locator(".tm-panels summary").first.click()
+    table.locator(".tm-grid tr").nth(2).locator("td").first.hover()
+    expect(table.locator(".tm-now").first).to_have_text("offset(1, 0) = 1 + 1·1 + 12·0 = 2")
+
+
+def test_without_scripts_the_table_is_there(static_page: Callable[..., Page]) -> None:
+    """A hundred rows and what is left out, in words; no tool that would not work."""
+    page = static_page(HEAD + tensors_html.render(TABLES["many"]), scripts=False)
+    expect(page.locator(".tm-rows tbody tr")).to_have_count(100)
+    expect(page.locator(".tm-listed")).to_have_text("The 100 largest of 2000 are listed; the totals are over all.")
+    expect(page.locator("input, button")).to_have_count(0)
+
+
+@pytest.mark.parametrize("width", [700, 1100])
+def test_cards_of_aliases_fit(static_page: Callable[..., Page], width: int) -> None:
+    """In a narrow notebook cell and a wide one nothing runs over the panel's edge, and strips stand on one axis."""
+    page = static_page(HEAD + aliases_html.render(ALIASES["slices"]), width=width)
+    section = page.locator("section.tm-sharing")
+    assert section.evaluate("each => each.scrollWidth - each.clientWidth") <= (240 if width < 800 else 0)
+    lefts = page.locator(".tm-members img").evaluate_all("all => all.map(each => each.getBoundingClientRect().left)")
+    assert len(set(lefts)) == 1
