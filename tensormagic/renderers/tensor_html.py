@@ -134,7 +134,7 @@ def _values(statistics: Statistics | None) -> str:
 
 def _statistics_row(row: tuple[str, str, str, str]) -> str:
     label, value, other, number = map(escape, row)
-    alarming = other not in {"", "finite", "zero"} and number != "0"
+    alarming = other not in {"", "finite", "zero", "zero seen"} and number != "0"
     number = tag("b", number) if alarming else number
     return tag("tr", f'<td class="quiet">{label}</td><td>{value}</td><td class="quiet">{other}</td><td>{number}</td>')
 

@@ -276,7 +276,8 @@ def statistics_rows(statistics: Statistics) -> tuple[tuple[str, str, str, str], 
     infinities = _infinities(statistics)
     left = [("min", statistics.minimum), ("max", statistics.maximum), ("mean", statistics.mean)]
     left += [("std", statistics.std), ("norm", statistics.norm)]
-    right = [("finite", statistics.finite), ("NaN", statistics.nan), *infinities, ("zero", statistics.zero)]
+    right = [("finite", statistics.finite), ("NaN", statistics.nan), *infinities]
+    right.append(("zero" if statistics.sampled is None else "zero seen", statistics.zero))
     rows = []
     for at in range(max(len(left), len(right))):
         label, value = left[at] if at < len(left) else ("", None)

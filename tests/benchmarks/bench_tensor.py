@@ -49,7 +49,7 @@ def test_values(dtype, shape):
     print(
         f"\n    {dtype} {shape}: {1000 * ours:.0f} ms, aminmax and sum {1000 * least:.0f} ms, ratio {ours / least:.2f}"
     )
-    assert ours < 1.5 * least + 0.010  # the sample's own cost does not grow with the tensor
+    assert ours < 1.5 * least + 0.020  # what the samples cost does not grow with the tensor
 
 
 def test_without_values():
