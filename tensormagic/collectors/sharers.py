@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.aliases import region_of
-from tensormagic.collectors.namespace import Walk, is_kind, walk_arrays
+from tensormagic.collectors.namespace import Walk, walk_arrays
 from tensormagic.collectors.overlap import Region
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.source import is_own_code
@@ -38,7 +38,6 @@ class Sharer:
         name: The path that reaches it.
         reference: Weak, to the tensor or array.
         storage: Identity of its storage; 0 for arrays.
-        region: What it reads, in bytes from address 0 where there is memory, else from the storage's start.
         space: The namespace in which its root name is bound; None for the names of a function, which nobody may keep.
         list_name: The plain name of the list that it is an item of, or ``""``.
     """
@@ -46,7 +45,6 @@ class Sharer:
     name: str
     reference: weakref.ref[Any]
     storage: int
-    region: Region
     space: Mapping[str, Any] | None = None
     list_name: str = ""
 
@@ -58,6 +56,21 @@ class Sharer:
         return item if self.space.get(self.name) is item else None
 
 
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """Somebody whose bytes may meet what is written to.
+
+    Attributes:
+        sharer: The name.
+        item: What it names, alive for as long as the question is.
+        region: What that reads, in bytes: from address 0 where there is memory, else from the storage's start.
+    """
+
+    sharer: Sharer
+    item: Any
+    region: Region
+
+
 class Sharers:
     """All names, by storage."""
 
@@ -66,6 +79,7 @@ class Sharers:
         self._by_storage: dict[int, list[Sharer]] = {}
         self._foreign: list[Sharer] = []  # arrays, and tensors whose storage may lie over somebody else's memory
         self._use_counts: dict[int, int] = {}
+        self._bounds: dict[int, tuple[int, int]] = {}  # first byte and one past the last, by sharer, when last asked
         self.searched = 0
         self.complete = True
 
@@ -90,7 +104,7 @@ class Sharers:
 
     def learn(self, frame: FrameType | None) -> None:
         """Look all names up anew: in the namespace, and in the person's functions from ``frame`` outwards."""
-        self._by_storage, self._foreign, self._use_counts, self.searched = {}, [], {}, 0
+        self._by_storage, self._foreign, self._use_counts, self._bounds, self.searched = {}, [], {}, {}, 0
         with quiet():
             for space in (self._namespace, *running_spaces(frame, self._namespace)):
                 walk = Walk(space)
@@ -102,7 +116,7 @@ class Sharers:
 
     def _add(self, name: str, item: Any, space: Mapping[str, Any] | None, list_name: str) -> None:
         try:
-            sharer = Sharer(name, weakref.ref(item), *_memory_of(item), space, list_name)
+            sharer = Sharer(name, weakref.ref(item), _storage_of(item), space, list_name)
         except (RuntimeError, NotImplementedError, AttributeError, ValueError, TypeError):
             return  # no strided memory that could be asked for
         if sharer.storage:
@@ -111,8 +125,8 @@ class Sharers:
         if not sharer.storage or not item.untyped_storage().resizable():
             self._foreign.append(sharer)
 
-    def of(self, storage: int, region: Region, *, foreign: bool) -> Iterator[tuple[Sharer, Any]]:
-        """Yield who may share the bytes of a region of this storage, with what it names.
+    def of(self, storage: int, region: Region, *, foreign: bool) -> Iterator[Hit]:
+        """Yield who may share the bytes of a region of this storage.
 
         Args:
             storage: Identity of the storage that is written to.
@@ -121,11 +135,18 @@ class Sharers:
         """
         near = self._by_storage.get(storage, ())
         far = (sharer for sharer in self._foreign if sharer.storage != storage) if foreign else ()
+        start, stop = region.start, region.stop
         for sharer in (*near, *far):
-            if sharer.region.start < region.stop and region.start < sharer.region.stop:
-                item = sharer.current()
-                if item is not None:
-                    yield sharer, item
+            known = self._bounds.get(id(sharer))
+            if known is not None and (known[0] >= stop or start >= known[1]):
+                continue
+            item = sharer.current()
+            if item is None:
+                continue
+            place = array_place(item) if not sharer.storage else place_of(item)
+            self._bounds[id(sharer)] = (place.start, place.stop)
+            if place.start < stop and start < place.stop:
+                yield Hit(sharer, item, place)
 
 
 def place_of(x: torch.Tensor) -> Region:
@@ -135,15 +156,20 @@ def place_of(x: torch.Tensor) -> Region:
     return region_of(x, shift)
 
 
-def _memory_of(item: Any) -> tuple[int, Region]:
-    """Return the identity of the storage (0 for an array) and what of the memory is read."""
-    if is_kind(item, np.ndarray):
-        interface = np.ndarray.__array_interface__.__get__(item)
-        stride, itemsize = np.ndarray.strides.__get__(item), np.ndarray.itemsize.__get__(item)
-        return 0, Region.of(interface["data"][0], interface["shape"], stride, itemsize)
+def array_place(array: Any) -> Region:
+    """Return the bytes of an array; nothing of a subclass is called."""
+    interface = np.ndarray.__array_interface__.__get__(array)
+    stride, itemsize = np.ndarray.strides.__get__(array), np.ndarray.itemsize.__get__(array)
+    return Region.of(interface["data"][0], interface["shape"], stride, itemsize)
+
+
+def _storage_of(item: Any) -> int:
+    """Return the identity of the storage; 0 for an array."""
+    if issubclass(type(item), np.ndarray):
+        return 0
     if item.layout != torch.strided:
         raise ValueError("no strides")
-    return item.untyped_storage()._cdata, place_of(item)
+    return int(item.untyped_storage()._cdata)
 
 
 def _list_of(name: str, space: Mapping[str, Any]) -> str:

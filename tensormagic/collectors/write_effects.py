@@ -16,7 +16,7 @@ import torch
 from tensormagic.collectors.clash import Call
 from tensormagic.collectors.namespace import is_kind
 from tensormagic.collectors.overlap import Region
-from tensormagic.collectors.sharers import Sharer, place_of
+from tensormagic.collectors.sharers import Hit, place_of
 from tensormagic.collectors.touched import Touched, touched
 from tensormagic.collectors.versions import shares_version
 from tensormagic.collectors.written_through import Statement, Through
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tensormagic.collectors.write_log import Tally
 
 MOST_REMEMBERED = 4096
-Hit = tuple[Sharer, Any]
 
 
 @dataclass(slots=True)
@@ -39,7 +38,7 @@ class WriteSeen:
         target: What was written to.
         region: Its bytes.
         call: The op and its arguments.
-        hits: Who may share them, with what they name.
+        hits: Who may share them.
         mask: Which elements of the target were written to, where not all were.
         certain: Whether that is known.
     """
@@ -72,11 +71,11 @@ class Effects:
         lists = _same_memory_lists(seen, via)
         yield from (change for name in lists if (change := self._list(seen, name, lists[name])) is not None)
         met: set[int] = {id(written)}
-        for sharer, item in _others(seen, statement, via, written):
-            if id(item) in met or sharer.list_name in lists:
+        for hit in _others(seen, statement, via, written):
+            if id(hit.item) in met or hit.sharer.list_name in lists:
                 continue
-            met.add(id(item))
-            if (change := self._changed(seen, sharer, item, written)) is not None:
+            met.add(id(hit.item))
+            if (change := self._changed(seen, hit, written)) is not None:
                 yield change
         yield from _second_names(seen, statement, via)
 
@@ -90,36 +89,36 @@ class Effects:
             self._known[key] = touched(region, seen.region)
         return self._known[key]
 
-    def _changed(self, seen: WriteSeen, sharer: Sharer, item: Any, written: torch.Tensor) -> ChangedName | None:
-        reached = self._touched(seen, sharer.region)
+    def _changed(self, seen: WriteSeen, hit: Hit, written: torch.Tensor) -> ChangedName | None:
+        reached = self._touched(seen, hit.region)
         if reached.elements == 0:
             return None
-        known = seen.tally.changed.get(sharer.name)
+        known = seen.tally.changed.get(hit.sharer.name)
         if known is not None:
             return known
         return ChangedName(
-            name=sharer.name,
-            relation=relation(written, item),
-            kind=type(item).__name__,
-            shape=sharer.region.shape,
+            name=hit.sharer.name,
+            relation=relation(written, hit.item),
+            kind=type(hit.item).__name__,
+            shape=hit.region.shape,
             elements=reached.elements,
-            of_elements=sharer.region.elements,
+            of_elements=hit.region.elements,
             first=reached.first,
             marks=reached.marks,
             certain=seen.certain,
-            extent=_extent(place_of(written), sharer.region),
-            noticed=_noticed(seen.target, item),
-            saved=_is_saved(item, seen),
+            extent=_extent(place_of(written), hit.region),
+            noticed=_noticed(seen.target, hit.item),
+            saved=_is_saved(hit.item, seen),
         )
 
     def _list(self, seen: WriteSeen, name: str, hits: list[Hit]) -> ChangedName | None:
-        sharer, item = hits[0]
-        reached = self._touched(seen, sharer.region)
+        item, region = hits[0].item, hits[0].region
+        reached = self._touched(seen, region)
         if not reached.elements:
             return None
         return ChangedName(
-            name=name, relation="item of a list", kind=type(item).__name__, shape=sharer.region.shape,
-            elements=reached.elements, of_elements=sharer.region.elements, first=reached.first,
+            name=name, relation="item of a list", kind=type(item).__name__, shape=region.shape,
+            elements=reached.elements, of_elements=region.elements, first=reached.first,
             marks=reached.marks, certain=seen.certain, noticed=_noticed(seen.target, item), items=len(hits),
         )  # fmt: skip
 
@@ -148,32 +147,31 @@ def _extent(written: Region, other: Region) -> Extent:
 
 def _others(seen: WriteSeen, statement: Statement, via: Through | None, written: torch.Tensor) -> Iterator[Hit]:
     """Yield those of the hits that the line does not write to in so many words."""
-    for sharer, item in seen.hits:
-        if item is seen.target or item is written or (via is None and item is seen.target._base):
+    for hit in seen.hits:
+        if hit.item is seen.target or hit.item is written or (via is None and hit.item is seen.target._base):
             continue
-        if _root(sharer.name) in statement.loop_sources:
-            continue
-        yield sharer, item
+        if _root(hit.sharer.name) not in statement.loop_sources:
+            yield hit
 
 
 def _written_name(seen: WriteSeen) -> torch.Tensor:
     """Return the named tensor that was written to, where the line does not name it: torch's own code wrote."""
     target, base = seen.target, seen.target._base
-    items = [item for sharer, item in seen.hits if sharer.storage]
+    items = [hit.item for hit in seen.hits if hit.sharer.storage]
     if any(item is target for item in items):
         return target
     if base is not None and any(item is base for item in items):
         return base
-    same = (item for sharer, item in seen.hits if sharer.storage and sharer.region == seen.region)
+    same = (hit.item for hit in seen.hits if hit.sharer.storage and hit.region == seen.region)
     return next(same, items[0] if items else target)
 
 
 def _same_memory_lists(seen: WriteSeen, via: Through | None) -> dict[str, list[Hit]]:
     """Return the lists of which two items or more are the same memory, with those items."""
     by_list: dict[str, dict[Region, list[Hit]]] = {}
-    for sharer, item in seen.hits:
-        if sharer.list_name and not is_kind(item, torch.nn.Parameter):
-            by_list.setdefault(sharer.list_name, {}).setdefault(sharer.region, []).append((sharer, item))
+    for hit in seen.hits:
+        if hit.sharer.list_name and not is_kind(hit.item, torch.nn.Parameter):
+            by_list.setdefault(hit.sharer.list_name, {}).setdefault(hit.region, []).append(hit)
     root = _root(via.name) if via is not None else ""
     largest = {name: max(groups.values(), key=len) for name, groups in by_list.items() if name != root}
     return {name: hits for name, hits in largest.items() if len(hits) > 1}
@@ -183,14 +181,15 @@ def _second_names(seen: WriteSeen, statement: Statement, via: Through | None) ->
     """Yield a second plain name of the tensor that the line writes to: ``y = x; y += 1`` changes x."""
     if via is None or not via.name.isidentifier() or via.name in statement.loop_names:
         return
-    own = {sharer.name: sharer.space for sharer, item in seen.hits if item is via.tensor}
-    for sharer, item in seen.hits:
+    own = {hit.sharer.name: hit.sharer.space for hit in seen.hits if hit.item is via.tensor}
+    for hit in seen.hits:
+        sharer, item = hit.sharer, hit.item
         plain = sharer.name.isidentifier() and sharer.name not in {via.name, *statement.loop_names}
         if item is via.tensor and plain and via.name in own and own[via.name] is sharer.space:
-            reached = touched(sharer.region, seen.region, seen.mask)
+            reached = touched(hit.region, seen.region, seen.mask)
             yield ChangedName(
-                name=sharer.name, relation="same object", kind=type(item).__name__, shape=sharer.region.shape,
-                elements=reached.elements, of_elements=sharer.region.elements, first=reached.first, marks=reached.marks,
+                name=sharer.name, relation="same object", kind=type(item).__name__, shape=hit.region.shape,
+                elements=reached.elements, of_elements=hit.region.elements, first=reached.first, marks=reached.marks,
                 certain=seen.certain, noticed=True,
             )  # fmt: skip
 
@@ -222,7 +221,8 @@ def _is_saved(item: Any, seen: WriteSeen) -> bool:
     arguments = (*seen.call[1], *seen.call[2].values())
     if any(argument is item for argument in arguments):
         return False
-    views = {id(other) for _, other in seen.hits if is_kind(other, torch.Tensor) and other._base is item}
+    tensors = (hit.item for hit in seen.hits if is_kind(hit.item, torch.Tensor))
+    views = {id(other) for other in tensors if other._base is item}
     views |= {id(seen.target)} if seen.target._base is item else set()
     return int(item._use_count()) - 1 - len(views) > 0
 

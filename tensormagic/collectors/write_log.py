@@ -29,8 +29,8 @@ from tensormagic.collectors.written_through import Statement, Through, statement
 from tensormagic.reports import ChangedName, Clash, Gap, Write
 
 MOST_REPLAYS = 8  # suspicious calls of one line and op that are done once more, to see what they should give
-MOST_SEARCHES = 64  # per line and op, for storages nobody asked about before; beyond, at every doubling
-SEARCH_SECONDS = 2.0  # for looking names up, in all
+FREE_SEARCHES = 0.1  # seconds for looking names up whenever something may have changed; beyond that,
+SEARCH_SHARE = 8  # a look-up waits until so many times what the last one took has passed
 _ALONE = 2  # users of a storage when one tensor and the question itself are all
 _use_count = torch._C._storage_Use_Count
 
@@ -47,7 +47,6 @@ class Tally:
     storage: int = 0
     shape: tuple[int, ...] = ()
     calls: int = 0
-    searches: int = 0
     replays: int = 0
     several: bool = False
     changed: dict[str, ChangedName] = field(default_factory=dict)
@@ -81,7 +80,7 @@ class WriteLog:
         self._effects = Effects()
         self._tallies: dict[tuple[int | None, str], Tally] = {}
         self._gaps: dict[str, Gap] = {}
-        self._search_seconds = 0.0
+        self._search_seconds = self._search_took = self._searched = 0.0
         self.seen = 0
         self.names_searched = 0
 
@@ -163,25 +162,23 @@ class WriteLog:
         if users <= _ALONE and not foreign and not due:
             return
         if due or not self._sharers.knows(identity, users):
-            self._search(tally, identity, frame, due=due)
+            self._search(frame)
+            self._sharers.note(identity)
         region = place_of(target)
-        hits = [pair for pair in self._sharers.of(identity, region, foreign=foreign) if pair[1] is not None]
+        hits = list(self._sharers.of(identity, region, foreign=foreign))
         if hits or (due and users > _ALONE):
             self._follow(WriteSeen(tally, target, region, call, hits), frame, due=due)
 
-    def _search(self, tally: Tally, identity: int, frame: FrameType, *, due: bool) -> None:
-        if not due and tally.searches >= MOST_SEARCHES:
-            return
-        if self._search_seconds > SEARCH_SECONDS:
-            reason = f"names bound after {SEARCH_SECONDS:.0f} s of looking names up were not looked up any more"
-            self._gaps.setdefault(reason, Gap("names", reason))
-            return
+    def _search(self, frame: FrameType) -> None:
+        """Look the names up anew, unless that has taken long and the last time is not long ago."""
         began = perf_counter()
-        tally.searches += 1
+        if self._search_seconds > FREE_SEARCHES and began - self._searched < SEARCH_SHARE * self._search_took:
+            return
         self._sharers.learn(frame)
-        self._sharers.note(identity)
         self.names_searched = self._sharers.searched
-        self._search_seconds += perf_counter() - began
+        self._searched = perf_counter()
+        self._search_took = self._searched - began
+        self._search_seconds += self._search_took
         if not self._sharers.complete:
             reason = f"more than {self.names_searched} names and items: the rest was not looked through"
             self._gaps.setdefault("too many", Gap("names", reason))
@@ -221,7 +218,8 @@ class WriteLog:
         if via is not None:
             tally.target, tally.named = via.name, True
             return
-        self._sharers.learn(frame)
+        if not any(True for _ in self._sharers.names_of_item(target)):
+            self._search(frame)
         tally.target = next((name for name in self._sharers.names_of_item(target)), "")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict, namedtuple
+from collections.abc import Callable
+from enum import Enum
 from typing import Any, NoReturn
 
 import numpy as np
@@ -185,3 +187,11 @@ def test_outermost_modules_are_named_once() -> None:
     for namespace in ({"layer": net[0], "net": net, "same": net}, {"net": net, "layer": net[0]}):
         assert modules_in(namespace) == [("net", net)]
     assert [name for name, _ in modules_in({"nets": [nn.Linear(1, 1), nn.Linear(1, 1)]})] == ["nets[0]", "nets[1]"]
+
+
+def test_classes_of_every_metaclass_are_passed_over() -> None:
+    """An abstract class or an enumeration among the names, or a class without a module, stops nobody."""
+    nowhere: dict[str, type] = {}
+    exec("class Nowhere: pass", {"__build_class__": __build_class__, "__name__": ""}, nowhere)
+    namespace = {"Callable": Callable, "Colour": Enum("Colour", "red"), **nowhere, "made": nowhere["Nowhere"]()}
+    assert names({**namespace, "x": torch.zeros(1)}) == ["x"]
