@@ -26,7 +26,7 @@ STYLE = (
     ".a{font:10.5px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#1b1f24}"
     ".a .l{font-weight:600;font-size:12px;text-anchor:middle}.a .d{fill:#545d68;text-anchor:middle}"
     ".a rect{fill:#fff;stroke:#868f99}.a .leaf{fill:#e3eef6;stroke:#2a5484;stroke-width:1.5}"
-    ".a .bad{fill:#fdf3f2;stroke:#b3261e;stroke-width:2}"
+    ".a .bad{fill:#fdf3f2;stroke:#b3261e;stroke-width:2}.a .freed{stroke-dasharray:4 3}"
     ".a .self{fill:#fff4cf;stroke:#1b1f24;stroke-width:1.5}.a .far{stroke-dasharray:3 3}"
     ".a .w{fill:none;stroke:#545d68;stroke-width:1.2}.a .h{fill:#545d68}"
 )
@@ -76,7 +76,8 @@ def _box(node: PathNode) -> _Box:
     if node.is_leaf:
         return _Box(shortened(node.name, 24) or "leaf", f"{shape}, grad there" if node.has_grad else shape, "leaf")
     if node.saved:
-        return _Box(shortened(node.op, 24), f"saved: {node.saved}", "bad")
+        style = "bad" if node.saved == "changed in place" else "freed"  # freed is what every graph is after backward
+        return _Box(shortened(node.op, 24), f"saved: {node.saved}", style)
     return _Box(shortened(node.op, 24), f"{shortened(node.name, 16)} {shape}".strip(), "op")
 
 

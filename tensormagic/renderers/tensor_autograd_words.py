@@ -60,8 +60,11 @@ def lines(report: TensorReport) -> tuple[str, ...]:
     held = "is there" if autograd.grad == "present" else "is None"
     why = [f"{details.because[0].upper()}{details.because[1:]}."] if autograd.is_leaf else []
     why.append(f"`{name(report)}.grad` {held}: {details.grad_because}.")
-    wrong = _failures(details.path) if details.path is not None else []
-    return (*wrong, first, *why, *(line for line in rest if "hook" not in line), *_more(autograd, details))
+    path = details.path
+    return (
+        *(_changed(path) if path is not None else []), first, *why, *(line for line in rest if "hook" not in line),
+        *_more(autograd, details), *(_freed(path) if path is not None else []),
+    )  # fmt: skip
 
 
 def _more(autograd: AutogradReport, details: AutogradDetails) -> list[str]:
@@ -70,16 +73,18 @@ def _more(autograd: AutogradReport, details: AutogradDetails) -> list[str]:
     return found + ([f"Hooks: {listed((_hook(hook) for hook in details.hooks), most=6)}."] if details.hooks else [])
 
 
-def _failures(path: Path) -> list[str]:
-    """Return why a backward from here raises, where it does."""
-    changed, freed = _spoilt(path, "changed in place"), _spoilt(path, "freed")
-    found = []
-    if changed:
-        whose = node_words(path, changed[0])
-        found.append(f"`backward()` would raise: a tensor that {whose} saved has been changed in place since.")
-    if freed:
-        found.append("`backward()` would raise: an earlier one (no `retain_graph=True`) freed what the graph saved.")
-    return found
+def _changed(path: Path) -> list[str]:
+    """Return why a backward from here must fail, where it must."""
+    return [
+        f"`backward()` would raise: a tensor that {node_words(path, place)} saved has been changed in place since."
+        for place in _spoilt(path, "changed in place")[:1]
+    ]
+
+
+def _freed(path: Path) -> list[str]:
+    """Return what is so of every graph after its backward."""
+    freed = "its graph has been freed: an earlier `backward()` without `retain_graph=True` ran through it"
+    return [f"Another `backward()` would raise: {freed}."] if _spoilt(path, "freed") else []
 
 
 def _hook(hook: Hook) -> str:

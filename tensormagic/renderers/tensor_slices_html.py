@@ -12,7 +12,7 @@ from tensormagic.renderers.tensor_maps import PALETTE
 from tensormagic.renderers.tensor_slices_words import letter, slices_lines, slices_summary, urgent
 from tensormagic.reports import DimensionSlices, TensorReport
 
-ROW_WIDTH = 512  # pixels of a row of many cells
+ROW_WIDTH = 384  # pixels of a row of many cells
 CELL_LIMITS = (6, 14)  # pixels along the side of a cell
 ROWS = 2  # of squares: a cell is twice as high as wide
 
@@ -46,7 +46,7 @@ def _row(report: TensorReport, each: DimensionSlices) -> str:
     last = tag("span", str(each.size - 1))
     ends = tag("div", tag("span", "0"), " ", last, class_="tm-ends", style=f"width:{width}px")
     per_cell = f", {each.cell_slices} a cell" if each.cell_slices > 1 else ""
-    note = f"{count(each.size)} slices{per_cell}, largest mean magnitude {short_number(_top(each))}"
+    note = f"{count(each.size)} slices{per_cell}, largest {short_number(_top(each))}"
     cells = (tag("th", tag("code", escape(at))), tag("td", image, ends), tag("td", escape(note), class_="quiet"))
     return tag("tr", *cells)
 
