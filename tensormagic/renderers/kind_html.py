@@ -41,7 +41,7 @@ VOID = "#eceef1"  # the colour of a cell in which nothing is stored
 MAP_SIDE = 232  # pixels along the longer side of a map whose cells are joined
 TEXT = 10  # characters of a value in a cell
 NOTE = 150  # characters of a fact's note
-PICTURE_ROWS, PICTURE_COLUMNS = 4, 12  # cells of a component that are drawn with their numbers
+PICTURE_ROWS, PICTURE_COLUMNS = 6, 12  # cells of a component that are drawn with their numbers
 SMALL_MAP = 96  # pixels along a component's map
 
 

@@ -24,7 +24,7 @@ from tensormagic.collectors.kinds.kind import (
     percent,
     sizes_text,
 )
-from tensormagic.collectors.kinds.stored import MOST_LISTED, Frame, Places, stored_map
+from tensormagic.collectors.kinds.stored import MOST_COUNTED, MOST_LISTED, Frame, Places, stored_map
 from tensormagic.reports import Fact, StoredGroup, StoredLine, StoredList, StoredMap
 
 _MOST_BLOCK_TEXT = 4  # elements of a block that are written out in the list
@@ -165,16 +165,19 @@ def _grid_note(arrays: _Arrays) -> str:
     return f"the matrix is {height} × {width} of them; a stored block holds its zeros too"
 
 
-def _owners(arrays: _Arrays) -> torch.Tensor:
-    """Return the compressed index (row of CSR, column of CSC) of every stored value or block."""
-    lengths = arrays.pointers.to(torch.int64).diff()
-    return torch.repeat_interleave(torch.arange(lengths.numel(), device=lengths.device), lengths)
+def _places(one: _Arrays) -> tuple[torch.Tensor, torch.Tensor, int]:
+    """Return compressed and plain index of every stored value or block, or of every k-th, and k."""
+    stored = one.plain.numel()
+    every = max(-(-stored // MOST_COUNTED), 1)
+    at = torch.arange(0, stored, every, device=one.plain.device)
+    owners = torch.searchsorted(one.pointers.to(torch.int64).contiguous(), at, right=True) - 1
+    return owners, one.plain[::every].to(torch.int64), every
 
 
 def _map(arrays: _Arrays, one: _Arrays) -> StoredMap | None:
     title = f"batch item {[0] * len(arrays.batch)} of {sizes_text(arrays.batch)}" if arrays.batch else ""
     height, width = one.block
-    owners, others = _owners(one), one.plain.to(torch.int64)
+    owners, others, every = _places(one)
     rows, columns = (owners, others) if one.form.by_row else (others, owners)
     frame = Frame("row", "column", one.shape[0], one.shape[1], title)
     if not frame.small:
@@ -182,7 +185,7 @@ def _map(arrays: _Arrays, one: _Arrays) -> StoredMap | None:
             title = f"{title}, in blocks".removeprefix(", ")
         blocks = Frame(f"{'block ' if one.form.blocked else ''}row", f"{'block ' if one.form.blocked else ''}column",
                        one.shape[0] // height, one.shape[1] // width, title)  # fmt: skip
-        return stored_map(blocks, Places.of(rows, columns))
+        return stored_map(blocks, Places.of(rows, columns, every))
     return _in_elements(frame, one, rows, columns)
 
 

@@ -22,7 +22,7 @@ from tensormagic.collectors.kinds.kind import (
 from tensormagic.collectors.kinds.stored import MOST_LISTED, Frame, Places, stored_map
 from tensormagic.reports import Fact, StoredLine, StoredList, StoredMap
 
-_MOST_UNIQUE = 2**22  # stored places that are compared to find repeats
+_MOST_UNIQUE = 2**20  # stored places that are compared to find repeats
 
 
 def _describe(x: Any) -> Description:

@@ -60,11 +60,17 @@ class Places:
     every: int = 1
 
     @classmethod
-    def of(cls, rows: torch.Tensor, columns: torch.Tensor) -> Places:
-        """Fetch places from the device in one transfer, thinned where there are very many."""
+    def of(cls, rows: torch.Tensor, columns: torch.Tensor, already: int = 1) -> Places:
+        """Fetch places from the device in one transfer, thinned where there are very many.
+
+        Args:
+            rows: Row of each stored element.
+            columns: Column of each.
+            already: Of how many stored elements each of these is one: what was left out before.
+        """
         every = max(-(-rows.numel() // MOST_COUNTED), 1)
         both = torch.stack([rows[::every].to(torch.int64), columns[::every].to(torch.int64)]).cpu().numpy()
-        return cls(both[0], both[1], every)
+        return cls(both[0], both[1], every * already)
 
 
 def stored_map(frame: Frame, places: Places, texts: Sequence[str] = ()) -> StoredMap | None:

@@ -57,10 +57,10 @@ def _is_wrapper(x: Any) -> bool:
 def _describe_wrapper(x: Any) -> Description:
     inner = _inner(x)
     one = inner[0][1] if len(inner) == 1 and inner[0][1].layout == torch.strided else None
-    held = f"around {counted(len(inner), 'inner tensor')}" if inner else "; no inner tensor was found in it"
+    held = f" around {counted(len(inner), 'inner tensor')}" if inner else "; no inner tensor was found in it"
     return Description(
         label="wrapper subclass",
-        summary=f"{type(x).__name__} has no memory of its own: its __torch_dispatch__ computes with it {held}.",
+        summary=f"{type(x).__name__} has no memory of its own: its __torch_dispatch__ answers for it{held}.",
         facts=(
             *_class_facts(x),
             Fact(
