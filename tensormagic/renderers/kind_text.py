@@ -24,7 +24,8 @@ SHADES = (NOT_READ, *DENSITY, FULL)
 def kind_lines(report: TensorReport, width: int) -> list[str]:
     """Return what a tensor is besides plain memory, a block for each kind; nothing where it is nothing else."""
     blocks = [_kind(kind, width) for kind in report.kinds if kind.label]
-    return [line for at, block in enumerate(blocks) for line in ([""] if at and len(block) > 2 else []) + block]
+    apart = [bool(at) and max(len(block), len(blocks[at - 1])) > 2 for at, block in enumerate(blocks)]
+    return [line for block, gap in zip(blocks, apart, strict=True) for line in ([""] if gap else []) + block]
 
 
 def _kind(kind: KindReport, width: int) -> list[str]:

@@ -12,16 +12,25 @@ from dataclasses import replace
 from typing import Any
 
 from tensormagic.reports import (
+    NOT_STORED,
+    OUTSIDE,
     Alias,
     AutogradReport,
+    Component,
+    Fact,
     Finding,
     Gap,
     Grid,
+    KindReport,
     LayoutReport,
     Location,
     MemoryFormat,
     Statistics,
     StorageReport,
+    StoredGroup,
+    StoredLine,
+    StoredList,
+    StoredMap,
     Strip,
     StripCell,
     TensorReport,
@@ -332,9 +341,50 @@ def largest() -> TensorReport:
                   statistics=numbers((12345,) * 64, -1.0, 1.0, nan=3, positive_infinity=4))  # fmt: skip
 
 
+def sparse() -> TensorReport:
+    """Return a CSR matrix with an empty row, its stored elements and one of its component tensors."""
+    values = replace(vector(), name="x.values()", role="owns its storage", findings=(), aliases=())
+    stored = StoredList(
+        3, 3, (StoredLine("col_indices", ("1", "0", "2")), StoredLine("values", ("1.5", "-2", "nan"))),
+        (StoredGroup("row 0", 0, 1), StoredGroup("row 1", 1, 1), StoredGroup("row 2", 1, 3)), "crow_indices", 1,
+    )  # fmt: skip
+    picture = StoredMap(
+        "row", "column", 3, 3, 1, 1, ((0, 1, 0), (0, 0, 0), (1, 0, 1)),
+        ((NOT_STORED, 0, NOT_STORED), (NOT_STORED,) * 3, (1, NOT_STORED, 2)),
+        (("", "1.5", ""), ("", "", ""), ("-2", "", "nan")),
+    )  # fmt: skip
+    kind = KindReport(
+        "sparse_csr", "sparse CSR", "3 values are stored for a tensor of (3, 3), row after row.",
+        (Fact("nnz", "3", "stored values"), Fact("density", "33.3 %"), Fact("index dtype", "int64")),
+        (Component("x.values()", "the stored values, row after row", values),), picture, stored,
+        ("row 2 owns places 1 to 2", "col_indices[1] = 0, so [2, 0] is values[1] = -2"), 68,
+    )  # fmt: skip
+    roles = KindReport("parameter", "Parameter", "A module lists it in parameters().")
+    return replace(all_missing(), name="x", type_name="Tensor", role="has no storage of its own", shape=(3, 3), numel=9, nbytes=36, layout_name="sparse_csr", gaps=(),
+                   kinds=(kind, roles))  # fmt: skip
+
+
+def hostile_kind() -> TensorReport:
+    """Return a kind all of whose texts are markup, with ended rows, a hole and a map whose cells are joined."""
+    line = StoredLine(HOSTILE, (HOSTILE, "2"))
+    kinds = tuple(
+        KindReport(
+            HOSTILE, HOSTILE, HOSTILE, (Fact(HOSTILE, HOSTILE, HOSTILE),) * 5,
+            (Component(HOSTILE, HOSTILE, hostile()),), picture,
+            StoredList(2, 2, (line, line), (StoredGroup(HOSTILE, 1, 2),), HOSTILE, 0), (HOSTILE,), 3,
+        )
+        for picture in (
+            StoredMap(HOSTILE, HOSTILE, 1, 2, 1, 1, ((1, 0),), ((0, OUTSIDE),), ((HOSTILE, ""),), HOSTILE),
+            StoredMap(HOSTILE, HOSTILE, 99, 99, 50, 50, ((7, 0), (1, 3)), title=HOSTILE, sampled=11),
+        )
+    )  # fmt: skip
+    return replace(all_missing(), name=HOSTILE, kinds=kinds)
+
+
 SAMPLES = {
     "transpose_slice": transpose_slice(), "expanded": expanded(), "causal_scores": causal_scores(),
     "scalar": scalar(), "empty": empty(), "vector": vector(), "complex": complex_numbers(), "bool": truth_values(),
     "non_finite": non_finite(), "hostile": hostile(), "all_missing": all_missing(),
     "every_severity": every_severity(), "channels": channels(), "largest": largest(),
+    "sparse": sparse(), "hostile_kind": hostile_kind(),
 }  # fmt: skip
