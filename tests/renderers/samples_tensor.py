@@ -360,7 +360,8 @@ def sparse() -> TensorReport:
         ("row 2 owns places 1 to 2", "col_indices[1] = 0, so [2, 0] is values[1] = -2"), 68,
     )  # fmt: skip
     roles = KindReport("parameter", "Parameter", "A module lists it in parameters().")
-    return replace(all_missing(), name="x", type_name="Tensor", role="has no storage of its own", shape=(3, 3), numel=9, nbytes=36, layout_name="sparse_csr", gaps=(),
+    return replace(all_missing(), name="x", type_name="Tensor", role="has no storage of its own",
+                   shape=(3, 3), numel=9, nbytes=36, layout_name="sparse_csr", gaps=(),
                    kinds=(kind, roles))  # fmt: skip
 
 
