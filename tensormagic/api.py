@@ -223,8 +223,10 @@ def tensors(
     from tensormagic.collectors.table import collect_table
 
     seen = sys._getframe(1).f_globals if namespace is None else _mapping(namespace, "tensors")  # noqa: SLF001
-    table = collect_table(seen, title=title, panels=panels, namespace=around)
-    return dataclasses.replace(table, panels=tuple(_diagnosed(panel) for panel in table.panels))
+    others = seen if around is None else around
+    return collect_table(
+        seen, title=title, panels=panels, inspect=lambda item, name: inspect(item, name, namespace=others)
+    )
 
 
 def _mapping(namespace: Any, function: str) -> Mapping[str, Any]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -14,7 +13,6 @@ from tensormagic.collectors.namespace import Walk
 from tensormagic.collectors.naming import nearest, telling
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.sharing import PARTS, Entry, Shared, by_memory, gather, part_of, with_parts
-from tensormagic.collectors.tensor import collect_tensor
 from tensormagic.reports import Gap, MemoryTotal, TensorReport, TensorRow, TensorTable
 
 LIMIT = 200_000
@@ -26,7 +24,7 @@ def collect_table(
     *,
     title: str = "",
     panels: int = 0,
-    namespace: Mapping[str, object] | None = None,
+    inspect: Callable[[Any, str], TensorReport],
 ) -> TensorTable:
     """Return what a namespace or a collection holds, a row each. Changes nothing, keeps nothing.
 
@@ -34,22 +32,25 @@ def collect_table(
         named: Names and what they are bound to.
         title: What to call a collection.
         panels: How many of the tensors to inspect in full.
-        namespace: Where to look for others that share the memory of those.
+        inspect: Returns the report of one of them, given it and its name.
     """
     with quiet():
         walk = Walk(named, LIMIT, items=LIMIT)
         entries = gather(walk, torch.Tensor, np.ndarray)
         pieces = by_memory(with_parts(entries))
         groups = _numbers(entries, pieces)
-        return TensorTable(
-            title=title,
-            rows=tuple(_row(entry, groups.get(id(entry), 0)) for entry in entries[:MOST_ROWS]),
-            totals=_totals(entries, pieces),
-            groups=len(set(groups.values())),
-            looked=walk.looked,
-            panels=_panels(entries, panels, named if namespace is None else namespace),
-            gaps=_gaps(walk, len(entries)),
-        )
+        rows = tuple(_row(entry, groups.get(id(entry), 0)) for entry in entries[:MOST_ROWS])
+        totals = _totals(entries, pieces)
+    full = zip(entries[:panels], rows[:panels], strict=True)
+    return TensorTable(
+        title=title,
+        rows=rows,
+        totals=totals,
+        groups=len(set(groups.values())),
+        looked=walk.looked,
+        panels=tuple(inspect(entry.item, row.name) for entry, row in full),
+        gaps=_gaps(walk, len(entries)),
+    )
 
 
 def _gaps(walk: Walk, found: int) -> tuple[Gap, ...]:
@@ -162,10 +163,3 @@ def _gradient(item: torch.Tensor) -> str:
         return "leaf, grad" if item.grad is not None else "leaf"
     node = item.grad_fn
     return node.name() if node is not None else "tracked"
-
-
-def _panels(entries: Sequence[Entry], most: int, namespace: Mapping[str, object]) -> tuple[TensorReport, ...]:
-    tensors = itertools.islice((entry for entry in entries if entry.is_tensor), most)
-    return tuple(
-        collect_tensor(entry.item, name=nearest(telling(entry.names))[0], namespace=namespace) for entry in tensors
-    )

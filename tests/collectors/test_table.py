@@ -12,12 +12,11 @@ import torch
 from torch import nn
 
 from tensormagic import api
-from tensormagic.collectors.table import collect_table
 
 
 def rows(**namespace):
     """The rows by name."""
-    return {row.name: row for row in collect_table(namespace).rows}
+    return {row.name: row for row in api.tensors(namespace).rows}
 
 
 def test_a_row():
@@ -33,7 +32,7 @@ def test_a_row():
 def test_one_row_an_object():
     """Several names are counted, the shortest is shown."""
     a = torch.zeros(2)
-    (row,) = collect_table({"batch": [a], "a": a, "b": a}).rows
+    (row,) = api.tensors({"batch": [a], "a": a, "b": a}).rows
     assert (row.name, row.names) == ("a", 3)
 
 
@@ -41,7 +40,7 @@ def test_groups_and_totals():
     """Rows of one storage have one number, in the order in which they are met; their memory is counted once."""
     lone, a = torch.zeros(5), torch.zeros(4, 6)
     n = np.zeros(3)
-    table = collect_table({"lone": lone, "n": n, "t": torch.from_numpy(n), "a": a, "v": a[0], "x": a.numpy()})
+    table = api.tensors({"lone": lone, "n": n, "t": torch.from_numpy(n), "a": a, "v": a[0], "x": a.numpy()})
     assert {row.name: row.group for row in table.rows} == {"lone": 0, "n": 1, "t": 1, "a": 2, "v": 2, "x": 2}
     (total,) = table.totals
     assert (total.device, total.tensors, total.storages, total.nbytes) == ("cpu", 6, 3, 20 + 24 + 96)
@@ -92,25 +91,25 @@ def test_a_wrapper_of_functorch():
 
 def test_totals_by_device():
     """What lies nowhere is not added to what lies on the CPU."""
-    totals = collect_table({"a": torch.zeros(2), "m": torch.zeros(10, device="meta")}).totals
+    totals = api.tensors({"a": torch.zeros(2), "m": torch.zeros(10, device="meta")}).totals
     assert {total.device: total.nbytes for total in totals} == {"cpu": 8, "meta": 40}
 
 
 def test_ten_thousand_in_one_list():
     """None is left out."""
-    table = collect_table({"ts": [torch.zeros(1) for _ in range(10_000)]})
+    table = api.tensors({"ts": [torch.zeros(1) for _ in range(10_000)]})
     assert (len(table.rows), table.totals[0].nbytes, table.gaps) == (10_000, 40_000, ())
 
 
 def test_nothing_is_kept():
     """The table holds no tensor."""
     a = torch.zeros(2)
-    table = collect_table({"a": [a]}, panels=1)
+    table = api.tensors({"a": [a], "n": np.zeros(2)}, panels=2)
     gone = weakref.ref(a)
     del a
     gc.collect()
     assert gone() is None
-    assert table.panels[0].name == "a[0]"
+    assert [(panel.name, panel.type_name) for panel in table.panels] == [("a[0]", "Tensor"), ("n", "ndarray")]
 
 
 def test_the_api():

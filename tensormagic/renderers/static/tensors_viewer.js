@@ -39,15 +39,20 @@
       tools.className = "tm-tools";
       this.input = tools.appendChild(document.createElement("input"));
       this.input.type = "search";
-      this.input.placeholder = "filter: name, dtype, device, letter";
+      this.input.placeholder = "filter: name, dtype, letter";
       this.input.setAttribute("aria-label", "filter the tensors: words that a row must hold");
       this.input.addEventListener("input", () => { this.most = this.data.first; this.show(); });
-      // Notebooks take keys for commands: not those typed in here.
+      // The classic notebook takes keys for commands: not those typed in here.
       this.input.addEventListener("keydown", (event) => event.stopPropagation());
       this.state = tools.appendChild(document.createElement("span"));
       this.state.className = "quiet";
       this.state.setAttribute("aria-live", "polite");
-      this.section.querySelector(".tm-scroll").before(tools);
+      const scroll = this.section.querySelector(".tm-scroll");
+      scroll.before(tools);
+      scroll.tabIndex = 0; // the arrow keys scroll it
+      scroll.setAttribute("role", "region");
+      scroll.setAttribute("aria-label", this.section.getAttribute("aria-label"));
+      for (const part of [scroll, tools]) part.dataset.lmSuppressShortcuts = "true"; // JupyterLab would take their keys
       this.more = document.createElement("p");
       this.more.className = "tm-more";
       this.button = this.more.appendChild(document.createElement("button"));
