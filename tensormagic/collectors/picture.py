@@ -23,7 +23,7 @@ MOST_IMAGES = 16
 MOST_LINES = 8
 SIDE_OF_ONE, SIDE_OF_MANY = 256, 96  # pixels along an image's longer side at most
 COLUMNS = 480
-MOST_READ = 2**24  # values of a signal; of a longer one every k-th is read
+MOST_READ = 2**22  # values of a signal; of a longer one every k-th is read
 _LONG = 16  # a matrix of few rows this long is signals, not an image
 _COLOURS = (1, 3)
 _LEAST_SIDE = 5  # below, a last dimension of three is no colour
@@ -93,9 +93,9 @@ def _read(shape: tuple[int, ...]) -> _Reading:
     return _Reading(words, first, (*batch, ndim - 3), None, (ndim - 2, ndim - 1))
 
 
-def _host(part: torch.Tensor, domain: Domain) -> Array:
-    """Return values in float64 on the host, in the part's shape."""
-    values: Array = as_wide(part, domain).cpu().numpy().astype(np.float64).reshape(tuple(part.shape))
+def _host(parts: torch.Tensor) -> Array:
+    """Return wide values on the host in float64: the one transfer of a picture."""
+    values: Array = parts.cpu().numpy().astype(np.float64)
     return values
 
 
@@ -108,7 +108,7 @@ def _images(x: torch.Tensor, reading: _Reading) -> TensorPicture:
     indices = list(itertools.islice(itertools.product(*map(range, counts)), MOST_IMAGES))
     step = -(-max(height, width) // (SIDE_OF_ONE if len(indices) == 1 else SIDE_OF_MANY))
     domain = Domain.of(x)
-    planes = np.stack([_plane(x, reading, index, step, domain) for index in indices])
+    planes = _host(torch.stack([_plane(x, reading, index, step, domain) for index in indices]))
     low, high, scale = _scale(planes, x.dtype)
     channels = planes.shape[-1]
     return TensorPicture(
@@ -128,7 +128,7 @@ def _images(x: torch.Tensor, reading: _Reading) -> TensorPicture:
     )
 
 
-def _plane(x: torch.Tensor, reading: _Reading, index: tuple[int, ...], step: int, domain: Domain) -> Array:
+def _plane(x: torch.Tensor, reading: _Reading, index: tuple[int, ...], step: int, domain: Domain) -> torch.Tensor:
     """Return one image as height by width by channels, every ``step``-th pixel."""
     at: list[int | slice] = [0] * reading.leading + [slice(None)] * (x.dim() - reading.leading)
     for dim, place in zip(reading.many, index, strict=True):
@@ -137,8 +137,10 @@ def _plane(x: torch.Tensor, reading: _Reading, index: tuple[int, ...], step: int
         at[dim] = slice(None, None, step)
     part = x[tuple(at)]
     if reading.colour is None:
-        return _host(part, domain)[..., None]
-    return _host(part if reading.colour == x.dim() - 1 else part.movedim(0, -1), domain)
+        part = part[..., None]
+    elif reading.colour != x.dim() - 1:
+        part = part.movedim(0, -1)
+    return as_wide(part, domain).view(tuple(part.shape))
 
 
 def _scale(values: Array, dtype: torch.dtype) -> tuple[float, float, str]:
@@ -172,7 +174,11 @@ def _signals(x: torch.Tensor, reading: _Reading) -> TensorPicture:
     length, domain = x.shape[-1], Domain.of(x)
     thin = -(-length // MOST_READ)
     rows = x[..., ::thin].reshape(-1, -(-length // thin)) if reading.many else x[::thin].reshape(1, -1)
-    lines = tuple(_line(row, at if reading.many else None, domain) for at, row in enumerate(rows))
+    columns = _columns(as_wide(rows, domain).view(tuple(rows.shape)), _width(rows.shape[1]))
+    lines = tuple(
+        SignalLine(str(at) if reading.many else "", tuple(low.tolist()), tuple(high.tolist()), tuple(map(int, bad)))
+        for at, (low, high, bad) in enumerate(columns)
+    )
     limits = [value for line in lines for value in (*line.low, *line.high) if math.isfinite(value)]
     return TensorPicture(
         reading=reading.words,
@@ -192,13 +198,15 @@ def _width(length: int) -> int:
     return -(-length // COLUMNS)
 
 
-def _line(row: torch.Tensor, at: int | None, domain: Domain) -> SignalLine:
-    """Return a signal in columns, each with the smallest and largest of its values."""
-    values, width = _host(row, domain), _width(len(row))
-    starts, finite = np.arange(0, len(values), width), np.isfinite(values)
-    low = np.minimum.reduceat(np.where(finite, values, math.inf), starts)
-    high = np.maximum.reduceat(np.where(finite, values, -math.inf), starts)
+def _columns(rows: torch.Tensor, width: int) -> Array:
+    """Return for each signal the smallest and largest finite value of each column, and how many are not finite."""
+    missing = -rows.shape[1] % width
+    cut = torch.nn.functional.pad(rows, (0, missing)).view(rows.shape[0], -1, width)
+    there = torch.ones_like(rows, dtype=torch.bool)
+    there = torch.nn.functional.pad(there, (0, missing)).view(cut.shape)
+    finite = cut.isfinite() & there
+    low, high = torch.where(finite, cut, math.inf).amin(-1), torch.where(finite, cut, -math.inf).amax(-1)
+    bad = (there & ~finite).sum(-1).to(rows.dtype)
     nothing = low > high
-    low[nothing] = high[nothing] = math.nan
-    bad = np.add.reduceat(~finite, starts, dtype=np.int64)
-    return SignalLine("" if at is None else str(at), tuple(low.tolist()), tuple(high.tolist()), tuple(bad.tolist()))
+    ends = (torch.where(nothing, math.nan, end) for end in (low, high))
+    return _host(torch.stack([*ends, bad], dim=1))

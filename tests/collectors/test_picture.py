@@ -134,3 +134,14 @@ def test_a_report_has_a_picture_where_one_was_asked_for() -> None:
         report = inspect(nothing, picture=True)
         assert report.picture is None
         assert "picture" in [gap.section for gap in report.gaps]
+
+
+@pytest.mark.parametrize("shape", [(20, 1, 8, 8), (4, 5000)], ids=["images", "signals"])
+def test_a_picture_is_one_transfer(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many images or signals there are, what is drawn is read from the device together."""
+    reads: list[torch.Size] = []
+    original = torch.Tensor.cpu
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda x: reads.append(x.shape) or original(x))
+    picture(torch.zeros(shape))
+    assert len(reads) == 1
+    assert reads[0].numel() <= MOST_IMAGES * 64 + 3 * 4 * COLUMNS
