@@ -53,13 +53,27 @@ def run(shell: Any, line: str) -> None:
     output, asked = output_of(options), expressions(options.expression)
     if len(asked) > 1 and (output.save or output.into):
         raise UsageError(f"--save and --into take one tensor, but here are {len(asked)}: {', '.join(asked)}")
-    found = []
-    for expression in asked:  # a loop, not a comprehension: that would be a frame in the person's traceback
-        found.append(_evaluated(shell, expression))  # noqa: PERF401  (as above)
-    show_together(shell, {expression: one.value for expression, one in zip(asked, found, strict=True)}, output)
-    chosen = {**slice_of(options), "besides": [one.value for one in found], "picture": options.picture}
-    for expression, one in zip(asked, found, strict=True):
-        deliver(shell, _inspect(shell, expression, one, chosen), output)
+    found: list[Any] = []
+    try:
+        for expression in asked:  # a loop, not a comprehension: that would be a frame in the person's traceback
+            found.append(_evaluated(shell, expression))  # noqa: PERF401  (as above)
+        _show(shell, list(zip(asked, found, strict=True)), options, output)
+    finally:  # an error's traceback keeps these frames, and must not keep the tensors
+        for one in found:
+            one.value = None
+
+
+def _show(shell: Any, found: list[tuple[str, Any]], options: Any, output: Any) -> None:
+    """Show what several have in common, then each."""
+    __tracebackhide__ = True
+    besides = [one.value for _, one in found]
+    try:
+        show_together(shell, {expression: one.value for expression, one in found}, output)
+        chosen = {**slice_of(options), "besides": besides, "picture": options.picture}
+        for expression, one in found:
+            deliver(shell, _inspect(shell, expression, one, chosen), output)
+    finally:
+        besides.clear()
 
 
 def _evaluated(shell: Any, expression: str) -> Any:

@@ -67,6 +67,12 @@ def test_expressions_of_every_kind(cell, expression):
     assert ran.shown[0]["text/plain"].startswith(f"── {expression} ──")
 
 
+def test_the_same_expression_twice_is_shown_twice(cell):
+    """As it was asked for."""
+    titles = [bundle["text/plain"].split(" ── ")[0] for bundle in cell("%tensor a a").shown]
+    assert titles.count("── a") == 2
+
+
 def test_an_expression_is_told_whether_it_copied(cell):
     """Copy or view against its operands, evaluated once; a plain name has nothing to be told."""
     _, view, copy, name = (bundle["text/plain"] for bundle in cell("%tensor a[0] a.t().contiguous() a").shown)
@@ -89,6 +95,15 @@ def test_who_keeps_it_alive(cell):
     assert "the last error (RuntimeError)" in held
     assert re.search(r"local.* of step .*an error's traceback, cell \d+, line 2", held)
     assert "torch's own count" not in held
+
+
+@pytest.mark.parametrize("line", ["make() nosuch", "make() 3", "make() --save nosuch/x.html", "make()"])
+def test_what_was_shown_is_gone_afterwards(cell, line):
+    """Neither the output nor the traceback of an error keeps the result of an expression alive."""
+    cell("import weakref; made = []")
+    cell("def make():\n    t = torch.zeros(3)\n    made.append(weakref.ref(t))\n    return t")
+    cell(f"%tensor {line}")
+    assert cell("[reference() for reference in made]").value == [None]
 
 
 def test_braces_and_dollars_are_not_expanded(cell):
