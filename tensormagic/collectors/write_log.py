@@ -22,6 +22,7 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.scattered import is_scattered, written_elements
 from tensormagic.collectors.sharers import Sharers, names_of, place_of
 from tensormagic.collectors.source import Sites, is_own_code
+from tensormagic.collectors.swaps import Swaps
 from tensormagic.collectors.touched import index_at, touched
 from tensormagic.collectors.write_effects import Effects, WriteSeen
 from tensormagic.collectors.written import Written
@@ -53,6 +54,7 @@ class Tally:
     counts: dict[str, int] = field(default_factory=dict)
     clash: Clash | None = None
     suspicion: Suspicion | None = None
+    swaps: bool | None = None  # not looked up yet
 
     def report(self, sites: Sites) -> Write:
         """Return it as plain data."""
@@ -78,6 +80,7 @@ class WriteLog:
         self._sites = sites
         self._sharers = Sharers(namespace)
         self._effects = Effects()
+        self._swaps = Swaps()
         self._tallies: dict[tuple[int | None, str], Tally] = {}
         self._gaps: dict[str, Gap] = {}
         self._search_seconds = self._search_took = self._searched = 0.0
@@ -96,6 +99,7 @@ class WriteLog:
     def forget(self) -> None:
         """Let go of everything that leads to the person's objects."""
         self._sharers = Sharers({})
+        self._swaps.forget()
         for tally in self._tallies.values():
             tally.suspicion = None
 
@@ -111,11 +115,22 @@ class WriteLog:
         self.seen += 1
         if tally.replays < MOST_REPLAYS:
             try:
-                tally.suspicion = suspect(written, call, list(written.tensors(call[1], call[2])))
+                targets = list(written.tensors(call[1], call[2]))
+                tally.suspicion = suspect(written, call, targets) or self._swap(tally, call, targets, frame)
                 tally.replays += tally.suspicion is not None
             except Exception as error:
                 self._add_gap(error)
         return tally
+
+    def _swap(self, tally: Tally, call: Call, targets: list[torch.Tensor], frame: FrameType) -> Suspicion | None:
+        if tally.swaps is False or tally.written.name != "copy_" or not isinstance(call[1][1], torch.Tensor):
+            return None
+        own = own_frame(frame)
+        if own is None:
+            return None
+        if tally.swaps is None:
+            tally.swaps = statement_at(own.f_code.co_filename, own.f_lineno).swaps
+        return self._swaps.suspect(own, targets[0], call[1][1]) if tally.swaps else None
 
     def refused(self, tally: Tally, call: Call, error: BaseException, frame: FrameType) -> None:
         """Note that torch raised instead of writing."""
@@ -200,8 +215,7 @@ class WriteLog:
                     tally.changed[changed.name] = changed
 
     def _through(self, tally: Tally, target: torch.Tensor, frame: FrameType | None) -> tuple[Statement, Through | None]:
-        while frame is not None and not is_own_code(frame.f_code.co_filename):
-            frame = frame.f_back
+        frame = own_frame(frame)
         if frame is None or tally.site is None:
             return Statement(), None
         statement = statement_at(frame.f_code.co_filename, frame.f_lineno)
@@ -221,6 +235,13 @@ class WriteLog:
         if not any(True for _ in self._sharers.names_of_item(target)):
             self._search(frame)
         tally.target = next((name for name in self._sharers.names_of_item(target)), "")
+
+
+def own_frame(frame: FrameType | None) -> FrameType | None:
+    """Return the innermost frame of the person's own code, at or above ``frame``."""
+    while frame is not None and not is_own_code(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
 
 
 def _is_due(calls: int) -> bool:

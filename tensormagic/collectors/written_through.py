@@ -27,11 +27,13 @@ class Statement:
         written: The expressions that it writes through, in order.
         loop_names: Names that a ``for`` around the line binds.
         loop_sources: Names that those loops go over.
+        swaps: Whether it assigns several subscripts at once.
     """
 
     written: tuple[ast.expr, ...] = ()
     loop_names: frozenset[str] = field(default_factory=frozenset)
     loop_sources: frozenset[str] = field(default_factory=frozenset)
+    swaps: bool = False
 
 
 _UNREADABLE = Statement()
@@ -68,7 +70,7 @@ def _statements(source: str) -> dict[int, Statement]:
         if isinstance(node, ast.For | ast.AsyncFor):
             names, sources = names | _names(node.target), sources | _names(node.iter)
         if isinstance(node, ast.stmt) and not hasattr(node, "body"):
-            statement = Statement(tuple(_written(node)), names, sources)
+            statement = Statement(tuple(_written(node)), names, sources, _swaps(node))
             found.update(dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), statement))
         else:
             waiting.extend((child, names, sources) for child in ast.iter_child_nodes(node))
@@ -77,6 +79,13 @@ def _statements(source: str) -> dict[int, Statement]:
 
 def _names(node: ast.AST) -> frozenset[str]:
     return frozenset(child.id for child in ast.walk(node) if isinstance(child, ast.Name))
+
+
+def _swaps(statement: ast.stmt) -> bool:
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Tuple):
+        return False
+    targets = statement.targets[0].elts if isinstance(statement.targets[0], ast.Tuple) else []
+    return sum(isinstance(target, ast.Subscript) for target in targets) > 1
 
 
 def _written(statement: ast.stmt) -> Iterator[ast.expr]:

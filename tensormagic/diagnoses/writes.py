@@ -216,6 +216,12 @@ def _separate(write: Write) -> str:
         (statement,) = ast.parse(write.location.text if write.location else "").body
     except (SyntaxError, ValueError):
         return "Read from a copy: `.clone()`"
+    if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Tuple):
+        targets, copies = (
+            ast.unparse(statement.targets[0]),
+            [f"{ast.unparse(one)}.clone()" for one in statement.value.elts],
+        )
+        return f"Read from copies: `{targets.strip('()')} = {', '.join(copies)}`"
     if isinstance(statement, ast.Assign | ast.AugAssign) and isinstance(statement.value, ast.Subscript | ast.Call):
         text = ast.unparse(statement)
         return f"Read from a copy: `{text}.clone()`"

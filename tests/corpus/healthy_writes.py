@@ -189,6 +189,17 @@ def masks_and_scores():
 
 
 @healthy
+def rows_shuffled_and_shifted_rightly():
+    x = torch.arange(12.0).view(4, 3)
+    with tm.watch_writes() as watch:
+        for at in range(3):
+            x[at], x[at + 1] = x[at + 1].clone(), x[at].clone()
+            x[[0, 2]] = x[[2, 0]]
+            x[0], x[1] = x[2], x[3]
+    return watch.report
+
+
+@healthy
 def data_that_comes_from_numpy():
     samples = np.arange(12, dtype=np.float32).reshape(3, 4)
     with tm.watch_writes() as watch:

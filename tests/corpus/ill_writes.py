@@ -181,6 +181,18 @@ def a_product_into_its_own_factor():
     return watch.report
 
 
+@ill(
+    "TM203", "error", "x[0], x[2] = x[2], x[0]", "all 4 elements", "4 elements come out wrong, the first x[2, 0] as 8",
+    "instead of 0", "`x[0], x[2] = x[2].clone(), x[0].clone()`",
+)  # fmt: skip
+def a_swap_of_two_rows():
+    x = torch.arange(12.0).view(3, 4)
+    with tm.watch_writes() as watch:
+        x[0], x[2] = x[2], x[0]
+    assert x[0].equal(x[2])
+    return watch.report
+
+
 @ill("TM203", "error", "x[1:] += x[:-1]", "10 of the 11 elements", "torch refuses that")
 def a_sum_that_torch_refuses():
     x = torch.arange(12.0)
