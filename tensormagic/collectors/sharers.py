@@ -10,7 +10,7 @@ import re
 import sys
 import weakref
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
@@ -39,6 +39,7 @@ class Sharer:
         reference: Weak, to the tensor or array.
         storage: Identity of its storage; 0 for arrays.
         space: The namespace in which its root name is bound; None for the names of a function, which nobody may keep.
+        scope: Which of the namespaces that were looked through: names of one scope stand beside each other.
         list_name: The plain name of the list that it is an item of, or ``""``.
     """
 
@@ -46,6 +47,7 @@ class Sharer:
     reference: weakref.ref[Any]
     storage: int
     space: Mapping[str, Any] | None = None
+    scope: int = 0
     list_name: str = ""
 
     def current(self) -> Any:
@@ -106,17 +108,17 @@ class Sharers:
         """Look all names up anew: in the namespace, and in the person's functions from ``frame`` outwards."""
         self._by_storage, self._foreign, self._use_counts, self._bounds, self.searched = {}, [], {}, {}, 0
         with quiet():
-            for space in (self._namespace, *running_spaces(frame, self._namespace)):
+            for scope, space in enumerate((self._namespace, *running_spaces(frame, self._namespace))):
                 walk = Walk(space)
                 kept = space if space is self._namespace else None
                 for name, item in walk_arrays(walk):
-                    self._add(name, item, kept, _list_of(name, space))
+                    self._add(item, Sharer(name, weakref.ref(item), 0, kept, scope, _list_of(name, space)))
                 self.searched += walk.looked
                 self.complete = self.complete and walk.complete
 
-    def _add(self, name: str, item: Any, space: Mapping[str, Any] | None, list_name: str) -> None:
+    def _add(self, item: Any, sharer: Sharer) -> None:
         try:
-            sharer = Sharer(name, weakref.ref(item), _storage_of(item), space, list_name)
+            sharer = replace(sharer, storage=_storage_of(item))
         except (RuntimeError, NotImplementedError, AttributeError, ValueError, TypeError):
             return  # no strided memory that could be asked for
         if sharer.storage:

@@ -6,7 +6,7 @@ parameter that a module's path and a loop's name both lead to. What is left are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -181,17 +181,28 @@ def _second_names(seen: WriteSeen, statement: Statement, via: Through | None) ->
     """Yield a second plain name of the tensor that the line writes to: ``y = x; y += 1`` changes x."""
     if via is None or not via.name.isidentifier() or via.name in statement.loop_names:
         return
-    own = {hit.sharer.name: hit.sharer.space for hit in seen.hits if hit.item is via.tensor}
+    own = {hit.sharer.name: hit.sharer.scope for hit in seen.hits if hit.item is via.tensor}
     for hit in seen.hits:
         sharer, item = hit.sharer, hit.item
         plain = sharer.name.isidentifier() and sharer.name not in {via.name, *statement.loop_names}
-        if item is via.tensor and plain and via.name in own and own[via.name] is sharer.space:
+        if item is via.tensor and plain and via.name in own and own[via.name] == sharer.scope:
             reached = touched(hit.region, seen.region, seen.mask)
             yield ChangedName(
                 name=sharer.name, relation="same object", kind=type(item).__name__, shape=hit.region.shape,
                 elements=reached.elements, of_elements=hit.region.elements, first=reached.first, marks=reached.marks,
                 certain=seen.certain, noticed=True,
             )  # fmt: skip
+
+
+def changed_arguments(seen: WriteSeen, arguments: Mapping[str, torch.Tensor]) -> Iterator[ChangedName]:
+    """Yield what a call was given and wrote to, although its line does not say so."""
+    for name, tensor in arguments.items():
+        reached = touched(place_of(tensor), seen.region, seen.mask)
+        yield ChangedName(
+            name=name, relation="argument", kind=type(tensor).__name__, shape=tuple(tensor.shape),
+            elements=reached.elements, of_elements=tensor.numel(), first=reached.first, marks=reached.marks,
+            certain=seen.certain, noticed=True,
+        )  # fmt: skip
 
 
 def _behind_autograd(seen: WriteSeen, via: Through | None) -> Iterator[ChangedName]:

@@ -24,7 +24,7 @@ from tensormagic.collectors.sharers import Sharers, names_of, place_of
 from tensormagic.collectors.source import Sites, is_own_code
 from tensormagic.collectors.swaps import Swaps
 from tensormagic.collectors.touched import index_at, touched
-from tensormagic.collectors.write_effects import Effects, WriteSeen
+from tensormagic.collectors.write_effects import Effects, WriteSeen, changed_arguments
 from tensormagic.collectors.written import Written
 from tensormagic.collectors.written_through import Statement, Through, statement_at, through
 from tensormagic.reports import ChangedName, Clash, Gap, Write
@@ -32,6 +32,7 @@ from tensormagic.reports import ChangedName, Clash, Gap, Write
 MOST_REPLAYS = 8  # suspicious calls of one line and op that are done once more, to see what they should give
 FREE_SEARCHES = 0.1  # seconds for looking names up whenever something may have changed; beyond that,
 SEARCH_SHARE = 8  # a look-up waits until so many times what the last one took has passed
+CALLERS = 4  # of the person's functions, from the write outwards, that are asked what they passed
 _ALONE = 2  # users of a storage when one tensor and the question itself are all
 _use_count = torch._C._storage_Use_Count
 
@@ -208,7 +209,8 @@ class WriteLog:
             seen.certain = not scattered or seen.mask is not None
             if due and via is not None and via.tensor is not seen.target and repeats(via.tensor):
                 tally.clash = _worse(tally.clash, _repeated(seen, via))
-            for changed in self._effects.of(seen, statement, via):
+            arguments = _arguments(seen.target, frame, named=via is not None) if due else {}
+            for changed in (*self._effects.of(seen, statement, via), *changed_arguments(seen, arguments)):
                 tally.counts[changed.name] = tally.counts.get(changed.name, 0) + 1
                 known = tally.changed.setdefault(changed.name, changed)
                 if changed.items > known.items:
@@ -235,6 +237,27 @@ class WriteLog:
         if not any(True for _ in self._sharers.names_of_item(target)):
             self._search(frame)
         tally.target = next((name for name in self._sharers.names_of_item(target)), "")
+
+
+def _arguments(target: torch.Tensor, frame: FrameType | None, *, named: bool) -> dict[str, torch.Tensor]:
+    """Return what the person handed to a call that is running and that writes to it, although nothing says so.
+
+    Args:
+        target: What was written to.
+        frame: Where.
+        named: Whether the person's own line says that it writes; then its callers alone are asked.
+    """
+    found: dict[str, torch.Tensor] = {}
+    own = own_frame(frame)
+    for depth in range(CALLERS):
+        if own is None:
+            break
+        passed = statement_at(own.f_code.co_filename, own.f_lineno).passed if depth or not named else ()
+        values = names_of(own) if passed else {}
+        same = {name: values[name] for name in passed if values.get(name) is target or values.get(name) is target._base}
+        found |= {name: value for name, value in same.items() if value is not None}
+        own = own_frame(own.f_back)
+    return found
 
 
 def own_frame(frame: FrameType | None) -> FrameType | None:

@@ -28,12 +28,15 @@ class Statement:
         loop_names: Names that a ``for`` around the line binds.
         loop_sources: Names that those loops go over.
         swaps: Whether it assigns several subscripts at once.
+        passed: Plain names that it hands to a call whose result it binds to another name, and that it does not say to
+            write to: such a call is not expected to change them.
     """
 
     written: tuple[ast.expr, ...] = ()
     loop_names: frozenset[str] = field(default_factory=frozenset)
     loop_sources: frozenset[str] = field(default_factory=frozenset)
     swaps: bool = False
+    passed: frozenset[str] = field(default_factory=frozenset)
 
 
 _UNREADABLE = Statement()
@@ -70,7 +73,7 @@ def _statements(source: str) -> dict[int, Statement]:
         if isinstance(node, ast.For | ast.AsyncFor):
             names, sources = names | _names(node.target), sources | _names(node.iter)
         if isinstance(node, ast.stmt) and not hasattr(node, "body"):
-            statement = Statement(tuple(_written(node)), names, sources, _swaps(node))
+            statement = Statement(tuple(_written(node)), names, sources, _swaps(node), _passed(node))
             found.update(dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), statement))
         else:
             waiting.extend((child, names, sources) for child in ast.iter_child_nodes(node))
@@ -86,6 +89,17 @@ def _swaps(statement: ast.stmt) -> bool:
         return False
     targets = statement.targets[0].elts if isinstance(statement.targets[0], ast.Tuple) else []
     return sum(isinstance(target, ast.Subscript) for target in targets) > 1
+
+
+def _passed(statement: ast.stmt) -> frozenset[str]:
+    if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
+        return frozenset()
+    calls = [node for node in ast.walk(statement.value) if isinstance(node, ast.Call)]
+    if any(True for _ in _written(statement)):
+        return frozenset()
+    given = {argument.id for call in calls for argument in call.args if isinstance(argument, ast.Name)}
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    return frozenset(given) - frozenset().union(*map(_names, targets))
 
 
 def _written(statement: ast.stmt) -> Iterator[ast.expr]:

@@ -39,6 +39,11 @@ def _is_unmeant(changed: ChangedName) -> bool:
 
 
 def _shared(write: Write, others: list[ChangedName], more: int) -> Finding:
+    first = others[0]
+    if first.relation == "argument" and first.name == write.target:
+        message = f"The call on this line changes its argument: {_elements(first)}{_how_often(write, first)}."
+        remedy = f"Where that is not meant, pass a copy: `{first.name}.clone()`; or leave out `inplace=True`."
+        return _finding("TM201", "note", write, others, message=message, remedy=remedy)
     lines = {0: "", 1: " (so does another line)"}.get(more, f" (so do {counted(more, 'more line')})")
     return _finding(
         "TM201", "note", write, others,
@@ -49,6 +54,8 @@ def _shared(write: Write, others: list[ChangedName], more: int) -> Finding:
 
 def _changes(others: list[ChangedName]) -> str:
     first = others[0]
+    if first.relation == "argument":
+        return f"changes {_elements(first)}, which was passed in as an argument"
     if len(others) == 1 and first.relation == "same object":
         return f"changes {first.name}, which is the same tensor"
     if len(others) == 1:

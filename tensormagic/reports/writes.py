@@ -25,7 +25,8 @@ class ChangedName:
         name: As it stands in the namespace: ``"a"``, ``"best['weight']"``.
         relation: How it comes to share with what was written to: ``"same object"``, ``"base"``, ``"view of it"``,
             ``"view of the same base"``, ``"same storage"`` (``.data``, ``.detach()``), ``"NumPy array"``, ``"itself"``
-            (the very tensor, reached behind autograd's back through ``.data``), ``"item of a list"``.
+            (the very tensor, reached behind autograd's back through ``.data``), ``"item of a list"``, ``"argument"``
+            (of a call that does not say that it writes to it).
         kind: ``"Tensor"``, ``"Parameter"``, ``"ndarray"`` …
         shape: Its shape.
         elements: How many of its elements the first such write reached; None where that is too many to count.

@@ -78,6 +78,8 @@ def test_the_elements_of_other_names(source, expected):
         "holder = type('Holder', (), {})()\nholder.buffer = torch.zeros(3)\nholder.buffer[0] = 1",
         "def step(x):\n    x.add_(1)\n    return x\nstep(a)",
         "row = a[0]\ndel row\na[0] = 1",
+        "def scaled(x):\n    return x.mul_(2)\na = scaled(a)\nb = scaled(a * 1)",
+        "relu = nn.ReLU(inplace=True)\na = relu(a)\nc = torch.relu_(c)",
         "net.load_state_dict(net.state_dict())",
     ],
 )

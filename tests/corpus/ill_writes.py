@@ -113,6 +113,30 @@ def the_best_weights_that_are_always_the_latest():
     return watch.report
 
 
+def _normalised(x):
+    x -= x.mean()
+    return x
+
+
+@ill("TM201", "note", "x -= x.mean()", "all 4 elements of batch, which was passed in as an argument")
+def a_function_that_changes_its_argument():
+    batch = torch.arange(4.0)
+    with tm.watch_writes() as watch:
+        normal = _normalised(batch)
+    assert normal is batch
+    return watch.report
+
+
+@ill("TM201", "note", "out = net(x)", "The call on this line changes its argument: all 6 elements of x", "x.clone()")
+def a_network_that_begins_with_an_inplace_layer():
+    net, x = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(3, 1)), torch.randn(2, 3)
+    with tm.watch_writes() as watch:
+        out = net(x)
+    assert out.shape == (2, 1)
+    assert x.min() >= 0
+    return watch.report
+
+
 # -- TM202 ----------------------------------------------------------------------------------------------------------
 
 
