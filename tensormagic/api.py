@@ -87,7 +87,9 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
     report = collect(tensor, name=name, namespace=seen, besides=besides)
     report = dataclasses.replace(report, verdict=verdict)
     if report.layout is not None:
-        report = dataclasses.replace(report, layout=with_slices(elements_of(tensor), report.layout, dims=dims, at=at))
+        bad = report.statistics.first_nan if report.statistics is not None else None
+        laid = with_slices(elements_of(tensor), report.layout, dims=dims, at=at, bad=bad)
+        report = dataclasses.replace(report, layout=laid)
     elif dims is not None or at is not None:
         raise TensorMagicError(f"dims and at choose a slice of a strided tensor, but {name} is {report.layout_name}")
     return _diagnosed(with_picture(report, elements_of(tensor)) if picture else report)

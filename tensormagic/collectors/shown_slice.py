@@ -121,7 +121,12 @@ def _drawn_by(shape: Sequence[int], free: tuple[int, ...]) -> tuple[int | None, 
 
 
 def with_slices(
-    x: torch.Tensor, laid: LayoutReport, *, dims: Sequence[int | str] | None, at: Sequence[Place] | None
+    x: torch.Tensor,
+    laid: LayoutReport,
+    *,
+    dims: Sequence[int | str] | None,
+    at: Sequence[Place] | None,
+    bad: tuple[int, ...] | None = None,
 ) -> LayoutReport:
     """Return the layout with the slice that was asked for in its grid, and with those that a viewer may turn to.
 
@@ -130,12 +135,18 @@ def with_slices(
         laid: Its layout, with the default slice.
         dims: See `chosen_cut`.
         at: See `chosen_cut`.
+        bad: Index of an element worth seeing: where ``at`` is None, the slice that holds it is shown.
 
     Raises:
         TensorMagicError: where ``dims`` or ``at`` does not fit the tensor.
     """
-    if dims is not None or at is not None:
-        laid = show_slice(x, laid, chosen_cut(laid.shape, dims, at))
+    cut = chosen_cut(laid.shape, dims, at)
+    if at is None and bad is not None:
+        drawn = cut.row_dim, cut.column_dim
+        fixed = tuple(0 if dim in drawn else place for dim, place in enumerate(bad))
+        cut = cut_along(laid.shape, *drawn, fixed=fixed)
+    if cut != cut_of(laid.shape):
+        laid = show_slice(x, laid, cut)
     return replace(laid, elements=every_element(x, laid))
 
 

@@ -14,7 +14,9 @@ from tensormagic.magics.display import deliver
 
 def show_together(shell: Any, values: Mapping[str, Any], output: Output) -> None:
     """Show what the tensors among ``values`` have of the same memory; nothing for fewer than two."""
-    tensors = {expression: value for expression, value in values.items() if explain.is_tensor(value)}
+    tensors = {
+        expression: value for expression, value in values.items() if explain.is_tensor(value) or explain.is_array(value)
+    }
     if len(tensors) < 2 or output.figure is not None:
         return
     try:

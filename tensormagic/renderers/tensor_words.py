@@ -225,7 +225,16 @@ def _slice(report: TensorReport, grid: Grid) -> str:
     slices = 1
     for dim in others:
         slices *= report.shape[dim]
-    return f"slice {name(report)}[{inner}], one of {count(slices)}" if slices > 1 else ""
+    return (
+        f"slice {name(report)}[{inner}], one of {count(slices)}{_because(report, grid, others)}" if slices > 1 else ""
+    )
+
+
+def _because(report: TensorReport, grid: Grid, others: list[int]) -> str:
+    """Return why this slice is drawn and not the first: it holds the first NaN."""
+    first = report.statistics.first_nan if report.statistics is not None else None
+    held = first is not None and all(grid.fixed[dim] == first[dim] for dim in others)
+    return ", with the first NaN" if held and any(grid.fixed) else ""
 
 
 def strip_shown(report: TensorReport) -> str:

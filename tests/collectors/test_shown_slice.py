@@ -102,6 +102,18 @@ def test_all_elements_are_carried_only_where_they_are_few() -> None:
     assert tm.inspect(torch.zeros(2, 2, 2, device="meta"), "meta", namespace={}).layout.elements == ()
 
 
+def test_the_slice_with_the_first_nan_is_shown_unless_another_is_asked_for() -> None:
+    """A NaN in item 3 is worth more than item 0; what a person asks for is what is shown."""
+    x = torch.zeros(5, 4, 6)
+    x[3, 1, 2] = x[4, 0, 0] = torch.nan
+    report = tm.inspect(x, "x", namespace={})
+    assert report.layout.grid.fixed == (3, 0, 0)
+    assert report.layout.grid.values[1][2] == "nan"
+    assert "Showing slice x[3, :, :], one of 5, with the first NaN" in str(report)
+    assert tm.inspect(x, "x", namespace={}, at=(0, ":", ":")).layout.grid.fixed == (0, 0, 0)
+    assert tm.inspect(x, "x", namespace={}, dims=(0, 1)).layout.grid.fixed == (0, 0, 2)
+
+
 def test_nothing_is_changed() -> None:
     """Looking at slices leaves the version counter and the random state alone."""
     before = X._version, torch.get_rng_state()

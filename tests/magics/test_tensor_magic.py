@@ -314,3 +314,11 @@ def test_a_slice_that_is_not_there(cell):
     assert "dims takes two different dimensions of the 2 there are (0 to 1, or i, j), but was given 0, 5" in str(
         ran.error
     )
+
+
+def test_an_array_lies_on_the_strip_too(cell):
+    """``%tensor a n``: a tensor and the NumPy array over its memory."""
+    cell("n = a.numpy()[1:]")
+    first, *_ = cell("%tensor a n").shown
+    assert first["text/plain"].startswith("── a and n ── one storage of 48 B on cpu")
+    assert "a and n have 8 elements in common" in first["text/plain"]

@@ -32,6 +32,7 @@
       this.first = this.state();
       this.stored = this.data.values;
       this.kept = panel.section.querySelector(".tm-top").firstElementChild;
+      this.shown = [...(panel.section.querySelector(".tm-shown")?.childNodes || [])];
       this.controls = make("div", "tm-turn");
       panel.section.querySelector(".tm-layout h3").after(this.controls);
       this.offer();
@@ -228,7 +229,8 @@
         ? `${data.rows.length} \u00d7 ${data.columns.length} of ${grouped(sizes[0])} \u00d7 ${grouped(sizes[1])}; ` : "";
       const unknown = data.readable && !data.values.length ? "; its values are not in this output" : "";
       const shown = panel.section.querySelector(".tm-shown");
-      if (shown) shown.replaceChildren(make("b", "", "Showing "), `${cut}slice ${data.name}[${index}], one of ${grouped(slices)}${unknown}`);
+      if (shown && this.state() === this.first) shown.replaceChildren(...this.shown);
+      else if (shown) shown.replaceChildren(make("b", "", "Showing "), `${cut}slice ${data.name}[${index}], one of ${grouped(slices)}${unknown}`);
       const scale = panel.section.querySelector(".tm-legend p");
       const image = scale && scale.querySelector("img");
       if (image) scale.replaceChildren(`offset ${grouped(this.low)} `, image, ` ${grouped(this.high)}`);
