@@ -35,7 +35,7 @@ from tensormagic.reports import AliasGroup, AliasMember, AliasPair, AliasReport
 
 MOST_CARDS = 12
 MOST_LINES = 40
-MOST_MEMBERS = 24
+MOST_MEMBERS = 8  # of a card; more are folded
 MOST_MATRIX = 6
 MOST_PAIRS = 12
 MOST_SAME = 8
@@ -74,13 +74,12 @@ def _header(report: AliasReport) -> str:
 
 
 def _card(group: AliasGroup) -> str:
-    members = group.members[:MOST_MEMBERS]
     notes = (tag("p", with_code(note), class_="quiet") for note in group_notes(group) if note not in unnoticed(group))
     parts = [
         tag("h3", chip(group.number), " ", escape(group_title(group))),
         *(tag("p", with_code(note), class_="tm-unseen") for note in unnoticed(group)),
-        _members(group, members),
-        tag("p", f"and {count(group.found - len(members))} more", class_="quiet") if group.found > len(members) else "",
+        _members(group, group.members[:MOST_MEMBERS], first=1),
+        _folded(group),
         "" if is_matrix(group, MOST_MATRIX) else _pairs(group.pairs),
         *notes,
     ]
@@ -104,14 +103,25 @@ def _line(group: AliasGroup) -> str:
     return f"{group_title(group)}: {first}{more}"
 
 
-def _members(group: AliasGroup, members: Sequence[AliasMember]) -> str:
+def _folded(group: AliasGroup) -> str:
+    """Return the members beyond the first few, on demand, and how many there are beyond those."""
+    if group.found <= MOST_MEMBERS:
+        return ""
+    rest = group.members[MOST_MEMBERS:]
+    unlisted = group.found - len(group.members)
+    more = tag("p", f"and {count(unlisted)} more", class_="quiet") if unlisted > 0 else ""
+    title = tag("summary", f"{count(group.found - MOST_MEMBERS)} more objects")
+    return tag("details", title, _members(group, rest, first=MOST_MEMBERS + 1), more)
+
+
+def _members(group: AliasGroup, members: Sequence[AliasMember], *, first: int) -> str:
     matrix = members if is_matrix(group, MOST_MATRIX) else ()
     drawn = any(member.coverage for member in members)
     head = ["", "name", _axis(group) if drawn else "", "how, and who counts its writes"]
     cells = [tag("th", text) for text in head]
     cells += [tag("th", str(at), class_="tm-in", title=_title(other)) for at, other in enumerate(matrix, 1)]
     pairs = {frozenset((pair.left, pair.right)): pair for pair in group.pairs}
-    rows = [_member(at, member, group, _shares(member, matrix, pairs)) for at, member in enumerate(members, 1)]
+    rows = [_member(at, member, group, _shares(member, matrix, pairs)) for at, member in enumerate(members, first)]
     above = tag("th", "", colspan=len(head)) + tag("th", "elements in", class_="tm-in", colspan=len(matrix))
     heads = tag("thead", tag("tr", above) if matrix else "", tag("tr", *cells))
     return tag("table", heads, tag("tbody", *rows), class_="tm-members")
@@ -154,7 +164,8 @@ def strip_image(member: AliasMember) -> str:
     palette = [theme.offset_colour(at / max(cells - 1, 1)) for at in range(cells)]
     source = png.heatmap([list(row) for row in zip(*columns, strict=True)], palette, size=UNIT)
     alt = f"{clipped(member.name)} reads bytes {count(member.start)} to {count(max(member.stop - 1, member.start))}"
-    return tag("img", src=source, alt=alt, title=alt).removesuffix("</img>")
+    ground = "background-color:#eceef1"  # light on either side: the scale begins in a dark blue
+    return tag("img", src=source, alt=alt, title=alt, style=ground).removesuffix("</img>")
 
 
 def _dots(cells: int) -> int:

@@ -28,7 +28,7 @@ from tensormagic.reports import AliasGroup, AliasMember, AliasReport
 NARROWEST = 60
 MOST_GROUPS = 12
 NAME = 30
-MOST_MEMBERS = 16
+MOST_MEMBERS = 8
 MOST_PAIRS = 24
 MOST_SAME = 8
 FULL, PART, EMPTY, UNKNOWN = "\u2588", "\u2584", "\u2591", "?"
