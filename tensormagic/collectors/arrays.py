@@ -23,7 +23,7 @@ from tensormagic.reports import Component, Fact, Gap, KindReport, TensorReport
 _MOST_FIELDS = 8
 _MOST_LOOKED = 10_000  # items of an object array whose types are counted
 _TEXT_LINES = 6
-_WORDS = {"O": "objects", "U": "text", "S": "bytes", "V": "records", "M": "dates", "m": "durations"}
+_WORDS = {"O": "objects", "U": "text", "T": "text", "S": "bytes", "V": "records", "M": "dates", "m": "durations"}
 
 
 class _Interface:

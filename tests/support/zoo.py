@@ -76,14 +76,19 @@ def _holes() -> torch.Tensor:
     return torch.nested.narrow(torch.arange(12.0).view(3, 4), 1, torch.tensor([0, 1, 0]), lengths, layout=torch.jagged)
 
 
-def _fake(*, symbolic: bool = False) -> torch.Tensor:
+def _csr_meta() -> torch.Tensor:
+    parts = (torch.zeros(5, dtype=torch.int64), torch.zeros(3, dtype=torch.int64), torch.zeros(3))
+    return torch.sparse_csr_tensor(*(part.to("meta") for part in parts), (4, 4))
+
+
+def _fake(*, symbolic: bool = False, sparse: bool = False) -> torch.Tensor:
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     if symbolic:
         return FakeTensorMode(shape_env=ShapeEnv()).from_tensor(torch.ones(5, 7))
     with FakeTensorMode():
-        return torch.ones(2, 3)
+        return torch.ones(2, 3).to_sparse() if sparse else torch.ones(2, 3)
 
 
 def _functional_python() -> torch.Tensor:
@@ -241,6 +246,19 @@ ZOO: dict[str, Specimen] = {
         lambda: torch.stack([DENSE, DENSE]).to_sparse_csr(),
         ("batch item [0] of (2,)", "stored values in each batch item"),
     ),
+    "csr of zeros": Specimen(
+        lambda: torch.zeros(3, 4).to_sparse_csr(), ("0 values are stored for a tensor of (3, 4)",)
+    ),
+    "csr meta": Specimen(_csr_meta, ("sparse CSR", "3 values are stored for a tensor of (4, 4)", "meta")),
+    "coo with faulty indices": Specimen(
+        lambda: torch.sparse_coo_tensor([[7, 1], [0, 0]], [1.0, 2.0], (2, 2), check_invariants=False),
+        ("1 more have an index outside it",),
+    ),
+    "fake sparse": Specimen(lambda: _fake(sparse=True), ("fake tensor", "layout sparse_coo")),
+    "zero tensor": Specimen(
+        lambda: torch._efficientzerotensor((2, 3)), ("a gradient that is zero everywhere", "0 B stored")
+    ),
+    "nested nothing": Specimen(lambda: torch.nested.nested_tensor([]), ("0 items without dimensions to tell",)),
     "csr large": Specimen(
         lambda: _band(1000), ("1000 rows × 1000 columns; a cell is 32 × 32", "the first 16 of 1000 stored", "0.1 %")
     ),

@@ -37,6 +37,20 @@ def _is_symbolic(x: Any) -> bool:
     return _is_fake(x) and any(type(size) is not int for size in (*x.shape, *x.stride()))
 
 
+def _is_strided_fake(x: Any) -> bool:
+    return _is_fake(x) and str(x.layout) == "torch.strided"
+
+
+def _describe_zero(_: Any) -> Description:
+    return Description(
+        label="zero tensor",
+        summary="torch's own stand-in for a gradient that is zero everywhere: it has a shape, but no memory.",
+        facts=(Fact("every element", "0"), Fact("to get memory", "x + 0")),
+        no_values="every element is 0, and none is stored",
+        stored_bytes=0,
+    )
+
+
 def _describe_fake(x: Any) -> Description:
     return Description(
         label="fake tensor",
@@ -94,7 +108,9 @@ def _describe_meta(x: Any) -> Description:
 KINDS = (
     Kind("uninitialized", _is_uninitialized, _describe_uninitialized),
     Kind("fake_symbolic", _is_symbolic, _describe_symbolic, printable=False),
-    Kind("fake", _is_fake, _describe_fake, strided=True, printable=False),
+    Kind("fake", _is_strided_fake, _describe_fake, strided=True, printable=False),
+    Kind("fake_sparse", _is_fake, _describe_fake, printable=False),
+    Kind("zero", lambda x: bool(x._is_zerotensor()), _describe_zero, printable=False),
     Kind("meta", lambda x: bool(x.is_meta) and not x.is_nested and str(x.layout) == "torch.strided", _describe_meta,
          strided=True, printable=False),
 )  # fmt: skip

@@ -23,6 +23,7 @@ from tensormagic.collectors.kinds.kind import (
     element_text,
     percent,
     sizes_text,
+    without_numbers,
 )
 from tensormagic.collectors.kinds.stored import MOST_COUNTED, MOST_LISTED, Frame, Places, stored_map
 from tensormagic.reports import Fact, StoredGroup, StoredLine, StoredList, StoredMap
@@ -100,7 +101,7 @@ class _Arrays:
 def _describe(x: Any) -> Description:
     arrays = _Arrays.of(x)
     form, values = arrays.form, arrays.values
-    one = arrays.first() if 0 not in arrays.batch else None
+    one = arrays.first() if 0 not in arrays.batch and not without_numbers(arrays.pointers) else None
     return Description(
         label=f"sparse {form.label}",
         summary=_summary(arrays),
@@ -196,9 +197,10 @@ def _in_elements(frame: Frame, one: _Arrays, rows: torch.Tensor, columns: torch.
     across = torch.arange(width, device=rows.device)[None, None, :]
     each = rows[:, None, None] * height + down, columns[:, None, None] * width + across
     shape = (rows.numel(), height, width)
-    places = Places.of(*(part.expand(shape).reshape(-1) for part in each))
-    flat = one.values.reshape(rows.numel() * height * width, -1)
-    found = stored_map(frame, places, [element_text(v[0] if len(v) == 1 else v) for v in flat.tolist()])
+    down_all, across_all = (part.expand(shape).reshape(-1) for part in each)
+    places = Places.of(down_all, across_all)
+    flat = one.values.reshape(rows.numel() * height * width, -1).tolist() if one.values.numel() else []
+    found = stored_map(frame, places, [element_text(v[0] if len(v) == 1 else v) for v in flat])
     if found is None or not one.form.blocked:
         return found
     per_block = tuple(tuple(at // (height * width) if at >= 0 else at for at in row) for row in found.places)

@@ -91,6 +91,11 @@ def copied(x: torch.Tensor, copy: Callable[[torch.Tensor], torch.Tensor], of_wha
     return Values(copy(x), of_what) if x.numel() <= MOST_COPIED else None
 
 
+def without_numbers(x: torch.Tensor) -> bool:
+    """Return whether a component has no numbers to look at: on the meta device, or fake."""
+    return bool(x.is_meta) or type(x) is not torch.Tensor
+
+
 def has_class(x: object, module: str, name: str) -> bool:
     """Return whether an object's class is one of that name, or derived from it, without importing where it comes from.
 

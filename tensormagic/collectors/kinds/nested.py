@@ -134,6 +134,9 @@ def _reading(starts: list[int], own: list[int]) -> tuple[str, ...]:
 
 def _describe_strided(x: Any) -> Description:
     sizes, steps, starts = x._nested_tensor_size(), x._nested_tensor_strides(), x._nested_tensor_storage_offsets()
+    if sizes.dim() < 2 or not sizes.numel():
+        count = int(sizes.shape[0]) if sizes.dim() > 1 else 0
+        return Description("nested, strided", f"{counted(count, 'item')} without dimensions to tell.", shape=(count,))
     items = [tuple(size) for size in sizes[:_MOST_ITEMS].tolist()]
     if x.device.type == "meta":
         return Description("nested, strided", "A nested tensor without memory.", no_values="it has no memory")

@@ -18,6 +18,7 @@ from tensormagic.collectors.kinds.kind import (
     element_text,
     percent,
     sizes_text,
+    without_numbers,
 )
 from tensormagic.collectors.kinds.stored import MOST_LISTED, Frame, Places, stored_map
 from tensormagic.reports import Fact, StoredLine, StoredList, StoredMap
@@ -27,7 +28,7 @@ _MOST_UNIQUE = 2**20  # stored places that are compared to find repeats
 
 def _describe(x: Any) -> Description:
     indices, values = x._indices(), x._values()
-    stored = int(x._nnz())
+    stored, unread = int(x._nnz()), without_numbers(indices)
     return Description(
         label="sparse COO" if x.is_coalesced() else "sparse COO, uncoalesced",
         summary=_summary(x, stored),
@@ -37,9 +38,9 @@ def _describe(x: Any) -> Description:
             Part("._values()", "what: the stored values, in the order of the columns of indices", values),
         ),
         values=Values(values, f"the {counted(values.numel(), 'stored value')}"),
-        map=_map(x, indices, values),
-        stored=_list(indices, values, stored),
-        reading=_reading(indices, values, stored),
+        map=None if unread else _map(x, indices, values),
+        stored=None if unread else _list(indices, values, stored),
+        reading=() if unread else _reading(indices, values, stored),
         stored_bytes=bytes_of(indices) + bytes_of(values),
     )
 
@@ -85,7 +86,7 @@ def _distinct(x: Any, indices: torch.Tensor, stored: int) -> int | None:
     """Return how many different places are stored; None where there are too many to look."""
     if x.is_coalesced() or stored < 2:
         return stored
-    if stored > _MOST_UNIQUE:
+    if stored > _MOST_UNIQUE or without_numbers(indices):
         return None
     strides = torch.tensor(_strides(x.shape[: x.sparse_dim()]), dtype=torch.int64, device=indices.device)
     flat: Any = (indices * strides[:, None]).sum(0)
@@ -96,7 +97,7 @@ def _repeats(x: Any, stored: int, distinct: int | None) -> str:
     if x.is_coalesced() or stored < 2:
         return ""
     if distinct is None:
-        return "too many places to look for repeats"
+        return "not looked for repeats: there are too many places, or none to read"
     if distinct == stored:
         return "no place is stored twice, but torch has not checked"
     return f"{counted(stored - distinct, 'value')} repeat a place: coalesce() adds them up and leaves {distinct}"

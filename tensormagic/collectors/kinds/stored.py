@@ -59,6 +59,11 @@ class Places:
     columns: np.ndarray
     every: int = 1
 
+    def inside(self, frame: Frame) -> np.ndarray:
+        """Return which of them lie in a matrix. An index outside it is a fault that torch need not have looked for."""
+        rows = (self.rows >= 0) & (self.rows < frame.row_count)
+        return rows & (self.columns >= 0) & (self.columns < frame.column_count)
+
     @classmethod
     def of(cls, rows: torch.Tensor, columns: torch.Tensor, already: int = 1) -> Places:
         """Fetch places from the device in one transfer, thinned where there are very many.
@@ -84,10 +89,14 @@ def stored_map(frame: Frame, places: Places, texts: Sequence[str] = ()) -> Store
     if not (frame.row_count and frame.column_count):
         return None
     height, width = frame.drawn
-    flat = places.rows // frame.row_step * width + places.columns // frame.column_step
+    inside = places.inside(frame)
+    rows, columns = places.rows[inside], places.columns[inside]
+    flat = rows // frame.row_step * width + columns // frame.column_step
     counts = np.bincount(flat, minlength=height * width)[: height * width] * places.every
     last = np.full(height * width, NOT_STORED)
-    last[flat] = np.arange(len(flat))
+    last[flat] = np.flatnonzero(inside)
+    texts = [text for text, held in zip(texts, inside, strict=False) if held]
+    outside = int((~inside).sum()) * places.every
     return StoredMap(
         row_name=frame.row_name,
         column_name=frame.column_name,
@@ -98,8 +107,8 @@ def stored_map(frame: Frame, places: Places, texts: Sequence[str] = ()) -> Store
         counts=_rows(counts, width),
         places=_rows(last, width) if frame.small else (),
         texts=_texts(flat, texts, height, width) if frame.small else (),
-        title=frame.title,
-        sampled=len(flat) if places.every > 1 else 0,
+        title="; ".join(filter(None, (frame.title, f"{outside} more have an index outside it" if outside else ""))),
+        sampled=len(inside) if places.every > 1 else 0,
     )
 
 
