@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.subject import is_readable
+from tensormagic.collectors.subject import is_readable, sizes_of
 from tensormagic.reports import AutogradReport
 
 NODE_LIMIT = 10_000
@@ -59,7 +59,7 @@ def _leaves(root: Any, names: Mapping[int, str]) -> _Leaves:
     while pending and len(seen) <= NODE_LIMIT:
         node = pending.popleft()
         if type(node).__name__ == "AccumulateGrad" and (leaf := node.variable) is not None:
-            found.setdefault(leaf._cdata, names.get(leaf._cdata, f"{tuple(leaf.shape)} leaf"))
+            found.setdefault(leaf._cdata, names.get(leaf._cdata, f"{sizes_of(leaf)} leaf"))
             continue
         following = dict.fromkeys(after for after, _ in node.next_functions if after is not None and after not in seen)
         seen.update(following)
@@ -78,7 +78,7 @@ def _gradient(x: torch.Tensor) -> Gradient:
         grad = x.grad
     except RuntimeError:
         return "unreadable", None, None
-    return ("none", None, None) if grad is None else ("present", tuple(grad.shape), _norm(grad))
+    return ("none", None, None) if grad is None else ("present", sizes_of(grad), _norm(grad))
 
 
 def _norm(grad: torch.Tensor) -> float | None:

@@ -84,5 +84,5 @@ def _shape(node: Any) -> tuple[int, ...]:
 def _sizes(sized: Any) -> tuple[int, ...]:
     try:
         return tuple(int(size) for size in sized.shape)
-    except (RuntimeError, TypeError):  # symbolic or nested sizes
+    except (RuntimeError, TypeError, AttributeError):  # symbolic or nested sizes
         return ()

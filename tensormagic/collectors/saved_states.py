@@ -15,6 +15,7 @@ import torch
 
 from tensormagic.collectors.evidence import is_packed
 from tensormagic.collectors.nodes import isinstance_of_torch
+from tensormagic.collectors.subject import sizes_of
 from tensormagic.reports import SavedState
 
 MOST_SAVED = 12
@@ -62,7 +63,7 @@ def _custom(node: Any, names: Mapping[int, str]) -> tuple[SavedState, ...]:
 
 def _fine(slot: str, value: torch.Tensor, names: Mapping[int, str]) -> SavedState:
     return SavedState(
-        slot, "fine", names.get(value._cdata, ""), tuple(int(size) for size in value.shape),
+        slot, "fine", names.get(value._cdata, ""), sizes_of(value),
         str(value.dtype).removeprefix("torch."), value.numel() * value.element_size(), *_versions(value),
     )  # fmt: skip
 

@@ -88,6 +88,14 @@ def _numbers(plain: torch.Tensor, holder: kinds.Kind, found: list[kinds.Found]) 
     return values if values is not None and is_readable(values.tensor) else None
 
 
+def sizes_of(x: torch.Tensor) -> tuple[int, ...]:
+    """Return a tensor's sizes as plain numbers: -1 for one that is none, as the ragged one of a jagged tensor."""
+    try:
+        return tuple(size if type(size) is int else -1 for size in x.shape)
+    except RuntimeError:  # a nested tensor that is strided has none to ask for
+        return (-1,) * x.dim()
+
+
 def is_readable(x: torch.Tensor) -> bool:
     """Return whether the elements of a tensor are plain memory: nobody's code runs, no storage is left."""
     try:

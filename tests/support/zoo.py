@@ -71,6 +71,13 @@ def _items() -> list[torch.Tensor]:
     return [torch.arange(6.0).view(2, 3), torch.arange(6.0, 18.0).view(4, 3)]
 
 
+def _jagged_with_grad(*, leaf: bool = False) -> torch.Tensor:
+    x = torch.nested.nested_tensor(_items(), layout=torch.jagged, requires_grad=True)
+    y = x * 2
+    y.values().sum().backward()
+    return x if leaf else y
+
+
 def _holes() -> torch.Tensor:
     lengths = torch.tensor([2, 3, 1])
     return torch.nested.narrow(torch.arange(12.0).view(3, 4), 1, torch.tensor([0, 1, 0]), lengths, layout=torch.jagged)
@@ -275,6 +282,10 @@ ZOO: dict[str, Specimen] = {
     "jagged": Specimen(
         lambda: torch.nested.nested_tensor(_items(), layout=torch.jagged),
         ("2 items of different length along dimension 1", "item 1 is values[2:6]", "lengths 2 to 4, 3 on average"),
+    ),
+    "jagged with gradient": Specimen(_jagged_with_grad, ("made by", "(2, ragged, 3)", "requires grad, not a leaf")),
+    "jagged leaf with gradient": Specimen(
+        lambda: _jagged_with_grad(leaf=True), ("grad present", ".grad is a tensor of shape (2, -1, 3)")
     ),
     "jagged with holes": Specimen(
         _holes, ("6 of its 12 places belong to an item", "item 1 is values[5:8]: offsets[1] = 5", "holes are not drawn")
