@@ -70,7 +70,7 @@ def _line(line: SourceLine) -> str:
         return tag("tr", tag("td", text, colspan=4, class_="tm-heading"))
     cells = (
         tag("td", str(line.number), class_="tm-number"),
-        tag("td", _MARKS[line.sign], class_="tm-mark"),
+        tag("td", _MARKS[line.sign], class_="tm-sign"),
         tag("td", tag("code", escape(line.text)), *_effects(line.writes), class_="tm-text"),
         tag("td", tag("code", escape(written_text(line.writes))) if line.writes else "", class_="tm-to"),
     )
