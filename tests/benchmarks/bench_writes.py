@@ -17,7 +17,7 @@ from tests.benchmarks.overhead import NoOp
 
 pytestmark = pytest.mark.benchmark
 
-ROUNDS = 7
+ROUNDS = 5
 
 
 def _training(kind, **options):
@@ -30,7 +30,7 @@ def _training(kind, **options):
         net(x).sum().backward()
         optimizer.step()
 
-    return {"net": net, "optimizer": optimizer}, step, 40
+    return {"net": net, "optimizer": optimizer}, step, 150
 
 
 def _rows():
