@@ -58,7 +58,9 @@ class Subject:
     @property
     def printed(self) -> torch.Tensor | None:
         """What torch prints to show its values; None where there are none."""
-        if self.numbers is None or (self.strided and self.numbers.of_what == ""):
+        if self.numbers is None:
+            return None
+        if self.strided and not self.numbers.of_what:
             return self.plain if not self.no_values and self.holder.printable and self.found_described else None
         own = self.holder.printable and not self.strided
         return self.tensor if own or self.tensor.is_quantized else self.numbers.tensor
@@ -100,11 +102,6 @@ def is_readable(x: torch.Tensor) -> bool:
     """Return whether the elements of a tensor are plain memory: nobody's code runs, no storage is left."""
     try:
         own = kinds.holder_of(x)
-        return own.strided and not own.key.startswith(("fake", "meta")) and not dispatches_unread(x) and fits(x)
+        return own.strided and not own.key.startswith(("fake", "meta", "quantized")) and not dispatches(x) and fits(x)
     except (RuntimeError, NotImplementedError, TypeError):
         return False
-
-
-def dispatches_unread(x: torch.Tensor) -> bool:
-    """Return whether operations on a tensor would run code of its class."""
-    return dispatches(x) and not x.is_quantized

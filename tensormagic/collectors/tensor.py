@@ -39,6 +39,7 @@ _DATA_COLUMNS = 160
 _REPR_THRESHOLD = 200  # torch's own is 1000, which it prints element by element; no more than six lines are kept
 _EDGE_ITEMS = 3
 _MOST_DEPTH = 2  # components of components of a tensor are shown, theirs are not
+_UNREAD = "what holds its numbers is no plain memory, or could be read by a large copy only"
 _PLACES = ("first_nan", "first_positive_infinity", "first_negative_infinity")  # indices, which a kind's numbers lack
 _FLAGS = ("is_inference", "is_conj", "is_neg", "is_shared", "is_pinned")
 
@@ -104,8 +105,8 @@ def _collect(
     storage = sections.read("storage", lambda: _storage(subject.plain), None) if subject.strided else None
     shared = _shared(subject, name, namespace, sections)
     element_size = sections.read("element size", x.element_size, 0)
-    if subject.no_values:
-        sections.miss("values", subject.no_values)
+    if numel and subject.numbers is None:
+        sections.miss("values", subject.no_values or _UNREAD)
     numbers, by_slice = _values(subject, sections)
     return TensorReport(
         name=name,

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from tensormagic import api
+from tensormagic.collectors.kinds import kind as kind_module
 from tensormagic.collectors.subject import study
 from tensormagic.renderers import tensor_html, tensor_svg, tensor_text
 from tensormagic.reports import TensorReport
@@ -132,3 +133,13 @@ def test_nothing_keeps_it(kind: str) -> None:
         assert report.name == "x"
     finally:
         gc.enable()
+
+
+def test_a_large_copy_is_not_made_to_read_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quantized tensor beyond the bound has no numbers, and a gap that says why; its facts are there."""
+    monkeypatch.setattr(kind_module, "MOST_COPIED", 2)
+    report = ZOO["quantized"].visit(look)
+    assert report.statistics is None
+    assert [gap.section for gap in report.gaps] == ["values"]
+    assert "large copy" in report.gaps[0].reason
+    assert report.kinds[0].facts[1].value == "0.1"

@@ -256,7 +256,9 @@ ZOO: dict[str, Specimen] = {
     "csr of zeros": Specimen(
         lambda: torch.zeros(3, 4).to_sparse_csr(), ("0 values are stored for a tensor of (3, 4)",)
     ),
-    "csr meta": Specimen(_csr_meta, ("sparse CSR", "3 values are stored for a tensor of (4, 4)", "meta")),
+    "csr meta": Specimen(
+        _csr_meta, ("what holds its numbers is no plain memory", "3 values are stored for a tensor of (4, 4)", "meta")
+    ),
     "coo with faulty indices": Specimen(
         lambda: torch.sparse_coo_tensor([[7, 1], [0, 0]], [1.0, 2.0], (2, 2), check_invariants=False),
         ("1 more have an index outside it",),
