@@ -110,8 +110,9 @@ def _scale() -> list[list[Any]]:
 def _picture(report: TensorReport, kind: str) -> Picture:
     picture = picture_of(report)
     if picture is None or not picture.drawable:
-        reasons = "; ".join(f"{gap.section}: {gap.reason}" for gap in report.gaps) or "it has no element"
-        raise TensorMagicError(f'no "{kind}" figure of {name(report)}: {reasons}')
+        reasons = "; ".join(f"{gap.section}: {gap.reason}" for gap in report.gaps)
+        without = "it has no element" if picture is not None else "it has no strides; its panel shows what it has"
+        raise TensorMagicError(f'no "{kind}" figure of {name(report)}: {reasons or without}')
     return picture
 
 

@@ -119,7 +119,17 @@ def test_figure_of_what_could_not_be_read_gives_the_reason(kind: str) -> None:
         figures.figure(SAMPLES["all_missing"], kind)
 
 
-@pytest.mark.parametrize("name", [name for name in SAMPLES if name not in {"all_missing", "empty", "largest"}])
+DRAWN = [name for name, report in SAMPLES.items() if report.layout is not None and name not in {"empty", "largest"}]
+
+
+@pytest.mark.parametrize("kind", ["strides", "storage", "values"])
+def test_a_tensor_without_strides_has_no_figure_of_them(kind: str) -> None:
+    """A sparse tensor is refused with the reason that it has none."""
+    with pytest.raises(TensorMagicError, match="it has no strides; its panel shows what it has"):
+        figures.figure(SAMPLES["sparse"], kind)
+
+
+@pytest.mark.parametrize("name", DRAWN)
 def test_figures_are_small_and_hold_no_markup_of_a_person(name: str) -> None:
     """Every figure of every sample stays under 40 KB, its page is transparent, and a person's tags are text."""
     for kind in figures.kinds_of(SAMPLES[name]):
