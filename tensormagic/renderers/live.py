@@ -34,7 +34,7 @@ Mode = Literal["widget", "html", "off"]
 Bundle = dict[str, Any]
 
 THREAD_NAME = "tensormagic-sampler"
-INTERVAL = 1 / 25  # seconds between two looks: more than twice what an eye needs, far below the server's limit
+INTERVAL = 1 / 16  # seconds between two looks: more than an eye needs; each wakes a thread beside those that compute
 HTML_INTERVAL = 1 / 4
 REBUILD_INTERVAL = 1.0  # seconds between two whole documents, where the structure changes
 REFRESH_INTERVAL = 2.0  # and where only numbers do: findings and the kept passes come with them
@@ -97,7 +97,7 @@ class LivePanel:
         """Make a panel; nothing is sent before `start`.
 
         Args:
-            frame: Returns what changes quickly; called some 25 times a second, from the sampler's thread.
+            frame: Returns what changes quickly; called some 16 times a second, from the sampler's thread.
             report: Returns a consistent snapshot of everything; called when the structure changed.
             mode: ``"widget"``, ``"html"`` (for hosts without widgets; needs ``update``), or ``"off"``.
             update: Replaces the shown output by a mimebundle, in mode ``"html"``.
