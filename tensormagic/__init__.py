@@ -17,21 +17,9 @@ In a script::
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from tensormagic.api import (
-    Trace,
-    WriteWatch,
-    aliases,
-    copy_or_view,
-    gradgraph,
-    inspect,
-    overlay,
-    show,
-    tensors,
-    trace,
-    watch_writes,
-)
 from tensormagic.errors import (
     NoGraphError,
     NotATensorError,
@@ -41,18 +29,33 @@ from tensormagic.errors import (
     TraceError,
     UnknownNameError,
 )
-from tensormagic.reports import (
-    AliasReport,
-    Finding,
-    Gap,
-    Location,
-    OverlayReport,
-    Report,
-    TensorReport,
-    TensorTable,
-    TraceReport,
-    WritesReport,
-)
+
+if TYPE_CHECKING:
+    from tensormagic.api import (
+        Trace,
+        WriteWatch,
+        aliases,
+        copy_or_view,
+        gradgraph,
+        inspect,
+        overlay,
+        show,
+        tensors,
+        trace,
+        watch_writes,
+    )
+    from tensormagic.reports import (
+        AliasReport,
+        Finding,
+        Gap,
+        Location,
+        OverlayReport,
+        Report,
+        TensorReport,
+        TensorTable,
+        TraceReport,
+        WritesReport,
+    )
 
 __version__ = "0.1.0.dev0"
 
@@ -88,6 +91,21 @@ __all__ = [
     "unload_ipython_extension",
     "watch_writes",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for the first time: ``import tensormagic`` by itself costs next to nothing (PEP 562)."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    api, reports = import_module("tensormagic.api"), import_module("tensormagic.reports")  # api first: reports need it
+    value = getattr(api, name, None) or getattr(reports, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List everything public, imported yet or not."""
+    return sorted({*globals(), *__all__})
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -74,3 +74,10 @@ def test_foreign_imports_sees_a_hidden_one():
     """The check finds an import inside a function and one for types alone."""
     source = "import os\nif TYPE_CHECKING:\n    from torch.nn import Module\ndef f():\n    import numpy as np\n"
     assert foreign_imports(source) == ["numpy", "torch"]
+
+
+def test_importing_the_package_imports_neither_torch_nor_what_is_heavy():
+    """Names are looked up when they are first asked for; until then nothing but the errors is there."""
+    code = "import sys, tensormagic; print([m for m in sys.modules if m.startswith(('torch', 'tensormagic.'))])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "['tensormagic.errors']"
