@@ -25,7 +25,7 @@ class StepsAside(Protocol):
     """A mode that can leave the stack for a while."""
 
     def step_aside(self) -> bool:
-        """Leave the stack; False, and nothing is done, where the mode is not the innermost one."""
+        """Leave the stack; False, and nothing is done, where the mode is not on this thread's."""
 
     def step_back(self, caller: FrameType | None) -> None:
         """Come back; ``caller`` is the frame that called the compiled function."""

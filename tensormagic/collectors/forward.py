@@ -121,6 +121,7 @@ class ForwardRecorder(TorchFunctionMode):
         self.seconds = 0.0
         self._unnoticed = Unnoticed(self)
         self._aside_since = 0
+        self._place = 0
 
     def __torch_function__(
         self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -146,17 +147,20 @@ class ForwardRecorder(TorchFunctionMode):
                 self.origins.add(start, stop, (site, ""))
 
     def step_aside(self) -> bool:
-        """Leave the stack until `step_back`, where this is the innermost mode; the run is then as if untraced."""
-        if not _is_innermost(self):
+        """Leave the stack until `step_back`, where this mode is on it; the run is then as if untraced."""
+        modes = active_modes()
+        if self not in modes:
             return False
         self._aside_since = _sequence_number()
         self._unnoticed.__exit__()
-        torch._C._pop_torch_function_stack()
+        self._place = modes.index(self)
+        _set_modes([mode for mode in modes if mode is not self])
         return True
 
     def step_back(self, caller: FrameType | None) -> None:
         """Come back, and note what was made meanwhile: by a call of ``caller``'s."""
-        torch._C._push_on_torch_function_stack(self)
+        modes = active_modes()
+        _set_modes([*modes[: self._place], self, *modes[self._place :]])
         self._unnoticed.__enter__()
         if (stop := _sequence_number()) != self._aside_since and caller is not None:
             self._note(self._aside_since, stop, caller)
@@ -238,6 +242,18 @@ class Unnoticed:
                 torch._C._push_on_torch_function_stack(mode)
 
         return has_torch_function
+
+
+def active_modes() -> list[TorchFunctionMode]:
+    """Return this thread's function modes, the outermost first."""
+    return [torch._C._get_function_stack_at(at) for at in range(torch._C._len_torch_function_stack())]
+
+
+def _set_modes(modes: list[TorchFunctionMode]) -> None:
+    while torch._C._len_torch_function_stack():
+        torch._C._pop_torch_function_stack()
+    for mode in modes:
+        torch._C._push_on_torch_function_stack(mode)
 
 
 def _is_innermost(mode: TorchFunctionMode) -> bool:

@@ -73,6 +73,21 @@ def test_a_compiled_module_keeps_its_fused_paths_and_results():
     assert counter.frame_count == 1
 
 
+def test_a_mode_of_the_persons_own_above_the_trace_does_not_break_the_graph():
+    """Under ``with torch.device(...)``, whose mode lies on top, the tracer steps out from below it, and back there."""
+    counter = CompileCounter()
+    compiled = torch.compile(loss_of, backend=counter)
+    x, weight = torch.randn(3, 4), torch.randn(4, 4, requires_grad=True)
+    with torch.device("cpu"):
+        compiled(x, weight)
+    with tm.trace(namespace={}) as trace, torch.device("cpu"):
+        compiled(x, weight).backward()
+        weight.tanh().sum().backward()
+    assert counter.frame_count == 1
+    assert not dynamo.utils.counters["graph_break"]
+    assert trace.report.passes_seen == 2
+
+
 def test_what_runs_eagerly_after_a_region_is_recorded_again():
     """The recorder comes back when the compiled function returns, also where it raised."""
 
