@@ -57,7 +57,7 @@ def _without_graph(root: torch.Tensor, name: str) -> str:
         )
     return (
         f"{name} has no graph: it does not require grad. Either nothing it was computed from requires grad, or it was "
-        f"made under torch.no_grad(), by detach(), or as integers"
+        f"made under torch.no_grad() or inference_mode(), by detach(), or as integers"
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.compiled import kept_compiled
-from tensormagic.collectors.forward import ForwardRecorder
+from tensormagic.collectors.forward import ForwardRecorder, active_modes
 from tensormagic.collectors.gradients import PassRecorder, PassValues
 from tensormagic.collectors.identity import Leaves, ModuleNames
 from tensormagic.collectors.measures import FirstStatistics
@@ -25,7 +25,7 @@ from tensormagic.collectors.nodes import describe_nodes
 from tensormagic.collectors.skeleton import Skeleton, Walk, Walker, make_skeleton
 from tensormagic.collectors.source import CellNumber, Sites
 from tensormagic.collectors.timeline import Thinned
-from tensormagic.collectors.tracebacks import strip_own_frames
+from tensormagic.collectors.tracebacks import error_text, strip_own_frames
 from tensormagic.errors import TraceError
 from tensormagic.reports import (
     UNTOUCHED,
@@ -149,7 +149,7 @@ class Tracer:
         """
         if self._began:
             raise TraceError("this trace was started before; make a new one with tensormagic.trace()")
-        if any(isinstance(mode, ForwardRecorder) for mode in _active_modes()):
+        if any(isinstance(mode, ForwardRecorder) for mode in active_modes()):
             raise TraceError("another trace is on in this thread; end it first: two would measure each other")
         self._began = self._clock()
         self._recorder.origins.begin()
@@ -166,7 +166,7 @@ class Tracer:
         self._ended = self._clock()
         self._leaves.learn_parameters()
         self._state = _state_after(error)
-        self._error = f"{type(error).__name__}: {error}" if error is not None else ""
+        self._error = error_text(error) if error is not None else ""
         if error is not None:
             strip_own_frames(error)
         self._current = None
@@ -338,11 +338,6 @@ class Tracer:
     def _model_name(self) -> str:
         owners = [leaf.owner for leaf in list(self._leaves.known) if leaf.owner]
         return owners[0] if owners else ""
-
-
-def _active_modes() -> list[Any]:
-    depth = torch._C._len_torch_function_stack()
-    return [torch._C._get_function_stack_at(at) for at in range(depth)]
 
 
 def _state_after(error: BaseException | None) -> State:

@@ -15,6 +15,15 @@ from tensormagic.collectors.source import PACKAGE_DIRECTORY
 MAX_CHAIN = 16  # exceptions followed through __cause__ and __context__
 
 
+def error_text(error: BaseException) -> str:
+    """Return an exception as Python's last line shows it; one whose own text cannot be had is its class alone."""
+    try:
+        words = str(error)
+    except Exception:  # the person's ``__str__`` raised: that must not take the place of the exception itself
+        words = ""
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+
+
 def strip_own_frames(error: BaseException) -> None:
     """Unlink the tracer's frames from the traceback of ``error``, and of what caused it, in place."""
     waiting: list[BaseException] = [error]

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensormagic.collectors.caller import Callers
 from tensormagic.collectors.source import CellNumber, Sites
-from tensormagic.collectors.tracebacks import strip_own_frames
+from tensormagic.collectors.tracebacks import error_text, strip_own_frames
 from tensormagic.collectors.versions import prepare_counters
 from tensormagic.collectors.write_log import WriteLog
 from tensormagic.collectors.written import does_write, written_by
@@ -132,7 +132,7 @@ class WriteWatcher:
         self._stack.close()
         self._ended = self._clock()
         self._state = _state_after(error)
-        self._error = f"{type(error).__name__}: {error}" if error is not None else ""
+        self._error = error_text(error) if error is not None else ""
         self._log.forget()
         if error is not None:
             strip_own_frames(error)

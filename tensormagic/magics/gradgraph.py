@@ -37,9 +37,12 @@ def run(shell: Any, line: str) -> None:
     if len(asked) > 1:
         raise UsageError(f"{NAME} draws one graph, but here are {len(asked)} expressions: {', '.join(asked)}")
     value = value_of(shell, asked[0])
+    refused = ""
     try:
         report = api.gradgraph(value, asked[0], namespace=shell.user_ns)
     except TensorMagicError as error:
-        raise UsageError(str(error)) from None
+        refused = str(error)
     del value
+    if refused:  # raised here, not above: the first error's frames would keep the tensor
+        raise UsageError(refused)
     deliver(shell, report, output)

@@ -24,7 +24,7 @@ MOST_PANELS = 6  # of a collection's tensors, shown in full below the table
 def parser() -> Parser:
     """Return the parser of ``%tensor``; its help is the magic's help."""
     made = make_parser(
-        NAME, "Show what a tensor is: metadata, strides, storage, who shares its memory, values, autograd."
+        NAME, "Show what a tensor or array is: metadata, strides, storage, who shares its memory, values, autograd."
     )
     made.add_argument(
         "expression",
@@ -87,10 +87,13 @@ def _inspect(shell: Any, expression: str, found: Any, chosen: dict[str, Any]) ->
     __tracebackhide__ = True
     if not explain.is_tensor(found.value) and (table := _collection(shell, expression, found.value)):
         return table
+    refused = ""
     try:
         report = api.inspect(found.value, expression, namespace=shell.user_ns, verdict=found.verdict, **chosen)
     except TensorMagicError as error:
-        raise UsageError(str(error)) from None
+        refused = str(error)
+    if refused:  # raised here, not above: the first error's frames would keep the tensor
+        raise UsageError(refused)
     return _with_cells(shell, report)
 
 

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import tensormagic as tm
+from tensormagic.collectors.tracebacks import error_text
 
 
 def frames(function, *, traced):
@@ -97,3 +98,26 @@ def test_an_exception_that_is_its_own_context_ends():
     with pytest.raises(ValueError, match="round") as raised, tm.trace(namespace={}):
         raise first
     assert raised.value.__cause__.__cause__ is raised.value
+
+
+class MuteError(Exception):
+    """An exception that cannot say what it is."""
+
+    def __str__(self):
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(ValueError("two"), "ValueError: two"), (KeyboardInterrupt(), "KeyboardInterrupt"), (MuteError(), "MuteError")],
+)
+def test_the_text_of_an_error_is_pythons_last_line(error, text):
+    """No colon without words behind it; an exception that cannot say what it is is told by its class."""
+    assert error_text(error) == text
+
+
+def test_an_error_that_cannot_say_what_it_is_comes_through():
+    """What the block raised goes on, and not what its text raised."""
+    with pytest.raises(MuteError), tm.trace(namespace={}) as trace:
+        raise MuteError
+    assert (trace.report.state, trace.report.error) == ("failed", "MuteError")

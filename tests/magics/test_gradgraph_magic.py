@@ -41,3 +41,13 @@ def test_without_anything_it_helps(shell, capsys):
     """The usage, and every option."""
     shell.run_line_magic("gradgraph", "")
     assert "--into NAME" in capsys.readouterr().out
+
+
+def test_a_refused_tensor_is_not_kept(shell, cell):
+    """The error that says why there is no graph keeps no tensor alive."""
+    cell("import weakref\nplain = torch.ones(3)\nwatch = weakref.ref(plain)")
+    with pytest.raises(UsageError) as caught:
+        shell.run_line_magic("gradgraph", "plain")
+    assert caught.value.__context__ is None
+    cell("del plain")
+    assert shell.user_ns["watch"]() is None
