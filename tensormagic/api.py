@@ -6,14 +6,14 @@ Everything the magics can do, a script can do with these functions; the magics a
 from __future__ import annotations
 
 import dataclasses
-import linecache
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from tensormagic.collectors import explain
 from tensormagic.collectors.requirements import require_torch
+from tensormagic.collectors.source import cell_of
 from tensormagic.diagnoses import diagnose
 from tensormagic.errors import NotATensorError, TensorMagicError, TraceError
 from tensormagic.renderers import files
@@ -34,7 +34,6 @@ from tensormagic.reports import (
 if TYPE_CHECKING:
     from tensormagic.collectors.expression import Evaluation
 
-MAX_SOURCE_LINES = 400  # a longer file is not put into the report as a whole; the lines that matter always are
 
 AnyReport = TypeVar("AnyReport", bound=Report)
 AnyRun = TypeVar("AnyRun", bound="_Run[Any]")
@@ -323,7 +322,7 @@ def trace(*, title: str = "", namespace: Mapping[str, Any] | None = None) -> Tra
     """
     require_torch()
     caller = sys._getframe(1)  # noqa: SLF001  (documented default)
-    return Trace(caller.f_globals if namespace is None else namespace, _source_of(caller), title=title)
+    return Trace(caller.f_globals if namespace is None else namespace, cell_of(caller), title=title)
 
 
 class WriteWatch(_Run[WritesReport]):
@@ -349,13 +348,7 @@ def watch_writes(*, namespace: Mapping[str, Any] | None = None) -> WriteWatch:
     """
     require_torch()
     caller = sys._getframe(1)  # noqa: SLF001  (documented default)
-    return WriteWatch(caller.f_globals if namespace is None else namespace, _source_of(caller))
-
-
-def _source_of(frame: FrameType) -> Cell:
-    filename = frame.f_code.co_filename
-    lines = tuple(line.rstrip("\n") for line in linecache.getlines(filename, frame.f_globals))
-    return Cell(filename, None, lines if len(lines) <= MAX_SOURCE_LINES else ())
+    return WriteWatch(caller.f_globals if namespace is None else namespace, cell_of(caller))
 
 
 def _diagnosed(report: AnyReport) -> AnyReport:

@@ -15,12 +15,14 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from tensormagic.reports import Location
+from tensormagic.reports import Cell, Location
 
 PACKAGE_DIRECTORY = str(Path(__file__).resolve().parent.parent) + os.path.sep
 _LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib")
 _LIBRARY_DIRECTORIES = tuple(sysconfig.get_path(name) + os.path.sep for name in _LIBRARIES)
 _INSTALLED = tuple(f"{os.path.sep}{name}{os.path.sep}" for name in ("site-packages", "dist-packages"))
+
+MAX_SOURCE_LINES = 400  # a longer file is not put into the report as a whole; the lines that matter always are
 
 CellNumber = Callable[[str], "int | None"]
 
@@ -85,3 +87,10 @@ class Sites:
         name = "" if function == "<module>" else function
         self._locations.append(Location(filename, line, text, self._cell_number(filename), name))
         return self._numbers.setdefault(key, len(self._locations) - 1)
+
+
+def cell_of(frame: FrameType) -> Cell:
+    """Return the file that a frame runs in, for the report of what runs there; long ones without their lines."""
+    filename = frame.f_code.co_filename
+    lines = tuple(line.rstrip("\n") for line in linecache.getlines(filename, frame.f_globals))
+    return Cell(filename, None, lines if len(lines) <= MAX_SOURCE_LINES else ())

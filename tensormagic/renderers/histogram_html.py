@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from tensormagic.renderers.markup import escape, tag
 from tensormagic.renderers.phrases import short_count, short_number
+from tensormagic.renderers.statistics_words import specials
 from tensormagic.renderers.tensor_picture import fraction
-from tensormagic.renderers.tensor_words import specials
 from tensormagic.reports import Statistics
 
 BAR_HEIGHT = 40  # pixels of the highest bar

@@ -17,6 +17,7 @@ from tensormagic.renderers.kind_html import kinds_html
 from tensormagic.renderers.layout_verdicts_html import verdicts_html
 from tensormagic.renderers.markup import escape, json_block, tag
 from tensormagic.renderers.phrases import shortened
+from tensormagic.renderers.statistics_words import statistics_rows, statistics_scope
 from tensormagic.renderers.tensor_autograd_html import autograd_html
 from tensormagic.renderers.tensor_copy_html import copy_html
 from tensormagic.renderers.tensor_holders_html import holders_html
@@ -38,8 +39,6 @@ from tensormagic.renderers.tensor_words import (
     nothing_shares,
     size_in_memory,
     size_text,
-    statistics_rows,
-    statistics_scope,
     without_dimensions,
 )
 from tensormagic.reports import Grid, Statistics, TensorReport

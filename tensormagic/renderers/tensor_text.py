@@ -8,6 +8,7 @@ from itertools import chain
 from tensormagic.renderers.kind_text import kind_lines
 from tensormagic.renderers.layout_verdicts_text import verdict_lines
 from tensormagic.renderers.phrases import number_of_bytes, short_count, short_number, shortened
+from tensormagic.renderers.statistics_words import statistics_rows, statistics_scope
 from tensormagic.renderers.tensor_autograd_text import autograd_text
 from tensormagic.renderers.tensor_copy_text import copy_lines
 from tensormagic.renderers.tensor_holders_text import holders_lines
@@ -25,8 +26,6 @@ from tensormagic.renderers.tensor_words import (
     nothing_shares,
     shape,
     size_in_memory,
-    statistics_rows,
-    statistics_scope,
 )
 from tensormagic.renderers.text_canvas import printable, table
 from tensormagic.reports import Finding, Statistics, TensorReport

@@ -40,7 +40,8 @@ def headline(report: WritesReport) -> str:
     lines = {(write.location.filename, write.location.line) for write in report.writes if write.location}
     parts = [f"{plural(report.writes_seen, 'in-place write')} on {plural(len(lines), 'line')}"]
     others = {changed.name for write in report.writes for changed in write.changed if changed.relation != "itself"}
-    parts += [f"{plural(len(others), 'other name')} changed by them"] if others else []
+    them = "them" if report.writes_seen > 1 else "it"
+    parts += [f"{plural(len(others), 'other name')} changed by {them}"] if others else []
     parts += [engine_text(report)] if report.engine_writes else []
     return ", ".join(parts)
 
