@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -225,9 +226,7 @@ def tensors(
 
     seen = sys._getframe(1).f_globals if namespace is None else _mapping(namespace, "tensors")  # noqa: SLF001
     others = seen if around is None else around
-    return collect_table(
-        seen, title=title, panels=panels, inspect=lambda item, name: inspect(item, name, namespace=others)
-    )
+    return collect_table(seen, title=title, panels=panels, inspect=partial(inspect, namespace=others))
 
 
 def _mapping(namespace: Any, function: str) -> Mapping[str, Any]:
@@ -390,6 +389,7 @@ __all__ = [
     "aliases",
     "copy_or_view",
     "evaluate",
+    "gradgraph",
     "inspect",
     "install_display",
     "overlay",
