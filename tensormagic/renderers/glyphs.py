@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tensormagic.renderers.theme import NORM_EXPONENTS
 from tensormagic.renderers.trace_phrases import NOT_MEASURABLE, measured, touched
-from tensormagic.reports.trace import UNTOUCHED
+from tensormagic.reports import UNTOUCHED
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 NOT_FINITE, NONE, ZERO, BLIND = "!", "·", "0", "?"

@@ -23,7 +23,7 @@ from tensormagic.renderers.graph_folding import Folding, Group, assemble
 from tensormagic.renderers.phrases import plural, shortened
 
 if TYPE_CHECKING:
-    from tensormagic.reports.trace import Graph
+    from tensormagic.reports import Graph
 
 _FEW = 8  # a fold into fewer boxes than this shows too little, if another one fits as well
 _MOST_REPETITIONS = 40  # boxes along the time axis of something that repeats

@@ -19,7 +19,7 @@ from tensormagic.renderers.phrases import plural
 from tensormagic.renderers.text_metrics import text_width
 
 if TYPE_CHECKING:
-    from tensormagic.reports.trace import Graph
+    from tensormagic.reports import Graph
 
 
 LABEL_SIZE = 12.0

@@ -14,7 +14,7 @@ from tensormagic.renderers.graph_words import op_label, shape_label
 from tensormagic.renderers.layout_ranks import Edge, adjacency, topological_order
 
 if TYPE_CHECKING:
-    from tensormagic.reports.trace import Graph, Node
+    from tensormagic.reports import Graph, Node
 
 VIEW_OPS = frozenset({
     "alias", "as_strided", "broadcast_to", "detach", "diagonal", "expand", "expand_as", "flatten", "movedim", "narrow",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tensormagic.renderers.phrases import ELLIPSIS
 
 if TYPE_CHECKING:
-    from tensormagic.reports.trace import Node
+    from tensormagic.reports import Node
 
 _LONGEST_LABEL = 18
 _LONGEST_SHAPE = 16

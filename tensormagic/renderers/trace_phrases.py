@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tensormagic.renderers.phrases import MINUS, count, number_of_bytes, plural, short_number
-from tensormagic.reports.trace import UNTOUCHED, Kept, TraceReport
+from tensormagic.reports import UNTOUCHED, Kept, TraceReport
 
 NOT_MEASURABLE = "not measurable"
 

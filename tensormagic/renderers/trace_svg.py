@@ -18,8 +18,8 @@ from tensormagic.renderers.text_metrics import fitted, text_width, wrapped
 from tensormagic.renderers.trace_phrases import all_clear, run_text
 from tensormagic.renderers.trace_svg_graph import STYLE, Scene, graph_svg, legend_svg
 from tensormagic.renderers.trace_values import last_frame
+from tensormagic.reports import TraceReport
 from tensormagic.reports.finding import Finding
-from tensormagic.reports.trace import TraceReport
 
 WIDTH = 960.0
 _PAD = 14.0

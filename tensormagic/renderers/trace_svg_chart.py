@@ -15,7 +15,7 @@ from tensormagic.renderers.phrases import MINUS, plural
 from tensormagic.renderers.svg_paths import hatching, number, point
 from tensormagic.renderers.text_metrics import fitted, text_width
 from tensormagic.renderers.trace_phrases import measured, norm_text, touched
-from tensormagic.reports.trace import UNTOUCHED, ParameterSeries, TraceReport
+from tensormagic.reports import UNTOUCHED, ParameterSeries, TraceReport
 
 MOST_CHARTS = 24
 STYLE = (

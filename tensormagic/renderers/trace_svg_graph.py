@@ -22,7 +22,7 @@ from tensormagic.renderers.text_metrics import fitted, text_width
 from tensormagic.renderers.theme import NORM_EXPONENTS, NORM_SCALE_LIGHT
 from tensormagic.renderers.trace_phrases import NOT_MEASURABLE, log_text
 from tensormagic.renderers.trace_values import Value, births_by_box, value_of
-from tensormagic.reports.trace import Birth, Frame, Graph
+from tensormagic.reports import Birth, Frame, Graph
 
 _FOOT = 6.0
 _CROWDED = 60  # from this many boxes on, wires carry no numbers

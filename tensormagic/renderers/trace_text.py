@@ -13,8 +13,8 @@ from tensormagic.renderers.trace_phrases import all_clear, run_text, state_text
 from tensormagic.renderers.trace_text_flow import flow
 from tensormagic.renderers.trace_text_lines import filled, printable
 from tensormagic.renderers.trace_text_parameters import parameters
+from tensormagic.reports import TraceReport
 from tensormagic.reports.finding import Finding
-from tensormagic.reports.trace import TraceReport
 
 _NARROWEST = 40
 

@@ -11,7 +11,7 @@ from tensormagic.renderers.theme import NORM_EXPONENTS
 from tensormagic.renderers.trace_phrases import log_text, norm_text
 from tensormagic.renderers.trace_text_lines import filled
 from tensormagic.renderers.trace_values import Value, births_by_box, last_frame, value_of
-from tensormagic.reports.trace import Birth, Frame, TraceReport
+from tensormagic.reports import Birth, Frame, TraceReport
 
 _MOST_BOXES = 24
 _CELL = 24

@@ -12,7 +12,7 @@ from tensormagic.renderers.phrases import plural
 from tensormagic.renderers.trace_phrases import NOT_MEASURABLE, measured, norm_text, touched
 from tensormagic.renderers.trace_svg_chart import Scale, chosen, scale_of
 from tensormagic.renderers.trace_text_lines import filled
-from tensormagic.reports.trace import UNTOUCHED, ParameterSeries, TraceReport
+from tensormagic.reports import UNTOUCHED, ParameterSeries, TraceReport
 
 _MOST = 40
 _NUMBER = 8

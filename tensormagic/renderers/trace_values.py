@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tensormagic.renderers.graph_drawing import Box, Drawing
 from tensormagic.renderers.theme import norm_level
 from tensormagic.renderers.trace_phrases import NOT_MEASURABLE, bad_text, measured, norm_text, touched
-from tensormagic.reports.trace import UNTOUCHED, Birth, Frame, Graph, Node
+from tensormagic.reports import UNTOUCHED, Birth, Frame, Graph, Node
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,17 @@ from tensormagic.reports.aliases import Alias, AliasGroup, AliasMember, AliasPai
 from tensormagic.reports.autograd import BEYOND, NOTHING, AutogradDetails, Hook, Path, PathNode, SavedState
 from tensormagic.reports.base import FORMAT_VERSION, Outlet, Report, install_outlet
 from tensormagic.reports.finding import SEVERITIES, Finding, Gap, Location, Severity
+from tensormagic.reports.graph import (
+    UNREADABLE,
+    UNTOUCHED,
+    Birth,
+    Edge,
+    Frame,
+    GradientStatistics,
+    Graph,
+    Node,
+    SavedTensor,
+)
 from tensormagic.reports.holders import Holder, HoldersReport
 from tensormagic.reports.kinds import (
     NOT_STORED,
@@ -36,24 +47,7 @@ from tensormagic.reports.storage import (
 )
 from tensormagic.reports.tensor import AutogradReport, Statistics, TensorReport
 from tensormagic.reports.tensors import MemoryTotal, TensorRow, TensorTable
-from tensormagic.reports.trace import (
-    UNREADABLE,
-    UNTOUCHED,
-    Birth,
-    Cell,
-    Edge,
-    Frame,
-    GradientStatistics,
-    Graph,
-    Kept,
-    LiveFrame,
-    Node,
-    ParameterSeries,
-    Pass,
-    SavedTensor,
-    State,
-    TraceReport,
-)
+from tensormagic.reports.trace import Cell, Kept, LiveFrame, ParameterSeries, Pass, State, TraceReport
 from tensormagic.reports.verdict import CopyVerdict, Sharing, Step
 from tensormagic.reports.views import Barrier, ViewFailure, ViewReport
 from tensormagic.reports.writes import ChangedName, Clash, Write, WritesReport

@@ -1,44 +1,21 @@
-"""The pipeline put together: collect, diagnose, hand over. Needs no notebook.
-
-Everything the magics can do, a script can do with these functions; the magics add only parsing and display.
-"""
+"""Looking at tensors and graphs as they stand: nothing is run, hooked, changed or kept."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
+from tensormagic.api.findings import diagnosed
 from tensormagic.collectors import explain
 from tensormagic.collectors.requirements import require_torch
-from tensormagic.collectors.source import cell_of
-from tensormagic.diagnoses import diagnose
-from tensormagic.errors import NotATensorError, TensorMagicError, TraceError
-from tensormagic.renderers import files
-from tensormagic.reports import (
-    AliasReport,
-    Cell,
-    CopyVerdict,
-    LiveFrame,
-    OverlayReport,
-    Report,
-    TensorReport,
-    TensorTable,
-    TraceReport,
-    WritesReport,
-    install_outlet,
-)
+from tensormagic.errors import NotATensorError, TensorMagicError
+from tensormagic.reports import AliasReport, CopyVerdict, OverlayReport, TensorReport, TensorTable, TraceReport
 
 if TYPE_CHECKING:
     from tensormagic.collectors.expression import Evaluation
-
-
-AnyReport = TypeVar("AnyReport", bound=Report)
-AnyRun = TypeVar("AnyRun", bound="_Run[Any]")
-CellNumber = Callable[[str], "int | None"]
 
 
 def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
@@ -92,7 +69,7 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
         report = dataclasses.replace(report, layout=laid)
     elif dims is not None or at is not None:
         raise TensorMagicError(f"dims and at choose a slice of a strided tensor, but {name} is {report.layout_name}")
-    return _diagnosed(with_picture(report, elements_of(tensor)) if picture else report)
+    return diagnosed(with_picture(report, elements_of(tensor)) if picture else report)
 
 
 def evaluate(expression: str, global_names: dict[str, Any], local_names: dict[str, Any] | None = None) -> Evaluation:
@@ -169,7 +146,7 @@ def overlay(tensors: Mapping[str, Any]) -> OverlayReport:
         advice = explain.why_not_a_tensor(item, name)
         if advice and not hasattr(type(item), "__array_interface__"):
             raise NotATensorError(advice)
-    return _diagnosed(collect_overlay(tensors))
+    return diagnosed(collect_overlay(tensors))
 
 
 def aliases(namespace: Mapping[str, Any] | None = None, *, only: Mapping[str, Any] | None = None) -> AliasReport:
@@ -193,7 +170,7 @@ def aliases(namespace: Mapping[str, Any] | None = None, *, only: Mapping[str, An
     from tensormagic.collectors.alias_groups import collect_aliases
 
     seen = sys._getframe(1).f_globals if namespace is None else _mapping(namespace, "aliases")  # noqa: SLF001
-    return _diagnosed(collect_aliases(seen, only=only))
+    return diagnosed(collect_aliases(seen, only=only))
 
 
 def tensors(
@@ -236,52 +213,6 @@ def _mapping(namespace: Any, function: str) -> Mapping[str, Any]:
     return namespace
 
 
-class _Run(Generic[AnyReport]):
-    """Something that is followed while a ``with`` block runs; an exception in the block goes on unchanged."""
-
-    _follower: Any  # start(), stop(error), report()
-
-    def __enter__(self: AnyRun) -> AnyRun:
-        """Start.
-
-        Raises:
-            TraceError: if this was used before, or another trace is on in this thread.
-        """
-        self._follower.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Stop; an exception goes on."""
-        self._follower.stop(error)
-
-    @property
-    def report(self) -> AnyReport:
-        """What has happened so far: a consistent snapshot, also while the block is running."""
-        found: AnyReport = self._follower.report()
-        return _diagnosed(found)
-
-
-class Trace(_Run[TraceReport]):
-    """A traced run: ``with tensormagic.trace() as trace: …``, then ``trace.report``.
-
-    While the block runs, one function mode is on torch's stack; hooks on autograd nodes exist only during a backward
-    call.
-    """
-
-    def __init__(
-        self, namespace: Mapping[str, Any], cell: Cell, *, cell_number: CellNumber | None = None, title: str = ""
-    ) -> None:
-        from tensormagic.collectors.trace import Tracer
-
-        self._follower = Tracer(namespace, cell, cell_number=cell_number, title=title)
-
-    def frame(self) -> LiveFrame:
-        """Return what changes quickly, cheaply: for a live view."""
-        return cast("LiveFrame", self._follower.frame())
-
-
 def gradgraph(tensor: Any, name: str = "loss", *, namespace: Mapping[str, Any] | None = None) -> TraceReport:
     """Return the autograd graph that leads to a tensor, as it stands: nothing is run, hooked or kept.
 
@@ -307,94 +238,3 @@ def gradgraph(tensor: Any, name: str = "loss", *, namespace: Mapping[str, Any] |
         raise NotATensorError(explain.why_not_a_tensor(tensor, name))
     seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
     return collect_graph(tensor, name=name, namespace=seen)
-
-
-def trace(*, title: str = "", namespace: Mapping[str, Any] | None = None) -> Trace:
-    """Return a context manager that records the forward and every backward inside it.
-
-    Args:
-        title: A name for the run; by default the model's.
-        namespace: Where names of models and tensors are looked up; by default the caller's globals.
-
-    Raises:
-        RequirementError: where torch is missing or too old.
-    """
-    require_torch()
-    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
-    return Trace(caller.f_globals if namespace is None else namespace, cell_of(caller), title=title)
-
-
-class WriteWatch(_Run[WritesReport]):
-    """A run whose in-place writes are watched: ``with tensormagic.watch_writes() as watch: …``, then ``watch.report``.
-
-    While the block runs, one dispatch mode is on torch's stack.
-    """
-
-    def __init__(self, namespace: Mapping[str, Any], cell: Cell, *, cell_number: CellNumber | None = None) -> None:
-        from tensormagic.collectors.writes import WriteWatcher
-
-        self._follower = WriteWatcher(namespace, cell, cell_number=cell_number)
-
-
-def watch_writes(*, namespace: Mapping[str, Any] | None = None) -> WriteWatch:
-    """Return a context manager that reports every in-place write inside it, and whose elements it changes besides.
-
-    Args:
-        namespace: Where names are looked up, besides the functions that are running; by default the caller's globals.
-
-    Raises:
-        RequirementError: where torch is missing or too old.
-    """
-    require_torch()
-    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
-    return WriteWatch(caller.f_globals if namespace is None else namespace, cell_of(caller))
-
-
-def _diagnosed(report: AnyReport) -> AnyReport:
-    return dataclasses.replace(report, findings=diagnose(report))
-
-
-# -- ways out -----------------------------------------------------------------------------------------------------
-
-form_of = files.form_of
-_display: Callable[[Report], None] | None = None
-
-
-def install_display(display: Callable[[Report], None] | None) -> None:
-    """Say how `show` shows where more than text is possible; None: as text. The notebook extension calls this."""
-    global _display  # noqa: PLW0603  (the one seam by which a notebook shows reports)
-    _display = display
-
-
-def show(report: Report) -> None:
-    """Show a report: rich in a notebook with the extension loaded, else as text on standard output.
-
-    Raises:
-        TensorMagicError: for anything that is no report.
-    """
-    if not isinstance(report, Report):
-        raise TensorMagicError(f"show() takes a report, but was given a {type(report).__name__}; try inspect(x) first")
-    if _display is not None:
-        _display(report)
-    else:
-        print(report)  # noqa: T201  (showing is what was asked for)
-
-
-install_outlet(files.Outlet())
-
-__all__ = [
-    "Trace",
-    "TraceError",
-    "WriteWatch",
-    "aliases",
-    "copy_or_view",
-    "evaluate",
-    "gradgraph",
-    "inspect",
-    "install_display",
-    "overlay",
-    "show",
-    "tensors",
-    "trace",
-    "watch_writes",
-]

@@ -1,0 +1,29 @@
+"""The pipeline put together: collect, diagnose, hand over. Needs no notebook.
+
+Everything the magics can do, a script can do with these functions; the magics add only parsing and display.
+"""
+
+from __future__ import annotations
+
+from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, inspect, overlay, tensors
+from tensormagic.api.running import Trace, WriteWatch, trace, watch_writes
+from tensormagic.api.showing import form_of, install_display, show
+from tensormagic.errors import TraceError
+
+__all__ = [
+    "Trace",
+    "TraceError",
+    "WriteWatch",
+    "aliases",
+    "copy_or_view",
+    "evaluate",
+    "form_of",
+    "gradgraph",
+    "inspect",
+    "install_display",
+    "overlay",
+    "show",
+    "tensors",
+    "trace",
+    "watch_writes",
+]

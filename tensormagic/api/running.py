@@ -1,0 +1,103 @@
+"""Following what runs: a traced run, and a run whose in-place writes are watched."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Generic, TypeVar, cast
+
+from tensormagic.api.findings import AnyReport, diagnosed
+from tensormagic.collectors.requirements import require_torch
+from tensormagic.collectors.source import cell_of
+from tensormagic.reports import Cell, LiveFrame, TraceReport, WritesReport
+
+AnyRun = TypeVar("AnyRun", bound="_Run[Any]")
+CellNumber = Callable[[str], "int | None"]
+
+
+class _Run(Generic[AnyReport]):
+    """Something that is followed while a ``with`` block runs; an exception in the block goes on unchanged."""
+
+    _follower: Any  # start(), stop(error), report()
+
+    def __enter__(self: AnyRun) -> AnyRun:
+        """Start.
+
+        Raises:
+            TraceError: if this was used before, or another trace is on in this thread.
+        """
+        self._follower.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop; an exception goes on."""
+        self._follower.stop(error)
+
+    @property
+    def report(self) -> AnyReport:
+        """What has happened so far: a consistent snapshot, also while the block is running."""
+        found: AnyReport = self._follower.report()
+        return diagnosed(found)
+
+
+class Trace(_Run[TraceReport]):
+    """A traced run: ``with tensormagic.trace() as trace: …``, then ``trace.report``.
+
+    While the block runs, one function mode is on torch's stack; hooks on autograd nodes exist only during a backward
+    call.
+    """
+
+    def __init__(
+        self, namespace: Mapping[str, Any], cell: Cell, *, cell_number: CellNumber | None = None, title: str = ""
+    ) -> None:
+        from tensormagic.collectors.trace import Tracer
+
+        self._follower = Tracer(namespace, cell, cell_number=cell_number, title=title)
+
+    def frame(self) -> LiveFrame:
+        """Return what changes quickly, cheaply: for a live view."""
+        return cast("LiveFrame", self._follower.frame())
+
+
+def trace(*, title: str = "", namespace: Mapping[str, Any] | None = None) -> Trace:
+    """Return a context manager that records the forward and every backward inside it.
+
+    Args:
+        title: A name for the run; by default the model's.
+        namespace: Where names of models and tensors are looked up; by default the caller's globals.
+
+    Raises:
+        RequirementError: where torch is missing or too old.
+    """
+    require_torch()
+    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
+    return Trace(caller.f_globals if namespace is None else namespace, cell_of(caller), title=title)
+
+
+class WriteWatch(_Run[WritesReport]):
+    """A run whose in-place writes are watched: ``with tensormagic.watch_writes() as watch: …``, then ``watch.report``.
+
+    While the block runs, one dispatch mode is on torch's stack.
+    """
+
+    def __init__(self, namespace: Mapping[str, Any], cell: Cell, *, cell_number: CellNumber | None = None) -> None:
+        from tensormagic.collectors.writes import WriteWatcher
+
+        self._follower = WriteWatcher(namespace, cell, cell_number=cell_number)
+
+
+def watch_writes(*, namespace: Mapping[str, Any] | None = None) -> WriteWatch:
+    """Return a context manager that reports every in-place write inside it, and whose elements it changes besides.
+
+    Args:
+        namespace: Where names are looked up, besides the functions that are running; by default the caller's globals.
+
+    Raises:
+        RequirementError: where torch is missing or too old.
+    """
+    require_torch()
+    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
+    return WriteWatch(caller.f_globals if namespace is None else namespace, cell_of(caller))
