@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from tensormagic.renderers import theme, trace_svg
-from tensormagic.renderers.assets import static
+from tensormagic.renderers.assets import module, static
 from tensormagic.renderers.document import SAVED_LIMITS, trace_document
 from tensormagic.renderers.finding_html import gaps_html, with_code
 from tensormagic.renderers.graph_drawing import Drawing, draw
@@ -63,7 +63,7 @@ def viewer_style() -> str:
 @cache
 def viewer_module() -> str:
     """Return the viewer's module source."""
-    return static("trace_viewer.js")
+    return module("trace", "viewer.js")
 
 
 def _style() -> str:

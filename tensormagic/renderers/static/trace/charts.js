@@ -1,0 +1,296 @@
+// @ts-check
+/** The norm of every parameter over the passes: small multiples on one log scale. */
+
+import { UNTOUCHED, LOW, LONGEST_LIVE_SERIES, HIGH } from "./constants.js";
+import { html, svg, say, normText, plural } from "./words.js";
+import { runs, shortNames } from "./graph.js";
+
+/** @typedef {import("./model.js").Model} Model */
+
+const ROW_HEIGHT = 22;
+
+/** Small multiples, one a parameter, on one shared log scale. */
+export class Charts {
+  /** @type {number[]} */ passes = [];
+  /** @type {number[][]} a row of norms for each parameter */ series = [];
+  /** @type {any[]} */ parameters = [];
+  /** @type {[number, number]|null} log10 of the scale's ends */ bounds = null;
+  /** @type {string} */ names = "";
+  /** @type {number|undefined} */ current;
+  width = 0;
+  grid = false;
+
+  /** @param {string} hatch @param {{goto:(pass:number)=>void}} hooks */
+  constructor(hatch, hooks) {
+    this.hatch = hatch;
+    this.hooks = hooks;
+    this.scope = html("span", { class: "quiet end" });
+    this.count = html("span", { class: "quiet" }, "log scale");
+    this.list = html("div", { class: "rows" });
+    this.axis = html("div", { class: "axis quiet" });
+    this.element = html(
+      "div",
+      { class: "charts" },
+      html("div", { class: "part" }, "Gradient norm ", this.count, this.scope),
+      this.list,
+      this.axis,
+    );
+    this.list.addEventListener("scroll", () => this.paintVisible());
+    this.list.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => this.read(this.passAt(event)));
+    this.list.addEventListener("pointerleave", () => this.read(null));
+    this.list.addEventListener("click", (/** @type {PointerEvent} */ event) => {
+      const pass = this.passAt(event);
+      if (pass !== null) this.hooks.goto(pass);
+    });
+    /** @type {any[]} */ this.rows = [];
+    /** @type {number|null} */ this.hovered = null;
+  }
+
+  /** @param {Model} model @param {boolean} grid small multiples in columns, as in a run without problems */
+  load(model, grid) {
+    this.passes = [...model.passNumbers];
+    this.series = model.series;
+    this.parameters = model.doc.parameters;
+    this.grid = grid;
+    this.list.classList.toggle("grid", grid);
+    this.bounds = null;
+    this.sampled = model.doc.state === "running";
+    const names =
+      JSON.stringify(
+        this.parameters.map((/** @type {any} */ one) => [one.name, one.shape, one.requires_grad, one.used]),
+      ) + model.doc.state;
+    if (names === this.names) return this.changed();
+    this.names = names;
+    const short = shortNames(this.parameters.map((/** @type {any} */ one) => one.name));
+    this.rows = this.parameters.map((/** @type {any} */ parameter, /** @type {number} */ place) =>
+      this.row(parameter, short[place]),
+    );
+    say(this.count, `of ${plural(this.rows.length, "parameter")}, log scale`);
+    const none =
+      model.doc.state === "running" ? "No parameter has received a gradient yet." : "No parameter took part.";
+    this.list.replaceChildren(
+      ...(this.rows.length ? this.rows.map((row) => row.element) : [html("p", { class: "quiet empty" }, none)]),
+    );
+    this.changed();
+  }
+
+  /** @param {any} parameter @param {string} name its shortest name that is no other's */
+  row(parameter, name) {
+    const line = svg("path", { class: "series" }),
+      alone = svg("path", { class: "series alone" }),
+      bad = svg("path", { class: "bad-passes", fill: `url(#${this.hatch})` }),
+      zero = svg("path", { class: "zero-passes" }),
+      blind = svg("path", { class: "blind-passes" });
+    const now = svg("line", { class: "now", y1: 0, y2: ROW_HEIGHT }),
+      knob = svg("circle", { class: "knob", r: 2.2 });
+    const plot = svg("svg", { class: "plot", height: ROW_HEIGHT, "aria-hidden": "true" });
+    plot.append(bad, zero, blind, line, alone, now, knob);
+    const value = html("span", { class: "reading" });
+    const label = html(
+      "span",
+      {
+        class: "label",
+        title: `${parameter.name}  ${parameter.shape}  ${parameter.dtype}, ${plural(parameter.numel, "element")}`,
+      },
+      html("bdi", {}, name),
+    );
+    return {
+      element: html("div", { class: parameter.requires_grad ? "row" : "row frozen" }, label, plot, value),
+      line,
+      alone,
+      bad,
+      zero,
+      blind,
+      now,
+      knob,
+      value,
+      plot,
+      stale: true,
+      parameter,
+    };
+  }
+
+  /** One more pass, from the live feed. @param {number} pass @param {Float32Array} norms */
+  append(pass, norms) {
+    if (this.passes[this.passes.length - 1] >= pass || norms.length !== this.rows.length) return;
+    this.passes.push(pass);
+    norms.forEach((norm, place) => this.series[place].push(norm));
+    if (this.passes.length > LONGEST_LIVE_SERIES) this.thin();
+    this.changed();
+  }
+
+  thin() {
+    const bad = (/** @type {number} */ at) => this.series.some((norms) => !Number.isFinite(norms[at]));
+    const keep = this.passes.map((_pass, at) => at % 2 === 0 || at === this.passes.length - 1 || bad(at));
+    this.passes = this.passes.filter((_pass, at) => keep[at]);
+    this.series = this.series.map((norms) => norms.filter((_norm, at) => keep[at]));
+  }
+
+  changed() {
+    this.rows.forEach((row) => {
+      row.stale = true;
+    });
+    const finite = this.series
+      .flatMap((norms) => (this.bounds ? norms.slice(-1) : norms))
+      .filter((norm) => norm > 0 && Number.isFinite(norm))
+      .map(Math.log10);
+    const low = finite.reduce((least, value) => Math.min(least, value), this.bounds?.[0] ?? Infinity),
+      high = finite.reduce((most, value) => Math.max(most, value), this.bounds?.[1] ?? -Infinity);
+    this.bounds = Number.isFinite(low) ? [Math.floor(low), Math.max(Math.ceil(high), Math.floor(low) + 1)] : null;
+    say(this.scope, this.bounds ? `1e${this.bounds[0]} to 1e${this.bounds[1]}`.replaceAll("-", "−") : "");
+    this.sayAxis();
+    this.paintVisible();
+  }
+
+  sayAxis() {
+    const [first, last] = [this.passes[0], this.passes[this.passes.length - 1]];
+    const span = this.passes.length
+      ? `pass ${first}${last > first ? ` … ${last}` : ""}${this.sampled ? ", sampled while running" : ""}`
+      : "";
+    say(this.axis, this.hovered === null ? span : `pass ${this.hovered}`);
+  }
+
+  /** @param {number} pass the one whose values are read when nothing is hovered */
+  at(pass) {
+    this.current = pass;
+    this.paintVisible();
+  }
+
+  paintVisible() {
+    this.width = this.rows.length ? this.rows[0].plot.clientWidth || this.width : 0;
+    if (!this.width) return;
+    const columns = this.grid ? getComputedStyle(this.list).gridTemplateColumns.split(" ").length : 1;
+    const pitch = (this.rows[columns]?.element.offsetTop ?? 0) - this.rows[0].element.offsetTop || ROW_HEIGHT;
+    const first = Math.max(Math.floor(this.list.scrollTop / pitch) - 1, 0) * columns,
+      count = (Math.ceil(this.list.clientHeight / pitch) + 3) * columns;
+    for (let place = first; place < Math.min(first + count, this.rows.length); place += 1)
+      this.paintRow(this.rows[place], place);
+  }
+
+  /** @param {any} row @param {number} place */
+  paintRow(row, place) {
+    if (row.stale || row.width !== this.width) this.plot(row, this.series[place]);
+    const at = this.place(this.hovered ?? this.current ?? Infinity),
+      norm = at < 0 ? UNTOUCHED : this.series[place][at];
+    const x = at < 0 ? -9 : this.x(this.passes[at]),
+      drawn = norm > 0 && Number.isFinite(norm);
+    row.now.setAttribute("x1", x);
+    row.now.setAttribute("x2", x);
+    row.knob.setAttribute("cx", drawn ? x : -9);
+    row.knob.setAttribute("cy", drawn ? this.y(norm) : 0);
+    row.value.classList.toggle("bad", at >= 0 && !Number.isFinite(norm));
+    say(row.value, this.wording(row.parameter, norm));
+  }
+
+  /** @param {any} parameter @param {number} norm */
+  wording(parameter, norm) {
+    if (!parameter.requires_grad) return "frozen";
+    if (norm === UNTOUCHED || norm === undefined) return parameter.used ? "none" : "unused";
+    return norm < UNTOUCHED ? "unknown" : normText(norm);
+  }
+
+  /** @param {any} row @param {number[]} norms */
+  plot(row, norms) {
+    const [line, alone] = this.curve(norms);
+    const band = (/** @type {[number, number]} */ [from, to]) =>
+      `M${from.toFixed(1)} 1H${to.toFixed(1)}V${ROW_HEIGHT - 1}H${from.toFixed(1)}z`;
+    const floor = (/** @type {[number, number]} */ [from, to]) =>
+      `M${from.toFixed(1)} ${ROW_HEIGHT - 1}H${to.toFixed(1)}`;
+    const middle = (/** @type {[number, number]} */ [from, to]) =>
+      `M${from.toFixed(1)} ${ROW_HEIGHT / 2}H${to.toFixed(1)}`;
+    row.line.setAttribute("d", line);
+    row.alone.setAttribute("d", alone);
+    row.bad.setAttribute(
+      "d",
+      this.stretches(norms, (norm) => !Number.isFinite(norm))
+        .map(band)
+        .join(""),
+    );
+    row.zero.setAttribute(
+      "d",
+      this.stretches(norms, (norm) => norm === 0)
+        .map(floor)
+        .join(""),
+    );
+    row.blind.setAttribute(
+      "d",
+      this.stretches(norms, (norm) => norm < UNTOUCHED)
+        .map(middle)
+        .join(""),
+    );
+    row.stale = false;
+    row.width = this.width;
+  }
+
+  /** The line through the norms that have a logarithm, and the points that have no neighbour. @param {number[]} norms @returns {[string, string]} */
+  curve(norms) {
+    let line = "",
+      alone = "";
+    for (const [first, last] of runs(norms, (norm) => norm > 0 && Number.isFinite(norm))) {
+      const points = norms
+        .slice(first, last + 1)
+        .map((norm, at) => `${this.x(this.passes[first + at]).toFixed(1)} ${this.y(norm).toFixed(1)}`);
+      if (points.length > 1) line += `M${points.join("L")}`;
+      else alone += `M${points[0]}h.01`;
+    }
+    return [line, alone];
+  }
+
+  /** Where the passes for which it holds lie: one stretch a run of them, from half way to the neighbours on.
+   * @param {number[]} norms @param {(norm:number)=>boolean} holds @returns {[number, number][]} */
+  stretches(norms, holds) {
+    const x = (/** @type {number} */ at) => this.x(this.passes[at]);
+    return runs(norms, holds).map(([first, last]) => {
+      const from = first ? (x(first - 1) + x(first)) / 2 : 0.5,
+        to = last < norms.length - 1 ? (x(last) + x(last + 1)) / 2 : this.width - 0.5;
+      const least = Math.max(0, 4 - (to - from)) / 2; // a single pass of hundreds is still seen
+      return [from - least, to + least];
+    });
+  }
+
+  /** @param {number} pass @returns {number} */
+  x(pass) {
+    const first = this.passes[0],
+      span = this.passes[this.passes.length - 1] - first;
+    return 3 + (span ? ((pass - first) / span) * (this.width - 6) : 0);
+  }
+
+  /** @param {number} norm @returns {number} */
+  y(norm) {
+    const [low, high] = this.bounds ?? [LOW, HIGH];
+    return ROW_HEIGHT - 3 - ((Math.log10(norm) - low) / (high - low)) * (ROW_HEIGHT - 6);
+  }
+
+  /** @param {number} pass @returns {number} place of the last kept pass that is not later */
+  place(pass) {
+    let low = 0,
+      high = this.passes.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.passes[middle] <= pass) low = middle + 1;
+      else high = middle;
+    }
+    return low - 1;
+  }
+
+  /** @param {PointerEvent} event @returns {number|null} */
+  passAt(event) {
+    const plot = /** @type {Element} */ (event.target).closest?.(".plot");
+    if (!plot || !this.passes.length) return null;
+    const box = plot.getBoundingClientRect(),
+      share = (event.clientX - box.left - 3) / Math.max(box.width - 6, 1);
+    const wanted = this.passes[0] + share * (this.passes[this.passes.length - 1] - this.passes[0]);
+    return this.passes.reduce(
+      (best, pass) => (Math.abs(pass - wanted) < Math.abs(best - wanted) ? pass : best),
+      this.passes[0],
+    );
+  }
+
+  /** @param {number|null} pass */
+  read(pass) {
+    if (pass === this.hovered) return;
+    this.hovered = pass;
+    this.sayAxis();
+    this.paintVisible();
+  }
+}

@@ -1,0 +1,219 @@
+// @ts-check
+/** One node, in words. */
+
+import { html, say, number, normText, plural, bytesText, badText, level, glyph, GLYPHS } from "./words.js";
+
+/** @typedef {import("./model.js").Model} Model */
+/** @typedef {import("./constants.js").Box} Box */
+/** @typedef {import("./constants.js").Picture} Picture */
+
+/** What is known of the selected node, at the pass that is shown. */
+export class Drawer {
+  /** @type {{graph:number, node:number}|null} */ live = null;
+  /** @type {[number, Element][]} where it sent gradients, and the cells that say how large */ sent = [];
+  /** @type {any} */ normCell;
+  /** @type {any} */ heading;
+  /** @type {any} */ story;
+
+  /** @param {{close:()=>void, select:(box:number, node:number|null)=>void, line:(location:number)=>void}} hooks */
+  constructor(hooks) {
+    this.hooks = hooks;
+    this.inside = html("div", { class: "inside" });
+    this.element = html("aside", { class: "drawer", "aria-label": "Selected node", hidden: true }, this.inside);
+  }
+
+  /** @param {Model} model @param {number} graph @param {number} box @param {number} node @param {Picture} picture */
+  show(model, graph, box, node, picture) {
+    const facts = model.node(graph, node),
+      shape = model.graphs[graph].boxes[box];
+    this.element.hidden = false;
+    const members = this.members(model, graph, box, shape, node);
+    this.inside.replaceChildren(
+      html(
+        "div",
+        { class: "title" },
+        html("b", {}, model.boxLabel(graph, node)),
+        html(
+          "button",
+          {
+            type: "button",
+            class: "square bare",
+            title: "close (Escape)",
+            "aria-label": "close",
+            click: () => this.hooks.close(),
+          },
+          glyph(GLYPHS.stop),
+        ),
+      ),
+      ...(members ? [members] : []),
+      this.facts(model, facts),
+      this.gradient(model, graph, node, picture),
+      ...saved(facts.saved),
+      ...statistics(facts.statistics),
+    );
+    this.live = { graph, node };
+  }
+
+  hide() {
+    this.element.hidden = true;
+    this.live = null;
+  }
+
+  /** @param {Model} model @param {number} graph @param {number} place @param {Box} box @param {number} node */
+  members(model, graph, place, box, node) {
+    const all = [...box.nodes, ...box.badges.map(([badge]) => badge)];
+    if (all.length < 2) return null;
+    const options = all
+      .slice(0, 200)
+      .map((member) =>
+        html("option", { value: member, selected: member === node }, `${model.nodeLabel(graph, member)}  #${member}`),
+      );
+    const more = all.length > 200 ? `, the first 200` : "";
+    const change = (/** @type {any} */ event) => this.hooks.select(place, Number(event.target.value));
+    return html(
+      "label",
+      { class: "members" },
+      html("span", { class: "quiet" }, `${plural(all.length, "node")} in “${box.label}”${more}`),
+      html("select", { change }, ...options),
+    );
+  }
+
+  /** @param {Model} model @param {any} facts */
+  facts(model, facts) {
+    const rows = [["op", `${facts.op}, ${facts.name}`]];
+    if (facts.variable) rows.push([facts.kind === "accumulate" ? "leaf" : "result", facts.variable]);
+    if (facts.module) rows.push(["module", facts.module]);
+    if (facts.shapes) rows.push(["shape", facts.shapes]);
+    if (facts.dtype) rows.push(["dtype", [facts.dtype, facts.device].filter(Boolean).join(", ")]);
+    const list = html("dl", {}, ...rows.flatMap(([name, value]) => [html("dt", {}, name), html("dd", {}, value)]));
+    if (facts.location === null) return list;
+    const [label, , text] = model.doc.locations[facts.location];
+    const link = html("button", { type: "button", class: "link", click: () => this.hooks.line(facts.location) }, label);
+    list.append(
+      html("dt", {}, "source"),
+      html("dd", {}, link, facts.guessed ? " or before" : "", text ? html("code", { class: "quote" }, text) : ""),
+    );
+    return list;
+  }
+
+  /** @param {Model} model @param {number} graph @param {number} node @param {Picture} picture */
+  gradient(model, graph, node, picture) {
+    const [sources, targets, inputs] = model.graphs[graph].edges,
+      rows = [];
+    this.normCell = html("td", {});
+    rows.push(html("tr", {}, html("th", { scope: "row" }, "received"), this.normCell));
+    this.sent = [];
+    for (let edge = 0; edge < sources.length; edge += 1) {
+      if (sources[edge] !== node) continue;
+      const cell = html("td", {});
+      this.sent.push([targets[edge], cell]);
+      rows.push(
+        html(
+          "tr",
+          {},
+          html(
+            "th",
+            { scope: "row", title: "what that node received in all" },
+            `input ${inputs[edge]} → ${model.nodeLabel(graph, targets[edge])}`,
+          ),
+          cell,
+        ),
+      );
+    }
+    this.story = html("p", { class: "story" });
+    this.heading = html("span", { class: "quiet" });
+    const part = html(
+      "div",
+      {},
+      html("div", { class: "part small" }, "Gradient norm ", this.heading),
+      html("table", {}, ...rows),
+      this.story,
+    );
+    this.live = { graph, node };
+    this.refresh(picture);
+    return part;
+  }
+
+  /** @param {Picture} picture */
+  refresh(picture) {
+    if (!this.live) return;
+    const { norms, bad } = picture,
+      words = (/** @type {number} */ index) =>
+        bad.has(index) ? badText(.../** @type {[number, number]} */ (bad.get(index))) : normText(norms[index]);
+    const put = (/** @type {Element} */ cell, /** @type {number} */ index) => {
+      say(cell, words(index));
+      cell.classList.toggle("bad", level(norms[index]) === "bad");
+    };
+    say(this.heading, picture.pass ? `pass ${picture.pass}` : "");
+    put(this.normCell, this.live.node);
+    for (const [target, cell] of this.sent) put(cell, target);
+    const birth = picture.births.find((one) => one.node === this.live?.node);
+    say(this.story, birth ? birthText(birth) : "");
+  }
+}
+
+/** @param {any} birth @returns {string} */
+function birthText(birth) {
+  const made = `${badText(birth.nan, birth.inf)} of ${birth.count}`;
+  const kept = [
+    [birth.saved_zero, "zero"],
+    [birth.saved_negative, "negative value"],
+    [birth.saved_bad, "non-finite value"],
+  ]
+    .filter(([count]) => count)
+    .map(([count, word]) => plural(count, word))
+    .join(", ");
+  const why = birth.saved && kept ? ` Its saved tensor ${birth.saved} holds ${kept}.` : "";
+  return `Here finite became non-finite: norm ${number(Number(birth.incoming))} came in, ${made} went on for input ${birth.input}.${why}${birth.certain ? "" : " Several nodes feed the receiver, and only their sum was seen."}`;
+}
+
+/** @param {any[]} tensors @returns {Element[]} */
+function saved(tensors) {
+  if (!tensors.length) return [];
+  const rows = tensors.map((tensor) =>
+    html(
+      "tr",
+      {},
+      html("th", { scope: "row" }, tensor.name),
+      html("td", {}, tensor.shape),
+      html("td", { title: tensor.dtype }, bytesText(tensor.nbytes)),
+      html("td", { class: "state" }, html("span", { class: `dot ${tensor.state.replaceAll(" ", "-")}` }), tensor.state),
+    ),
+  );
+  return [html("div", {}, html("div", { class: "part small" }, "Saved tensors"), html("table", {}, ...rows))];
+}
+
+/** @param {any[]|null} row @returns {Element[]} */
+function statistics(row) {
+  if (!row) return [];
+  const [pass, count, norm, most, mean, std, zero, nan, inf] = row;
+  const pairs = [
+    ["norm", norm],
+    ["|max|", most],
+    ["mean", mean],
+    ["std", std],
+    ["zeros", zero],
+    ["NaN", nan],
+    ["Inf", inf],
+  ];
+  const note = nan + inf ? ", mean and std of the finite ones" : "";
+  const heading = html(
+    "div",
+    { class: "part small" },
+    "Statistics ",
+    html("span", { class: "quiet" }, `pass ${pass}, ${plural(count, "element")}${note}`),
+  );
+  const rows = pairs.map(([name, value]) =>
+    html(
+      "tr",
+      {},
+      html("th", { scope: "row" }, name),
+      html(
+        "td",
+        { class: (name === "NaN" || name === "Inf") && value ? "bad" : "" },
+        number(Number(value === "inf" ? Infinity : value)),
+      ),
+    ),
+  );
+  return [html("div", {}, heading, html("table", {}, ...rows))];
+}

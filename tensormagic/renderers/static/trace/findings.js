@@ -1,0 +1,108 @@
+// @ts-check
+/** What went wrong: the strip of findings, and code that can be copied. */
+
+import { html, say, prose, quoting, number, severityIcon } from "./words.js";
+
+/** @param {any} finding @param {{node:(graph:number, node:number)=>void, line:(location:number)=>void}} hooks */
+export function findingElement(finding, hooks) {
+  const buttons = [];
+  if (finding.node)
+    buttons.push(
+      html("button", { type: "button", click: () => hooks.node(finding.node[0], finding.node[1]) }, "Show node"),
+    );
+  const fixes = [...finding.remedy.matchAll(/`([^`]+)`/g)].map((match) => match[1]);
+  if (fixes.length === 1) buttons.push(copyButton(fixes[0]));
+  const where = !finding.where
+    ? null
+    : finding.location === null
+      ? html("span", { class: "quiet" }, finding.where)
+      : html("button", { type: "button", class: "link", click: () => hooks.line(finding.location) }, finding.where);
+  // Where the message names the place itself, that is where the link goes.
+  const [before, after] = finding.where ? finding.message.split(finding.where) : [finding.message];
+  const evidence = Object.entries(finding.evidence)
+    .map(([name, value]) => `${name.replaceAll("_", " ")} ${typeof value === "number" ? number(value) : value}`)
+    .join(" · ");
+  return html(
+    "div",
+    { class: `finding ${finding.severity}` },
+    severityIcon(finding.severity),
+    html("span", { class: "code-name" }, `${finding.code} ${finding.severity}`),
+    html(
+      "div",
+      { class: "message" },
+      html(
+        "p",
+        { title: evidence },
+        ...(after === undefined
+          ? [...prose(finding.message), where ? " " : null, where]
+          : [...prose(before), where, ...prose(after)]),
+      ),
+      finding.text ? culprit(finding, hooks) : null,
+      finding.remedy ? html("p", { class: "remedy" }, ...quoting(finding.remedy, snippet)) : null,
+    ),
+    html("div", { class: "actions" }, ...buttons),
+  );
+}
+
+/** The line itself, to be seen from far away. @param {any} finding @param {{line:(location:number)=>void}} hooks */
+function culprit(finding, hooks) {
+  const line = finding.where.match(/\d+$/)?.[0] ?? "",
+    inner = [html("span", { class: "number" }, line), html("code", {}, finding.text)];
+  if (finding.location === null) return html("div", { class: "culprit" }, ...inner);
+  const click = () => hooks.line(finding.location);
+  return html("button", { type: "button", class: "culprit", title: `show ${finding.where}`, click }, ...inner);
+}
+
+/** A piece of code in a remedy: a click copies it. @param {string} code */
+function snippet(code) {
+  const button = html("button", { type: "button", class: "snippet", title: "copy", click: () => copied(button, code) });
+  button.append(html("code", {}, code));
+  return button;
+}
+
+/** @param {string} code */
+function copyButton(code) {
+  const click = async () => {
+    say(button, (await copied(button, code)) ? "Copied" : "Cannot copy here");
+    setTimeout(() => say(button, "Copy fix"), 1500);
+  };
+  const button = html("button", { type: "button", title: code, click }, "Copy fix");
+  return button;
+}
+
+/** Copy, and show for a moment whether it worked. @param {Element} button @param {string} code @returns {Promise<boolean>} */
+async function copied(button, code) {
+  const done = await toClipboard(code),
+    mark = done ? "copied" : "not-copied";
+  button.classList.add(mark);
+  setTimeout(() => button.classList.remove(mark), 1500);
+  return done;
+}
+
+/** Through the clipboard, which only pages from https or this machine have; else as people copied before there was one.
+ * @param {string} text @returns {Promise<boolean>} */
+async function toClipboard(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return copiedBySelection(text);
+  }
+}
+
+/** @param {string} text @returns {boolean} */
+function copiedBySelection(text) {
+  const before = /** @type {any} */ (document.activeElement),
+    field = html("textarea", {
+      style: "position:fixed;top:0;opacity:0",
+      "aria-hidden": "true",
+      "data-lm-suppress-shortcuts": "true",
+    });
+  field.value = text;
+  document.body.append(field);
+  field.select();
+  const done = document.execCommand("copy");
+  field.remove();
+  before?.focus?.({ preventScroll: true });
+  return done;
+}

@@ -1,0 +1,150 @@
+// @ts-check
+/** A trace document, decoded: columns turned back into what the views ask for. */
+
+import { number, plural, decoded, lossOf } from "./words.js";
+
+/** @typedef {import("./constants.js").Box} Box */
+/** @typedef {import("./constants.js").Frame} Frame */
+
+/** A trace document with its columns turned back into what the views ask for. */
+export class Model {
+  /** @param {any} doc */
+  constructor(doc) {
+    this.doc = doc;
+    /** @type {any[]} */
+    this.graphs = doc.graphs.map((/** @type {any} */ graph) => decodedGraph(graph));
+    /** @type {number[]} */
+    this.passNumbers = doc.passes.map((/** @type {any[]} */ row) => row[0]);
+    /** @type {Map<number, any[]>} */
+    this.passes = new Map(doc.passes.map((/** @type {any[]} */ row) => [row[0], row]));
+    /** @type {number[][]} */
+    this.series = doc.parameters.map((/** @type {any} */ parameter) => [...decoded(parameter.norms)]);
+    /** @type {{graph:number, frame:Frame}[]} */
+    this.frames = this.graphs
+      .flatMap((graph, place) => graph.frames.map((/** @type {Frame} */ frame) => ({ graph: place, frame })))
+      .sort((left, right) => left.frame.pass - right.frame.pass);
+    /** @type {Map<number, number>} */
+    this.rowOfLocation = new Map(
+      doc.source.flatMap((/** @type {any[]} */ row, /** @type {number} */ place) =>
+        row[2].map((/** @type {number} */ l) => [l, place]),
+      ),
+    );
+  }
+
+  /** The first and the last loss, where all backward calls stand on one line. @returns {string} */
+  loss() {
+    const rows = this.doc.passes,
+      [first, last] = [rows[0], rows[rows.length - 1]];
+    if (!first || rows.some((/** @type {any[]} */ row) => row[6] !== first[6])) return "";
+    const values = [lossOf(first), lossOf(last)].slice(0, rows.length);
+    if (values.includes(undefined)) return "";
+    return `loss ${values.map((value) => number(/** @type {number} */ (value))).join(" → ")}`;
+  }
+
+  /** @param {number} graph @param {number} index */
+  node(graph, index) {
+    const columns = this.doc.graphs[graph].nodes,
+      text = this.doc.strings;
+    return {
+      index,
+      op: text[columns.op[index]],
+      name: text[columns.name[index]],
+      kind: text[columns.kind[index]],
+      location: /** @type {number|null} */ (columns.location[index]),
+      guessed: columns.guessed.includes(index),
+      module: text[columns.module[index]],
+      variable: text[columns.variable[index]],
+      shapes: text[columns.shapes[index]],
+      dtype: text[columns.dtype[index]],
+      device: text[columns.device[index]],
+      statistics: columns.statistics[index],
+      saved: columns.saved[index]
+        .map((/** @type {number} */ place) => this.doc.saved[place])
+        .map((/** @type {any[]} */ [name, shape, dtype, nbytes, state]) => ({
+          name: text[name],
+          shape: text[shape],
+          dtype: text[dtype],
+          nbytes,
+          state: text[state],
+        })),
+    };
+  }
+
+  /** @param {number} graph @param {number} index @returns {string} */
+  nodeLabel(graph, index) {
+    const columns = this.doc.graphs[graph].nodes,
+      text = this.doc.strings;
+    return (text[columns.kind[index]] === "accumulate" && text[columns.variable[index]]) || text[columns.op[index]];
+  }
+
+  /** As its box names it, with its own op where the box stands for more. @param {number} graph @param {number} index */
+  boxLabel(graph, index) {
+    const box = this.graphs[graph].boxes[this.graphs[graph].boxOf.get(index)];
+    if (!box?.nodes.includes(index)) return this.nodeLabel(graph, index);
+    return box.nodes.length === 1 ? box.label : `${box.label} (${this.nodeLabel(graph, index)})`;
+  }
+
+  /** What a box stands for, with every name in full. @param {number} graph @param {number} place @returns {string} */
+  boxTip(graph, place) {
+    const box = this.graphs[graph].boxes[place],
+      facts = this.node(graph, box.nodes[0]);
+    const several = box.nodes.length > 1 ? `${plural(box.nodes.length, "node")} in one box, the first: ` : "";
+    const leaves = box.badges.slice(0, 12).map((/** @type {[number, string]} */ [node]) => this.nodeLabel(graph, node));
+    if (box.badges.length > leaves.length) leaves.push(`… ${box.badges.length - leaves.length} more`);
+    return [`${several}${facts.op}, ${facts.name}`, facts.shapes, facts.module, ...leaves].filter(Boolean).join("\n");
+  }
+
+  /** @param {number} graphNumber @returns {number} */
+  placeOf(graphNumber) {
+    return this.doc.graphs.findIndex((/** @type {any} */ graph) => graph.number === graphNumber);
+  }
+}
+
+/** @param {any} graph */
+function decodedGraph(graph) {
+  const boxes = graph.drawing.boxes.map(
+    (/** @type {any[]} */ [x, y, w, h, nodes, label, detail, kind, badges, written]) => ({
+      x,
+      y,
+      w,
+      h,
+      nodes,
+      label,
+      detail,
+      kind,
+      badges,
+      written,
+    }),
+  );
+  const boxOf = new Map();
+  boxes.forEach((/** @type {Box} */ box, /** @type {number} */ place) => {
+    for (const node of box.nodes) boxOf.set(node, place);
+    for (const [node] of box.badges) if (!boxOf.has(node)) boxOf.set(node, place);
+  });
+  return {
+    count: graph.nodes.op.length,
+    boxes,
+    boxOf,
+    births: graph.births,
+    drawing: graph.drawing,
+    number: graph.number,
+    edges: graph.edges,
+    wires: graph.drawing.wires.map((/** @type {any[]} */ [source, target, points]) => ({ source, target, points })),
+    frames: graph.frames.map((/** @type {any} */ frame) => ({
+      pass: frame.pass,
+      norms: decoded(frame.norms),
+      bad: new Map(frame.bad.map((/** @type {number[]} */ [node, nan, inf]) => [node, [nan, inf]])),
+    })),
+  };
+}
+
+/** Whether two decoded graphs are drawn alike. @param {any} old @param {any} now @returns {boolean} */
+export function samePicture(old, now) {
+  return (
+    now &&
+    old.number === now.number &&
+    old.count === now.count &&
+    JSON.stringify(old.drawing.boxes) === JSON.stringify(now.drawing.boxes) &&
+    old.wires.length === now.wires.length
+  );
+}

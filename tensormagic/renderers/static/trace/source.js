@@ -1,0 +1,123 @@
+// @ts-check
+/** The person's lines, each with its nodes and the norm that reached them. */
+
+import { UNTOUCHED } from "./constants.js";
+import { html, exponentText, plural, level, ofLine } from "./words.js";
+
+/** @typedef {import("./model.js").Model} Model */
+
+/** The person's lines, each with how many nodes it made and the norm that reached them. */
+export class Source {
+  /** @type {string} */ content = "";
+  /** @type {string|undefined} the content whose first interesting line was shown */ begun;
+  /** @type {number|undefined} the row to begin with */ start;
+  /** @type {Set<number|undefined>} rows that called backward */ calls = new Set();
+
+  /** @param {{pick:(nodes:Set<number>|null)=>void}} hooks */
+  constructor(hooks) {
+    this.hooks = hooks;
+    this.list = html("ol", { class: "lines" });
+    this.element = html(
+      "div",
+      { class: "source" },
+      html("div", { class: "part" }, "Source", html("span", { class: "quiet end" }, "nodes and norm per line")),
+      this.list,
+    );
+    /** @type {any[]} */ this.rows = [];
+    this.picked = -1;
+  }
+
+  /** @param {Model} model @param {number} graph */
+  load(model, graph) {
+    const locations = model.doc.graphs.length ? model.doc.graphs[graph].nodes.location : [];
+    const content = JSON.stringify([model.doc.source, locations]);
+    if (content === this.content) return;
+    this.content = content;
+    this.picked = -1;
+    this.rows = model.doc.source.map((/** @type {any[]} */ [line, text, places], /** @type {number} */ place) => {
+      /** @type {number[]} */
+      const nodes = [];
+      locations.forEach((/** @type {number|null} */ location, /** @type {number} */ node) => {
+        if (location !== null && places.includes(location)) nodes.push(node);
+      });
+      return this.row(line, text, nodes, place);
+    });
+    this.list.replaceChildren(...this.rows.map((row) => row.element));
+    const calls = (this.calls = new Set(
+      model.doc.passes.map((/** @type {any[]} */ row) => model.rowOfLocation.get(row[6])),
+    ));
+    this.rows.forEach((row, place) => row.element.classList.toggle("calls", calls.has(place)));
+  }
+
+  /** @param {number} line @param {string} text @param {number[]} nodes @param {number} place */
+  row(line, text, nodes, place) {
+    if (!line) return { nodes, element: html("li", { class: text ? "heading" : "omitted" }, text || "⋯"), state: "" };
+    const bar = html("span", { class: "bar" }),
+      value = html("span", { class: "reading" });
+    const inner = [
+      html("span", { class: "count" }, nodes.length ? String(nodes.length) : ""),
+      html("span", { class: "gauge" }, bar),
+      value,
+      html("span", { class: "number" }, String(line)),
+      html("code", { title: text.length > 36 ? text.trim() : null }, text || " "),
+    ];
+    const click = () => this.pick(this.picked === place ? -1 : place);
+    const body = nodes.length
+      ? html(
+          "button",
+          { class: "line", type: "button", click, title: `show the ${plural(nodes.length, "node")} of line ${line}` },
+          ...inner,
+        )
+      : html("span", { class: "line" }, ...inner);
+    return { nodes, element: html("li", {}, body), bar, value, state: "", text: "" };
+  }
+
+  /** @param {Float32Array} norms */
+  paint(norms) {
+    for (const row of this.rows) {
+      if (!row.nodes.length) continue;
+      const norm = ofLine(row.nodes, norms),
+        state = level(norm),
+        text = norm === UNTOUCHED ? "wait" : exponentText(norm);
+      if (state !== row.state) row.bar.setAttribute("class", `bar ${state}`);
+      if (state !== row.state || text !== row.text)
+        row.bar.style.width = `${state.length === 2 ? 25 + 15 * Number(state[1]) : 100}%`;
+      if (text !== row.text) row.value.textContent = text;
+      if (state !== row.state) row.value.classList.toggle("bad", state === "bad");
+      [row.state, row.text] = [state, text];
+    }
+  }
+
+  /** @param {number} place -1 for none */
+  pick(place) {
+    this.picked = place;
+    this.rows.forEach((row, at) => row.element.classList.toggle("picked", at === place));
+    this.hooks.pick(place < 0 ? null : new Set(this.rows[place].nodes));
+  }
+
+  /** Mark the line of the selected node, and bring it into view. @param {number|undefined} place */
+  mark(place) {
+    this.rows.forEach((row, at) => row.element.classList.toggle("here", at === place));
+    if (place === undefined) return;
+    const line = this.rows[place].element,
+      box = this.list;
+    if (line.offsetTop < box.scrollTop || line.offsetTop > box.scrollTop + box.clientHeight - 20)
+      box.scrollTop = line.offsetTop - box.clientHeight / 2;
+  }
+
+  /** Mark lines that findings are about. @param {Set<number|undefined>} places */
+  warn(places) {
+    this.rows.forEach((row, at) => row.element.classList.toggle("hit", places.has(at)));
+    this.start = this.rows.findIndex((_row, at) => places.has(at));
+    if (this.start < 0) this.start = this.rows.findIndex((row) => row.nodes.length);
+    this.open();
+  }
+
+  /** Begin where something happened, once the list has a height. */
+  open() {
+    const row = this.rows[this.start ?? -1];
+    if (!row || !this.list.clientHeight || this.begun === this.content) return;
+    this.begun = this.content;
+    this.list.scrollTop = row.element.offsetTop - 60;
+  }
+}

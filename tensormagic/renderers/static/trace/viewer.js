@@ -1,0 +1,52 @@
+// @ts-check
+/**
+ * The trace viewer: one module, two transports.
+ *
+ * `mount(element, document)` draws a trace document (tensormagic/renderers/document.py, version 1) into an element and
+ * returns a handle; the saved page calls it once, the live panel calls `update` with newer documents and `delta` with
+ * the newest gradient norms. The default export is what anywidget calls. No dependency, no request, no innerHTML: all
+ * text becomes text nodes. A delta touches only the attributes that changed and is painted at most once a frame.
+ */
+
+import { html } from "./words.js";
+import { Panel } from "./panel.js";
+
+/** @typedef {import("./constants.js").DeltaHeader} DeltaHeader */
+
+/**
+ * Draw a trace document into an element.
+ * @param {Element} element @param {any} doc @param {{live?:boolean}} [options]
+ * @returns {{update:(doc:any)=>void, delta:(header:DeltaHeader, values:Float32Array)=>void, dispose:()=>void}}
+ */
+export function mount(element, doc, options = {}) {
+  const panel = new Panel(element, doc, options);
+  return {
+    update: (newer) => panel.update(newer),
+    delta: (header, values) => panel.delta(header, values),
+    dispose: () => panel.dispose(),
+  };
+}
+
+/**
+ * What anywidget calls, once a view.
+ * @param {{model:any, el:Element}} context
+ */
+function render({ model, el }) {
+  const section = html("section", { class: "tm tm-trace" });
+  el.append(section);
+  const panel = new Panel(section, model.get("_document"), { live: true });
+  const changed = () => panel.update(model.get("_document"));
+  const received = (/** @type {DeltaHeader} */ header, /** @type {DataView[]} */ buffers) => {
+    const { buffer, byteOffset, byteLength } = buffers[0];
+    panel.delta(header, new Float32Array(buffer.slice(byteOffset, byteOffset + byteLength)));
+  };
+  model.on("change:_document", changed);
+  model.on("msg:custom", received);
+  return () => {
+    model.off("change:_document", changed);
+    model.off("msg:custom", received);
+    panel.dispose();
+  };
+}
+
+export default { render };

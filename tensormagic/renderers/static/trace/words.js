@@ -1,0 +1,215 @@
+// @ts-check
+/** Elements, and numbers put into words: the same words as in Python (trace_phrases.py). */
+
+import { UNTOUCHED, UNREADABLE, NOT_MEASURABLE, SVG, LOW, HIGH } from "./constants.js";
+
+/** @param {string} tag @param {Record<string, any>} [attributes] @param {...(Node|string|null)} children @returns {any} */
+export function html(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+/** @param {string} tag @param {Record<string, any>} [attributes] @param {...(Node|string|null)} children @returns {any} */
+export function svg(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG, tag), attributes, children);
+}
+
+/** @param {Element} element @param {Record<string, any>} attributes @param {(Node|string|null)[]} children */
+function filled(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(name, value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, String(value));
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+/** A member that its class sets before anything reads it. @returns {any} */
+export function later() {
+  return null;
+}
+
+/** @param {Element} element @param {string} text */
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** Text in which `backticks` mark code. @param {string} text @returns {Node[]} */
+export function prose(text) {
+  return quoting(text, (code) => html("code", {}, code));
+}
+
+/** @param {string} text @param {(code:string)=>Node} quote what to make of each piece between backticks @returns {Node[]} */
+export function quoting(text, quote) {
+  return text.split(/`([^`]+)`/).map((part, place) => (place % 2 ? quote(part) : document.createTextNode(part)));
+}
+
+/** @param {number} value @returns {string} */
+export function number(value) {
+  if (Number.isNaN(value)) return "NaN";
+  if (!Number.isFinite(value)) return value > 0 ? "Inf" : "−Inf";
+  const size = Math.abs(value);
+  const text =
+    size !== 0 && (size < 1e-3 || size >= 1e5) ? value.toExponential(2) : String(Number(value.toPrecision(3)));
+  return text
+    .replace(/\.?0+e/, "e")
+    .replace("e+", "e")
+    .replaceAll("-", "−");
+}
+
+/** A norm in two digits, as everywhere (trace_phrases.py). @param {number} norm @returns {string} */
+export function normText(norm) {
+  if (norm === UNTOUCHED || norm === undefined) return "none";
+  if (norm < 0) return NOT_MEASURABLE;
+  return norm === 0 || !Number.isFinite(norm)
+    ? number(norm)
+    : norm.toExponential(1).replace("e+", "e").replaceAll("-", "−");
+}
+
+/** @param {number} norm log10 with one decimal, as written on the graph @returns {string} */
+export function exponentText(norm) {
+  if (norm === UNTOUCHED) return "";
+  if (norm < 0) return "?";
+  if (norm === 0) return "zero";
+  if (!Number.isFinite(norm)) return Number.isNaN(norm) ? "NaN" : "Inf";
+  return Math.log10(norm).toFixed(1).replace("-", "−").replace("−0.0", "0.0");
+}
+
+/** @param {number} count @param {string} noun @returns {string} */
+export function plural(count, noun) {
+  const digits = count < 10000 ? String(count) : String(count).replace(/\B(?=(\d{3})+$)/g, "\u00a0");
+  return `${digits} ${noun}${count === 1 ? "" : /[sx]$/.test(noun) ? "es" : "s"}`;
+}
+
+/** @param {number} bytes @returns {string} */
+export function bytesText(bytes) {
+  for (const unit of ["B", "KiB", "MiB", "GiB"]) {
+    if (bytes < 1024 || unit === "GiB") return `${Number(bytes.toPrecision(3))} ${unit}`;
+    bytes /= 1024;
+  }
+  return "";
+}
+
+/** A duration as everywhere (trace_phrases.py). @param {number} seconds @returns {string} */
+export function secondsText(seconds) {
+  if (seconds < 1) return `${(seconds * 1000).toFixed(seconds >= 0.001 ? 0 : 1)} ms`;
+  return seconds < 60 ? `${seconds.toFixed(1)} s` : `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+}
+
+/** @param {number} nan @param {number} inf @returns {string} */
+export function badText(nan, inf) {
+  return [nan ? `${nan} NaN` : "", inf ? `${inf} Inf` : ""].filter(Boolean).join(", ");
+}
+
+/** The same over a box: where both have no room, only the first is counted. @param {number} nan @param {number} inf @param {number} room */
+export function shortBadText(nan, inf, room) {
+  const text = badText(nan, inf);
+  return text.length * 6.2 <= room || !(nan && inf) ? text : `${nan} NaN, Inf`;
+}
+
+/** The word for how a norm is drawn: a step of the scale, or "wait", "blind", "bad", "zero". @param {number} norm @returns {string} */
+export function level(norm) {
+  if (norm === UNTOUCHED) return "wait";
+  if (norm < 0) return "blind";
+  if (!Number.isFinite(norm)) return "bad";
+  if (norm === 0) return "zero";
+  const step = Math.floor((6 * (Math.log10(norm) - LOW)) / (HIGH - LOW));
+  return `n${Math.min(Math.max(step, 0), 5)}`;
+}
+
+/** @param {string} state @returns {number} stroke width of a wire that carries it */
+export function wireWidth(state) {
+  return state.length > 3 ? 1.1 : state === "bad" ? 2.4 : 1.4 + 0.55 * Number(state.slice(1));
+}
+
+/** The norm of a box: any non-finite one decides, else that of the first node that was reached (trace_values.py).
+ * @param {number[]} nodes @param {Float32Array} norms @returns {number} */
+export function ofBox(nodes, norms) {
+  let first = UNTOUCHED;
+  for (const node of nodes) {
+    if (!Number.isFinite(norms[node])) return norms[node];
+    if (first === UNTOUCHED) first = norms[node];
+  }
+  return first;
+}
+
+/** The norm of a line: any non-finite one decides, else the largest, else whether one came at all. @param {number[]} nodes @param {Float32Array} norms @returns {number} */
+export function ofLine(nodes, norms) {
+  let most = UNTOUCHED;
+  for (const node of nodes) {
+    if (!Number.isFinite(norms[node])) return norms[node];
+    if (norms[node] > most || most === UNTOUCHED) most = norms[node];
+  }
+  return most;
+}
+
+/** What stands for a norm that has no logarithm (document_columns.py). @type {Map<string|null, number>} */
+const CODES = new Map([
+  [null, UNTOUCHED],
+  ["u", UNREADABLE],
+  ["z", 0],
+  ["n", NaN],
+  ["i", Infinity],
+]);
+
+/** @param {any[]} codes @returns {Float32Array} */
+export function decoded(codes) {
+  return Float32Array.from(codes, (code) =>
+    typeof code === "number" ? 10 ** (code / 1000) : (CODES.get(code) ?? NaN),
+  );
+}
+
+const ICONS = {
+  error: ["M7 .4 13.6 7 7 13.6.4 7Z", "M7 3.6v4M7 9.4v1"],
+  warning: ["M7 .8 13.7 13H.3Z", "M7 5v4M7 10.6v.9"],
+  note: ["M7 .6a6.4 6.4 0 1 0 .01 0Z", "M7 6.2v4.4M7 3.4v1"],
+};
+
+/** @param {"error"|"warning"|"note"} severity */
+export function severityIcon(severity) {
+  const [shape, mark] = ICONS[severity] ?? ICONS.note;
+  return svg(
+    "svg",
+    { class: "icon", viewBox: "0 0 14 14", "aria-hidden": "true" },
+    svg("path", { d: shape, fill: "currentColor" }),
+    svg("path", { d: mark, class: "icon-mark" }),
+  );
+}
+
+/** @param {string} path @param {boolean} [solid] */
+export function glyph(path, solid = false) {
+  return svg(
+    "svg",
+    { class: solid ? "glyph solid" : "glyph", viewBox: "0 0 14 14", "aria-hidden": "true" },
+    svg("path", { d: path }),
+  );
+}
+
+export const GLYPHS = {
+  run: "M7 1.8a5.2 5.2 0 1 1-5.2 5.2",
+  done: "M2.5 7.5l3 3 6-7",
+  stop: "M3.5 3.5l7 7m0-7l-7 7",
+  in: "M3 7h8M7 3v8",
+  out: "M3 7h8",
+  info: "M7 1.6a5.4 5.4 0 1 0 .01 0M7 6.6v3.4M7 4.2v.1",
+  fit: "M2.5 5V2.5H5M11.5 5V2.5H9M2.5 9v2.5H5M11.5 9v2.5H9",
+  play: "M4 2.6l7 4.4-7 4.4z",
+  pause: "M3.5 3h2.4v8H3.5zM8.1 3h2.4v8H8.1z",
+};
+
+/** @param {string} words @returns {string} */
+export function capital(words) {
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+/** What a pass was called on, where that was one number. @param {any[]} row @returns {string} */
+export function lossText(row) {
+  return lossOf(row) === undefined ? "" : `, loss ${number(/** @type {number} */ (lossOf(row)))}`;
+}
+
+/** @param {any[]} row @returns {number|undefined} */
+export function lossOf(row) {
+  const value = row[8];
+  if (typeof value === "number") return value;
+  return value ? ({ inf: Infinity, "-inf": -Infinity }[/** @type {string} */ (value)] ?? NaN) : undefined;
+}
