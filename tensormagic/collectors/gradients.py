@@ -23,18 +23,10 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.evidence import SavedFacts, saved_counts, saved_facts, singular_slot, suspicious
-from tensormagic.collectors.measures import (
-    FirstStatistics,
-    Measured,
-    full_measure,
-    full_statistics,
-    measure,
-    measure_fully,
-    measure_on_device,
-    named,
-)
+from tensormagic.collectors.measures import Measured, measure, measure_on_device, named
 from tensormagic.collectors.skeleton import Skeleton, Walk
-from tensormagic.reports import UNREADABLE, UNTOUCHED, Birth
+from tensormagic.collectors.survey import StatisticsTable, measured, survey, survey_of, survey_on_device
+from tensormagic.reports import UNREADABLE, UNTOUCHED, Birth, GradientStatistics
 
 MAX_BIRTHS = 8
 
@@ -51,6 +43,8 @@ class PassValues:
         births: Filled when the pass ends.
         gap: Why something could not be measured; empty where all could.
         value: The number that backward was called on, where it is one and can be read.
+        parts: (report index of a node, input number) → what it sent there, where several send to one slot.
+        table: The statistics of every gradient; None in a pass of which only the norms are taken.
     """
 
     pass_number: int
@@ -60,6 +54,14 @@ class PassValues:
     births: tuple[Birth, ...] = ()
     gap: str = ""
     value: float | None = None
+    parts: dict[tuple[int, int], Measured] = field(default_factory=dict)
+    table: StatisticsTable | None = None
+
+    @classmethod
+    def of(cls, pass_number: int, size: int, *, full: bool) -> PassValues:
+        """Return the values of a pass that is about to begin, through a graph of so many nodes."""
+        table = StatisticsTable(size) if full else None
+        return cls(pass_number, array("f", [UNTOUCHED]) * size, table=table)
 
 
 class PassRecorder:
@@ -68,8 +70,8 @@ class PassRecorder:
     Args:
         found: The live nodes; dropped in `close`.
         skeleton: Their structure.
-        pass_number: From 1.
-        statistics: Of the first gradient of each node, shared by all passes of the skeleton; filled where missing.
+        values: Filled while the pass runs.
+        first: Statistics of the first gradient of each node, shared by all passes of the skeleton; filled where missing
         deferred: Whether to leave results on the device until the end; by default, wherever that is not a CPU.
     """
 
@@ -77,20 +79,19 @@ class PassRecorder:
         self,
         found: Walk,
         skeleton: Skeleton,
-        pass_number: int,
-        statistics: FirstStatistics,
+        values: PassValues,
+        first: StatisticsTable,
         *,
         deferred: bool | None = None,
     ) -> None:
-        blank = array("f", [UNTOUCHED]) * skeleton.size
-        self.values = PassValues(pass_number, blank)
+        self.values = values
         self.seconds = 0.0
+        self.survey_seconds = 0.0
         self._found: Walk | None = found
         self._skeleton = skeleton
-        self._statistics = statistics
+        self._first = first
         self._deferred = deferred
         self._waiting: list[tuple[Callable[[list[float]], None], torch.Tensor]] = []
-        self._edges: dict[tuple[int, int], Measured] = {}
         self._facts: dict[int, SavedFacts] = {}
         self._addresses = array("Q", [0]) * skeleton.size  # where the gradient of a node lay,
         self._lengths = array("q", [0]) * skeleton.size  # and how many elements it had
@@ -170,7 +171,7 @@ class PassRecorder:
                 for input_number in contested:
                     gradient = gradients[input_number]
                     if gradient is not None:
-                        self._measure(gradient, partial(self._edges.__setitem__, (index, input_number)))
+                        self._measure(gradient, partial(self.values.parts.__setitem__, (index, input_number)))
         except Exception as error:
             self.values.gap = f"{type(error).__name__}: {error}"
         self.seconds += perf_counter() - began
@@ -211,18 +212,35 @@ class PassRecorder:
             feeder = self._skeleton.feeder[index]
             if feeder >= 0 and address and address == self._addresses[feeder] and length == self._lengths[feeder]:
                 return self._copy(feeder, index)
-        measured = measure(gradient)
-        if index not in self._statistics:
-            self._statistics[index] = measure_fully(gradient, measured, self.values.pass_number)
-        return self._store(index, measured)
+        if self._wants_survey(index):
+            return self._survey(index, gradient)
+        return self._store(index, measure(gradient))
+
+    def _wants_survey(self, index: int) -> bool:
+        return self.values.table is not None or index not in self._first
+
+    def _survey(self, index: int, gradient: torch.Tensor) -> None:
+        began = perf_counter()
+        found = survey(gradient, self.values.pass_number)
+        self._keep_statistics(index, found)
+        self._store(index, measured(found))
+        self.survey_seconds += perf_counter() - began
+
+    def _keep_statistics(self, index: int, found: GradientStatistics) -> None:
+        if self.values.table is not None:
+            self.values.table[index] = found
+        if index not in self._first:
+            self._first[index] = found
 
     def _copy(self, source: int, index: int) -> None:
         values = self.values
         values.norms[index] = values.norms[source]
         if source in values.bad:
             values.bad[index] = values.bad[source]
-        if index not in self._statistics and (found := self._statistics.get(source)) is not None:
-            self._statistics[index] = found
+        if values.table is not None:
+            values.table.copy(source, index)
+        if index not in self._first:
+            self._first.copy(source, index)
 
     def _look_at_several(self, index: int, gradients: Sequence[torch.Tensor | None]) -> None:
         present = [gradient for gradient in gradients if gradient is not None]
@@ -233,13 +251,13 @@ class PassRecorder:
 
     def _defer_all(self, index: int, gradient: torch.Tensor) -> None:
         self._measure(gradient, partial(self._store, index))
-        if index not in self._statistics:
+        if self._wants_survey(index):
             count, number = gradient.numel(), self.values.pass_number
 
             def keep(read: list[float]) -> None:
-                self._statistics[index] = full_statistics(read, pass_number=number, count=count)
+                self._keep_statistics(index, survey_of(read, pass_number=number, count=count))
 
-            self._waiting.append((keep, full_measure(gradient)))
+            self._waiting.append((keep, survey_on_device(gradient)))
 
     def _measure(self, gradient: torch.Tensor, store: Callable[[Measured], None]) -> None:
         if self._defers(gradient):
@@ -297,12 +315,12 @@ class PassRecorder:
         incoming = values.norms[source]
         if source in values.bad or incoming == UNTOUCHED:
             return None
-        part = self._edges.get((source, input_number))
+        part = values.parts.get((source, input_number))
         nan, inf = values.bad[receiver] if part is None else part[1:]
         if not nan and not inf:
             return None
         facts = self._facts.get(source, SavedFacts(""))
-        known = self._statistics.get(receiver)
+        known = self._first.get(receiver)
         count = nan + inf if known is None else known.count
         return Birth(
             values.pass_number, source, receiver, input_number, nan, inf, count, incoming,

@@ -27,6 +27,11 @@ class Thinned(Generic[Item]):
         self._pinned: set[int] = set()
         self.seen = 0
 
+    @property
+    def keeps_next(self) -> bool:
+        """Whether the next item stays when others follow it, unless the store is thinned once more."""
+        return self.seen % self._stride == 0
+
     def append(self, item: Item, *, pin: bool = False) -> None:
         """Add an item; a pinned one is never thinned out."""
         at, self.seen = self.seen, self.seen + 1

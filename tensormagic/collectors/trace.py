@@ -7,7 +7,6 @@ the run goes on: it is put together from immutable pieces.
 
 from __future__ import annotations
 
-import dataclasses
 from array import array
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -20,78 +19,29 @@ from tensormagic.collectors.compiled import kept_compiled
 from tensormagic.collectors.forward import ForwardRecorder, active_modes
 from tensormagic.collectors.gradients import PassRecorder, PassValues
 from tensormagic.collectors.identity import Leaves, ModuleNames
-from tensormagic.collectors.measures import FirstStatistics
 from tensormagic.collectors.nodes import describe_nodes
 from tensormagic.collectors.skeleton import Skeleton, Walk, Walker, make_skeleton
 from tensormagic.collectors.source import CellNumber, Sites
 from tensormagic.collectors.timeline import Thinned
 from tensormagic.collectors.tracebacks import error_text, strip_own_frames
+from tensormagic.collectors.traced_graph import MOST_PASSES, TracedGraph, passes_to_keep
 from tensormagic.errors import TraceError
 from tensormagic.reports import (
     UNTOUCHED,
-    Birth,
     Cell,
-    Frame,
     Gap,
-    GradientStatistics,
-    Graph,
     LiveFrame,
-    Node,
     ParameterSeries,
     Pass,
     State,
     TraceReport,
 )
 
-KEPT_NUMBERS = 1 << 14  # the norms kept a graph over all its passes, and over all passes for the parameters;
-FEWEST_PASSES, MOST_PASSES = 24, 192  # within these bounds: a small network keeps every step of a short run
 MAX_GRAPHS = 32  # structures kept; a graph that differs in every step would fill memory
 
 _REENTRANT = (
     "checkpoint with use_reentrant=True runs another backward inside this one: the gradients in it were not measured"
 )
-
-
-class TracedGraph:
-    """One skeleton with everything that is known about it."""
-
-    def __init__(self, skeleton: Skeleton, nodes: tuple[Node, ...]) -> None:
-        self.skeleton = skeleton
-        self.nodes = nodes
-        self.statistics = FirstStatistics(skeleton.size)
-        self.frames: Thinned[Frame] = Thinned(_passes_to_keep(skeleton.size))
-        self.order: tuple[int, ...] = ()
-        self.births: tuple[Birth, ...] = ()
-        self.passes = 0
-        self.bad_passes = 0
-
-    def add(self, values: PassValues) -> None:
-        """Keep the numbers of a pass that has ended."""
-        self.passes += 1
-        self.bad_passes += bool(values.bad)
-        self.order = tuple(dict.fromkeys(values.order))
-        if values.births and not self.births:
-            self.births = values.births
-        bad = {str(index): counts for index, counts in values.bad.items()}
-        frame = Frame(values.pass_number, values.norms, bad)
-        self.frames.append(frame, pin=bool(bad) and self.bad_passes == 1)
-
-    def report(self) -> Graph:
-        """Return what is known as plain data."""
-        skeleton, statistics = self.skeleton, self.statistics
-        nodes = tuple(_with_statistics(node, statistics.get(node.index)) for node in self.nodes)
-        return Graph(
-            number=skeleton.number, nodes=nodes, edges=skeleton.edges, roots=skeleton.roots, order=self.order,
-            passes_seen=self.passes, frames=self.frames.items(), births=self.births,
-        )  # fmt: skip
-
-
-def _passes_to_keep(numbers: int) -> int:
-    return min(max(KEPT_NUMBERS // max(numbers, 1), FEWEST_PASSES), MOST_PASSES)
-
-
-def _with_statistics(node: Node, statistics: GradientStatistics | None) -> Node:
-    return node if statistics is None else dataclasses.replace(node, statistics=statistics)
 
 
 class Tracer:
@@ -216,14 +166,16 @@ class Tracer:
         if any(node.name.startswith("CheckpointFunction") for node in graph.nodes):
             self._add_gap("backward", _REENTRANT)
         self._used.update(skeleton.leaf_of.values())
-        self._passes.capacity = _passes_to_keep(len(self._leaves.known))
+        self._passes.capacity = passes_to_keep(len(self._leaves.known))
         self._structure += 1
         return graph
 
     def _open(self, found: Walk, graph: TracedGraph, site: int | None, roots: tuple[Any, ...]) -> None:
         if self._recorder.origins.nodes != self._calls_at_last_pass:
             self._step += 1
-        recorder = PassRecorder(found, graph.skeleton, self._passes.seen + 1, graph.statistics)
+        full = graph.wants_statistics(self.seconds)
+        values = PassValues.of(self._passes.seen + 1, graph.skeleton.size, full=full)
+        recorder = PassRecorder(found, graph.skeleton, values, graph.first)
         begun = Pass(self._passes.seen + 1, self._step, graph.skeleton.number, "running", 0.0, 0, site)
         self._current = (begun, graph, recorder)  # before the first hook: from now on `_finish` takes them away
         recorder.open()
@@ -240,7 +192,7 @@ class Tracer:
         values = recorder.values
         done = Pass(begun.number, begun.step, begun.graph, outcome, entered - began, len(set(values.order)),
                     begun.location, not values.bad, values.value)  # fmt: skip
-        graph.add(values)
+        graph.add(values, recorder.survey_seconds)
         if values.gap:
             self._add_gap("gradients", f"some gradients could not be measured: {values.gap}")
         self._passes.append((done, self._parameter_row(graph.skeleton, values)), pin=bool(values.bad))

@@ -5,6 +5,7 @@ from tensormagic.reports.autograd import BEYOND, NOTHING, AutogradDetails, Hook,
 from tensormagic.reports.base import FORMAT_VERSION, Outlet, Report, install_outlet
 from tensormagic.reports.finding import SEVERITIES, Finding, Gap, Location, Severity
 from tensormagic.reports.graph import (
+    MEASURES,
     UNREADABLE,
     UNTOUCHED,
     Birth,
@@ -55,6 +56,7 @@ from tensormagic.reports.writes import ChangedName, Clash, Write, WritesReport
 __all__ = [
     "BEYOND",
     "FORMAT_VERSION",
+    "MEASURES",
     "NOTHING",
     "NOT_STORED",
     "OUTSIDE",

@@ -23,7 +23,13 @@ else:
 UNTOUCHED = -1.0
 UNREADABLE = -2.0
 
+MEASURES = ("abs_max", "mean", "std", "zero_share", "subnormal_share", "saturated_share")  # in `Frame.measures`
+
 NodeKind = Literal["op", "accumulate", "custom"]
+
+
+def _no_numbers() -> Floats:
+    return array("f")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,8 @@ class GradientStatistics:
         zero: How many are exactly zero.
         nan: How many are NaN.
         inf: How many are +Inf or -Inf.
+        subnormal: How many are not zero, but below the smallest normal number of float16 or float8; 0 for wider types.
+        saturated: How many are at the largest finite number of float16 or float8, or beyond; 0 for wider types.
     """
 
     pass_number: int
@@ -70,6 +78,8 @@ class GradientStatistics:
     zero: int
     nan: int
     inf: int
+    subnormal: int = 0
+    saturated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +144,22 @@ class Frame:
         pass_number: Which pass, from 1 over the whole trace.
         norms: Euclidean norm of the gradient each node received, by node index; see the module for sentinels.
         bad: Node index (as text) → (NaN count, Inf count), only where one of them is not zero.
+        measures: For each node in turn the numbers that `MEASURES` names, `UNTOUCHED` each where there are none; empty
+            for a pass of which the norms alone were taken.
+        parts: For each of `Graph.shared_edges` in turn the norm of what went along it.
     """
 
     pass_number: int
     norms: Floats
     bad: dict[str, tuple[int, int]] = field(default_factory=dict)
+    measures: Floats = field(default_factory=_no_numbers)
+    parts: Floats = field(default_factory=_no_numbers)
+
+    def measured(self, index: int) -> tuple[float, ...] | None:
+        """Return the numbers that `MEASURES` names for a node, or None where they were not taken in this pass."""
+        at = index * len(MEASURES)
+        found = tuple(self.measures[at : at + len(MEASURES)])
+        return found if found and found[0] != UNTOUCHED else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +211,8 @@ class Graph:
         frames: The kept passes; fewer than ``passes_seen`` in a long run: then evenly thinned, and first, last
             and the first non-finite one are always kept.
         births: Where NaN and Inf were born, first passes first, at most a few.
+        shared_edges: Indices of the edges that feed a slot together with others: only there does a node receive a sum,
+            and `Frame.parts` says what each sent.
     """
 
     number: int
@@ -200,3 +223,4 @@ class Graph:
     passes_seen: int = 0
     frames: tuple[Frame, ...] = ()
     births: tuple[Birth, ...] = ()
+    shared_edges: tuple[int, ...] = ()

@@ -1,0 +1,88 @@
+"""One structure that passes went through, and what is kept of them: bounded, whatever the length of the run.
+
+Of every pass the norms are taken. Everything else about a gradient (largest magnitude, mean, deviation, zeros) costs
+several times as much where gradients are large, so it is taken in the first pass and then in as many of the passes
+that are kept as fit into a small share of the time: `TracedGraph.wants_statistics`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from array import array
+
+from tensormagic.collectors.gradients import PassValues
+from tensormagic.collectors.skeleton import Skeleton
+from tensormagic.collectors.survey import StatisticsTable
+from tensormagic.collectors.timeline import Thinned
+from tensormagic.reports import UNTOUCHED, Birth, Frame, GradientStatistics, Graph, Node
+
+KEPT_NUMBERS = 1 << 14  # the norms kept a graph over all its passes, and over all passes for the parameters;
+FEWEST_PASSES, MOST_PASSES = 24, 192  # within these bounds: a small network keeps every step of a short run
+STATISTICS_SHARE = 0.01  # of the time of the run goes into statistics beyond the first pass
+
+
+class TracedGraph:
+    """One skeleton with everything that is known about it."""
+
+    def __init__(self, skeleton: Skeleton, nodes: tuple[Node, ...]) -> None:
+        self.skeleton = skeleton
+        self.nodes = nodes
+        self.first = StatisticsTable(skeleton.size)
+        self.frames: Thinned[Frame] = Thinned(passes_to_keep(skeleton.size))
+        self.order: tuple[int, ...] = ()
+        self.births: tuple[Birth, ...] = ()
+        self.passes = 0
+        self.bad_passes = 0
+        self._shared = tuple(_shared_edges(skeleton))
+        self._statistics_seconds = 0.0
+
+    def wants_statistics(self, seconds: float) -> bool:
+        """Return whether the next pass is to be measured in full, ``seconds`` into the run."""
+        if not self.passes:
+            return True
+        return self.frames.keeps_next and self._statistics_seconds <= STATISTICS_SHARE * seconds
+
+    def add(self, values: PassValues, statistics_seconds: float) -> None:
+        """Keep the numbers of a pass that has ended."""
+        if self.passes:
+            self._statistics_seconds += statistics_seconds
+        self.passes += 1
+        self.bad_passes += bool(values.bad)
+        self.order = tuple(dict.fromkeys(values.order))
+        if values.births and not self.births:
+            self.births = values.births
+        frame = self._frame(values)
+        self.frames.append(frame, pin=bool(values.bad) and self.bad_passes == 1)
+
+    def _frame(self, values: PassValues) -> Frame:
+        bad = {str(index): counts for index, counts in values.bad.items()}
+        edges = self.skeleton.edges
+        keys = [(edges[at].source, edges[at].input_number) for at in self._shared]
+        parts = array("f", [values.parts[key][0] if key in values.parts else UNTOUCHED for key in keys])
+        measures = values.table.columns() if values.table is not None else array("f")
+        return Frame(values.pass_number, values.norms, bad, measures, parts)
+
+    def report(self) -> Graph:
+        """Return what is known as plain data."""
+        skeleton, first = self.skeleton, self.first
+        nodes = tuple(_with_statistics(node, first.get(node.index)) for node in self.nodes)
+        return Graph(
+            number=skeleton.number, nodes=nodes, edges=skeleton.edges, roots=skeleton.roots, order=self.order,
+            passes_seen=self.passes, frames=self.frames.items(), births=self.births, shared_edges=self._shared,
+        )  # fmt: skip
+
+
+def passes_to_keep(numbers: int) -> int:
+    """Return how many passes of so many numbers each are kept."""
+    return min(max(KEPT_NUMBERS // max(numbers, 1), FEWEST_PASSES), MOST_PASSES)
+
+
+def _shared_edges(skeleton: Skeleton) -> list[int]:
+    contested = {
+        (skeleton.index[place], input_number) for place, inputs in skeleton.contested.items() for input_number in inputs
+    }
+    return [at for at, edge in enumerate(skeleton.edges) if (edge.source, edge.input_number) in contested]
+
+
+def _with_statistics(node: Node, statistics: GradientStatistics | None) -> Node:
+    return node if statistics is None else dataclasses.replace(node, statistics=statistics)
