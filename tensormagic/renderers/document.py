@@ -22,6 +22,7 @@ from tensormagic.renderers.document_columns import (
     shape_text,
     thinned,
 )
+from tensormagic.renderers.document_parts import part_columns
 from tensormagic.renderers.document_source import source_rows
 from tensormagic.renderers.graph_drawing import BADGE_SIZE, DETAIL_SIZE, LABEL_SIZE, Box, Drawing, badge_rows
 from tensormagic.renderers.graph_drawing import draw as lay_out
@@ -190,6 +191,7 @@ class _Builder:
     def _graph(self, graph: Graph, most: int) -> dict[str, Any]:
         frames = thinned(graph.frames, most, keep=lambda frame: not is_finite(frame))
         self._cut(len(frames), len(graph.frames), f"kept passes of graph {graph.number} are shown node by node")
+        drawing = self.draw(graph, max_boxes=self.limits.boxes)
         columns = zip(*((edge.source, edge.target, edge.input_number) for edge in graph.edges), strict=True)
         return {
             "number": graph.number,
@@ -200,7 +202,8 @@ class _Builder:
             "order": list(graph.order),
             "frames": [_frame(frame) for frame in frames],
             "births": [_birth(birth) for birth in graph.births],
-            "drawing": _drawing(self.draw(graph, max_boxes=self.limits.boxes)),
+            "drawing": _drawing(drawing),
+            "parts": part_columns(graph, drawing, self.strings),
         }
 
     def parameters(self) -> list[dict[str, Any]]:

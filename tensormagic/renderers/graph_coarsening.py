@@ -199,3 +199,17 @@ def _in_portions(groups: Sequence[Group], max_boxes: int) -> list[Group]:
         label = plural(len(members), "op")
         merged.append(_merged(members, kind="repeat", label=label, module=common, detail=", ".join(names)))
     return [members if members.label != "1 op" else replace(members, label=members.detail) for members in merged]
+
+
+def divide(groups: Sequence[Group], most: int) -> list[Group]:
+    """Return the next level inside a box made of ``groups``: all of them, or 2 to ``most`` unions of neighbours."""
+    if len(groups) <= most:
+        return list(groups)
+    depths = range(len(_common_path(groups)) + 1, max(len(_path(group)) for group in groups) + 1)
+    for depth in depths:
+        merged = _merge_modules(groups, depth)
+        for level in (merged, _merge_repetitions(merged, most)) if len(merged) > most else (merged,):
+            if 2 <= len(level) <= most:
+                return level
+    repeated = _merge_repetitions(groups, most)
+    return repeated if 2 <= len(repeated) <= most else _in_portions(groups, most)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tensormagic.renderers.graph_coarsening import coarsen
 from tensormagic.renderers.graph_folding import Folding, Group, fold
+from tensormagic.renderers.graph_hierarchy import Part, hierarchy
 from tensormagic.renderers.graph_layout import lay_out
 from tensormagic.renderers.graph_words import leaf_label
 from tensormagic.renderers.layout_rows import Spacing
@@ -109,6 +110,7 @@ class Drawing:
         node_count: Nodes of the graph.
         folded: How many of them do not have a box of their own.
         note: What was folded, in one sentence; empty where every node has its box.
+        parts: What lies inside the boxes: the first ones are the boxes themselves, in their order.
     """
 
     width: float
@@ -118,15 +120,17 @@ class Drawing:
     node_count: int
     folded: int
     note: str
+    parts: tuple[Part, ...] = ()
 
 
 def draw(graph: Graph, *, max_boxes: int = 160) -> Drawing:
     """Return the drawing of ``graph``, folded into at most ``max_boxes`` boxes."""
-    folding = coarsen(graph, fold(graph), max_boxes)
+    fine = fold(graph)
+    folding = coarsen(graph, fine, max_boxes)
     uses = Counter(leaf for group in folding.groups for leaf in group.leaves)
     groups = _leaves_once(folding.groups, uses)
     badges = [_badges(graph, group, uses) for group in groups]
-    sizes = [_size(group, marks) for group, marks in zip(groups, badges, strict=True)]
+    sizes = [box_size(group, marks) for group, marks in zip(groups, badges, strict=True)]
     forward = [(target, source) for source, target in folding.edges]
     layout = lay_out(sizes, forward, Spacing(wrap_width=ROW_WIDTH), heads=[HEAD_HEIGHT] * len(sizes))
     boxes = tuple(
@@ -140,7 +144,8 @@ def draw(graph: Graph, *, max_boxes: int = 160) -> Drawing:
         for ((source, target), edges), route in zip(folding.edges.items(), layout.routes, strict=True)
     )
     folded = len(graph.nodes) - len(boxes)
-    return Drawing(layout.width, layout.height, boxes, wires, len(graph.nodes), folded, _note(graph, folding))
+    parts = hierarchy(fine.groups, folding.groups)
+    return Drawing(layout.width, layout.height, boxes, wires, len(graph.nodes), folded, _note(graph, folding), parts)
 
 
 def badge_rows(box: Box) -> tuple[tuple[Badge, ...], int]:
@@ -177,7 +182,7 @@ def _leaves_once(groups: Sequence[Group], uses: Counter[int]) -> list[Group]:
     return left
 
 
-def _size(group: Group, badges: tuple[Badge, ...]) -> tuple[float, float]:
+def box_size(group: Group, badges: tuple[Badge, ...]) -> tuple[float, float]:
     """Return the width and height of a box with its badges."""
     written = _written_out(group.kind, len(badges))
     rows = written + (written < len(badges))
