@@ -17,6 +17,7 @@ from typing import Any
 
 from tensormagic.collectors.forward import Origins
 from tensormagic.collectors.identity import Leaves
+from tensormagic.collectors.unwinding import Unwinding
 from tensormagic.reports import Edge
 
 Links = list[list[tuple[int, int, int]]]  # traversal place of a node → its edges: (input number, target's place, slot)
@@ -55,6 +56,7 @@ class Walker:
         self._origins = origins
         self._leaves = leaves
         self._types: dict[type, int] = {}
+        self._unwinding = Unwinding()
 
     def walk(self, roots: Iterable[Any]) -> Walk:
         """Walk the graph below ``roots``, breadth first in the order of ``next_functions``."""
@@ -68,6 +70,7 @@ class Walker:
                 ends += (-1, 0) if target is None else (_enter(target, nodes, places), slot)
             kind = self._types.setdefault(type(node), len(self._types))
             signature.extend((kind, self._number(node, leaf=not ends), len(ends) // 2, *ends))
+        self._unwinding.secure(nodes, signature)
         return Walk(nodes, signature, starts)
 
     def _number(self, node: Any, *, leaf: bool) -> int:
