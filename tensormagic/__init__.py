@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Trace,
         WriteWatch,
         aliases,
+        compare,
         copy_or_view,
         gradgraph,
         inspect,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     )
     from tensormagic.reports import (
         AliasReport,
+        ComparisonReport,
         Finding,
         Gap,
         Location,
@@ -61,6 +63,7 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "AliasReport",
+    "ComparisonReport",
     "Finding",
     "Gap",
     "Location",
@@ -80,6 +83,7 @@ __all__ = [
     "WriteWatch",
     "WritesReport",
     "aliases",
+    "compare",
     "copy_or_view",
     "gradgraph",
     "inspect",

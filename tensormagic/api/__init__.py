@@ -5,6 +5,7 @@ Everything the magics can do, a script can do with these functions; the magics a
 
 from __future__ import annotations
 
+from tensormagic.api.comparing import compare
 from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, inspect, overlay, tensors
 from tensormagic.api.running import Trace, WriteWatch, trace, watch_writes
 from tensormagic.api.showing import form_of, install_display, show
@@ -15,6 +16,7 @@ __all__ = [
     "TraceError",
     "WriteWatch",
     "aliases",
+    "compare",
     "copy_or_view",
     "evaluate",
     "form_of",

@@ -9,7 +9,7 @@ from typing import Any
 from IPython.core.error import UsageError
 
 # Every magic with a ``parser()``, in the order in which a person meets them.
-MAGICS = ("tensor", "tensors", "aliases", "writes", "gradgraph", "tracegrad")
+MAGICS = ("tensor", "tensors", "aliases", "writes", "gradgraph", "tracegrad", "compare")
 _PACKAGES = ("tensormagic", "torch", "ipython", "ipywidgets", "anywidget", "plotly", "jupyterlab")
 
 

@@ -44,13 +44,13 @@ class Output:
     Attributes:
         text: Show plain text.
         figure: Show a plotly figure of this kind (``""``: the magic's own default); None: no figure.
-        save: Write it to this file.
+        save: Write it to these files.
         into: Bind it to this name.
     """
 
     text: bool
     figure: str | None = None
-    save: str | None = None
+    save: tuple[str, ...] = ()
     into: str | None = None
 
 
@@ -61,7 +61,10 @@ def make_parser(name: str, description: str) -> Parser:
     parser.add_argument(
         "--figure", nargs="?", const="", metavar="KIND", help="show a plotly figure; --figure=KIND picks another kind"
     )
-    parser.add_argument("--save", metavar="FILE", help="write the report; the ending says how: .html .json .svg .txt")
+    parser.add_argument(
+        "--save", action="append", default=[], metavar="FILE",
+        help="write the report; the ending says how: .html .json .svg .txt; may be given several times",
+    )  # fmt: skip
     parser.add_argument("--into", metavar="NAME", help="bind the report to this name")
     parser.add_argument("--help", "-h", action="store_true", help="show this help")
     return parser
@@ -76,7 +79,7 @@ def output_of(options: object) -> Output:
     into = getattr(options, "into", None)
     if into is not None and (not into.isidentifier() or keyword.iskeyword(into)):
         raise UsageError(f"--into takes a name, but was given {into!r}")
-    return Output(bool(options.text), options.figure, options.save, into)  # type: ignore[attr-defined]
+    return Output(bool(options.text), options.figure, tuple(options.save), into)  # type: ignore[attr-defined]
 
 
 def slice_of(options: argparse.Namespace) -> dict[str, list[str]]:
@@ -124,6 +127,12 @@ def expressions(parts: list[str]) -> list[str]:
         found.append(" ".join(parts[:length]))
         parts = parts[length:]
     return found
+
+
+def check_expression(text: str) -> None:
+    """Raise UsageError where ``text`` is no Python expression."""
+    if not _is_expression(text):
+        raise UsageError(f"{text!r} is not a Python expression")
 
 
 def _is_expression(text: str) -> bool:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tensormagic import api
+from tensormagic.reports import TraceReport
+
 OPTIONS = ("--text", "--figure", "--save", "--into", "--help")
-COMPLETED = ("%aliases", "%gradgraph", "%tensor", "%tensors")
+COMPLETED = ("%aliases", "%compare", "%gradgraph", "%tensor", "%tensors")
 
 
 def _complete(shell: Any, event: Any) -> list[str]:
@@ -16,13 +19,22 @@ def _complete(shell: Any, event: Any) -> list[str]:
     if "." in symbol or "[" in symbol:
         matches: list[str] = shell.Completer.attr_matches(symbol)
         return matches
-    return [name for name in _names(shell) if name.startswith(symbol)]
+    runs = str(event.line).lstrip().startswith("%compare")
+    return [name for name in _names(shell, _is_run if runs else _is_tensor) if name.startswith(symbol)]
 
 
-def _names(shell: Any) -> list[str]:
-    """Return the person's own names, tensors first."""
+def _names(shell: Any, wanted: Callable[[Any], bool]) -> list[str]:
+    """Return the person's own names, those of what is wanted first."""
     own = [name for name in shell.user_ns if not name.startswith("_") and name not in shell.user_ns_hidden]
-    return sorted(own, key=lambda name: (not hasattr(shell.user_ns[name], "untyped_storage"), name))
+    return sorted(own, key=lambda name: (not wanted(shell.user_ns[name]), name))
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "untyped_storage")
+
+
+def _is_run(value: Any) -> bool:
+    return isinstance(value, TraceReport | api.Trace)
 
 
 def install(shell: Any) -> Callable[[], None]:

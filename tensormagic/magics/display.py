@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,23 @@ from IPython.display import display
 from tensormagic import api, renderers
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Output, unquoted
-from tensormagic.reports import AliasReport, OverlayReport, Report, TensorReport, TensorTable, TraceReport, WritesReport
+from tensormagic.reports import (
+    AliasReport,
+    ComparisonReport,
+    OverlayReport,
+    Report,
+    TensorReport,
+    TensorTable,
+    TraceReport,
+    WritesReport,
+)
 
-REPORT_TYPES = (AliasReport, OverlayReport, TensorReport, TensorTable, TraceReport, WritesReport)
+REPORT_TYPES = (
+    AliasReport, ComparisonReport, OverlayReport, TensorReport, TensorTable, TraceReport, WritesReport,
+)  # fmt: skip
 DEFAULT_FIGURES: dict[type[Report], str] = {
     AliasReport: "memory_map",
+    ComparisonReport: "gradient_ratio",
     TensorReport: "strides",
     TensorTable: "sizes",
     TraceReport: "gradient_flow",
@@ -55,7 +68,7 @@ def deliver(shell: Any, report: Report, output: Output, *, shown: bool = False) 
     """
     if output.into:
         shell.user_ns[output.into] = report
-    failed = [_attempt(functools.partial(_save, report, output.save))] if output.save else []
+    failed = [_attempt(functools.partial(_save, report, given)) for given in output.save]
     if output.figure is not None:
         failed.append(_attempt(lambda: _show_figure(report, output.figure or DEFAULT_FIGURES[type(report)])))
         if failed[-1] and not shown:
@@ -72,14 +85,22 @@ def check(output: Output) -> None:
     """Refuse before a cell runs what could only fail after it.
 
     Raises:
-        UsageError: where the file to save to has an unknown ending or stands in a folder that is not there.
+        UsageError: where a file to save to has an unknown ending, is a folder, or cannot be made where it should be.
     """
-    if output.save:
-        path = _path(output.save)
-        if reason := _attempt(lambda: api.form_of(path)):
+    for path in map(_path, output.save):
+        if reason := _attempt(functools.partial(api.form_of, path)) or _obstacle(path):
             raise UsageError(reason)
-        if not path.parent.is_dir():
-            raise UsageError(f"cannot save to {str(path)!r}: there is no folder {str(path.parent)!r}")
+
+
+def _obstacle(path: Path) -> str:
+    """Return why no file can be written there; a folder that is not there will be made."""
+    if path.is_dir():
+        return f"cannot save to {str(path)!r}: it is a folder"
+    there = next(folder for folder in path.absolute().parents if folder.exists())
+    if not there.is_dir():
+        return f"cannot save to {str(path)!r}: {str(there)!r} is a file, not a folder"
+    target = path if path.exists() else there
+    return "" if os.access(target, os.W_OK) else f"cannot save to {str(path)!r}: {str(target)!r} cannot be written to"
 
 
 def _path(given: str) -> Path:

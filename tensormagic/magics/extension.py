@@ -21,7 +21,18 @@ from traitlets import Enum
 from tensormagic import api
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.errors import RequirementError
-from tensormagic.magics import about, aliases, completion, display, gradgraph, tensor, tensors, tracegrad, writes
+from tensormagic.magics import (
+    about,
+    aliases,
+    compare,
+    completion,
+    display,
+    gradgraph,
+    tensor,
+    tensors,
+    tracegrad,
+    writes,
+)
 
 _LOADED: dict[int, ExitStack] = {}
 
@@ -76,6 +87,13 @@ class TensorMagic(Magics):
         """Run the cell and show its backward graph; ``%tracegrad --help`` lists the options."""
         __tracebackhide__ = "__ipython_bottom__"
         return tracegrad.run(self.shell, line, cell, live=self.live)
+
+    @no_var_expand
+    @line_magic
+    def compare(self, line: str) -> None:
+        """Hold one traced run against another: ``%compare A B``; ``%compare --help`` lists the options."""
+        __tracebackhide__ = True
+        compare.run(self.shell, line)
 
     @no_var_expand
     @line_magic

@@ -16,6 +16,8 @@ RENDERERS: dict[tuple[str, str], str] = {
     # (report's kind_name, form) → module with a render(report) -> str
     ("aliases", "html"): "tensormagic.renderers.aliases_html",
     ("aliases", "txt"): "tensormagic.renderers.aliases_text",
+    ("comparison", "html"): "tensormagic.renderers.comparison_html",
+    ("comparison", "txt"): "tensormagic.renderers.comparison_text",
     ("overlay", "html"): "tensormagic.renderers.overlay_html",
     ("overlay", "txt"): "tensormagic.renderers.overlay_text",
     ("tensor", "html"): "tensormagic.renderers.tensor_html",

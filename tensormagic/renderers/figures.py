@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from tensormagic.errors import RequirementError, TensorMagicError
-from tensormagic.renderers import figures_sharing, theme
+from tensormagic.renderers import figures_comparison, figures_sharing, theme
 from tensormagic.renderers.phrases import count, plural, short_number, shortened
 from tensormagic.renderers.statistics_words import statistics_scope
 from tensormagic.renderers.tensor_layout_html import cell_title
@@ -25,6 +25,7 @@ from tensormagic.renderers.trace_phrases import NOT_MEASURABLE, touched
 from tensormagic.reports import (
     UNREADABLE,
     AliasReport,
+    ComparisonReport,
     ParameterSeries,
     Report,
     Statistics,
@@ -367,4 +368,5 @@ KINDS = {
     "gradient_flow": Kind(TraceReport, gradient_flow),
     "memory_map": Kind(AliasReport, _framed(figures_sharing.memory_map)),
     "sizes": Kind(TensorTable, _framed(figures_sharing.sizes)),
+    "gradient_ratio": Kind(ComparisonReport, _framed(figures_comparison.gradient_ratio)),
 }

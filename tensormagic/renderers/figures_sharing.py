@@ -63,7 +63,7 @@ def _bars(plotly: Any, group: AliasGroup, room: int) -> Any:
 
 
 def _label(group: AliasGroup, at: int) -> str:
-    return f"{letters(group.number)}  {_plain(clipped(group.members[at].name))}"
+    return f"{letters(group.number)}  {plain_text(clipped(group.members[at].name))}"
 
 
 def sizes(plotly: Any, table: TensorTable) -> Framed:
@@ -71,7 +71,7 @@ def sizes(plotly: Any, table: TensorTable) -> Framed:
     rows = sorted(table.rows, key=lambda row: -row.nbytes)[:MOST_BARS]
     if not rows:
         raise TensorMagicError(f'no "sizes" figure: there are no tensors in {table_title(table)}')
-    labels = [_plain(clipped(row.name)) + (f"  {letters(row.group)}" if row.group else "") for row in rows]
+    labels = [plain_text(clipped(row.name)) + (f"  {letters(row.group)}" if row.group else "") for row in rows]
     bars = plotly.Bar(
         orientation="h", y=labels, x=[row.nbytes for row in rows],
         marker={"color": [COLOURS[(row.group - 1) % len(COLOURS)] if row.group else ALONE for row in rows]},
@@ -83,9 +83,9 @@ def sizes(plotly: Any, table: TensorTable) -> Framed:
     drawn.update_xaxes(title_text="bytes")
     cut = f"the {MOST_BARS} largest of {count(len(table.rows))}; " if len(rows) < len(table.rows) else ""
     note = cut + "; ".join(total(part) for part in table.totals)
-    return Framed(drawn, f"{_plain(table_title(table))}: {table_summary(table)}", note, 140 + LINE * len(rows))
+    return Framed(drawn, f"{plain_text(table_title(table))}: {table_summary(table)}", note, 140 + LINE * len(rows))
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """Plotly reads tags in its texts: leave none of a person's."""
     return text.replace("<", "\u2039").replace(">", "\u203a")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -35,9 +36,10 @@ class Outlet:
     """Connects `Report.save`, `Report.figure` and ``str(report)`` with the renderers."""
 
     def save(self, report: Report, path: str | os.PathLike[str]) -> None:
-        """Write ``report`` in the form that the ending of ``path`` names."""
-        form = form_of(path)
-        Path(path).write_text(_as_file(report, form), encoding="utf-8")
+        """Write ``report`` in the form that the ending of ``path`` names; a folder that is not there is made."""
+        text, target = _as_file(report, form_of(path)), Path(path).expanduser()
+        _make_folder(target.parent)
+        target.write_text(text, encoding="utf-8")
 
     def figure(self, report: Report, kind: str) -> Any:
         """Return a plotly figure."""
@@ -46,6 +48,13 @@ class Outlet:
     def text(self, report: Report) -> str:
         """Return plain text."""
         return renderers.render(report, "txt")
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:  # "file exists" would sound as if that were needed
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from error
 
 
 def _as_file(report: Report, form: str) -> str:

@@ -3,6 +3,17 @@
 from tensormagic.reports.aliases import Alias, AliasGroup, AliasMember, AliasPair, AliasReport
 from tensormagic.reports.autograd import BEYOND, NOTHING, AutogradDetails, Hook, Path, PathNode, SavedState
 from tensormagic.reports.base import FORMAT_VERSION, Outlet, Report, install_outlet
+from tensormagic.reports.comparison import (
+    ComparisonReport,
+    GraphDifference,
+    LossPair,
+    Moment,
+    NodeDifference,
+    NodeMention,
+    NormDifference,
+    ParameterDifference,
+    Side,
+)
 from tensormagic.reports.finding import SEVERITIES, Finding, Gap, Location, Severity
 from tensormagic.reports.graph import (
     MEASURES,
@@ -76,6 +87,7 @@ __all__ = [
     "Cell",
     "ChangedName",
     "Clash",
+    "ComparisonReport",
     "Component",
     "CopyVerdict",
     "DimensionSlices",
@@ -86,6 +98,7 @@ __all__ = [
     "Gap",
     "GradientStatistics",
     "Graph",
+    "GraphDifference",
     "Grid",
     "Holder",
     "HoldersReport",
@@ -97,9 +110,14 @@ __all__ = [
     "LayoutReport",
     "LiveFrame",
     "Location",
+    "LossPair",
     "MemoryFormat",
     "MemoryTotal",
+    "Moment",
     "Node",
+    "NodeDifference",
+    "NodeMention",
+    "NormDifference",
     "Outlet",
     "OverlayElement",
     "OverlayMember",
@@ -107,6 +125,7 @@ __all__ = [
     "OverlayReport",
     "OverlayRow",
     "OverlayStorage",
+    "ParameterDifference",
     "ParameterSeries",
     "Pass",
     "Path",
@@ -116,6 +135,7 @@ __all__ = [
     "SavedTensor",
     "Severity",
     "Sharing",
+    "Side",
     "SignalLine",
     "State",
     "Statistics",

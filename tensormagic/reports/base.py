@@ -6,8 +6,10 @@ Reports are plain data and know nothing of renderers. ``save`` and ``figure`` go
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from tensormagic.errors import ReportFormatError, TensorMagicError
@@ -47,6 +49,15 @@ def _require_outlet() -> Outlet:
     return _outlet
 
 
+def _require_format(version: object) -> None:
+    if version == FORMAT_VERSION:
+        return
+    told = f"this report has format {version!r}; this version reads format {FORMAT_VERSION}"
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        told += ". It was saved by a newer tensormagic: upgrade with pip install -U tensormagic"
+    raise ReportFormatError(told)
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """Base of all reports: frozen plain data, without a tensor inside."""
@@ -68,11 +79,28 @@ class Report:
         given = data.get("tensormagic") if isinstance(data, dict) else data
         if given != cls.kind_name:
             raise ReportFormatError(f"expected a saved {cls.kind_name!r} report, but this is {given!r:.80}")
-        version = data.get("format")
-        if version != FORMAT_VERSION:
-            raise ReportFormatError(f"this report has format {version!r}; this version reads format {FORMAT_VERSION}")
+        _require_format(data.get("format"))
         report: ReportType = decode(data, cls)
+        report.check()
         return report
+
+    @classmethod
+    def load(cls: type[ReportType], path: str | os.PathLike[str]) -> ReportType:
+        """Read a report that `save` wrote as ``.json``.
+
+        Raises:
+            ReportFormatError: where the file cannot be read, or holds no such report; the message names the file.
+        """
+        try:
+            return cls.from_dict(json.loads(Path(path).expanduser().read_text(encoding="utf-8")))
+        except OSError as error:
+            raise ReportFormatError(f"cannot read {os.fspath(path)!r}: {error.strerror}") from error
+        except (ValueError, RecursionError) as error:  # a ReportFormatError is a ValueError too
+            told = str(error) if isinstance(error, ReportFormatError) else f"it is no JSON file: {error}"
+            raise ReportFormatError(f"cannot load {os.fspath(path)!r}: {told}") from error
+
+    def check(self) -> None:
+        """Raise ReportFormatError where a part points at what is not there; a report that was read is checked."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the report to ``path``; its ending (.html, .json, .txt, .svg) says in which format."""

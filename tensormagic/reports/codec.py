@@ -18,6 +18,7 @@ from typing import Any
 from tensormagic.errors import ReportFormatError
 
 _FLOAT = "float"
+_PLAIN = {str: "text", int: "a whole number", bool: "true or false"}
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -61,7 +62,16 @@ def _decode(data: Any, hint: Any) -> Any:
         return array("f", [_decode_float(item) for item in data])
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return _decode_dataclass(data, hint)
-    return _decode_float(data) if hint is float else data
+    return _decode_float(data) if hint is float else _decode_plain(data, hint)
+
+
+def _decode_plain(data: Any, hint: Any) -> Any:
+    """Return text, whole numbers, booleans and words of a fixed list, where they are what they should be."""
+    if hint in _PLAIN and type(data) is not hint:
+        raise TypeError(f"expected {_PLAIN[hint]}, but here is {data!r:.80}")
+    if typing.get_origin(hint) is typing.Literal and data not in typing.get_args(hint):
+        raise ValueError(f"expected one of {typing.get_args(hint)}, but here is {data!r:.80}")
+    return data
 
 
 def _decode_float(data: Any) -> float:

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap, Location
 from tensormagic.reports.graph import Floats, Graph, Node
+from tensormagic.reports.soundness import check_trace
 
 State = Literal["running", "finished", "failed", "interrupted", "drawn"]
 
@@ -149,6 +150,10 @@ class TraceReport(Report):
     parameters: tuple[ParameterSeries, ...] = ()
     gaps: tuple[Gap, ...] = ()
     kept: Kept | None = None
+
+    def check(self) -> None:
+        """Raise ReportFormatError where a part points at what is not there."""
+        check_trace(self)
 
     @property
     def nodes(self) -> tuple[Node, ...]:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tensormagic.diagnoses import RULES
-from tensormagic.magics import aliases, tensor, tensors, tracegrad, writes
+from tensormagic.magics import aliases, compare, tensor, tensors, tracegrad, writes
 from tensormagic.magics.extension import TensorMagic
 from tests.renderers.snapshots import REFRESH
 from tests.support.kernel import ROOT
@@ -26,6 +26,7 @@ CODES = list(dict.fromkeys(rule.code for rule in RULES))
 PARSERS = {
     "aliases": aliases.parser,
     "aliases_cell": writes.parser,
+    "compare": compare.parser,
     "tensor": tensor.parser,
     "tensors": tensors.parser,
     "tracegrad": tracegrad.parser,
@@ -96,8 +97,9 @@ def test_the_fix_gives_no_finding(code, tmp_path):
 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if path.parent.name != "diagnoses"], ids=relative)
-def test_examples_on_other_pages_run(path, tmp_path, capsys):
+def test_examples_on_other_pages_run(path, tmp_path, capsys, monkeypatch):
     """Every Python block runs, and where a comment says what a line prints, it prints that."""
+    monkeypatch.chdir(tmp_path)
     for source in blocks(path, "python"):
         run(source, tmp_path)
         printed = capsys.readouterr().out

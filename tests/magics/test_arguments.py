@@ -70,7 +70,7 @@ def parse(line):
 def test_options_stand_anywhere():
     """Before, between and after the expressions."""
     options = parse("--text a --into r b --save f.html")
-    assert (options.expression, options.text, options.into, options.save) == (["a", "b"], True, "r", "f.html")
+    assert (options.expression, options.text, options.into, options.save) == (["a", "b"], True, "r", ["f.html"])
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,10 @@ def test_names(shell, cell, jedi):
 
 def test_tensors_first(cell, shell):
     """Among names with the same beginning those that are tensors lead."""
-    from tensormagic.magics.completion import _names
+    from tensormagic.magics.completion import _is_tensor, _names
 
-    names = _names(shell)
     cell("aaa = 1")
-    names = _names(shell)
+    names = _names(shell, _is_tensor)
     assert names.index("x") < names.index("aaa")
 
 

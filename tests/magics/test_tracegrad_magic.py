@@ -71,33 +71,57 @@ def test_save_also_when_the_cell_failed(cell, tmp_path):
 
 @pytest.mark.parametrize(
     ("path", "words"),
-    [("nosuch/run.html", "there is no folder 'nosuch'"), ("run.pdf", "the ending says the format: .html")],
+    [
+        ("taken/run.html", "is a file, not a folder"),
+        ("taken/deep/run.html", "is a file, not a folder"),
+        ("folder.html", "cannot save to 'folder.html': it is a folder"),
+        ("run.pdf", "the ending says the format: .html"),
+        ("good.html --save run.pdf", "the ending says the format: .html"),
+    ],
 )
-def test_a_bad_path_is_refused_before_the_cell_runs(cell, shell, path, words):
-    """An hour of training must not end with a typing error."""
+def test_a_bad_path_is_refused_before_the_cell_runs(cell, shell, tmp_path, monkeypatch, path, words):
+    """An hour of training must not end with a typing error; of several paths each is looked at."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").touch()
+    (tmp_path / "folder.html").mkdir()
     ran = cell(f"%%tracegrad --save {path}\nran = True")
     assert isinstance(ran.error, UsageError)
     assert words in str(ran.error)
     assert "ran" not in shell.user_ns
 
 
+def test_a_folder_that_is_not_there_is_made(cell, tmp_path, monkeypatch):
+    """Spaces, ``~`` and several files at once: each is written, and named in a line of its own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    ran = cell(f"%%tracegrad --save '~/my runs/a.html' --save=~/b.json --save {tmp_path}/c/d/e.txt\n{TRAIN}")
+    files = [tmp_path / "my runs" / "a.html", tmp_path / "b.json", tmp_path / "c" / "d" / "e.txt"]
+    assert ran.error is None
+    assert [path.is_file() for path in files] == [True] * 3
+    assert [line for line in ran.out.splitlines() if line.startswith("saved ")] == [f"saved {path}" for path in files]
+    assert TraceReport.load(files[1]).passes_seen == 1
+
+
+TAKEN = "import pathlib\npathlib.Path({path!r}).rmdir()\npathlib.Path({path!r}).touch()\n"
+
+
 def test_a_file_that_fails_later_loses_nothing(cell, tmp_path):
-    """The cell's value and report stand; one line says what could not be written."""
-    path = tmp_path / "gone" / "run.html"
+    """The cell's value and report stand; one line says what could not be written, and the other file is there."""
+    path, other = tmp_path / "gone" / "run.html", tmp_path / "run.json"
     path.parent.mkdir()
-    ran = cell(f"%%tracegrad --into r --save {path}\nimport os\nos.rmdir({str(path.parent)!r})\n'value'")
+    ran = cell(f"%%tracegrad --into r --save {path} --save {other}\n{TAKEN.format(path=str(path.parent))}'value'")
     assert ran.error is None
     assert ran.value == "value"
-    assert ran.err == f"UsageError: cannot write to {str(path)!r}: No such file or directory\n"
+    assert ran.err == f"UsageError: cannot write to {str(path.parent)!r}: Not a directory\n"
     assert len(ran.shown) == 1
     assert cell("r").value.state == "finished"
+    assert other.is_file()
 
 
 def test_a_file_that_fails_later_does_not_hide_the_cells_error(cell, tmp_path):
     """The cell's own exception goes on, not the one about the file."""
     path = tmp_path / "gone" / "run.html"
     path.parent.mkdir()
-    ran = cell(f"%%tracegrad --save {path}\nimport os\nos.rmdir({str(path.parent)!r})\n1 / 0")
+    ran = cell(f"%%tracegrad --save {path}\n{TAKEN.format(path=str(path.parent))}1 / 0")
     assert isinstance(ran.error, ZeroDivisionError)
 
 

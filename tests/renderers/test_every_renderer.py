@@ -16,6 +16,8 @@ import pytest
 from tensormagic.renderers import (
     aliases_html,
     aliases_text,
+    comparison_html,
+    comparison_text,
     overlay_html,
     overlay_text,
     tensor_html,
@@ -30,6 +32,7 @@ from tensormagic.renderers import (
 )
 from tensormagic.reports import Report
 from tests.renderers import (
+    samples_comparison,
     samples_overlay,
     samples_sharing,
     samples_tensor,
@@ -77,6 +80,8 @@ RENDERERS = (
     Renderer("tensors_text", tensors_text.render, samples_sharing.TABLES, "text", 24_000),
     Renderer("trace_html", trace_html.render, TRACES, "html", 300_000),
     Renderer("trace_text", trace_text.render, TRACES, "text", 24_000),
+    Renderer("comparison_html", comparison_html.render, samples_comparison.SAMPLES, "html", 100_000),
+    Renderer("comparison_text", comparison_text.render, samples_comparison.SAMPLES, "text", 24_000),
     Renderer("writes_html", writes_html.render, samples_writes.SAMPLES, "html", 140_000),
     Renderer("writes_text", writes_text.render, samples_writes.SAMPLES, "text", 40_000),
 )

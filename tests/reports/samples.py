@@ -421,3 +421,39 @@ def _series() -> reports.ParameterSeries:
         norms=array("f", [0.5, math.nan]),
         touched=2,
     )
+
+
+def comparison_report() -> reports.ComparisonReport:
+    """Return the report of two runs with something in every part."""
+    moment = reports.Moment(2, 0.5, math.nan, math.nan)
+    norms = reports.NormDifference(
+        compared=2, first=reports.Moment(1, 1.0, 10.0, 1.0), last=moment, worst=reports.Moment(1, 0.0, 10.0, math.inf),
+        from_step=1, apart_steps=2, same=False, bad_left=0, bad_right=1, bad_from_right=2, silent_left=1,
+    )  # fmt: skip
+    statistics = reports.GradientStatistics(1, 3, 1.0, 0.5, 0.1, 0.2, 1, 0, 0)
+    place = reports.Location("<ipython-input-5>", 1, HOSTILE, cell=5)
+    left = reports.NodeMention(0, "mul", "net", "y", ((3,), ()), "float32", place, statistics)
+    right = reports.NodeMention(1, HOSTILE)
+    return reports.ComparisonReport(
+        left=reports.Side("a", "net", "finished", 2, 2, 0.5, 3, 2, 2.5, math.inf, 1),
+        right=reports.Side(HOSTILE, HOSTILE, "failed", 2, 2, 0.5, 4, 3, None, None, 0, error=HOSTILE),
+        steps_compared=2,
+        graphs=(
+            reports.GraphDifference(
+                left=1, right=2, matched=1, same=False, equal=0, nodes=(reports.NodeDifference(left, right, norms),),
+                nodes_found=1, only_left=(left,), only_left_found=1, only_right=(right,), only_right_found=2,
+                edges_only_left=1, edges_only_right=2,
+            ),
+        ),
+        graphs_only_left=1,
+        graphs_only_right=2,
+        parameters=(reports.ParameterDifference("net.weight", HOSTILE, (3,), (3, 4), norms, 2, 1),),
+        parameters_only_left=(HOSTILE,),
+        parameters_only_right=("b",),
+        losses=(reports.LossPair(1, 2.5, None), reports.LossPair(2, math.nan, 1.0)),
+        findings_only_left=(finding(),),
+        findings_only_right=(finding(),),
+        findings_both=(finding(),),
+        gaps=(reports.Gap("steps", HOSTILE),),
+        findings=(finding(),),
+    )  # fmt: skip

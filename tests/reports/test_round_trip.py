@@ -15,6 +15,7 @@ from tensormagic import reports
 from tests.reports.samples import (
     HOSTILE,
     alias_report,
+    comparison_report,
     finding,
     overlay_report,
     tensor_report,
@@ -25,6 +26,7 @@ from tests.reports.samples import (
 
 SAMPLES = {
     "aliases": alias_report,
+    "comparison": comparison_report,
     "overlay": overlay_report,
     "tensor": tensor_report,
     "tensors": tensor_table,

@@ -1,0 +1,134 @@
+"""Holds one traced run against another: graphs, parameters, losses, findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from tensormagic.comparisons.graphs import MOST_GRAPHS, Sides, pair_graphs
+from tensormagic.comparisons.names import Renames, renames_between, side_names
+from tensormagic.comparisons.norms import compare_norms
+from tensormagic.comparisons.steps import PassPair, pair_passes
+from tensormagic.reports import Finding, Gap, Graph, ParameterSeries, TraceReport
+from tensormagic.reports.comparison import (
+    ComparisonReport,
+    LossPair,
+    ParameterDifference,
+    Side,
+)
+
+
+def compare_traces(left: TraceReport, right: TraceReport, *, names: Iterable[str] | None = None) -> ComparisonReport:
+    """Return what is different between two traced runs.
+
+    Args:
+        left: The run that the other is held against.
+        right: The other run.
+        names: What to call them; by default their titles, or ``a`` and ``b`` where these are equal.
+    """
+    renames, passes = renames_between(left, right), pair_passes(left, right)
+    paired = pair_graphs(left, right, renames)
+    sides = Sides(left, right, renames, passes)
+    graphs = tuple(sides.compare(one, other) for one, other in paired)
+    pairs = _pair_parameters(left, right, renames, sides.leaves)
+    first, second = side_names(left, right, names)
+    main = paired[0] if paired else (_first(left.graphs), _first(right.graphs))
+    findings = _Findings(left, right, renames)
+    return ComparisonReport(
+        left=_side(left, first, main[0]),
+        right=_side(right, second, main[1]),
+        steps_compared=len(passes),
+        graphs=graphs,
+        graphs_only_left=len(left.graphs) - len(graphs),
+        graphs_only_right=len(right.graphs) - len(graphs),
+        parameters=_parameters(pairs, passes),
+        parameters_only_left=_others(left, (one.name for one, _ in pairs)),
+        parameters_only_right=_others(right, (other.name for _, other in pairs)),
+        losses=tuple(LossPair(pair.step, pair.left.value, pair.right.value) for pair in passes if _has_loss(pair)),
+        findings_only_left=findings.only_left,
+        findings_only_right=findings.only_right,
+        findings_both=findings.both,
+        gaps=tuple(_gaps(left, right, passes)),
+    )
+
+
+def _first(graphs: Sequence[Graph]) -> Graph | None:
+    return graphs[0] if graphs else None
+
+
+def _side(report: TraceReport, name: str, graph: Graph | None) -> Side:
+    losses = [one.value for one in report.passes]
+    return Side(
+        name, report.title, report.state, report.steps_seen, report.passes_seen, report.seconds,
+        len(graph.nodes) if graph else 0, len(graph.edges) if graph else 0,
+        losses[0] if losses else None, losses[-1] if losses else None, len(report.findings), report.error,
+    )  # fmt: skip
+
+
+def _has_loss(pair: PassPair) -> bool:
+    return pair.left.value is not None or pair.right.value is not None
+
+
+# -- parameters ---------------------------------------------------------------------------------------------------
+
+
+def _pair_parameters(
+    left: TraceReport, right: TraceReport, renames: Renames, leaves: Mapping[str, str]
+) -> list[tuple[ParameterSeries, ParameterSeries]]:
+    """Pair parameters by name; and those that are called differently, where the nodes of their leaves are paired."""
+    theirs = {renames.of(parameter.name): parameter for parameter in right.parameters}
+    found = {one.name: theirs[one.name] for one in left.parameters if one.name in theirs}
+    taken = {other.name for other in found.values()}
+    by_name = {other.name: other for other in right.parameters}
+    for one, other in leaves.items():
+        if one not in found and other in by_name and other not in taken:
+            found[one] = by_name[other]
+            taken.add(other)
+    return [(one, found[one.name]) for one in left.parameters if one.name in found]
+
+
+def _parameters(
+    pairs: Iterable[tuple[ParameterSeries, ParameterSeries]], passes: Sequence[PassPair]
+) -> tuple[ParameterDifference, ...]:
+    found = [_parameter(one, other, passes) for one, other in pairs]
+    return tuple(sorted(found, key=lambda one: -one.norms.weight))
+
+
+def _parameter(left: ParameterSeries, right: ParameterSeries, passes: Sequence[PassPair]) -> ParameterDifference:
+    norms = compare_norms(
+        [pair.step for pair in passes],
+        [left.norms[pair.left_place] for pair in passes],
+        [right.norms[pair.right_place] for pair in passes],
+    )
+    return ParameterDifference(
+        left.name, right.name, left.shape, right.shape, norms, left.touched, right.touched
+    )  # fmt: skip
+
+
+def _others(report: TraceReport, paired: Iterable[str]) -> tuple[str, ...]:
+    known = set(paired)
+    return tuple(parameter.name for parameter in report.parameters if parameter.name not in known)
+
+
+# -- findings and gaps --------------------------------------------------------------------------------------------
+
+
+class _Findings:
+    """The findings of both runs, told apart by code and subject: lines move, and numbers differ."""
+
+    def __init__(self, left: TraceReport, right: TraceReport, renames: Renames) -> None:
+        mine = {(finding.code, finding.subject): finding for finding in left.findings}
+        theirs = {(finding.code, renames.of(finding.subject)): finding for finding in right.findings}
+        self.only_left: tuple[Finding, ...] = tuple(one for key, one in mine.items() if key not in theirs)
+        self.only_right: tuple[Finding, ...] = tuple(one for key, one in theirs.items() if key not in mine)
+        self.both: tuple[Finding, ...] = tuple(one for key, one in theirs.items() if key in mine)
+
+
+def _gaps(left: TraceReport, right: TraceReport, passes: Sequence[PassPair]) -> Iterator[Gap]:
+    shared = min(left.steps_seen, right.steps_seen)
+    compared = len({pair.step for pair in passes})
+    if compared < shared:
+        yield Gap("steps", f"{compared} of {shared} steps are compared: the others were not kept by both runs")
+    if not passes and left.passes and right.passes:
+        yield Gap("steps", "no step was kept by both runs: only the graphs are compared")
+    if max(len(left.graphs), len(right.graphs)) > MOST_GRAPHS:
+        yield Gap("graphs", f"only the {MOST_GRAPHS} most used graphs of each run are compared")

@@ -1,0 +1,74 @@
+"""``%compare A B``: two traced runs side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from tensormagic import api
+from tensormagic.errors import TensorMagicError
+from tensormagic.magics.arguments import Parser, check_expression, make_parser, output_of, unquoted
+from tensormagic.magics.display import check, deliver
+from tensormagic.magics.names import value_of
+
+NAME = "%compare"
+
+
+def parser() -> Parser:
+    """Return the parser of ``%compare``; its help is the magic's help."""
+    made = make_parser(
+        NAME, "Hold one traced run against another: the same graph? from which step on do gradients and loss differ?"
+    )
+    made.add_argument(
+        "run",
+        nargs="*",
+        metavar="RUN",
+        help="two of them: names that %%%%tracegrad --into bound, or files that --save wrote as .json",
+    )
+    return made
+
+
+def run(shell: Any, line: str) -> None:
+    """Show what is different between the two runs that ``line`` names.
+
+    Raises:
+        UsageError: for an unknown option, other than two runs, or what is no traced run.
+    """
+    __tracebackhide__ = True
+    options = parser().parse_line(line)
+    if options.help or not options.run:
+        print(parser().format_help().rstrip())  # noqa: T201  (asked for)
+        return
+    output = output_of(options)
+    check(output)
+    if len(options.run) != 2:
+        given = ", ".join(options.run)
+        raise UsageError(f"{NAME} takes two runs, but was given {len(options.run)}: {given}")
+    try:
+        left, right = (_run_of(shell, given) for given in options.run)
+        report = api.compare(left, right, names=_names(options.run))
+    except TensorMagicError as error:
+        raise UsageError(str(error)) from None
+    deliver(shell, report, output)
+
+
+def _run_of(shell: Any, given: str) -> Any:
+    """Return the saved run's path, or what the expression gives in the person's namespace."""
+    if path := _path(given):
+        return path
+    check_expression(given)
+    return value_of(shell, given)
+
+
+def _path(given: str) -> Path | None:
+    text = unquoted(given) or ""
+    return Path(text).expanduser() if text.endswith(".json") else None
+
+
+def _names(given: list[str]) -> tuple[str, str]:
+    """Return what to call the runs: as they were typed; files by their names alone, where these differ."""
+    short = [path.stem if (path := _path(one)) else one for one in given]
+    first, second = short if short[0] != short[1] else given
+    return first, second

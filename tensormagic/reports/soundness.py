@@ -1,0 +1,53 @@
+"""What must hold between the parts of a trace that was read from a file: every number points at something.
+
+A report that a run left is sound by the way it is made. One from a file may be cut, edited or hostile, and is read by
+people and by code that trust it: it is refused as a whole, with a sentence, before anything indexes with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tensormagic.errors import ReportFormatError
+
+if TYPE_CHECKING:
+    from tensormagic.reports.graph import Graph
+    from tensormagic.reports.trace import TraceReport
+
+
+def check_trace(report: TraceReport) -> None:
+    """Raise ReportFormatError where a part of a trace points at what is not there."""
+    lines = len(report.locations)
+    for graph in report.graphs:
+        _check_graph(graph, lines)
+    _require(_within((one.location for one in report.passes), lines), "a pass stands on a line")
+    widths = {len(series.norms) for series in report.parameters}
+    _require(widths <= {len(report.passes)}, "a parameter has a norm for a pass")
+    sizes = [len(graph.nodes) for graph in report.graphs]
+    places = [finding.node for finding in report.findings if finding.node]
+    known = (0 <= graph < len(sizes) and 0 <= node < sizes[graph] for graph, node in places)
+    _require(all(known), "a finding is about a node")
+
+
+def _check_graph(graph: Graph, lines: int) -> None:
+    size = len(graph.nodes)
+    _require(all(node.index == at for at, node in enumerate(graph.nodes)), "the nodes are numbered")
+    _require(_within((node.location for node in graph.nodes), lines), "a node stands on a line")
+    _require(_within((end for edge in graph.edges for end in (edge.source, edge.target)), size), "an edge joins nodes")
+    _require(_within((*graph.roots, *graph.order), size), "backward reached a node")
+    _require(
+        _within((end for one in graph.births for end in (one.node, one.receiver)), size), "a NaN is born in a node"
+    )
+    _require(all(len(frame.norms) == size for frame in graph.frames), "a pass has a norm for a node")
+    bad = (node for frame in graph.frames for node in frame.bad)
+    _require(all(node.isdecimal() and int(node) < size for node in bad), "a NaN is counted in a node")
+
+
+def _within(numbers: Iterable[int | None], size: int) -> bool:
+    return all(number is None or 0 <= number < size for number in numbers)
+
+
+def _require(holds: bool, what: str) -> None:  # noqa: FBT001  (the one thing that is asked)
+    if not holds:
+        raise ReportFormatError(f"this trace contradicts itself where {what}: the file is damaged or was edited")
