@@ -44,7 +44,7 @@ def loss_scale(losses: Sequence[LossPair]) -> LossScale | None:
 
 
 def loss_svg(losses: Sequence[LossPair], scale: LossScale) -> str:
-    """Return the picture: the left run's line, and the right one's, thinner, over it; dots where a loss is not finite."""
+    """Return the picture: both lines, the right run's the thinner; a cross where a loss is not finite."""
     grid = "".join(f"M0,{number(y)}H{WIDTH}" for y in (_EDGE, HEIGHT - _EDGE))
     lines = (
         _series(losses, [pair.left for pair in losses], scale, f'stroke="{LEFT_COLOUR}" stroke-width="4.5"'),

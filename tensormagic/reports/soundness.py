@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tensormagic.errors import ReportFormatError
+from tensormagic.reports.graph import MEASURES, Graph
 
 if TYPE_CHECKING:
-    from tensormagic.reports.graph import Graph
     from tensormagic.reports.trace import TraceReport
 
 
@@ -40,6 +40,11 @@ def _check_graph(graph: Graph, lines: int) -> None:
         _within((end for one in graph.births for end in (one.node, one.receiver)), size), "a NaN is born in a node"
     )
     _require(all(len(frame.norms) == size for frame in graph.frames), "a pass has a norm for a node")
+    _require(_within(graph.shared_edges, len(graph.edges)), "an edge shares its end")
+    wide = all(len(frame.measures) in {0, size * len(MEASURES)} for frame in graph.frames)
+    _require(
+        wide and all(len(frame.parts) in {0, len(graph.shared_edges)} for frame in graph.frames), "a pass is measured"
+    )
     bad = (node for frame in graph.frames for node in frame.bad)
     _require(all(node.isdecimal() and int(node) < size for node in bad), "a NaN is counted in a node")
 
