@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from time import perf_counter
 from types import FrameType
@@ -35,8 +35,6 @@ _MODULE_CALL = nn.Module._call_impl.__code__
 _QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 _ASKING = (torch.overrides, torch.functional, nn.functional)
 
-BACKWARD_CALLS = frozenset({torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad})
-
 Origin = tuple["int | None", str]  # site, module path
 
 
@@ -51,6 +49,7 @@ class Origins:
         self.origins: list[Origin] = []
         self._marks = (0, 0)  # how many calls there were when the last pass ended, and the one before
         self._forgotten_below = 0
+        self._end = 0
         self.nodes = 0
         self.lost = 0
 
@@ -60,7 +59,14 @@ class Origins:
         self.add(now, now, (None, ""))
 
     def add(self, start: int, stop: int, origin: Origin) -> None:
-        """Say that the nodes ``start`` to ``stop`` (exclusive) were made at ``origin``."""
+        """Say that the nodes ``start`` to ``stop`` (exclusive) were made at ``origin``.
+
+        Where a part of them was noted before (a custom Function's backward ran inside this call), that part stays.
+        """
+        if start < self._end:
+            self._fill(start, stop, origin)
+            return
+        self._end = stop
         number = self._known.get(origin)
         if number is None:
             number = self._known[origin] = len(self.origins)
@@ -69,6 +75,28 @@ class Origins:
         self._stops.append(stop)
         self._numbers.append(number)
         self.nodes += stop - start
+
+    def retract(self, start: int) -> None:
+        """Take back the last range, where it begins with ``start``."""
+        if self._starts and self._starts[-1] == start:
+            self.nodes -= self._stops.pop() - self._starts.pop()
+            self._numbers.pop()
+            self._end = start
+
+    def _fill(self, start: int, stop: int, origin: Origin) -> None:
+        """Add what lies between the ranges that were noted since ``start``."""
+        at = bisect_left(self._starts, start)
+        inner = list(zip(self._starts[at:], self._stops[at:], self._numbers[at:], strict=True))
+        for column in (self._starts, self._stops, self._numbers):
+            del column[at:]
+        self._end = start
+        for begin, end, number in inner:
+            if self._end < begin:
+                self.add(self._end, begin, origin)
+            self.add(begin, end, self.origins[number])
+            self.nodes -= end - begin
+        if self._end < stop:
+            self.add(self._end, stop, origin)
 
     def settle(self) -> None:
         """Say that a pass has ended; calls from before the pass before it may now be forgotten, oldest first.
@@ -105,30 +133,24 @@ class ForwardRecorder(TorchFunctionMode):
     Args:
         sites: Interns the person's lines.
         modules: Names modules.
-        run_backward: Called instead of each backward call, as ``run_backward(func, args, kwargs, site)``; it makes
-            the call itself and returns its result.
     """
 
-    def __init__(
-        self, sites: Sites, modules: ModuleNames, run_backward: Callable[[Any, Any, Any, int | None], Any]
-    ) -> None:
+    def __init__(self, sites: Sites, modules: ModuleNames) -> None:
         super().__init__()
         self._sites = sites
         self._modules = modules
-        self._run_backward = run_backward
         self._callers = Callers()
         self.origins = Origins()
         self.seconds = 0.0
         self._unnoticed = Unnoticed(self)
         self._aside_since = 0
         self._place = 0
+        self._applied = -1
 
     def __torch_function__(
         self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Make the call and note which nodes it made."""
-        if func in BACKWARD_CALLS:
-            return self._backward(func, args, kwargs or {})
         call = self._callers.standing_in_for(calling_frame(sys._getframe(1)))
         start = _sequence_number()
         result = call(func, args, kwargs or {})
@@ -137,14 +159,15 @@ class ForwardRecorder(TorchFunctionMode):
             self._note(start, stop, sys._getframe(1))
         return result
 
-    def _backward(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        start = _sequence_number()
-        site = self._sites.of_frame(sys._getframe(2))
-        try:
-            return self._run_backward(func, args, kwargs, site)
-        finally:
-            if (stop := _sequence_number()) != start:  # create_graph=True: backward makes nodes, on its own line
-                self.origins.add(start, stop, (site, ""))
+    def note_apply(self, caller: FrameType | None) -> None:
+        """Note that ``caller`` is about to make a custom Function's node: the next one, as its number is drawn first.
+
+        Inside a call that this mode sees itself, the mode is not on the stack: then the whole call is noted.
+        """
+        if caller is not None and self in active_modes():
+            number = _sequence_number()
+            self._note(number, number + 1, caller)
+            self._applied = number
 
     def step_aside(self) -> bool:
         """Leave the stack until `step_back`, where this mode is on it; the run is then as if untraced."""
@@ -165,6 +188,17 @@ class ForwardRecorder(TorchFunctionMode):
         if (stop := _sequence_number()) != self._aside_since and caller is not None:
             self._note(self._aside_since, stop, caller)
 
+    def put_on_top(self) -> Callable[[], None]:
+        """Go on top of this thread's stack for a while, as the engine runs without; returns what undoes it."""
+        before, self._applied = active_modes(), -1
+        torch._C._push_on_torch_function_stack(self)
+
+        def undo() -> None:
+            self._applied = -1
+            _set_modes(before)
+
+        return undo
+
     def __enter__(self) -> ForwardRecorder:
         """Go onto the stack; torch's own questions about overrides are answered as if nobody were there."""
         self._unnoticed.__enter__()
@@ -178,6 +212,8 @@ class ForwardRecorder(TorchFunctionMode):
 
     def _note(self, start: int, stop: int, frame: FrameType) -> None:
         began = perf_counter()
+        if start == self._applied:  # that custom Function refused its arguments: it made no node
+            self.origins.retract(start)
         self.origins.add(start, stop, (self._sites.of_frame(frame), self._module_path(frame)))
         self.seconds += perf_counter() - began
 

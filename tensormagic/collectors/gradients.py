@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.evidence import SavedFacts, saved_counts, saved_facts, singular_slot, suspicious
+from tensormagic.collectors.levels import bare, outside_levels
 from tensormagic.collectors.measures import Measured, measure, measure_on_device, named
 from tensormagic.collectors.skeleton import Skeleton, Walk
 from tensormagic.collectors.survey import StatisticsTable, measured, survey, survey_of, survey_on_device
@@ -93,10 +94,14 @@ class PassRecorder:
         self._deferred = deferred
         self._waiting: list[tuple[Callable[[list[float]], None], torch.Tensor]] = []
         self._facts: dict[int, SavedFacts] = {}
-        self._addresses = array("Q", [0]) * skeleton.size  # where the gradient of a node lay,
-        self._lengths = array("q", [0]) * skeleton.size  # and how many elements it had
+        self._memory: list[Any] = [None] * skeleton.size  # where the gradient of a node lay, its length and version
         self._hooks: list[Any] = []  # torch's tables that our hooks stand in, each followed by the number there
+        self._wrapped = False
         self._isolated = torch._C._len_torch_dispatch_stack() > 0
+
+    def look_inside_wrappers(self) -> None:
+        """Measure what is inside the wrappers that transforms (``torch.func``) put around gradients."""
+        self._wrapped = self._isolated = True
 
     def open(self) -> None:
         """Put the hooks on; if that fails halfway, those already on are taken off again."""
@@ -143,9 +148,9 @@ class PassRecorder:
                 else:
                     keep(value.tolist())
 
-    def observe_result(self, index: int, gradient: torch.Tensor) -> None:
-        """Record a gradient that ``autograd.grad`` handed back instead of accumulating it."""
-        self._before(index, None, None, (gradient,))
+    def observe_result(self, index: int, gradients: Sequence[torch.Tensor]) -> None:
+        """Record what ``autograd.grad`` handed back instead of passing it on: gradients of a node's outputs."""
+        self._before(index, None, None, gradients)
 
     # -- hooks: called by the engine; they return None, which leaves every gradient as it is ----------------------
 
@@ -155,7 +160,7 @@ class PassRecorder:
         try:
             if self._isolated or torch.is_grad_enabled():
                 with torch.no_grad(), self._quiet():
-                    self._look(index, node, slot, gradients)
+                    self._look(index, node, slot, [*map(bare, gradients)] if self._wrapped else gradients)
             else:
                 self._look(index, node, slot, gradients)
         except Exception as error:
@@ -169,7 +174,7 @@ class PassRecorder:
         try:
             with torch.no_grad() if torch.is_grad_enabled() else nullcontext(), self._quiet():
                 for input_number in contested:
-                    gradient = gradients[input_number]
+                    gradient = bare(gradients[input_number]) if self._wrapped else gradients[input_number]
                     if gradient is not None:
                         self._measure(gradient, partial(self.values.parts.__setitem__, (index, input_number)))
         except Exception as error:
@@ -177,7 +182,9 @@ class PassRecorder:
         self.seconds += perf_counter() - began
 
     def _quiet(self) -> Any:
-        """Keep the person's own dispatch modes from seeing the tracer's reductions."""
+        """Keep the person's own dispatch modes and transforms from seeing the tracer's reductions."""
+        if self._wrapped:
+            return outside_levels()
         return torch.utils._python_dispatch._disable_current_modes() if self._isolated else nullcontext()
 
     # -- measuring ------------------------------------------------------------------------------------------------
@@ -207,10 +214,9 @@ class PassRecorder:
     def _look_at_one(self, index: int, gradient: torch.Tensor) -> None:
         """Measure a gradient, unless it is, unchanged, the very memory that the node before it received."""
         if gradient.layout is torch.strided:
-            address, length = gradient.data_ptr(), gradient.numel()
-            self._addresses[index], self._lengths[index] = address, length
+            memory = self._memory[index] = (gradient.data_ptr(), gradient.numel(), gradient._version)
             feeder = self._skeleton.feeder[index]
-            if feeder >= 0 and address and address == self._addresses[feeder] and length == self._lengths[feeder]:
+            if feeder >= 0 and memory == self._memory[feeder] and memory[0]:
                 return self._copy(feeder, index)
         if self._wants_survey(index):
             return self._survey(index, gradient)

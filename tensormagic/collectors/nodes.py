@@ -47,7 +47,7 @@ def describe_nodes(
         if index in skeleton.leaf_of:
             described[index] = _describe_leaf(node, index, leaves.known[skeleton.leaf_of[index]].name)
         else:
-            number, exact = origins.of(node._sequence_nr())
+            number, exact = (-1, False) if place in found.foreign else origins.of(node._sequence_nr())
             origin = origins.origins[number] if number >= 0 else (None, "")
             described[index] = _describe_op(node, index, origin, exact=exact, variable=variables.get(place, ""))
     return tuple(node for node in described if node is not None)

@@ -17,6 +17,8 @@ from typing import Any
 
 from tensormagic.collectors.forward import Origins
 from tensormagic.collectors.identity import Leaves
+from tensormagic.collectors.levels import bare
+from tensormagic.collectors.makers import Makers
 from tensormagic.collectors.unwinding import Unwinding
 from tensormagic.reports import Edge
 
@@ -32,11 +34,13 @@ class Walk:
         signature: The structure: the number of roots, then for each node its type's number, its origin's or leaf's
             number, how many edges it has, and for each edge the target's place (-1: nowhere) and slot.
         roots: Places of the nodes that backward starts from.
+        foreign: Places of the nodes that were made on another thread, where that was asked.
     """
 
     nodes: list[Any]
     signature: array[int]
     roots: tuple[int, ...]
+    foreign: frozenset[int] = frozenset()
 
 
 def is_accumulate(node: Any) -> bool:
@@ -50,6 +54,10 @@ class Walker:
     Args:
         origins: Says where nodes were made.
         leaves: Numbers the leaves.
+
+    Attributes:
+        makers: Says which nodes were made on another thread. The roots are asked for in every walk, all nodes once a
+            structure; from when the first one is found, all nodes in every walk.
     """
 
     def __init__(self, origins: Origins, leaves: Leaves) -> None:
@@ -57,26 +65,47 @@ class Walker:
         self._leaves = leaves
         self._types: dict[type, int] = {}
         self._unwinding = Unwinding()
+        self._all_asked = False
+        self.makers: Makers | None = None
 
     def walk(self, roots: Iterable[Any]) -> Walk:
         """Walk the graph below ``roots``, breadth first in the order of ``next_functions``."""
         nodes: list[Any] = []
         places: dict[int, int] = {}  # id → place; sound while `nodes` keeps every wrapper alive
         starts = tuple(dict.fromkeys(_enter(root, nodes, places) for root in roots))
+        if not self._all_asked and any(map(self._is_foreign, nodes)):
+            self._all_asked = True
         signature = array("i", [len(starts)])
-        for node in nodes:  # grows while it is walked
+        foreign = set()
+        for place, node in enumerate(nodes):  # grows while it is walked
             ends: list[int] = []
             for target, slot in node.next_functions:
                 ends += (-1, 0) if target is None else (_enter(target, nodes, places), slot)
             kind = self._types.setdefault(type(node), len(self._types))
-            signature.extend((kind, self._number(node, leaf=not ends), len(ends) // 2, *ends))
+            if not ends and is_accumulate(node):
+                number = self._leaves.number(bare(node.variable))
+            elif self._all_asked and self._is_foreign(node):
+                number = -1
+                foreign.add(place)
+            else:
+                number = self._origins.of(node._sequence_nr())[0]
+            signature.extend((kind, number, len(ends) // 2, *ends))
         self._unwinding.secure(nodes, signature)
-        return Walk(nodes, signature, starts)
+        return Walk(nodes, signature, starts, frozenset(foreign))
 
-    def _number(self, node: Any, *, leaf: bool) -> int:
-        if leaf and is_accumulate(node):
-            return self._leaves.number(node.variable)
-        return self._origins.of(node._sequence_nr())[0]
+    def found_foreign(self, found: Walk) -> bool:
+        """Return whether a graph not seen before holds nodes of another thread that nobody has asked for so far."""
+        if self._all_asked:
+            return False
+        self._all_asked = any(self._is_foreign(node) for node in found.nodes if not is_accumulate(node))
+        return self._all_asked
+
+    def again(self, found: Walk) -> Walk:
+        """Walk the same graph once more."""
+        return self.walk([found.nodes[place] for place in found.roots])
+
+    def _is_foreign(self, node: Any) -> bool:
+        return self.makers is not None and not is_accumulate(node) and self.makers.is_foreign(node)
 
 
 def _enter(node: Any, nodes: list[Any], places: dict[int, int]) -> int:

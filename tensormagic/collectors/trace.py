@@ -7,18 +7,32 @@ the run goes on: it is put together from immutable pieces.
 
 from __future__ import annotations
 
+import dataclasses
+import sys
 from array import array
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from threading import RLock, get_ident
 from time import perf_counter
 from typing import Any
 
 import torch
 
+from tensormagic.collectors.backward_calls import BackwardCall, followed_backward
 from tensormagic.collectors.compiled import kept_compiled
+from tensormagic.collectors.custom_functions import noted_applies
+from tensormagic.collectors.following import (
+    Following,
+    circumstances,
+    is_being_compiled,
+    returned_gradients,
+    start_nodes,
+)
 from tensormagic.collectors.forward import ForwardRecorder, active_modes
 from tensormagic.collectors.gradients import PassRecorder, PassValues
 from tensormagic.collectors.identity import Leaves, ModuleNames
+from tensormagic.collectors.levels import bare
+from tensormagic.collectors.makers import Makers
 from tensormagic.collectors.nodes import describe_nodes
 from tensormagic.collectors.skeleton import Skeleton, Walk, Walker, make_skeleton
 from tensormagic.collectors.source import CellNumber, Sites
@@ -38,10 +52,9 @@ from tensormagic.reports import (
 )
 
 MAX_GRAPHS = 32  # structures kept; a graph that differs in every step would fill memory
+MAX_INNER_GRAPHS = 128  # and of passes inside others: with re-entrant checkpoints, one a layer
 
-_REENTRANT = (
-    "checkpoint with use_reentrant=True runs another backward inside this one: the gradients in it were not measured"
-)
+_FOREIGN = "some nodes were made on another thread: forward is followed on the traced one only, they have no line"
 
 
 class Tracer:
@@ -71,7 +84,7 @@ class Tracer:
         self._sites = Sites(cell_number) if cell_number is not None else Sites()
         self._modules = ModuleNames(namespace)
         self._leaves = Leaves(namespace, self._modules)
-        self._recorder = ForwardRecorder(self._sites, self._modules, self._run_backward)
+        self._recorder = ForwardRecorder(self._sites, self._modules)
         self._walker = Walker(self._recorder.origins, self._leaves)
         self._stack = ExitStack()
         self._graphs: list[TracedGraph] = []
@@ -79,7 +92,10 @@ class Tracer:
         self._touched: dict[int, int] = {}
         self._used: set[int] = set()
         self._gaps: dict[str, Gap] = {}
-        self._current: tuple[Pass, TracedGraph, PassRecorder] | None = None
+        self._running: list[Following] = []
+        self._begun = 0
+        self._lock = RLock()  # backward may run on several threads at once
+        self._home = 0
         self._last: tuple[Pass, TracedGraph, PassValues] | None = None
         self._calls_at_last_pass = -1
         self._step = 0
@@ -102,8 +118,12 @@ class Tracer:
         if any(isinstance(mode, ForwardRecorder) for mode in active_modes()):
             raise TraceError("another trace is on in this thread; end it first: two would measure each other")
         self._began = self._clock()
+        self._home = get_ident()
+        self._walker.makers = Makers()
         self._recorder.origins.begin()
         with ExitStack() as stack:
+            stack.enter_context(followed_backward(self))
+            stack.enter_context(noted_applies(self._recorder.note_apply))
             stack.enter_context(self._recorder)
             stack.enter_context(kept_compiled(self._recorder))
             self._stack = stack.pop_all()
@@ -119,100 +139,126 @@ class Tracer:
         self._error = error_text(error) if error is not None else ""
         if error is not None:
             strip_own_frames(error)
-        self._current = None
+        if self._running:
+            self._add_gap("backward", "a backward on another thread still ran when the trace ended: it was not kept")
         self._structure += 1
 
     # -- backward -------------------------------------------------------------------------------------------------
 
-    def _run_backward(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], site: int | None) -> Any:
-        if self._current is not None:  # a backward inside a backward: only the outer one is followed
-            return func(*args, **kwargs)
+    def follow(self, call: BackwardCall) -> Any:
+        """Make a backward call, on whatever thread and inside whatever else, and follow it; see `followed_backward`."""
+        if is_being_compiled():
+            return call.run()
         began, outcome = self._clock(), "failed"
+        followed = Following(get_ident(), None, None)
         try:
-            self._prepare(_roots(func, args, kwargs), site)
+            self._prepare(call.roots, followed)
             self._backward_seconds += self._clock() - began
-            result = func(*args, **kwargs)
+            result = call.run()
             outcome = "finished"
-            self._observe_results(func, args, kwargs, result)
+            self._observe_results(followed, call, result)
             return result
         finally:
-            self._finish(outcome, began)
+            self._finish(followed, outcome, began)
 
-    def _prepare(self, roots: tuple[Any, ...], site: int | None) -> None:
+    def _prepare(self, roots: tuple[Any, ...], followed: Following) -> None:
         """Walk the graph and hook it; where that cannot be done, a gap. Never raises."""
         try:
-            nodes = [node for node in map(_node_of, roots) if node is not None]
-            if nodes and torch._C._functorch.peek_interpreter_stack() is not None:
-                self._add_gap("backward", "a backward inside a torch.func transform was not followed")
-            elif nodes:
-                found = self._walker.walk(nodes)
-                if (graph := self._graph_of(found)) is not None:
-                    self._open(found, graph, site, roots)
+            followed.site = self._sites.of_frame(sys._getframe(2))
+            nodes = start_nodes(roots)
+            with self._lock:
+                followed.circumstances = circumstances(self._running, self._home)
+                if nodes:
+                    found = self._walker.walk(nodes)
+                    if (graph := self._graph_of(found, inner=followed.is_inner)) is not None:
+                        self._open(found, graph, followed, roots)
         except Exception as error:
             self._add_gap("backward", f"a backward was not followed: {type(error).__name__}: {error}")
 
-    def _graph_of(self, found: Walk) -> TracedGraph | None:
+    def _graph_of(self, found: Walk, *, inner: bool) -> TracedGraph | None:
         for graph in self._graphs:
             if graph.skeleton.signature == found.signature:
                 found.signature = graph.skeleton.signature  # the same, once
+                graph.inner &= inner
                 return graph
-        if len(self._graphs) == MAX_GRAPHS:
-            self._add_gap("graphs", f"more than {MAX_GRAPHS} different graphs: passes through others were not kept")
+        if self._walker.found_foreign(found):
+            return self._graph_of(self._walker.again(found), inner=inner)
+        most = MAX_INNER_GRAPHS if inner else MAX_GRAPHS
+        if sum(graph.inner == inner for graph in self._graphs) == most:
+            self._add_gap("graphs", f"more than {most} different graphs: passes through others were not kept")
             return None
         skeleton = make_skeleton(len(self._graphs) + 1, found)
         origins = self._recorder.origins
         graph = TracedGraph(skeleton, describe_nodes(found, skeleton, self._leaves, origins, self._namespace))
+        graph.inner = inner
         self._graphs.append(graph)
-        if any(node.name.startswith("CheckpointFunction") for node in graph.nodes):
-            self._add_gap("backward", _REENTRANT)
+        if found.foreign:
+            self._add_gap("source", _FOREIGN)
         self._used.update(skeleton.leaf_of.values())
         self._passes.capacity = passes_to_keep(len(self._leaves.known))
         self._structure += 1
         return graph
 
-    def _open(self, found: Walk, graph: TracedGraph, site: int | None, roots: tuple[Any, ...]) -> None:
-        if self._recorder.origins.nodes != self._calls_at_last_pass:
+    def _open(self, found: Walk, graph: TracedGraph, followed: Following, roots: tuple[Any, ...]) -> None:
+        number = self._begun = self._begun + 1
+        if self._begins_step(followed):
             self._step += 1
-        full = graph.wants_statistics(self.seconds)
-        values = PassValues.of(self._passes.seen + 1, graph.skeleton.size, full=full)
+        values = PassValues.of(number, graph.skeleton.size, full=graph.wants_statistics(self.seconds))
         recorder = PassRecorder(found, graph.skeleton, values, graph.first)
-        begun = Pass(self._passes.seen + 1, self._step, graph.skeleton.number, "running", 0.0, 0, site)
-        self._current = (begun, graph, recorder)  # before the first hook: from now on `_finish` takes them away
+        if followed.levels:
+            recorder.look_inside_wrappers()
+        followed.begun = Pass(number, self._step, graph.skeleton.number, "running", 0.0, 0, followed.site,
+                              circumstances=followed.circumstances)  # fmt: skip
+        followed.graph, followed.recorder, followed.nodes = graph, recorder, found.nodes
+        self._running.append(followed)  # before the first hook: from now on `_finish` takes them away
         recorder.open()
-        if len(roots) == 1 and isinstance(roots[0], torch.Tensor) and roots[0].numel() == 1:
-            recorder.observe_value(roots[0])
+        if len(roots) == 1 and isinstance(root := bare(roots[0]), torch.Tensor) and root.numel() == 1:
+            recorder.observe_value(root)
 
-    def _finish(self, outcome: str, began: float) -> None:
+    def _begins_step(self, followed: Following) -> bool:
+        """Return whether a pass is of a step of its own: forward ran since the last one, or runs on another thread."""
+        if followed.is_inner or (followed.circumstances is not None and followed.circumstances.thread):
+            return not followed.is_inner
+        return self._recorder.origins.nodes != self._calls_at_last_pass
+
+    def _finish(self, followed: Following, outcome: str, began: float) -> None:
         """Take the hooks away and keep the numbers, however the backward ended. Never raises."""
-        if self._current is None:
+        begun, graph, recorder = followed.begun, followed.graph, followed.recorder
+        if begun is None or graph is None or recorder is None:
             return
-        (begun, graph, recorder), self._current = self._current, None
         recorder.close()
-        entered = self._clock()
-        values = recorder.values
-        done = Pass(begun.number, begun.step, begun.graph, outcome, entered - began, len(set(values.order)),
-                    begun.location, not values.bad, values.value)  # fmt: skip
+        followed.nodes = ()
+        with self._lock:
+            self._running = [other for other in self._running if other is not followed]
+            if self._state == "running":
+                self._keep_pass(begun, graph, recorder, outcome=outcome, began=began)
+
+    def _keep_pass(
+        self, begun: Pass, graph: TracedGraph, recorder: PassRecorder, *, outcome: str, began: float
+    ) -> None:
+        entered, values = self._clock(), recorder.values
+        done = dataclasses.replace(
+            begun, outcome=outcome, seconds=entered - began, reached=len(set(values.order)),
+            finite=not values.bad, value=values.value,
+        )  # fmt: skip
         graph.add(values, recorder.survey_seconds)
         if values.gap:
             self._add_gap("gradients", f"some gradients could not be measured: {values.gap}")
         self._passes.append((done, self._parameter_row(graph.skeleton, values)), pin=bool(values.bad))
         self._last = (done, graph, values)
         self._calls_at_last_pass = self._recorder.origins.nodes
-        self._recorder.origins.settle()
+        if not self._running:
+            self._recorder.origins.settle()
         self._backward_seconds += recorder.seconds + self._clock() - entered
 
-    def _observe_results(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        """Record what ``autograd.grad`` returns: those gradients reach no leaf, so no hook sees them."""
-        if func is not torch.autograd.grad or self._current is None:
-            return
-        _, graph, recorder = self._current
-        inputs = kwargs.get("inputs", args[1] if len(args) > 1 else ())
-        by_leaf = {leaf: index for index, leaf in graph.skeleton.leaf_of.items()}
-        for tensor, gradient in zip(_as_tuple(inputs), _as_tuple(result), strict=False):
-            if isinstance(tensor, torch.Tensor) and tensor.is_leaf and isinstance(gradient, torch.Tensor):
-                index = by_leaf.get(self._leaves.number(tensor))
-                if index is not None:
-                    recorder.observe_result(index, gradient)
+    def _observe_results(self, followed: Following, call: BackwardCall, result: Any) -> None:
+        """Record what ``autograd.grad`` returns: those gradients reach no node, so no hook sees them. Never raises."""
+        try:
+            if (recorder := followed.recorder) is not None:
+                for index, found in returned_gradients(followed, call, result, self._leaves.number).items():
+                    recorder.observe_result(index, found)
+        except Exception as error:
+            self._add_gap("gradients", f"what a backward returned was not measured: {type(error).__name__}: {error}")
 
     def _parameter_row(self, skeleton: Skeleton, values: PassValues) -> array[float]:
         norms = array("f", [UNTOUCHED]) * len(self._leaves.known)
@@ -234,9 +280,9 @@ class Tracer:
 
     def frame(self) -> LiveFrame:
         """Return what changes while the run goes on; cheap, callable from any thread."""
-        current = self._current
-        if current is not None:
-            begun, graph, values = current[0], current[1], current[2].values
+        current = next(iter(self._running), None)  # the outermost
+        if current is not None and current.begun and current.graph and current.recorder:
+            begun, graph, values = current.begun, current.graph, current.recorder.values
         elif self._last is not None:
             begun, graph, values = self._last
         else:
@@ -254,8 +300,8 @@ class Tracer:
 
     def report(self) -> TraceReport:
         """Return everything known so far; consistent also while the run goes on."""
-        passes = self._passes.items()
-        graphs = sorted((graph.report() for graph in list(self._graphs)), key=lambda g: (-g.passes_seen, g.number))
+        passes = tuple(sorted(self._passes.items(), key=lambda kept: kept[0].number))
+        graphs = sorted(self._graphs, key=lambda graph: (graph.inner, -graph.passes, graph.skeleton.number))
         return TraceReport(
             title=self._title or self._model_name(),
             state=self._state,
@@ -264,7 +310,7 @@ class Tracer:
             seconds=self.seconds,
             own_seconds=self._recorder.seconds + self._backward_seconds,
             locations=self._sites.locations,
-            graphs=tuple(graphs),
+            graphs=tuple(graph.report() for graph in graphs),
             passes=tuple(done for done, _ in passes),
             passes_seen=self._passes.seen,
             steps_seen=self._step,
@@ -296,19 +342,3 @@ def _state_after(error: BaseException | None) -> State:
     if error is None:
         return "finished"
     return "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-
-
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    """Return one thing or several as a tuple; a ``GradientEdge`` is one thing, although it is a tuple."""
-    return tuple(value) if isinstance(value, list | tuple) and not hasattr(value, "output_nr") else (value,)
-
-
-def _roots(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what a backward call starts from: tensors, or gradient edges."""
-    key = "self" if func is torch.Tensor.backward else "outputs" if func is torch.autograd.grad else "tensors"
-    return _as_tuple(args[0] if args else kwargs.get(key, ()))
-
-
-def _node_of(root: Any) -> Any:
-    """Return the node that a backward starts from; a ``GradientEdge`` is a named tuple that holds it."""
-    return getattr(root, "node" if isinstance(root, tuple) else "grad_fn", None)

@@ -33,6 +33,7 @@ class TracedGraph:
         self.births: tuple[Birth, ...] = ()
         self.passes = 0
         self.bad_passes = 0
+        self.inner = False  # whether all its passes ran inside other passes
         self._shared = tuple(_shared_edges(skeleton))
         self._statistics_seconds = 0.0
 

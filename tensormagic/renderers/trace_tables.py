@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from tensormagic.renderers.circumstances import circumstances_text
 from tensormagic.renderers.document_columns import shape_text
 from tensormagic.renderers.markup import escape, tag
 from tensormagic.renderers.phrases import plural, short_number
@@ -88,7 +89,8 @@ def _passes(report: TraceReport) -> str:
 def _pass_row(report: TraceReport, one: Pass) -> Cells:
     place = report.location(one.location)
     finite = "yes" if one.finite else "no"
-    numbers = (str(one.number), str(one.step), str(one.graph), one.outcome)
+    outcome = ", ".join(filter(None, (one.outcome, circumstances_text(report, one))))
+    numbers = (str(one.number), str(one.step), str(one.graph), outcome)
     loss = short_number(one.value) if one.value is not None else ""
     return (*numbers, seconds_text(one.seconds), str(one.reached), loss, finite, place.label if place else "")
 

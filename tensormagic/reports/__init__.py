@@ -3,6 +3,7 @@
 from tensormagic.reports.aliases import Alias, AliasGroup, AliasMember, AliasPair, AliasReport
 from tensormagic.reports.autograd import BEYOND, NOTHING, AutogradDetails, Hook, Path, PathNode, SavedState
 from tensormagic.reports.base import FORMAT_VERSION, Outlet, Report, install_outlet
+from tensormagic.reports.circumstances import Circumstances
 from tensormagic.reports.comparison import (
     ComparisonReport,
     GraphDifference,
@@ -86,6 +87,7 @@ __all__ = [
     "Birth",
     "Cell",
     "ChangedName",
+    "Circumstances",
     "Clash",
     "ComparisonReport",
     "Component",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tensormagic.reports.base import Report
+from tensormagic.reports.circumstances import Circumstances
 from tensormagic.reports.finding import Gap, Location
 from tensormagic.reports.graph import Floats, Graph, Node
 from tensormagic.reports.soundness import check_trace
@@ -30,6 +31,7 @@ class Pass:
         location: Index into `TraceReport.locations` of the line that called backward; None where not known.
         finite: Whether every gradient in it was finite.
         value: What backward was called on, where that is one number: the loss. None where it is not, or is unreadable.
+        circumstances: Where it ran: None for a backward called on the traced thread, outside any other.
     """
 
     number: int
@@ -41,6 +43,7 @@ class Pass:
     location: int | None = None
     finite: bool = True
     value: float | None = None
+    circumstances: Circumstances | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from torch import nn
 
 import tensormagic as tm
 from tensormagic.collectors.trace import MOST_PASSES
-from tensormagic.reports import UNREADABLE, UNTOUCHED
+from tensormagic.reports import UNREADABLE, UNTOUCHED, Circumstances
 
 
 def nodes_of(root):
@@ -124,8 +124,8 @@ def test_lines_inside_functions():
     assert (where.text, where.function) == ("h = x.exp()", "model")
 
 
-def test_a_custom_function_has_its_name_and_an_inexact_line():
-    """A custom Function is not seen by a function mode: its line is that of the next call, and said to be inexact."""
+def test_a_custom_function_has_its_name_and_its_line():
+    """A custom Function is not seen by a function mode, and has its own line all the same."""
 
     class Double(torch.autograd.Function):
         @staticmethod
@@ -143,7 +143,8 @@ def test_a_custom_function_has_its_name_and_an_inexact_line():
         z = Double.apply(y)
         z.sum().backward()
     found = node(trace.report, "Double")
-    assert (found.kind, found.exact_location) == ("custom", False)
+    assert (found.kind, found.exact_location) == ("custom", True)
+    assert trace.report.location(found.location).text == "z = Double.apply(y)"
     assert [(saved.name, saved.shape, saved.state) for saved in found.saved] == [("saved_tensors[0]", (3,), "ok")]
 
 
@@ -555,12 +556,15 @@ def test_a_deep_graph_is_walked_without_recursion():
     assert set(report.graphs[0].frames[0].norms) == {1.0}
 
 
-def test_functorch_transforms_are_a_named_gap():
-    """A gradient inside torch.func.grad is not followed, gives the same result, and the report says so."""
+def test_functorch_transforms_are_followed():
+    """A gradient inside torch.func.grad is a pass of its own, which says what it ran in; the result is the same."""
     with tm.trace(namespace={}) as trace:
         value = torch.func.grad(lambda x: (x**2).sum())(torch.tensor([3.0]))
     assert value.tolist() == [6.0]
-    assert ["torch.func" in gap.reason for gap in trace.report.gaps] == [True]
+    report = trace.report
+    assert report.gaps == ()
+    assert [done.circumstances for done in report.passes] == [Circumstances(levels=("grad",))]
+    assert last_norm(report, report.nodes[0]) == 6.0
 
 
 def test_gradients_that_cannot_be_measured_are_a_gap_not_an_error():

@@ -83,7 +83,16 @@ def trace_report() -> reports.TraceReport:
         graphs=(_graph(),),
         passes=(
             reports.Pass(number=1, step=1, graph=1, outcome="finished", seconds=0.1, reached=3, location=0),
-            reports.Pass(number=2, step=2, graph=1, outcome="failed", seconds=0.1, reached=2, finite=False),
+            reports.Pass(
+                number=2,
+                step=2,
+                graph=1,
+                outcome="failed",
+                seconds=0.1,
+                reached=2,
+                finite=False,
+                circumstances=reports.Circumstances(1, 2, HOSTILE, ("vmap", "grad")),
+            ),
         ),
         passes_seen=2,
         steps_seen=2,

@@ -23,8 +23,9 @@ THREAD_PREFIX = "tensormagic-"
 # Functions are compared in these; on the classes a new attribute is a patch too, on the modules (which fill
 # themselves lazily) only a changed or missing one is.
 _CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Module, torch.autograd.Function, torch.optim.Optimizer)
-_MODULES = (torch, torch.autograd, torch.autograd.graph, torch.nn.functional, torch.utils.checkpoint, torch.cuda,
-            torch.functional, torch.overrides, torch._dynamo.eval_frame)  # fmt: skip
+_MODULES = (torch, torch.autograd, torch.autograd.graph, torch.autograd.function, torch.nn.functional,
+            torch.utils.checkpoint, torch.cuda, torch.functional, torch.overrides,
+            torch._dynamo.eval_frame)  # fmt: skip
 _GLOBAL_HOOKS = tuple(name for name in vars(torch_module) if name.startswith("_global_") and name.endswith("_hooks"))
 
 

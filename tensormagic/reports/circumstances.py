@@ -1,0 +1,25 @@
+"""Where a backward ran that was not simply called on the traced thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """Where a pass ran.
+
+    Attributes:
+        inside: Number of the pass that was running already, where this one ran inside it: in a re-entrant
+            checkpoint, a custom Function's backward, or a hook; 0 where it ran by itself.
+        node: Index, in the graph of that pass, of the node whose backward made the call; None where not known.
+        thread: Name of the thread, where it was not the traced one.
+        levels: What wrapped its tensors, the outermost first: ``("vmap", "grad")`` for per-sample gradients with
+            ``torch.func``, ``("is_grads_batched",)`` for ``autograd.grad`` with that argument. Under ``vmap`` and
+            ``is_grads_batched`` the numbers are of the gradients of the whole batch together.
+    """
+
+    inside: int = 0
+    node: int | None = None
+    thread: str = ""
+    levels: tuple[str, ...] = ()
