@@ -31,6 +31,36 @@ class StepsAside(Protocol):
         """Come back; ``caller`` is the frame that called the compiled function."""
 
 
+class Hooks(Protocol):
+    """Hooks that Dynamo would follow."""
+
+    def step_aside(self) -> bool:
+        """Take them away; False where there were none."""
+
+    def step_back(self) -> None:
+        """Put them back."""
+
+
+class Together:
+    """A mode, and hooks that step aside with it."""
+
+    def __init__(self, mode: StepsAside, hooks: Hooks) -> None:
+        self._mode, self._hooks = mode, hooks
+        self._had_hooks = False
+
+    def step_aside(self) -> bool:
+        """Leave, both."""
+        left = self._mode.step_aside()
+        self._had_hooks = left and self._hooks.step_aside()
+        return left
+
+    def step_back(self, caller: FrameType | None) -> None:
+        """Come back, both."""
+        self._mode.step_back(caller)
+        if self._had_hooks:
+            self._hooks.step_back()
+
+
 @contextmanager
 def kept_compiled(mode: StepsAside) -> Iterator[None]:
     """Let ``mode`` step aside at the door of every compiled function, until the block ends."""

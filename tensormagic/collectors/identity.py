@@ -154,6 +154,10 @@ class Leaves:
             return number
         return self._learn(tensor)
 
+    def find(self, tensor: torch.Tensor) -> int | None:
+        """Return the number of ``tensor`` where it is known, else None."""
+        return self._numbers[id(tensor)] if self._is_known(tensor) else None
+
     def learn_parameters(self) -> None:
         """Learn every parameter of the outermost modules, whether or not a gradient ever comes."""
         for root, module in self._modules.roots():

@@ -32,6 +32,16 @@ class Thinned(Generic[Item]):
         """Whether the next item stays when others follow it, unless the store is thinned once more."""
         return self.seen % self._stride == 0
 
+    @property
+    def keeps_last(self) -> bool:
+        """The same of the last item."""
+        return (self.seen - 1) % self._stride == 0 or self.seen - 1 in self._pinned
+
+    @property
+    def last(self) -> Item | None:
+        """The last item, which is always kept; None where there is none yet."""
+        return self._kept.get(self.seen - 1)
+
     def append(self, item: Item, *, pin: bool = False) -> None:
         """Add an item; a pinned one is never thinned out."""
         at, self.seen = self.seen, self.seen + 1

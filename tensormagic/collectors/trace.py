@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.backward_calls import BackwardCall, followed_backward
-from tensormagic.collectors.compiled import kept_compiled
+from tensormagic.collectors.compiled import Together, kept_compiled
 from tensormagic.collectors.custom_functions import noted_applies
 from tensormagic.collectors.following import (
     Following,
@@ -34,18 +34,17 @@ from tensormagic.collectors.identity import Leaves, ModuleNames
 from tensormagic.collectors.levels import bare
 from tensormagic.collectors.makers import Makers
 from tensormagic.collectors.nodes import describe_nodes
-from tensormagic.collectors.skeleton import Skeleton, Walk, Walker, make_skeleton
+from tensormagic.collectors.pass_log import PassLog
+from tensormagic.collectors.skeleton import Walk, Walker, make_skeleton
 from tensormagic.collectors.source import CellNumber, Sites
-from tensormagic.collectors.timeline import Thinned
 from tensormagic.collectors.tracebacks import error_text, strip_own_frames
-from tensormagic.collectors.traced_graph import MOST_PASSES, TracedGraph, passes_to_keep
+from tensormagic.collectors.traced_graph import TracedGraph
+from tensormagic.collectors.updates import UpdateWatcher
 from tensormagic.errors import TraceError
 from tensormagic.reports import (
-    UNTOUCHED,
     Cell,
     Gap,
     LiveFrame,
-    ParameterSeries,
     Pass,
     State,
     TraceReport,
@@ -88,9 +87,8 @@ class Tracer:
         self._walker = Walker(self._recorder.origins, self._leaves)
         self._stack = ExitStack()
         self._graphs: list[TracedGraph] = []
-        self._passes: Thinned[tuple[Pass, array[float]]] = Thinned(MOST_PASSES)
-        self._touched: dict[int, int] = {}
-        self._used: set[int] = set()
+        self._passes = PassLog(self._leaves)
+        self._updates = UpdateWatcher(self._wants_update, self._leaves.find, self._passes.moved, self._missed_update)
         self._gaps: dict[str, Gap] = {}
         self._running: list[Following] = []
         self._begun = 0
@@ -125,7 +123,8 @@ class Tracer:
             stack.enter_context(followed_backward(self))
             stack.enter_context(noted_applies(self._recorder.note_apply))
             stack.enter_context(self._recorder)
-            stack.enter_context(kept_compiled(self._recorder))
+            stack.enter_context(self._updates.watching())
+            stack.enter_context(kept_compiled(Together(self._recorder, self._updates)))
             self._stack = stack.pop_all()
 
     def stop(self, error: BaseException | None = None) -> None:
@@ -194,8 +193,7 @@ class Tracer:
         self._graphs.append(graph)
         if found.foreign:
             self._add_gap("source", _FOREIGN)
-        self._used.update(skeleton.leaf_of.values())
-        self._passes.capacity = passes_to_keep(len(self._leaves.known))
+        self._passes.use(skeleton)
         self._structure += 1
         return graph
 
@@ -244,7 +242,7 @@ class Tracer:
         graph.add(values, recorder.survey_seconds)
         if values.gap:
             self._add_gap("gradients", f"some gradients could not be measured: {values.gap}")
-        self._passes.append((done, self._parameter_row(graph.skeleton, values)), pin=bool(values.bad))
+        self._passes.append(done, graph.skeleton, values)
         self._last = (done, graph, values)
         self._calls_at_last_pass = self._recorder.origins.nodes
         if not self._running:
@@ -260,13 +258,11 @@ class Tracer:
         except Exception as error:
             self._add_gap("gradients", f"what a backward returned was not measured: {type(error).__name__}: {error}")
 
-    def _parameter_row(self, skeleton: Skeleton, values: PassValues) -> array[float]:
-        norms = array("f", [UNTOUCHED]) * len(self._leaves.known)
-        for index, leaf in skeleton.leaf_of.items():
-            norms[leaf] = values.norms[index]
-            if values.norms[index] != UNTOUCHED:
-                self._touched[leaf] = self._touched.get(leaf, 0) + 1
-        return norms
+    def _wants_update(self) -> bool:
+        return self._passes.wants_update(self._updates.seconds, self.seconds)
+
+    def _missed_update(self, reason: str) -> None:
+        self._add_gap("optimizer", f"how far a step moved the parameters could not be measured: {reason}")
 
     def _add_gap(self, section: str, reason: str) -> None:
         self._gaps.setdefault(reason, Gap(section, reason))
@@ -291,8 +287,8 @@ class Tracer:
                 norms=array("f"), finished_pass=0, parameter_norms=array("f"), seconds=self.seconds,
             )  # fmt: skip
         order = values.order
-        finished = self._passes.items()
-        last, row = (finished[-1][0].number, finished[-1][1]) if finished else (0, array("f"))
+        finished = self._passes.last
+        last, row = (finished.done.number, finished.norms) if finished else (0, array("f"))
         return LiveFrame(
             self._structure, graph.skeleton.number, begun.number, begun.step, current is not None,
             order[-1] if order else -1, len(order), values.norms[:], last, row, self.seconds,
@@ -300,7 +296,6 @@ class Tracer:
 
     def report(self) -> TraceReport:
         """Return everything known so far; consistent also while the run goes on."""
-        passes = tuple(sorted(self._passes.items(), key=lambda kept: kept[0].number))
         graphs = sorted(self._graphs, key=lambda graph: (graph.inner, -graph.passes, graph.skeleton.number))
         return TraceReport(
             title=self._title or self._model_name(),
@@ -308,25 +303,16 @@ class Tracer:
             error=self._error,
             cell=self._cell,
             seconds=self.seconds,
-            own_seconds=self._recorder.seconds + self._backward_seconds,
+            own_seconds=self._recorder.seconds + self._backward_seconds + self._updates.seconds,
             locations=self._sites.locations,
             graphs=tuple(graph.report() for graph in graphs),
-            passes=tuple(done for done, _ in passes),
+            passes=tuple(row.done for row in self._passes.rows()),
             passes_seen=self._passes.seen,
             steps_seen=self._step,
             forward_nodes=self._recorder.origins.nodes,
-            parameters=tuple(self._parameter(number, passes) for number in range(len(self._leaves.known))),
+            parameters=self._passes.series(),
             gaps=(*self._gaps.values(), *self._forgotten()),
         )
-
-    def _parameter(self, number: int, passes: tuple[tuple[Pass, array[float]], ...]) -> ParameterSeries:
-        leaf = self._leaves.known[number]
-        return ParameterSeries(
-            leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter, leaf.requires_grad,
-            number in self._used, leaf.owner,
-            array("f", [row[number] if number < len(row) else UNTOUCHED for _, row in passes]),
-            self._touched.get(number, 0),
-        )  # fmt: skip
 
     def _forgotten(self) -> tuple[Gap, ...]:
         count = self._recorder.origins.lost

@@ -18,7 +18,8 @@ from tensormagic.reports import UNTOUCHED, Birth, Frame, GradientStatistics, Gra
 
 KEPT_NUMBERS = 1 << 14  # the norms kept a graph over all its passes, and over all passes for the parameters;
 FEWEST_PASSES, MOST_PASSES = 24, 192  # within these bounds: a small network keeps every step of a short run
-STATISTICS_SHARE = 0.01  # of the time of the run goes into statistics beyond the first pass
+STATISTICS_SHARE = 0.01  # of the time of the run goes into statistics beyond the first pass,
+FREE_SECONDS = 0.005  # after these
 
 
 class TracedGraph:
@@ -41,7 +42,7 @@ class TracedGraph:
         """Return whether the next pass is to be measured in full, ``seconds`` into the run."""
         if not self.passes:
             return True
-        return self.frames.keeps_next and self._statistics_seconds <= STATISTICS_SHARE * seconds
+        return self.frames.keeps_next and self._statistics_seconds <= FREE_SECONDS + STATISTICS_SHARE * seconds
 
     def add(self, values: PassValues, statistics_seconds: float) -> None:
         """Keep the numbers of a pass that has ended."""

@@ -28,7 +28,8 @@ MEASURES = ("abs_max", "mean", "std", "zero_share", "subnormal_share", "saturate
 NodeKind = Literal["op", "accumulate", "custom"]
 
 
-def _no_numbers() -> Floats:
+def no_numbers() -> Floats:
+    """Return an empty row."""
     return array("f")
 
 
@@ -152,8 +153,8 @@ class Frame:
     pass_number: int
     norms: Floats
     bad: dict[str, tuple[int, int]] = field(default_factory=dict)
-    measures: Floats = field(default_factory=_no_numbers)
-    parts: Floats = field(default_factory=_no_numbers)
+    measures: Floats = field(default_factory=no_numbers)
+    parts: Floats = field(default_factory=no_numbers)
 
     def measured(self, index: int) -> tuple[float, ...] | None:
         """Return the numbers that `MEASURES` names for a node, or None where they were not taken in this pass."""

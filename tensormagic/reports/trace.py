@@ -5,13 +5,13 @@ The graphs themselves, and the sentinels of packed norms, are in `tensormagic.re
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from tensormagic.reports.base import Report
 from tensormagic.reports.circumstances import Circumstances
 from tensormagic.reports.finding import Gap, Location
-from tensormagic.reports.graph import Floats, Graph, Node
+from tensormagic.reports.graph import Floats, Graph, Node, no_numbers
 from tensormagic.reports.soundness import check_trace
 
 State = Literal["running", "finished", "failed", "interrupted", "drawn"]
@@ -61,6 +61,9 @@ class ParameterSeries:
         owner: Name of the outermost module it belongs to (``"net"``); empty for a plain tensor.
         norms: Norm of the gradient it received, one a pass of `TraceReport.passes`; `UNTOUCHED` where none came.
         touched: How many passes of the whole run brought it a gradient.
+        updates: How far the optimizer's step after each of these passes moved it: the norm of the change over the norm
+            before, of at most 65,536 evenly spaced elements; `UNTOUCHED` where no step was measured; infinite where it
+            was all zero before.
     """
 
     name: str
@@ -73,6 +76,7 @@ class ParameterSeries:
     owner: str
     norms: Floats
     touched: int
+    updates: Floats = field(default_factory=no_numbers)
 
 
 @dataclass(frozen=True, slots=True)

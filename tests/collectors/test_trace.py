@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.trace import MOST_PASSES
+from tensormagic.collectors.traced_graph import MOST_PASSES
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Circumstances
 
 

@@ -1,0 +1,108 @@
+"""The passes of a run that are kept, and what each brought every leaf: a gradient, and a step of the optimizer."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tensormagic.collectors.gradients import PassValues
+from tensormagic.collectors.identity import Leaf, Leaves
+from tensormagic.collectors.skeleton import Skeleton
+from tensormagic.collectors.timeline import Thinned
+from tensormagic.collectors.traced_graph import FREE_SECONDS, MOST_PASSES, passes_to_keep
+from tensormagic.reports import UNTOUCHED, ParameterSeries, Pass
+
+UPDATES_SHARE = 0.005  # of the time of the run goes into measuring the optimizer's steps, beyond the first one
+
+
+@dataclass(slots=True)
+class PassRow:
+    """One pass, and a column of numbers by number of the leaf.
+
+    Attributes:
+        done: The pass.
+        norms: Norm of the gradient that each leaf received.
+        updates: How far each was moved by the optimizer's step that followed; empty where none was measured.
+    """
+
+    done: Pass
+    norms: array[float]
+    updates: array[float]
+
+
+class PassLog:
+    """The passes so far.
+
+    Args:
+        leaves: Numbers the leaves.
+    """
+
+    def __init__(self, leaves: Leaves) -> None:
+        self._leaves = leaves
+        self._rows: Thinned[PassRow] = Thinned(MOST_PASSES)
+        self._touched: dict[int, int] = {}
+        self._used: set[int] = set()
+        self._updates_seen = 0
+
+    @property
+    def seen(self) -> int:
+        """How many passes there were."""
+        return self._rows.seen
+
+    @property
+    def last(self) -> PassRow | None:
+        """The pass that ended last."""
+        return self._rows.last
+
+    def rows(self) -> tuple[PassRow, ...]:
+        """Return the kept passes in the order in which they began; one inside another ends first."""
+        return tuple(sorted(self._rows.items(), key=lambda row: row.done.number))
+
+    def use(self, skeleton: Skeleton) -> None:
+        """Say that nodes of a new graph lead to its leaves."""
+        self._used.update(skeleton.leaf_of.values())
+        self._rows.capacity = passes_to_keep(len(self._leaves.known))
+
+    def append(self, done: Pass, skeleton: Skeleton, values: PassValues) -> None:
+        """Keep a pass that has ended."""
+        norms = array("f", [UNTOUCHED]) * len(self._leaves.known)
+        for index, leaf in skeleton.leaf_of.items():
+            norms[leaf] = values.norms[index]
+            if values.norms[index] != UNTOUCHED:
+                self._touched[leaf] = self._touched.get(leaf, 0) + 1
+        self._rows.append(PassRow(done, norms, array("f")), pin=bool(values.bad))
+
+    def wants_update(self, spent: float, seconds: float) -> bool:
+        """Return whether an optimizer's step is to be measured now, given what measuring took so far."""
+        if self.last is None:
+            return False
+        return not self._updates_seen or (self._rows.keeps_last and spent <= FREE_SECONDS + UPDATES_SHARE * seconds)
+
+    def moved(self, ratios: Mapping[int, float]) -> None:
+        """Keep how far an optimizer's step moved parameters, beside the pass before it."""
+        row = self.last
+        if row is None:
+            return
+        self._updates_seen += 1
+        updates = row.updates or array("f", [UNTOUCHED]) * len(row.norms)
+        for number, ratio in ratios.items():
+            if number < len(updates):
+                updates[number] = ratio
+        row.updates = updates
+
+    def series(self) -> tuple[ParameterSeries, ...]:
+        """Return what every leaf received, over the kept passes."""
+        rows = self.rows()
+        return tuple(self._series(number, leaf, rows) for number, leaf in enumerate(list(self._leaves.known)))
+
+    def _series(self, number: int, leaf: Leaf, rows: tuple[PassRow, ...]) -> ParameterSeries:
+        return ParameterSeries(
+            leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter, leaf.requires_grad,
+            number in self._used, leaf.owner, _column([row.norms for row in rows], number),
+            self._touched.get(number, 0), _column([row.updates for row in rows], number),
+        )  # fmt: skip
+
+
+def _column(rows: list[array[float]], number: int) -> array[float]:
+    return array("f", [row[number] if number < len(row) else UNTOUCHED for row in rows])
