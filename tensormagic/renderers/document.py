@@ -22,18 +22,18 @@ from tensormagic.renderers.document_columns import (
     shape_text,
     thinned,
 )
+from tensormagic.renderers.document_frames import frame_rows
 from tensormagic.renderers.document_parts import part_columns
 from tensormagic.renderers.document_source import source_rows
 from tensormagic.renderers.graph_drawing import BADGE_SIZE, DETAIL_SIZE, LABEL_SIZE, Box, Drawing, badge_rows
 from tensormagic.renderers.graph_drawing import draw as lay_out
 from tensormagic.renderers.text_metrics import fitted
-from tensormagic.renderers.trace_phrases import all_clear, can_run, run_text
+from tensormagic.renderers.trace_phrases import all_clear, can_run, run_text, touched
 
 if TYPE_CHECKING:
     from tensormagic.reports import (
         Birth,
         Finding,
-        Frame,
         Graph,
         LiveFrame,
         Location,
@@ -59,6 +59,7 @@ class Limits:
     Attributes:
         boxes: Drawn boxes of one graph.
         frame_values: Norms in all frames of all graphs together.
+        measure_values: Other numbers about gradients, in all frames of all graphs together.
         series_values: Norms in all parameters' series together.
         parameters: Parameters with a series.
         graphs: Graphs.
@@ -67,6 +68,7 @@ class Limits:
 
     boxes: int = 240
     frame_values: int = 16_000
+    measure_values: int = 8_000
     series_values: int = 10_000
     parameters: int = 300
     graphs: int = 8
@@ -74,7 +76,7 @@ class Limits:
 
 
 SAVED_LIMITS = Limits()
-LIVE_LIMITS = Limits(frame_values=4_000)
+LIVE_LIMITS = Limits(frame_values=4_000, measure_values=0)
 
 
 def trace_document(report: TraceReport, *, limits: Limits = SAVED_LIMITS, draw: Draw | None = None) -> dict[str, Any]:
@@ -200,7 +202,8 @@ class _Builder:
             "edges": list(map(list, columns)) or [[], [], []],
             "roots": list(graph.roots),
             "order": list(graph.order),
-            "frames": [_frame(frame) for frame in frames],
+            "frames": frame_rows(frames, self.limits.measure_values // len(self.report.graphs)),
+            "shared_edges": list(graph.shared_edges),
             "births": [_birth(birth) for birth in graph.births],
             "drawing": _drawing(drawing),
             "parts": part_columns(graph, drawing, self.strings),
@@ -233,11 +236,6 @@ def _pass(one: Pass) -> list[Any]:
     return [*told, plain(one.value)]
 
 
-def _frame(frame: Frame) -> dict[str, Any]:
-    bad = [[int(node), nan, inf] for node, (nan, inf) in frame.bad.items()]
-    return {"pass": frame.pass_number, "norms": norm_codes(frame.norms), "bad": bad}
-
-
 def _birth(birth: Birth) -> dict[str, Any]:
     return {
         "pass": birth.pass_number,
@@ -257,7 +255,8 @@ def _birth(birth: Birth) -> dict[str, Any]:
 
 
 def _parameter(parameter: ParameterSeries, places: list[int]) -> dict[str, Any]:
-    norms = parameter.norms
+    norms, updates = parameter.norms, parameter.updates
+    any_update = any(map(touched, updates))
     return {
         "name": parameter.name,
         "shape": shape_text(parameter.shape),
@@ -267,6 +266,7 @@ def _parameter(parameter: ParameterSeries, places: list[int]) -> dict[str, Any]:
         "used": parameter.used,
         "touched": parameter.touched,
         "norms": norm_codes(norms[place] for place in places if place < len(norms)),
+        "updates": norm_codes(updates[place] for place in places if place < len(updates)) if any_update else [],
     }
 
 

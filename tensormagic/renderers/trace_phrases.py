@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tensormagic.renderers.phrases import MINUS, count, number_of_bytes, plural, short_number
-from tensormagic.reports import UNTOUCHED, Kept, TraceReport
+from tensormagic.reports import UNTOUCHED, Kept, ParameterSeries, TraceReport
 
 NOT_MEASURABLE = "not measurable"
 
@@ -131,3 +131,16 @@ def _standing(kept: Kept) -> str:
         return f"backward would fail: {count(kept.changed)} {what} changed in place since"
     hidden = f"; {plural(kept.unread, 'saved tensor')} could not be looked at" if kept.unread else ""
     return f"backward can run through this graph: nothing that it saved was freed or changed{hidden}"
+
+
+def last_move(series: ParameterSeries) -> float:
+    """Return how far the last step of an optimizer that was measured moved a parameter; `UNTOUCHED` without one."""
+    return next((ratio for ratio in reversed(series.updates) if touched(ratio)), UNTOUCHED)
+
+
+def move_text(series: ParameterSeries) -> str:
+    """Return the same in words: as a share of the parameter's norm; empty where no step was measured."""
+    ratio = last_move(series)
+    if not touched(ratio):
+        return ""
+    return "from all zeros" if ratio == math.inf else f"{norm_text(ratio)} of its norm"

@@ -10,7 +10,7 @@ from tensormagic.renderers.circumstances import circumstances_text
 from tensormagic.renderers.document_columns import shape_text
 from tensormagic.renderers.markup import escape, tag
 from tensormagic.renderers.phrases import plural, short_number
-from tensormagic.renderers.trace_phrases import NOT_MEASURABLE, measured, norm_text, seconds_text, touched
+from tensormagic.renderers.trace_phrases import NOT_MEASURABLE, measured, move_text, norm_text, seconds_text, touched
 
 if TYPE_CHECKING:
     from tensormagic.reports import Frame, Graph, Node, ParameterSeries, Pass, TraceReport
@@ -28,8 +28,12 @@ def tables_html(report: TraceReport) -> str:
 
 
 def _parameters(report: TraceReport) -> str:
-    head = ("parameter", "shape", "dtype", "passes", "first", "last", "smallest", "largest")
-    rows = [_parameter_row(parameter) for parameter in report.parameters[:MOST_PARAMETERS]]
+    head: Cells = ("parameter", "shape", "dtype", "passes", "first", "last", "smallest", "largest")
+    shown = report.parameters[:MOST_PARAMETERS]
+    rows: list[Cells] = [_parameter_row(parameter) for parameter in shown]
+    moves = [move_text(parameter) for parameter in shown]
+    if any(moves):
+        head, rows = (*head, "last step moved it by"), [(*row, move) for row, move in zip(rows, moves, strict=True)]
     return _table(f"Gradient norms of {_shown(len(rows), len(report.parameters), 'parameter')}", head, rows)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tensormagic.renderers.glyphs import LEGEND, bar, bars
 from tensormagic.renderers.graph_words import shape_text
 from tensormagic.renderers.phrases import plural
-from tensormagic.renderers.trace_phrases import NOT_MEASURABLE, measured, norm_text, touched
+from tensormagic.renderers.trace_phrases import NOT_MEASURABLE, last_move, measured, norm_text, touched
 from tensormagic.renderers.trace_svg_chart import Scale, chosen, scale_of
 from tensormagic.renderers.trace_text_lines import filled
 from tensormagic.reports import UNTOUCHED, ParameterSeries, TraceReport
@@ -19,6 +19,7 @@ _NUMBER = 8
 _NUMBERS = ("first", "last", "min", "max")
 _NONE = "  no gradient"
 _NARROW = 64
+_MOVE = "Δw/w"
 _NAMES = (9, 32)
 _BARS = (8, 40)
 
@@ -48,6 +49,8 @@ def parameters(report: TraceReport, width: int) -> list[str]:
 def _columns(shown: Sequence[ParameterSeries], width: int, passes: int) -> _Columns:
     """Return the columns; the bars get what is left, and in a narrow terminal only the last norm is told."""
     numbers = ("norm",) if passes == 1 else _NUMBERS if width >= _NARROW else ("last",)
+    if width >= _NARROW and any(touched(last_move(series)) for series in shown):
+        numbers = (*numbers, _MOVE)
     shape = max(5, *(len(shape_text(series.shape)) for series in shown))
     wanted = max(_NAMES[0], *(len(series.name) for series in shown))
     room = width - shape - len(numbers) * _NUMBER - 4
@@ -67,10 +70,14 @@ def _heading(report: TraceReport, columns: _Columns) -> str:
 
 def _row(series: ParameterSeries, columns: _Columns, scale: Scale) -> str:
     told = _numbers(series)
-    numbers = "".join(norm_text(told.get(word, UNTOUCHED)).rjust(_NUMBER) for word in columns.numbers)
+    numbers = "".join(_number(word, told.get(word, UNTOUCHED)).rjust(_NUMBER) for word in columns.numbers)
     line = bars(series.norms, columns.bars, (scale.low, scale.high)).ljust(columns.bars) if columns.bars else ""
     lead = f"{_cut(series.name, columns.names).ljust(columns.names)}  {shape_text(series.shape).ljust(columns.shape)}"
     return f"{lead}  {line}{numbers if told else _without(series, numbers, one=len(columns.numbers) == 1)}".rstrip()
+
+
+def _number(word: str, number: float) -> str:
+    return "from 0" if word == _MOVE and number == math.inf else norm_text(number)
 
 
 def _without(series: ParameterSeries, numbers: str, *, one: bool) -> str:
@@ -85,7 +92,7 @@ def _numbers(series: ParameterSeries) -> dict[str, float]:
     came = [norm for norm in series.norms if measured(norm)]
     finite = [norm for norm in came if math.isfinite(norm)] or [UNTOUCHED]
     told = {"norm": came[-1:], "first": came[:1], "last": came[-1:], "min": [min(finite)], "max": [max(finite)]}
-    return {word: norms[0] for word, norms in told.items()} if came else {}
+    return {**{word: norms[0] for word, norms in told.items()}, _MOVE: last_move(series)} if came else {}
 
 
 def _cut(name: str, width: int) -> str:
@@ -100,6 +107,8 @@ def _legend(shown: Sequence[ParameterSeries], columns: _Columns, scale: str) -> 
     if columns.bars and any(len(series.norms) > columns.bars for series in shown):
         marks.append("a bar is the largest norm of its stretch of passes")
     yield "; ".join([f"bars from {scale}, log scale", *marks])
+    if _MOVE in columns.numbers:
+        yield f"{_MOVE}: how far the last measured step of the optimizer moved it, over its norm"
     if "min" in columns.numbers and not all(map(math.isfinite, norms)):
         yield "min and max are those of the finite norms"
 

@@ -387,7 +387,17 @@ def _alias() -> reports.Alias:
 def _graph() -> reports.Graph:
     saved = reports.SavedTensor("self", (3,), "float32", 12, "changed in place")
     statistics = reports.GradientStatistics(
-        pass_number=1, count=3, norm=math.nan, abs_max=math.inf, mean=0.5, std=0.1, zero=0, nan=1, inf=1
+        pass_number=1,
+        count=3,
+        norm=math.nan,
+        abs_max=math.inf,
+        mean=0.5,
+        std=0.1,
+        zero=0,
+        nan=1,
+        inf=1,
+        subnormal=1,
+        saturated=2,
     )
     return reports.Graph(
         number=1,
@@ -406,6 +416,8 @@ def _graph() -> reports.Graph:
                 2,
                 array("f", [reports.UNTOUCHED, math.nan, math.inf]),
                 bad={"1": (1, 2)},
+                measures=array("f", [reports.UNTOUCHED] * 6 + [1.0, 0.5, 0.25, 0.0, 0.125, 0.0] * 2),
+                parts=array("f", [0.5]),
             ),
         ),
         births=(
@@ -414,6 +426,7 @@ def _graph() -> reports.Graph:
                 saved_name="self", saved_zero=1,
             ),
         ),
+        shared_edges=(1,),
     )  # fmt: skip
 
 
@@ -429,6 +442,7 @@ def _series() -> reports.ParameterSeries:
         owner="net",
         norms=array("f", [0.5, math.nan]),
         touched=2,
+        updates=array("f", [reports.UNTOUCHED, math.inf]),
     )
 
 

@@ -160,7 +160,8 @@ export class Charts {
     this.width = this.rows.length ? this.rows[0].plot.clientWidth || this.width : 0;
     if (!this.width) return;
     const columns = this.grid ? getComputedStyle(this.list).gridTemplateColumns.split(" ").length : 1;
-    const pitch = (this.rows[columns]?.element.offsetTop ?? 0) - this.rows[0].element.offsetTop || ROW_HEIGHT;
+    const below = this.rows[columns]?.element.offsetTop, // none where all stand in one row
+      pitch = below === undefined ? ROW_HEIGHT : below - this.rows[0].element.offsetTop || ROW_HEIGHT;
     const first = Math.max(Math.floor(this.list.scrollTop / pitch) - 1, 0) * columns,
       count = (Math.ceil(this.list.clientHeight / pitch) + 3) * columns;
     for (let place = first; place < Math.min(first + count, this.rows.length); place += 1)

@@ -1,6 +1,7 @@
 // @ts-check
 /** One node, in words. */
 
+import { statistics, statisticsAt, updateText } from "./measures.js";
 import { html, say, number, normText, plural, bytesText, badText, level, glyph, GLYPHS } from "./words.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -9,8 +10,11 @@ import { html, say, number, normText, plural, bytesText, badText, level, glyph, 
 
 /** What is known of the selected node, at the pass that is shown. */
 export class Drawer {
-  /** @type {{graph:number, node:number}|null} */ live = null;
-  /** @type {[number, Element][]} where it sent gradients, and the cells that say how large */ sent = [];
+  /** @type {{model:Model, graph:number, node:number}|null} */ live = null;
+  /** @type {[number, number, any][]} edges by which it sent gradients, to whom, and the cells that say how large */ sent =
+    [];
+  /** @type {any} */ statistics;
+  /** @type {number|undefined} the pass whose statistics are shown */ measured;
   /** @type {any} */ normCell;
   /** @type {any} */ heading;
   /** @type {any} */ story;
@@ -47,11 +51,13 @@ export class Drawer {
       ),
       ...(members ? [members] : []),
       this.facts(model, facts),
-      this.gradient(model, graph, node, picture),
+      this.gradient(model, graph, node),
       ...saved(facts.saved),
-      ...statistics(facts.statistics),
+      (this.statistics = html("div", { class: "statistics" })),
     );
-    this.live = { graph, node };
+    this.live = { model, graph, node };
+    this.measured = undefined;
+    this.refresh(picture);
   }
 
   hide() {
@@ -96,8 +102,8 @@ export class Drawer {
     return list;
   }
 
-  /** @param {Model} model @param {number} graph @param {number} node @param {Picture} picture */
-  gradient(model, graph, node, picture) {
+  /** @param {Model} model @param {number} graph @param {number} node */
+  gradient(model, graph, node) {
     const [sources, targets, inputs] = model.graphs[graph].edges,
       rows = [];
     this.normCell = html("td", {});
@@ -106,14 +112,14 @@ export class Drawer {
     for (let edge = 0; edge < sources.length; edge += 1) {
       if (sources[edge] !== node) continue;
       const cell = html("td", {});
-      this.sent.push([targets[edge], cell]);
+      this.sent.push([edge, targets[edge], cell]);
       rows.push(
         html(
           "tr",
           {},
           html(
             "th",
-            { scope: "row", title: "what that node received in all" },
+            { scope: "row" },
             `input ${inputs[edge]} → ${model.nodeLabel(graph, targets[edge])}`,
           ),
           cell,
@@ -129,26 +135,47 @@ export class Drawer {
       html("table", {}, ...rows),
       this.story,
     );
-    this.live = { graph, node };
-    this.refresh(picture);
     return part;
   }
 
   /** @param {Picture} picture */
   refresh(picture) {
     if (!this.live) return;
-    const { norms, bad } = picture,
-      words = (/** @type {number} */ index) =>
-        bad.has(index) ? badText(.../** @type {[number, number]} */ (bad.get(index))) : normText(norms[index]);
-    const put = (/** @type {Element} */ cell, /** @type {number} */ index) => {
-      say(cell, words(index));
-      cell.classList.toggle("bad", level(norms[index]) === "bad");
+    const { model, graph, node } = this.live,
+      { norms, bad } = picture;
+    const put = (/** @type {Element} */ cell, /** @type {number} */ norm, /** @type {[number, number]|undefined} */ counts) => {
+      say(cell, counts ? badText(...counts) : normText(norm));
+      cell.classList.toggle("bad", level(norm) === "bad");
     };
     say(this.heading, picture.pass ? `pass ${picture.pass}` : "");
-    put(this.normCell, this.live.node);
-    for (const [target, cell] of this.sent) put(cell, target);
-    const birth = picture.births.find((one) => one.node === this.live?.node);
-    say(this.story, birth ? birthText(birth) : "");
+    put(this.normCell, norms[node], bad.get(node));
+    for (const [edge, target, cell] of this.sent) {
+      const part = model.part(graph, edge, picture.pass);
+      const whole = part === undefined;
+      put(cell, whole ? norms[target] : part, whole ? bad.get(target) : undefined);
+      cell.title = whole ? "" : `its share: that node received ${normText(norms[target])} in all`;
+    }
+    this.tell(picture);
+    this.measure(picture.pass);
+  }
+
+  /** What a gradient led to: a number that is none, or a step of the optimizer. @param {Picture} picture */
+  tell(picture) {
+    if (!this.live) return;
+    const { model, graph, node } = this.live,
+      { kind, variable } = model.node(graph, node);
+    const birth = picture.births.find((one) => one.node === node);
+    const moved = kind === "accumulate" && picture.pass ? updateText(model, variable, picture.pass) : "";
+    say(this.story, birth ? birthText(birth) : moved ? `The optimizer then moved it by ${moved}.` : "");
+  }
+
+  /** @param {number} pass */
+  measure(pass) {
+    if (!this.live) return;
+    const row = statisticsAt(this.live.model, this.live.graph, this.live.node, pass || Infinity);
+    if (this.measured === (row?.[0] ?? 0)) return;
+    this.measured = row?.[0] ?? 0;
+    this.statistics.replaceChildren(...statistics(row));
   }
 }
 
@@ -181,39 +208,4 @@ function saved(tensors) {
     ),
   );
   return [html("div", {}, html("div", { class: "part small" }, "Saved tensors"), html("table", {}, ...rows))];
-}
-
-/** @param {any[]|null} row @returns {Element[]} */
-function statistics(row) {
-  if (!row) return [];
-  const [pass, count, norm, most, mean, std, zero, nan, inf] = row;
-  const pairs = [
-    ["norm", norm],
-    ["|max|", most],
-    ["mean", mean],
-    ["std", std],
-    ["zeros", zero],
-    ["NaN", nan],
-    ["Inf", inf],
-  ];
-  const note = nan + inf ? ", mean and std of the finite ones" : "";
-  const heading = html(
-    "div",
-    { class: "part small" },
-    "Statistics ",
-    html("span", { class: "quiet" }, `pass ${pass}, ${plural(count, "element")}${note}`),
-  );
-  const rows = pairs.map(([name, value]) =>
-    html(
-      "tr",
-      {},
-      html("th", { scope: "row" }, name),
-      html(
-        "td",
-        { class: (name === "NaN" || name === "Inf") && value ? "bad" : "" },
-        number(Number(value === "inf" ? Infinity : value)),
-      ),
-    ),
-  );
-  return [html("div", {}, heading, html("table", {}, ...rows))];
 }

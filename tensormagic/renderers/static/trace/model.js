@@ -1,6 +1,7 @@
 // @ts-check
 /** A trace document, decoded: columns turned back into what the views ask for. */
 
+import { decodedMeasures } from "./measures.js";
 import { number, plural, decoded, lossOf } from "./words.js";
 
 /** @typedef {import("./constants.js").Box} Box */
@@ -39,6 +40,13 @@ export class Model {
     const values = [lossOf(first), lossOf(last)].slice(0, rows.length);
     if (values.includes(undefined)) return "";
     return `loss ${values.map((value) => number(/** @type {number} */ (value))).join(" → ")}`;
+  }
+
+  /** What went along an edge into a slot that several feed; undefined along others. @param {number} graph @param {number} edge @param {number} pass */
+  part(graph, edge, pass) {
+    const at = this.graphs[graph].shared.get(edge);
+    const frame = at === undefined ? null : this.graphs[graph].frames.find((/** @type {any} */ one) => one.pass === pass);
+    return frame && frame.parts.length ? frame.parts[at] : undefined;
   }
 
   /** @param {number} graph @param {number} index */
@@ -129,11 +137,14 @@ function decodedGraph(graph) {
     drawing: graph.drawing,
     number: graph.number,
     edges: graph.edges,
+    shared: new Map((graph.shared_edges ?? []).map((/** @type {number} */ edge, /** @type {number} */ at) => [edge, at])),
     wires: graph.drawing.wires.map((/** @type {any[]} */ [source, target, points]) => ({ source, target, points })),
     frames: graph.frames.map((/** @type {any} */ frame) => ({
       pass: frame.pass,
       norms: decoded(frame.norms),
       bad: new Map(frame.bad.map((/** @type {number[]} */ [node, nan, inf]) => [node, [nan, inf]])),
+      measures: decodedMeasures(frame),
+      parts: decoded(frame.parts ?? []),
     })),
   };
 }

@@ -1,0 +1,95 @@
+// @ts-check
+/** What was measured of a gradient besides its norm, at the pass that is shown or the nearest one before it. */
+
+import { decoded, html, number, normText, plural } from "./words.js";
+
+/** @typedef {import("./model.js").Model} Model */
+
+/** The columns of a frame as the drawer asks for them (document_frames.py). @param {any} frame @returns {any} */
+export function decodedMeasures(frame) {
+  if (!frame.measures) return null;
+  const { abs_max: largest, std, ...others } = frame.measures;
+  return { abs_max: decoded(largest), std: decoded(std), ...others };
+}
+
+/**
+ * The newest full measurement of a node up to a pass: [pass, count, norm, |max|, mean, std, zeros, NaN, Inf, below, at].
+ * @param {Model} model @param {number} graph @param {number} node @param {number} pass @returns {any[]|null}
+ */
+export function statisticsAt(model, graph, node, pass) {
+  const first = model.node(graph, node).statistics;
+  if (!first) return null;
+  const frames = model.graphs[graph].frames.filter(
+    (/** @type {any} */ frame) => frame.measures && frame.pass <= pass && frame.measures.abs_max[node] !== -1,
+  );
+  const frame = frames[frames.length - 1];
+  if (!frame || frame.pass < first[0]) return first;
+  const { abs_max: largest, mean, std, zero_share: zero, subnormal_share: below, saturated_share: at } = frame.measures;
+  const [nan, inf] = frame.bad.get(node) ?? [0, 0],
+    count = first[1],
+    of = (/** @type {any[]|undefined} */ column) => Math.round((column?.[node] ?? 0) * count);
+  return [
+    frame.pass,
+    count,
+    frame.norms[node],
+    largest[node],
+    mean?.[node] ?? 0,
+    std[node],
+    of(zero),
+    nan,
+    inf,
+    of(below),
+    of(at),
+  ];
+}
+
+/** @param {any[]|null} row @returns {Element[]} */
+export function statistics(row) {
+  if (!row) return [];
+  const [pass, count, norm, most, mean, std, zero, nan, inf, below = 0, at = 0] = row;
+  /** @type {[string, any, string][]} */
+  const pairs = [
+    ["norm", norm, ""],
+    ["|max|", most, ""],
+    ["mean", mean, ""],
+    ["std", std, ""],
+    ["zeros", zero, ""],
+    ["NaN", nan, ""],
+    ["Inf", inf, ""],
+  ];
+  if (below) pairs.push(["too small", below, "not zero, but below the smallest normal number of this type"]);
+  if (at) pairs.push(["at the limit", at, "at the largest number of this type, or beyond"]);
+  const note = nan + inf ? ", mean and std of the finite ones" : "";
+  const heading = html(
+    "div",
+    { class: "part small" },
+    "Statistics ",
+    html("span", { class: "quiet" }, `pass ${pass}, ${plural(count, "element")}${note}`),
+  );
+  const rows = pairs.map(([name, value, title]) =>
+    html(
+      "tr",
+      title ? { title } : {},
+      html("th", { scope: "row" }, name),
+      html("td", { class: ["NaN", "Inf", "at the limit"].includes(name) && value ? "bad" : "" }, words(name, value, count)),
+    ),
+  );
+  return [html("div", {}, heading, html("table", {}, ...rows))];
+}
+
+/** Counts with their share, numbers as everywhere. @param {string} name @param {any} value @param {number} count */
+function words(name, value, count) {
+  const plain = Number(value === "inf" ? Infinity : value);
+  if (!["zeros", "too small", "at the limit"].includes(name) || !plain || !count) return number(plain);
+  const share = (100 * plain) / count;
+  return `${number(plain)}  (${share < 0.1 ? "< 0.1" : number(Number(share.toPrecision(2)))} %)`;
+}
+
+/** How far the step after a pass moved a parameter. @param {Model} model @param {string} name @param {number} pass @returns {string} */
+export function updateText(model, name, pass) {
+  const series = model.doc.parameters.find((/** @type {any} */ one) => one.name === name);
+  const place = model.doc.passes.findIndex((/** @type {any[]} */ row) => row[0] === pass);
+  const ratio = series?.updates?.length && place >= 0 ? decoded([series.updates[place]])[0] : -1;
+  if (ratio < 0) return "";
+  return ratio === Infinity ? "from all zeros" : `${normText(ratio)} of its norm`;
+}
