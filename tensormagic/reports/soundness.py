@@ -24,6 +24,8 @@ def check_trace(report: TraceReport) -> None:
     _require(_within((one.location for one in report.passes), lines), "a pass stands on a line")
     widths = {len(series.norms) for series in report.parameters}
     _require(widths <= {len(report.passes)}, "a parameter has a norm for a pass")
+    moves = {len(series.updates) for series in report.parameters}
+    _require(moves <= {0, len(report.passes)}, "a step after a pass moved a parameter")
     sizes = [len(graph.nodes) for graph in report.graphs]
     places = [finding.node for finding in report.findings if finding.node]
     known = (0 <= graph < len(sizes) and 0 <= node < sizes[graph] for graph, node in places)
