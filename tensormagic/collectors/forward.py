@@ -25,6 +25,8 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from tensormagic.collectors.caller import Callers, calling_frame
+from tensormagic.collectors.cut_calls import ROLES
+from tensormagic.collectors.cuts import Cuts
 from tensormagic.collectors.identity import ModuleNames
 from tensormagic.collectors.source import Sites
 
@@ -34,6 +36,9 @@ _sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: i
 _MODULE_CALL = nn.Module._call_impl.__code__
 _QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 _ASKING = (torch.overrides, torch.functional, nn.functional)
+
+_is_grad_enabled = torch.is_grad_enabled
+_role_of = ROLES.get
 
 Origin = tuple["int | None", str]  # site, module path
 
@@ -141,6 +146,7 @@ class ForwardRecorder(TorchFunctionMode):
         self._modules = modules
         self._callers = Callers()
         self.origins = Origins()
+        self.cuts = Cuts(sites, self._module_path)
         self.seconds = 0.0
         self._unnoticed = Unnoticed(self)
         self._aside_since = 0
@@ -151,12 +157,18 @@ class ForwardRecorder(TorchFunctionMode):
         self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Make the call and note which nodes it made."""
+        role = _role_of(func)
         call = self._callers.standing_in_for(calling_frame(sys._getframe(1)))
+        before = self.cuts.before(func, role, args, sys._getframe(1)) if role is not None else None
         start = _sequence_number()
         result = call(func, args, kwargs or {})
         stop = _sequence_number()
         if stop != start:
             self._note(start, stop, sys._getframe(1))
+            if self.cuts.live:
+                self.cuts.used((start, stop), (args, kwargs), result)
+        elif role is not None or self.cuts.live or not _is_grad_enabled():
+            self.cuts.passed((func, role, before), (args, kwargs), result, sys._getframe(1))
         return result
 
     def note_apply(self, caller: FrameType | None) -> None:

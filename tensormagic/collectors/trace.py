@@ -21,6 +21,7 @@ import torch
 from tensormagic.collectors.backward_calls import BackwardCall, followed_backward
 from tensormagic.collectors.compiled import Together, kept_compiled
 from tensormagic.collectors.custom_functions import noted_applies
+from tensormagic.collectors.cut_log import CutLog
 from tensormagic.collectors.following import (
     Following,
     circumstances,
@@ -85,6 +86,7 @@ class Tracer:
         self._leaves = Leaves(namespace, self._modules)
         self._recorder = ForwardRecorder(self._sites, self._modules)
         self._walker = Walker(self._recorder.origins, self._leaves)
+        self._cuts = CutLog(self._recorder.cuts, self._leaves, self._recorder.origins, self._sites)
         self._stack = ExitStack()
         self._graphs: list[TracedGraph] = []
         self._passes = PassLog(self._leaves)
@@ -134,6 +136,7 @@ class Tracer:
         self._stack.close()
         self._ended = self._clock()
         self._leaves.learn_parameters()
+        self._cuts.finish()
         self._state = _state_after(error)
         self._error = error_text(error) if error is not None else ""
         if error is not None:
@@ -209,6 +212,7 @@ class Tracer:
                               circumstances=followed.circumstances)  # fmt: skip
         followed.graph, followed.recorder, followed.nodes = graph, recorder, found.nodes
         self._running.append(followed)  # before the first hook: from now on `_finish` takes them away
+        self._cuts.settle(found.nodes, graph.skeleton, found.roots, number)
         recorder.open()
         if len(roots) == 1 and isinstance(root := bare(roots[0]), torch.Tensor) and root.numel() == 1:
             recorder.observe_value(root)
@@ -303,15 +307,15 @@ class Tracer:
             error=self._error,
             cell=self._cell,
             seconds=self.seconds,
-            own_seconds=self._recorder.seconds + self._backward_seconds + self._updates.seconds,
+            own_seconds=self._recorder.seconds + self._recorder.cuts.seconds + self._backward_seconds + self._updates.seconds,
             locations=self._sites.locations,
-            graphs=tuple(graph.report() for graph in graphs),
+            graphs=tuple(self._cuts.with_cuts(graph.report()) for graph in graphs),
             passes=tuple(row.done for row in self._passes.rows()),
             passes_seen=self._passes.seen,
             steps_seen=self._step,
             forward_nodes=self._recorder.origins.nodes,
             parameters=self._passes.series(),
-            gaps=(*self._gaps.values(), *self._forgotten()),
+            gaps=(*self._gaps.values(), *self._forgotten(), *self._cuts.gaps()),
         )
 
     def _forgotten(self) -> tuple[Gap, ...]:

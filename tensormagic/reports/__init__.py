@@ -15,6 +15,7 @@ from tensormagic.reports.comparison import (
     ParameterDifference,
     Side,
 )
+from tensormagic.reports.cuts import Cut, CutKind
 from tensormagic.reports.finding import SEVERITIES, Finding, Gap, Location, Severity
 from tensormagic.reports.graph import (
     MEASURES,
@@ -92,6 +93,8 @@ __all__ = [
     "ComparisonReport",
     "Component",
     "CopyVerdict",
+    "Cut",
+    "CutKind",
     "DimensionSlices",
     "Edge",
     "Fact",

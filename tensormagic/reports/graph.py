@@ -15,6 +15,8 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from tensormagic.reports.cuts import Cut
+
 if TYPE_CHECKING:
     Floats = array[float]
 else:
@@ -214,6 +216,7 @@ class Graph:
         births: Where NaN and Inf were born, first passes first, at most a few.
         shared_edges: Indices of the edges that feed a slot together with others: only there does a node receive a sum,
             and `Frame.parts` says what each sent.
+        cuts: Where the gradient's way ended although it could have gone on.
     """
 
     number: int
@@ -224,4 +227,5 @@ class Graph:
     passes_seen: int = 0
     frames: tuple[Frame, ...] = ()
     births: tuple[Birth, ...] = ()
+    cuts: tuple[Cut, ...] = ()
     shared_edges: tuple[int, ...] = ()
