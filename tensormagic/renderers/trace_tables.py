@@ -7,24 +7,26 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tensormagic.renderers.circumstances import circumstances_text
+from tensormagic.renderers.cut_words import cut_heading, cut_place, cut_source, cut_target, cut_value
 from tensormagic.renderers.document_columns import shape_text
 from tensormagic.renderers.markup import escape, tag
 from tensormagic.renderers.phrases import plural, short_number
 from tensormagic.renderers.trace_phrases import NOT_MEASURABLE, measured, move_text, norm_text, seconds_text, touched
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Frame, Graph, Node, ParameterSeries, Pass, TraceReport
+    from tensormagic.reports import Cut, Frame, Graph, Node, ParameterSeries, Pass, TraceReport
 
 MOST_PARAMETERS = 80
 MOST_NODES = 100
 MOST_PASSES = 40
+MOST_CUTS = 60
 
 Cells = Sequence[str]
 
 
 def tables_html(report: TraceReport) -> str:
-    """Return every table: parameters, nodes of the main graph, passes; each says how many it leaves out."""
-    return _parameters(report) + _nodes(report) + _passes(report)
+    """Return every table: parameters, cuts, nodes of the main graph, passes; each says how many it leaves out."""
+    return _parameters(report) + _cuts(report) + _nodes(report) + _passes(report)
 
 
 def _parameters(report: TraceReport) -> str:
@@ -49,6 +51,22 @@ def _parameter_row(parameter: ParameterSeries) -> Cells:
         return (*plain, NOT_MEASURABLE, NOT_MEASURABLE, "", "")
     ends = (min(finite), max(finite)) if finite else (math.nan, math.nan)
     return (*plain, *map(norm_text, (norms[0], norms[-1], *ends)))
+
+
+def _cuts(report: TraceReport) -> str:
+    graph = report.graphs[0] if report.graphs else None
+    if graph is None or not graph.cuts:
+        return ""
+    head = ("cut", "what went in", "what used it", "value", "times", "source")
+    rows = [_cut_row(report, graph, cut) for cut in graph.cuts[:MOST_CUTS]]
+    title = cut_heading(graph) if len(rows) == len(graph.cuts) else f"{len(rows)} of {len(graph.cuts)} cuts"
+    return _table(title, head, rows)
+
+
+def _cut_row(report: TraceReport, graph: Graph, cut: Cut) -> Cells:
+    place = report.location(cut.location)
+    ends = (cut_source(report, graph, cut), cut_target(graph, cut))
+    return (cut_place(report, cut), *ends, cut_value(cut), str(cut.count), place.text if place else "")
 
 
 def _nodes(report: TraceReport) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tensormagic.renderers.cut_words import cut_heading, cut_sentences
 from tensormagic.renderers.phrases import plural
 from tensormagic.renderers.trace_phrases import all_clear, run_text, state_text
 from tensormagic.renderers.trace_text_flow import flow
@@ -17,14 +18,15 @@ from tensormagic.reports import TraceReport
 from tensormagic.reports.finding import Finding
 
 _NARROWEST = 40
+_MOST_CUTS = 8
 
 
 def render(report: TraceReport, *, width: int = 100) -> str:
     """Return the run as text, no line wider than ``width`` (at least 40) columns."""
     width = max(width, _NARROWEST)
     sections = (
-        [*_head(report, width), *_findings(report, width)], flow(report, width), parameters(report, width),
-        _gaps(report, width),
+        [*_head(report, width), *_findings(report, width)], flow(report, width), _cuts(report, width),
+        parameters(report, width), _gaps(report, width),
     )  # fmt: skip
     blocks = ["\n".join(section) for section in sections if section]
     return printable("\n\n".join(blocks)) + "\n"
@@ -52,6 +54,14 @@ def _finding(finding: Finding, width: int) -> Iterator[str]:
         yield from filled(" " * len(lead), f"{finding.location.label}: {finding.location.text}", width)
     if finding.remedy:
         yield from filled(" " * len(lead), f"→ {finding.remedy}", width)
+
+
+def _cuts(report: TraceReport, width: int) -> list[str]:
+    graph = report.graphs[0] if report.graphs else None
+    if graph is None or not graph.cuts:
+        return []
+    told = (line for text in cut_sentences(report, graph, _MOST_CUTS) for line in filled("  ", text, width))
+    return [*filled("", cut_heading(graph), width), *told]
 
 
 def _gaps(report: TraceReport, width: int) -> list[str]:

@@ -10,6 +10,7 @@ from tensormagic.reports import (
     UNTOUCHED,
     Birth,
     Cell,
+    Cut,
     Edge,
     Finding,
     Frame,
@@ -266,6 +267,24 @@ def hostile():
     build.op(HOSTILE, build.op("sin", weight, shape=(3,)), shape=(), kind="custom")
     findings = (replace(BORN, message=HOSTILE),)
     return report(build.graph(), title=HOSTILE, state="failed", error=HOSTILE, findings=findings)
+
+
+def cuts():
+    """The probe of the mock-up behind its ``detach``, a scale read by ``item``, a mask that chooses."""
+    graph = digits_cnn()
+    view, probe, mse = (next(n.index for n in graph.nodes if n.op == op and n.shapes == ((shape,)))
+                        for op, shape in (("view", (32, 512)), ("addmm", (32, 4)), ("mse_loss", ())))  # fmt: skip
+    lines = (Location("<cell>", 10, "z = net.probe(h.detach())", 5), Location("model.py", 3, "with torch.no_grad():"))
+    found = (
+        Cut(kind="detach", op="detach", location=0, line=10, source=view, source_name="view", source_location=0,
+            target=probe, input_number=1, shape=(32, 512), dtype="float32", count=40),
+        Cut(kind="no_grad", op="no_grad", location=1, line=3, source_name="target.0", target=mse, input_number=1,
+            shape=(32, 4), dtype="float32", count=40),
+        Cut(kind="non-differentiable", op="gt", location=0, line=10, source=view, earlier=True, target=mse,
+            selects=True, shape=(32,), dtype="bool"),
+        Cut(kind="item", op="item", location=0, line=10, source=len(graph.nodes) - 1, dtype="float", count=12_000),
+    )  # fmt: skip
+    return report(replace(graph, cuts=found), locations=lines)
 
 
 def untouched():

@@ -29,6 +29,7 @@ CASES = {
     "failed": samples.failed,
     "hostile": samples.hostile,
     "untouched": samples.untouched,
+    "cuts": samples.cuts,
     "transformer": lambda: samples.report(samples.transformer(8), title="encoder"),
     "lstm": lambda: samples.report(samples.lstm(300), title="lstm"),
 }

@@ -420,6 +420,13 @@ def _graph() -> reports.Graph:
                 parts=array("f", [0.5]),
             ),
         ),
+        cuts=(
+            reports.Cut(
+                kind="detach", op="detach", location=0, line=1, source=1, source_name="log", source_location=0,
+                earlier=True, target=2, input_number=1, shape=(3,), dtype="float32", count=2,
+            ),
+            reports.Cut(kind="non-differentiable", op=HOSTILE, source_name=HOSTILE, target=1, selects=True),
+        ),
         births=(
             reports.Birth(
                 pass_number=2, node=1, receiver=0, input_number=0, nan=0, inf=1, count=3, incoming_norm=1.0,
