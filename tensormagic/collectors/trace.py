@@ -307,7 +307,10 @@ class Tracer:
             error=self._error,
             cell=self._cell,
             seconds=self.seconds,
-            own_seconds=self._recorder.seconds + self._recorder.cuts.seconds + self._backward_seconds + self._updates.seconds,
+            own_seconds=self._recorder.seconds
+            + self._recorder.cuts.seconds
+            + self._backward_seconds
+            + self._updates.seconds,
             locations=self._sites.locations,
             graphs=tuple(self._cuts.with_cuts(graph.report()) for graph in graphs),
             passes=tuple(row.done for row in self._passes.rows()),
