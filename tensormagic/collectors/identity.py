@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -140,7 +141,10 @@ class Leaves:
         self._modules = modules
         self._numbers: dict[int, int] = {}
         self._by_name: dict[str, int] = {}
-        self._scans = 0
+        self._anonymous_from: dict[str, int] = {}
+        self._names: dict[int, str] | None = None
+        self._looking = False
+        self._scans, self._scans_left = 0, 0
         self.known: list[Leaf] = []
         modules.on_root = self._learn_module
 
@@ -158,6 +162,15 @@ class Leaves:
         """Return the number of ``tensor`` where it is known, else None."""
         return self._numbers[id(tensor)] if self._is_known(tensor) else None
 
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Look through the namespace and the modules only once meanwhile: a graph may have many thousand leaves."""
+        self._looking = True
+        try:
+            yield
+        finally:
+            self._looking, self._names = False, None
+
     def learn_parameters(self) -> None:
         """Learn every parameter of the outermost modules, whether or not a gradient ever comes."""
         for root, module in self._modules.roots():
@@ -173,14 +186,27 @@ class Leaves:
         return number is not None and self.known[number].reference() is tensor
 
     def _learn(self, tensor: torch.Tensor) -> int:
-        self.learn_parameters()
-        if isinstance(tensor, nn.Parameter) and not self._is_known(tensor) and self._scans < MODULE_SCAN_LIMIT:
-            self._scans += 1
+        if self._names is None or not self._looking:
+            self._look()
+        if isinstance(tensor, nn.Parameter) and not self._is_known(tensor) and self._may_scan():
             self._modules.scan()
             self.learn_parameters()
         if self._is_known(tensor):
             return self._numbers[id(tensor)]
         return self._add(tensor, self._name_in_namespace(tensor), "")
+
+    def _look(self) -> None:
+        self._names = self._names_in_namespace()
+        self._anonymous_from.clear()
+        self._scans_left = 1
+        self.learn_parameters()
+
+    def _may_scan(self) -> bool:
+        """Return whether to look through the namespace for modules: once a walk, and not in every walk for ever."""
+        may = self._scans_left > 0 and self._scans < MODULE_SCAN_LIMIT
+        self._scans += may
+        self._scans_left = 0
+        return may
 
     def _add(self, tensor: torch.Tensor, name: str, owner: str) -> int:
         leaf = _describe(tensor, name or self._anonymous(tensor), owner)
@@ -194,11 +220,26 @@ class Leaves:
 
     def _anonymous(self, tensor: torch.Tensor) -> str:
         """Return a name for a leaf that has none: two that live at the same time get two names."""
-        name, number = f"leaf {tuple(tensor.shape)}", 2
-        while (taken := self._by_name.get(name)) is not None and self.known[taken].reference() is not None:
-            name, number = f"leaf {tuple(tensor.shape)} #{number}", number + 1
-        return name
+        base = f"leaf {tuple(tensor.shape)}"
+        number = self._anonymous_from.get(base, 1)  # those below are taken
+        while self._is_taken(_numbered(base, number)):
+            number += 1
+        self._anonymous_from[base] = number
+        return _numbered(base, number)
+
+    def _is_taken(self, name: str) -> bool:
+        number = self._by_name.get(name)
+        return number is not None and self.known[number].reference() is not None
 
     def _name_in_namespace(self, tensor: torch.Tensor) -> str:
-        names = (name for name, value in list(self._namespace.items()) if value is tensor)
-        return next((name for name in names if not name.startswith("_")), "")
+        name = self._names.get(id(tensor), "") if self._names is not None else ""
+        return name if name and self._namespace.get(name) is tensor else ""
+
+    def _names_in_namespace(self) -> dict[int, str]:
+        """Return the name of everything that the namespace holds, the first of several; by ``id``, which may be old."""
+        named = [(name, value) for name, value in list(self._namespace.items()) if not name.startswith("_")]
+        return {id(value): name for name, value in reversed(named)}
+
+
+def _numbered(base: str, number: int) -> str:
+    return base if number == 1 else f"{base} #{number}"

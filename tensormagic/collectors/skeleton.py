@@ -70,6 +70,10 @@ class Walker:
 
     def walk(self, roots: Iterable[Any]) -> Walk:
         """Walk the graph below ``roots``, breadth first in the order of ``next_functions``."""
+        with self._leaves.one_look():
+            return self._walk(roots)
+
+    def _walk(self, roots: Iterable[Any]) -> Walk:
         nodes: list[Any] = []
         places: dict[int, int] = {}  # id → place; sound while `nodes` keeps every wrapper alive
         starts = tuple(dict.fromkeys(_enter(root, nodes, places) for root in roots))

@@ -33,13 +33,23 @@ class _Trash:
         self.nodes: deque[Any] = deque()
         self.asked = False
         callback = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._empty)
-        self.ask = partial(ctypes.pythonapi.Py_AddPendingCall, callback, None)
+        self._ask = partial(ctypes.pythonapi.Py_AddPendingCall, callback, None)
 
     def _empty(self, _: Any) -> int:
-        self.asked = False
+        """Drop all nodes. Nothing is asked for meanwhile: CPython 3.11 under a profiler would wait for it for ever."""
         while self.nodes:
             self.nodes.popleft()  # may add more
+        self.asked = False
+        if self.nodes:  # another thread has just added some
+            self.ask_once()
         return 0
+
+    def ask_once(self) -> None:
+        """Ask the main thread to come. It may come after any call made here in Python: so the last step is none."""
+        if not self.asked:
+            self.asked = True
+            for _ in iter(self._ask, 0):
+                pass
 
 
 class _Landing:
@@ -51,13 +61,8 @@ class _Landing:
         self._nodes, self._trash = nodes, trash
 
     def __del__(self) -> None:
-        """Hand the nodes on. Python may run what is asked for after any call of its own: so the last step is none."""
-        trash = self._trash
-        trash.nodes.extend(self._nodes)
-        if not trash.asked:
-            trash.asked = True
-            for _ in iter(trash.ask, 0):
-                pass
+        self._trash.nodes.extend(self._nodes)
+        self._trash.ask_once()
 
 
 _trash = _Trash()

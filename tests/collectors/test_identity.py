@@ -127,3 +127,24 @@ def test_a_tensor_made_anew_under_its_name_is_one_series():
         numbers.add(leaves.number(namespace["w"]))
     assert len(numbers) == 1
     assert len(leaves.known) == 1
+
+
+def test_a_walk_looks_through_the_namespace_once():
+    """Thousands of nameless leaves are numbered in one look, and each has a name of its own."""
+
+    class Counting(dict):
+        looks = 0
+
+        def items(self):
+            self.looks += 1
+            return super().items()
+
+    namespace = Counting(w=torch.zeros(3, requires_grad=True))
+    leaves = Leaves(namespace, ModuleNames(namespace))
+    tensors = [torch.zeros(3, requires_grad=True) for _ in range(3000)]
+    with leaves.one_look():
+        numbers = [leaves.number(tensor) for tensor in [*tensors, namespace["w"]]]
+    assert namespace.looks == 1
+    assert numbers == list(range(3001))
+    names = [leaf.name for leaf in leaves.known]
+    assert (names[0], names[1], names[2999], names[3000]) == ("leaf (3,)", "leaf (3,) #2", "leaf (3,) #3000", "w")
