@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import accumulate
 
 import pytest
 
@@ -64,6 +65,7 @@ def test_document_holds_the_parts_inside_as_columns() -> None:
     tree = draw(report.graphs[0], max_boxes=240).parts[boxes:]
     assert parts["parent"] == [part.parent for part in tree]
     assert [strings[place] for place in parts["kind"]] == [part.group.kind for part in tree]
-    listed = [node for nodes in parts["nodes"] for node in nodes]
-    assert len(listed) == len(set(listed))
+    steps = [step for nodes in parts["nodes"] for step in nodes]
+    assert list(accumulate(steps)) == [node for part in tree if part.whole for node in part.group.nodes]
+    assert [len(leaves) for leaves in parts["leaves"]] == [len(part.group.leaves) * part.whole for part in tree]
     assert all(38 <= width <= 190 for width in parts["width"])

@@ -31,10 +31,11 @@ export class Tree {
       nodes: box.nodes,
       badges: box.badges,
     }));
+    const [inner, leaves] = [steps(parts?.nodes), steps(parts?.leaves)];
     (parts?.parent ?? []).forEach((/** @type {number} */ parent, /** @type {number} */ at) => {
       const [label, detail, kind, module] = ["label", "detail", "kind", "module"].map((name) => text[parts[name][at]]);
-      const badges = parts.leaves[at].map((/** @type {number} */ leaf) => [leaf, this.leafName(leaf)]);
-      this.add({ parent, children: [], label, detail, kind, module, w: parts.width[at], nodes: parts.nodes[at], badges });
+      const badges = leaves[at].map((leaf) => /** @type {[number,string]} */ ([leaf, this.leafName(leaf)]));
+      this.add({ parent, children: [], label, detail, kind, module, w: parts.width[at], nodes: inner[at], badges });
     });
     this.fill();
     /** @type {Int32Array} the innermost part of every node, -1 for leaves */
@@ -174,4 +175,10 @@ export class Tree {
     }
     return side;
   }
+}
+
+/** Rows of numbers, each written as the step from the one before it (document_parts.py). @param {number[][]} [rows] @returns {number[][]} */
+function steps(rows = []) {
+  let last = 0;
+  return rows.map((row) => row.map((step) => (last += step)));
 }
