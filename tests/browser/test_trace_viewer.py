@@ -62,7 +62,7 @@ def test_click_opens_a_box_where_it_stands_and_its_handle_folds_it(static_page: 
 
 def test_enter_opens_and_escape_folds_level_by_level(static_page: OpenPage) -> None:
     """The keyboard goes in and out: Enter opens the box with the focus, Escape folds what lies round it."""
-    page = _mounted(static_page, _deep(6000))
+    page = _mounted(static_page, _deep(4000))
     page.locator(".box[tabindex='0']").focus()
     page.keyboard.press("Enter")
     expect(page.locator(".frame")).to_have_count(1)
@@ -74,6 +74,11 @@ def test_enter_opens_and_escape_folds_level_by_level(static_page: OpenPage) -> N
     page.keyboard.press("Escape")
     expect(page.locator(".frame")).to_have_count(0)
     expect(page.get_by_role("button", name="fold all boxes")).to_be_hidden()
+    page.get_by_role("button", name="open all boxes").click()
+    assert page.locator(".frame").count() > 1
+    expect(page.get_by_role("button", name="open all boxes")).to_be_hidden()
+    page.get_by_role("button", name="fold all boxes").click()
+    expect(page.locator(".frame")).to_have_count(0)
 
 
 def test_opened_boxes_are_coloured_and_their_lines_are_lit(static_page: OpenPage) -> None:

@@ -84,9 +84,11 @@ export class Folds {
     return closed.size;
   }
 
-  /** Whether everything may be opened at once. */
-  small() {
-    return this.grown().parts.length <= MOST_ALL;
+  /** Whether there is anything left to open, and not too much of it to be opened at once. */
+  mayOpenAll() {
+    const parents = this.raw?.parts?.parent ?? [];
+    if (!parents.length || parents.length > MOST_ALL) return false;
+    return !this.tree || this.tree.parts.some((part, place) => part.children.length && !this.grown().open.has(place));
   }
 
   openAll() {

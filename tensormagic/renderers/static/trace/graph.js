@@ -32,13 +32,14 @@ export class GraphView {
   wireLayer = svg("g", { class: "wires" });
   frameLayer = svg("g", { class: "frames" });
   boxLayer = svg("g", { class: "boxes" });
-  /** @type {HTMLCanvasElement|undefined} the map without the window on it */ specks;
   /** @type {string} the height that the view gave itself */ ownHeight = "";
   sized = false;
   moved = false;
+  /** what the view measures: kept, for asking the page makes it lay itself out */ room = { width: 1, height: 1 };
   /** @type {any} */ graph = null;
   /** @type {(any|undefined)[]} the elements of boxes, where they have any */ marks = [];
   /** @type {(any|undefined)[]} */ lines = [];
+  /** @type {(any|undefined)[]} */ bars = [];
   /** @type {[number,number,number,number]|null} the part of the picture that has elements */ covered = null;
   /** @type {Set<number>|null} boxes that are lit while the others step back */ lit = null;
   selected = -1;
@@ -63,7 +64,9 @@ export class GraphView {
       this.world,
     );
     this.paper = html("canvas", { class: "paper", "aria-hidden": "true", hidden: true });
-    this.map = html("canvas", { class: "map", "aria-hidden": "true", hidden: true });
+    this.specks = html("canvas", {});
+    this.window = html("div", { class: "window" });
+    this.map = html("div", { class: "map", "aria-hidden": "true", hidden: true }, this.specks, this.window);
     this.element = html("div", { class: "graph" }, this.paper, this.canvas, this.map);
     this.far = new FarView(this.paper);
     listenTo(this);
@@ -109,7 +112,8 @@ export class GraphView {
     }
     this.boxLayer.replaceChildren();
     this.wireLayer.replaceChildren();
-    this.frameLayer.replaceChildren(...graph.opened.map(frameMark));
+    this.bars = graph.opened.map(() => undefined);
+    this.frameLayer.replaceChildren();
     this.focused = Math.min(this.focused, Math.max(graph.boxes.length - 1, 0));
     this.element.classList.toggle("opened", graph.opened.length > 0);
   }
@@ -194,7 +198,7 @@ export class GraphView {
         this.graph,
         this.states,
         (at) => wireState(this.graph.wires[at], this.states),
-        this.view,
+        { ...this.view, ...this.room },
         (at) => this.lit !== null && !this.lit.has(at),
         this.selected,
       );
@@ -203,7 +207,7 @@ export class GraphView {
   /** Give elements to what is in view, and to a little around it. */
   cover() {
     const { k, x, y } = this.view,
-      { clientWidth: W, clientHeight: H } = this.element,
+      { width: W, height: H } = this.room,
       every = this.graph.boxes.length <= ALWAYS;
     const seen = [-x / k, -y / k, (W - x) / k, (H - y) / k];
     const had = this.covered;
@@ -225,7 +229,20 @@ export class GraphView {
         this.lines[at] = undefined;
       }
     });
+    this.coverFrames(this.covered);
     this.paintMarks();
+  }
+
+  /** Frames in their order, the outer ones below. @param {[number,number,number,number]} covered */
+  coverFrames([left, top, right, bottom]) {
+    const near = this.graph.opened.map(
+      (/** @type {any} */ { x, y, w, h }) => x < right && x + w > left && y < bottom && y + h > top,
+    );
+    if (near.every((/** @type {boolean} */ within, /** @type {number} */ at) => within === Boolean(this.bars[at]))) return;
+    this.bars = near.map((/** @type {boolean} */ within, /** @type {number} */ at) =>
+      within ? (this.bars[at] ?? frameMark(this.graph.opened[at])) : undefined,
+    );
+    this.frameLayer.replaceChildren(...this.bars.filter(Boolean));
   }
 
   /** Give a box its element, or take it away. @param {number} at @param {boolean} wanted */
@@ -261,7 +278,8 @@ export class GraphView {
     if (style.height !== this.ownHeight) this.sized = true; // the person pulled at the corner
     const wanted = `${Math.round(this.wantedHeight(width))}px`;
     if (!this.sized && (!this.moved || this.graph.opened.length)) style.height = this.ownHeight = wanted;
-    this.canvas.setAttribute("viewBox", `0 0 ${width} ${this.element.clientHeight}`);
+    this.room = { width, height: this.element.clientHeight };
+    this.canvas.setAttribute("viewBox", `0 0 ${width} ${this.room.height}`);
     if (!this.moved) this.home();
     else this.show();
   }
@@ -269,7 +287,7 @@ export class GraphView {
   /** The first view: all of it where it stays readable, else its width, from where the gradient starts. */
   home() {
     const { width, height, top } = this.extent(),
-      { clientWidth: W, clientHeight: H } = this.element;
+      { width: W, height: H } = this.room;
     const whole = Math.min(LARGEST, (W - 16) / width, (H - 8) / height);
     const beside = whole >= 0.6 ? W : W - mapSize(this.graph.size, H).w - 12; // nothing lies under the map
     const k = whole >= 0.6 ? whole : Math.max(Math.min(1, (beside - 16) / width), 0.6);
@@ -299,7 +317,7 @@ export class GraphView {
 
   /** Bring a piece of the picture into view, as large as it can be. @param {{x:number, y:number, w:number, h:number}} piece @param {number} [most] */
   frame({ x, y, w, h }, most = LARGEST) {
-    const { clientWidth: W, clientHeight: H } = this.element,
+    const { width: W, height: H } = this.room,
       k = Math.max(Math.min(most, (W - 16) / w, (H - 8) / h), 0.02);
     this.view = { k, x: (W - w * k) / 2 - x * k, y: (H - h * k) / 2 - y * k };
     this.moved = true;
@@ -316,13 +334,13 @@ export class GraphView {
       Math.max(...boxes.map((box) => box.y + box.h)) + 16,
     ];
     const { k, x, y } = this.view,
-      { clientWidth: W, clientHeight: H } = this.element;
+      { width: W, height: H } = this.room;
     const seen = left * k + x >= 0 && right * k + x <= W && top * k + y >= 0 && bottom * k + y <= H;
     if (!seen || k < FAR) this.frame({ x: left, y: top, w: right - left, h: bottom - top }, Math.max(Math.min(k, LARGEST), 0.8));
   }
 
   /** @param {number} factor @param {number} [x] @param {number} [y] the point that stays where it is */
-  zoom(factor, x = this.element.clientWidth / 2, y = this.element.clientHeight / 2) {
+  zoom(factor, x = this.room.width / 2, y = this.room.height / 2) {
     const k = Math.min(Math.max(this.view.k * factor, 0.01), 4),
       change = k / this.view.k;
     this.view = { k, x: x - (x - this.view.x) * change, y: y - (y - this.view.y) * change };
@@ -333,7 +351,7 @@ export class GraphView {
   /** Move as little as needed to see a box. @param {{x:number, y:number, w:number, h:number}} box */
   reveal(box) {
     const { k } = this.view,
-      { clientWidth: W, clientHeight: H } = this.element,
+      { width: W, height: H } = this.room,
       margin = 24;
     const left = box.x * k + this.view.x,
       top = box.y * k + this.view.y;
@@ -348,7 +366,7 @@ export class GraphView {
     const frame = this.graph.opened.find((/** @type {any} */ one) => one.part === part);
     if (!frame) return;
     const { k, y } = this.view,
-      { clientWidth: W, clientHeight: H } = this.element,
+      { width: W, height: H } = this.room,
       { width, height } = this.extent();
     const room = W - mapSize(this.graph.size, H).w - 28,
       now = Math.max(Math.min(1, (width > room ? W - 28 : room) / width), Math.min(k, 0.6));
@@ -363,7 +381,7 @@ export class GraphView {
   /** No empty margins where there is more to see on the other side. */
   keepInside() {
     const { width, height, top } = this.extent(),
-      { clientWidth: W, clientHeight: H } = this.element,
+      { width: W, height: H } = this.room,
       { k } = this.view;
     if (height * k > H) this.view.y = Math.min(Math.max(this.view.y, H - 8 - (height - top) * k), top * k + 4);
     const right = W - (height * k > H ? mapSize(this.graph.size, H).w + 12 : 0) - 8;
@@ -392,8 +410,7 @@ export class GraphView {
   // -- the map: the picture is painted once for each change, the window on it at each move
 
   paintMap() {
-    const { w, h, scale } = mapSize(this.graph.size, this.element.clientHeight);
-    this.specks ??= document.createElement("canvas");
+    const { w, h, scale } = mapSize(this.graph.size, this.room.height);
     const pen = sheet(this.specks, w, h);
     pen.scale(scale, scale);
     specks(pen, this.graph.boxes, this.states, scale, inks(this.map));
@@ -403,16 +420,15 @@ export class GraphView {
   moveMap() {
     const { width, height } = this.graph.size,
       { k, x, y } = this.view,
-      { clientWidth: W, clientHeight: H } = this.element;
+      { width: W, height: H } = this.room;
     const whole = x >= -1 && y >= -1 && x + width * k <= W + 1 && y + height * k <= H + 1;
     this.map.hidden = whole || H < 140;
-    if (this.map.hidden || !this.specks) return;
+    if (this.map.hidden) return;
     const { scale, w, h } = mapSize(this.graph.size, H),
-      pen = sheet(this.map, w, h);
-    pen.drawImage(this.specks, 0, 0, w, h);
-    pen.strokeStyle = getComputedStyle(this.map).getPropertyValue("--accent");
-    pen.lineWidth = 1.5;
-    pen.strokeRect((-x / k) * scale, (-y / k) * scale, Math.max((W / k) * scale, 3), Math.max((H / k) * scale, 3));
+      [left, top] = [Math.max((-x / k) * scale, 0), Math.max((-y / k) * scale, 0)];
+    const wide = Math.max(Math.min(((W - x) / k) * scale, w) - left, 3),
+      tall = Math.max(Math.min(((H - y) / k) * scale, h) - top, 3);
+    this.window.style.cssText = `width:${wide}px;height:${tall}px;transform:translate(${left}px,${top}px)`;
   }
 
   // -- focus

@@ -117,8 +117,8 @@ function centred(view, event) {
   const box = view.map.getBoundingClientRect(),
     { k } = view.view,
     scale = box.width / Math.max(view.graph.size.width, 1);
-  view.view.x = view.element.clientWidth / 2 - ((event.clientX - box.left) / scale) * k;
-  view.view.y = view.element.clientHeight / 2 - ((event.clientY - box.top) / scale) * k;
+  view.view.x = view.room.width / 2 - ((event.clientX - box.left) / scale) * k;
+  view.view.y = view.room.height / 2 - ((event.clientY - box.top) / scale) * k;
   view.moved = true;
   view.show();
 }

@@ -2,7 +2,7 @@
 /** The small map beside a picture that does not fit, and the picture itself where it is too far away to be read. */
 
 /** @typedef {import("./constants.js").Box} Box */
-/** @typedef {{k:number, x:number, y:number}} View */
+/** @typedef {{k:number, x:number, y:number, width:number, height:number}} View */
 
 /** The colours of the states, as the style sheet has them now. @param {Element} element @returns {(state:string)=>string} */
 export function inks(element) {
@@ -56,7 +56,7 @@ export class FarView {
 
   /** @param {any} graph @param {string[]} states @param {(at:number)=>string} lineState @param {View} view @param {(box:number)=>boolean} dim @param {number} [chosen] */
   paint(graph, states, lineState, view, dim, chosen = -1) {
-    const { clientWidth: width, clientHeight: height } = /** @type {Element} */ (this.canvas.parentElement),
+    const { width, height } = view,
       pen = sheet(this.canvas, width, height),
       ink = inks(this.canvas),
       { k, x, y } = view;

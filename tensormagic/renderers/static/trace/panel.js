@@ -121,9 +121,11 @@ export class Panel {
     const square = (/** @type {string} */ title, /** @type {string} */ icon, /** @type {()=>void} */ click) =>
       html("button", { type: "button", class: "square", title, "aria-label": title, click }, glyph(icon));
     this.foldButton = square("fold all boxes", GLYPHS.fold, () => this.foldAll());
+    this.unfoldButton = square("open all boxes", GLYPHS.unfold, () => this.openAll());
     const zooms = html(
       "span",
       { class: "zooms" },
+      this.unfoldButton,
       this.foldButton,
       square("zoom in", GLYPHS.in, () => this.graphView.zoom(1.25)),
       square("zoom out", GLYPHS.out, () => this.graphView.zoom(0.8)),
@@ -214,7 +216,7 @@ export class Panel {
     if (graph) this.folds = new Folds(graph, raw, this.model.doc.strings, before);
     this.search.load(this.model, place);
     this.order.limit(raw?.order.length ?? 0);
-    this.foldButton.hidden = !this.folds?.anyOpen();
+    this.arrangeFolds();
     this.tools.hidden = (graph?.count ?? 0) < FEW;
   }
 
@@ -505,6 +507,18 @@ export class Panel {
     this.graphView.resize();
   }
 
+  openAll() {
+    this.folds.openAll();
+    this.reshaped();
+    this.graphView.moved = false;
+    this.graphView.resize();
+  }
+
+  arrangeFolds() {
+    this.foldButton.hidden = !this.folds?.anyOpen();
+    this.unfoldButton.hidden = !this.folds?.mayOpenAll();
+  }
+
   /** The same graph with other boxes: everything that goes by boxes is told. */
   reshaped() {
     const node = this.selection?.node,
@@ -512,7 +526,7 @@ export class Panel {
     graphView.reshape(this.model.graphs[this.graph]);
     graphView.moved = true;
     graphView.resize();
-    this.foldButton.hidden = !this.folds.anyOpen();
+    this.arrangeFolds();
     this.sayBoxes();
     if (node !== undefined) {
       this.selection = { box: graphView.graph.boxOf.get(node) ?? -1, node };
