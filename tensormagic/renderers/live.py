@@ -195,7 +195,8 @@ class LivePanel:
     def _look(self, *, final: bool) -> None:
         frame = self._frame()
         key = _key(frame)
-        if self._wants_document(frame, key) and (final or self._due(frame)):
+        begun = frame.graph != 0  # before the first graph the page shows all there is: the first is sent without delay
+        if self._wants_document(frame, key) and (final or (begun and self._due(frame))):
             self._rebuild(frame.structure, key)
         if key != self._last_key:
             self.sender.delta(frame)
