@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from types import TracebackType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast, get_args
 
 from tensormagic.api.findings import AnyReport, diagnosed
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.collectors.source import cell_of
-from tensormagic.reports import Cell, LiveFrame, TraceReport, WritesReport
+from tensormagic.errors import TraceError
+from tensormagic.reports import Cell, Level, LiveFrame, TraceReport, WritesReport
 
 AnyRun = TypeVar("AnyRun", bound="_Run[Any]")
 CellNumber = Callable[[str], "int | None"]
@@ -47,40 +47,47 @@ class _Run(Generic[AnyReport]):
 class Trace(_Run[TraceReport]):
     """A traced run: ``with tensormagic.trace() as trace: …``, then ``trace.report``.
 
-    While the block runs, one function mode is on torch's stack; hooks on autograd nodes exist only during a backward
-    call.
+    While the block runs, one function mode is on torch's stack, and at level ``"ops"`` one dispatch mode; hooks on
+    autograd nodes exist only during a backward call.
     """
 
     def __init__(
-        self, namespace: Mapping[str, Any], cell: Cell, *, cell_number: CellNumber | None = None, title: str = ""
+        self,
+        namespace: Mapping[str, Any],
+        cell: Cell,
+        *,
+        cell_number: CellNumber | None = None,
+        title: str = "",
+        level: Level = "grad",
     ) -> None:
         from tensormagic.collectors.trace import Tracer
 
         self._follower = Tracer(namespace, cell, cell_number=cell_number, title=title)
+        if level not in get_args(Level):
+            raise TraceError(f"level is one of {', '.join(map(repr, get_args(Level)))}, not {level!r}")
+        if level == "ops":
+            self._follower.record_operations()
 
     def frame(self) -> LiveFrame:
         """Return what changes quickly, cheaply: for a live view."""
         return cast("LiveFrame", self._follower.frame())
 
 
-def trace(*, title: str = "", namespace: Mapping[str, Any] | None = None) -> Trace:
+def trace(*, title: str = "", level: Level = "grad", namespace: Mapping[str, Any] | None = None) -> Trace:
     """Return a context manager that records the forward and every backward inside it.
 
     Args:
         title: A name for the run; by default the model's.
+        level: ``"ops"`` also records every operation, forward and backward: time, memory and writes.
         namespace: Where names of models and tensors are looked up; by default the caller's globals.
 
     Raises:
         RequirementError: where torch is missing or too old.
+        TraceError: for a level that there is not.
     """
     require_torch()
     caller = sys._getframe(1)  # noqa: SLF001  (documented default)
-    return Trace(caller.f_globals if namespace is None else namespace, cell_of(caller), title=title)
-
-
-def warm_up() -> None:
-    """Import what the first traced run needs, ahead of it."""
-    import_module("tensormagic.collectors.trace")
+    return Trace(caller.f_globals if namespace is None else namespace, cell_of(caller), title=title, level=level)
 
 
 class WriteWatch(_Run[WritesReport]):

@@ -12,14 +12,13 @@ differ in the last bits. `Unnoticed` answers that question as if this mode were 
 
 from __future__ import annotations
 
-import functools
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from time import perf_counter
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -37,7 +36,6 @@ _sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: i
 _MODULE_CALL = nn.Module._call_impl.__code__
 _QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 _ASKING = (torch.overrides, torch.functional, nn.functional)
-_BACKWARD = frozenset(call.__code__ for call in (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad))
 
 _is_grad_enabled = torch.is_grad_enabled
 _role_of = ROLES.get
@@ -134,6 +132,19 @@ class Origins:
         return (self._numbers[following], False) if at >= 0 and following < len(self._starts) else (-1, False)
 
 
+class Operations(Protocol):
+    """What level ``ops`` does around each call of the person's; `tensormagic.collectors.op_mode` does it.
+
+    Attributes:
+        place: Where the last call comes from, if that was looked up: ``place.origin``.
+    """
+
+    place: Any
+
+    def within(self, call: Any, frame: FrameType, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return ``call(func, args, kwargs)``, made from ``frame``."""
+
+
 class ForwardRecorder(TorchFunctionMode):
     """The function mode that is on while a run is traced.
 
@@ -147,8 +158,9 @@ class ForwardRecorder(TorchFunctionMode):
         self._sites = sites
         self._modules = modules
         self._callers = Callers()
+        self.ops: Operations | None = None  # at level ops, which has looked up where a call comes from
         self.origins = Origins()
-        self.cuts = Cuts(sites, self._module_path)
+        self.cuts = Cuts(sites, self.module_path)
         self.seconds = 0.0
         self._unnoticed = Unnoticed(self)
         self._aside_since = 0
@@ -160,13 +172,14 @@ class ForwardRecorder(TorchFunctionMode):
     ) -> Any:
         """Make the call and note which nodes it made."""
         role = _role_of(func)
-        call = self._callers.standing_in_for(calling_frame(sys._getframe(1)))
+        call = self._callers.standing_in_for(frame := calling_frame(sys._getframe(1)))
         before = self.cuts.before(func, role, args, sys._getframe(1)) if role is not None else None
         start = _sequence_number()
-        result = call(func, args, kwargs or {})
+        ops = self.ops
+        result = call(func, args, kwargs or {}) if ops is None else ops.within(call, frame, func, args, kwargs or {})
         stop = _sequence_number()
         if stop != start:
-            self._note(start, stop, sys._getframe(1))
+            self._note(start, stop, sys._getframe(1), None if ops is None else ops.place)
             if self.cuts.live:
                 self.cuts.used((start, stop), (args, kwargs), result)
         elif role is not None or self.cuts.live or not _is_grad_enabled():
@@ -206,24 +219,12 @@ class ForwardRecorder(TorchFunctionMode):
         """Go on top of this thread's stack for a while, as the engine runs without; returns what undoes it."""
         before, self._applied = active_modes(), -1
         torch._C._push_on_torch_function_stack(self)
-        return functools.partial(self._restore, before)
 
-    def leave(self) -> Callable[[], None] | None:
-        """Leave this thread's stack while the engine runs; returns what undoes it, None where it was not there."""
-        before = active_modes()
-        if self not in before:
-            return None
-        _set_modes([mode for mode in before if mode is not self])
-        return functools.partial(self._restore, before)
+        def undo() -> None:
+            self._applied = -1
+            _set_modes(before)
 
-    def _restore(self, modes: list[TorchFunctionMode]) -> None:
-        self._applied = -1
-        _set_modes(modes)
-
-    def note_backward(self, start: int, caller: FrameType | None) -> None:
-        """Note what a backward made that was called by ``caller``: with ``create_graph=True`` it makes nodes."""
-        if (stop := _sequence_number()) != start and caller is not None:
-            self._note(start, stop, caller)
+        return undo
 
     def __enter__(self) -> ForwardRecorder:
         """Go onto the stack; torch's own questions about overrides are answered as if nobody were there."""
@@ -232,18 +233,19 @@ class ForwardRecorder(TorchFunctionMode):
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Leave it, wherever on it the mode lies."""
+        """Leave it."""
         self._unnoticed.__exit__()
-        _set_modes([mode for mode in active_modes() if mode is not self])
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
 
-    def _note(self, start: int, stop: int, frame: FrameType) -> None:
+    def _note(self, start: int, stop: int, frame: FrameType, place: Any = None) -> None:
         began = perf_counter()
+        origin = (self._sites.of_frame(frame), self.module_path(frame)) if place is None else place.origin
         if start == self._applied:  # that custom Function refused its arguments: it made no node
             self.origins.retract(start)
-        self.origins.add(start, stop, (self._sites.of_frame(frame), self._module_path(frame)))
+        self.origins.add(start, stop, origin)
         self.seconds += perf_counter() - began
 
-    def _module_path(self, frame: FrameType | None) -> str:
+    def module_path(self, frame: FrameType | None) -> str:
         """Return the path of the innermost module whose forward is running in ``frame`` or above it."""
         while frame is not None:
             if frame.f_code is _MODULE_CALL:
@@ -269,8 +271,7 @@ class Unnoticed:
     Only names that torch's Python modules look such questions up by are replaced, and put back: the fused inference
     paths of ``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention``, and the functions of
     ``torch.nn.functional``, which would take a way round through the mode (and show it in their tracebacks) before
-    they come to the calls that the mode sees anyway. Backward calls are seen by `backward_calls`, and do not take that
-    way either: how far up the stack a line is that a warning in a hook names is then what it always is.
+    they come to the calls that the mode sees anyway.
     """
 
     def __init__(self, mode: TorchFunctionMode) -> None:
@@ -281,30 +282,16 @@ class Unnoticed:
         """Replace the names."""
         for module in _ASKING:
             for name in _QUESTIONS:
-                self._replace(module, name, self._answering)
-        self._replace(torch._tensor, "has_torch_function_unary", self._answering_backward)
-        self._replace(torch.autograd, "has_torch_function", self._answering_backward)
+                if (original := getattr(module, name, None)) is not None:
+                    self._originals.append((module, name, original))
+                    setattr(module, name, self._answering(original))
         return self
-
-    def _replace(self, module: Any, name: str, make: Callable[[Callable[..., bool]], Callable[..., bool]]) -> None:
-        if (original := getattr(module, name, None)) is not None:
-            self._originals.append((module, name, original))
-            setattr(module, name, make(original))
 
     def __exit__(self, *_: object) -> None:
         """Put them back."""
         while self._originals:
             module, name, original = self._originals.pop()
             setattr(module, name, original)
-
-    def _answering_backward(self, original: Callable[..., bool]) -> Callable[..., bool]:
-        """Return the answer for calls of backward, which are seen elsewhere; other questions get torch's own."""
-        answer = self._answering(original)
-
-        def has_torch_function(*args: Any) -> bool:
-            return answer(*args) if sys._getframe(1).f_code in _BACKWARD else original(*args)
-
-        return has_torch_function
 
     def _answering(self, original: Callable[..., bool]) -> Callable[..., bool]:
         mode = self._mode

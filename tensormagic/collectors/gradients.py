@@ -103,16 +103,22 @@ class PassRecorder:
         """Measure what is inside the wrappers that transforms (``torch.func``) put around gradients."""
         self._wrapped = self._isolated = True
 
-    def open(self) -> None:
-        """Put the hooks on; if that fails halfway, those already on are taken off again."""
+    def open(self, around: Callable[..., Any] | None = None) -> None:
+        """Put the hooks on; if that fails halfway, those already on are taken off again.
+
+        Args:
+            around: Calls each hook, ``around(hook, *arguments)``, where a mode of the tracer's own has to step off.
+        """
         assert self._found is not None
-        index, before = self._skeleton.index, self._before
+        index, before, after = self._skeleton.index, self._before, self._after
+        if around is not None:
+            before, after = partial(around, before), partial(around, after)
         try:
             for place, node in enumerate(self._found.nodes):
                 slot = singular_slot(node)
                 self._keep(node.register_prehook(partial(before, index[place], node if slot else None, slot)))
             for place, contested in self._skeleton.contested.items():
-                self._keep(self._found.nodes[place].register_hook(partial(self._after, index[place], contested)))
+                self._keep(self._found.nodes[place].register_hook(partial(after, index[place], contested)))
         except BaseException:
             self.close()
             raise
@@ -176,7 +182,7 @@ class PassRecorder:
                 for input_number in contested:
                     gradient = bare(gradients[input_number]) if self._wrapped else gradients[input_number]
                     if gradient is not None:
-                        self._look_at_part((index, input_number), gradient)
+                        self._measure(gradient, partial(self.values.parts.__setitem__, (index, input_number)))
         except Exception as error:
             self.values.gap = f"{type(error).__name__}: {error}"
         self.seconds += perf_counter() - began
@@ -221,16 +227,6 @@ class PassRecorder:
         if self._wants_survey(index):
             return self._survey(index, gradient)
         return self._store(index, measure(gradient))
-
-    def _look_at_part(self, edge: tuple[int, int], gradient: torch.Tensor) -> None:
-        """Measure what a node sends to a slot that others send to as well; an addition hands on what it received."""
-        index, values = edge[0], self.values
-        if gradient.layout is torch.strided and not self._defers(gradient):
-            memory = (gradient.data_ptr(), gradient.numel(), gradient._version)
-            if memory == self._memory[index] and memory[0]:
-                values.parts[edge] = (values.norms[index], *values.bad.get(index, (0, 0)))
-                return
-        self._measure(gradient, partial(values.parts.__setitem__, edge))
 
     def _wants_survey(self, index: int) -> bool:
         return self.values.table is not None or index not in self._first

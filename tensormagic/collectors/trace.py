@@ -11,17 +11,14 @@ import dataclasses
 import sys
 from array import array
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from threading import RLock, get_ident
 from time import perf_counter
 from typing import Any
 
 import torch
 
-from tensormagic.collectors.anomaly import plain_stacks
 from tensormagic.collectors.backward_calls import BackwardCall, followed_backward
-from tensormagic.collectors.caller import uncounted
-from tensormagic.collectors.children import abandon_in_children
 from tensormagic.collectors.compiled import Together, kept_compiled
 from tensormagic.collectors.custom_functions import noted_applies
 from tensormagic.collectors.cut_log import CutLog
@@ -35,10 +32,10 @@ from tensormagic.collectors.following import (
 from tensormagic.collectors.forward import ForwardRecorder, active_modes
 from tensormagic.collectors.gradients import PassRecorder, PassValues
 from tensormagic.collectors.identity import Leaves, ModuleNames
-from tensormagic.collectors.insides import Insides, runs_python
 from tensormagic.collectors.levels import bare
 from tensormagic.collectors.makers import Makers
 from tensormagic.collectors.nodes import describe_nodes
+from tensormagic.collectors.ops import OpRecorder
 from tensormagic.collectors.pass_log import PassLog
 from tensormagic.collectors.skeleton import Walk, Walker, make_skeleton
 from tensormagic.collectors.source import CellNumber, Sites
@@ -89,6 +86,7 @@ class Tracer:
         self._modules = ModuleNames(namespace)
         self._leaves = Leaves(namespace, self._modules)
         self._recorder = ForwardRecorder(self._sites, self._modules)
+        self._ops: OpRecorder | None = None
         self._walker = Walker(self._recorder.origins, self._leaves)
         self._cuts = CutLog(self._recorder.cuts, self._leaves, self._recorder.origins, self._sites)
         self._stack = ExitStack()
@@ -109,6 +107,10 @@ class Tracer:
         self._error = ""
         self._began = self._ended = 0.0
 
+    def record_operations(self) -> None:
+        """Record every operation too, from the start on: level ``"ops"``."""
+        self._ops = OpRecorder(self._sites, self._recorder)
+
     # -- life -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -126,19 +128,14 @@ class Tracer:
         self._walker.makers = Makers()
         self._recorder.origins.begin()
         with ExitStack() as stack:
-            stack.enter_context(plain_stacks())
             stack.enter_context(followed_backward(self))
             stack.enter_context(noted_applies(self._recorder.note_apply))
             stack.enter_context(self._recorder)
             stack.enter_context(self._updates.watching())
-            stack.enter_context(kept_compiled(Together(self._recorder, self._updates)))
+            stack.enter_context(kept_compiled(Together(self._ops or self._recorder, self._updates)))
+            if self._ops is not None:
+                self._ops.enter(stack)
             self._stack = stack.pop_all()
-        abandon_in_children(self)
-
-    def abandon(self) -> None:
-        """End at once, in a process that was forked from the traced one."""
-        self._stack.close()
-        self._state = "interrupted"
 
     def stop(self, error: BaseException | None = None) -> None:
         """End, saying how: with the exception that ended the run, or None. Stopping twice is the same as once."""
@@ -158,28 +155,33 @@ class Tracer:
 
     # -- backward -------------------------------------------------------------------------------------------------
 
-    @uncounted
     def follow(self, call: BackwardCall) -> Any:
         """Make a backward call, on whatever thread and inside whatever else, and follow it; see `followed_backward`."""
         if is_being_compiled():
             return call.run()
-        began, outcome, followed = self._clock(), "failed", Following(get_ident(), None, None)
+        began, outcome = self._clock(), "failed"
+        followed = Following(get_ident(), None, None)
         try:
-            self._prepare(call.roots, followed)
+            with self._aside():
+                self._prepare(call.roots, followed)
             self._backward_seconds += self._clock() - began
             result = call.run()
             outcome = "finished"
-            self._observe_results(followed, call, result)
+            with self._aside():
+                self._observe_results(followed, call, result)
             return result
         finally:
-            self._finish(followed, outcome, began)
+            with self._aside():
+                self._finish(followed, outcome, began)
+
+    def _aside(self) -> AbstractContextManager[None]:
+        """Keep what the tracer itself does from being recorded as operations of the run."""
+        return nullcontext() if self._ops is None else self._ops.aside()
 
     def _prepare(self, roots: tuple[Any, ...], followed: Following) -> None:
         """Walk the graph and hook it; where that cannot be done, a gap. Never raises."""
         try:
-            followed.caller = sys._getframe(2)
-            followed.site = self._sites.of_frame(followed.caller)
-            followed.come_back = self._recorder.leave()
+            followed.site = self._sites.of_frame(sys._getframe(2))
             nodes = start_nodes(roots)
             with self._lock:
                 followed.circumstances = circumstances(self._running, self._home)
@@ -206,7 +208,6 @@ class Tracer:
         origins = self._recorder.origins
         graph = TracedGraph(skeleton, describe_nodes(found, skeleton, self._leaves, origins, self._namespace))
         graph.inner = inner
-        graph.python_places = tuple(place for place, node in enumerate(found.nodes) if runs_python(node))
         self._graphs.append(graph)
         if found.foreign:
             self._add_gap("source", _FOREIGN)
@@ -227,11 +228,9 @@ class Tracer:
         followed.graph, followed.recorder, followed.nodes = graph, recorder, found.nodes
         self._running.append(followed)  # before the first hook: from now on `_finish` takes them away
         self._cuts.settle(found.nodes, graph.skeleton, found.roots, number)
-        inside = [found.nodes[place] for place in graph.python_places]
-        followed.insides = Insides(inside, self._recorder, self._home) if inside else None
-        recorder.open()
-        if followed.insides is not None:
-            followed.insides.open(inside)
+        if self._ops is not None:
+            self._ops.begin_pass(found, graph.skeleton, graph.nodes, followed.site)
+        recorder.open(None if self._ops is None else self._ops.mode.off)
         if len(roots) == 1 and isinstance(root := bare(roots[0]), torch.Tensor) and root.numel() == 1:
             recorder.observe_value(root)
 
@@ -243,14 +242,11 @@ class Tracer:
 
     def _finish(self, followed: Following, outcome: str, began: float) -> None:
         """Take the hooks away and keep the numbers, however the backward ended. Never raises."""
-        if followed.insides is not None:
-            followed.insides.close()
-        if followed.come_back is not None:
-            followed.come_back()
-            self._recorder.note_backward(followed.sequence, followed.caller)
         begun, graph, recorder = followed.begun, followed.graph, followed.recorder
         if begun is None or graph is None or recorder is None:
             return
+        if self._ops is not None:
+            self._ops.end_pass(followed.nodes)
         recorder.close()
         followed.nodes = ()
         with self._lock:
@@ -341,8 +337,12 @@ class Tracer:
             steps_seen=self._step,
             forward_nodes=self._recorder.origins.nodes,
             parameters=self._passes.series(),
-            gaps=(*self._gaps.values(), *self._forgotten(), *self._cuts.gaps()),
+            gaps=(*self._gaps.values(), *self._forgotten(), *self._cuts.gaps(), *self._operation_gaps()),
+            ops=self._ops.report() if self._ops else None,
         )
+
+    def _operation_gaps(self) -> tuple[Gap, ...]:
+        return self._ops.gaps() if self._ops is not None else ()
 
     def _forgotten(self) -> tuple[Gap, ...]:
         count = self._recorder.origins.lost

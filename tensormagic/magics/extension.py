@@ -28,11 +28,9 @@ from tensormagic.magics import (
     completion,
     display,
     gradgraph,
-    live_output,
     tensor,
     tensors,
     tracegrad,
-    warming,
     writes,
 )
 
@@ -86,7 +84,7 @@ class TensorMagic(Magics):
     @output_can_be_silenced
     @line_cell_magic
     def tracegrad(self, line: str, cell: str | None = None) -> Any:
-        """Run the cell and show its backward graph; ``%tracegrad`` alone shows the last one again."""
+        """Run the cell and show its backward graph; ``%tracegrad --help`` lists the options."""
         __tracebackhide__ = "__ipython_bottom__"
         return tracegrad.run(self.shell, line, cell, live=self.live)
 
@@ -121,9 +119,6 @@ def load(shell: Any) -> None:
         stack.callback(completion.install(shell))
         api.install_display(display.show)
         stack.callback(_show_as_text_again)
-        stack.callback(live_output.forget, shell)
-        if display.is_notebook(shell):
-            stack.callback(warming.warm_up_soon())
         _LOADED[id(shell)] = stack.pop_all()
 
 

@@ -41,6 +41,7 @@ from tensormagic.reports.kinds import (
     StoredList,
     StoredMap,
 )
+from tensormagic.reports.ops import PHASES, NodeCosts, OpsReport, OpUse, Phase, Total
 from tensormagic.reports.overlay import (
     OverlayElement,
     OverlayMember,
@@ -61,7 +62,7 @@ from tensormagic.reports.storage import (
 )
 from tensormagic.reports.tensor import AutogradReport, Statistics, TensorReport
 from tensormagic.reports.tensors import MemoryTotal, TensorRow, TensorTable
-from tensormagic.reports.trace import Cell, Kept, LiveFrame, ParameterSeries, Pass, State, TraceReport
+from tensormagic.reports.trace import Cell, Kept, Level, LiveFrame, ParameterSeries, Pass, State, TraceReport
 from tensormagic.reports.verdict import CopyVerdict, Sharing, Step
 from tensormagic.reports.views import Barrier, ViewFailure, ViewReport
 from tensormagic.reports.writes import ChangedName, Clash, Write, WritesReport
@@ -73,6 +74,7 @@ __all__ = [
     "NOTHING",
     "NOT_STORED",
     "OUTSIDE",
+    "PHASES",
     "SEVERITIES",
     "UNREADABLE",
     "UNTOUCHED",
@@ -113,6 +115,7 @@ __all__ = [
     "KindReport",
     "LargeSlice",
     "LayoutReport",
+    "Level",
     "LiveFrame",
     "Location",
     "LossPair",
@@ -120,9 +123,12 @@ __all__ = [
     "MemoryTotal",
     "Moment",
     "Node",
+    "NodeCosts",
     "NodeDifference",
     "NodeMention",
     "NormDifference",
+    "OpUse",
+    "OpsReport",
     "Outlet",
     "OverlayElement",
     "OverlayMember",
@@ -135,6 +141,7 @@ __all__ = [
     "Pass",
     "Path",
     "PathNode",
+    "Phase",
     "Report",
     "SavedState",
     "SavedTensor",
@@ -156,6 +163,7 @@ __all__ = [
     "TensorReport",
     "TensorRow",
     "TensorTable",
+    "Total",
     "TraceReport",
     "ViewFailure",
     "ViewReport",

@@ -12,8 +12,10 @@ from tensormagic.reports.base import Report
 from tensormagic.reports.circumstances import Circumstances
 from tensormagic.reports.finding import Gap, Location
 from tensormagic.reports.graph import Floats, Graph, Node, no_numbers
+from tensormagic.reports.ops import OpsReport
 from tensormagic.reports.soundness import check_trace
 
+Level = Literal["grad", "ops"]
 State = Literal["running", "finished", "failed", "interrupted", "drawn"]
 
 
@@ -138,6 +140,7 @@ class TraceReport(Report):
         parameters: Every leaf that took part and every parameter of every module that took part.
         gaps: What could not be seen, and why.
         kept: What the graph keeps for its backward; None for a run.
+        ops: Every operation that ran; None but at level ``"ops"``.
     """
 
     kind_name: ClassVar[str] = "trace"
@@ -157,6 +160,7 @@ class TraceReport(Report):
     parameters: tuple[ParameterSeries, ...] = ()
     gaps: tuple[Gap, ...] = ()
     kept: Kept | None = None
+    ops: OpsReport | None = None
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there."""

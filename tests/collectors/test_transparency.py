@@ -8,34 +8,43 @@ import pytest
 import torch
 
 from tests.sweeps import transparency
-from tests.sweeps.transparency import SEED, Call, Tally
+from tests.sweeps.transparency import LEVELS, SEED, Call, Tally
 
-OPERATORS, MODULES = 40, 8
+OPERATORS, MODULES = {"grad": 40, "ops": 16}, {"grad": 8, "ops": 4}
 # What once differed, or goes through Python code of torch's that asks who overrides it.
-ALWAYS = {"nn.functional.max_pool1d", "nn.functional.adaptive_max_pool2d", "nn.functional.dropout", "einsum", "norm"}
+ALWAYS = {
+    "nn.functional.max_pool1d", "nn.functional.adaptive_max_pool2d", "nn.functional.dropout", "einsum", "norm",
+    # What torch computes otherwise while a dispatch mode is on.
+    "prod", "cumprod", "amax", "max", "median", "masked_fill", "linalg.eigh", "linalg.svd", "pinverse",
+    "nn.functional.ctc_loss", "nn.functional.cross_entropy",
+}  # fmt: skip
 
 
-def _sampled_operators():
-    drawn = random.Random(SEED).sample(transparency.operators(), OPERATORS)
-    return drawn + [op for op in transparency.operators() if op.name in ALWAYS and op not in drawn]
+def _sampled_operators(level):
+    drawn = random.Random(SEED).sample(transparency.operators(), OPERATORS[level])
+    every = drawn + [op for op in transparency.operators() if op.name in ALWAYS and op not in drawn]
+    return [pytest.param(level, op, id=f"{level}-{op.formatted_name}") for op in every]
 
 
-@pytest.mark.parametrize("op", _sampled_operators(), ids=lambda op: op.formatted_name)
-def test_operators(op):
+def _sampled_modules(level):
+    drawn = random.Random(SEED).sample(transparency.modules(), MODULES[level])
+    return [pytest.param(level, info, id=f"{level}-{info.formatted_name}") for info in drawn]
+
+
+@pytest.mark.parametrize(("level", "op"), [case for level in LEVELS for case in _sampled_operators(level)])
+def test_operators(level, op):
     """Every call of the operator, and every one it refuses, is the same under a trace."""
-    tally = Tally()
+    tally = Tally(level)
     for call in transparency.operator_calls(op, torch.float32, samples=2):
         tally.add(call)
     assert tally.same
     assert not tally.different
 
 
-@pytest.mark.parametrize(
-    "info", random.Random(SEED).sample(transparency.modules(), MODULES), ids=lambda info: info.formatted_name
-)
-def test_modules(info):
+@pytest.mark.parametrize(("level", "info"), [case for level in LEVELS for case in _sampled_modules(level)])
+def test_modules(level, info):
     """Every call of the module is the same under a trace."""
-    tally = Tally()
+    tally = Tally(level)
     for call in transparency.module_calls(info, torch.float32, training=True):
         tally.add(call)
     assert tally.same

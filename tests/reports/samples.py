@@ -99,7 +99,21 @@ def trace_report() -> reports.TraceReport:
         forward_nodes=6,
         parameters=(_series(),),
         gaps=(reports.Gap("saved tensors", "freed before they were read"),),
+        ops=_ops(),
         kept=reports.Kept(slots=4, storages=3, nbytes=96, leaf_bytes=8, freed=1, changed=2, unread=5),
+    )
+
+
+def _ops() -> reports.OpsReport:
+    numbers = [array("f", [value, 2 * value]) for value in (0.5, 64.0, 0.25, 128.0)]
+    return reports.OpsReport(
+        uses=(
+            reports.OpUse(HOSTILE, "backward", None, "net.1", 4, 0.5, 4096),
+            reports.OpUse("aten.add_.Tensor", "optimizer", 0, "", 3, 0.25, 0, ("self",), 2, failed=1),
+        ),
+        nodes=(reports.NodeCosts(1, 2, 3, *numbers),),
+        devices=("cpu", "cuda"),
+        compiled_calls=2,
     )
 
 

@@ -11,26 +11,28 @@ from tests.sweeps.transparency import Tally
 pytestmark = pytest.mark.sweep
 
 
+@pytest.mark.parametrize("level", transparency.LEVELS)
 @pytest.mark.parametrize("dtype", transparency.DTYPES, ids=str)
-def test_operators(dtype):
+def test_operators(dtype, level):
     """Outputs, gradients, random numbers and exceptions are the same under ``%%tracegrad``'s tracer."""
-    tally, seen = Tally(), 0
+    tally, seen = Tally(level), 0
     for op in transparency.operators():
         if transparency.supports(op, dtype):
             seen += 1
             for call in transparency.operator_calls(op, dtype, samples=4):
                 tally.add(call)
-    print(f"\n{dtype}, {seen} operators: {tally}")
+    print(f"\n{dtype}, {seen} operators, level {level}: {tally}")
     assert seen
     assert not tally.different
 
 
+@pytest.mark.parametrize("level", transparency.LEVELS)
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
-def test_modules(training):
+def test_modules(training, level):
     """Outputs, buffers, gradients and random numbers are the same."""
-    tally = Tally()
+    tally = Tally(level)
     for info in transparency.modules():
         for call in transparency.module_calls(info, torch.float32, training=training):
             tally.add(call)
-    print(f"\n{len(transparency.modules())} modules, {training=}: {tally}")
+    print(f"\n{len(transparency.modules())} modules, {training=}, level {level}: {tally}")
     assert not tally.different

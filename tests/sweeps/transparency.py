@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 import tensormagic as tm
 
 SEED = 20260101
+LEVELS = ("grad", "ops")
 DTYPES = (torch.float32, torch.float64, torch.complex64)
 # Their results are whatever lay in memory before.
 UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
@@ -40,8 +41,9 @@ class Call:
 
 @dataclass
 class Tally:
-    """What a sweep found."""
+    """What a sweep at one level found."""
 
+    level: str = "grad"
     same: int = 0
     restless: list[str] = field(default_factory=list)
     different: list[str] = field(default_factory=list)
@@ -52,7 +54,7 @@ class Tally:
         if first != second:
             self.restless.append(call.name)
             return
-        traced = outcome(call, traced=True)
+        traced = outcome(call, level=self.level)
         if traced == first:
             self.same += 1
         else:
@@ -65,8 +67,13 @@ class Tally:
         return "\n    ".join([*lines, *self.different[:20]])
 
 
-def outcome(call: Call, *, traced: bool = False) -> tuple[Any, ...]:
-    """Make a call, with backward from everything it returns, and return all that can be seen of it."""
+def outcome(call: Call, *, level: str = "") -> tuple[Any, ...]:
+    """Make a call, with backward from everything it returns, and return all that can be seen of it.
+
+    Args:
+        call: What to do.
+        level: Of the trace that it is done under; without one, it is not traced.
+    """
     given = call.make()
     torch.manual_seed(SEED)
     error: tuple[Any, ...] = ()
@@ -74,8 +81,8 @@ def outcome(call: Call, *, traced: bool = False) -> tuple[Any, ...]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            if traced:
-                with tm.trace(namespace={}):
+            if level:
+                with tm.trace(namespace={}, level=level):
                     seen = _forward_and_backward(call, given)
             else:
                 seen = _forward_and_backward(call, given)
@@ -88,8 +95,15 @@ def _forward_and_backward(call: Call, given: Any) -> Any:
     result = call.run(given)
     outputs = [x for x in _tensors(result) if x.requires_grad]
     if outputs:
-        torch.autograd.backward(outputs, [torch.ones_like(x) for x in outputs])
+        torch.autograd.backward(outputs, [_gradient(x) for x in outputs])
     return result
+
+
+def _gradient(x: torch.Tensor) -> torch.Tensor:
+    """Return a gradient of both signs: zero is not the same as minus zero."""
+    if x.layout is not torch.strided or x.is_nested:
+        return torch.ones_like(x)
+    return torch.arange(x.numel(), dtype=torch.float64).cos().reshape(x.shape).to(x.dtype)
 
 
 def _told(error: Exception) -> tuple[Any, ...]:

@@ -20,20 +20,18 @@ async function boot(script, key, packedViewer, packedDocument) {
       viewers[key + " ready"] = resolve;
       element.type = "module";
       element.onerror = reject;
-      element.textContent = `${source}\nglobalThis.tensormagicViewers[${JSON.stringify(key + " ready")}]([mount, viewerStyle]);`;
+      element.textContent = `${source}\nglobalThis.tensormagicViewers[${JSON.stringify(key + " ready")}](mount);`;
       document.head.append(element);
       element.remove();
-    }).then((loaded) => {
-      viewers[key + " mount"] = loaded;
+    }).then((mount) => {
+      viewers[key + " mount"] = mount;
     });
     return viewers[key + " mount"];
   };
-  const [[mount, rules], text] = await Promise.all([(viewers[key] ??= load()), unpacked(packedDocument)]);
+  const [mount, text] = await Promise.all([(viewers[key] ??= load()), unpacked(packedDocument)]);
   const place = section.querySelector(".tm-static");
   if (!place) return;
-  const [style, drawn] = [document.createElement("style"), document.createElement("div")];
-  style.textContent = rules;
-  place.before(style);
+  const drawn = document.createElement("div");
   mount(drawn, JSON.parse(text));
   place.replaceWith(drawn);
 }
