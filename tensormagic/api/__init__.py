@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tensormagic.api.comparing import compare
 from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, inspect, overlay, tensors
-from tensormagic.api.running import Trace, WriteWatch, trace, watch_writes
+from tensormagic.api.running import Trace, WriteWatch, trace, warm_up, watch_writes
 from tensormagic.api.showing import form_of, install_display, show
 from tensormagic.errors import TraceError
 
@@ -27,5 +27,6 @@ __all__ = [
     "show",
     "tensors",
     "trace",
+    "warm_up",
     "watch_writes",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast, get_args
 
@@ -88,6 +89,11 @@ def trace(*, title: str = "", level: Level = "grad", namespace: Mapping[str, Any
     require_torch()
     caller = sys._getframe(1)  # noqa: SLF001  (documented default)
     return Trace(caller.f_globals if namespace is None else namespace, cell_of(caller), title=title, level=level)
+
+
+def warm_up() -> None:
+    """Import what the first traced run needs, ahead of it."""
+    import_module("tensormagic.collectors.trace")
 
 
 class WriteWatch(_Run[WritesReport]):

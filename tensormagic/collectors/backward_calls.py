@@ -8,6 +8,7 @@ names. That name is replaced while somebody follows, and put back with the last 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ from threading import get_ident
 from typing import Any, Protocol
 
 import torch
+
+from tensormagic.collectors.caller import uncounted
+from tensormagic.collectors.tracebacks import strip_own_frames
 
 _NAME = "_engine_run_backward"
 _INPUTS = 3  # its place among the arguments after the roots: gradients, retain_graph, create_graph, inputs, …
@@ -41,7 +45,7 @@ class Follower(Protocol):
     """Who is told of backward calls."""
 
     def follow(self, call: BackwardCall) -> Any:
-        """Make the call, with ``call.run()``, and return what that returns."""
+        """Make the call, with ``call.run()``, and return what that returns; `uncounted`."""
 
 
 _followers: list[tuple[int, Follower]] = []  # each with the thread that it was begun on
@@ -81,14 +85,19 @@ def _step_down() -> None:
 
 
 def _standing_in_for(original: Callable[..., Any]) -> Callable[..., Any]:
+    @uncounted
     def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
         follower = _follower_here()
         if follower is None:
             return original(roots, *args, **kwargs)
         inputs = args[_INPUTS] if len(args) > _INPUTS else kwargs.get("inputs", ())
         accumulates = bool(kwargs.get("accumulate_grad", True))
-        call = BackwardCall(tuple(roots), tuple(inputs), accumulates, lambda: original(roots, *args, **kwargs))
-        return follower.follow(call)
+        run = functools.partial(original, roots, *args, **kwargs)
+        try:
+            return follower.follow(BackwardCall(tuple(roots), tuple(inputs), accumulates, run))
+        except BaseException as error:
+            strip_own_frames(error)  # all but this one's
+            raise
 
     return run_backward
 

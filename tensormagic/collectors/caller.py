@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 MARK = "tensormagic_call"  # the name of such frames, by which they are taken out of tracebacks
 
@@ -19,6 +19,21 @@ _Call = Callable[[Any, Any, Any], Any]
 
 # All on its first line, which a copy moves.
 _CODE = (lambda func, args, kwargs: func(*args, **kwargs) if kwargs else func(*args)).__code__
+
+
+_UNCOUNTED = "<tensormagic importlib._bootstrap>"
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def uncounted(function: _Function) -> _Function:
+    """Let the frames of a function not count where a warning says how far up the line is that it is about.
+
+    Python leaves out its own frames of importing there, which it knows by the words in their file name: those of this
+    function get them too. Tracebacks and the search for the person's line leave them out by their name.
+    """
+    code = function.__code__.replace(co_filename=_UNCOUNTED, co_name=MARK)
+    function.__code__ = code
+    return function
 
 
 def calling_frame(frame: FrameType) -> FrameType:

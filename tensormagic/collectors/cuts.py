@@ -294,7 +294,7 @@ class Cuts:
         if severed.kind in _READ and (severed.number in self._last_roots):
             return  # the loss of a pass that is over, read for a log
         if type(value) in _NUMBERS:
-            if severed.kind == "item":
+            if severed.kind in _NUMERIC:
                 self.live[id(value)] = _Held(value, severed)
                 self._numbers.append(id(value))
         elif isinstance(value, torch.Tensor | np.ndarray):
@@ -335,6 +335,7 @@ _SEVERAL = frozenset({list, tuple})
 _EXPLICIT = frozenset({"detach", "data", "item", "numpy", "copy"})
 _LISTED = frozenset({"detach", "data", "item", "numpy", "copy", "frozen"})
 _READ = frozenset({"detach", "item", "numpy"})
+_NUMERIC = frozenset({"detach", "data", "item"})  # not of an accuracy, and not of an evaluation
 
 
 def _is_backward() -> bool:

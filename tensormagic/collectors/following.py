@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 import torch
 
 from tensormagic.collectors.backward_calls import BackwardCall
 from tensormagic.collectors.gradients import PassRecorder
+from tensormagic.collectors.insides import Insides
 from tensormagic.collectors.levels import active_levels, bare
 from tensormagic.collectors.traced_graph import TracedGraph
 from tensormagic.reports import UNTOUCHED, Circumstances, Pass
+
+_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 
 
 @dataclass(slots=True)
@@ -28,6 +32,10 @@ class Following:
         graph: The graph it goes through.
         recorder: Its hooks.
         nodes: Its live nodes, in traversal order; dropped when it ends.
+        insides: Its hooks on backwards that are Python code.
+        caller: The frame that made the call.
+        come_back: Puts the tracer's mode back, which leaves while the engine runs; None where it was not there.
+        sequence: The number of the next node that this thread makes, when the call was made.
     """
 
     thread: int
@@ -37,6 +45,10 @@ class Following:
     graph: TracedGraph | None = None
     recorder: PassRecorder | None = None
     nodes: Sequence[Any] = ()
+    insides: Insides | None = None
+    caller: FrameType | None = None
+    come_back: Callable[[], None] | None = None
+    sequence: int = field(default_factory=_sequence_number)
 
     @property
     def levels(self) -> tuple[str, ...]:

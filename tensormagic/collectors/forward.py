@@ -12,6 +12,7 @@ differ in the last bits. `Unnoticed` answers that question as if this mode were 
 
 from __future__ import annotations
 
+import functools
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
@@ -36,6 +37,7 @@ _sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: i
 _MODULE_CALL = nn.Module._call_impl.__code__
 _QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 _ASKING = (torch.overrides, torch.functional, nn.functional)
+_BACKWARD = frozenset(call.__code__ for call in (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad))
 
 _is_grad_enabled = torch.is_grad_enabled
 _role_of = ROLES.get
@@ -219,12 +221,24 @@ class ForwardRecorder(TorchFunctionMode):
         """Go on top of this thread's stack for a while, as the engine runs without; returns what undoes it."""
         before, self._applied = active_modes(), -1
         torch._C._push_on_torch_function_stack(self)
+        return functools.partial(self._restore, before)
 
-        def undo() -> None:
-            self._applied = -1
-            _set_modes(before)
+    def leave(self) -> Callable[[], None] | None:
+        """Leave this thread's stack while the engine runs; returns what undoes it, None where it was not there."""
+        before = active_modes()
+        if self not in before:
+            return None
+        _set_modes([mode for mode in before if mode is not self])
+        return functools.partial(self._restore, before)
 
-        return undo
+    def _restore(self, modes: list[TorchFunctionMode]) -> None:
+        self._applied = -1
+        _set_modes(modes)
+
+    def note_backward(self, start: int, caller: FrameType | None) -> None:
+        """Note what a backward made that was called by ``caller``: with ``create_graph=True`` it makes nodes."""
+        if (stop := _sequence_number()) != start and caller is not None:
+            self._note(start, stop, caller)
 
     def __enter__(self) -> ForwardRecorder:
         """Go onto the stack; torch's own questions about overrides are answered as if nobody were there."""
@@ -233,9 +247,9 @@ class ForwardRecorder(TorchFunctionMode):
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Leave it."""
+        """Leave it, wherever on it the mode lies."""
         self._unnoticed.__exit__()
-        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        _set_modes([mode for mode in active_modes() if mode is not self])
 
     def _note(self, start: int, stop: int, frame: FrameType, place: Any = None) -> None:
         began = perf_counter()
@@ -271,7 +285,8 @@ class Unnoticed:
     Only names that torch's Python modules look such questions up by are replaced, and put back: the fused inference
     paths of ``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention``, and the functions of
     ``torch.nn.functional``, which would take a way round through the mode (and show it in their tracebacks) before
-    they come to the calls that the mode sees anyway.
+    they come to the calls that the mode sees anyway. Backward calls are seen by `backward_calls`, and do not take that
+    way either: how far up the stack a line is that a warning in a hook names is then what it always is.
     """
 
     def __init__(self, mode: TorchFunctionMode) -> None:
@@ -282,16 +297,30 @@ class Unnoticed:
         """Replace the names."""
         for module in _ASKING:
             for name in _QUESTIONS:
-                if (original := getattr(module, name, None)) is not None:
-                    self._originals.append((module, name, original))
-                    setattr(module, name, self._answering(original))
+                self._replace(module, name, self._answering)
+        self._replace(torch._tensor, "has_torch_function_unary", self._answering_backward)
+        self._replace(torch.autograd, "has_torch_function", self._answering_backward)
         return self
+
+    def _replace(self, module: Any, name: str, make: Callable[[Callable[..., bool]], Callable[..., bool]]) -> None:
+        if (original := getattr(module, name, None)) is not None:
+            self._originals.append((module, name, original))
+            setattr(module, name, make(original))
 
     def __exit__(self, *_: object) -> None:
         """Put them back."""
         while self._originals:
             module, name, original = self._originals.pop()
             setattr(module, name, original)
+
+    def _answering_backward(self, original: Callable[..., bool]) -> Callable[..., bool]:
+        """Return the answer for calls of backward, which are seen elsewhere; other questions get torch's own."""
+        answer = self._answering(original)
+
+        def has_torch_function(*args: Any) -> bool:
+            return answer(*args) if sys._getframe(1).f_code in _BACKWARD else original(*args)
+
+        return has_torch_function
 
     def _answering(self, original: Callable[..., bool]) -> Callable[..., bool]:
         mode = self._mode

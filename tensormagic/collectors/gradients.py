@@ -182,7 +182,7 @@ class PassRecorder:
                 for input_number in contested:
                     gradient = bare(gradients[input_number]) if self._wrapped else gradients[input_number]
                     if gradient is not None:
-                        self._measure(gradient, partial(self.values.parts.__setitem__, (index, input_number)))
+                        self._look_at_part((index, input_number), gradient)
         except Exception as error:
             self.values.gap = f"{type(error).__name__}: {error}"
         self.seconds += perf_counter() - began
@@ -227,6 +227,16 @@ class PassRecorder:
         if self._wants_survey(index):
             return self._survey(index, gradient)
         return self._store(index, measure(gradient))
+
+    def _look_at_part(self, edge: tuple[int, int], gradient: torch.Tensor) -> None:
+        """Measure what a node sends to a slot that others send to as well; an addition hands on what it received."""
+        index, values = edge[0], self.values
+        if gradient.layout is torch.strided and not self._defers(gradient):
+            memory = (gradient.data_ptr(), gradient.numel(), gradient._version)
+            if memory == self._memory[index] and memory[0]:
+                values.parts[edge] = (values.norms[index], *values.bad.get(index, (0, 0)))
+                return
+        self._measure(gradient, partial(values.parts.__setitem__, edge))
 
     def _wants_survey(self, index: int) -> bool:
         return self.values.table is not None or index not in self._first

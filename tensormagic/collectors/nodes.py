@@ -55,7 +55,7 @@ def describe_nodes(
 
 def _describe_leaf(node: Any, index: int, name: str) -> Node:
     variable = node.variable
-    short = sys.intern(node.name().rsplit("::", 1)[-1])
+    short = _name_of(node)
     return Node(
         index=index, name=short, op="accumulate", kind="accumulate", variable=name,
         shapes=_shared((_shape(variable),)), dtype=_plain(variable.dtype), device=_device(variable.device),
@@ -63,7 +63,7 @@ def _describe_leaf(node: Any, index: int, name: str) -> Node:
 
 
 def _describe_op(node: Any, index: int, origin: Origin, *, exact: bool, variable: str) -> Node:
-    name = sys.intern(node.name())
+    name = _name_of(node)
     site, module = origin
     outputs = _outputs(node)
     return Node(
@@ -72,6 +72,11 @@ def _describe_op(node: Any, index: int, origin: Origin, *, exact: bool, variable
         shapes=_shared(tuple(shape for shape, _, _ in outputs)), dtype=outputs[0][1] if outputs else "",
         device=outputs[0][2] if outputs else "", saved=saved_tensors(node),
     )  # fmt: skip
+
+
+def _name_of(node: Any) -> str:
+    """Return a node's name without C++'s namespaces: of ``torch::autograd::CppNode<my::Op>``, too, what counts."""
+    return sys.intern(node.name().rsplit("::", 1)[-1].removeprefix("CppNode<").removesuffix(">"))
 
 
 def isinstance_of_torch(node: Any) -> bool:

@@ -43,6 +43,7 @@ class PassLog:
         self._rows: Thinned[PassRow] = Thinned(MOST_PASSES)
         self._touched: dict[int, int] = {}
         self._used: set[int] = set()
+        self._brought: dict[int, dict[int, list[float]]] = {}  # pass → leaf → what passes inside it brought
         self._updates_seen = 0
 
     @property
@@ -71,7 +72,23 @@ class PassLog:
             norms[leaf] = values.norms[index]
             if values.norms[index] != UNTOUCHED:
                 self._touched[leaf] = self._touched.get(leaf, 0) + 1
+        self._carry(done, norms)
         self._rows.append(PassRow(done, norms, array("f")), pin=bool(values.bad))
+
+    def _carry(self, done: Pass, norms: array[float]) -> None:
+        """Tell a pass what passes inside it brought to leaves, which it did not reach itself.
+
+        A re-entrant checkpoint's parameters get their gradient in a pass of its own. Where several such passes
+        brought a leaf something, it got the sum of what nobody has added up: then nothing is said.
+        """
+        for leaf, found in self._brought.pop(done.number, {}).items():
+            if leaf < len(norms) and norms[leaf] == UNTOUCHED and len(found) == 1:
+                norms[leaf] = found[0]
+        if done.circumstances is not None and done.circumstances.inside:
+            brought = self._brought.setdefault(done.circumstances.inside, {})
+            for leaf, norm in enumerate(norms):
+                if norm != UNTOUCHED:
+                    brought.setdefault(leaf, []).append(norm)
 
     def wants_update(self, spent: float, seconds: float) -> bool:
         """Return whether an optimizer's step is to be measured now, given what measuring took so far."""

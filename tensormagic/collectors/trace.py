@@ -18,7 +18,10 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.anomaly import plain_stacks
 from tensormagic.collectors.backward_calls import BackwardCall, followed_backward
+from tensormagic.collectors.caller import uncounted
+from tensormagic.collectors.children import abandon_in_children
 from tensormagic.collectors.compiled import Together, kept_compiled
 from tensormagic.collectors.custom_functions import noted_applies
 from tensormagic.collectors.cut_log import CutLog
@@ -32,6 +35,7 @@ from tensormagic.collectors.following import (
 from tensormagic.collectors.forward import ForwardRecorder, active_modes
 from tensormagic.collectors.gradients import PassRecorder, PassValues
 from tensormagic.collectors.identity import Leaves, ModuleNames
+from tensormagic.collectors.insides import Insides, runs_python
 from tensormagic.collectors.levels import bare
 from tensormagic.collectors.makers import Makers
 from tensormagic.collectors.nodes import describe_nodes
@@ -128,6 +132,7 @@ class Tracer:
         self._walker.makers = Makers()
         self._recorder.origins.begin()
         with ExitStack() as stack:
+            stack.enter_context(plain_stacks())
             stack.enter_context(followed_backward(self))
             stack.enter_context(noted_applies(self._recorder.note_apply))
             stack.enter_context(self._recorder)
@@ -136,6 +141,12 @@ class Tracer:
             if self._ops is not None:
                 self._ops.enter(stack)
             self._stack = stack.pop_all()
+        abandon_in_children(self)
+
+    def abandon(self) -> None:
+        """End at once, in a process that was forked from the traced one."""
+        self._stack.close()
+        self._state = "interrupted"
 
     def stop(self, error: BaseException | None = None) -> None:
         """End, saying how: with the exception that ended the run, or None. Stopping twice is the same as once."""
@@ -155,12 +166,12 @@ class Tracer:
 
     # -- backward -------------------------------------------------------------------------------------------------
 
+    @uncounted
     def follow(self, call: BackwardCall) -> Any:
         """Make a backward call, on whatever thread and inside whatever else, and follow it; see `followed_backward`."""
         if is_being_compiled():
             return call.run()
-        began, outcome = self._clock(), "failed"
-        followed = Following(get_ident(), None, None)
+        began, outcome, followed = self._clock(), "failed", Following(get_ident(), None, None)
         try:
             with self._aside():
                 self._prepare(call.roots, followed)
@@ -181,7 +192,9 @@ class Tracer:
     def _prepare(self, roots: tuple[Any, ...], followed: Following) -> None:
         """Walk the graph and hook it; where that cannot be done, a gap. Never raises."""
         try:
-            followed.site = self._sites.of_frame(sys._getframe(2))
+            followed.caller = sys._getframe(2)
+            followed.site = self._sites.of_frame(followed.caller)
+            followed.come_back = self._recorder.leave()
             nodes = start_nodes(roots)
             with self._lock:
                 followed.circumstances = circumstances(self._running, self._home)
@@ -208,6 +221,7 @@ class Tracer:
         origins = self._recorder.origins
         graph = TracedGraph(skeleton, describe_nodes(found, skeleton, self._leaves, origins, self._namespace))
         graph.inner = inner
+        graph.python_places = tuple(place for place, node in enumerate(found.nodes) if runs_python(node))
         self._graphs.append(graph)
         if found.foreign:
             self._add_gap("source", _FOREIGN)
@@ -228,9 +242,13 @@ class Tracer:
         followed.graph, followed.recorder, followed.nodes = graph, recorder, found.nodes
         self._running.append(followed)  # before the first hook: from now on `_finish` takes them away
         self._cuts.settle(found.nodes, graph.skeleton, found.roots, number)
+        inside = [found.nodes[place] for place in graph.python_places]
+        followed.insides = Insides(inside, self._recorder, self._home) if inside else None
         if self._ops is not None:
             self._ops.begin_pass(found, graph.skeleton, graph.nodes, followed.site)
         recorder.open(None if self._ops is None else self._ops.mode.off)
+        if followed.insides is not None:
+            followed.insides.open(inside)
         if len(roots) == 1 and isinstance(root := bare(roots[0]), torch.Tensor) and root.numel() == 1:
             recorder.observe_value(root)
 
@@ -242,6 +260,11 @@ class Tracer:
 
     def _finish(self, followed: Following, outcome: str, began: float) -> None:
         """Take the hooks away and keep the numbers, however the backward ended. Never raises."""
+        if followed.insides is not None:
+            followed.insides.close()
+        if followed.come_back is not None:
+            followed.come_back()
+            self._recorder.note_backward(followed.sequence, followed.caller)
         begun, graph, recorder = followed.begun, followed.graph, followed.recorder
         if begun is None or graph is None or recorder is None:
             return

@@ -7,7 +7,8 @@ and of torch's real call stay, with their line numbers.
 
 from __future__ import annotations
 
-from types import TracebackType
+from collections.abc import Sequence
+from types import FrameType, TracebackType
 
 from tensormagic.collectors.caller import MARK
 from tensormagic.collectors.source import PACKAGE_DIRECTORY
@@ -49,21 +50,28 @@ def _relink(head: TracebackType) -> None:
 
 def _without_own(entries: list[TracebackType]) -> list[TracebackType]:
     """Return what stays; the first entry always does: it is the frame in which the trace was started."""
-    kept, removed = [entries[0]], False
-    for entry in entries[1:]:
-        code = entry.tb_frame.f_code
+    kept = set(foreign_frames([entry.tb_frame for entry in entries[1:]]))
+    return [entries[0], *(entry for entry in entries[1:] if entry.tb_frame in kept)]
+
+
+def foreign_frames(frames: Sequence[FrameType]) -> list[FrameType]:
+    """Return the frames, outermost first, that would be there without the tracer."""
+    kept: list[FrameType] = []
+    removed = False
+    for frame in frames:
+        code = frame.f_code
         if code.co_filename.startswith(PACKAGE_DIRECTORY) or code.co_name == MARK:
             removed = True
             continue
         if removed:
-            _drop_first_call(kept, entry)
-        kept.append(entry)
+            _drop_first_call(kept, frame)
+        kept.append(frame)
         removed = False
     return kept
 
 
-def _drop_first_call(kept: list[TracebackType], real: TracebackType) -> None:
-    while len(kept) > 1 and kept[-1].tb_frame.f_code.co_name == "handle_torch_function":
+def _drop_first_call(kept: list[FrameType], real: FrameType) -> None:
+    while kept and kept[-1].f_code.co_name == "handle_torch_function":
         kept.pop()
-    if len(kept) > 1 and kept[-1].tb_frame.f_code is real.tb_frame.f_code:
+    if kept and kept[-1].f_code is real.f_code:
         kept.pop()

@@ -35,6 +35,7 @@ class TracedGraph:
         self.passes = 0
         self.bad_passes = 0
         self.inner = False  # whether all its passes ran inside other passes
+        self.python_places: tuple[int, ...] = ()  # traversal places of nodes whose backward is the person's Python code
         self._shared = tuple(_shared_edges(skeleton))
         self._statistics_seconds = 0.0
 

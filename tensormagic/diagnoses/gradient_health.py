@@ -45,6 +45,8 @@ _EXPLODED = (
     "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0), or check the initialisation."
 )
 
+_NONE = (-1.0, 0)  # weaker than any weight
+
 
 @dataclass(frozen=True, slots=True)
 class _Weight:
@@ -87,25 +89,43 @@ def vanishing(report: TraceReport) -> Iterator[Finding]:
     weights = _weights(report)
     most = max((weight.per_element for weight in weights), default=0.0)
     faint = [w for w in weights if w.norm < VANISHING_NORM and w.per_element < most * VANISHING_RATIO]
-    paths = [Paths(graph) for graph in report.graphs] if faint else []
+    passed = [_Passed(Paths(graph), weights) for graph in report.graphs] if faint else []
     for worst in sorted(faint, key=lambda weight: weight.per_element):
-        best = _best_before(paths, worst, weights)
+        best = _best_before(passed, worst)
         if best is not None:
             lost = [w for w in faint if w.per_element < best.per_element * VANISHING_RATIO]
             yield _vanishing_finding(report, worst, best, len(lost))
             return
 
 
-def _best_before(paths: list[Paths], weight: _Weight, weights: list[_Weight]) -> _Weight | None:
+class _Passed:
+    """The strongest weight that the gradient has passed before it comes to a node, for every node of a graph."""
+
+    def __init__(self, paths: Paths, weights: list[_Weight]) -> None:
+        self.paths = paths
+        own: dict[int, tuple[float, int]] = {}
+        for number, weight in enumerate(weights):
+            for user in paths.users(weight.name):
+                own[user] = max(own.get(user, _NONE), (weight.per_element, -number))
+        self._weights = weights
+        self._strongest = paths.largest_above(own, _NONE)
+
+    def before(self, node: int) -> _Weight | None:
+        strength, number = self._strongest[node]
+        return self._weights[-number] if strength >= 0 else None
+
+
+def _best_before(passed: list[_Passed], weight: _Weight) -> _Weight | None:
     """Return the strongest weight that the gradient passed before ``weight``, if it vanished in between, else None."""
     found: list[_Weight] = []
-    for path in paths:
+    for each in passed:
+        path = each.paths
         arriving, user = path.strongest(path.users(weight.name))
         if user >= 0:
             if arriving > path.at_the_last_layer(user) * VANISHING_ARRIVAL:
                 return None
-            above = path.above(user)
-            found += [other for other in weights if not above.isdisjoint(path.users(other.name))]
+            best = each.before(user)
+            found += [best] if best is not None else []
     best = max(found, key=lambda other: other.per_element, default=None)
     return best if best is not None and weight.per_element < best.per_element * VANISHING_RATIO else None
 
@@ -188,8 +208,7 @@ def _over_depth(report: TraceReport) -> Finding | None:
 def _growth(path: Paths, name: str) -> tuple[float, float]:
     """Return (growth on the way to a weight, norm at the last layer); zeros where it is below the threshold anyway."""
     arriving, user = path.strongest(path.users(name))
-    least = min((norm for node in path.first if (norm := path.arriving(node))), default=math.inf)
-    if arriving <= least * EXPLODING_RATIO:
+    if arriving <= path.least_at_a_last_layer() * EXPLODING_RATIO:
         return 0.0, 0.0
     reference = path.at_the_last_layer(user)
     return (arriving / reference, reference) if reference else (0.0, 0.0)

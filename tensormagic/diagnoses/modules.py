@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from tensormagic.diagnoses.words import counted, grouped, listed
@@ -49,15 +50,15 @@ def _missing_finding(report: TraceReport, owner: str, missing: list[ParameterSer
 
 def _shortest(missing: list[str], of: list[str]) -> list[str]:
     """Return the missing names, those of a module that misses all it has (two or more) as the module alone."""
+    inside, missed = (Counter(module for name in names for module in _above(name)) for names in (of, missing))
     places: dict[str, None] = {}
     for name in missing:
-        parts = name.split(".")
-        above = (".".join(parts[:length]) for length in range(1, len(parts)))
-        whole = (module for module in above if _misses_all(module, missing, of))
+        whole = (module for module in _above(name) if 1 < inside[module] == missed[module])
         places[next(whole, name)] = None
     return list(places)
 
 
-def _misses_all(module: str, missing: list[str], of: list[str]) -> bool:
-    inside = [name for name in of if name.startswith(f"{module}.")]
-    return len(inside) > 1 and set(inside) <= set(missing)
+def _above(name: str) -> Iterator[str]:
+    """Yield the paths of the modules that a parameter lies in, the outermost first."""
+    parts = name.split(".")
+    return (".".join(parts[:length]) for length in range(1, len(parts)))

@@ -8,8 +8,9 @@ the gradients are looked at where they arrive: at the matrix products and convol
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from statistics import median
+from typing import Any, TypeVar
 
 from tensormagic.reports import Graph
 
@@ -25,6 +26,8 @@ _BETWEEN = frozenset({
     "slice", "select", "split", "chunk", "contiguous", "as_strided",
 })  # fmt: skip
 
+Value = TypeVar("Value", bound=Any)  # anything that can be compared
+
 
 class Paths:
     """One graph, looked at from the loss: the arriving gradient of every op that uses a weight.
@@ -35,11 +38,16 @@ class Paths:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._feeders: dict[int, list[int]] = {}
+        self._targets: dict[int, list[int]] = {}
         for edge in graph.edges:
             self._feeders.setdefault(edge.target, []).append(edge.source)
+            self._targets.setdefault(edge.source, []).append(edge.target)
         self._leaves = {node.variable: node.index for node in graph.nodes if node.kind == "accumulate"}
         self._users = {node.index for node in graph.nodes if node.op in USERS}
+        self._users_of: dict[str, list[int]] = {}
         self._arriving: dict[int, float] = {}
+        self._last_layers: list[float] = []
+        self._least: float | None = None
         self.first = self._first_users()
 
     def _first_users(self) -> set[int]:
@@ -52,6 +60,11 @@ class Paths:
 
     def users(self, leaf: str) -> list[int]:
         """Return the ops that multiply something with the leaf of that name."""
+        if leaf not in self._users_of:
+            self._users_of[leaf] = self._look_for_users(leaf)
+        return self._users_of[leaf]
+
+    def _look_for_users(self, leaf: str) -> list[int]:
         found, waiting = set(), [self._leaves[leaf]] if leaf in self._leaves else []
         while waiting:
             for feeder in self._feeders.get(waiting.pop(), ()):
@@ -61,15 +74,29 @@ class Paths:
                     waiting.append(feeder)
         return sorted(found)
 
-    def above(self, node: int) -> set[int]:
-        """Return every node on a path from the loss to ``node``."""
-        found: set[int] = set()
-        waiting = [node]
-        while waiting:
-            new = [feeder for feeder in self._feeders.get(waiting.pop(), ()) if feeder not in found]
-            found.update(new)
-            waiting += new
-        return found
+    def largest_above(self, values: Mapping[int, Value], least: Value) -> list[Value]:
+        """Return for every node the largest of ``values`` on its paths from the loss, itself not counted.
+
+        Args:
+            values: By node.
+            least: What stands for a node without a value.
+        """
+        largest = [least] * len(self._graph.nodes)
+        for node in self._from_the_loss():
+            for feeder in self._feeders.get(node, ()):
+                largest[node] = max(largest[node], largest[feeder], values.get(feeder, least))
+        return largest
+
+    def _from_the_loss(self) -> list[int]:
+        """Return all nodes, each after those that send it a gradient."""
+        waiting = {node: len(feeders) for node, feeders in self._feeders.items()}
+        order = [node.index for node in reversed(self._graph.nodes) if node.index not in waiting]
+        for node in order:  # grows while it is walked
+            for target in self._targets.get(node, ()):
+                waiting[target] -= 1
+                if not waiting[target]:
+                    order.append(target)
+        return order
 
     def arriving(self, node: int) -> float:
         """Return the median of the finite norms above zero that a node received; 0 where there was none."""
@@ -84,4 +111,12 @@ class Paths:
 
     def at_the_last_layer(self, node: int) -> float:
         """Return the largest norm that arrives at a last layer on the way to ``node``; 0 where there is none."""
-        return self.strongest(self.first & self.above(node))[0]
+        if not self._last_layers:
+            self._last_layers = self.largest_above({user: self.arriving(user) for user in self.first}, 0.0)
+        return self._last_layers[node]
+
+    def least_at_a_last_layer(self) -> float:
+        """Return the smallest norm above zero that arrives at a last layer; infinite where there is none."""
+        if self._least is None:
+            self._least = min((norm for node in self.first if (norm := self.arriving(node))), default=math.inf)
+        return self._least

@@ -28,9 +28,11 @@ from tensormagic.magics import (
     completion,
     display,
     gradgraph,
+    live_output,
     tensor,
     tensors,
     tracegrad,
+    warming,
     writes,
 )
 
@@ -84,7 +86,7 @@ class TensorMagic(Magics):
     @output_can_be_silenced
     @line_cell_magic
     def tracegrad(self, line: str, cell: str | None = None) -> Any:
-        """Run the cell and show its backward graph; ``%tracegrad --help`` lists the options."""
+        """Run the cell and show its backward graph; ``%tracegrad`` alone shows the last one again."""
         __tracebackhide__ = "__ipython_bottom__"
         return tracegrad.run(self.shell, line, cell, live=self.live)
 
@@ -119,6 +121,9 @@ def load(shell: Any) -> None:
         stack.callback(completion.install(shell))
         api.install_display(display.show)
         stack.callback(_show_as_text_again)
+        stack.callback(live_output.forget, shell)
+        if display.is_notebook(shell):
+            stack.callback(warming.warm_up_soon())
         _LOADED[id(shell)] = stack.pop_all()
 
 

@@ -22,6 +22,7 @@ from tensormagic.renderers.document_columns import (
     shape_text,
     thinned,
 )
+from tensormagic.renderers.document_cuts import ends_document
 from tensormagic.renderers.document_frames import frame_rows
 from tensormagic.renderers.document_parts import part_columns
 from tensormagic.renderers.document_source import source_rows
@@ -206,6 +207,7 @@ class _Builder:
             "shared_edges": list(graph.shared_edges),
             "births": [_birth(birth) for birth in graph.births],
             "drawing": _drawing(drawing),
+            "ends": ends_document(self.report, graph, drawing),
             "parts": part_columns(graph, drawing, self.strings),
         }
 

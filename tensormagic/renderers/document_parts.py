@@ -7,6 +7,8 @@ the others are what lies inside them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from tensormagic.renderers.graph_drawing import DETAIL_SIZE, LABEL_SIZE, Badge, box_size
@@ -25,7 +27,8 @@ def part_columns(graph: Graph, drawing: Drawing, strings: Interned) -> dict[str,
 
     Returns:
         ``parent`` (place of the part it lies in), ``label``, ``detail``, ``kind``, ``module``, ``width``, ``nodes`` and
-        ``leaves`` (empty where further parts lie inside).
+        ``leaves`` (empty where further parts lie inside; each number is the step from the one before it in the column,
+        which packs to a third).
     """
     inner = drawing.parts[len(drawing.boxes) :]
     groups = [part.group for part in inner]
@@ -43,9 +46,19 @@ def part_columns(graph: Graph, drawing: Drawing, strings: Interned) -> dict[str,
         "kind": [text(group.kind) for group in groups],
         "module": [text(group.module) for group in groups],
         "width": widths,
-        "nodes": [list(part.group.nodes) if part.whole else [] for part in inner],
-        "leaves": [list(part.group.leaves) if part.whole else [] for part in inner],
+        "nodes": _steps([part.group.nodes if part.whole else () for part in inner]),
+        "leaves": _steps([part.group.leaves if part.whole else () for part in inner]),
     }
+
+
+def _steps(rows: Iterable[tuple[int, ...]]) -> list[list[int]]:
+    """Return the rows with every number as its difference from the one before, over all rows."""
+    last = 0
+    found = []
+    for row in rows:
+        found.append([after - before for before, after in pairwise((last, *row))])
+        last = row[-1] if row else last
+    return found
 
 
 def _width(graph: Graph, group: Group) -> int:

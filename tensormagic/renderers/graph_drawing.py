@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tensormagic.renderers.graph_coarsening import coarsen
+from tensormagic.renderers.graph_cuts import CutRow, SeveredWire, ends_of
 from tensormagic.renderers.graph_folding import Folding, Group, fold
 from tensormagic.renderers.graph_hierarchy import Part, hierarchy
 from tensormagic.renderers.graph_layout import lay_out
@@ -29,6 +30,7 @@ BADGE_SIZE = 10.0
 HEAD_HEIGHT = 40.0
 BADGE_HEIGHT = 15.0
 MOST_BADGES = 4
+CUT_INDENT = 20.0  # where the words of a cut begin, to the right of its sign
 ROW_WIDTH = 890.0
 MOST_REPEATED = 3
 
@@ -67,6 +69,7 @@ class Box:
         y: Top.
         width: Of the box, badges included.
         height: Of the box, badges included.
+        cuts: What it used and sends no gradient to, a line each below the badges.
     """
 
     id: int
@@ -79,6 +82,7 @@ class Box:
     y: float
     width: float
     height: float
+    cuts: tuple[CutRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,8 @@ class Drawing:
         folded: How many of them do not have a box of their own.
         note: What was folded, in one sentence; empty where every node has its box.
         parts: What lies inside the boxes: the first ones are the boxes themselves, in their order.
+        severed: Lines along which a value went, and no gradient goes.
+        stubs: Boxes from which a value was taken in such a way, and no line says so; with the cuts.
     """
 
     width: float
@@ -121,6 +127,8 @@ class Drawing:
     folded: int
     note: str
     parts: tuple[Part, ...] = ()
+    severed: tuple[SeveredWire, ...] = ()
+    stubs: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 def draw(graph: Graph, *, max_boxes: int = 160) -> Drawing:
@@ -130,22 +138,33 @@ def draw(graph: Graph, *, max_boxes: int = 160) -> Drawing:
     uses = Counter(leaf for group in folding.groups for leaf in group.leaves)
     groups = _leaves_once(folding.groups, uses)
     badges = [_badges(graph, group, uses) for group in groups]
-    sizes = [box_size(group, marks) for group, marks in zip(groups, badges, strict=True)]
-    forward = [(target, source) for source, target in folding.edges]
+    ends = ends_of(graph, groups, folding.edges)
+    sizes = [
+        with_cuts(box_size(group, marks), rows, badges=bool(marks))
+        for group, marks, rows in zip(groups, badges, ends.rows, strict=True)
+    ]
+    forward = [*((target, source) for source, target in folding.edges), *ends.pairs]
     layout = lay_out(sizes, forward, Spacing(wrap_width=ROW_WIDTH), heads=[HEAD_HEIGHT] * len(sizes))
     boxes = tuple(
-        Box(number, group.nodes, group.label, group.detail, group.kind, marks, *position, *size)
-        for number, (group, marks, position, size) in enumerate(
-            zip(groups, badges, layout.positions, sizes, strict=True)
+        Box(number, group.nodes, group.label, group.detail, group.kind, marks, *position, *size, rows)
+        for number, (group, marks, rows, position, size) in enumerate(
+            zip(groups, badges, ends.rows, layout.positions, sizes, strict=True)
         )
     )
     wires = tuple(
         Wire(source, target, route[::-1], edges)
-        for ((source, target), edges), route in zip(folding.edges.items(), layout.routes, strict=True)
+        for ((source, target), edges), route in zip(folding.edges.items(), layout.routes, strict=False)
+    )
+    severed = tuple(
+        SeveredWire(*pair, route, cut)
+        for (pair, cut), route in zip(ends.pairs.items(), layout.routes[len(wires) :], strict=True)
     )
     folded = len(graph.nodes) - len(boxes)
     parts = hierarchy(fine.groups, folding.groups)
-    return Drawing(layout.width, layout.height, boxes, wires, len(graph.nodes), folded, _note(graph, folding), parts)
+    return Drawing(
+        layout.width, layout.height, boxes, wires, len(graph.nodes), folded, _note(graph, folding), parts,
+        severed, ends.stubs,
+    )  # fmt: skip
 
 
 def badge_rows(box: Box) -> tuple[tuple[Badge, ...], int]:
@@ -190,6 +209,14 @@ def box_size(group: Group, badges: tuple[Badge, ...]) -> tuple[float, float]:
     wanted += [text_width(badge.label, BADGE_SIZE) + BADGE_HEIGHT for badge in badges[:written]]
     width = min(max(max(wanted) + 2 * _PADDING, _NARROWEST), _WIDEST)
     return round(width), HEAD_HEIGHT + (rows * BADGE_HEIGHT + 3 if rows else 0)
+
+
+def with_cuts(size: tuple[float, float], rows: Sequence[CutRow], *, badges: bool) -> tuple[float, float]:
+    """Return the size of a box that also has ``rows`` of cuts."""
+    if not rows:
+        return size
+    wanted = max(text_width(row.label, BADGE_SIZE) for row in rows) + CUT_INDENT + 4
+    return round(min(max(size[0], wanted), _WIDEST)), size[1] + len(rows) * BADGE_HEIGHT + (0 if badges else 3)
 
 
 def _note(graph: Graph, folding: Folding) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tensormagic.renderers.graph_folding import Group
 
 MOST_INSIDE = 48  # parts of one opened box; up to so many layers of a network stand beside each other
-MOST_PARTS = 40_000  # of a graph with more ops than this the last level is left out: the viewer lists the nodes instead
+MOST_PARTS = 20_000  # of a larger graph the innermost parts stay closed: the viewer lists their nodes instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +38,20 @@ class Part:
 def hierarchy(fine: Sequence[Group], drawn: Sequence[Group]) -> tuple[Part, ...]:
     """Return the tree whose roots are the groups ``drawn``, in their order, and whose ends are the groups ``fine``.
 
+    Of a very large graph some ends are unions of them.
+
     Args:
         fine: One group an op, in forward order.
         drawn: Unions of them.
     """
-    if len(fine) > MOST_PARTS:
-        return tuple(Part(-1, group, whole=True) for group in drawn)
     waiting = [(-1, group, inside) for group, inside in zip(drawn, _inside(fine, drawn), strict=True)]
     parts: list[Part] = []
     at = 0
     while at < len(waiting):  # breadth first: a part's place is its place in the queue
         parent, group, inside = waiting[at]
-        parts.append(Part(parent, group, whole=len(inside) < 2))
-        if len(inside) > 1:
+        opens = len(inside) > 1 and len(waiting) < MOST_PARTS
+        parts.append(Part(parent, group, whole=not opens))
+        if opens:
             below = divide(inside, MOST_INSIDE)
             waiting += [(at, *child) for child in zip(below, _inside(inside, below), strict=True)]
         at += 1

@@ -10,6 +10,7 @@ anywidget, ipywidgets and traitlets are imported by the first live panel, not wi
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
@@ -21,20 +22,20 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from tensormagic.renderers import trace_html, trace_text
 from tensormagic.renderers.document import LIVE_LIMITS, pack_delta, trace_document
 from tensormagic.renderers.graph_drawing import Drawing, draw
-from tensormagic.reports import Gap
+from tensormagic.renderers.live_pace import Pace
+from tensormagic.reports import Cell, Gap, TraceReport
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from typing_extensions import Self
 
-    from tensormagic.reports import Graph, LiveFrame, TraceReport
+    from tensormagic.reports import Graph, LiveFrame
 
 Mode = Literal["widget", "html", "off"]
 Bundle = dict[str, Any]
 
 THREAD_NAME = "tensormagic-sampler"
-INTERVAL = 1 / 16  # seconds between two looks: more than an eye needs; each wakes a thread beside those that compute
 HTML_INTERVAL = 1 / 4
 REBUILD_INTERVAL = 1.0  # seconds between two whole documents, where the structure changes
 REFRESH_INTERVAL = 2.0  # and where only numbers do: findings and the kept passes come with them
@@ -68,7 +69,7 @@ class Seams:
 
     Attributes:
         sender: Where to send; by default what the mode asks for.
-        interval: Seconds between two looks; by default what suits the mode.
+        interval: Seconds between two looks; by default what suits the mode, and what a look costs.
         clock: Seconds, monotonic.
     """
 
@@ -83,6 +84,7 @@ class LivePanel:
     Attributes:
         gaps: What went wrong while showing; shown in the final report, never raised.
         sender: Where the states go; the widget's in mode ``"widget"``.
+        pace: How often it looks, and what a look costs.
     """
 
     def __init__(
@@ -97,7 +99,7 @@ class LivePanel:
         """Make a panel; nothing is sent before `start`.
 
         Args:
-            frame: Returns what changes quickly; called some 16 times a second, from the sampler's thread.
+            frame: Returns what changes quickly; called 4 to 30 times a second, from the sampler's thread.
             report: Returns a consistent snapshot of everything; called when the structure changed.
             mode: ``"widget"``, ``"html"`` (for hosts without widgets; needs ``update``), or ``"off"``.
             update: Replaces the shown output by a mimebundle, in mode ``"html"``.
@@ -108,7 +110,8 @@ class LivePanel:
         self.mode = mode
         self.sender = seams.sender or self._sender_of(mode, report, update)
         self._frame, self._report, self._clock = frame, report, seams.clock
-        self._interval = seams.interval or (HTML_INTERVAL if mode == "html" else INTERVAL)
+        self._interval = seams.interval or (HTML_INTERVAL if mode == "html" else None)
+        self.pace = Pace()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._structure: int | None = None
@@ -154,6 +157,16 @@ class LivePanel:
         self.stop()
         self._guarded(self.sender.close)
 
+    def retire(self) -> None:
+        """Stop, and leave the widget as the run ended, until the next one retires.
+
+        The output in the page is replaced by then. But a page that was closed while the cell ran missed that: when it
+        is opened again, what it has saved is a view of this widget, and asks the kernel for it.
+        """
+        self.stop()
+        dismiss_retired()
+        _retired.append(self.sender)
+
     def __enter__(self) -> Self:
         """Start."""
         self.start()
@@ -172,16 +185,18 @@ class LivePanel:
 
     def tick(self, *, final: bool = False) -> None:
         """Look once: send a whole document where the structure changed, else what changed, else nothing."""
-        self._guarded(lambda: self._look(final=final))
+        with self.pace:
+            self._guarded(lambda: self._look(final=final))
 
     def _run(self) -> None:
-        while not self._stopping.wait(self._interval):
+        while not self._stopping.wait(self._interval or self.pace.interval):
             self.tick()
 
     def _look(self, *, final: bool) -> None:
         frame = self._frame()
         key = _key(frame)
-        if self._wants_document(frame, key) and (final or self._due(frame)):
+        begun = frame.graph != 0  # before the first graph the page shows all there is: the first is sent without delay
+        if self._wants_document(frame, key) and (final or (begun and self._due(frame))):
             self._rebuild(frame.structure, key)
         if key != self._last_key:
             self.sender.delta(frame)
@@ -196,11 +211,12 @@ class LivePanel:
         return self._clock() >= self._last_rebuild + max(wait, self._rest)
 
     def _rebuild(self, structure: int, key: tuple[Any, ...]) -> None:
-        start = self._clock()
+        start, spent = self._clock(), self.pace.clock()
         try:
             self.sender.document(self._report())
             self._structure, self._key_of_document = structure, key
         finally:
+            self.pace.set_apart(self.pace.clock() - spent)
             self._last_rebuild = self._clock()
             self._rest = (self._last_rebuild - start) / REBUILD_SHARE
 
@@ -214,6 +230,16 @@ class LivePanel:
         gap = Gap("live panel", f"{type(error).__name__}: {error}")
         if gap not in self.gaps:
             self.gaps.append(gap)
+
+
+_retired: list[Sender] = []  # at most one, without the run that it showed
+
+
+def dismiss_retired() -> None:
+    """Close the widget of the last run that retired; nothing is left of it in the kernel then."""
+    while _retired:
+        with contextlib.suppress(Exception):  # its kernel may have gone
+            _retired.pop().close()
 
 
 def _key(frame: LiveFrame) -> tuple[Any, ...]:
@@ -296,7 +322,16 @@ class WidgetSender:
 
     def close(self) -> None:
         """Close the widget, here and in the page."""
+        self._drawings.clear()
         self.widget.close()
+
+
+def warm_up() -> None:
+    """Import and read what the first live panel needs: a third of a second that it need not take when it is wanted."""
+    _widget_class()
+    nothing = TraceReport(title="", state="finished", cell=Cell("", None, ()), seconds=0.0, own_seconds=0.0)
+    final_bundle(nothing)
+    trace_document(nothing, limits=LIVE_LIMITS)
 
 
 @cache

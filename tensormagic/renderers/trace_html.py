@@ -56,7 +56,13 @@ def render_static(report: TraceReport, *, picture: bool = True) -> str:
 
 @cache
 def viewer_style() -> str:
-    """Return the style sheet of the viewer: the tokens, and its own rules."""
+    """Return the whole style sheet of the viewer: the tokens, the rules of the panel, and its own."""
+    return panel_style() + static("trace_viewer.css")
+
+
+@cache
+def panel_style() -> str:
+    """Return what the panel needs where no script runs; the viewer brings the rest along."""
     return theme.stylesheet() + static("trace.css")
 
 
@@ -67,13 +73,13 @@ def viewer_module() -> str:
 
 
 def _style() -> str:
-    return tag("style", viewer_style())
+    return tag("style", panel_style())
 
 
 @cache
 def _packed_viewer() -> tuple[str, str]:
-    """Return a name for this very viewer, and the viewer, packed."""
-    source = viewer_module()
+    """Return a name for this very viewer, and the viewer with its style sheet, packed."""
+    source = f"{viewer_module()}\nexport const viewerStyle = {json.dumps(static('trace_viewer.css'))};"
     return f"{zlib.crc32(source.encode()):08x}", packed(source)
 
 

@@ -63,10 +63,16 @@ def is_bad(series: ParameterSeries) -> bool:
 
 
 def chosen(parameters: Sequence[ParameterSeries], most: int = MOST_CHARTS) -> list[ParameterSeries]:
-    """Return at most ``most`` parameters: NaN and Inf first, then those without gradient, then the report's order."""
+    """Return at most ``most`` parameters, in the report's order as far as all fit.
+
+    Else NaN and Inf come first, then those without gradient, then the others. Models that got no gradient at all, a
+    teacher or a frozen encoder, stand last.
+    """
+    taught = {series.owner for series in parameters if series.touched} | {""}
     if len(parameters) <= most:
-        return list(parameters)
-    return sorted(parameters, key=lambda series: (not is_bad(series), series.touched > 0))[:most]
+        return sorted(parameters, key=lambda series: series.owner not in taught)
+    ranks = {id(series): (series.owner not in taught, not is_bad(series), series.touched > 0) for series in parameters}
+    return sorted(parameters, key=lambda series: ranks[id(series)])[:most]
 
 
 def chart(report: TraceReport, width: float, *, most: int = MOST_CHARTS) -> tuple[str, float]:

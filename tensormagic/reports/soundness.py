@@ -41,6 +41,9 @@ def _check_graph(graph: Graph, lines: int) -> None:
     _require(
         _within((end for one in graph.births for end in (one.node, one.receiver)), size), "a NaN is born in a node"
     )
+    _require(_within((end for cut in graph.cuts for end in (cut.source, cut.target)), size), "a cut is between nodes")
+    ends = (line for cut in graph.cuts for line in (cut.location, cut.source_location))
+    _require(_within(ends, lines), "a cut stands on a line")
     _require(all(len(frame.norms) == size for frame in graph.frames), "a pass has a norm for a node")
     _require(_within(graph.shared_edges, len(graph.edges)), "an edge shares its end")
     wide = all(len(frame.measures) in {0, size * len(MEASURES)} for frame in graph.frames)

@@ -116,7 +116,7 @@ def test_slider_recolours_the_graph(static_page: OpenPage) -> None:
     _panel(page)
     assert sum("bad" in one for one in _colours(page)) == 7
     expect(page.locator(".born-text")).to_have_text("◆ NaN born here")
-    page.locator("input[type=range]").fill("0")
+    page.locator("input[aria-label=pass]").fill("0")
     assert sum("bad" in one for one in _colours(page)) == 0
     expect(page.locator(".born-text")).to_have_count(0)
     expect(page.locator(".whereabouts")).to_have_text("pass 1: 15 of 15 nodes reached")
@@ -126,7 +126,7 @@ def test_play_goes_through_the_kept_passes(static_page: OpenPage) -> None:
     """Play starts over from the first pass when the last is shown, and stops at the last."""
     page = static_page(trace_html.render(samples_viewer.broken_run(passes=4, at=4)))
     _panel(page)
-    page.get_by_label("play").click()
+    page.get_by_label("play", exact=True).click()
     expect(page.locator(".pass-text")).to_have_text("pass 1, step 1")
     expect(page.locator(".pass-text")).to_have_text("pass 4, step 4", timeout=4000)
 
@@ -282,7 +282,7 @@ def test_what_could_not_be_measured_is_a_state_of_its_own(static_page: OpenPage)
         trace_html.render(replace(base, graphs=(replace(graph, frames=tuple(frames)),), parameters=series))
     )
     _panel(page)
-    page.locator("input[type=range]").fill("0")
+    page.locator("input[aria-label=pass]").fill("0")
     expect(page.locator(".whereabouts")).to_have_text("pass 1: 15 of 15 nodes reached, 1 not measurable")
     expect(page.locator(".box.blind")).to_have_count(1)
     expect(page.locator(".box.blind .value")).to_have_text("?")
@@ -545,7 +545,7 @@ def test_scrubbing_stops_following_until_asked_back(static_page: OpenPage) -> No
     report = replace(samples_viewer.calm_run(5), state="running")
     page = _mounted(static_page, report)
     _send(page, samples_viewer.live_frame(report, 9, 4))
-    page.locator("input[type=range]").fill("1")
+    page.locator("input[aria-label=pass]").fill("1")
     _send(page, samples_viewer.live_frame(report, 10, 4))
     expect(page.locator(".pass-text")).to_have_text("pass 2, step 2")
     page.get_by_role("button", name="Back to live").click()

@@ -121,6 +121,14 @@ def item_of_the_scale():
     (y / y.max().item()).sum().backward()
 
 
+@cut(("detach", "scale = y.detach().abs().mean().item()", "mul", "div", 1))
+def item_of_what_was_detached():
+    x = data(4).requires_grad_()
+    y = x * 2
+    scale = y.detach().abs().mean().item()
+    (y / scale).sum().backward()
+
+
 @cut(("float", "scale = float(y.norm())", "(linalg_vector_norm)", "mul", 1))
 def float_of_the_scale():
     x = data(4).requires_grad_()

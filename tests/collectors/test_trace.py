@@ -630,3 +630,27 @@ def test_a_saved_tensor_that_cannot_be_read_does_not_spoil_the_gradient():
         out.sum().backward()
     assert last_norm(trace.report, node(trace.report, "log")) == pytest.approx(math.sqrt(3))
     assert trace.report.gaps == ()
+
+
+def test_what_an_addition_hands_on_is_told_without_being_read_again():
+    """Both inputs of a residual sum get what it received; a hook that changed one of them is not overlooked."""
+    x = torch.tensor([3.0, 4.0], requires_grad=True)
+
+    def residual(hook=None):
+        h = x * 1.0
+        branch = h * 2
+        if hook is not None:
+            branch.register_hook(hook)
+        (h + branch).sum().backward()
+
+    def sent_to_h(report):
+        (graph,) = report.graphs
+        named = [
+            (graph.nodes[graph.edges[at].source].op, part)
+            for at, part in zip(graph.shared_edges, graph.frames[0].parts, strict=True)
+        ]
+        return {op: round(part, 5) for op, part in named}
+
+    assert sent_to_h(traced(residual, x=x)) == {"add": round(math.sqrt(2), 5), "mul": round(math.sqrt(8), 5)}
+    tenfold = traced(lambda: residual(lambda gradient: gradient * 10), x=x)
+    assert sent_to_h(tenfold) == {"add": round(math.sqrt(2), 5), "mul": round(math.sqrt(800), 5)}

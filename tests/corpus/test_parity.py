@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+import torch
 
 from tensormagic.collectors.trace import Tracer
 from tests.corpus import test_corpus
@@ -15,9 +16,13 @@ same_numbers = test_corpus.same_numbers  # the corpus is imported with it: HEALT
 Shape = tuple[tuple[str, tuple[tuple[int, int, int], ...]], ...]
 
 
+def edge_of(root):
+    return root if isinstance(root, tuple) else torch.autograd.graph.get_gradient_edge(root)
+
+
 def walked(roots) -> Shape:
     """Return a live graph in depth-first order, from ``next_functions`` alone: each node's name and its edges."""
-    alive, places, edges, pending = [], {}, {}, [getattr(root, "node", None) or root.grad_fn for root in roots][::-1]
+    alive, places, edges, pending = [], {}, {}, [edge_of(root).node for root in roots][::-1]
     while pending:
         node = pending.pop()
         if node is None or id(node) in places:
@@ -58,7 +63,7 @@ def walks(monkeypatch) -> Counter[Shape]:
     original = Tracer._prepare
 
     def prepare(self, roots, followed):
-        grown = [root for root in roots if getattr(root, "node", None) or getattr(root, "grad_fn", None)]
+        grown = [root for root in roots if isinstance(root, tuple) or root.requires_grad]
         if grown:
             counted[walked(grown)] += 1
         return original(self, roots, followed)

@@ -166,3 +166,19 @@ def test_findings_stand_first(cell):
     at = next(number for number, line in enumerate(lines) if "TM402" in line)
     assert "log, cell 1, line 3: its input" in " ".join(" ".join(lines[at : at + 3]).split())
     assert at < next(number for number, line in enumerate(lines) if "gradient flow" in line)
+
+
+def test_alone_it_shows_the_last_run_again(cell, shell):
+    """The output may be gone, with a page that was closed meanwhile; the report is not."""
+    cell(f"%%tracegrad --title first\n{TRAIN}")
+    cell(f"%%tracegrad --title second\n{TRAIN}\n1 / 0")
+    ran = cell("%tracegrad --into again")
+    assert ran.error is None
+    assert ran.shown[0]["text/plain"].startswith("tracegrad  second  failed: ZeroDivisionError")
+    assert shell.user_ns["again"].title == "second"
+
+
+def test_alone_without_a_run_it_says_what_it_is_for(cell):
+    """Nothing was traced yet."""
+    ran = cell("%tracegrad")
+    assert "runs a cell: write it, with two percent signs" in str(ran.error)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import accumulate
 
 import pytest
 
 from tensormagic.renderers.document import trace_document
 from tensormagic.renderers.graph_drawing import Drawing, draw
 from tensormagic.renderers.graph_folding import fold
-from tensormagic.renderers.graph_hierarchy import MOST_INSIDE, Part, hierarchy
+from tensormagic.renderers.graph_hierarchy import MOST_INSIDE
 from tests.renderers import samples_viewer
 
 
@@ -47,12 +48,16 @@ def test_modules_open_before_ops() -> None:
     assert any(part.group.kind == "module" for part in children)
 
 
-def test_of_a_very_large_graph_the_levels_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the limit every drawn box is an end: the viewer lists its nodes."""
-    monkeypatch.setattr("tensormagic.renderers.graph_hierarchy.MOST_PARTS", 10)
-    graph = samples_viewer.large_run(200, passes=1).graphs[0]
-    fine = fold(graph).groups
-    assert hierarchy(fine, fine[:1]) == (Part(-1, fine[0], whole=True),)
+def test_of_a_very_large_graph_the_innermost_parts_stay_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the limit no further box can be opened; every node is still in one end of the tree."""
+    monkeypatch.setattr("tensormagic.renderers.graph_hierarchy.MOST_PARTS", 100)
+    graph = samples_viewer.large_run(2000, passes=1).graphs[0]
+    drawing = draw(graph, max_boxes=20)
+    assert len(drawing.boxes) < len(drawing.parts) < 100 + MOST_INSIDE
+    ends = [part for part in drawing.parts if part.whole]
+    assert any(len(part.group.nodes) > 5 for part in ends)
+    nodes = [node for part in ends for node in part.group.nodes]
+    assert sorted(nodes) == sorted(node for group in fold(graph).groups for node in group.nodes)
 
 
 def test_document_holds_the_parts_inside_as_columns() -> None:
@@ -64,6 +69,7 @@ def test_document_holds_the_parts_inside_as_columns() -> None:
     tree = draw(report.graphs[0], max_boxes=240).parts[boxes:]
     assert parts["parent"] == [part.parent for part in tree]
     assert [strings[place] for place in parts["kind"]] == [part.group.kind for part in tree]
-    listed = [node for nodes in parts["nodes"] for node in nodes]
-    assert len(listed) == len(set(listed))
+    steps = [step for nodes in parts["nodes"] for step in nodes]
+    assert list(accumulate(steps)) == [node for part in tree if part.whole for node in part.group.nodes]
+    assert [len(leaves) for leaves in parts["leaves"]] == [len(part.group.leaves) * part.whole for part in tree]
     assert all(38 <= width <= 190 for width in parts["width"])

@@ -226,3 +226,79 @@ def test_final_bundle_is_html_and_text(run: Run) -> None:
     bundle = live.final_bundle(run.whole)
     assert sorted(bundle) == ["text/html", "text/plain"]
     assert "digits-cnn" in bundle["text/plain"]
+
+
+def test_the_first_graph_is_sent_without_delay(run: Run, recorder: Recorder) -> None:
+    """Before the first backward the page shows all there is; the first graph then waits for no second to pass."""
+    panel = run.panel(recorder)
+    begun, run.frame = run.frame, replace(run.frame, graph=0, structure=0, norms=run.frame.norms[:0])
+    panel.tick()
+    assert recorder.sent == [("delta", 1, 4)]
+    run.now, run.frame = 100.05, begun
+    panel.tick()
+    assert recorder.sent[1:] == [("document", "digits-cnn"), ("delta", 1, 4)]
+
+
+def test_a_run_without_a_graph_sends_its_end(run: Run, recorder: Recorder) -> None:
+    """A cell without a backward has a last document all the same: it says how the cell ended."""
+    run.frame = replace(run.frame, graph=0)
+    with run.panel(recorder):
+        pass
+    assert ("document", "digits-cnn") in recorder.sent
+
+
+def test_the_sampler_sets_its_own_pace(run: Run, recorder: Recorder) -> None:
+    """Without an interval given, a look is timed, and the documents in it are not."""
+    panel = LivePanel(lambda: run.frame, lambda: run.whole, seams=Seams(recorder))
+    processor = {"now": 0.0}
+    panel.pace = live.Pace(clock=lambda: processor["now"])
+
+    def document(report: TraceReport) -> None:
+        processor["now"] += 0.5
+
+    def delta(frame: LiveFrame) -> None:
+        processor["now"] += 0.001
+
+    recorder.document, recorder.delta = document, delta  # type: ignore[method-assign]
+    panel.tick()
+    assert panel.pace.cost == pytest.approx(0.001)
+
+
+def test_a_retired_panel_keeps_its_widget_until_the_next_one_retires(run: Run) -> None:
+    """A page that is opened again finds the last run as it ended; of older ones nothing is left."""
+    live.dismiss_retired()
+    first, second = run.panel(), run.panel()
+    for panel in (first, second):
+        panel.start()
+        run.whole = replace(run.whole, state="finished")
+        run.frame = replace(run.frame, structure=run.frame.structure + 1)
+        panel.retire()
+    assert isinstance(first.sender, WidgetSender)
+    assert isinstance(second.sender, WidgetSender)
+    assert first.sender.widget.comm is None
+    assert second.sender.widget.comm is not None
+    assert second.sender.widget._document["state"] == "finished"
+    live.dismiss_retired()
+    assert second.sender.widget.comm is None
+
+
+def test_a_widget_that_cannot_be_closed_does_not_stop_the_next(run: Run, recorder: Recorder) -> None:
+    """Its kernel may have gone."""
+
+    def broken() -> None:
+        raise RuntimeError("no kernel")
+
+    recorder.close = broken  # type: ignore[method-assign]
+    run.panel(recorder).retire()
+    live.dismiss_retired()
+    assert live._retired == []
+
+
+def test_warming_up_makes_no_widget() -> None:
+    """It imports and reads, and opens nothing in the page."""
+    from comm import get_comm_manager
+
+    before = set(get_comm_manager().comms)
+    live.warm_up()
+    assert set(get_comm_manager().comms) == before
+    assert live._widget_class.cache_info().currsize == 1

@@ -253,3 +253,18 @@ def test_code_in_findings_is_set_as_code():
     assert " ".join(spans[1:]) == long.strip("`")
     assert len(spans) == 3
     assert svg.count("`") == 1
+
+
+def test_models_without_any_gradient_stand_last():
+    """A teacher's parameters do not push out those that learn; one that alone got none in its model comes first."""
+    (like, *_) = samples.report().parameters
+
+    def series(owner, name, touched):
+        norms = array("f", [0.1 if touched else UNTOUCHED] * len(like.norms))
+        return replace(like, name=f"{owner}.{name}", owner=owner, touched=touched, norms=norms)
+
+    teacher = [series("teacher", str(at), 0) for at in range(5)]
+    student = [series("student", str(at), 0 if at == 3 else 2) for at in range(5)]
+    names = [one.name for one in chosen([*teacher, *student], most=4)]
+    assert names == ["student.3", "student.0", "student.1", "student.2"]
+    assert [one.owner for one in chosen([*teacher, *student], most=40)] == ["student"] * 5 + ["teacher"] * 5

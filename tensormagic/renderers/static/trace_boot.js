@@ -20,18 +20,20 @@ async function boot(script, key, packedViewer, packedDocument) {
       viewers[key + " ready"] = resolve;
       element.type = "module";
       element.onerror = reject;
-      element.textContent = `${source}\nglobalThis.tensormagicViewers[${JSON.stringify(key + " ready")}](mount);`;
+      element.textContent = `${source}\nglobalThis.tensormagicViewers[${JSON.stringify(key + " ready")}]([mount, viewerStyle]);`;
       document.head.append(element);
       element.remove();
-    }).then((mount) => {
-      viewers[key + " mount"] = mount;
+    }).then((loaded) => {
+      viewers[key + " mount"] = loaded;
     });
     return viewers[key + " mount"];
   };
-  const [mount, text] = await Promise.all([(viewers[key] ??= load()), unpacked(packedDocument)]);
+  const [[mount, rules], text] = await Promise.all([(viewers[key] ??= load()), unpacked(packedDocument)]);
   const place = section.querySelector(".tm-static");
   if (!place) return;
-  const drawn = document.createElement("div");
+  const [style, drawn] = [document.createElement("style"), document.createElement("div")];
+  style.textContent = rules;
+  place.before(style);
   mount(drawn, JSON.parse(text));
   place.replaceWith(drawn);
 }

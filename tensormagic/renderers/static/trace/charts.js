@@ -3,7 +3,6 @@
 
 import { UNTOUCHED, LOW, LONGEST_LIVE_SERIES, HIGH } from "./constants.js";
 import { html, svg, say, normText, plural } from "./words.js";
-import { runs, shortNames } from "./graph.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
@@ -294,4 +293,29 @@ export class Charts {
     this.sayAxis();
     this.paintVisible();
   }
+}
+
+/** First and last place of every run of values for which it holds. @param {number[]} values @param {(value:number)=>boolean} holds @returns {[number, number][]} */
+function runs(values, holds) {
+  /** @type {[number, number][]} */
+  const found = [];
+  values.forEach((value, at) => {
+    if (!holds(value)) return;
+    const last = found[found.length - 1];
+    if (last && last[1] === at - 1) last[1] = at;
+    else found.push([at, at]);
+  });
+  return found;
+}
+
+/** For each dotted name its shortest ending, of two parts or more, that no other name has. @param {string[]} names @returns {string[]} */
+function shortNames(names) {
+  const endings = names.map((name) => {
+    const parts = name.split(".");
+    return parts.slice(1).map((_part, at) => parts.slice(parts.length - 2 - at).join("."));
+  });
+  /** @type {Map<string, number>} */
+  const uses = new Map();
+  for (const ending of endings.flat()) uses.set(ending, (uses.get(ending) ?? 0) + 1);
+  return names.map((name, place) => endings[place].find((ending) => uses.get(ending) === 1) ?? name);
 }

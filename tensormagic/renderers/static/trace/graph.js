@@ -1,89 +1,152 @@
 // @ts-check
-/** The picture of one graph: built once, then recoloured; pan, zoom, focus and selection live here. */
+/** The picture of one graph: what is near is elements, what is far is paint; pan, zoom, focus and selection live here. */
 
-import { LARGEST, HEAD, BADGE } from "./constants.js";
-import { html, svg, later, say, exponentText, shortBadText, level, wireWidth, ofBox } from "./words.js";
+import { LARGEST } from "./constants.js";
+import { html, svg, later } from "./words.js";
+import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireState, around, bornMark } from "./marks.js";
+import { FarView, inks, mapSize, sheet, specks } from "./minimap.js";
+import { listenTo } from "./hands.js";
 
 /** @typedef {import("./constants.js").Box} Box */
 /** @typedef {import("./constants.js").Wire} Wire */
 /** @typedef {import("./constants.js").Picture} Picture */
+/** @typedef {import("./heat.js").Lens} Lens */
+/** @typedef {{select:(box:number, node:number|null)=>void, tell:(box:number)=>string, opens:(box:number)=>boolean, open:(box:number)=>void, fold:(part:number)=>void}} GraphHooks */
 
-/** The picture of one graph: built once, then recoloured; pan, zoom, focus and selection live here. */
+const ALWAYS = 300; // so many boxes are elements wherever they lie; of more only those in view are
+const FAR = 0.5; // below that zoom only names are read
+const TINY = 0.32; // below that not even these: many boxes are painted then
+const TALLEST = 420;
+const TALLEST_OPEN = 620;
+
+/** The picture of one graph: built once, then recoloured. */
 export class GraphView {
   /** @type {string} */ bornKey = "";
   /** @type {Picture|null} */ picture = null;
+  /** @type {Lens|null} */ lens = null;
+  /** @type {string[]} what each box shows */ states = [];
   /** @type {((zoom:number)=>void)|undefined} called when the zoom changed */ zoomed;
-  /** @type {number} pixels of the map a pixel of the drawing */ mapScale = 1;
   /** @type {any} */ cursorMark = later();
   /** @type {any} */ chosenMark = later();
   /** @type {any} */ bornLayer = later();
-  dragged = false;
+  wireLayer = svg("g", { class: "wires" });
+  frameLayer = svg("g", { class: "frames" });
+  boxLayer = svg("g", { class: "boxes" });
   /** @type {string} the height that the view gave itself */ ownHeight = "";
   sized = false;
+  moved = false;
+  /** what the view measures: kept, for asking the page makes it lay itself out */ room = { width: 1, height: 1 };
+  /** @type {any} */ graph = null;
+  /** @type {(any|undefined)[]} the elements of boxes, where they have any */ marks = [];
+  /** @type {(any|undefined)[]} */ lines = [];
+  /** @type {(any|undefined)[]} */ bars = [];
+  /** @type {[number,number,number,number]|null} the part of the picture that has elements */ covered = null;
+  /** @type {Set<number>|null} boxes that are lit while the others step back */ lit = null;
+  selected = -1;
+  focused = 0;
+  born = -1;
 
-  /** @param {string} hatch @param {{select:(box:number, node:number|null)=>void, tell:(box:number)=>string}} hooks */
+  /** @param {string} hatch @param {GraphHooks} hooks */
   constructor(hatch, hooks) {
     this.hooks = hooks;
     this.view = { k: 1, x: 0, y: 0 };
-    this.moved = false;
     this.world = svg("g", { class: "world" });
     this.canvas = svg(
       "svg",
       {
         class: "canvas",
         role: "group",
-        "aria-label": "Backward graph. Arrow keys move along the edges, Enter opens a node.",
+        "aria-label":
+          "Backward graph. Arrow keys move along the edges, Enter opens a box, Escape folds the one around it.",
         "data-lm-suppress-shortcuts": "true",
       },
       svg("defs", {}, hatchPattern(hatch)),
       this.world,
     );
-    this.map = html("canvas", { class: "map", "aria-hidden": "true", hidden: true });
-    this.element = html("div", { class: "graph" }, this.canvas, this.map);
-    /** @type {any[]} */ this.marks = [];
-    /** @type {any[]} */ this.lines = [];
-    /** @type {any} */ this.graph = null;
-    this.selected = -1;
-    this.focused = 0;
-    this.listen();
+    this.paper = html("canvas", { class: "paper", "aria-hidden": "true", hidden: true });
+    this.specks = html("canvas", {});
+    this.window = html("div", { class: "window" });
+    this.map = html("div", { class: "map", "aria-hidden": "true", hidden: true }, this.specks, this.window);
+    this.element = html("div", { class: "graph" }, this.paper, this.canvas, this.map);
+    this.far = new FarView(this.paper);
+    listenTo(this);
   }
 
   /** @param {any} graph a decoded graph */
   load(graph) {
-    this.graph = graph;
-    this.marks = graph.boxes.map(boxMark);
-    this.lines = graph.wires.map(wireMark);
+    this.picture = this.lens = this.lit = null;
+    this.selected = -1;
+    this.focused = 0;
+    this.moved = false;
     this.cursorMark = svg("rect", { class: "cursor", rx: 7, visibility: "hidden" });
     this.chosenMark = svg("rect", { class: "chosen", rx: 8, visibility: "hidden" });
     this.bornLayer = svg("g", { class: "born" });
-    const all = [...this.lines.map((line) => line.element), ...this.marks.map((mark) => mark.element)];
-    this.world.replaceChildren(...all, this.cursorMark, this.chosenMark, this.bornLayer);
-    this.bornKey = "";
-    this.selected = -1;
-    this.focused = Math.max(graph.boxOf.get(graph.boxes.length ? graph.boxes[0].nodes[0] : 0) ?? 0, 0);
-    if (this.marks.length) this.marks[this.focused].element.setAttribute("tabindex", "0");
-    this.moved = false;
+    this.world.replaceChildren(
+      this.frameLayer,
+      this.wireLayer,
+      this.boxLayer,
+      this.cursorMark,
+      this.chosenMark,
+      this.bornLayer,
+    );
+    this.reshape(graph);
+    this.element.classList.remove("picking");
     this.resize();
+  }
+
+  /** Take over other boxes and wires of the same graph: something was opened or folded. @param {any} graph */
+  reshape(graph) {
+    this.graph = graph;
+    this.bornKey = "none";
+    this.born = -1;
+    this.covered = null;
+    this.states = graph.boxes.map(() => "wait");
+    this.marks = graph.boxes.map(() => undefined);
+    this.lines = graph.wires.map(() => undefined);
+    for (const wire of graph.wires) {
+      [wire.low, wire.high, wire.near, wire.away] = [Infinity, -Infinity, Infinity, -Infinity];
+      for (let at = 0; at < wire.points.length; at += 2) {
+        [wire.near, wire.away] = [Math.min(wire.near, wire.points[at]), Math.max(wire.away, wire.points[at])];
+        [wire.low, wire.high] = [Math.min(wire.low, wire.points[at + 1]), Math.max(wire.high, wire.points[at + 1])];
+      }
+    }
+    this.boxLayer.replaceChildren();
+    this.wireLayer.replaceChildren();
+    this.bars = graph.opened.map(() => undefined);
+    this.frameLayer.replaceChildren();
+    this.focused = Math.min(this.focused, Math.max(graph.boxes.length - 1, 0));
+    this.element.classList.toggle("opened", graph.opened.length > 0);
   }
 
   // -- painting
 
-  /** @param {Picture} picture */
-  paint(picture) {
-    const { norms, bad } = picture;
-    this.picture = picture;
-    const far = this.view.k < 0.5;
-    this.marks.forEach((mark) => paintBox(mark, norms, bad, far));
-    for (const line of this.lines)
-      paintWire(line, this.marks[line.wire.source].state, this.marks[line.wire.target].state);
+  /** @param {Picture} picture @param {Lens} lens */
+  paint(picture, lens) {
+    [this.picture, this.lens] = [picture, lens];
+    this.states = this.graph.boxes.map(lens.box);
+    this.paintMarks();
     this.paintCursor(picture);
     this.paintBorn(picture);
+    if (this.onPaper()) this.paintPaper();
     this.paintMap();
+  }
+
+  paintMarks() {
+    const { lens, states } = this,
+      far = this.view.k < FAR;
+    if (!lens) return;
+    this.marks.forEach((mark, at) => mark && paintBox(mark, states[at], this.flags(at), lens, far));
+    this.lines.forEach((line) => line && paintWire(line, wireState(line.wire, states)));
+  }
+
+  /** Classes of a box beside that of its state. @param {number} at */
+  flags(at) {
+    return `${this.lit?.has(at) ? " picked" : ""}${at === this.born ? " born" : ""}`;
   }
 
   /** @param {Picture} picture */
   paintCursor(picture) {
-    const place = picture.running ? this.graph.boxOf.get(picture.cursor) : undefined;
+    const place = picture.cursor >= 0 && picture.running ? this.graph.boxOf.get(picture.cursor) : undefined;
     around(this.cursorMark, place === undefined ? null : this.graph.boxes[place], 3);
   }
 
@@ -93,37 +156,111 @@ export class GraphView {
     if (key === this.bornKey) return;
     this.bornKey = key;
     const birth = picture.births[0],
-      place = birth ? (this.graph.boxOf.get(birth.node) ?? 0) : -1;
+      before = this.born;
+    this.born = birth ? (this.graph.boxOf.get(birth.node) ?? 0) : -1;
     this.bornLayer.replaceChildren(
-      ...(birth ? [bornMark(this.graph.boxes[place], birth, this.graph.drawing.width)] : []),
+      ...(birth ? [bornMark(this.graph.boxes[this.born], birth, this.graph.size.width)] : []),
     );
     // The words take the place of the norm; the drawer and the line of source still say it.
-    this.marks.forEach((mark, at) => mark.element.classList.toggle("born", at === place));
+    for (const at of [before, this.born]) this.marks[at]?.element.classList.toggle("born", at === this.born);
   }
 
   /** @param {number} box -1 for none */
   select(box) {
     this.selected = box;
     around(this.chosenMark, box < 0 ? null : this.graph.boxes[box], 3.5);
+    if (this.onPaper()) this.paintPaper();
   }
 
   /** @param {Set<number>|null} nodes show these, step the others back */
   highlight(nodes) {
     this.element.classList.toggle("picking", nodes !== null);
-    for (const mark of this.marks) {
-      const hit =
-        nodes !== null &&
-        (mark.box.nodes.some((/** @type {number} */ node) => nodes.has(node)) ||
-          mark.box.badges.some((/** @type {[number,string]} */ [node]) => nodes.has(node)));
-      mark.element.classList.toggle("picked", hit);
+    this.lit = nodes && new Set();
+    this.graph?.boxes.forEach((/** @type {Box} */ box, /** @type {number} */ at) => {
+      const hit = nodes && (box.nodes.some((node) => nodes.has(node)) || box.badges.some(([node]) => nodes.has(node)));
+      if (hit) this.lit?.add(at);
+    });
+    this.paintMarks();
+    this.marks.forEach((mark, at) => mark?.element.classList.toggle("picked", this.lit?.has(at) ?? false));
+    if (this.onPaper()) this.paintPaper();
+  }
+
+  // -- what has elements
+
+  /** Whether the picture is painted, not built: there are many boxes, and they are too small to be read. */
+  onPaper() {
+    return this.view.k < TINY && (this.graph?.boxes.length ?? 0) > ALWAYS;
+  }
+
+  paintPaper() {
+    if (!this.paper.hidden)
+      this.far.paint(
+        this.graph,
+        this.states,
+        (at) => wireState(this.graph.wires[at], this.states),
+        { ...this.view, ...this.room },
+        (at) => this.lit !== null && !this.lit.has(at),
+        this.selected,
+      );
+  }
+
+  /** Give elements to what is in view, and to a little around it. */
+  cover() {
+    const { k, x, y } = this.view,
+      { width: W, height: H } = this.room,
+      every = this.graph.boxes.length <= ALWAYS;
+    const seen = [-x / k, -y / k, (W - x) / k, (H - y) / k];
+    const had = this.covered;
+    if (had && (every || (seen[0] >= had[0] && seen[1] >= had[1] && seen[2] <= had[2] && seen[3] <= had[3]))) return;
+    const [wide, tall] = [(seen[2] - seen[0]) * 0.4, (seen[3] - seen[1]) * 0.4];
+    this.covered = every
+      ? [-Infinity, -Infinity, Infinity, Infinity]
+      : [seen[0] - wide, seen[1] - tall, seen[2] + wide, seen[3] + tall];
+    const [left, top, right, bottom] = this.covered;
+    this.graph.boxes.forEach((/** @type {Box} */ box, /** @type {number} */ at) => {
+      const within = box.x < right && box.x + box.w > left && box.y - 20 < bottom && box.y + box.h > top;
+      if (within !== Boolean(this.marks[at])) this.exchange(at, within || at === this.focused);
+    });
+    this.graph.wires.forEach((/** @type {any} */ wire, /** @type {number} */ at) => {
+      const within = wire.near < right && wire.away > left && wire.low < bottom && wire.high > top;
+      if (within && !this.lines[at]) this.wireLayer.append((this.lines[at] = wireMark(wire)).element);
+      else if (!within && this.lines[at]) {
+        this.lines[at].element.remove();
+        this.lines[at] = undefined;
+      }
+    });
+    this.coverFrames(this.covered);
+    this.paintMarks();
+  }
+
+  /** Frames in their order, the outer ones below. @param {[number,number,number,number]} covered */
+  coverFrames([left, top, right, bottom]) {
+    const near = this.graph.opened.map(
+      (/** @type {any} */ { x, y, w, h }) => x < right && x + w > left && y < bottom && y + h > top,
+    );
+    if (near.every((/** @type {boolean} */ within, /** @type {number} */ at) => within === Boolean(this.bars[at]))) return;
+    this.bars = near.map((/** @type {boolean} */ within, /** @type {number} */ at) =>
+      within ? (this.bars[at] ?? frameMark(this.graph.opened[at])) : undefined,
+    );
+    this.frameLayer.replaceChildren(...this.bars.filter(Boolean));
+  }
+
+  /** Give a box its element, or take it away. @param {number} at @param {boolean} wanted */
+  exchange(at, wanted) {
+    if (wanted === Boolean(this.marks[at])) return;
+    if (wanted) this.boxLayer.append((this.marks[at] = boxMark(this.graph.boxes[at], at, this.hooks.opens(at))).element);
+    else {
+      this.marks[at].element.remove();
+      this.marks[at] = undefined;
     }
+    if (at === this.focused) this.marks[at]?.element.setAttribute("tabindex", "0");
   }
 
   // -- pan and zoom
 
   /** What has to be seen, the words above the boxes included. @returns {{width:number, height:number, top:number}} */
   extent() {
-    const { width, height } = this.graph.drawing,
+    const { width, height } = this.graph.size,
       top = 20;
     return { width, height: height + top, top };
   }
@@ -131,7 +268,7 @@ export class GraphView {
   /** The height the graph wants at this width, in pixels. @param {number} width @returns {number} */
   wantedHeight(width) {
     const { width: w, height: h } = this.extent();
-    return Math.min(Math.max(h * Math.min(LARGEST, (width - 16) / w) + 12, 110), 420);
+    return Math.min(Math.max(h * Math.min(LARGEST, (width - 16) / w) + 12, 110), this.graph.opened.length ? TALLEST_OPEN : TALLEST);
   }
 
   resize() {
@@ -139,8 +276,10 @@ export class GraphView {
     if (!width || !this.graph) return;
     const { style } = this.element;
     if (style.height !== this.ownHeight) this.sized = true; // the person pulled at the corner
-    if (!this.moved && !this.sized) style.height = this.ownHeight = `${Math.round(this.wantedHeight(width))}px`;
-    this.canvas.setAttribute("viewBox", `0 0 ${width} ${this.element.clientHeight}`);
+    const wanted = `${Math.round(this.wantedHeight(width))}px`;
+    if (!this.sized && (!this.moved || this.graph.opened.length)) style.height = this.ownHeight = wanted;
+    this.room = { width, height: this.element.clientHeight };
+    this.canvas.setAttribute("viewBox", `0 0 ${width} ${this.room.height}`);
     if (!this.moved) this.home();
     else this.show();
   }
@@ -148,9 +287,9 @@ export class GraphView {
   /** The first view: all of it where it stays readable, else its width, from where the gradient starts. */
   home() {
     const { width, height, top } = this.extent(),
-      { clientWidth: W, clientHeight: H } = this.element;
+      { width: W, height: H } = this.room;
     const whole = Math.min(LARGEST, (W - 16) / width, (H - 8) / height);
-    const beside = whole >= 0.6 ? W : W - this.mapSize().w - 12; // nothing lies under the map
+    const beside = whole >= 0.6 ? W : W - mapSize(this.graph.size, H).w - 12; // nothing lies under the map
     const k = whole >= 0.6 ? whole : Math.max(Math.min(1, (beside - 16) / width), 0.6);
     this.view = {
       k,
@@ -172,27 +311,47 @@ export class GraphView {
 
   /** See all of it. */
   fit() {
-    const { width, height, top } = this.extent(),
-      { clientWidth: W, clientHeight: H } = this.element;
-    const k = Math.min(1.5, (W - 16) / width, (H - 8) / height);
-    this.view = { k, x: (W - width * k) / 2, y: (H - height * k) / 2 + top * k };
+    const { width, height, top } = this.extent();
+    this.frame({ x: 0, y: -top, w: width, h: height }, 1.5);
+  }
+
+  /** Bring a piece of the picture into view, as large as it can be. @param {{x:number, y:number, w:number, h:number}} piece @param {number} [most] */
+  frame({ x, y, w, h }, most = LARGEST) {
+    const { width: W, height: H } = this.room,
+      k = Math.max(Math.min(most, (W - 16) / w, (H - 8) / h), 0.02);
+    this.view = { k, x: (W - w * k) / 2 - x * k, y: (H - h * k) / 2 - y * k };
     this.moved = true;
     this.show();
   }
 
+  /** Bring the boxes of some nodes into view, not larger than they are now if all of them can be seen. @param {Set<number>} places */
+  frameBoxes(places) {
+    const boxes = [...places].map((at) => this.graph.boxes[at]);
+    if (!boxes.length) return;
+    const [left, top] = [Math.min(...boxes.map((box) => box.x)) - 24, Math.min(...boxes.map((box) => box.y)) - 34];
+    const [right, bottom] = [
+      Math.max(...boxes.map((box) => box.x + box.w)) + 24,
+      Math.max(...boxes.map((box) => box.y + box.h)) + 16,
+    ];
+    const { k, x, y } = this.view,
+      { width: W, height: H } = this.room;
+    const seen = left * k + x >= 0 && right * k + x <= W && top * k + y >= 0 && bottom * k + y <= H;
+    if (!seen || k < FAR) this.frame({ x: left, y: top, w: right - left, h: bottom - top }, Math.max(Math.min(k, LARGEST), 0.8));
+  }
+
   /** @param {number} factor @param {number} [x] @param {number} [y] the point that stays where it is */
-  zoom(factor, x = this.element.clientWidth / 2, y = this.element.clientHeight / 2) {
-    const k = Math.min(Math.max(this.view.k * factor, 0.05), 4),
+  zoom(factor, x = this.room.width / 2, y = this.room.height / 2) {
+    const k = Math.min(Math.max(this.view.k * factor, 0.01), 4),
       change = k / this.view.k;
     this.view = { k, x: x - (x - this.view.x) * change, y: y - (y - this.view.y) * change };
     this.moved = true;
     this.show();
   }
 
-  /** Move as little as needed to see a box. @param {Box} box */
+  /** Move as little as needed to see a box. @param {{x:number, y:number, w:number, h:number}} box */
   reveal(box) {
     const { k } = this.view,
-      { clientWidth: W, clientHeight: H } = this.element,
+      { width: W, height: H } = this.room,
       margin = 24;
     const left = box.x * k + this.view.x,
       top = box.y * k + this.view.y;
@@ -202,167 +361,77 @@ export class GraphView {
     this.show();
   }
 
-  /** No empty margins where there is more to see on the other side. */
-  keepInside() {
-    const { width, height, top } = this.extent(),
-      { clientWidth: W, clientHeight: H } = this.element,
-      { k } = this.view;
-    if (height * k > H) this.view.y = Math.min(Math.max(this.view.y, H - 8 - (height - top) * k), top * k + 4);
-    const right = W - (height * k > H ? this.mapSize().w + 12 : 0) - 8;
-    if (width * k > W) this.view.x = Math.min(Math.max(this.view.x, right - width * k), 8);
-  }
-
-  show() {
-    const { k, x, y } = this.view;
-    this.world.setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${k.toFixed(4)})`);
-    const far = k < 0.5;
-    this.canvas.classList.toggle("tiny", k < 0.32);
-    if (this.canvas.classList.contains("far") !== far) {
-      this.canvas.classList.toggle("far", far);
-      const { picture } = this;
-      if (picture) this.marks.forEach((mark) => paintBox(mark, picture.norms, picture.bad, far));
-    }
-    this.zoomed?.(k);
-    this.paintMap();
-  }
-
-  /** How large the map is, where there is one. */
-  mapSize() {
-    const { width, height } = this.graph.drawing,
-      scale = Math.min(150 / width, Math.min(this.element.clientHeight - 30, 180) / height);
-    return { scale, w: Math.max(Math.round(width * scale), 24), h: Math.max(Math.round(height * scale), 8) };
-  }
-
-  paintMap() {
-    const { width, height } = this.graph.drawing,
-      { k, x, y } = this.view,
-      { clientWidth: W, clientHeight: H } = this.element;
-    const whole = x >= -1 && y >= -1 && x + width * k <= W + 1 && y + height * k <= H + 1;
-    this.map.hidden = whole || H < 140;
-    if (this.map.hidden) return;
-    const { scale, w, h } = this.mapSize(),
-      ratio = globalThis.devicePixelRatio || 1;
-    Object.assign(this.map, { width: w * ratio, height: h * ratio });
-    Object.assign(this.map.style, { width: `${w}px`, height: `${h}px` });
-    this.mapScale = scale;
-    const pen = this.map.getContext("2d"),
-      style = getComputedStyle(this.map);
-    const colour = (/** @type {string} */ state) =>
-      style.getPropertyValue(
-        state === "bad" ? "--error" : state === "wait" ? "--line" : state.length > 3 ? "--line-2" : `--${state}`,
-      );
-    pen.scale(ratio * scale, ratio * scale);
-    for (const mark of this.marks) {
-      pen.fillStyle = colour(mark.state);
-      pen.fillRect(mark.box.x, mark.box.y, Math.max(mark.box.w, 1.5 / scale), Math.max(mark.box.h, 1.5 / scale));
-    }
-    pen.strokeStyle = style.getPropertyValue("--accent");
-    pen.lineWidth = 1.5 / scale;
-    pen.strokeRect(-x / k, -y / k, W / k, H / k);
-  }
-
-  // -- the person
-
-  listen() {
-    this.canvas.addEventListener("click", (/** @type {any} */ event) => {
-      const mark = event.target.closest("[data-box]");
-      if (mark && !this.dragged)
-        this.hooks.select(Number(mark.dataset.box), event.target.closest("[data-node]")?.dataset.node ?? null);
-    });
-    this.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this.key(event));
-    this.canvas.addEventListener("wheel", (/** @type {WheelEvent} */ event) => this.wheel(event), { passive: false });
-    this.drag(this.canvas, (dx, dy) => {
-      this.view.x += dx;
-      this.view.y += dy;
-    });
-    this.canvas.addEventListener("pointerover", (/** @type {any} */ event) => {
-      const mark = event.target.closest("[data-box]");
-      if (mark && !mark.querySelector(":scope > title"))
-        mark.prepend(svg("title", {}, this.hooks.tell(Number(mark.dataset.box))));
-    });
-    this.map.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => this.centre(event));
-    this.drag(this.map, (_dx, _dy, event) => this.centre(event));
-  }
-
-  /** @param {Element} surface @param {(dx:number, dy:number, event:PointerEvent)=>void} move */
-  drag(surface, move) {
-    /** @type {Map<number, PointerEvent>} */
-    const fingers = new Map();
-    surface.addEventListener("pointerdown", (/** @type {any} */ event) => {
-      fingers.set(event.pointerId, event);
-      this.dragged = false;
-    });
-    for (const end of ["pointerup", "pointercancel", "pointerleave"])
-      surface.addEventListener(end, (/** @type {any} */ event) => fingers.delete(event.pointerId));
-    surface.addEventListener("pointermove", (/** @type {any} */ event) => {
-      const before = fingers.get(event.pointerId);
-      if (!before) return;
-      const [dx, dy] = [event.clientX - before.clientX, event.clientY - before.clientY];
-      if (!this.dragged && Math.hypot(dx, dy) < 4) return;
-      if (!this.dragged) surface.setPointerCapture(event.pointerId);
-      this.dragged = this.moved = true;
-      if (fingers.size === 2) this.pinch(fingers, event);
-      else move(dx, dy, event);
-      fingers.set(event.pointerId, event);
-      this.show();
-    });
-  }
-
-  /** @param {Map<number, PointerEvent>} fingers @param {PointerEvent} event */
-  pinch(fingers, event) {
-    const other = [...fingers.values()].find((finger) => finger.pointerId !== event.pointerId);
-    const before = fingers.get(event.pointerId);
-    if (!other || !before) return;
-    const spread = (/** @type {PointerEvent} */ finger) =>
-      Math.hypot(finger.clientX - other.clientX, finger.clientY - other.clientY);
-    const box = this.canvas.getBoundingClientRect();
-    this.zoom(
-      spread(event) / Math.max(spread(before), 1),
-      (event.clientX + other.clientX) / 2 - box.left,
-      (event.clientY + other.clientY) / 2 - box.top,
-    );
-  }
-
-  /** Plain wheel scrolls the page until the graph has the focus. @param {WheelEvent} event */
-  wheel(event) {
-    if (!(event.ctrlKey || event.metaKey || this.element.contains(document.activeElement))) return;
-    event.preventDefault();
-    const box = this.canvas.getBoundingClientRect();
-    this.zoom(
-      Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.0015)),
-      event.clientX - box.left,
-      event.clientY - box.top,
-    );
-  }
-
-  /** @param {PointerEvent} event */
-  centre(event) {
-    const box = this.map.getBoundingClientRect(),
-      { k } = this.view,
-      scale = this.mapScale;
-    this.view.x = this.element.clientWidth / 2 - ((event.clientX - box.left) / scale) * k;
-    this.view.y = this.element.clientHeight / 2 - ((event.clientY - box.top) / scale) * k;
+  /** Bring an opened box into view: whole where it has room, else from its upper left corner. @param {number} part @param {{x:number,y:number}|null} [from] where the box stood that was opened */
+  revealFrame(part, from = null) {
+    const frame = this.graph.opened.find((/** @type {any} */ one) => one.part === part);
+    if (!frame) return;
+    const { k, y } = this.view,
+      { width: W, height: H } = this.room,
+      { width, height } = this.extent();
+    const room = W - mapSize(this.graph.size, H).w - 28,
+      now = Math.max(Math.min(1, (width > room ? W - 28 : room) / width), Math.min(k, 0.6));
+    // Sideways the whole is in the middle; upwards the frame stays where its box stood, as far as that shows all of it.
+    const top = Math.min(Math.max(from ? from.y * k + y : 14, 14), Math.max(H - 14 - frame.h * now, 14));
+    this.view = { k: now, x: Math.max((Math.max(room + 28, width * now) - width * now) / 2, 8), y: top - frame.y * now };
+    if (height * now <= H) this.view.y = Math.max(this.view.y, 24);
     this.moved = true;
     this.show();
   }
 
-  /** @param {KeyboardEvent} event */
-  key(event) {
-    const steps = /** @type {Record<string, [number, number]>} */ ({
-      ArrowLeft: [-1, 0],
-      ArrowRight: [1, 0],
-      ArrowUp: [0, -1],
-      ArrowDown: [0, 1],
-    });
-    if (event.key === "Enter" || event.key === " ") this.hooks.select(this.focused, null);
-    else if (event.key === "+" || event.key === "=") this.zoom(1.25);
-    else if (event.key === "-") this.zoom(0.8);
-    else if (event.key === "0") this.fit();
-    else if (steps[event.key]) this.focus(this.neighbour(...steps[event.key]));
-    else return;
-    event.preventDefault();
-    event.stopPropagation();
+  /** No empty margins where there is more to see on the other side. */
+  keepInside() {
+    const { width, height, top } = this.extent(),
+      { width: W, height: H } = this.room,
+      { k } = this.view;
+    if (height * k > H) this.view.y = Math.min(Math.max(this.view.y, H - 8 - (height - top) * k), top * k + 4);
+    const right = W - (height * k > H ? mapSize(this.graph.size, H).w + 12 : 0) - 8;
+    if (width * k > W) this.view.x = Math.min(Math.max(this.view.x, right - width * k), 8);
   }
+
+  show() {
+    if (!this.graph) return;
+    const { k, x, y } = this.view,
+      paper = this.onPaper();
+    this.paper.hidden = !paper;
+    this.canvas.classList.toggle("bare", paper);
+    this.world.setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${k.toFixed(4)})`);
+    const far = k < FAR;
+    this.canvas.classList.toggle("tiny", k < TINY);
+    if (!paper) this.cover();
+    if (this.canvas.classList.contains("far") !== far) {
+      this.canvas.classList.toggle("far", far);
+      this.paintMarks();
+    }
+    this.zoomed?.(k);
+    this.paintPaper();
+    this.moveMap();
+  }
+
+  // -- the map: the picture is painted once for each change, the window on it at each move
+
+  paintMap() {
+    const { w, h, scale } = mapSize(this.graph.size, this.room.height);
+    const pen = sheet(this.specks, w, h);
+    pen.scale(scale, scale);
+    specks(pen, this.graph.boxes, this.states, scale, inks(this.map));
+    this.moveMap();
+  }
+
+  moveMap() {
+    const { width, height } = this.graph.size,
+      { k, x, y } = this.view,
+      { width: W, height: H } = this.room;
+    const whole = x >= -1 && y >= -1 && x + width * k <= W + 1 && y + height * k <= H + 1;
+    this.map.hidden = whole || H < 140;
+    if (this.map.hidden) return;
+    const { scale, w, h } = mapSize(this.graph.size, H),
+      [left, top] = [Math.max((-x / k) * scale, 0), Math.max((-y / k) * scale, 0)];
+    const wide = Math.max(Math.min(((W - x) / k) * scale, w) - left, 3),
+      tall = Math.max(Math.min(((H - y) / k) * scale, h) - top, 3);
+    this.window.style.cssText = `width:${wide}px;height:${tall}px;transform:translate(${left}px,${top}px)`;
+  }
+
+  // -- focus
 
   /** The box the arrow points to: along a wire where one leads there, else the nearest. @param {number} dx @param {number} dy @returns {number} */
   neighbour(dx, dy) {
@@ -389,198 +458,14 @@ export class GraphView {
 
   /** @param {number} place */
   focus(place) {
-    this.marks[this.focused].element.setAttribute("tabindex", "-1");
+    this.marks[this.focused]?.element.setAttribute("tabindex", "-1");
     this.focused = place;
-    const mark = this.marks[place];
-    mark.element.setAttribute("tabindex", "0");
-    this.reveal(mark.box);
-    mark.element.focus({ preventScroll: true });
+    if (this.view.k < TINY && this.onPaper()) this.zoom(0.6 / this.view.k);
+    this.reveal(this.graph.boxes[place]);
+    this.exchange(place, true);
+    this.paintMarks();
+    const { element } = this.marks[place];
+    element.setAttribute("tabindex", "0");
+    element.focus({ preventScroll: true });
   }
-}
-
-/** @param {string} id */
-function hatchPattern(id) {
-  return svg(
-    "pattern",
-    { id, width: 4.2, height: 4.2, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
-    svg("rect", { width: 4.2, height: 4.2, class: "hatch-ground" }),
-    svg("rect", { width: 1.7, height: 4.2, class: "hatch-line" }),
-  );
-}
-
-/** @param {Box} box @param {number} place */
-function boxMark(box, place) {
-  const r = 5,
-    foot = 5,
-    head = box.badges.length ? HEAD : box.h;
-  const value = svg("text", { class: "value", x: box.w / 2, y: -7 });
-  const badges = box.badges
-    .slice(0, box.written)
-    .map(([node, label], row) => ({ node, state: "", element: badgeMark(node, label, row, box.w) }));
-  const hidden = box.badges.slice(box.written).map(([node]) => node);
-  const rest = svg("text", { class: "more-badges", x: 4, y: HEAD + BADGE * box.written + 13 });
-  const element = svg(
-    "g",
-    {
-      class: "box wait",
-      transform: `translate(${box.x} ${box.y})`,
-      "data-box": place,
-      tabindex: -1,
-      role: "button",
-    },
-    svg("rect", { class: "plate", width: box.w, height: head, rx: r }),
-    svg("path", {
-      class: "foot",
-      d: `M0 ${head - foot}h${box.w}a${r} ${r} 0 0 1-${r} ${foot}h${2 * r - box.w}a${r} ${r} 0 0 1-${r}-${foot}z`,
-    }),
-    svg("rect", { class: "rim", width: box.w, height: head, rx: r }),
-    svg("text", { class: "name", x: box.w / 2, y: box.detail ? 16 : head / 2 + 2 }, box.label),
-    box.detail ? svg("text", { class: "detail", x: box.w / 2, y: 29 }, box.detail) : null,
-    ...badges.map((badge) => badge.element),
-    rest,
-    value,
-  );
-  return { box, element, badges, hidden, rest, state: "wait", value: "", valueMark: value };
-}
-
-/** @param {number} node @param {string} label @param {number} row @param {number} width */
-function badgeMark(node, label, row, width) {
-  return svg(
-    "g",
-    { class: "badge wait", "data-node": node, transform: `translate(0 ${HEAD + 3 + BADGE * row})` },
-    svg("rect", { class: "tag", width, height: 13, rx: 3 }),
-    svg("rect", { class: "dot", x: 4, y: 3, width: 7, height: 7 }),
-    svg("text", { x: 15, y: 9.8 }, label),
-  );
-}
-
-/** @param {Element} element @param {string} name a class that a new state leaves as it is */
-export function kept(element, name) {
-  return element.classList.contains(name) ? ` ${name}` : "";
-}
-
-/** @param {any} mark @param {Float32Array} norms @param {Map<number,[number,number]>} bad @param {boolean} far */
-function paintBox(mark, norms, bad, far) {
-  const norm = ofBox(mark.box.nodes, norms),
-    state = level(norm);
-  if (state !== mark.state)
-    mark.element.setAttribute("class", `box ${state}${kept(mark.element, "picked")}${kept(mark.element, "born")}`);
-  mark.state = state;
-  for (const badge of mark.badges) {
-    const now = level(norms[badge.node]);
-    if (now !== badge.state) badge.element.setAttribute("class", `badge ${now}`);
-    badge.state = now;
-  }
-  if (mark.hidden.length) paintRest(mark, norms);
-  if (far) return;
-  const counts =
-    state === "bad" ? mark.box.nodes.map((/** @type {number} */ node) => bad.get(node)).find(Boolean) : null;
-  const value = counts ? shortBadText(counts[0], counts[1], mark.box.w + 8) : exponentText(norm);
-  if (value !== mark.value) mark.valueMark.textContent = mark.value = value;
-}
-
-/** The leaves that are not written out: how many, and how many of them are not finite. @param {any} mark @param {Float32Array} norms */
-function paintRest(mark, norms) {
-  const bad = mark.hidden.filter((/** @type {number} */ node) => level(norms[node]) === "bad").length,
-    count = mark.hidden.length;
-  const words = mark.box.written ? `+ ${count} more` : count === 1 ? "1 leaf" : `${count} leaves`;
-  say(mark.rest, bad ? `${words}, ${bad} not finite` : words);
-  mark.rest.classList.toggle("bad", bad > 0);
-}
-
-/** @param {Wire} wire */
-function wireMark(wire) {
-  const points = [];
-  for (let at = 0; at < wire.points.length; at += 2) points.push([wire.points[at], wire.points[at + 1]]);
-  const [tip, back] = [points[points.length - 1], points[points.length - 2]];
-  const angle = Math.atan2(tip[1] - back[1], tip[0] - back[0]);
-  const head = svg("path", {
-    class: "tip",
-    d: "M0 0l-7-4.2v8.4z",
-    transform: `translate(${tip[0]} ${tip[1]}) rotate(${((angle * 180) / Math.PI).toFixed(1)})`,
-  });
-  const end = [tip[0] - 5 * Math.cos(angle), tip[1] - 5 * Math.sin(angle)];
-  const line = svg("path", { class: "line", d: smooth([...points.slice(0, -1), end]) });
-  return { wire, line, state: "", element: svg("g", { class: "wire wait" }, line, head) };
-}
-
-/** Rounded corners. @param {number[][]} points @returns {string} */
-function smooth(points) {
-  let path = `M${points[0][0]} ${points[0][1]}`;
-  for (let at = 1; at < points.length - 1; at += 1) {
-    const [[ax, ay], [bx, by], [cx, cy]] = [points[at - 1], points[at], points[at + 1]];
-    const cut = (/** @type {number} */ dx, /** @type {number} */ dy) =>
-      Math.min(8, Math.hypot(dx, dy) / 2) / (Math.hypot(dx, dy) || 1);
-    const [before, after] = [cut(ax - bx, ay - by), cut(cx - bx, cy - by)];
-    path += `L${(bx + (ax - bx) * before).toFixed(1)} ${(by + (ay - by) * before).toFixed(1)}Q${bx} ${by} ${(bx + (cx - bx) * after).toFixed(1)} ${(by + (cy - by) * after).toFixed(1)}`;
-  }
-  const last = points[points.length - 1];
-  return `${path}L${last[0].toFixed(1)} ${last[1].toFixed(1)}`;
-}
-
-/** A wire is lit once the gradient has gone through it: both ends were reached. @param {any} line @param {string} from @param {string} to */
-function paintWire(line, from, to) {
-  const state = from === "wait" ? "wait" : to;
-  if (state === line.state) return;
-  line.state = state;
-  line.element.setAttribute("class", `wire ${state}`);
-  line.line.setAttribute("stroke-width", wireWidth(state).toFixed(1));
-}
-
-/** @param {Element} mark @param {Box|null} box @param {number} gap */
-function around(mark, box, gap) {
-  mark.setAttribute("visibility", box ? "visible" : "hidden");
-  if (!box) return;
-  const place = { x: box.x - gap, y: box.y - gap, width: box.w + 2 * gap, height: box.h + 2 * gap };
-  for (const [name, value] of Object.entries(place)) mark.setAttribute(name, String(value));
-}
-
-/** @param {Box} box @param {any} birth @param {number} width of the drawing */
-function bornMark(box, birth, width) {
-  const word = birth.nan ? "NaN" : "Inf";
-  const where = ["module", "repeat"].includes(box.kind) ? "in here" : "here";
-  const height = box.badges.length ? HEAD : box.h,
-    words = `◆ ${word} born ${where}${birth.certain ? "" : ", or beside it"}`;
-  // To the right, from where a finite gradient came: its few digits leave room, the counts of NaN at the left do not.
-  const fits = box.x + 6.6 * words.length < width;
-  return svg(
-    "g",
-    {},
-    svg("rect", { class: "born-rim", x: box.x, y: box.y, width: box.w, height, rx: 5 }),
-    svg(
-      "text",
-      {
-        class: "born-text",
-        x: fits ? box.x - 14 : box.x + box.w + 4,
-        y: box.y - 8,
-        "text-anchor": fits ? "start" : "end",
-      },
-      words,
-    ),
-  );
-}
-
-/** First and last place of every run of values for which it holds. @param {number[]} values @param {(value:number)=>boolean} holds @returns {[number, number][]} */
-export function runs(values, holds) {
-  /** @type {[number, number][]} */
-  const found = [];
-  values.forEach((value, at) => {
-    if (!holds(value)) return;
-    const last = found[found.length - 1];
-    if (last && last[1] === at - 1) last[1] = at;
-    else found.push([at, at]);
-  });
-  return found;
-}
-
-/** For each dotted name its shortest ending, of two parts or more, that no other name has. @param {string[]} names @returns {string[]} */
-export function shortNames(names) {
-  const endings = names.map((name) => {
-    const parts = name.split(".");
-    return parts.slice(1).map((_part, at) => parts.slice(parts.length - 2 - at).join("."));
-  });
-  /** @type {Map<string, number>} */
-  const uses = new Map();
-  for (const ending of endings.flat()) uses.set(ending, (uses.get(ending) ?? 0) + 1);
-  return names.map((name, place) => endings[place].find((ending) => uses.get(ending) === 1) ?? name);
 }

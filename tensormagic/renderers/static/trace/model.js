@@ -3,6 +3,7 @@
 
 import { decodedMeasures } from "./measures.js";
 import { number, plural, decoded, lossOf } from "./words.js";
+import { placesOf } from "./folds.js";
 
 /** @typedef {import("./constants.js").Box} Box */
 /** @typedef {import("./constants.js").Frame} Frame */
@@ -124,17 +125,14 @@ function decodedGraph(graph) {
       written,
     }),
   );
-  const boxOf = new Map();
-  boxes.forEach((/** @type {Box} */ box, /** @type {number} */ place) => {
-    for (const node of box.nodes) boxOf.set(node, place);
-    for (const [node] of box.badges) if (!boxOf.has(node)) boxOf.set(node, place);
-  });
   return {
     count: graph.nodes.op.length,
     boxes,
-    boxOf,
+    boxOf: placesOf(boxes),
     births: graph.births,
     drawing: graph.drawing,
+    size: { width: graph.drawing.width, height: graph.drawing.height },
+    opened: [],
     number: graph.number,
     edges: graph.edges,
     shared: new Map((graph.shared_edges ?? []).map((/** @type {number} */ edge, /** @type {number} */ at) => [edge, at])),
@@ -156,6 +154,6 @@ export function samePicture(old, now) {
     old.number === now.number &&
     old.count === now.count &&
     JSON.stringify(old.drawing.boxes) === JSON.stringify(now.drawing.boxes) &&
-    old.wires.length === now.wires.length
+    old.drawing.wires.length === now.drawing.wires.length
   );
 }

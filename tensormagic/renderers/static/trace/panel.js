@@ -1,170 +1,167 @@
 // @ts-check
 /** Everything together: which pass of which graph is shown, and what is selected. */
 
-import { VERSION, UNTOUCHED, NOT_MEASURABLE, PLAY_MILLISECONDS, CLOCK_MILLISECONDS, LATEST } from "./constants.js";
-import { html, svg, later, say, number, normText, plural, secondsText, level, glyph, capital, lossText, GLYPHS } from "./words.js";
+import { VERSION, UNTOUCHED, NOT_MEASURABLE } from "./constants.js";
+import { html, later, say, plural, level, glyph, lossText, GLYPHS } from "./words.js";
 import { Model, samePicture } from "./model.js";
 import { GraphView } from "./graph.js";
 import { Charts } from "./charts.js";
 import { Source } from "./source.js";
 import { Drawer } from "./drawer.js";
-import { findingElement } from "./findings.js";
+import { Folds } from "./folds.js";
+import { Heat } from "./heat.js";
+import { Search } from "./search.js";
+import { Headline } from "./headline.js";
+import { standing, slide } from "./motion.js";
+import { Player, speedChooser, passPace, orderPace, upTo } from "./player.js";
 
 /** @typedef {import("./constants.js").Picture} Picture */
 /** @typedef {import("./constants.js").DeltaHeader} DeltaHeader */
 
+const FEW = 10; // nodes below which nothing has to be searched
+
 let mounted = 0;
+
+/** A picture of nothing yet. @param {number} count @returns {Picture} */
+function blank(count) {
+  const norms = new Float32Array(count).fill(UNTOUCHED);
+  return { norms, bad: new Map(), births: [], cursor: -1, pass: 0, running: false };
+}
 
 /** Everything together: which pass of which graph is shown, and what is selected. */
 export class Panel {
   /** @type {Model} */ model = new Model({ graphs: [], passes: [], parameters: [], source: [] });
-  /** @type {Picture} */ picture = {
-    norms: new Float32Array(0),
-    bad: new Map(),
-    births: [],
-    cursor: -1,
-    pass: 0,
-    running: false,
-  };
-  /** @type {ReturnType<typeof setInterval>|undefined} */ timer;
-  /** @type {GraphView} */ graphView = later();
-  /** @type {Charts} */ charts = later();
-  /** @type {Source} */ source = later();
-  /** @type {Drawer} */ drawer = later();
-  /** @type {any} */ header = later();
-  /** @type {any} */ findings = later();
-  /** @type {any} */ whereabouts = later();
-  /** @type {any} */ zoomText = later();
-  /** @type {any} */ graphNote = later();
-  /** @type {any} */ chooser = later();
-  /** @type {any} */ bar = later();
-  /** @type {any} */ stage = later();
-  /** @type {any} */ lower = later();
-  /** @type {any} */ footer = later();
-  /** @type {any} */ notes = later();
-  /** @type {any} */ playButton = later();
-  /** @type {any} */ slider = later();
-  /** @type {any} */ passText = later();
+  /** @type {Picture} what is painted */ picture = blank(0);
+  /** @type {Picture} the whole pass that the order slider goes through */ whole = blank(0);
+  /** @type {Folds} */ folds = later();
+  /** @type {Player} */ passes = later();
+  /** @type {Player} */ order = later();
   /** @type {any} */ liveButton = later();
-  /** @type {any} */ progress = later();
-  /** @type {any} */ toggleButton = later();
+  /** @type {any} */ tools = later();
+  /** @type {any} */ footer = later();
+  /** @type {Set<number>|null} the nodes of the line that is picked */ lit = null;
   graph = 0;
   reached = 0;
   running = false;
   calm = false;
   shown = false;
-  /** @type {any} */ soFar = later();
-  /** @type {{step:number, pass:number, seconds:number, at:number}} what the kernel said last, and when that was */ told =
-    {
-      step: 0,
-      pass: 0,
-      seconds: 0,
-      at: 0,
-    };
+  opened = false;
+  following = true;
+  painting = 0;
+  /** @type {{box:number, node:number}|null} */ selection = null;
+  /** @type {{header:DeltaHeader, values:Float32Array}|null} */ newest = null;
 
   /** @param {Element} host @param {any} doc @param {{live?:boolean}} [options] live: a kernel feeds it, so that time goes on */
   constructor(host, doc, { live = false } = {}) {
     mounted += 1;
     this.hatch = `tm-hatch-${mounted}-${Math.random().toString(36).slice(2, 7)}`;
-    this.host = host;
-    this.root = html("div", { class: "tmv", style: `--hatch-fill:url(#${this.hatch})` });
-    /** @type {{box:number, node:number}|null} */ this.selection = null;
-    /** @type {{header:DeltaHeader, values:Float32Array}|null} */ this.newest = null;
-    this.painting = 0;
-    this.following = true;
-    this.opened = false;
+    this.root = html("div", { class: "tmv", tabindex: -1, style: `--hatch-fill:url(#${this.hatch})` });
+    const jump = {
+      line: (/** @type {number} */ location) => this.showLine(location),
+      node: (/** @type {number} */ graph, /** @type {number} */ node) => this.showNode(graph, node),
+    };
+    this.headline = new Headline(live, { ...jump, toggle: () => this.toggle() });
+    this.graphView = new GraphView(this.hatch, {
+      select: (box, node) => this.choose(box, node),
+      tell: (box) => this.model.boxTip(this.graph, box),
+      opens: (box) => this.folds?.opens(box) ?? false,
+      open: (box) => this.openBox(box),
+      fold: (part) => this.foldPart(part),
+    });
+    this.charts = new Charts(this.hatch, { goto: (pass) => this.goto(pass) });
+    this.source = new Source({ pick: (nodes) => this.pickLine(nodes) });
+    this.drawer = new Drawer({ close: () => this.close(), select: (box, node) => this.choose(box, node), line: jump.line });
+    this.heat = new Heat(this.hatch, () => this.paint());
+    this.search = new Search({
+      light: (nodes) => this.graphView.highlight(nodes),
+      show: (node) => this.showNode(this.graph, node, true),
+      leave: () => this.graphView.graph && this.graphView.focus(this.graphView.focused),
+    });
+    this.buildPlayers();
     this.build();
     host.replaceChildren(this.root);
     this.sizes = new ResizeObserver(() => this.resized());
     this.sizes.observe(this.root);
     this.sizes.observe(this.graphView.element);
     this.update(doc);
-    this.clock = live ? setInterval(() => this.running && this.sayProgress(), CLOCK_MILLISECONDS) : undefined;
+  }
+
+  buildPlayers() {
+    const { select, speed } = speedChooser();
+    this.passes = new Player({
+      name: "pass",
+      title: "play the kept passes (space)",
+      label: "play",
+      pace: () => passPace(speed()),
+      move: (at) => this.scrub(at),
+    });
+    this.order = new Player({
+      name: "order",
+      title: "play the way that backward goes through the nodes (space)",
+      label: "play the order of backward",
+      pace: () => orderPace(this.wayLength(), speed()),
+      move: (at) => this.walk(at),
+    });
+    this.liveButton = html("button", { type: "button", hidden: true, click: () => this.follow() }, "Back to live");
+    this.passes.element.append(this.liveButton);
+    this.order.element.append(select);
+    this.footer = html("footer", { class: "foot-bar" }, this.passes.element, this.order.element);
   }
 
   build() {
-    this.header = html("header", { class: "head" });
-    this.findings = html("div", { class: "findings" });
-    this.graphView = new GraphView(this.hatch, {
-      select: (box, node) => this.choose(box, node),
-      tell: (box) => this.model.boxTip(this.graph, box),
-    });
-    this.graphView.zoomed = (/** @type {number} */ k) => say(this.zoomText, `zoom ${Math.round(k * 100)} %`);
-    this.charts = new Charts(this.hatch, { goto: (pass) => this.goto(pass) });
-    this.source = new Source({ pick: (nodes) => this.graphView.highlight(nodes) });
-    this.drawer = new Drawer({
-      close: () => this.close(),
-      select: (box, node) => this.choose(box, node),
-      line: (location) => this.showLine(location),
-    });
     this.whereabouts = html("span", { class: "whereabouts", "aria-live": "off" });
     this.zoomText = html("span", { class: "quiet" });
+    this.graphView.zoomed = (/** @type {number} */ k) => say(this.zoomText, `zoom ${Math.round(k * 100)} %`);
     this.graphNote = html("span", { class: "quiet" });
     this.chooser = html("select", {
       hidden: true,
       "aria-label": "graph",
       change: (/** @type {any} */ event) => this.chooseGraph(Number(event.target.value)),
     });
-    const zoomButton = (/** @type {string} */ title, /** @type {string} */ icon, /** @type {()=>void} */ click) =>
+    const square = (/** @type {string} */ title, /** @type {string} */ icon, /** @type {()=>void} */ click) =>
       html("button", { type: "button", class: "square", title, "aria-label": title, click }, glyph(icon));
-    this.bar = html(
+    this.foldButton = square("fold all boxes", GLYPHS.fold, () => this.foldAll());
+    this.unfoldButton = square("open all boxes", GLYPHS.unfold, () => this.openAll());
+    const zooms = html(
+      "span",
+      { class: "zooms" },
+      this.unfoldButton,
+      this.foldButton,
+      square("zoom in", GLYPHS.in, () => this.graphView.zoom(1.25)),
+      square("zoom out", GLYPHS.out, () => this.graphView.zoom(0.8)),
+      square("see all of it", GLYPHS.fit, () => this.graphView.fit()),
+    );
+    const end = html("span", { class: "end" });
+    this.tools = html(
+      "span",
+      { class: "tools" },
+      this.search.element,
+      html("label", {}, html("span", { class: "quiet" }, "colour"), this.heat.select),
+    );
+    const bar = html(
       "div",
       { class: "bar-top" },
-      this.whereabouts,
-      this.chooser,
-      html("span", { class: "end" }),
-      this.graphNote,
-      this.zoomText,
-      html(
-        "span",
-        { class: "zooms" },
-        zoomButton("zoom in", GLYPHS.in, () => this.graphView.zoom(1.25)),
-        zoomButton("zoom out", GLYPHS.out, () => this.graphView.zoom(0.8)),
-        zoomButton("see all of it", GLYPHS.fit, () => this.graphView.fit()),
-      ),
+      ...[this.whereabouts, this.chooser, end, this.tools, this.graphNote, this.zoomText, zooms],
     );
-    this.stage = html("div", { class: "stage" }, this.bar, this.graphView.element, legend(this.hatch));
+    this.stage = html("div", { class: "stage" }, bar, this.graphView.element, this.heat.legend);
     this.lower = html("div", { class: "lower" }, this.charts.element, this.source.element);
-    const main = html(
-      "div",
-      { class: "main" },
-      html("div", { class: "left" }, this.stage, this.lower),
-      this.drawer.element,
-    );
-    this.footer = this.buildFooter();
+    const left = html("div", { class: "left" }, this.stage, this.lower);
+    const main = html("div", { class: "main" }, left, this.drawer.element);
     this.notes = html("div", { class: "notes quiet" });
-    this.root.append(this.header, this.findings, main, this.footer, this.notes);
-    this.root.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
-      if (event.key === "Escape" && this.selection) {
-        event.stopPropagation();
-        this.close();
-      }
-    });
+    this.root.append(this.headline.header, this.headline.findings, main, this.footer, this.notes);
+    this.root.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this.key(event));
   }
 
-  buildFooter() {
-    this.playButton = html(
-      "button",
-      {
-        type: "button",
-        class: "square",
-        title: "play the kept passes",
-        "aria-label": "play",
-        click: () => this.play(!this.timer),
-      },
-      glyph(GLYPHS.play, true),
-    );
-    this.slider = html("input", {
-      type: "range",
-      min: 0,
-      step: 1,
-      "aria-label": "pass",
-      "data-lm-suppress-shortcuts": "true",
-      input: () => this.scrub(Number(this.slider.value)),
-    });
-    this.passText = html("span", { class: "pass-text" });
-    this.liveButton = html("button", { type: "button", hidden: true, click: () => this.follow() }, "Back to live");
-    return html("footer", { class: "foot-bar" }, this.playButton, this.passText, this.slider, this.liveButton);
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const writing = /** @type {any} */ (event.target).closest?.("input,select,textarea,button");
+    if (event.key === "Escape" && this.selection) this.close();
+    else if (event.key === "Escape" && this.graphView.canvas.contains(document.activeElement)) this.foldAround();
+    else if (event.key === "/" && !writing && !this.stage.hidden) this.search.field.focus();
+    else if (event.key === " " && !writing && !this.footer.hidden) this.order.play(!this.order.timer);
+    else return;
+    event.stopPropagation();
+    event.preventDefault();
   }
 
   // -- documents
@@ -186,17 +183,11 @@ export class Panel {
     this.model = new Model(doc);
     this.running = doc.state === "running";
     if (!this.running) this.setFollowing(false);
-    this.calm = doc.state === "finished" && doc.passes_seen > 0 && !this.serious();
-    this.drawHeader();
-    if (
-      !old ||
-      JSON.stringify([old.doc.findings, old.doc.state, old.doc.passes_seen]) !==
-        JSON.stringify([doc.findings, doc.state, doc.passes_seen])
-    )
-      this.drawFindings();
+    this.headline.load(this.model, old?.doc);
+    this.calm = doc.state === "finished" && doc.passes_seen > 0 && !this.headline.serious();
     this.charts.load(this.model, this.collapsed());
     this.drawNotes();
-    this.setFrames();
+    this.passes.limit(this.model.frames.length - 1);
     const place = Math.max(shown ? this.model.placeOf(shown.number) : 0, 0);
     if (shown && samePicture(shown, this.model.graphs[place])) this.graph = this.keep(place);
     else this.load(place, shown);
@@ -208,11 +199,25 @@ export class Panel {
 
   /** Exchange the data under a picture whose boxes and wires are the same. @param {number} place @returns {number} */
   keep(place) {
+    this.enter(place, this.folds);
     this.graphView.graph = this.model.graphs[place];
+    if (this.folds.anyOpen()) this.graphView.reshape(this.model.graphs[place]);
+    return place;
+  }
+
+  /** What goes by the graph that is shown. @param {number} place @param {Folds|null} before whose open boxes stay open */
+  enter(place, before) {
+    const graph = this.model.graphs[place],
+      raw = this.model.doc.graphs[place];
     this.source.load(this.model, place);
     this.warnLines();
     this.fillChooser(place);
-    return place;
+    this.heat.load(this.model, place);
+    if (graph) this.folds = new Folds(graph, raw, this.model.doc.strings, before);
+    this.search.load(this.model, place);
+    this.order.limit(raw?.order.length ?? 0);
+    this.arrangeFolds();
+    this.tools.hidden = (graph?.count ?? 0) < FEW;
   }
 
   collapsed() {
@@ -229,162 +234,18 @@ export class Panel {
     this.lower.classList.toggle("single", this.source.element.hidden);
     this.charts.element.hidden = nothing || (!this.model.doc.parameters.length && !this.running);
     this.lower.hidden = this.charts.element.hidden && this.source.element.hidden;
-    this.footer.hidden = folded || (this.model.frames.length < 2 && !(this.running && this.model.frames.length));
+    this.arrangeFooter(folded);
     this.graphView.resize();
     this.charts.paintVisible();
     this.source.open();
   }
 
-  drawHeader() {
-    const { doc } = this.model,
-      words = { running: "running", finished: "finished", failed: "failed", interrupted: "interrupted", drawn: "drawn" };
-    const icon = { running: GLYPHS.run, finished: GLYPHS.done, failed: GLYPHS.stop, interrupted: GLYPHS.stop, drawn: GLYPHS.info };
-    this.progress = html("span", { class: "quiet" });
-    this.soFar = html("span", { class: "so-far", hidden: true }, "no problems so far");
-    const others = doc.seconds - doc.own_seconds,
-      share = others > 0 ? (100 * doc.own_seconds) / others : 0;
-    const cost = html(
-      "span",
-      {
-        class: "quiet",
-        title: `${number(doc.own_seconds)} s of ${number(doc.seconds)} s were spent in the tracer's own hooks`,
-      },
-      "tracing ",
-      html("b", {}, `+${number(Number(share.toPrecision(2)))} %`),
-    );
-    const toggle = this.model.graphs.length
-      ? html("button", { type: "button", class: "toggle", click: () => this.toggle() }, "Open graph")
-      : null;
-    this.toggleButton = toggle;
-    this.header.replaceChildren(
-      html("b", { class: "run" }, doc.title || "backward"),
-      html(
-        "span",
-        { class: `state ${doc.state}` },
-        glyph(/** @type {any} */ (icon)[doc.state] ?? GLYPHS.done),
-        /** @type {any} */ (words)[doc.state] ?? doc.state,
-      ),
-      this.progress,
-      this.soFar,
-      ...((this.running && !doc.passes_seen) || doc.words ? [] : [cost]),
-      html("span", { class: "end" }),
-      ...(toggle ? [toggle] : []),
-    );
-    this.drawProgress(doc.steps_seen, doc.passes_seen, doc.seconds);
-  }
-
-  /** @param {number} step @param {number} pass @param {number} seconds */
-  drawProgress(step, pass, seconds) {
-    // A document may be a moment older than what the clock shows already: it does not go back for that.
-    const behind = this.running ? this.seconds() - seconds : 0;
-    // A graph is known from the moment its backward begins, though a document counts that pass only once it has ended,
-    // and a delta may have been taken just before it.
-    const begun = this.running && this.model.graphs.length ? 1 : 0;
-    this.told = {
-      step: Math.max(step, begun),
-      pass: Math.max(pass, begun),
-      seconds: seconds + (behind > 0 && behind < LATEST ? behind : 0),
-      at: performance.now(),
-    };
-    this.sayProgress();
-  }
-
-  /** How far it is. Between two words of the kernel, which is silent during a long op, the page's own clock goes on. */
-  sayProgress() {
-    const { step, pass, seconds } = this.told;
-    if (this.model.doc.words) return say(this.progress, this.model.doc.words[0]);
-    if (!this.running) {
-      const loss = this.model.loss();
-      const done = `${plural(step, "step")}, ${plural(pass, "backward pass")} in ${secondsText(seconds)}`;
-      return say(this.progress, loss ? `${done} · ${loss}` : done);
-    }
-    const now = this.seconds(),
-      time = now < 60 ? `${now.toFixed(1)} s` : secondsText(now);
-    say(this.progress, pass ? `step ${step} · backward ${pass} · ${time}` : `${time} · waiting for the first backward`);
-    this.soFar.hidden = !pass || this.serious();
-  }
-
-  /** Since the start of a run that goes on, by the page's clock from the kernel's last word on. */
-  seconds() {
-    const { seconds, at } = this.told;
-    return at && this.clock !== undefined ? seconds + (performance.now() - at) / 1000 : seconds;
-  }
-
-  serious() {
-    return this.model.doc.findings.some((/** @type {any} */ finding) => finding.severity !== "note");
-  }
-
-  drawFindings() {
-    const { doc } = this.model,
-      rank = ["error", "warning", "note"];
-    const hooks = {
-      node: (/** @type {number} */ graph, /** @type {number} */ node) => this.showNode(graph, node),
-      line: (/** @type {number} */ location) => this.showLine(location),
-    };
-    const sorted = [...doc.findings].sort((left, right) => rank.indexOf(left.severity) - rank.indexOf(right.severity));
-    const rows = sorted.map((finding) => findingElement(finding, hooks));
-    rows.slice(3).forEach((row) => {
-      row.hidden = true;
-    });
-    const more =
-      rows.length > 3
-        ? html(
-            "button",
-            {
-              type: "button",
-              class: "more",
-              click: () => {
-                rows.forEach((row) => {
-                  row.hidden = false;
-                });
-                more.remove();
-              },
-            },
-            `${plural(rows.length - 3, "more finding")}`,
-          )
-        : null;
-    const verdict = this.running ? null : this.verdict();
-    this.findings.replaceChildren(...(verdict ? [verdict] : []), ...rows, ...(more ? [more] : []));
-  }
-
-  /** What is to be said first of a run that has ended; nothing where a finding says it. @returns {Element|null} */
-  verdict() {
-    const { doc } = this.model,
-      passes = plural(doc.passes_seen, "backward pass");
-    if (doc.words) return callout(doc.words[2] ? "calm" : "failed", GLYPHS.info, capital(doc.words[1]), "", "");
-    if (doc.state !== "finished") {
-      const error = doc.error.replace(/:\s*$/, ""),
-        before = !doc.passes_seen ? "before any backward" : this.serious() ? `after ${passes}` : "";
-      const fine = before || `No problems found in the gradients of the ${passes} before that.`;
-      return callout(
-        "failed",
-        GLYPHS.stop,
-        `The cell ${doc.state === "failed" ? "failed" : "was interrupted"}`,
-        error,
-        fine,
-      );
-    }
-    if (!doc.passes_seen) return callout("nothing", GLYPHS.info, "No backward pass was seen", "", this.unreached());
-    return this.serious() ? null : callout("calm", GLYPHS.done, `No problems found in ${passes}`, "", this.range());
-  }
-
-  unreached() {
-    return `The forward made ${plural(this.model.doc.forward_nodes, "autograd node")}. Call .backward() on a scalar loss inside the traced code.`;
-  }
-
-  range() {
-    const norms = this.model.series.flat().filter((norm) => norm > 0 && Number.isFinite(norm)),
-      nodes = this.model.graphs.reduce((sum, graph) => sum + graph.count, 0);
-    const [least, most] = [
-      norms.reduce((a, b) => Math.min(a, b), Infinity),
-      norms.reduce((a, b) => Math.max(a, b), 0),
-    ].map(normText);
-    const range = !norms.length
-      ? ""
-      : least === most
-        ? `, parameter norm ${least}`
-        : `, parameter norms from ${least} to ${most}`;
-    return `${plural(nodes, "node")} checked${range}`;
+  /** @param {boolean} folded */
+  arrangeFooter(folded) {
+    const { length } = this.model.frames;
+    this.passes.element.hidden = length < 2 && !(this.running && length);
+    this.order.element.hidden = this.running || !length || this.wayLength() < 2;
+    this.footer.hidden = folded || (this.passes.element.hidden && this.order.element.hidden);
   }
 
   drawNotes() {
@@ -398,35 +259,29 @@ export class Panel {
 
   /** @param {number} place @param {any} [before] the graph that was shown in its stead */
   load(place, before) {
-    this.graph = place;
     const graph = this.model.graphs[place],
       view = { ...this.graphView.view },
-      stays = this.graphView.moved && before?.number === graph?.number;
-    this.source.load(this.model, place);
-    this.warnLines();
-    this.fillChooser(place);
+      same = before?.number === graph?.number,
+      stays = this.graphView.moved && same;
+    this.graph = place;
+    this.enter(place, same ? this.folds : null);
     this.close();
     if (!graph) return;
-    this.picture = {
-      norms: new Float32Array(graph.count).fill(UNTOUCHED),
-      bad: new Map(),
-      births: [],
-      cursor: -1,
-      pass: 0,
-      running: false,
-    };
+    this.picture = this.whole = blank(graph.count);
     this.graphView.load(graph);
     if (stays) {
       this.graphView.view = view;
       this.graphView.moved = true;
       this.graphView.show();
     }
-    const { note, boxes } = graph.drawing;
-    say(
-      this.graphNote,
-      `${plural(graph.count, "node")}${boxes.length < graph.count ? ` in ${plural(boxes.length, "box")}` : ""}`,
-    );
-    this.graphNote.title = note;
+    this.sayBoxes();
+  }
+
+  sayBoxes() {
+    const { drawing, boxes, count } = this.model.graphs[this.graph];
+    const words = boxes.length < count ? ` in ${plural(boxes.length, "box")}` : "";
+    say(this.graphNote, `${plural(count, "node")}${words}`);
+    this.graphNote.title = drawing.note;
   }
 
   warnLines() {
@@ -462,10 +317,6 @@ export class Panel {
     }
   }
 
-  setFrames() {
-    this.slider.max = Math.max(this.model.frames.length - 1, 0);
-  }
-
   /** The pass to open with: the first one something was born in, where that is what went wrong; else the last. */
   firstFrame() {
     const births = this.model.graphs
@@ -483,27 +334,37 @@ export class Panel {
     if (!one) return this.paint();
     if (this.running) this.setFollowing(at === this.model.frames.length - 1 && this.following);
     if (one.graph !== this.graph) this.load(one.graph);
-    const births = this.model.graphs[one.graph].births.filter(
-      (/** @type {any} */ birth) => birth.pass === one.frame.pass,
-    );
-    this.picture = {
-      norms: one.frame.norms,
-      bad: one.frame.bad,
-      births,
-      cursor: -1,
-      pass: one.frame.pass,
-      running: false,
-    };
-    this.slider.value = String(at);
-    const row = this.model.passes.get(one.frame.pass),
+    this.order.play(false);
+    const { norms, bad, pass } = one.frame,
+      births = this.model.graphs[one.graph].births.filter((/** @type {any} */ birth) => birth.pass === pass);
+    this.picture = this.whole = { norms, bad, births, cursor: -1, pass, running: false };
+    const row = this.model.passes.get(pass),
       { doc } = this.model;
     const kept =
       this.model.frames.length < doc.passes_seen ? ` · ${this.model.frames.length} of ${doc.passes_seen} kept` : "";
-    say(
-      this.passText,
-      `pass ${one.frame.pass}${row ? `, step ${row[1]}${row[3] === "failed" ? ", failed" : ""}${lossText(row)}` : ""}${kept}`,
-    );
-    this.slider.setAttribute("aria-valuetext", this.passText.textContent);
+    const step = row ? `, step ${row[1]}${row[3] === "failed" ? ", failed" : ""}${lossText(row)}` : "";
+    this.passes.stand(at, `pass ${pass}${step}${kept}`);
+    this.order.stand(this.wayLength(), "order: all nodes");
+    this.paint();
+  }
+
+  /** How many nodes the engine reached, in their order. */
+  wayLength() {
+    return this.model.doc.graphs[this.graph]?.order.length ?? 0;
+  }
+
+  /** Go through the order of backward: what it has reached so far is lit. @param {number} at how many nodes */
+  walk(at) {
+    const { order } = this.model.doc.graphs[this.graph],
+      { norms, bad, births, pass } = this.whole;
+    this.reached = at;
+    const done = at >= order.length,
+      reached = new Set(order.slice(0, at));
+    const born = births.filter((birth) => done || reached.has(birth.receiver));
+    this.picture = done
+      ? this.whole
+      : { norms: upTo(norms, order, at), bad, births: born, cursor: at ? order[at - 1] : -1, pass, running: true };
+    this.order.stand(at, done ? "order: all nodes" : `order: node ${at} of ${order.length}`);
     this.paint();
   }
 
@@ -517,20 +378,6 @@ export class Panel {
     if (!this.model.frames.length) return;
     this.following = false;
     this.scrub(best);
-  }
-
-  /** @param {boolean} on */
-  play(on) {
-    clearInterval(this.timer);
-    this.timer = undefined;
-    this.playButton.replaceChildren(glyph(on ? GLYPHS.pause : GLYPHS.play, true));
-    if (!on) return;
-    if (Number(this.slider.value) >= Number(this.slider.max)) this.scrub(0);
-    this.timer = setInterval(() => {
-      const next = Number(this.slider.value) + 1;
-      if (next > Number(this.slider.max)) this.play(false);
-      else this.scrub(next);
-    }, PLAY_MILLISECONDS);
   }
 
   // -- live
@@ -547,7 +394,7 @@ export class Panel {
 
   paintDelta() {
     const { header, values } = /** @type {{header:DeltaHeader, values:Float32Array}} */ (this.newest);
-    this.drawProgress(header.step, header.pass, header.seconds);
+    this.headline.drawProgress(header.step, header.pass, header.seconds);
     if (header.finished)
       this.charts.append(header.finished, values.subarray(header.nodes, header.nodes + header.parameters));
     const place = this.model.placeOf(header.graph);
@@ -561,8 +408,7 @@ export class Panel {
       pass: header.pass,
       running: header.running,
     };
-    say(this.passText, `live, pass ${header.pass}, step ${header.step}`);
-    this.slider.value = this.slider.max;
+    this.passes.stand(Number(this.passes.slider.max), `live, pass ${header.pass}, step ${header.step}`);
     this.reached = header.reached;
     this.paint();
   }
@@ -584,9 +430,10 @@ export class Panel {
     const { picture } = this;
     if (!this.model.graphs.length) return;
     if (this.collapsed()) return void this.charts.at(picture.pass || Infinity);
-    this.graphView.paint(picture);
+    this.stage.dataset.heat = this.heat.mode.split(" ").pop();
+    this.graphView.paint(picture, this.heat.lens(picture, this.graphView.graph.boxes));
     this.source.paint(picture.norms);
-    this.charts.at(picture.running ? Infinity : picture.pass);
+    this.charts.at(this.running && picture.running ? Infinity : picture.pass);
     this.drawer.refresh(picture);
     this.sayWhere(picture);
     if (!this.liveButton.hidden && !this.running) this.liveButton.hidden = true;
@@ -618,6 +465,77 @@ export class Panel {
     );
   }
 
+  // -- opening and folding
+
+  /** @param {number} box */
+  openBox(box) {
+    const { x, y } = this.graphView.graph.boxes[box],
+      part = this.folds.part(box),
+      before = standing(this.graphView);
+    this.folds.open(part);
+    this.reshaped();
+    this.graphView.revealFrame(part, { x, y });
+    const first = this.graphView.graph.boxes.findIndex((/** @type {any} */ one) =>
+      this.folds.grown().path(one.part ?? -1).includes(part),
+    );
+    if (first >= 0) this.graphView.focus(first);
+    slide(this.graphView, before, before.get(part) ?? null);
+  }
+
+  /** @param {number} part */
+  foldPart(part) {
+    const before = standing(this.graphView);
+    this.folds.fold(part);
+    this.reshaped();
+    const box = this.graphView.graph.boxes.findIndex((/** @type {any} */ one, /** @type {number} */ at) => this.folds.part(at) === part);
+    if (box >= 0) this.graphView.focus(box);
+    slide(this.graphView, before, null);
+  }
+
+  /** Fold what lies round the box that has the focus. */
+  foldAround() {
+    if (!this.folds.anyOpen()) return;
+    const tree = this.folds.grown(),
+      around = tree.path(this.folds.part(this.graphView.focused)).filter((part) => tree.open.has(part));
+    if (around.length) this.foldPart(around[around.length - 1]);
+  }
+
+  foldAll() {
+    this.folds.foldAll();
+    this.reshaped();
+    this.graphView.moved = false;
+    this.graphView.resize();
+  }
+
+  openAll() {
+    this.folds.openAll();
+    this.reshaped();
+    this.graphView.moved = false;
+    this.graphView.resize();
+  }
+
+  arrangeFolds() {
+    this.foldButton.hidden = !this.folds?.anyOpen();
+    this.unfoldButton.hidden = !this.folds?.mayOpenAll();
+  }
+
+  /** The same graph with other boxes: everything that goes by boxes is told. */
+  reshaped() {
+    const node = this.selection?.node,
+      { graphView } = this;
+    graphView.reshape(this.model.graphs[this.graph]);
+    graphView.moved = true;
+    graphView.resize();
+    this.arrangeFolds();
+    this.sayBoxes();
+    if (node !== undefined) {
+      this.selection = { box: graphView.graph.boxOf.get(node) ?? -1, node };
+      graphView.select(this.selection.box);
+    } else graphView.select(-1);
+    if (graphView.lit || this.lit) graphView.highlight(this.lit ?? (this.search.found.length ? new Set(this.search.found) : null));
+    this.paint();
+  }
+
   // -- selecting
 
   /** @param {number} box @param {number|string|null} node */
@@ -646,15 +564,29 @@ export class Panel {
       this.graphView.marks[box]?.element.focus({ preventScroll: true });
   }
 
-  /** @param {number} graph @param {number} node */
-  showNode(graph, node) {
+  /** @param {number} graph @param {number} node @param {boolean} [searching] the focus stays in the field */
+  showNode(graph, node, searching = false) {
     if (this.collapsed()) this.toggle();
     if (graph !== this.graph && this.model.graphs[graph]) this.chooseGraph(graph);
+    if (this.model.graphs[graph] && this.folds.reveal(node)) this.reshaped();
     const box = this.model.graphs[graph]?.boxOf.get(node);
     if (box === undefined) return;
     this.choose(box, node);
     this.graphView.resize();
     this.graphView.focus(box);
+    if (searching) this.search.field.focus({ preventScroll: true });
+  }
+
+  /** Light the nodes of a line, and bring them into view; a fold or two that hides all of them is opened.
+   * @param {Set<number>|null} nodes */
+  pickLine(nodes) {
+    this.lit = nodes;
+    if (nodes && nodes.size <= 12 && this.folds.hiding(nodes) && this.folds.hiding(nodes) <= 3) {
+      for (const node of nodes) this.folds.reveal(node);
+      this.reshaped();
+    }
+    this.graphView.highlight(nodes ?? (this.search.found.length ? new Set(this.search.found) : null));
+    if (nodes && this.graphView.lit) this.graphView.frameBoxes(this.graphView.lit);
   }
 
   /** @param {number} location */
@@ -674,9 +606,10 @@ export class Panel {
   }
 
   resized() {
-    if (this.toggleButton) {
-      this.toggleButton.hidden = !this.calm;
-      say(this.toggleButton, this.collapsed() ? "Open graph" : "Close graph");
+    const { toggleButton } = this.headline;
+    if (toggleButton) {
+      toggleButton.hidden = !this.calm;
+      say(toggleButton, this.collapsed() ? "Open graph" : "Close graph");
     }
     if (!this.stage.hidden) this.graphView.resize();
     this.source.open();
@@ -684,58 +617,11 @@ export class Panel {
   }
 
   dispose() {
-    this.play(false);
-    clearInterval(this.clock);
+    this.passes.play(false);
+    this.order.play(false);
+    clearInterval(this.headline.clock);
     cancelAnimationFrame(this.painting);
     this.sizes.disconnect();
     this.root.remove();
   }
-}
-
-/** One strip that says how the run ended. @param {string} kind @param {string} icon @param {string} words @param {string} code @param {string} more */
-function callout(kind, icon, words, code, more) {
-  return html(
-    "div",
-    { class: `callout ${kind}` },
-    glyph(icon),
-    html("b", {}, words),
-    code ? html("code", {}, code) : null,
-    html("span", { class: "quiet" }, more),
-  );
-}
-
-/** @param {string} hatch */
-function legend(hatch) {
-  const steps = [0, 1, 2, 3, 4, 5].map((step) =>
-    svg("rect", {
-      class: `n${step}`,
-      x: 18 * step,
-      y: 4.2 - 0.5 * step,
-      width: 17,
-      height: 1.8 + step,
-      fill: "currentColor",
-    }),
-  );
-  const swatch = (/** @type {Element} */ mark, /** @type {string} */ word) =>
-    html("span", { class: "key" }, svg("svg", { width: 20, height: 10, "aria-hidden": "true" }, mark), word);
-  return html(
-    "div",
-    { class: "legend quiet" },
-    html(
-      "span",
-      { class: "key" },
-      "log₁₀ gradient norm",
-      html("span", {}, "−5"),
-      svg("svg", { width: 108, height: 10, "aria-hidden": "true" }, ...steps),
-      html("span", {}, "1"),
-    ),
-    swatch(
-      svg("rect", { class: "swatch-bad", x: 0.5, y: 0.5, width: 19, height: 9, fill: `url(#${hatch})` }),
-      "NaN or Inf",
-    ),
-    swatch(svg("rect", { class: "swatch-wait", x: 0.5, y: 0.5, width: 19, height: 9, rx: 2 }), "not reached"),
-    swatch(svg("rect", { class: "swatch-zero", x: 0.5, y: 0.5, width: 19, height: 9, rx: 2 }), "exactly zero"),
-    swatch(svg("rect", { class: "swatch-blind", x: 0.5, y: 0.5, width: 19, height: 9, rx: 2 }), NOT_MEASURABLE),
-    html("span", { class: "key" }, "← gradient flow"),
-  );
 }

@@ -193,6 +193,8 @@ export const GLYPHS = {
   out: "M3 7h8",
   info: "M7 1.6a5.4 5.4 0 1 0 .01 0M7 6.6v3.4M7 4.2v.1",
   fit: "M2.5 5V2.5H5M11.5 5V2.5H9M2.5 9v2.5H5M11.5 9v2.5H9",
+  fold: "M4 2l3 3 3-3M4 12l3-3 3 3M2 7h10",
+  unfold: "M4 4.5l3-3 3 3M4 9.5l3 3 3-3M2 7h10",
   play: "M4 2.6l7 4.4-7 4.4z",
   pause: "M3.5 3h2.4v8H3.5zM8.1 3h2.4v8H8.1z",
 };

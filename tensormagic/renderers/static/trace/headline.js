@@ -1,0 +1,190 @@
+// @ts-check
+/** What is said before anything is drawn: the header with the state of the run, the verdict, the findings. */
+
+import { CLOCK_MILLISECONDS, LATEST } from "./constants.js";
+import { html, later, say, number, normText, plural, secondsText, glyph, capital, GLYPHS } from "./words.js";
+import { findingElement } from "./findings.js";
+
+/** @typedef {import("./model.js").Model} Model */
+
+const SHOWN_FINDINGS = 3;
+const STATES = { running: GLYPHS.run, finished: GLYPHS.done, failed: GLYPHS.stop, interrupted: GLYPHS.stop, drawn: GLYPHS.info };
+
+/** The header, and the strip of findings below it. */
+export class Headline {
+  /** @type {Model} */ model = later();
+  /** @type {any} */ progress = later();
+  /** @type {any} */ soFar = later();
+  /** @type {any} */ toggleButton = later();
+  /** @type {{step:number, pass:number, seconds:number, at:number}} what the kernel said last, and when that was */
+  told = { step: 0, pass: 0, seconds: 0, at: 0 };
+
+  /** @param {boolean} live a kernel feeds it, so that time goes on
+   * @param {{toggle:()=>void, node:(graph:number, node:number)=>void, line:(location:number)=>void}} hooks */
+  constructor(live, hooks) {
+    this.hooks = hooks;
+    this.header = html("header", { class: "head" });
+    this.findings = html("div", { class: "findings" });
+    this.clock = live ? setInterval(() => this.running() && this.sayProgress(), CLOCK_MILLISECONDS) : undefined;
+  }
+
+  running() {
+    return this.model?.doc.state === "running";
+  }
+
+  /** @param {Model} model @param {any} before the document that was shown */
+  load(model, before) {
+    const { doc } = model;
+    this.model = model;
+    this.drawHeader();
+    const told = (/** @type {any} */ one) => JSON.stringify([one.findings, one.state, one.passes_seen]);
+    if (!before || told(before) !== told(doc)) this.drawFindings();
+  }
+
+  serious() {
+    return this.model.doc.findings.some((/** @type {any} */ finding) => finding.severity !== "note");
+  }
+
+  drawHeader() {
+    const { doc } = this.model;
+    this.progress = html("span", { class: "quiet" });
+    this.soFar = html("span", { class: "so-far", hidden: true }, "no problems so far");
+    const others = doc.seconds - doc.own_seconds,
+      share = others > 0 ? (100 * doc.own_seconds) / others : 0;
+    const cost = html(
+      "span",
+      {
+        class: "quiet",
+        title: `${number(doc.own_seconds)} s of ${number(doc.seconds)} s were spent in the tracer's own hooks`,
+      },
+      "tracing ",
+      html("b", {}, `+${number(Number(share.toPrecision(2)))} %`),
+    );
+    const toggle = this.model.graphs.length
+      ? html("button", { type: "button", class: "toggle", click: () => this.hooks.toggle() }, "Open graph")
+      : null;
+    this.toggleButton = toggle;
+    this.header.replaceChildren(
+      html("b", { class: "run" }, doc.title || "backward"),
+      html(
+        "span",
+        { class: `state ${doc.state}` },
+        glyph(/** @type {any} */ (STATES)[doc.state] ?? GLYPHS.done),
+        doc.state,
+      ),
+      this.progress,
+      this.soFar,
+      ...((this.running() && !doc.passes_seen) || doc.words ? [] : [cost]),
+      html("span", { class: "end" }),
+      ...(toggle ? [toggle] : []),
+    );
+    this.drawProgress(doc.steps_seen, doc.passes_seen, doc.seconds);
+  }
+
+  /** @param {number} step @param {number} pass @param {number} seconds */
+  drawProgress(step, pass, seconds) {
+    // A document may be a moment older than what the clock shows already: it does not go back for that.
+    const behind = this.running() ? this.seconds() - seconds : 0;
+    // A graph is known from the moment its backward begins, though a document counts that pass only once it has ended,
+    // and a delta may have been taken just before it.
+    const begun = this.running() && this.model.graphs.length ? 1 : 0;
+    this.told = {
+      step: Math.max(step, begun),
+      pass: Math.max(pass, begun),
+      seconds: seconds + (behind > 0 && behind < LATEST ? behind : 0),
+      at: performance.now(),
+    };
+    this.sayProgress();
+  }
+
+  /** How far it is. Between two words of the kernel, which is silent during a long op, the page's own clock goes on. */
+  sayProgress() {
+    const { step, pass, seconds } = this.told;
+    if (this.model.doc.words) return say(this.progress, this.model.doc.words[0]);
+    if (!this.running()) {
+      const loss = this.model.loss();
+      const done = `${plural(step, "step")}, ${plural(pass, "backward pass")} in ${secondsText(seconds)}`;
+      return say(this.progress, loss ? `${done} · ${loss}` : done);
+    }
+    const now = this.seconds(),
+      time = now < 60 ? `${now.toFixed(1)} s` : secondsText(now);
+    say(this.progress, pass ? `step ${step} · backward ${pass} · ${time}` : `${time} · waiting for the first backward`);
+    this.soFar.hidden = !pass || this.serious();
+  }
+
+  /** Since the start of a run that goes on, by the page's clock from the kernel's last word on. */
+  seconds() {
+    const { seconds, at } = this.told;
+    return at && this.clock !== undefined ? seconds + (performance.now() - at) / 1000 : seconds;
+  }
+
+  drawFindings() {
+    const { doc } = this.model,
+      rank = ["error", "warning", "note"];
+    const sorted = [...doc.findings].sort((left, right) => rank.indexOf(left.severity) - rank.indexOf(right.severity));
+    const rows = sorted.map((finding) => findingElement(finding, this.hooks));
+    const rest = rows.slice(SHOWN_FINDINGS);
+    for (const row of rest) row.hidden = true;
+    const click = () => {
+      for (const row of rest) row.hidden = false;
+      more?.remove();
+    };
+    const more = rest.length
+      ? html("button", { type: "button", class: "more", click }, `${plural(rest.length, "more finding")}`)
+      : null;
+    const verdict = this.running() ? null : this.verdict();
+    this.findings.replaceChildren(...(verdict ? [verdict] : []), ...rows, ...(more ? [more] : []));
+  }
+
+  /** What is to be said first of a run that has ended; nothing where a finding says it. @returns {Element|null} */
+  verdict() {
+    const { doc } = this.model,
+      passes = plural(doc.passes_seen, "backward pass");
+    if (doc.words) return callout(doc.words[2] ? "calm" : "failed", GLYPHS.info, capital(doc.words[1]), "", "");
+    if (doc.state !== "finished") {
+      const error = doc.error.replace(/:\s*$/, ""),
+        before = !doc.passes_seen ? "before any backward" : this.serious() ? `after ${passes}` : "";
+      const fine = before || `No problems found in the gradients of the ${passes} before that.`;
+      return callout(
+        "failed",
+        GLYPHS.stop,
+        `The cell ${doc.state === "failed" ? "failed" : "was interrupted"}`,
+        error,
+        fine,
+      );
+    }
+    if (!doc.passes_seen) return callout("nothing", GLYPHS.info, "No backward pass was seen", "", this.unreached());
+    return this.serious() ? null : callout("calm", GLYPHS.done, `No problems found in ${passes}`, "", this.range());
+  }
+
+  unreached() {
+    return `The forward made ${plural(this.model.doc.forward_nodes, "autograd node")}. Call .backward() on a scalar loss inside the traced code.`;
+  }
+
+  range() {
+    const norms = this.model.series.flat().filter((norm) => norm > 0 && Number.isFinite(norm)),
+      nodes = this.model.graphs.reduce((sum, graph) => sum + graph.count, 0);
+    const [least, most] = [
+      norms.reduce((a, b) => Math.min(a, b), Infinity),
+      norms.reduce((a, b) => Math.max(a, b), 0),
+    ].map(normText);
+    const range = !norms.length
+      ? ""
+      : least === most
+        ? `, parameter norm ${least}`
+        : `, parameter norms from ${least} to ${most}`;
+    return `${plural(nodes, "node")} checked${range}`;
+  }
+}
+
+/** One strip that says how the run ended. @param {string} kind @param {string} icon @param {string} words @param {string} code @param {string} more */
+function callout(kind, icon, words, code, more) {
+  return html(
+    "div",
+    { class: `callout ${kind}` },
+    glyph(icon),
+    html("b", {}, words),
+    code ? html("code", {}, code) : null,
+    html("span", { class: "quiet" }, more),
+  );
+}

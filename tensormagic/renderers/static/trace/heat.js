@@ -1,0 +1,173 @@
+// @ts-check
+/** What the colours of the picture say: gradient norm, NaN and Inf, saved bytes, time, bytes. */
+
+import { UNTOUCHED, LOW, HIGH, NOT_MEASURABLE } from "./constants.js";
+import { html, svg, level, ofBox, exponentText, shortBadText, badText, bytesText, plural } from "./words.js";
+
+/** @typedef {import("./constants.js").Box} Box */
+/** @typedef {import("./constants.js").Picture} Picture */
+/** @typedef {import("./model.js").Model} Model */
+/** @typedef {{node:(node:number)=>string, box:(box:Box)=>string, text:(box:Box)=>string}} Lens */
+/** @typedef {{name:string, words:string, unit:(value:number)=>string, values:number[]|null}} Mode */
+
+const DECADES = 3; // of a scale that ends at its largest value
+
+/** Colours by one of several measures; those that a document has no data of are not offered. */
+export class Heat {
+  mode = "norm";
+  /** @type {Map<string, Mode>} */ modes = new Map();
+  most = 0;
+  /** @type {Box[]|undefined} those that the scale was made for */ boxes;
+  /** @type {number[]|undefined} and of what */ shown;
+
+  /** @param {string} hatch @param {()=>void} changed */
+  constructor(hatch, changed) {
+    this.hatch = hatch;
+    this.select = html("select", {
+      "aria-label": "colour by",
+      title: "what the colours say",
+      change: (/** @type {any} */ event) => {
+        this.mode = event.target.value;
+        this.drawLegend();
+        changed();
+      },
+    });
+    this.legend = html("div", { class: "legend quiet" });
+  }
+
+  /** @param {Model} model @param {number} graph */
+  load(model, graph) {
+    this.modes = modesOf(model, graph);
+    if (!this.modes.has(this.mode)) this.mode = "norm";
+    this.select.replaceChildren(
+      ...[...this.modes].map(([key, mode]) => html("option", { value: key, selected: key === this.mode }, mode.name)),
+    );
+    this.boxes = undefined;
+    this.drawLegend();
+  }
+
+  /** @param {Picture} picture @param {Box[]} boxes those that are drawn @returns {Lens} */
+  lens(picture, boxes) {
+    const { values, unit } = /** @type {Mode} */ (this.modes.get(this.mode) ?? { values: null });
+    if (!values) return this.mode === "bad" ? badLens(picture) : normLens(picture);
+    if (this.boxes !== boxes || this.shown !== values) {
+      [this.boxes, this.shown] = [boxes, values];
+      this.most = boxes.reduce((most, box) => Math.max(most, total(box, values)), 0);
+      this.drawLegend();
+    }
+    const step = (/** @type {number} */ value) => stepOf(value, this.most);
+    return {
+      node: (node) => step(values[node]),
+      box: (box) => step(total(box, values)),
+      text: (box) => (total(box, values) > 0 ? unit(total(box, values)) : ""),
+    };
+  }
+
+  drawLegend() {
+    const mode = this.modes.get(this.mode);
+    if (!mode) return;
+    const ends = mode.values ? [mode.unit(this.most / 10 ** DECADES), mode.unit(this.most)] : [String(LOW).replace("-", "−"), String(HIGH)];
+    const scale =
+      this.mode === "bad"
+        ? null
+        : html("span", { class: "key" }, mode.words, html("span", {}, ends[0]), ramp(), html("span", {}, ends[1]));
+    const marks = {
+      "bad": ["NaN or Inf", { fill: `url(#${this.hatch})` }],
+      "wait": ["not reached", {}],
+      "zero": [mode.values ? "none" : this.mode === "bad" ? "all finite" : "exactly zero", {}],
+      "blind": [NOT_MEASURABLE, {}],
+    };
+    const shown = Object.entries(marks).filter(([state]) => !mode.values || state === "zero");
+    this.legend.replaceChildren(
+      ...(scale ? [scale] : []),
+      ...shown.map(([state, [word, more]]) => swatch(state, /** @type {string} */ (word), /** @type {any} */ (more))),
+      html("span", { class: "key" }, "← gradient flow"),
+    );
+  }
+}
+
+/** @param {Model} model @param {number} graph @returns {Map<string, Mode>} */
+function modesOf(model, graph) {
+  const { nodes } = model.doc.graphs[graph] ?? { nodes: {} },
+    count = model.graphs[graph]?.count ?? 0;
+  /** @type {Map<string, Mode>} */
+  const modes = new Map();
+  const put = (/** @type {string} */ key, /** @type {string} */ name, /** @type {string} */ words, /** @type {(value:number)=>string} */ unit, /** @type {any} */ values) => {
+    if (values?.some((/** @type {number} */ value) => value > 0)) modes.set(key, { name, words, unit, values });
+  };
+  modes.set("norm", { name: "gradient norm", words: "log₁₀ gradient norm", unit: String, values: null });
+  if (!model.doc.words) modes.set("bad", { name: "NaN and Inf", words: "NaN and Inf", unit: String, values: null });
+  const { forward_seconds: forward, backward_seconds: backward } = nodes;
+  put("backward time", "time, backward", "time of the node's backward", timeText, backward);
+  put("forward time", "time, forward", "time of the node's forward", timeText, forward);
+  put("backward bytes", "bytes, backward", "bytes allocated in backward", bytesText, nodes.backward_bytes);
+  put("forward bytes", "bytes, forward", "bytes allocated in forward", bytesText, nodes.forward_bytes);
+  const saved = (nodes.saved ?? []).map((/** @type {number[]} */ row) =>
+    row.reduce((sum, place) => sum + (model.doc.saved[place][3] || 0), 0),
+  );
+  put("saved", "saved bytes", "bytes kept for backward", bytesText, saved.length === count ? saved : null);
+  return modes;
+}
+
+/** @param {number} seconds */
+function timeText(seconds) {
+  for (const [unit, factor] of /** @type {[string, number][]} */ ([["s", 1], ["ms", 1e3], ["µs", 1e6]]))
+    if (seconds * factor >= 1) return `${Number((seconds * factor).toPrecision(2))} ${unit}`;
+  return `${Number((seconds * 1e9).toPrecision(2))} ns`;
+}
+
+/** @param {Box} box @param {number[]} values @returns {number} of all that the box stands for */
+function total(box, values) {
+  let sum = 0;
+  for (const node of box.nodes) sum += values[node] || 0;
+  for (const [node] of box.badges) sum += values[node] || 0;
+  return sum;
+}
+
+/** A step of a scale of three decades below the largest value. @param {number} value @param {number} most */
+export function stepOf(value, most) {
+  if (!(value > 0)) return "zero";
+  const step = Math.floor(6 * (1 + Math.log10(value / most) / DECADES));
+  return `n${Math.min(Math.max(step, 0), 5)}`;
+}
+
+/** @param {Picture} picture @returns {Lens} */
+function normLens({ norms, bad }) {
+  return {
+    node: (node) => level(norms[node]),
+    box: (box) => level(ofBox(box.nodes, norms)),
+    text: (box) => {
+      const norm = ofBox(box.nodes, norms),
+        counts = Number.isFinite(norm) ? null : box.nodes.map((node) => bad.get(node)).find(Boolean);
+      return counts ? shortBadText(counts[0], counts[1], box.w + 8) : exponentText(norm);
+    },
+  };
+}
+
+/** Only what is not finite stands out. @param {Picture} picture @returns {Lens} */
+function badLens({ norms, bad }) {
+  const state = (/** @type {string} */ found) => (found.length === 2 ? "zero" : found);
+  return {
+    node: (node) => state(level(norms[node])),
+    box: (box) => state(level(ofBox(box.nodes, norms))),
+    text: (box) => {
+      const hit = box.nodes.filter((node) => !Number.isFinite(norms[node]));
+      if (hit.length > 1) return plural(hit.length, "node");
+      const counts = hit.length ? bad.get(hit[0]) : undefined;
+      return counts ? badText(...counts) : hit.length && norms[hit[0]] !== UNTOUCHED ? exponentText(norms[hit[0]]) : "";
+    },
+  };
+}
+
+function ramp() {
+  const steps = [0, 1, 2, 3, 4, 5].map((step) =>
+    svg("rect", { class: `n${step}`, x: 18 * step, y: 4.2 - 0.5 * step, width: 17, height: 1.8 + step, fill: "currentColor" }),
+  );
+  return svg("svg", { width: 108, height: 10, "aria-hidden": "true" }, ...steps);
+}
+
+/** @param {string} state @param {string} word @param {Record<string, string>} more */
+function swatch(state, word, more) {
+  const mark = svg("rect", { class: `swatch-${state}`, x: 0.5, y: 0.5, width: 19, height: 9, ...(state === "bad" ? {} : { rx: 2 }), ...more });
+  return html("span", { class: "key" }, svg("svg", { width: 20, height: 10, "aria-hidden": "true" }, mark), word);
+}

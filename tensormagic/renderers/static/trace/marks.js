@@ -1,0 +1,203 @@
+// @ts-check
+/** The elements of the picture: boxes with their badges, opened boxes, wires, and what is written on them. */
+
+import { HEAD, BADGE } from "./constants.js";
+import { svg, say, wireWidth } from "./words.js";
+
+/** @typedef {import("./constants.js").Box} Box */
+/** @typedef {import("./constants.js").Wire} Wire */
+/** @typedef {import("./heat.js").Lens} Lens */
+
+/** @param {string} id */
+export function hatchPattern(id) {
+  return svg(
+    "pattern",
+    { id, width: 4.2, height: 4.2, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+    svg("rect", { width: 4.2, height: 4.2, class: "hatch-ground" }),
+    svg("rect", { width: 1.7, height: 4.2, class: "hatch-line" }),
+  );
+}
+
+/** @param {Box} box @param {number} place @param {boolean} opens whether there is something inside that can be shown */
+export function boxMark(box, place, opens) {
+  const r = 5,
+    foot = 5,
+    head = box.badges.length ? HEAD : box.h;
+  const value = svg("text", { class: "value", x: box.w / 2, y: opens ? -9 : -7 });
+  const badges = box.badges
+    .slice(0, box.written)
+    .map(([node, label], row) => ({ node, state: "", element: badgeMark(node, label, row, box.w) }));
+  const hidden = box.badges.slice(box.written).map(([node]) => node);
+  const rest = svg("text", { class: "more-badges", x: 4, y: HEAD + BADGE * box.written + 13 });
+  const element = svg(
+    "g",
+    {
+      class: "box wait",
+      transform: `translate(${box.x} ${box.y})`,
+      "data-box": place,
+      tabindex: -1,
+      role: "button",
+      "aria-expanded": opens ? "false" : null,
+    },
+    opens ? svg("path", { class: "stack", d: `M7 -5h${box.w - 14}M4 -2.5h${box.w - 8}` }) : null,
+    svg("rect", { class: "plate", width: box.w, height: head, rx: r }),
+    svg("path", {
+      class: "foot",
+      d: `M0 ${head - foot}h${box.w}a${r} ${r} 0 0 1-${r} ${foot}h${2 * r - box.w}a${r} ${r} 0 0 1-${r}-${foot}z`,
+    }),
+    svg("rect", { class: "rim", width: box.w, height: head, rx: r }),
+    svg("text", { class: "name", x: box.w / 2, y: box.detail ? 16 : head / 2 + 2 }, box.label),
+    box.detail ? svg("text", { class: "detail", x: box.w / 2, y: 29 }, box.detail) : null,
+    ...badges.map((badge) => badge.element),
+    rest,
+    value,
+  );
+  const base = `box${opens ? " folds" : ""}`;
+  return { box, place, element, badges, hidden, rest, base, state: "", flags: "", value: "", valueMark: value };
+}
+
+/** @param {number} node @param {string} label @param {number} row @param {number} width */
+function badgeMark(node, label, row, width) {
+  const name = label.length * 6 > width - 14 ? shortened(label, Math.floor((width - 20) / 6)) : label;
+  return svg(
+    "g",
+    { class: "badge wait", "data-node": node, transform: `translate(0 ${HEAD + 3 + BADGE * row})` },
+    svg("rect", { class: "tag", width, height: 13, rx: 3 }),
+    svg("rect", { class: "dot", x: 4, y: 3, width: 7, height: 7 }),
+    svg("text", { x: 15, y: 9.8 }, name),
+  );
+}
+
+/** The two ends of a name that is too long. @param {string} text @param {number} most letters */
+function shortened(text, most) {
+  const front = Math.floor((most - 1) / 2);
+  return most < text.length ? `${text.slice(0, front)}…${text.slice(front + 1 - most)}` : text;
+}
+
+/** @param {any} mark @param {string} state @param {string} flags classes beside that of the state @param {Lens} lens @param {boolean} far */
+export function paintBox(mark, state, flags, lens, far) {
+  if (state !== mark.state || flags !== mark.flags) mark.element.setAttribute("class", `${mark.base} ${state}${flags}`);
+  [mark.state, mark.flags] = [state, flags];
+  for (const badge of mark.badges) {
+    const now = lens.node(badge.node);
+    if (now !== badge.state) badge.element.setAttribute("class", `badge ${now}`);
+    badge.state = now;
+  }
+  if (mark.hidden.length) paintRest(mark, lens);
+  if (far) return;
+  const value = lens.text(mark.box);
+  if (value !== mark.value) mark.valueMark.textContent = mark.value = value;
+}
+
+/** The leaves that are not written out: how many, and how many of them are not finite. @param {any} mark @param {Lens} lens */
+function paintRest(mark, lens) {
+  const bad = mark.hidden.filter((/** @type {number} */ node) => lens.node(node) === "bad").length,
+    count = mark.hidden.length;
+  const words = mark.box.written ? `+ ${count} more` : count === 1 ? "1 leaf" : `${count} leaves`;
+  say(mark.rest, bad ? `${words}, ${bad} not finite` : words);
+  mark.rest.classList.toggle("bad", bad > 0);
+}
+
+/** An opened box: a frame round what lies inside, with a bar that folds it again. @param {any} frame */
+export function frameMark(frame) {
+  const words = `${frame.label}  ·  ${frame.count} inside`,
+    wide = Math.min(Math.max(7 * words.length + 30, 60), frame.w);
+  return svg(
+    "g",
+    { class: `frame depth${frame.depth % 2}`, transform: `translate(${frame.x} ${frame.y})`, "data-frame": frame.part },
+    svg("rect", { class: "ground", width: frame.w, height: frame.h, rx: 7 }),
+    svg(
+      "g",
+      { class: "handle", role: "button", tabindex: -1, "aria-expanded": "true", "aria-label": `fold ${frame.label}` },
+      svg("title", {}, `fold ${frame.label} (Escape)`),
+      svg("rect", { class: "grip", x: 4, y: 4, width: wide - 8, height: 18, rx: 4 }),
+      svg("path", { class: "chevron", d: "M9.5 11l4 4 4-4" }),
+      svg("text", { class: "frame-name", x: 23, y: 17 }, words),
+    ),
+  );
+}
+
+/** @param {Wire} wire */
+export function wireMark(wire) {
+  const points = [];
+  for (let at = 0; at < wire.points.length; at += 2) points.push([wire.points[at], wire.points[at + 1]]);
+  const [tip, back] = [points[points.length - 1], points[points.length - 2] ?? points[0]];
+  const angle = Math.atan2(tip[1] - back[1], tip[0] - back[0]),
+    bare = wire.plain?.[0]; // it ends on the frame round it: the line outside has the head
+  const head = svg("path", {
+    class: "tip",
+    d: "M0 0l-7-4.2v8.4z",
+    transform: `translate(${tip[0]} ${tip[1]}) rotate(${((angle * 180) / Math.PI).toFixed(1)})`,
+  });
+  const end = bare ? tip : [tip[0] - 5 * Math.cos(angle), tip[1] - 5 * Math.sin(angle)];
+  const line = svg("path", { class: "line", d: smooth([...points.slice(0, -1), end]) });
+  return { wire, line, state: "", element: svg("g", { class: "wire wait" }, line, bare ? null : head) };
+}
+
+/** Rounded corners. @param {number[][]} points @returns {string} */
+function smooth(points) {
+  let path = `M${points[0][0]} ${points[0][1]}`;
+  for (let at = 1; at < points.length - 1; at += 1) {
+    const [[ax, ay], [bx, by], [cx, cy]] = [points[at - 1], points[at], points[at + 1]];
+    const cut = (/** @type {number} */ dx, /** @type {number} */ dy) =>
+      Math.min(8, Math.hypot(dx, dy) / 2) / (Math.hypot(dx, dy) || 1);
+    const [before, after] = [cut(ax - bx, ay - by), cut(cx - bx, cy - by)];
+    path += `L${(bx + (ax - bx) * before).toFixed(1)} ${(by + (ay - by) * before).toFixed(1)}Q${bx} ${by} ${(bx + (cx - bx) * after).toFixed(1)} ${(by + (cy - by) * after).toFixed(1)}`;
+  }
+  const last = points[points.length - 1];
+  return `${path}L${last[0].toFixed(1)} ${last[1].toFixed(1)}`;
+}
+
+/** @param {any} line @param {string} state */
+export function paintWire(line, state) {
+  if (state === line.state) return;
+  line.state = state;
+  line.element.setAttribute("class", `wire ${state}`);
+  line.line.setAttribute("stroke-width", wireWidth(state).toFixed(1));
+}
+
+/** A wire is lit once the gradient has gone through it: both its ends were reached. @param {Wire} wire @param {string[]} states of the boxes */
+export function wireState(wire, states) {
+  let found = "wait";
+  for (const [source, target] of wire.ends ?? [[wire.source, wire.target]]) {
+    if (states[source] === "wait") continue;
+    const state = states[target];
+    if (found === "wait" || state === "bad" || (found.length > 2 && found !== "bad") || (state.length === 2 && state > found))
+      found = state === "wait" && found !== "wait" ? found : state;
+    if (found === "bad") break;
+  }
+  return found;
+}
+
+/** @param {Element} mark @param {Box|null} box @param {number} gap */
+export function around(mark, box, gap) {
+  mark.setAttribute("visibility", box ? "visible" : "hidden");
+  if (!box) return;
+  const place = { x: box.x - gap, y: box.y - gap, width: box.w + 2 * gap, height: box.h + 2 * gap };
+  for (const [name, value] of Object.entries(place)) mark.setAttribute(name, String(value));
+}
+
+/** @param {Box} box @param {any} birth @param {number} width of the drawing */
+export function bornMark(box, birth, width) {
+  const word = birth.nan ? "NaN" : "Inf";
+  const where = ["module", "repeat"].includes(box.kind) ? "in here" : "here";
+  const height = box.badges.length ? HEAD : box.h,
+    words = `◆ ${word} born ${where}${birth.certain ? "" : ", or beside it"}`;
+  // To the right, from where a finite gradient came: its few digits leave room, the counts of NaN at the left do not.
+  const fits = box.x + 6.6 * words.length < width;
+  return svg(
+    "g",
+    {},
+    svg("rect", { class: "born-rim", x: box.x, y: box.y, width: box.w, height, rx: 5 }),
+    svg(
+      "text",
+      {
+        class: "born-text",
+        x: fits ? box.x - 14 : box.x + box.w + 4,
+        y: box.y - 8,
+        "text-anchor": fits ? "start" : "end",
+      },
+      words,
+    ),
+  );
+}

@@ -1,0 +1,116 @@
+// @ts-check
+/** Finding nodes by name, op, module, variable or line: all that match are lit, and gone through one by one. */
+
+import { html, say, plural } from "./words.js";
+
+/** @typedef {import("./model.js").Model} Model */
+
+/** A field, how many were found, and which of them is shown. */
+export class Search {
+  /** @type {number[]} in the order in which backward reaches them */ found = [];
+  at = -1;
+  /** @type {Model|undefined} */ model;
+  /** @type {string[]|undefined} what each node can be found by */ texts;
+  graph = 0;
+  /** @type {ReturnType<typeof setTimeout>|undefined} */ timer;
+
+  /** @param {{light:(nodes:Set<number>|null)=>void, show:(node:number)=>void, leave:()=>void}} hooks */
+  constructor(hooks) {
+    this.hooks = hooks;
+    this.field = html("input", {
+      type: "search",
+      placeholder: "Search  /",
+      "aria-label": "search nodes by name, op, module or line",
+      title: "name, op, module, leaf, or “line 12”; Enter: next, Shift+Enter: previous, Escape: clear",
+      "data-lm-suppress-shortcuts": "true",
+      spellcheck: "false",
+      autocomplete: "off",
+      input: () => {
+        clearTimeout(this.timer);
+        this.timer = setTimeout(() => this.look(), 80);
+      },
+      keydown: (/** @type {KeyboardEvent} */ event) => this.key(event),
+    });
+    this.count = html("span", { class: "hits", "aria-live": "polite" });
+    this.element = html("span", { class: "search" }, this.field, this.count);
+  }
+
+  /** @param {Model} model @param {number} graph */
+  load(model, graph) {
+    this.model = model;
+    this.graph = graph;
+    this.texts = undefined;
+    if (this.field.value) this.look();
+  }
+
+  /** What each node can be found by, made when it is first searched. @returns {string[]} */
+  haystack() {
+    const { doc } = /** @type {Model} */ (this.model),
+      columns = doc.graphs[this.graph].nodes,
+      text = doc.strings;
+    this.texts ??= columns.op.map((/** @type {number} */ _op, /** @type {number} */ node) =>
+      ["op", "name", "module", "variable"].map((name) => text[columns[name][node]]).join("\n").toLowerCase(),
+    );
+    return /** @type {string[]} */ (this.texts);
+  }
+
+  look() {
+    clearTimeout(this.timer);
+    const wanted = this.field.value.trim().toLowerCase();
+    this.at = -1;
+    if (!wanted || !this.model?.doc.graphs.length) {
+      this.found = [];
+      say(this.count, "");
+      return this.hooks.light(null);
+    }
+    this.found = this.matches(wanted);
+    this.sayCount();
+    this.hooks.light(new Set(this.found));
+  }
+
+  /** @param {string} wanted @returns {number[]} */
+  matches(wanted) {
+    const { doc } = /** @type {Model} */ (this.model),
+      graph = doc.graphs[this.graph],
+      line = wanted.match(/^(?:line|l)\s*(\d+)$/)?.[1],
+      words = wanted.split(/\s+/),
+      texts = this.haystack();
+    const hits = (/** @type {number} */ node) =>
+      line
+        ? graph.nodes.location[node] !== null && doc.locations[graph.nodes.location[node]][1] === Number(line)
+        : words.every((word) => texts[node].includes(word));
+    const inOrder = new Set([...graph.order, ...texts.keys()]);
+    return [...inOrder].filter(hits);
+  }
+
+  sayCount() {
+    const { length } = this.found;
+    say(this.count, this.at >= 0 ? `${this.at + 1} of ${length}` : length ? plural(length, "node") : "nothing found");
+    this.count.classList.toggle("none", !length);
+  }
+
+  /** @param {number} step */
+  go(step) {
+    if (!this.found.length) this.look();
+    const { length } = this.found;
+    if (!length) return;
+    this.at = this.at < 0 ? (step > 0 ? 0 : length - 1) : (this.at + step + length) % length;
+    this.sayCount();
+    this.hooks.show(this.found[this.at]);
+  }
+
+  clear() {
+    this.field.value = "";
+    this.look();
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    if (event.key === "Enter") this.go(event.shiftKey ? -1 : 1);
+    else if (event.key === "Escape" && this.field.value) this.clear();
+    else if (event.key === "Escape") this.hooks.leave();
+    else return event.stopPropagation();
+    event.preventDefault();
+    event.stopPropagation();
+  }
+}

@@ -1,0 +1,235 @@
+"""Reading a graph of any size in a browser: opening boxes in place, searching, colouring, going through the order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tensormagic.renderers import trace_html
+from tensormagic.renderers.document import Limits, trace_document
+from tensormagic.renderers.markup import json_block
+from tensormagic.reports import TraceReport
+from tests.renderers import samples_viewer
+
+pytestmark = pytest.mark.browser
+
+OpenPage = Callable[..., Page]
+
+FEW = Limits(boxes=12)
+
+
+def _mounted(static_page: OpenPage, report: TraceReport, *, limits: Limits = FEW) -> Page:
+    """Return a page with a panel whose graph is open, kept as ``window.panel``."""
+    document = json_block(trace_document(report, limits=limits))
+    call = f"window.panel = mount(document.querySelector('section'), {document});"
+    style = f"<style>{trace_html.viewer_style()}</style>"
+    script = f'<script type="module">{trace_html.viewer_module()}\n{call}</script>'
+    page = static_page(f'{style}<section class="tm tm-trace"></section>{script}')
+    expect(page.locator(".tmv")).to_be_visible()
+    toggle = page.get_by_role("button", name="Open graph")
+    if toggle.is_visible():
+        toggle.click()
+    return page
+
+
+def _deep(count: int = 1800) -> TraceReport:
+    return samples_viewer.large_run(count, passes=3)
+
+
+def test_click_opens_a_box_where_it_stands_and_its_handle_folds_it(static_page: OpenPage) -> None:
+    """A frame with what lies inside takes the place of the box; its handle brings the box back, with the focus."""
+    page = _mounted(static_page, _deep())
+    before = page.locator(".box").count()
+    box = page.locator(".box.folds").first
+    label = box.locator(".name").text_content()
+    assert box.get_attribute("aria-expanded") == "false"
+    box.click()
+    frame = page.locator(".frame")
+    expect(frame).to_have_count(1)
+    expect(frame.locator(".frame-name")).to_contain_text(label)
+    inside = int((frame.locator(".frame-name").text_content() or "").split("·")[1].split()[0])
+    expect(page.locator(".box")).to_have_count(before - 1 + inside)
+    handle = frame.get_by_role("button", name=f"fold {label}")
+    assert handle.get_attribute("aria-expanded") == "true"
+    handle.click()
+    expect(page.locator(".frame")).to_have_count(0)
+    expect(page.locator(".box")).to_have_count(before)
+    assert page.evaluate("() => document.activeElement.querySelector('.name').textContent") == label
+
+
+def test_enter_opens_and_escape_folds_level_by_level(static_page: OpenPage) -> None:
+    """The keyboard goes in and out: Enter opens the box with the focus, Escape folds what lies round it."""
+    page = _mounted(static_page, _deep(4000))
+    page.locator(".box[tabindex='0']").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".frame")).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(page.locator(".frame")).to_have_count(2)
+    assert page.evaluate("() => document.activeElement.classList.contains('box')")
+    page.keyboard.press("Escape")
+    expect(page.locator(".frame")).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(page.locator(".frame")).to_have_count(0)
+    expect(page.get_by_role("button", name="fold all boxes")).to_be_hidden()
+    page.get_by_role("button", name="open all boxes").click()
+    assert page.locator(".frame").count() > 1
+    expect(page.get_by_role("button", name="open all boxes")).to_be_hidden()
+    page.get_by_role("button", name="fold all boxes").click()
+    expect(page.locator(".frame")).to_have_count(0)
+
+
+def test_opened_boxes_are_coloured_and_their_lines_are_lit(static_page: OpenPage) -> None:
+    """What lies inside shows the pass that is shown, at once and when another is chosen."""
+    page = _mounted(static_page, _deep())
+    page.locator(".box.folds").first.click()
+    expect(page.locator(".frame")).to_have_count(1)
+    assert page.locator(".box.wait, .wire.wait").count() == 0
+    values = page.locator(".box .value").all_text_contents()
+    page.locator("input[aria-label=pass]").fill("0")
+    assert page.locator(".box .value").all_text_contents() != values
+
+
+def test_op_inside_an_opened_box_opens_its_drawer(static_page: OpenPage) -> None:
+    """An op inside shows its module; the drawer stays when the box round it is folded, which is then marked."""
+    page = _mounted(static_page, _deep())
+    page.locator(".box.folds").first.click()
+    name = page.evaluate("() => document.activeElement.querySelector('.name').textContent")
+    page.keyboard.press(" ")
+    expect(page.locator(".drawer .title")).to_contain_text(name)
+    expect(page.locator(".drawer")).to_contain_text("encoder.layers.")
+    page.locator(".frame .handle").click()
+    expect(page.locator(".drawer .title")).to_contain_text(name)
+    expect(page.locator(".chosen")).to_have_attribute("visibility", "visible")
+
+
+def test_search_lights_what_it_finds_and_opens_what_hides_it(static_page: OpenPage) -> None:
+    """The number of hits is said; Enter goes to the next, Shift+Enter back, Escape clears."""
+    page = _mounted(static_page, _deep())
+    page.locator(".tmv").focus()
+    page.keyboard.press("/")
+    page.keyboard.type("layers.57. gelu")
+    count = page.locator(".hits")
+    expect(count).to_have_text("nothing found")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("layers.57 gelu")
+    expect(count).to_contain_text("nodes")
+    total = int(count.inner_text().split()[0])
+    expect(page.locator(".box.picked")).to_have_count(1)
+    expect(page.locator(".frame")).to_have_count(0)
+    page.keyboard.press("Enter")
+    expect(count).to_have_text(f"1 of {total}")
+    assert page.locator(".frame").count() >= 1
+    expect(page.locator(".drawer")).to_contain_text("encoder.layers.57")
+    page.keyboard.press("Shift+Enter")
+    expect(count).to_have_text(f"{total} of {total}")
+    assert page.evaluate("() => document.activeElement.type") == "search"
+    page.keyboard.press("Escape")
+    expect(count).to_have_text("")
+    expect(page.locator(".graph.picking")).to_have_count(0)
+
+
+def test_search_finds_leaves_and_lines(static_page: OpenPage) -> None:
+    """A parameter is found by its name, a node by its line."""
+    page = _mounted(static_page, samples_viewer.broken_run())
+    field, count = page.locator(".search input"), page.locator(".hits")
+    field.fill("conv1.bias")
+    expect(count).to_have_text("1 node")
+    assert page.locator(".box.picked .name").all_text_contents() == ["conv"]
+    field.fill("line 3")
+    expect(count).to_have_text("2 nodes")
+    assert page.locator(".box.picked .name").all_text_contents() == ["conv", "relu"]
+
+
+def test_colours_can_say_something_else(static_page: OpenPage) -> None:
+    """By saved bytes the convolution is darkest, with its legend; by NaN only what is not finite stands out."""
+    page = _mounted(static_page, samples_viewer.broken_run())
+    chooser = page.get_by_label("colour by")
+    assert chooser.locator("option").all_inner_texts() == ["gradient norm", "NaN and Inf", "saved bytes"]
+    chooser.select_option("saved bytes")
+    conv = page.locator(".box", has_text="conv").first
+    assert "n5" in (conv.get_attribute("class") or "")
+    expect(conv.locator(".value")).to_have_text("144 KiB")
+    expect(page.locator(".legend")).to_contain_text("bytes kept for backward")
+    chooser.select_option("NaN and Inf")
+    assert page.locator(".box.bad").count() == 7
+    assert page.locator(".box.zero").count() == 2
+    expect(page.locator(".legend")).to_contain_text("all finite")
+
+
+def test_order_slider_lights_what_backward_has_reached(static_page: OpenPage) -> None:
+    """At node 3 of 15 three nodes carry colours, the cursor stands at the third, and no NaN has come yet."""
+    page = _mounted(static_page, samples_viewer.broken_run())
+    page.locator("input[aria-label=order]").fill("2")
+    expect(page.locator(".order-text")).to_have_text("order: node 2 of 15")
+    assert page.locator(".box:not(.wait)").count() == 2
+    expect(page.locator(".cursor")).to_have_attribute("visibility", "visible")
+    expect(page.locator(".whereabouts")).to_contain_text("backward is at log, node 2 of 15")
+    expect(page.locator(".born-text")).to_have_count(0)
+    page.locator("input[aria-label=order]").fill("15")
+    expect(page.locator(".box.bad")).to_have_count(7)
+    expect(page.locator(".born-text")).to_have_count(1)
+
+
+def test_space_plays_the_order_and_stops_it(static_page: OpenPage) -> None:
+    """From the end it starts over; another press of the key holds it where it is."""
+    page = _mounted(static_page, samples_viewer.broken_run())
+    page.get_by_label("speed of playing").select_option("0.25")
+    page.locator("input[aria-label=order]").focus()
+    page.keyboard.press(" ")
+    expect(page.locator(".order-text")).to_have_text("order: node 2 of 15")
+    page.keyboard.press(" ")
+    held = page.locator(".order-text").inner_text()
+    page.wait_for_timeout(800)
+    assert page.locator(".order-text").inner_text() == held
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".order-text").inner_text() != held
+
+
+def test_line_brings_its_nodes_into_view_and_opens_what_hides_a_few(static_page: OpenPage) -> None:
+    """A click on a line lights and frames its boxes, also those that are folded away."""
+    base = _deep()
+    graph = base.graphs[0]
+    deep = next(node.index for node in graph.nodes if node.module.endswith(".60") and node.op == "gelu")
+    nodes = tuple(replace(node, location=6 if node.index == deep else 0) for node in graph.nodes)
+    page = _mounted(static_page, replace(base, graphs=(replace(graph, nodes=nodes),)))
+    page.locator(".lines button", has_text="return F.nll_loss").click()
+    expect(page.locator(".box.picked")).to_have_count(1)
+    expect(page.locator(".box.picked .name")).to_have_text("gelu")
+    expect(page.locator(".box.picked")).to_be_in_viewport()
+    page.locator(".box.picked").click()
+    expect(page.locator(".lines .here code")).to_contain_text("return F.nll_loss")
+
+
+def test_newer_document_keeps_what_is_open(static_page: OpenPage) -> None:
+    """A document of the same graph, one pass later, leaves the opened boxes open."""
+    page = _mounted(static_page, replace(_deep(), state="running"))
+    page.locator(".box.folds").first.click()
+    label = page.locator(".frame-name").text_content() or ""
+    newer = replace(samples_viewer.large_run(1800, passes=4), state="running")
+    page.evaluate("doc => panel.update(doc)", trace_document(newer, limits=FEW))
+    expect(page.locator(".frame-name")).to_have_text(label)
+    assert page.locator(".box.wait").count() == 0
+
+
+def test_many_boxes_are_elements_only_where_they_are_seen(static_page: OpenPage) -> None:
+    """Of a graph drawn as 1445 boxes a screenful has elements; seen from far away it is one painted sheet."""
+    page = _mounted(static_page, samples_viewer.large_run(2000, passes=1), limits=Limits(boxes=2000))
+    assert 10 < page.locator(".box").count() < 400
+    page.get_by_role("button", name="see all of it").click()
+    paper = page.locator("canvas.paper")
+    expect(paper).to_be_visible()
+    painted = "paper => paper.getContext('2d').getImageData(0, 0, paper.width, paper.height).data.some(one => one)"
+    assert paper.evaluate(painted)
+    page.locator(".canvas").click(position={"x": 545, "y": 210})
+    page.locator(".graph").press("0")
+
+
+def test_saved_page_opens_boxes_too(static_page: OpenPage) -> None:
+    """The page that stays in a notebook holds what lies inside, and opens it without any kernel."""
+    page = static_page(trace_html.render(samples_viewer.large_run(2000, passes=2)))
+    page.get_by_role("button", name="Open graph").click()
+    page.locator(".box.folds").last.click()
+    expect(page.locator(".frame")).to_have_count(1)

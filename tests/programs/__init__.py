@@ -1,0 +1,1 @@
+"""Programs that use everything autograd does: each run with and without the tracer, and what it must show."""
