@@ -22,7 +22,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise what IPython shows as one plain message."""
-        raise UsageError(f"{message}\n{self.format_usage().strip()}\n%{self.prog.lstrip('%')} --help tells more")
+        raise UsageError(f"{message}\n{self.format_usage().strip()}\n{self.prog} --help tells more")
 
     def parse_line(self, line: str) -> argparse.Namespace:
         """Parse what stands behind the magic; options may stand before, between and after the expressions."""

@@ -127,3 +127,11 @@ def test_into_takes_a_name(name):
 def test_unquoted(given, path):
     """Quotes round a file name are the person's, not the file's."""
     assert unquoted(given) == path
+
+
+def test_a_cell_magic_is_called_by_its_own_name():
+    """Where help is to be had is said with both percent signs."""
+    from tensormagic.magics.tracegrad import parser
+
+    with pytest.raises(UsageError, match=r"(?m)^%%tracegrad --help tells more$"):
+        parser().parse_line("--nope")
