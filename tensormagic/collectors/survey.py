@@ -198,7 +198,7 @@ class StatisticsTable:
         return bool(self._there[index])
 
     def __len__(self) -> int:
-        return sum(self._there)
+        return self._there.count(1)
 
     def __setitem__(self, index: int, found: GradientStatistics) -> None:
         at = index * self._WIDTH

@@ -129,35 +129,44 @@ def _find_repeats(signatures: Sequence[tuple[str, str, int]]) -> list[_Repeat]:
     numbers = {signature: number for number, signature in enumerate(dict.fromkeys(signatures))}
     tokens = [numbers[signature] for signature in signatures]
     longest = min(_LONGEST_PERIOD, len(tokens) // 3)
-    runs = {period: _equal_runs(tokens, period) for period in range(1, longest + 1)}
-    found, at = [], 0
-    while at < len(tokens):
-        best = max((_repeat_at(at, period, run) for period, run in runs.items()), key=_gain, default=None)
-        if best is None or best.times < 3:
-            at += 1
-            continue
-        found.append(best)
-        at = best.end
+    waiting = sorted(
+        (stretch for period in range(1, longest + 1) for stretch in _stretches(tokens, period)), reverse=True
+    )
+    found, at, open_ = [], 0, list[_Stretch]()
+    while waiting or open_:
+        at = at if open_ else max(at, waiting[-1][0])
+        while waiting and waiting[-1][0] <= at:
+            open_.append(waiting.pop())
+        open_ = [stretch for stretch in open_ if stretch[1] - at >= 2 * stretch[2]]
+        if open_:
+            found.append(max((_repeat_at(at, stretch) for stretch in open_), key=_gain))
+            at = found[-1].end
     return found
 
 
-def _equal_runs(tokens: Sequence[int], period: int) -> list[int]:
-    """Return for every place how many tokens from there on equal the one a period later."""
-    runs: list[int] = []
-    for equal, stretch in groupby(map(eq, tokens, tokens[period:])):
-        length = len(list(stretch))
-        runs.extend(range(length, 0, -1) if equal else [0] * length)
-    return runs + [0] * (period + 1)
+_Stretch = tuple[int, int, int]  # first token, end, period: from first to end, each equals the one a period later
 
 
-def _repeat_at(at: int, period: int, run: Sequence[int]) -> _Repeat:
-    return _Repeat(at, period, run[at] // period + 1)
+def _stretches(tokens: Sequence[int], period: int) -> Iterator[_Stretch]:
+    """Yield the longest stretches in which what a period holds comes three times or more."""
+    equal = bytes(map(eq, tokens, tokens[period:]))
+    wanted = b"\x01" * (2 * period)
+    start = equal.find(wanted)
+    while start >= 0:
+        end = equal.find(b"\x00", start)
+        end = len(equal) if end < 0 else end
+        yield start, end, period
+        start = equal.find(wanted, end)
+
+
+def _repeat_at(at: int, stretch: _Stretch) -> _Repeat:
+    _, end, period = stretch
+    return _Repeat(at, period, (end - at) // period + 1)
 
 
 def _gain(repeat: _Repeat) -> tuple[int, int]:
-    """Prefer what covers most, then the shorter period; what does not come three times is no repetition."""
-    covered = repeat.period * repeat.times if repeat.times >= 3 else 0
-    return covered, -repeat.period
+    """Prefer what covers most, then the shorter period."""
+    return repeat.period * repeat.times, -repeat.period
 
 
 def _portions_of(groups: Sequence[Group], repeat: _Repeat, room: int) -> Iterator[Group]:

@@ -80,36 +80,47 @@ def fold(graph: Graph) -> Folding:
     order = topological_order(len(graph.nodes), links)
     side = _leaf_side(graph, order, inputs)
     groups = _ops_with_leaves(graph, order, (users, inputs), side)
-    return assemble(graph, _views_joined(assemble(graph, groups, side)), side)
+    return assemble(graph, _views_joined(groups, _joins(graph, groups), _shown(graph, side)), side)
 
 
 def assemble(graph: Graph, groups: list[Group], leaf_side: list[bool], note: str = "") -> Folding:
     """Put groups into forward order and connect them."""
-    owner = {node: number for number, group in enumerate(groups) for node in group.nodes}
-    pairs = [(owner.get(edge.target, -1), owner.get(edge.source, -1)) for edge in graph.edges]
-    order = topological_order(len(groups), [pair for pair in pairs if -1 not in pair and pair[0] != pair[1]])
-    place = {old: new for new, old in enumerate(order)}
+    joins = _joins(graph, groups)
+    order = topological_order(len(groups), [(target, source) for _, target, source in joins])
+    place = [0] * len(groups)
+    for new, old in enumerate(order):
+        place[old] = new
+    shown = _shown(graph, leaf_side)
     edges: dict[Edge, list[int]] = {}
-    for number, (target, source) in enumerate(pairs):
-        if -1 not in (target, source) and target != source and not _is_badge_edge(graph, number, leaf_side):
+    for number, target, source in joins:
+        if shown[number]:
             edges.setdefault((place[source], place[target]), []).append(number)
     ordered = tuple(groups[old] for old in order)
     return Folding(ordered, {pair: tuple(numbers) for pair, numbers in edges.items()}, leaf_side, note)
 
 
-def _is_badge_edge(graph: Graph, number: int, leaf_side: list[bool]) -> bool:
-    """Say whether the edge leads from an op to (the transpose of) a leaf: a badge shows it."""
-    edge = graph.edges[number]
-    return leaf_side[edge.target] and not leaf_side[edge.source]
+def _joins(graph: Graph, groups: list[Group]) -> list[tuple[int, int, int]]:
+    """Return the edges between two groups: the edge's number, the group that receives, the group that sends."""
+    owner = [-1] * len(graph.nodes)
+    for number, group in enumerate(groups):
+        for node in group.nodes:
+            owner[node] = number
+    ends = ((owner[edge.target], owner[edge.source]) for edge in graph.edges)
+    return [(number, target, source) for number, (target, source) in enumerate(ends) if -1 != target != source != -1]
+
+
+def _shown(graph: Graph, leaf_side: list[bool]) -> bytearray:
+    """Say for every edge whether it is drawn; one that leads to (the transpose of) a leaf is shown by a badge."""
+    return bytearray(leaf_side[edge.source] or not leaf_side[edge.target] for edge in graph.edges)
 
 
 def _leaf_side(graph: Graph, order: list[int], inputs: list[list[int]]) -> list[bool]:
     """Say for every node whether it is a leaf, or a view or cast of nothing but leaves."""
-    side = [False] * len(graph.nodes)
+    side = [node.kind == "accumulate" for node in graph.nodes]
     for index in order:
-        node = graph.nodes[index]
-        of_leaves = bool(inputs[index]) and all(side[other] for other in inputs[index])
-        side[index] = node.kind == "accumulate" or (is_view(node) and of_leaves)
+        made_of = inputs[index]
+        if made_of and all(map(side.__getitem__, made_of)) and is_view(graph.nodes[index]):
+            side[index] = True
     return side
 
 
@@ -151,17 +162,26 @@ def _group(graph: Graph, index: int, hanging: list[int], taken: set[int]) -> Gro
     return Group((index, *views), leaves, kind, label, shape_label(node), node.module)
 
 
-def _views_joined(folding: Folding) -> list[Group]:
+def _views_joined(groups: list[Group], joins: list[tuple[int, int, int]], shown: bytearray) -> list[Group]:
     """Join every chain of views, each the only one to use the one before, into one group."""
-    following, preceding = adjacency(len(folding.groups), [(target, source) for source, target in folding.edges])
+    before, after = _single_neighbours(len(groups), [join for join in joins if shown[join[0]]])
     joined: dict[int, list[int]] = {}
-    head: dict[int, int] = {}
-    for number, group in enumerate(folding.groups):
-        before = preceding[number][0] if len(preceding[number]) == 1 else -1
-        chained = before >= 0 and group.kind == folding.groups[before].kind == "views" and len(following[before]) == 1
-        head[number] = head[before] if chained else number
+    head = list(range(len(groups)))
+    for number, group in enumerate(groups):
+        previous = before[number]
+        if previous >= 0 and after[previous] == number and group.kind == groups[previous].kind == "views":
+            head[number] = head[previous]
         joined.setdefault(head[number], []).append(number)
-    return [_joined([folding.groups[number] for number in members]) for members in joined.values()]
+    return [_joined([groups[number] for number in members]) for members in joined.values()]
+
+
+def _single_neighbours(count: int, joins: list[tuple[int, int, int]]) -> tuple[list[int], list[int]]:
+    """Return for every group the only one before it and the only one after it; below 0 where there are others."""
+    before, after = [-1] * count, [-1] * count
+    for _, target, source in joins:
+        before[source] = target if before[source] in {-1, target} else -2
+        after[target] = source if after[target] in {-1, source} else -2
+    return before, after
 
 
 def _joined(chain: list[Group]) -> Group:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tensormagic.renderers.phrases import ELLIPSIS
@@ -48,6 +49,11 @@ def op_label(node: Node, hanging: Sequence[Node] = ()) -> str:
     op = node.op.lstrip("_") or node.name
     if op in {"addmm", "mm"} and any(other.op == "t" for other in hanging):
         return "linear"
+    return _short_name(op)
+
+
+@lru_cache(maxsize=1024)
+def _short_name(op: str) -> str:
     return _shortened(_SHORT.get(op, op))
 
 
@@ -69,11 +75,16 @@ def leaf_label(node: Node) -> str:
 
 def shape_label(node: Node) -> str:
     """Return the shape of what a node made: ``32×4×4``, ``scalar``, nothing where it is not known."""
-    return shape_text(node.shapes[0]) if node.shapes else ""
+    return _shape_text(node.shapes[0]) if node.shapes else ""
 
 
 def shape_text(shape: Iterable[int]) -> str:
     """Return a shape with its sizes joined by ``×``; long ones keep their last sizes."""
+    return _shape_text(tuple(shape))
+
+
+@lru_cache(maxsize=4096)
+def _shape_text(shape: tuple[int, ...]) -> str:
     sizes = [str(size) for size in shape]
     text = "×".join(sizes)
     while len(text) > _LONGEST_SHAPE and len(sizes) > 2:

@@ -50,7 +50,7 @@ def render(report: TraceReport) -> str:
 
 def render_static(report: TraceReport, *, picture: bool = True) -> str:
     """Return header, findings and picture alone, no tables, no script: what a running cell shows without widgets."""
-    main = draw(report.graphs[0], max_boxes=PICTURE_BOXES[1]) if picture and report.graphs else None
+    main = draw(report.graphs[0], max_boxes=PICTURE_BOXES[1], inside=False) if picture and report.graphs else None
     return tag("section", _style(), _static_part(report, main, picture=picture), class_="tm tm-trace")
 
 
@@ -143,7 +143,9 @@ def _picture(report: TraceReport, drawing: Drawing | None) -> str:
     for boxes in PICTURE_BOXES[1:]:
         if len(svg) <= PICTURE_BYTES or not report.graphs:
             break
-        svg = trace_svg.render(report, drawing=draw(report.graphs[0], max_boxes=boxes))
+        fine = drawing.fine if drawing is not None else None
+        smaller = draw(report.graphs[0], max_boxes=boxes, fine=fine, inside=False)
+        svg = trace_svg.render(report, drawing=smaller)
     return f"<img{attributes(alt=_alternative(report), src=svg_data_uri(svg))}>"
 
 

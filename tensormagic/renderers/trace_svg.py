@@ -55,7 +55,7 @@ def chart(report: TraceReport, *, width: float = WIDTH) -> str:
 def _body(report: TraceReport, drawing: Drawing | None, graph: int) -> Iterator[Section]:
     if report.graphs:
         shown = report.graphs[graph]
-        scene = Scene(drawing or draw(shown, max_boxes=_MOST_BOXES), shown, last_frame(shown))
+        scene = Scene(drawing or draw(shown, max_boxes=_MOST_BOXES, inside=False), shown, last_frame(shown))
         yield from _graph(report, scene)
     charts, height = trace_svg_chart.chart(report, _INNER)
     if charts:

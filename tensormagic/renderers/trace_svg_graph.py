@@ -23,7 +23,7 @@ from tensormagic.renderers.text_metrics import fitted, text_width
 from tensormagic.renderers.theme import NORM_EXPONENTS, NORM_SCALE_LIGHT
 from tensormagic.renderers.trace_phrases import NOT_MEASURABLE, log_text
 from tensormagic.renderers.trace_values import Value, births_by_box, value_of
-from tensormagic.reports import Birth, Frame, Graph
+from tensormagic.reports import UNREADABLE, Birth, Frame, Graph
 
 _FOOT = 6.0
 _CROWDED = 60  # from this many boxes on, wires carry no numbers
@@ -209,7 +209,7 @@ def _marks(scene: Scene) -> list[tuple[str, str]]:
         (_small(0, 1, "snone"), "no gradient"),
         (f'<path class="w w3" d="M8,6H22"/><path class="f3" d="{arrowhead((0, 6), 8, 5)}"/>', "gradient flow"),
     ]
-    if any(value_of((node,), scene.frame).blind for node in range(len(scene.graph.nodes))):
+    if scene.frame is not None and UNREADABLE in scene.frame.norms:
         marks.insert(2, (_small(0, 1, "sblind"), NOT_MEASURABLE))
     if scene.drawing.severed or any(box.cuts for box in scene.drawing.boxes):
         marks.append((trace_svg_cuts.key_svg(), "cut"))

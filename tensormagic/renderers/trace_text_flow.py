@@ -23,7 +23,7 @@ def flow(report: TraceReport, width: int) -> list[str]:
     if not report.graphs or not report.graphs[0].nodes:
         return []
     graph = report.graphs[0]
-    frame, drawing = last_frame(graph), draw(graph, max_boxes=_MOST_BOXES)
+    frame, drawing = last_frame(graph), draw(graph, max_boxes=_MOST_BOXES, inside=False)
     path = main_path(drawing)
     births = births_by_box(drawing, graph)
     drawn = report.state == "drawn"

@@ -66,15 +66,17 @@ def value_of(nodes: Iterable[int], frame: Frame | None) -> Value:
     """Return the value of a box over ``nodes``, or of a leaf, in the pass of ``frame``."""
     if frame is None:
         return Value()
-    each = [_node_value(node, frame) for node in nodes]
-    reached = [value for value in each if not value.untouched]
-    bad = [value for value in reached if value.bad]
-    return (bad or reached or [Value()])[0]
+    came = UNTOUCHED
+    for node in nodes:
+        norm = frame.norms[node] if node < len(frame.norms) else UNTOUCHED
+        counts = frame.bad.get(str(node), _NONE) if frame.bad else _NONE
+        if counts != _NONE or not math.isfinite(norm):
+            return Value(norm, *counts)
+        came = norm if not touched(came) else came
+    return Value(came)
 
 
-def _node_value(node: int, frame: Frame) -> Value:
-    nan, inf = frame.bad.get(str(node), (0, 0))
-    return Value(frame.norms[node] if node < len(frame.norms) else UNTOUCHED, nan, inf)
+_NONE = (0, 0)  # neither NaN nor Inf
 
 
 def last_frame(graph: Graph) -> Frame | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
+from tensormagic.renderers import graph_coarsening
 from tensormagic.renderers.graph_drawing import (
     BADGE_HEIGHT,
     DETAIL_SIZE,
@@ -14,6 +16,7 @@ from tensormagic.renderers.graph_drawing import (
     badge_rows,
     draw,
 )
+from tensormagic.renderers.graph_folding import fold
 from tensormagic.renderers.text_metrics import fitted, text_width, wrapped
 from tests.renderers import samples_trace as samples
 
@@ -286,3 +289,23 @@ def test_long_texts_keep_both_ends():
     assert text_width(cut, 10) <= 90
     assert wrapped("one two three four five", 55, 10, 2) == ["one two", "three …"]
     assert fitted("short", 90, 10) == "short"
+
+
+def test_repetitions_of_an_irregular_graph_are_found_in_linear_time():
+    """Twenty thousand ops without order, with one loop in their midst: the loop is found, and nothing else is."""
+    build = samples.Builder()
+    at = None
+    for number in range(20_000):
+        loop = 9_000 <= number < 9_090
+        name = "abc"[number % 3] if loop else f"op{(number * number * 7919) % 10_007}"
+        at = build.op(name, at)
+    groups = fold(build.graph()).groups
+    repeats = graph_coarsening._find_repeats([(group.label, "", 0) for group in groups])
+    assert [(repeat.start, repeat.period, repeat.times) for repeat in repeats] == [(9000, 3, 30)]
+
+
+def test_a_second_drawing_starts_from_the_first_ones_folding(graph):
+    """Given the folding of another drawing, a smaller one is the same as from the graph itself."""
+    whole = draw(graph)
+    again = draw(graph, max_boxes=10, fine=whole.fine, inside=False)
+    assert replace(again, parts=()) == replace(draw(graph, max_boxes=10), parts=())
