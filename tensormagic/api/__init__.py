@@ -8,7 +8,7 @@ from __future__ import annotations
 from tensormagic.api.comparing import compare
 from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, inspect, overlay, tensors
 from tensormagic.api.running import Trace, WriteWatch, trace, warm_up, watch_writes
-from tensormagic.api.showing import form_of, install_display, show
+from tensormagic.api.showing import form_of, install_display, on_terminal, print_text, show
 from tensormagic.errors import TraceError
 
 __all__ = [
@@ -23,7 +23,9 @@ __all__ = [
     "gradgraph",
     "inspect",
     "install_display",
+    "on_terminal",
     "overlay",
+    "print_text",
     "show",
     "tensors",
     "trace",

@@ -6,13 +6,17 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import TracebackType
-from typing import Any, Generic, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_args
 
 from tensormagic.api.findings import AnyReport, diagnosed
+from tensormagic.api.progress import open_progress
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.collectors.source import cell_of
 from tensormagic.errors import TraceError
 from tensormagic.reports import Cell, Level, LiveFrame, TraceReport, WritesReport
+
+if TYPE_CHECKING:
+    from tensormagic.renderers.live import LivePanel
 
 AnyRun = TypeVar("AnyRun", bound="_Run[Any]")
 CellNumber = Callable[[str], "int | None"]
@@ -68,19 +72,49 @@ class Trace(_Run[TraceReport]):
             raise TraceError(f"level is one of {', '.join(map(repr, get_args(Level)))}, not {level!r}")
         if level == "ops":
             self._follower.record_operations()
+        self._progress = False
+        self._panel: LivePanel | None = None
+
+    def with_progress(self) -> Trace:
+        """Show the run at the bottom of the terminal while it goes on, where there is one; returns the trace itself."""
+        self._progress = True
+        return self
+
+    def __enter__(self) -> Trace:
+        """Start.
+
+        Raises:
+            TraceError: if this was used before, or another trace is on in this thread.
+        """
+        super().__enter__()
+        if self._progress:
+            self._panel = open_progress(self.frame, lambda: self.report)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop; an exception goes on."""
+        super().__exit__(kind, error, traceback)
+        if self._panel is not None:
+            self._panel.close()
 
     def frame(self) -> LiveFrame:
         """Return what changes quickly, cheaply: for a live view."""
         return cast("LiveFrame", self._follower.frame())
 
 
-def trace(*, title: str = "", level: Level = "grad", namespace: Mapping[str, Any] | None = None) -> Trace:
+def trace(
+    *, title: str = "", level: Level = "grad", namespace: Mapping[str, Any] | None = None, progress: bool = False
+) -> Trace:
     """Return a context manager that records the forward and every backward inside it.
 
     Args:
         title: A name for the run; by default the model's.
         level: ``"ops"`` also records every operation, forward and backward: time, memory and writes.
         namespace: Where names of models and tensors are looked up; by default the caller's globals.
+        progress: Whether to show the run at the bottom of the terminal while it goes on; into pipes and files nothing
+            is written.
 
     Raises:
         RequirementError: where torch is missing or too old.
@@ -88,7 +122,9 @@ def trace(*, title: str = "", level: Level = "grad", namespace: Mapping[str, Any
     """
     require_torch()
     caller = sys._getframe(1)  # noqa: SLF001  (documented default)
-    return Trace(caller.f_globals if namespace is None else namespace, cell_of(caller), title=title, level=level)
+    seen = caller.f_globals if namespace is None else namespace
+    made = Trace(seen, cell_of(caller), title=title, level=level)
+    return made.with_progress() if progress else made
 
 
 def warm_up() -> None:

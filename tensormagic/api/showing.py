@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from tensormagic.errors import TensorMagicError
 from tensormagic.renderers import files
+from tensormagic.renderers.terminal_screen import is_terminal
 from tensormagic.reports import Report, install_outlet
 
 form_of = files.form_of
@@ -29,7 +31,19 @@ def show(report: Report) -> None:
     if _display is not None:
         _display(report)
     else:
-        print(report)  # noqa: T201  (showing is what was asked for)
+        print_text(report)
+
+
+def print_text(report: Report) -> None:
+    """Print a report as text: in a terminal as wide as that is, and in colours where they are wanted."""
+    from tensormagic.renderers.terminal import print_report
+
+    print_report(report)
+
+
+def on_terminal() -> bool:
+    """Say whether standard output is a terminal."""
+    return is_terminal(sys.stdout)
 
 
 install_outlet(files.Outlet())

@@ -56,8 +56,11 @@ def _or_reason(report: Report, form: str) -> str:
 
 
 def show(report: Report) -> None:
-    """Show a report in the notebook."""
-    display(bundle(report), raw=True)
+    """Show a report: rich in a notebook, and as text, in colours, in a terminal."""
+    if api.on_terminal():
+        api.print_text(report)
+    else:
+        display(bundle(report), raw=True)
 
 
 def deliver(shell: Any, report: Report, output: Output, *, shown: bool = False) -> None:
@@ -74,7 +77,7 @@ def deliver(shell: Any, report: Report, output: Output, *, shown: bool = False) 
         if failed[-1] and not shown:
             show(report)
     elif output.text:
-        print(report)  # noqa: T201  (asked for)
+        api.print_text(report)
     elif not shown:
         show(report)
     if reasons := [reason for reason in failed if reason]:

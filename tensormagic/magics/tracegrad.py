@@ -53,8 +53,11 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
         shell.user_ns, source.cell, cell_number=functools.partial(cell_number, shell), title=_plain(options.title),
         level=options.level,
     )  # fmt: skip
-    quiet = output.text or output.figure is not None or not is_notebook(shell)
-    mode = "off" if quiet else options.live or live
+    mode = options.live or live
+    if is_notebook(shell) and (output.text or output.figure is not None):
+        mode = "off"
+    elif not is_notebook(shell) and mode != "off":
+        mode = "terminal"
     with shown(shell, trace, output, mode), trace:
         return source.run()
 

@@ -33,7 +33,7 @@ RENDERERS: dict[tuple[str, str], str] = {
 }
 
 
-def render(report: Report, form: str) -> str:
+def render(report: Report, form: str, **options: Any) -> str:
     """Return ``report`` in one form: ``"html"``, ``"svg"`` or ``"txt"``.
 
     Raises:
@@ -43,7 +43,7 @@ def render(report: Report, form: str) -> str:
     if module is None:
         forms = ", ".join(known for kind, known in RENDERERS if kind == report.kind_name)
         raise TensorMagicError(f"a {report.kind_name} report has no form {form!r}; there are: {forms}, json")
-    text: str = import_module(module).render(report)
+    text: str = import_module(module).render(report, **options)
     return text
 
 

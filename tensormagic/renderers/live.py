@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tensormagic.reports import Graph, LiveFrame
 
-Mode = Literal["widget", "html", "off"]
+Mode = Literal["widget", "html", "terminal", "off"]
 Bundle = dict[str, Any]
 
 THREAD_NAME = "tensormagic-sampler"

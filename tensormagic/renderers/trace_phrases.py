@@ -99,10 +99,16 @@ def loss_text(report: TraceReport) -> str:
 
 
 def _overhead(report: TraceReport) -> str:
+    told = overhead_text(report)
+    return f", {told}" if told else ""
+
+
+def overhead_text(report: TraceReport) -> str:
+    """Return the tracer's share of the run, ``tracing +3 %``; empty where it is not known."""
     rest = report.seconds - report.own_seconds
     if report.own_seconds <= 0 or rest <= 0:
         return ""
-    return f", tracing +{100 * report.own_seconds / rest:.0f} %"
+    return f"tracing +{100 * report.own_seconds / rest:.0f} %"
 
 
 def all_clear(report: TraceReport) -> str:

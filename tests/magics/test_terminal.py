@@ -1,0 +1,90 @@
+"""Scripts and IPython in a real pseudo-terminal: a few lines below while it runs, and every print stays."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.screen import Screen, run_in_terminal
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+
+SCRIPT = """
+import logging, os, sys, time
+logging.basicConfig(level="INFO", format="%(message)s")
+import torch
+import tensormagic as tm
+torch.set_num_threads(1)
+w = torch.ones(3, requires_grad=True)
+before = sys.stdout, sys.stderr
+with tm.trace(title="in a terminal", progress=True) as trace:
+    for step in range(8):
+        (w * w).sum().backward()
+        print("step", step)
+        time.sleep(0.1)
+    logging.info("logged")
+    os.write(1, b"from the system\\n")
+    assert before == (sys.stdout, sys.stderr)
+tm.show(trace.report)
+"""
+OWN = [*(f"step {number}" for number in range(8)), "logged", "from the system"]
+
+
+def shown(text):
+    """Return a screen on which ``text`` was written."""
+    screen = Screen(rows=30, columns=90)
+    screen.feed(text)
+    return screen
+
+
+def test_a_script_in_a_terminal(tmp_path):
+    """The block was there, in the bottom rows; afterwards it is gone, all that was printed stands, and the report."""
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    text = run_in_terminal([sys.executable, str(path)], tmp_path)
+    assert "\x1b[1;25r" in text
+    assert "── in a terminal ──" in text
+    assert "log10 of the norm" in text
+    screen = shown(text)
+    assert screen.everything[: len(OWN)] == OWN
+    assert screen.everything[len(OWN)].startswith("tracegrad  in a terminal  finished")
+    assert screen.region == (0, 29)
+    assert not [line for line in screen.everything if line.startswith(("── in", "flow  "))]
+
+
+def test_into_a_pipe_goes_nothing_but_the_text(tmp_path):
+    """No sequence, no colour, no block: ``progress=True`` in a log file costs nothing."""
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(path)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, env=environment)
+    assert "\x1b" not in ran.stdout + ran.stderr
+    assert ran.stderr == "logged\n"
+    lines = ran.stdout.splitlines()
+    assert sorted(line for line in lines if line in OWN) == sorted({*OWN} - {"logged"})
+    assert [line for line in lines if line.startswith("tracegrad")] == ["tracegrad  in a terminal  finished"]
+
+
+CELL = """
+import torch, time
+%load_ext tensormagic
+w = torch.ones(3, requires_grad=True)
+lines = "for _ in range(6):", "    (w * w).sum().backward()", "    time.sleep(0.1)", "print('own')"
+get_ipython().run_cell_magic("tracegrad", "", "\\n".join(lines))
+"""
+
+
+def test_ipython_in_a_terminal(tmp_path):
+    """%%tracegrad shows the block while the cell runs, and the coloured report after it."""
+    path = tmp_path / "cell.ipy"
+    path.write_text(CELL)
+    command = [sys.executable, "-m", "IPython", "--no-banner", "--no-confirm-exit", str(path)]
+    text = run_in_terminal(command, tmp_path, IPYTHONDIR=str(tmp_path / "ipython"))
+    assert "log10 of the norm" in text
+    taken, given_back = text.index("\x1b[1;25r"), text.index("\x1b[r")
+    assert taken < text.index("own\r\n") < given_back < text.index("finished")
+    assert "38;5" in text or "\x1b[36m" in text
