@@ -22,6 +22,7 @@ from tensormagic.renderers.document_columns import (
     shape_text,
     thinned,
 )
+from tensormagic.renderers.document_costs import cost_columns
 from tensormagic.renderers.document_cuts import ends_document
 from tensormagic.renderers.document_frames import frame_rows
 from tensormagic.renderers.document_parts import part_columns
@@ -199,7 +200,7 @@ class _Builder:
         return {
             "number": graph.number,
             "passes_seen": graph.passes_seen,
-            "nodes": node_columns(graph.nodes, self.strings, self.saved),
+            "nodes": {**node_columns(graph.nodes, self.strings, self.saved), **cost_columns(self.report, graph)},
             "edges": list(map(list, columns)) or [[], [], []],
             "roots": list(graph.roots),
             "order": list(graph.order),

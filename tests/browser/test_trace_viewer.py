@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from playwright.sync_api import Page, expect
 from tensormagic.renderers import trace_html
 from tensormagic.renderers.document import Limits, trace_document
 from tensormagic.renderers.markup import json_block
-from tensormagic.reports import TraceReport
+from tensormagic.reports import NodeCosts, OpsReport, TraceReport
 from tests.renderers import samples_viewer
 
 pytestmark = pytest.mark.browser
@@ -157,6 +158,21 @@ def test_colours_can_say_something_else(static_page: OpenPage) -> None:
     assert page.locator(".box.bad").count() == 7
     assert page.locator(".box.zero").count() == 2
     expect(page.locator(".legend")).to_contain_text("all finite")
+
+
+def test_colours_by_time_where_it_was_measured(static_page: OpenPage) -> None:
+    """A run at level ops can be coloured by the time of each node's backward; the largest ends the scale."""
+    report = samples_viewer.calm_run(2)
+    count = len(report.graphs[0].nodes)
+    nothing = array("d", [0.0] * count)
+    seconds = array("d", [2e-5 * (node + 1) for node in range(count)])
+    costs = NodeCosts(1, 2, 2, nothing, nothing, seconds, nothing)
+    page = _mounted(static_page, replace(report, ops=OpsReport(nodes=(costs,))))
+    page.get_by_label("colour by").select_option(label="time, backward")
+    expect(page.locator(".legend")).to_contain_text("time of the node's backward")
+    addmm = page.locator(".box", has_text="addmm")
+    expect(addmm.locator(".value")).to_have_text("660 µs")
+    assert "n5" in (addmm.get_attribute("class") or "")
 
 
 def test_order_slider_lights_what_backward_has_reached(static_page: OpenPage) -> None:

@@ -66,6 +66,19 @@ test("lines that leave a frame go on to its border on both sides", () => {
   assert.ok(wires.every(({ points }) => points.every(Number.isFinite)));
 });
 
+test("where everything is open at once, frames stand side by side and the whole is no strip", () => {
+  const tree = grown();
+  for (let part = 0; part < tree.parts.length; part += 1) if (tree.parts[part].children.length) tree.unfold(part);
+  const strip = sceneOf(tree);
+  tree.spread = true;
+  const { width, height, frames, boxes } = sceneOf(tree);
+  assert.ok(strip.height / strip.width > 10);
+  assert.ok(height / width < 2.5 && width / height < 5, `${width} x ${height}`);
+  assert.equal(boxes.length, strip.boxes.length);
+  const beside = frames.filter((frame) => frames.some((other) => other !== frame && other.y === frame.y));
+  assert.ok(beside.length > frames.length / 2);
+});
+
 test("folding closes what is open inside too", () => {
   const tree = grown(),
     part = tree.parts.findIndex(({ children }) => children.some((child) => tree.opens(child)));

@@ -61,6 +61,7 @@ export class Folds {
 
   foldAll() {
     this.grown().open.clear();
+    this.grown().spread = false;
     this.redraw();
   }
 
@@ -95,6 +96,7 @@ export class Folds {
     const tree = this.grown(),
       count = tree.parts.length;
     for (let part = 0; part < count; part += 1) if (tree.parts[part].children.length) tree.unfold(part);
+    tree.spread = true;
     this.redraw();
   }
 

@@ -378,6 +378,15 @@ export class GraphView {
     this.show();
   }
 
+  /** Keep the box of a node in view, while the order is played. @param {number} node */
+  follow(node) {
+    const box = this.graph.boxes[this.graph.boxOf.get(node) ?? -1],
+      { k, x, y } = this.view;
+    if (!box || this.onPaper()) return;
+    const [left, top] = [box.x * k + x, box.y * k + y];
+    if (left < 0 || left + box.w * k > this.room.width || top < 8 || top + box.h * k > this.room.height) this.reveal(box);
+  }
+
   /** No empty margins where there is more to see on the other side. */
   keepInside() {
     const { width, height, top } = this.extent(),

@@ -18,6 +18,7 @@ import { Player, speedChooser, passPace, orderPace, upTo } from "./player.js";
 /** @typedef {import("./constants.js").Picture} Picture */
 /** @typedef {import("./constants.js").DeltaHeader} DeltaHeader */
 
+const OPENING = "\nclick: what is inside · Shift+click: numbers of the whole";
 const FEW = 10; // nodes below which nothing has to be searched
 
 let mounted = 0;
@@ -63,7 +64,7 @@ export class Panel {
     this.headline = new Headline(live, { ...jump, toggle: () => this.toggle() });
     this.graphView = new GraphView(this.hatch, {
       select: (box, node) => this.choose(box, node),
-      tell: (box) => this.model.boxTip(this.graph, box),
+      tell: (box) => this.model.boxTip(this.graph, box) + (this.folds.opens(box) ? OPENING : ""),
       opens: (box) => this.folds?.opens(box) ?? false,
       open: (box) => this.openBox(box),
       fold: (part) => this.foldPart(part),
@@ -366,6 +367,7 @@ export class Panel {
       : { norms: upTo(norms, order, at), bad, births: born, cursor: at ? order[at - 1] : -1, pass, running: true };
     this.order.stand(at, done ? "order: all nodes" : `order: node ${at} of ${order.length}`);
     this.paint();
+    if (!done && at) this.graphView.follow(order[at - 1]);
   }
 
   /** @param {number} pass show the kept pass nearest to it */
@@ -510,8 +512,7 @@ export class Panel {
   openAll() {
     this.folds.openAll();
     this.reshaped();
-    this.graphView.moved = false;
-    this.graphView.resize();
+    this.graphView.fit();
   }
 
   arrangeFolds() {

@@ -11,8 +11,11 @@ import { layOut } from "./layout.js";
 export const FRAME_HEAD = 26; // the bar of an opened box, with its handle
 const ABOVE = 22; // what belongs to a box of the first row is written above it
 const PAD = 12;
+const CLIMB = 5; // how far inside of the frame's right side a line climbs to where it leaves
 const WRAP = 890; // where rows of the outermost level end (graph_drawing.py)
 const NARROWER = 40; // by which each level inside is less wide
+const TALL = 2; // times as high as wide: a level is spread out then, where everything was opened at once
+const SPREAD = 2.4; // to so many times as wide as high
 const MOST_BADGES = 4;
 const MOST_ENDS = 6; // pairs of boxes that one line remembers to be coloured by
 
@@ -77,17 +80,20 @@ function laidOut(tree, links, part, laid) {
   const items = members.map((member) => itemOf(tree, member, laid));
   const edges = all.map((link) => /** @type {[number,number]} */ ([place.get(link.from), place.get(link.to)]));
   const depth = part < 0 ? 0 : tree.path(part).length;
-  const layout = layOut(items, edges, Math.max(WRAP - NARROWER * depth, 480));
-  return { ...layout, members, links: all, items, ...edgeOf(layout, members, items) };
+  const wrap = Math.max(WRAP - NARROWER * depth, 480);
+  let layout = layOut(items, edges, wrap);
+  if (tree.spread && layout.height > TALL * layout.width)
+    layout = layOut(items, edges, Math.max(wrap, Math.sqrt(layout.width * layout.height * SPREAD)));
+  return { ...layout, members, links: all, items, ...touchOf(layout, members, items, tree.spread) };
 }
 
-/** Where lines from outside touch the frame, from its top. @param {any} layout @param {any[]} members @param {Item[]} items */
-function edgeOf(layout, members, items) {
-  const at = (/** @type {string} */ side) => {
-    const place = members.indexOf(side);
-    return place < 0 ? FRAME_HEAD / 2 : FRAME_HEAD + ABOVE + layout.places[place][1] + items[place].enter;
-  };
-  return { enter: at("left"), leave: at("right") };
+/** Where lines from outside touch the frame, from its top. @param {any} layout @param {any[]} members @param {Item[]} items
+ * @param {boolean} level on both sides at one height: frames that stand beside each other would else go down like stairs */
+function touchOf(layout, members, items, level) {
+  const at = (/** @type {number} */ place) =>
+    FRAME_HEAD + ABOVE + layout.places[place][1] + items[place].enter;
+  const [left, right] = [Math.max(members.indexOf("left"), 0), members.indexOf("right")];
+  return { enter: at(left), leave: at(level || right < 0 ? left : right) };
 }
 
 /** @param {Tree} tree @param {number|"left"|"right"} member @param {Map<number, any>} laid @returns {Item} */
@@ -142,7 +148,11 @@ function composed(tree, laid) {
     layout.links.forEach((/** @type {any} */ link, /** @type {number} */ at) => {
       const points = shifted(layout.routes[at], x, y);
       if (link.from === "left") points.unshift(x - PAD, points[1]);
-      if (link.to === "right") points.push(x + layout.width + PAD, points[points.length - 1]);
+      if (link.to === "right") {
+        const [edge, level] = [x + layout.width + PAD, y - FRAME_HEAD - ABOVE + layout.leave],
+          last = points[points.length - 1];
+        points.push(...(last === level ? [] : [edge - CLIMB, last, edge - CLIMB, level]), edge, level);
+      }
       wires.push({ ends: link.ends, points: reversed(points), plain: [link.from === "left", link.to === "right"] });
     });
   }

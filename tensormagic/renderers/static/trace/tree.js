@@ -11,6 +11,7 @@ const WIDEST = 190; // of a box (graph_drawing.py)
 export class Tree {
   /** @type {Part[]} */ parts = [];
   /** @type {Set<number>} the parts that are opened */ open = new Set();
+  spread = false; // whether rows may be longer than a screen is wide: to see all of it at once
   /** @type {number[][]} sources, targets */ edges = [[], []];
   /** @type {[number,number,number,number][]} lines between ends of the tree, forward, each with one edge of the graph */ links = [];
 
