@@ -69,7 +69,8 @@ def circumstances(running: Sequence[Following], home: int) -> Circumstances | No
     if not levels and outer is None and not name:
         return None
     begun = outer.begun if outer is not None else None
-    return Circumstances(begun.number if begun else 0, _on_behalf_of(outer), name, levels)
+    graph = begun.graph if begun else 0
+    return Circumstances(begun.number if begun else 0, graph, _on_behalf_of(outer), name, levels)
 
 
 def _outer(running: Sequence[Following], here: int) -> Following | None:

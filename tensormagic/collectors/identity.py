@@ -48,6 +48,11 @@ class Leaf:
     requires_grad: bool
     reference: weakref.ref[torch.Tensor]
 
+    @property
+    def is_nameless(self) -> bool:
+        """Whether nothing leads to it: it is called by its shape."""
+        return self.name.startswith("leaf (")
+
 
 def _describe(tensor: torch.Tensor, name: str, owner: str) -> Leaf:
     return Leaf(

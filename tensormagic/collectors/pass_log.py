@@ -11,7 +11,7 @@ from tensormagic.collectors.identity import Leaf, Leaves
 from tensormagic.collectors.skeleton import Skeleton
 from tensormagic.collectors.timeline import Thinned
 from tensormagic.collectors.traced_graph import FREE_SECONDS, MOST_PASSES, passes_to_keep
-from tensormagic.reports import UNTOUCHED, ParameterSeries, Pass
+from tensormagic.reports import UNREADABLE, UNTOUCHED, ParameterSeries, Pass
 
 UPDATES_SHARE = 0.005  # of the time of the run goes into measuring the optimizer's steps, beyond the first one
 
@@ -36,6 +36,9 @@ class PassLog:
 
     Args:
         leaves: Numbers the leaves.
+
+    Attributes:
+        inner: The passes inside others that are kept.
     """
 
     def __init__(self, leaves: Leaves) -> None:
@@ -43,6 +46,7 @@ class PassLog:
         self._rows: Thinned[PassRow] = Thinned(MOST_PASSES)
         self._touched: dict[int, int] = {}
         self._used: set[int] = set()
+        self.inner: Thinned[Pass] = Thinned(MOST_PASSES)
         self._brought: dict[int, dict[int, list[float]]] = {}  # pass → leaf → what passes inside it brought
         self._updates_seen = 0
 
@@ -57,7 +61,7 @@ class PassLog:
         return self._rows.last
 
     def rows(self) -> tuple[PassRow, ...]:
-        """Return the kept passes in the order in which they began; one inside another ends first."""
+        """Return the kept passes in the order in which they began."""
         return tuple(sorted(self._rows.items(), key=lambda row: row.done.number))
 
     def use(self, skeleton: Skeleton) -> None:
@@ -65,30 +69,42 @@ class PassLog:
         self._used.update(skeleton.leaf_of.values())
         self._rows.capacity = passes_to_keep(len(self._leaves.known))
 
-    def append(self, done: Pass, skeleton: Skeleton, values: PassValues) -> None:
-        """Keep a pass that has ended."""
+    def append(self, done: Pass, skeleton: Skeleton, values: PassValues) -> bool:
+        """Keep a pass that has ended; False where what passes inside it brought to one leaf would have to be added."""
+        if done.circumstances is not None and done.circumstances.inside:
+            self._bring(done, skeleton, values)
+            return True
         norms = array("f", [UNTOUCHED]) * len(self._leaves.known)
         for index, leaf in skeleton.leaf_of.items():
             norms[leaf] = values.norms[index]
-            if values.norms[index] != UNTOUCHED:
+        clear = self._carry(self._brought.pop(done.number, {}), norms)
+        for leaf, norm in enumerate(norms):
+            if norm != UNTOUCHED:
                 self._touched[leaf] = self._touched.get(leaf, 0) + 1
-        self._carry(done, norms)
         self._rows.append(PassRow(done, norms, array("f")), pin=bool(values.bad))
+        return clear
 
-    def _carry(self, done: Pass, norms: array[float]) -> None:
-        """Tell a pass what passes inside it brought to leaves, which it did not reach itself.
+    def _bring(self, done: Pass, skeleton: Skeleton, values: PassValues) -> None:
+        """Keep what a pass inside another brought to leaves until that one ends.
 
-        A re-entrant checkpoint's parameters get their gradient in a pass of its own. Where several such passes
-        brought a leaf something, it got the sum of what nobody has added up: then nothing is said.
+        A re-entrant checkpoint's parameters get their gradient in a pass of its own. Leaves that have no name are of
+        that pass alone: the inputs of the segment, detached.
         """
-        for leaf, found in self._brought.pop(done.number, {}).items():
-            if leaf < len(norms) and norms[leaf] == UNTOUCHED and len(found) == 1:
-                norms[leaf] = found[0]
-        if done.circumstances is not None and done.circumstances.inside:
-            brought = self._brought.setdefault(done.circumstances.inside, {})
-            for leaf, norm in enumerate(norms):
-                if norm != UNTOUCHED:
-                    brought.setdefault(leaf, []).append(norm)
+        self.inner.append(done, pin=bool(values.bad))
+        brought = self._brought.setdefault(done.number, {})
+        for index, leaf in skeleton.leaf_of.items():
+            if values.norms[index] != UNTOUCHED and not self._leaves.known[leaf].is_nameless:
+                brought.setdefault(leaf, []).append(values.norms[index])
+
+    @staticmethod
+    def _carry(brought: Mapping[int, list[float]], norms: array[float]) -> bool:
+        """Put what passes inside brought into the row; of a leaf that several reached, the sum is not known."""
+        clear = True
+        for leaf, found in brought.items():
+            one = norms[leaf] == UNTOUCHED and len(found) == 1
+            norms[leaf] = found[0] if one else UNREADABLE
+            clear &= one
+        return clear
 
     def wants_update(self, spent: float, seconds: float) -> bool:
         """Return whether an optimizer's step is to be measured now, given what measuring took so far."""

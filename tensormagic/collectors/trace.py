@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from threading import RLock, get_ident
 from time import perf_counter
+from types import FrameType
 from typing import Any
 
 import torch
@@ -33,6 +34,7 @@ from tensormagic.collectors.following import (
     start_nodes,
 )
 from tensormagic.collectors.forward import ForwardRecorder, active_modes
+from tensormagic.collectors.forward_mode import forward_mode_gap, noted_dual_levels
 from tensormagic.collectors.gradients import PassRecorder, PassValues
 from tensormagic.collectors.identity import Leaves, ModuleNames
 from tensormagic.collectors.insides import Insides, runs_python
@@ -60,6 +62,8 @@ MAX_GRAPHS = 32  # structures kept; a graph that differs in every step would fil
 MAX_INNER_GRAPHS = 128  # and of passes inside others: with re-entrant checkpoints, one a layer
 
 _FOREIGN = "some nodes were made on another thread: forward is followed on the traced one only, they have no line"
+_AGAIN = "inside one pass the same graph was run through several times: of these, the first time is shown"
+_UNADDED = "inside one pass several others brought a parameter a gradient: their sum was not measured"
 
 
 class Tracer:
@@ -135,6 +139,7 @@ class Tracer:
             stack.enter_context(plain_stacks())
             stack.enter_context(followed_backward(self))
             stack.enter_context(noted_applies(self._recorder.note_apply))
+            stack.enter_context(noted_dual_levels(self._note_forward_mode))
             stack.enter_context(self._recorder)
             stack.enter_context(self._updates.watching())
             stack.enter_context(kept_compiled(Together(self._ops or self._recorder, self._updates)))
@@ -230,9 +235,7 @@ class Tracer:
         return graph
 
     def _open(self, found: Walk, graph: TracedGraph, followed: Following, roots: tuple[Any, ...]) -> None:
-        number = self._begun = self._begun + 1
-        if self._begins_step(followed):
-            self._step += 1
+        number = self._number_of(followed)
         values = PassValues.of(number, graph.skeleton.size, full=graph.wants_statistics(self.seconds))
         recorder = PassRecorder(found, graph.skeleton, values, graph.first)
         if followed.levels:
@@ -252,10 +255,19 @@ class Tracer:
         if len(roots) == 1 and isinstance(root := bare(roots[0]), torch.Tensor) and root.numel() == 1:
             recorder.observe_value(root)
 
+    def _number_of(self, followed: Following) -> int:
+        """Return the number of a pass that begins; one inside another has that one's."""
+        if followed.circumstances is not None and followed.circumstances.inside:
+            return followed.circumstances.inside
+        self._begun += 1
+        if self._begins_step(followed):
+            self._step += 1
+        return self._begun
+
     def _begins_step(self, followed: Following) -> bool:
         """Return whether a pass is of a step of its own: forward ran since the last one, or runs on another thread."""
-        if followed.is_inner or (followed.circumstances is not None and followed.circumstances.thread):
-            return not followed.is_inner
+        if followed.circumstances is not None and followed.circumstances.thread:
+            return True
         return self._recorder.origins.nodes != self._calls_at_last_pass
 
     def _finish(self, followed: Following, outcome: str, began: float) -> None:
@@ -285,10 +297,12 @@ class Tracer:
             begun, outcome=outcome, seconds=entered - began, reached=len(set(values.order)),
             finite=not values.bad, value=values.value,
         )  # fmt: skip
-        graph.add(values, recorder.survey_seconds)
+        if not graph.add(values, recorder.survey_seconds):
+            self._add_gap("backward", _AGAIN)
         if values.gap:
             self._add_gap("gradients", f"some gradients could not be measured: {values.gap}")
-        self._passes.append(done, graph.skeleton, values)
+        if not self._passes.append(done, graph.skeleton, values):
+            self._add_gap("gradients", _UNADDED)
         self._last = (done, graph, values)
         self._calls_at_last_pass = self._recorder.origins.nodes
         if not self._running:
@@ -303,6 +317,10 @@ class Tracer:
                     recorder.observe_result(index, found)
         except Exception as error:
             self._add_gap("gradients", f"what a backward returned was not measured: {type(error).__name__}: {error}")
+
+    def _note_forward_mode(self, frame: FrameType) -> None:
+        if not is_being_compiled() and (site := self._sites.of_frame(frame)) is not None:
+            self._add_gap("backward", forward_mode_gap(self._sites.locations[site]))
 
     def _wants_update(self) -> bool:
         return self._passes.wants_update(self._updates.seconds, self.seconds)
@@ -357,6 +375,8 @@ class Tracer:
             graphs=tuple(self._cuts.with_cuts(graph.report()) for graph in graphs),
             passes=tuple(row.done for row in self._passes.rows()),
             passes_seen=self._passes.seen,
+            inner_passes=self._passes.inner.items(),
+            inner_passes_seen=self._passes.inner.seen,
             steps_seen=self._step,
             forward_nodes=self._recorder.origins.nodes,
             parameters=self._passes.series(),

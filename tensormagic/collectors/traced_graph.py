@@ -49,8 +49,8 @@ class TracedGraph:
             return True
         return self.frames.keeps_next and self._statistics_seconds <= FREE_SECONDS + STATISTICS_SHARE * seconds
 
-    def add(self, values: PassValues, statistics_seconds: float) -> None:
-        """Keep the numbers of a pass that has ended."""
+    def add(self, values: PassValues, statistics_seconds: float) -> bool:
+        """Keep the numbers of a pass that has ended; False where they are of a pass whose numbers are there already."""
         if self.passes:
             self._statistics_seconds += statistics_seconds
         self.passes += 1
@@ -58,8 +58,11 @@ class TracedGraph:
         self.order = tuple(dict.fromkeys(values.order))
         if values.births and not self.births:
             self.births = values.births
-        frame = self._frame(values)
-        self.frames.append(frame, pin=bool(values.bad) and self.bad_passes == 1)
+        before = self.frames.last
+        if before is not None and before.pass_number == values.pass_number:
+            return False
+        self.frames.append(self._frame(values), pin=bool(values.bad) and self.bad_passes == 1)
+        return True
 
     def _frame(self, values: PassValues) -> Frame:
         bad = {str(index): counts for index, counts in values.bad.items()}

@@ -14,10 +14,10 @@ def parameter_without_gradient(report: TraceReport) -> Iterator[Finding]:
 
     A model that no backward reached at all is not reported: in adversarial training that is meant. Nor is a
     parameter that a graph leads to: ``autograd.grad`` may have been asked for others only. Re-entrant checkpointing
-    hides its parameters from the graph of the loss: where no pass inside another was kept, nothing is said at all.
+    hides its parameters from the graph of the loss: where no pass inside another was followed, nothing is said at all.
     """
     checkpoints = any(node.name.startswith("CheckpointFunction") for graph in report.graphs for node in graph.nodes)
-    if checkpoints and not any(done.circumstances and done.circumstances.inside for done in report.passes):
+    if checkpoints and not report.inner_passes_seen:
         return
     for owner in dict.fromkeys(series.owner for series in report.parameters if series.touched and series.owner):
         missing = [series for series in report.parameters if series.owner == owner and _is_missing(series)]

@@ -105,10 +105,13 @@ def first_bad_gradient(report: TraceReport) -> Iterator[Finding]:
     that is how a gradient scaler finds its scale.
     """
     graphs = list(enumerate(report.graphs))
-    births = [(graph.births[0].pass_number, number) for number, graph in graphs if graph.births]
+    inner = {done.graph for done in report.inner_passes}  # what was born in these was born in a node of the others too
+    births = [
+        (graph.births[0].pass_number, graph.number not in inner, number) for number, graph in graphs if graph.births
+    ]
     shown = [(frame.pass_number, number) for number, graph in graphs for frame in graph.frames if frame.bad]
-    if births and min(births) <= min(shown, default=min(births)):
-        yield _Born(report, min(births)[1]).finding()
+    if births and min(births)[0] <= min(shown, default=min(births))[0]:
+        yield _Born(report, min(births)[2]).finding()
     elif shown:
         yield _from_the_start(report, *min(shown))
 

@@ -67,6 +67,8 @@ def run_text(report: TraceReport) -> str:
     if report.state == "drawn":
         return _drawn_text(report)
     passes = plural(report.passes_seen, "backward pass", "backward passes")
+    inner = plural(report.inner_passes_seen, "pass inside them", "passes inside them")
+    passes += f" and {inner}" if report.inner_passes_seen else ""
     steps = f"{plural(report.steps_seen, 'step')}, " if report.steps_seen else ""
     loss = loss_text(report)
     return f"{steps}{passes} in {seconds_text(report.seconds)}{_overhead(report)}{loss and f', {loss}'}"

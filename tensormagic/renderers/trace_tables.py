@@ -97,10 +97,11 @@ def _node_row(report: TraceReport, node: Node, frame: Frame | None) -> Cells:
 
 
 def _passes(report: TraceReport) -> str:
-    rows = [_pass_row(report, one) for one in report.passes[-MOST_PASSES:]]
+    last = sorted((*report.inner_passes, *report.passes), key=lambda one: one.number)[-MOST_PASSES:]
+    rows = [_pass_row(report, one) for one in last]
     title = (
-        f"{_shown(len(rows), report.passes_seen, 'pass')}, the last ones"
-        if report.passes_seen > len(rows)
+        f"{_shown(len(rows), seen, 'pass')}, the last ones"
+        if (seen := report.passes_seen + report.inner_passes_seen) > len(rows)
         else "Passes"
     )
     return _table(

@@ -21,7 +21,9 @@ def check_trace(report: TraceReport) -> None:
     lines = len(report.locations)
     for graph in report.graphs:
         _check_graph(graph, lines)
-    _require(_within((one.location for one in report.passes), lines), "a pass stands on a line")
+    _require(
+        _within((one.location for one in (*report.passes, *report.inner_passes)), lines), "a pass stands on a line"
+    )
     widths = {len(series.norms) for series in report.parameters}
     _require(widths <= {len(report.passes)}, "a parameter has a norm for a pass")
     moves = {len(series.updates) for series in report.parameters}

@@ -135,6 +135,9 @@ class TraceReport(Report):
         graphs: Most used first.
         passes: The kept passes; see ``passes_seen``.
         passes_seen: How many there were.
+        inner_passes: Passes that ran inside others, in the order in which they ended, thinned as these; they have the
+            numbers of the passes that they ran in, and are not among ``passes``.
+        inner_passes_seen: How many of these there were.
         steps_seen: How many steps there were.
         forward_nodes: How many autograd nodes the forward made, whether or not a backward reached them.
         parameters: Every leaf that took part and every parameter of every module that took part.
@@ -155,6 +158,8 @@ class TraceReport(Report):
     graphs: tuple[Graph, ...] = ()
     passes: tuple[Pass, ...] = ()
     passes_seen: int = 0
+    inner_passes: tuple[Pass, ...] = ()
+    inner_passes_seen: int = 0
     steps_seen: int = 0
     forward_nodes: int = 0
     parameters: tuple[ParameterSeries, ...] = ()

@@ -7,6 +7,7 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import tensormagic as tm
 from tests.corpus.cases import ill
@@ -263,6 +264,20 @@ def a_custom_function_with_a_wrong_backward():
     with tm.trace(namespace={"x": x}) as trace:
         y = Halved.apply(x)
         y.sum().backward()
+    return trace.report
+
+
+@ill("TM402", op="log", line="return (z * 2).log()", says=("its input holds 1 zero",))
+def inside_a_reentrant_checkpoint():
+    """Backward runs through the segment in a pass of its own: its node is named, not the whole checkpoint."""
+
+    def segment(z):
+        return (z * 2).log()
+
+    x = leaf(0.0, 1.0)
+    with tm.trace(namespace={"x": x}) as trace:
+        y = checkpoint(segment, x * 1, use_reentrant=True)
+        (y * torch.tensor([0.0, 1.0])).sum().backward()
     return trace.report
 
 

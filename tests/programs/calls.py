@@ -184,7 +184,7 @@ def functional_jvp():
     return jvp(torch.sin, x, x)
 
 
-@program(0)
+@program(0, gaps=("takes derivatives forwards",))
 def forward_mode():
     with torch.autograd.forward_ad.dual_level():
         dual = torch.autograd.forward_ad.make_dual(torch.ones(2), torch.ones(2))
@@ -260,3 +260,9 @@ def in_place_and_views():
     y.view(2, 2)[1] = x[:2].exp()
     y.sum().backward()
     return x.grad
+
+
+@program(18, measured=False)
+def checked_numerically():
+    x = torch.tensor([0.5, 1.5], dtype=torch.float64, requires_grad=True)
+    return torch.autograd.gradcheck(torch.sin, x), torch.autograd.gradgradcheck(torch.sin, x, torch.ones_like(x))

@@ -21,10 +21,10 @@ export class Model {
     this.passes = new Map(doc.passes.map((/** @type {any[]} */ row) => [row[0], row]));
     /** @type {number[][]} */
     this.series = doc.parameters.map((/** @type {any} */ parameter) => [...decoded(parameter.norms)]);
-    /** @type {{graph:number, frame:Frame}[]} */
+    /** Of one pass those inside it come first. @type {{graph:number, frame:Frame}[]} */
     this.frames = this.graphs
       .flatMap((graph, place) => graph.frames.map((/** @type {Frame} */ frame) => ({ graph: place, frame })))
-      .sort((left, right) => left.frame.pass - right.frame.pass);
+      .sort((left, right) => left.frame.pass - right.frame.pass || right.graph - left.graph);
     /** @type {Map<number, number>} */
     this.rowOfLocation = new Map(
       doc.source.flatMap((/** @type {any[]} */ row, /** @type {number} */ place) =>
