@@ -38,11 +38,12 @@ ASKING_CALLS: dict[Any, Callable[[tuple[Any, ...], dict[str, Any]], bool]] = {
     torch.pinverse: _is_complex,
     torch.Tensor.pinverse: _is_complex,
     torch.linalg.pinv: _is_complex,
+    torch.linalg.lstsq: _always,
 }
 ASKING_NODES = frozenset({
     "CumprodBackward0", "ProdBackward0", "ProdBackward1", "MaskedFillBackward1",
     "MaxBackward1", "MinBackward1", "MedianBackward0", "NanmedianBackward0",
-    "LinalgEigBackward0", "LinalgEighBackward0", "LinalgSvdBackward0",
+    "LinalgEigBackward0", "LinalgEighBackward0", "LinalgSvdBackward0", "LinalgLstsqBackward0",
     "LinalgHouseholderProductBackward0", "OrmqrBackward0",
 })  # fmt: skip
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from tensormagic.collectors.forward import ForwardRecorder
 from tensormagic.collectors.op_asking import asking_places
+from tensormagic.collectors.op_calibration import seconds_an_operation
 from tensormagic.collectors.op_costs import GraphCosts, NodeCost
 from tensormagic.collectors.op_facts import WHOLE, Row
 from tensormagic.collectors.op_mode import OpMode
@@ -55,6 +56,7 @@ class OpRecorder:
         self.mode = recorder.ops = OpMode(self._places)
         self._no_node = self.mode.node_of
         self.compiled_calls = 0
+        self._seconds_an_operation = seconds_an_operation()
 
     # -- life -----------------------------------------------------------------------------------------------------
 
@@ -146,6 +148,11 @@ class OpRecorder:
             devices=tuple(sorted(self.mode.devices)),
             compiled_calls=self.compiled_calls,
         )
+
+    @property
+    def seconds(self) -> float:
+        """About how long counting took so far."""
+        return self._seconds_an_operation * sum(row.calls for _, row in self._places.all_rows())
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what could not be seen, and why."""

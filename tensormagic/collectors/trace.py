@@ -370,7 +370,8 @@ class Tracer:
             own_seconds=self._recorder.seconds
             + self._recorder.cuts.seconds
             + self._backward_seconds
-            + self._updates.seconds,
+            + self._updates.seconds
+            + (self._ops.seconds if self._ops is not None else 0.0),
             locations=self._sites.locations,
             graphs=tuple(self._cuts.with_cuts(graph.report()) for graph in graphs),
             passes=tuple(row.done for row in self._passes.rows()),

@@ -18,6 +18,7 @@ from tensormagic.renderers.document import SAVED_LIMITS, trace_document
 from tensormagic.renderers.finding_html import gaps_html, with_code
 from tensormagic.renderers.graph_drawing import Drawing, draw
 from tensormagic.renderers.markup import attributes, escape, packed, svg_data_uri, tag
+from tensormagic.renderers.ops_html import operations_html
 from tensormagic.renderers.trace_phrases import all_clear, run_text, state_text
 from tensormagic.renderers.trace_tables import tables_html
 
@@ -41,6 +42,7 @@ def render(report: TraceReport) -> str:
         "section",
         _style(),
         _static_part(report, main),
+        operations_html(report),
         _text_part(report),
         tag("script", _boot(document)),
         class_="tm tm-trace",
@@ -63,7 +65,7 @@ def viewer_style() -> str:
 @cache
 def panel_style() -> str:
     """Return what the panel needs where no script runs; the viewer brings the rest along."""
-    return theme.stylesheet() + static("trace.css")
+    return theme.stylesheet() + static("trace.css") + static("trace_ops.css")
 
 
 @cache

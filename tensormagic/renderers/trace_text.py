@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensormagic.renderers.cut_words import cut_heading, cut_sentences
+from tensormagic.renderers.ops_text import operations
 from tensormagic.renderers.phrases import plural
 from tensormagic.renderers.trace_phrases import all_clear, run_text, state_text
 from tensormagic.renderers.trace_text_flow import flow
@@ -26,7 +27,7 @@ def render(report: TraceReport, *, width: int = 100) -> str:
     width = max(width, _NARROWEST)
     sections = (
         [*_head(report, width), *_findings(report, width)], flow(report, width), _cuts(report, width),
-        parameters(report, width), _gaps(report, width),
+        parameters(report, width), operations(report, width), _gaps(report, width),
     )  # fmt: skip
     blocks = ["\n".join(section) for section in sections if section]
     return printable("\n\n".join(blocks)) + "\n"

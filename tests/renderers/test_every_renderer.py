@@ -33,6 +33,7 @@ from tensormagic.renderers import (
 from tensormagic.reports import Report
 from tests.renderers import (
     samples_comparison,
+    samples_ops,
     samples_overlay,
     samples_sharing,
     samples_tensor,
@@ -66,7 +67,7 @@ TRACES = {
         samples_trace.untouched,
         samples_trace.hostile,
     )
-}
+} | samples_ops.SAMPLES
 
 RENDERERS = (
     Renderer("tensor_html", tensor_html.render, TENSORS, "html", 100_000),
