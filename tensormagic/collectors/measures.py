@@ -73,8 +73,8 @@ def measure(gradient: torch.Tensor) -> Measured:
     1e-23. Half precision is summed in float32. Of a large gradient it is the root of a dot product, which runs more
     than twice as fast.
     """
-    if gradient.numel() < _LARGE and gradient.layout is torch.strided and gradient.dtype in _KNOWN_TO_NUMPY:
-        norm = vector_norm(gradient, dtype=torch.float32 if gradient.dtype is torch.float16 else None).item()
+    if gradient.dtype is torch.float32 and gradient.numel() < _LARGE and gradient.layout is torch.strided:
+        norm = vector_norm(gradient).item()
         if _NORM_RELIABLE[0] < norm < _NORM_RELIABLE[1]:
             return norm, 0, 0
     values, repeated = flat(gradient)
