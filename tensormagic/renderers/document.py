@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tensormagic.renderers.document_columns import (
     Interned,
+    edge_columns,
     is_finite,
     node_columns,
     norm_codes,
     plain,
     rounded,
     shape_text,
+    steps,
     thinned,
 )
 from tensormagic.renderers.document_costs import cost_columns
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
         TraceReport,
     )
 
-VERSION = 1
+VERSION = 2
 
 
 class Draw(Protocol):
@@ -196,14 +198,13 @@ class _Builder:
         frames = thinned(graph.frames, most, keep=lambda frame: not is_finite(frame))
         self._cut(len(frames), len(graph.frames), f"kept passes of graph {graph.number} are shown node by node")
         drawing = self.draw(graph, max_boxes=self.limits.boxes)
-        columns = zip(*((edge.source, edge.target, edge.input_number) for edge in graph.edges), strict=True)
         return {
             "number": graph.number,
             "passes_seen": graph.passes_seen,
             "nodes": {**node_columns(graph.nodes, self.strings, self.saved), **cost_columns(self.report, graph)},
-            "edges": list(map(list, columns)) or [[], [], []],
+            "edges": edge_columns(graph.edges),
             "roots": list(graph.roots),
-            "order": list(graph.order),
+            "order": steps(graph.order),
             "frames": frame_rows(frames, self.limits.measure_values // len(self.report.graphs)),
             "shared_edges": list(graph.shared_edges),
             "births": [_birth(birth) for birth in graph.births],

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tensormagic.reports import UNREADABLE
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Frame, GradientStatistics, Node, SavedTensor
+    from tensormagic.reports import Edge, Frame, GradientStatistics, Node, SavedTensor
 
 Item = TypeVar("Item")
 
@@ -86,6 +87,17 @@ def thinned(items: Sequence[Item], most: int, *, keep: Callable[[Item], bool]) -
     places = {round(step * last / max(most - 2, 1)) for step in range(max(most - 1, 2))}
     places |= {next((place for place, item in enumerate(items) if keep(item)), 0), 0, last}
     return [items[place] for place in sorted(places)]
+
+
+def steps(numbers: Iterable[int]) -> list[int]:
+    """Return each number as its difference from the one before, the first from 0: neighbours pack to almost nothing."""
+    return [after - before for before, after in pairwise((0, *numbers))]
+
+
+def edge_columns(edges: Sequence[Edge]) -> list[list[int]]:
+    """Return sources as `steps`, targets as their distance below the source, and the numbers of the inputs."""
+    sources = steps(edge.source for edge in edges)
+    return [sources, [edge.source - edge.target for edge in edges], [edge.input_number for edge in edges]]
 
 
 def node_columns(nodes: Sequence[Node], strings: Interned, saved: Interned) -> dict[str, list[Any]]:

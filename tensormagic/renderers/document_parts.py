@@ -7,10 +7,11 @@ the others are what lies inside them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from tensormagic.renderers.document_columns import steps
 from tensormagic.renderers.graph_drawing import DETAIL_SIZE, LABEL_SIZE, Badge, box_size
 from tensormagic.renderers.graph_words import leaf_label
 from tensormagic.renderers.text_metrics import fitted
@@ -51,14 +52,10 @@ def part_columns(graph: Graph, drawing: Drawing, strings: Interned) -> dict[str,
     }
 
 
-def _steps(rows: Iterable[tuple[int, ...]]) -> list[list[int]]:
+def _steps(rows: Sequence[tuple[int, ...]]) -> list[list[int]]:
     """Return the rows with every number as its difference from the one before, over all rows."""
-    last = 0
-    found = []
-    for row in rows:
-        found.append([after - before for before, after in pairwise((last, *row))])
-        last = row[-1] if row else last
-    return found
+    every = iter(steps(chain.from_iterable(rows)))
+    return [list(islice(every, len(row))) for row in rows]
 
 
 def _width(graph: Graph, group: Group) -> int:

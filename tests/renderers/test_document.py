@@ -11,8 +11,8 @@ from itertools import pairwise
 import pytest
 
 from tensormagic.renderers.document import SAVED_LIMITS, VERSION, Limits, pack_delta, trace_document
-from tensormagic.renderers.document_columns import norm_code, thinned
-from tensormagic.reports import UNREADABLE, UNTOUCHED, Cell, LiveFrame, Location
+from tensormagic.renderers.document_columns import edge_columns, norm_code, thinned
+from tensormagic.reports import UNREADABLE, UNTOUCHED, Cell, Edge, LiveFrame, Location
 from tests.renderers import samples_viewer
 
 
@@ -62,7 +62,7 @@ def test_thinning_leaves_short_series_alone(most: int) -> None:
 def test_document_is_versioned_strict_json() -> None:
     """The document survives strict JSON, a run full of NaN included."""
     document = trace_document(samples_viewer.broken_run())
-    assert document["version"] == VERSION == 1
+    assert document["version"] == VERSION == 2
     assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 
@@ -186,3 +186,11 @@ def test_the_loss_of_every_pass_travels_with_it():
     passes = tuple(replace(one, value=value) for one, value in zip(report.passes, values, strict=True))
     rows = trace_document(replace(report, passes=passes))["passes"]
     assert [row[8] for row in rows] == [2.303, "nan", None]
+
+
+def test_edges_and_order_are_steps() -> None:
+    """What lies next to each other in a graph is a small number: sources and order as steps, targets below sources."""
+    edges = (Edge(3, 2, 0, 0), Edge(3, 0, 1, 0), Edge(5, 3, 0, 0))
+    assert edge_columns(edges) == [[3, 0, 2], [1, 3, 2], [0, 1, 0]]
+    assert edge_columns(()) == [[], [], []]
+    assert trace_document(samples_viewer.calm_run(1))["graphs"][0]["order"] == [14, *[-1] * 14]

@@ -4,16 +4,18 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
+import { Model } from "./trace/model.js";
 import { sceneOf } from "./trace/scene.js";
 import { Tree } from "./trace/tree.js";
 import { orderPace, passPace, upTo } from "./trace/player.js";
 
 const document = JSON.parse(readFileSync(new URL("./document.json", import.meta.url)));
 const raw = document.graphs[0];
+const { edges } = new Model(document).graphs[0];
 const drawn = raw.drawing.boxes.map(([x, y, w, h, nodes, label, detail, kind, badges, written]) => ({
   x, y, w, h, nodes, label, detail, kind, badges, written,
 }));
-const grown = () => new Tree(raw, document.strings, drawn);
+const grown = () => new Tree(raw, edges, document.strings, drawn);
 const folded = (tree) => tree.parts.findIndex((_part, place) => tree.opens(place));
 const all = [...raw.nodes.op.keys()];
 

@@ -26,7 +26,7 @@ export class Folds {
 
   /** The tree: made when it is asked for, for most graphs are looked at folded. @returns {Tree} */
   grown() {
-    this.tree ??= new Tree(this.raw, this.text, this.drawn.boxes);
+    this.tree ??= new Tree(this.raw, this.graph.edges, this.text, this.drawn.boxes);
     return this.tree;
   }
 

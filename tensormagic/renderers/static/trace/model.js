@@ -134,7 +134,8 @@ function decodedGraph(graph) {
     size: { width: graph.drawing.width, height: graph.drawing.height },
     opened: [],
     number: graph.number,
-    edges: graph.edges,
+    edges: decodedEdges(graph.edges),
+    order: summed(graph.order),
     shared: new Map((graph.shared_edges ?? []).map((/** @type {number} */ edge, /** @type {number} */ at) => [edge, at])),
     wires: graph.drawing.wires.map((/** @type {any[]} */ [source, target, points]) => ({ source, target, points })),
     frames: graph.frames.map((/** @type {any} */ frame) => ({
@@ -145,6 +146,18 @@ function decodedGraph(graph) {
       parts: decoded(frame.parts ?? []),
     })),
   };
+}
+
+/** Numbers that are written as steps, each from the one before it (document_columns.py). @param {number[]} steps @returns {number[]} */
+function summed(steps) {
+  let at = 0;
+  return steps.map((step) => (at += step));
+}
+
+/** Sources, targets and input numbers. @param {number[][]} columns @returns {number[][]} */
+function decodedEdges([steps, below, inputs]) {
+  const sources = summed(steps);
+  return [sources, below.map((distance, at) => sources[at] - distance), inputs];
 }
 
 /** Whether two decoded graphs are drawn alike. @param {any} old @param {any} now @returns {boolean} */

@@ -216,7 +216,7 @@ export class Panel {
     this.heat.load(this.model, place);
     if (graph) this.folds = new Folds(graph, raw, this.model.doc.strings, before);
     this.search.load(this.model, place);
-    this.order.limit(raw?.order.length ?? 0);
+    this.order.limit(graph?.order.length ?? 0);
     this.arrangeFolds();
     this.tools.hidden = (graph?.count ?? 0) < FEW;
   }
@@ -351,12 +351,12 @@ export class Panel {
 
   /** How many nodes the engine reached, in their order. */
   wayLength() {
-    return this.model.doc.graphs[this.graph]?.order.length ?? 0;
+    return this.model.graphs[this.graph]?.order.length ?? 0;
   }
 
   /** Go through the order of backward: what it has reached so far is lit. @param {number} at how many nodes */
   walk(at) {
-    const { order } = this.model.doc.graphs[this.graph],
+    const { order } = this.model.graphs[this.graph],
       { norms, bad, births, pass } = this.whole;
     this.reached = at;
     const done = at >= order.length,

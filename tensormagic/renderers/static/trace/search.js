@@ -70,7 +70,7 @@ export class Search {
 
   /** @param {string} wanted @returns {number[]} */
   matches(wanted) {
-    const { doc } = /** @type {Model} */ (this.model),
+    const { doc, graphs } = /** @type {Model} */ (this.model),
       graph = doc.graphs[this.graph],
       line = wanted.match(/^(?:line|l)\s*(\d+)$/)?.[1],
       words = wanted.split(/\s+/),
@@ -79,7 +79,7 @@ export class Search {
       line
         ? graph.nodes.location[node] !== null && doc.locations[graph.nodes.location[node]][1] === Number(line)
         : words.every((word) => texts[node].includes(word));
-    const inOrder = new Set([...graph.order, ...texts.keys()]);
+    const inOrder = new Set([...graphs[this.graph].order, ...texts.keys()]);
     return [...inOrder].filter(hits);
   }
 

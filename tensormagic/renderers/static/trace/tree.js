@@ -15,8 +15,8 @@ export class Tree {
   /** @type {number[][]} sources, targets */ edges = [[], []];
   /** @type {[number,number,number,number][]} lines between ends of the tree, forward, each with one edge of the graph */ links = [];
 
-  /** @param {any} graph of the document @param {string[]} text its table of strings @param {import("./constants.js").Box[]} boxes */
-  constructor(graph, text, boxes) {
+  /** @param {any} graph of the document @param {number[][]} edges decoded @param {string[]} text its table of strings @param {import("./constants.js").Box[]} boxes */
+  constructor(graph, edges, text, boxes) {
     const { nodes, parts } = graph;
     this.columns = nodes;
     this.text = text;
@@ -44,7 +44,7 @@ export class Tree {
     /** @type {Map<number, number>} the innermost part that a leaf is a badge of first */
     this.badgeOf = new Map();
     this.parts.forEach((part, place) => this.claim(part, place));
-    this.connect(graph.edges);
+    this.connect(edges);
   }
 
   /** @param {Part} part */
