@@ -56,7 +56,7 @@ class Trace(_Run[TraceReport]):
     autograd nodes exist only during a backward call.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (two parameters; the rest are options, by name)
         self,
         namespace: Mapping[str, Any],
         cell: Cell,
@@ -64,6 +64,7 @@ class Trace(_Run[TraceReport]):
         cell_number: CellNumber | None = None,
         title: str = "",
         level: Level = "grad",
+        forward: bool = False,
     ) -> None:
         from tensormagic.collectors.trace import Tracer
 
@@ -72,6 +73,8 @@ class Trace(_Run[TraceReport]):
             raise TraceError(f"level is one of {', '.join(map(repr, get_args(Level)))}, not {level!r}")
         if level == "ops":
             self._follower.record_operations()
+        if forward:
+            self._follower.measure_forward()
         self._progress = False
         self._panel: LivePanel | None = None
 
@@ -105,13 +108,19 @@ class Trace(_Run[TraceReport]):
 
 
 def trace(
-    *, title: str = "", level: Level = "grad", namespace: Mapping[str, Any] | None = None, progress: bool = False
+    *,
+    title: str = "",
+    level: Level = "grad",
+    forward: bool = False,
+    namespace: Mapping[str, Any] | None = None,
+    progress: bool = False,
 ) -> Trace:
     """Return a context manager that records the forward and every backward inside it.
 
     Args:
         title: A name for the run; by default the model's.
         level: ``"ops"`` also records every operation, forward and backward: time, memory and writes.
+        forward: Whether to measure what the forward makes, too: each operation's output, in every pass that is kept.
         namespace: Where names of models and tensors are looked up; by default the caller's globals.
         progress: Whether to show the run at the bottom of the terminal while it goes on; into pipes and files nothing
             is written.
@@ -123,7 +132,7 @@ def trace(
     require_torch()
     caller = sys._getframe(1)  # noqa: SLF001  (documented default)
     seen = caller.f_globals if namespace is None else namespace
-    made = Trace(seen, cell_of(caller), title=title, level=level)
+    made = Trace(seen, cell_of(caller), title=title, level=level, forward=forward)
     return made.with_progress() if progress else made
 
 

@@ -19,7 +19,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from time import perf_counter
 from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import nn
@@ -30,6 +30,10 @@ from tensormagic.collectors.cut_calls import ROLES
 from tensormagic.collectors.cuts import Cuts
 from tensormagic.collectors.identity import ModuleNames
 from tensormagic.collectors.source import Sites
+from tensormagic.reports import Gap
+
+if TYPE_CHECKING:
+    from tensormagic.collectors.forward_values import ForwardMeter
 
 SETTLED_CALLS = 1 << 11  # node-making calls remembered (40 KB) beyond those of the last pass and the one before it
 
@@ -153,6 +157,9 @@ class ForwardRecorder(TorchFunctionMode):
     Args:
         sites: Interns the person's lines.
         modules: Names modules.
+
+    Attributes:
+        meter: Told of every call that makes a node, where forward values were asked for.
     """
 
     def __init__(self, sites: Sites, modules: ModuleNames) -> None:
@@ -163,6 +170,7 @@ class ForwardRecorder(TorchFunctionMode):
         self.ops: Operations | None = None  # at level ops, which has looked up where a call comes from
         self.origins = Origins()
         self.cuts = Cuts(sites, self.module_path)
+        self.meter: ForwardMeter | None = None
         self.seconds = 0.0
         self._unnoticed = Unnoticed(self)
         self._aside_since = 0
@@ -182,11 +190,23 @@ class ForwardRecorder(TorchFunctionMode):
         stop = _sequence_number()
         if stop != start:
             self._note(start, stop, sys._getframe(1), None if ops is None else ops.place)
+            if self.meter is not None:
+                self.meter.observe((start, stop), (args, kwargs), result)
             if self.cuts.live:
                 self.cuts.used((start, stop), (args, kwargs), result)
         elif role is not None or self.cuts.live or not _is_grad_enabled():
             self.cuts.passed((func, role, before), (args, kwargs), result, sys._getframe(1))
         return result
+
+    @property
+    def own_seconds(self) -> float:
+        """How long this mode, and what it tells, took in all."""
+        return self.seconds + self.cuts.seconds + (self.meter.seconds if self.meter is not None else 0.0)
+
+    def gaps(self) -> tuple[Gap, ...]:
+        """Return what this mode's listeners could not see."""
+        reason = self.meter.gap if self.meter is not None else ""
+        return (Gap("forward", f"some forward values could not be measured: {reason}"),) if reason else ()
 
     def note_apply(self, caller: FrameType | None) -> None:
         """Note that ``caller`` is about to make a custom Function's node: the next one, as its number is drawn first.

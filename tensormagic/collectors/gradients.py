@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.evidence import SavedFacts, saved_counts, saved_facts, singular_slot, suspicious
+from tensormagic.collectors.forward_values import PassForward
 from tensormagic.collectors.levels import bare, outside_levels
 from tensormagic.collectors.measures import Measured, measure, measure_on_device, named
 from tensormagic.collectors.skeleton import Skeleton, Walk
@@ -46,6 +47,7 @@ class PassValues:
         value: The number that backward was called on, where it is one and can be read.
         parts: (report index of a node, input number) → what it sent there, where several send to one slot.
         table: The statistics of every gradient; None in a pass of which only the norms are taken.
+        forward: What the forward made, where that was asked for.
     """
 
     pass_number: int
@@ -57,6 +59,7 @@ class PassValues:
     value: float | None = None
     parts: dict[tuple[int, int], Measured] = field(default_factory=dict)
     table: StatisticsTable | None = None
+    forward: PassForward | None = None
 
     @classmethod
     def of(cls, pass_number: int, size: int, *, full: bool) -> PassValues:

@@ -35,6 +35,7 @@ from tensormagic.collectors.following import (
 )
 from tensormagic.collectors.forward import ForwardRecorder, active_modes
 from tensormagic.collectors.forward_mode import forward_mode_gap, noted_dual_levels
+from tensormagic.collectors.forward_values import ForwardMeter
 from tensormagic.collectors.gradients import PassRecorder, PassValues
 from tensormagic.collectors.identity import Leaves, ModuleNames
 from tensormagic.collectors.insides import Insides, runs_python
@@ -95,6 +96,7 @@ class Tracer:
         self._leaves = Leaves(namespace, self._modules)
         self._recorder = ForwardRecorder(self._sites, self._modules)
         self._ops: OpRecorder | None = None
+        self._meter: ForwardMeter | None = None
         self._walker = Walker(self._recorder.origins, self._leaves)
         self._cuts = CutLog(self._recorder.cuts, self._leaves, self._recorder.origins, self._sites)
         self._stack = ExitStack()
@@ -118,6 +120,10 @@ class Tracer:
     def record_operations(self) -> None:
         """Record every operation too, from the start on: level ``"ops"``."""
         self._ops = OpRecorder(self._sites, self._recorder)
+
+    def measure_forward(self) -> None:
+        """Measure what the forward makes, too; said before `start`."""
+        self._recorder.meter = self._meter = ForwardMeter()
 
     # -- life -----------------------------------------------------------------------------------------------------
 
@@ -237,6 +243,8 @@ class Tracer:
     def _open(self, found: Walk, graph: TracedGraph, followed: Following, roots: tuple[Any, ...]) -> None:
         number = self._number_of(followed)
         values = PassValues.of(number, graph.skeleton.size, full=graph.wants_statistics(self.seconds))
+        if self._meter is not None:
+            values.forward = self._meter.take(found.nodes, graph.skeleton, number, full=values.table is not None)
         recorder = PassRecorder(found, graph.skeleton, values, graph.first)
         if followed.levels:
             recorder.look_inside_wrappers()
@@ -297,6 +305,8 @@ class Tracer:
             begun, outcome=outcome, seconds=entered - began, reached=len(set(values.order)),
             finite=not values.bad, value=values.value,
         )  # fmt: skip
+        if self._meter is not None:
+            self._meter.fetch(values.forward)
         if not graph.add(values, recorder.survey_seconds):
             self._add_gap("backward", _AGAIN)
         if values.gap:
@@ -367,8 +377,7 @@ class Tracer:
             error=self._error,
             cell=self._cell,
             seconds=self.seconds,
-            own_seconds=self._recorder.seconds
-            + self._recorder.cuts.seconds
+            own_seconds=self._recorder.own_seconds
             + self._backward_seconds
             + self._updates.seconds
             + (self._ops.seconds if self._ops is not None else 0.0),
@@ -381,7 +390,13 @@ class Tracer:
             steps_seen=self._step,
             forward_nodes=self._recorder.origins.nodes,
             parameters=self._passes.series(),
-            gaps=(*self._gaps.values(), *self._forgotten(), *self._cuts.gaps(), *self._operation_gaps()),
+            gaps=(
+                *self._gaps.values(),
+                *self._forgotten(),
+                *self._cuts.gaps(),
+                *self._operation_gaps(),
+                *self._unmeasured(),
+            ),
             ops=self._ops.report() if self._ops else None,
         )
 

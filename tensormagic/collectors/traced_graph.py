@@ -17,7 +17,7 @@ from tensormagic.collectors.gradients import PassValues
 from tensormagic.collectors.skeleton import Skeleton
 from tensormagic.collectors.survey import StatisticsTable
 from tensormagic.collectors.timeline import Thinned
-from tensormagic.reports import UNTOUCHED, Birth, Frame, GradientStatistics, Graph, Node
+from tensormagic.reports import UNTOUCHED, Birth, ForwardBirth, Frame, GradientStatistics, Graph, Node
 
 KEPT_NUMBERS = 1 << 14  # the norms kept a graph over all its passes, and over all passes for the parameters;
 FEWEST_PASSES, MOST_PASSES = 24, 192  # within these bounds: a small network keeps every step of a short run
@@ -35,6 +35,7 @@ class TracedGraph:
         self.frames: Thinned[Frame] = Thinned(passes_to_keep(skeleton.size))
         self.order: tuple[int, ...] = ()
         self.births: tuple[Birth, ...] = ()
+        self.forward_birth: ForwardBirth | None = None
         self.passes = 0
         self.bad_passes = 0
         self.inner = False  # whether all its passes ran inside other passes
@@ -61,8 +62,15 @@ class TracedGraph:
         before = self.frames.last
         if before is not None and before.pass_number == values.pass_number:
             return False
-        self.frames.append(self._frame(values), pin=bool(values.bad) and self.bad_passes == 1)
+        born = self._is_forward_birth(values)
+        self.frames.append(self._frame(values), pin=born or (bool(values.bad) and self.bad_passes == 1))
         return True
+
+    def _is_forward_birth(self, values: PassValues) -> bool:
+        if self.forward_birth is not None or values.forward is None:
+            return False
+        self.forward_birth = values.forward.birth()
+        return self.forward_birth is not None
 
     def _frame(self, values: PassValues) -> Frame:
         bad = {str(index): counts for index, counts in values.bad.items()}
@@ -70,7 +78,8 @@ class TracedGraph:
         keys = [(edges[at].source, edges[at].input_number) for at in self._shared]
         parts = array("f", [values.parts[key][0] if key in values.parts else UNTOUCHED for key in keys])
         measures = values.table.columns() if values.table is not None else array("f")
-        return Frame(values.pass_number, values.norms, bad, measures, parts)
+        forward = values.forward.report() if values.forward is not None else None
+        return Frame(values.pass_number, values.norms, bad, measures, parts, forward)
 
     def report(self) -> Graph:
         """Return what is known as plain data."""
@@ -78,6 +87,7 @@ class TracedGraph:
         return Graph(
             number=skeleton.number, nodes=nodes, edges=skeleton.edges, roots=skeleton.roots, order=self.order,
             passes_seen=self.passes, frames=self.frames.items(), births=self.births, shared_edges=self._shared,
+            forward_birth=self.forward_birth,
         )  # fmt: skip
 
     def _with_first_statistics(self) -> tuple[Node, ...]:

@@ -27,6 +27,7 @@ def parser() -> Parser:
         "--level", choices=("grad", "ops"), default="grad",
         help="ops: also every operation, forward and backward, with its time, memory and writes",
     )  # fmt: skip
+    made.add_argument("--forward", action="store_true", help="measure what the forward makes, too")
     made.add_argument("--live", choices=("widget", "html", "off"), help="how to show it while it runs")
     return made
 
@@ -51,7 +52,7 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
     source = CellSource(shell, cell, f"{NAME} {line}".rstrip())
     trace = api.Trace(
         shell.user_ns, source.cell, cell_number=functools.partial(cell_number, shell), title=_plain(options.title),
-        level=options.level,
+        level=options.level, forward=options.forward,
     )  # fmt: skip
     mode = options.live or live
     if is_notebook(shell) and (output.text or output.figure is not None):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tensormagic.renderers.circumstances import circumstances_text
 from tensormagic.renderers.cut_words import cut_heading, cut_place, cut_source, cut_target, cut_value
 from tensormagic.renderers.document_columns import shape_text
+from tensormagic.renderers.forward_words import COLUMNS, birth_text, forward_frame, forward_numbers
 from tensormagic.renderers.markup import escape, tag
 from tensormagic.renderers.phrases import plural, short_number
 from tensormagic.renderers.trace_phrases import NOT_MEASURABLE, measured, move_text, norm_text, seconds_text, touched
@@ -77,7 +78,15 @@ def _nodes(report: TraceReport) -> str:
     rows = [_node_row(report, node, frame) for node in _most_telling(graph)]
     title = f"{_shown(len(rows), len(graph.nodes), 'node')} of graph {graph.number}"
     when = f", norms of pass {frame.pass_number}" if frame else ""
-    return _table(title + when, ("node", "op", "result or leaf", "module", "shape", "norm", "line"), rows)
+    head = ("node", "op", "result or leaf", "module", "shape", "norm", "line")
+    if (forward := forward_frame(graph)) is None or forward.forward is None:
+        return _table(title + when, head, rows)
+    values = [forward_numbers(forward.forward, node.index) or ("",) * len(COLUMNS) for node in _most_telling(graph)]
+    wide = [(*row[:5], *more, *row[5:]) for row, more in zip(rows, values, strict=True)]
+    named = (*head[:5], *(f"value {name}" for name in COLUMNS), "gradient norm", "line")
+    birth = birth_text(report, graph, graph.forward_birth) if graph.forward_birth is not None else ""
+    told = f"{title}{when}, values of pass {forward.pass_number}{birth and f'; {birth}'}"
+    return _table(told, named, wide)
 
 
 def _most_telling(graph: Graph) -> Iterable[Node]:

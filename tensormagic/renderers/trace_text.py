@@ -13,6 +13,7 @@ from tensormagic.renderers.ops_text import operations
 from tensormagic.renderers.phrases import plural
 from tensormagic.renderers.trace_phrases import all_clear, run_text, state_text
 from tensormagic.renderers.trace_text_flow import flow
+from tensormagic.renderers.trace_text_forward import forward_values
 from tensormagic.renderers.trace_text_lines import filled, printable
 from tensormagic.renderers.trace_text_parameters import parameters
 from tensormagic.reports import TraceReport
@@ -26,8 +27,8 @@ def render(report: TraceReport, *, width: int = 100) -> str:
     """Return the run as text, no line wider than ``width`` (at least 40) columns."""
     width = max(width, _NARROWEST)
     sections = (
-        [*_head(report, width), *_findings(report, width)], flow(report, width), _cuts(report, width),
-        parameters(report, width), operations(report, width), _gaps(report, width),
+        [*_head(report, width), *_findings(report, width)], flow(report, width), forward_values(report, width),
+        _cuts(report, width), parameters(report, width), operations(report, width), _gaps(report, width),
     )  # fmt: skip
     blocks = ["\n".join(section) for section in sections if section]
     return printable("\n\n".join(blocks)) + "\n"

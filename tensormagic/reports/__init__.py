@@ -17,6 +17,7 @@ from tensormagic.reports.comparison import (
 )
 from tensormagic.reports.cuts import Cut, CutKind
 from tensormagic.reports.finding import SEVERITIES, Finding, Gap, Location, Severity
+from tensormagic.reports.forward import ForwardBirth, ForwardValues
 from tensormagic.reports.graph import (
     MEASURES,
     UNREADABLE,
@@ -101,6 +102,8 @@ __all__ = [
     "Edge",
     "Fact",
     "Finding",
+    "ForwardBirth",
+    "ForwardValues",
     "Frame",
     "Gap",
     "GradientStatistics",

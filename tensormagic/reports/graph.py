@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from tensormagic.reports.cuts import Cut
+from tensormagic.reports.forward import ForwardBirth, ForwardValues
 
 if TYPE_CHECKING:
     Floats = array[float]
@@ -150,6 +151,7 @@ class Frame:
         measures: For each node in turn the numbers that `MEASURES` names, `UNTOUCHED` each where there are none; empty
             for a pass of which the norms alone were taken.
         parts: For each of `Graph.shared_edges` in turn the norm of what went along it.
+        forward: What the nodes made in the forward, where that was asked for.
     """
 
     pass_number: int
@@ -157,6 +159,7 @@ class Frame:
     bad: dict[str, tuple[int, int]] = field(default_factory=dict)
     measures: Floats = field(default_factory=no_numbers)
     parts: Floats = field(default_factory=no_numbers)
+    forward: ForwardValues | None = None
 
     def measured(self, index: int) -> tuple[float, ...] | None:
         """Return the numbers that `MEASURES` names for a node, or None where they were not taken in this pass."""
@@ -217,6 +220,7 @@ class Graph:
         shared_edges: Indices of the edges that feed a slot together with others: only there does a node receive a sum,
             and `Frame.parts` says what each sent.
         cuts: Where the gradient's way ended although it could have gone on.
+        forward_birth: Where a forward first made a NaN or Inf, where forward values were asked for and one did.
     """
 
     number: int
@@ -229,3 +233,4 @@ class Graph:
     births: tuple[Birth, ...] = ()
     cuts: tuple[Cut, ...] = ()
     shared_edges: tuple[int, ...] = ()
+    forward_birth: ForwardBirth | None = None

@@ -52,7 +52,15 @@ def _check_graph(graph: Graph, lines: int) -> None:
     _require(
         wide and all(len(frame.parts) in {0, len(graph.shared_edges)} for frame in graph.frames), "a pass is measured"
     )
-    bad = (node for frame in graph.frames for node in frame.bad)
+    forward = [frame.forward for frame in graph.frames if frame.forward is not None]
+    sizes = {(len(values.norms), len(values.measures)) for values in forward}
+    _require(sizes <= {(size, size * len(MEASURES))}, "a forward is measured")
+    birth = graph.forward_birth
+    _require(birth is None or 0 <= birth.node < size, "a forward made a NaN")
+    bad = [
+        *(node for frame in graph.frames for node in frame.bad),
+        *(node for values in forward for node in values.bad),
+    ]
     _require(all(node.isdecimal() and int(node) < size for node in bad), "a NaN is counted in a node")
 
 

@@ -13,6 +13,8 @@ from tensormagic.reports import (
     Cut,
     Edge,
     Finding,
+    ForwardBirth,
+    ForwardValues,
     Frame,
     Gap,
     Graph,
@@ -285,6 +287,24 @@ def cuts():
         Cut(kind="item", op="item", location=0, line=10, source=len(graph.nodes) - 1, dtype="float", count=12_000),
     )  # fmt: skip
     return report(replace(graph, cuts=found), locations=lines)
+
+
+def forward():
+    """The network of the mock-up with what its forward made: falling, one ReLU dead, an infinity from ``log``."""
+    graph = digits_cnn()
+    size = len(graph.nodes)
+    dead = next(node.index for node in graph.nodes if node.op == "relu")
+    log = next(node.index for node in graph.nodes if node.op == "log")
+    norms, measures = array("f"), array("f")
+    for node in graph.nodes:
+        seen = node.op != "t"
+        norms.append(10.0 - 9.0 * node.index / size if seen else UNTOUCHED)
+        share = 1.0 if node.index == dead else 0.5 if node.op == "relu" else 0.0
+        measures.extend((2.0, -0.25, 0.125, share, 0.0, 0.0) if seen else (UNTOUCHED,) * 6)
+    norms[log] = math.inf
+    values = ForwardValues(norms, measures, {str(log): (0, 3)})
+    frames = tuple(replace(frame, forward=values) for frame in graph.frames)
+    return report(replace(graph, frames=frames, forward_birth=ForwardBirth(7, log, 0, 3, 320, given=False)))
 
 
 def untouched():

@@ -434,6 +434,11 @@ def _graph() -> reports.Graph:
                 2,
                 array("f", [reports.UNTOUCHED, math.nan, math.inf]),
                 bad={"1": (1, 2)},
+                forward=reports.ForwardValues(
+                    array("f", [1.0, math.inf, reports.UNTOUCHED]),
+                    array("f", [1.0, 0.0, 0.5, 0.25, 0.0, 0.0, math.inf, math.nan, math.nan, *[0.0] * 3, *[-1.0] * 6]),
+                    bad={"1": (0, 2)},
+                ),
                 measures=array("f", [reports.UNTOUCHED] * 6 + [1.0, 0.5, 0.25, 0.0, 0.125, 0.0] * 2),
                 parts=array("f", [0.5]),
             ),
@@ -445,6 +450,7 @@ def _graph() -> reports.Graph:
             ),
             reports.Cut(kind="non-differentiable", op=HOSTILE, source_name=HOSTILE, target=1, selects=True),
         ),
+        forward_birth=reports.ForwardBirth(pass_number=2, node=1, nan=0, inf=2, count=3, given=None),
         births=(
             reports.Birth(
                 pass_number=2, node=1, receiver=0, input_number=0, nan=0, inf=1, count=3, incoming_norm=1.0,
