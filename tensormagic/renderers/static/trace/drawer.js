@@ -1,6 +1,7 @@
 // @ts-check
 /** One node, in words. */
 
+import { cutsOf } from "./cuts.js";
 import { statistics, statisticsAt, updateText } from "./measures.js";
 import { html, say, number, normText, plural, bytesText, badText, level, glyph, GLYPHS } from "./words.js";
 
@@ -53,6 +54,7 @@ export class Drawer {
       this.facts(model, facts),
       this.gradient(model, graph, node),
       ...saved(facts.saved),
+      ...cutsOf(model, graph, node, (location) => this.hooks.line(location)),
       (this.statistics = html("div", { class: "statistics" })),
     );
     this.live = { model, graph, node };

@@ -4,6 +4,7 @@
 import { LARGEST } from "./constants.js";
 import { html, svg, later } from "./words.js";
 import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireState, around, bornMark } from "./marks.js";
+import { cutMarks } from "./cuts.js";
 import { FarView, inks, mapSize, sheet, specks } from "./minimap.js";
 import { listenTo } from "./hands.js";
 
@@ -30,6 +31,7 @@ export class GraphView {
   /** @type {any} */ chosenMark = later();
   /** @type {any} */ bornLayer = later();
   wireLayer = svg("g", { class: "wires" });
+  cutLayer = svg("g", { class: "ends" });
   frameLayer = svg("g", { class: "frames" });
   boxLayer = svg("g", { class: "boxes" });
   /** @type {string} the height that the view gave itself */ ownHeight = "";
@@ -84,6 +86,7 @@ export class GraphView {
     this.world.replaceChildren(
       this.frameLayer,
       this.wireLayer,
+      this.cutLayer,
       this.boxLayer,
       this.cursorMark,
       this.chosenMark,
@@ -112,6 +115,7 @@ export class GraphView {
     }
     this.boxLayer.replaceChildren();
     this.wireLayer.replaceChildren();
+    this.cutLayer.replaceChildren(...cutMarks(graph));
     this.bars = graph.opened.map(() => undefined);
     this.frameLayer.replaceChildren();
     this.focused = Math.min(this.focused, Math.max(graph.boxes.length - 1, 0));

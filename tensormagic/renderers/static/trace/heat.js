@@ -1,6 +1,7 @@
 // @ts-check
 /** What the colours of the picture say: gradient norm, NaN and Inf, saved bytes, time, bytes. */
 
+import { cutKey } from "./cuts.js";
 import { UNTOUCHED, LOW, HIGH, NOT_MEASURABLE } from "./constants.js";
 import { html, svg, level, ofBox, exponentText, shortBadText, badText, bytesText, plural } from "./words.js";
 
@@ -19,6 +20,8 @@ export class Heat {
   most = 0;
   /** @type {Box[]|undefined} those that the scale was made for */ boxes;
   /** @type {number[]|undefined} and of what */ shown;
+
+  severed = false;
 
   /** @param {string} hatch @param {()=>void} changed */
   constructor(hatch, changed) {
@@ -43,6 +46,7 @@ export class Heat {
       ...[...this.modes].map(([key, mode]) => html("option", { value: key, selected: key === this.mode }, mode.name)),
     );
     this.boxes = undefined;
+    this.severed = model.graphs[graph]?.ends?.cuts.some((/** @type {any[]} */ cut) => cut[2]) ?? false;
     this.drawLegend();
   }
 
@@ -82,6 +86,7 @@ export class Heat {
       ...(scale ? [scale] : []),
       ...shown.map(([state, [word, more]]) => swatch(state, /** @type {string} */ (word), /** @type {any} */ (more))),
       html("span", { class: "key" }, "← gradient flow"),
+      ...(this.severed ? [cutKey()] : []),
     );
   }
 }

@@ -130,6 +130,7 @@ function decodedGraph(graph) {
     boxes,
     boxOf: placesOf(boxes),
     births: graph.births,
+    ends: graph.ends ?? null,
     drawing: graph.drawing,
     size: { width: graph.drawing.width, height: graph.drawing.height },
     opened: [],

@@ -2,6 +2,7 @@
 /** What is drawn of a graph in which boxes are opened: one layout a level, the inner ones first, put into each other. */
 
 import { HEAD, BADGE } from "./constants.js";
+import { cutHeight, cutRows } from "./cuts.js";
 import { layOut } from "./layout.js";
 
 /** @typedef {import("./tree.js").Tree} Tree */
@@ -105,7 +106,8 @@ function itemOf(tree, member, laid) {
     return { w: inner.width + 2 * PAD, h, enter: inner.enter, leave: inner.leave, reach: 0 };
   }
   const part = tree.parts[member];
-  return { w: part.w, h: boxHeight(part), enter: HEAD / 2, leave: HEAD / 2, reach: HEAD / 2 - 9 };
+  const rows = cutRows(tree.ends, part.nodes, part.badges, part.kind);
+  return { w: part.w, h: boxHeight(part) + cutHeight(rows, part.badges.length > 0), enter: HEAD / 2, leave: HEAD / 2, reach: HEAD / 2 - 9 };
 }
 
 /** How many badges of a box are written out: all that have room; of a box of many steps all or none (graph_drawing.py).

@@ -19,6 +19,7 @@ export class Tree {
   constructor(graph, edges, text, boxes) {
     const { nodes, parts } = graph;
     this.columns = nodes;
+    this.ends = graph.ends ?? null;
     this.text = text;
     this.roots = boxes.length;
     this.parts = boxes.map((box) => ({

@@ -1,0 +1,132 @@
+// @ts-check
+/** Where the gradient's way ended: severed wires, and a line under the box that used the value (graph_cuts.py). */
+
+import { HEAD, BADGE } from "./constants.js";
+import { html, svg } from "./words.js";
+
+/** @typedef {import("./constants.js").Box} Box */
+/** @typedef {[number|null, number|null, boolean, number|null, string, string]} Cut source, target, severed, location, label, words */
+/** @typedef {{label:string, cuts:number[]}} CutRow */
+
+const MOST_CUT_ROWS = 2;
+const CUT_INDENT = 20; // where the words of a cut begin
+
+/** The lines under a box that stands for these nodes. @param {any} ends of a graph @param {number[]} nodes @param {[number,string][]} badges @param {string} kind @returns {CutRow[]} */
+export function cutRows(ends, nodes, badges, kind) {
+  if (!ends) return [];
+  const own = new Set([...nodes, ...badges.map(([leaf]) => leaf)]);
+  /** @type {Map<string, number[]>} */ const found = new Map();
+  ends.cuts.forEach((/** @type {Cut} */ [, target, severed, , label], /** @type {number} */ at) => {
+    if (severed && target !== null && own.has(target)) found.set(label, [...(found.get(label) ?? []), at]);
+  });
+  const rows = [...found].map(([label, cuts]) => ({ label: cuts.length > 1 ? `${label} ×${cuts.length}` : label, cuts }));
+  const most = kind === "module" || kind === "repeat" ? 1 : MOST_CUT_ROWS;
+  if (rows.length <= most) return rows;
+  const cuts = rows.slice(most - 1).flatMap((row) => row.cuts);
+  return [...rows.slice(0, most - 1), { label: most === 1 ? `${cuts.length} cuts` : `${cuts.length} more cuts`, cuts }];
+}
+
+/** How much higher a box is for its cuts. @param {CutRow[]} rows @param {boolean} badges whether it has lines for leaves */
+export function cutHeight(rows, badges) {
+  return rows.length ? rows.length * BADGE + (badges ? 0 : 3) : 0;
+}
+
+/** Everything that is drawn of cuts, for the boxes that are shown now. @param {any} graph @returns {Element[]} */
+export function cutMarks(graph) {
+  const { ends, boxes, boxOf, opened } = graph;
+  if (!ends) return [];
+  const marks = [],
+    wired = new Set();
+  if (!opened.length)
+    for (const [, , points, cut] of ends.wires) {
+      wired.add(cut);
+      marks.push(severedMark(points, ends.cuts[cut]));
+    }
+  ends.cuts.forEach((/** @type {Cut} */ cut, /** @type {number} */ at) => {
+    const [source, target, severed] = cut;
+    const maker = source === null ? undefined : boxOf.get(source),
+      user = target === null ? undefined : boxOf.get(target);
+    if (maker === undefined || maker === user || wired.has(at) || (target !== null && !severed)) return;
+    marks.push(stubMark(boxes[maker], cut));
+  });
+  boxes.forEach((/** @type {Box} */ box, /** @type {number} */ place) => {
+    const rows = cutRows(ends, box.nodes, box.badges, box.kind);
+    rows.forEach((row, at) => marks.push(rowMark(box, place, rows.length - at, row, ends.cuts)));
+  });
+  return marks;
+}
+
+/** A gap with a stroke on either side of it. @param {number} x @param {number} y */
+function breakMark(x, y) {
+  return [
+    svg("path", { class: "gap", d: `M${x - 2.5} ${y}h5` }),
+    svg("path", { class: "strokes", d: `M${x - 4.5} ${y + 4.5}l4-9M${x + 0.5} ${y + 4.5}l4-9` }),
+  ];
+}
+
+/** @param {number[]} points @param {Cut} cut */
+function severedMark(points, cut) {
+  const pairs = [];
+  for (let at = 0; at < points.length; at += 2) pairs.push([points[at], points[at + 1]]);
+  let d = `M${pairs[0].join(" ")}`;
+  for (let at = 1; at < pairs.length; at += 1) {
+    const [[ax, ay], [bx, by]] = [pairs[at - 1], pairs[at]],
+      half = (bx - ax) / 2;
+    d += ax === bx || ay === by ? `L${bx} ${by}` : `C${ax + half} ${ay} ${ax + half} ${by} ${bx} ${by}`;
+  }
+  const [[ax, ay], [bx, by]] = pairs.slice(-2);
+  const [x, y] = ay === by ? [bx - Math.min(13, Math.max(bx - ax - 4, 6)), by] : [ax + 0.752 * (bx - ax), ay + 0.896 * (by - ay)];
+  return svg("g", { class: "cut" }, svg("title", {}, cut[5]), svg("path", { class: "lead", d }), ...breakMark(x, y));
+}
+
+/** A short line out of the box whose value was taken: severed, or with a cap where it was only read. @param {Box} box @param {Cut} cut */
+function stubMark(box, cut) {
+  const [x, y] = [box.x + box.w, box.y + HEAD - 9],
+    severed = cut[2];
+  const parts = severed ? [svg("path", { class: "lead", d: `M${x} ${y}h14` }), ...breakMark(x + 8, y)] : [svg("path", { class: "cap", d: `M${x} ${y}h6m0-4v8` })];
+  return svg("g", { class: "cut" }, svg("title", {}, cut[5]), ...parts);
+}
+
+/** @param {Box} box @param {number} place @param {number} fromBottom @param {CutRow} row @param {Cut[]} cuts */
+function rowMark(box, place, fromBottom, row, cuts) {
+  const y = box.y + box.h - fromBottom * BADGE,
+    most = Math.floor((box.w - CUT_INDENT) / 5.4);
+  const label = row.label.length > most ? `${row.label.slice(0, Math.max(most - 1, 1))}…` : row.label;
+  return svg(
+    "g",
+    { class: "cut row", "data-box": place },
+    svg("title", {}, row.cuts.map((cut) => cuts[cut][5]).join("\n")),
+    svg("path", { class: "lead", d: `M${box.x - 4} ${y + 6}h20` }),
+    ...breakMark(box.x + 7, y + 6),
+    svg("text", { x: box.x + CUT_INDENT, y: y + 10 }, label),
+  );
+}
+
+/** The cuts at one node, in words. @param {import("./model.js").Model} model @param {number} graph @param {number} node @param {(location:number)=>void} line @returns {Element[]} */
+export function cutsOf(model, graph, node, line) {
+  const ends = model.graphs[graph].ends;
+  const mine = (ends?.cuts ?? []).filter((/** @type {Cut} */ [source, target]) => source === node || target === node);
+  if (!mine.length) return [];
+  const rows = mine.map((/** @type {Cut} */ [, , , location, label, words]) =>
+    html(
+      "p",
+      {},
+      location === null ? "" : html("button", { type: "button", class: "link", click: () => line(location) }, label),
+      location === null ? words : words.replace(/^[^:]*/, ""),
+    ),
+  );
+  return [
+    html(
+      "div",
+      { class: "node-cuts" },
+      html("div", { class: "part small" }, "Cuts ", html("span", { class: "quiet" }, `${mine.length === 1 ? "one end" : `${mine.length} ends`} of a gradient’s way`)),
+      ...rows,
+    ),
+  ];
+}
+
+/** The sign of a cut in the legend. @returns {Element} */
+export function cutKey() {
+  const mark = svg("svg", { width: 22, height: 12, viewBox: "0 0 22 12" }, svg("path", { class: "lead", d: "M0 6h22" }), ...breakMark(11, 6));
+  return html("span", { class: "key cut" }, mark, "cut");
+}
