@@ -22,10 +22,10 @@ def frame_rows(frames: Sequence[Frame], most_values: int) -> list[dict[str, Any]
     ``measures`` holds a column for each of `reports.MEASURES` that says anything, by node index: a norm's code for the
     largest magnitude and the deviation, a plain number for the rest, None where there is none.
     """
-    full = [frame for frame in frames if len(frame.measures)]
-    most = max(most_values // max(len(full[0].measures), 1), 1) if full else 0
+    full = [frame for frame in frames if len(frame.measures) or frame.forward is not None]
+    most = max(most_values // max(*(map(len, _told(full[0]))), 1), 1) if full else 0
     told = {frame.pass_number for frame in thinned(full, max(most, 2), keep=lambda _: False)} if most_values else set()
-    return [{**_norms(frame), **(_measures(frame) if frame.pass_number in told else {})} for frame in frames]
+    return [{**_norms(frame), **(_all(frame) if frame.pass_number in told else {})} for frame in frames]
 
 
 def _norms(frame: Frame) -> dict[str, Any]:
@@ -34,8 +34,21 @@ def _norms(frame: Frame) -> dict[str, Any]:
     return {**row, "parts": norm_codes(frame.parts)} if len(frame.parts) else row
 
 
-def _measures(frame: Frame) -> dict[str, Any]:
-    return {"measures": dict(_columns(frame.measures))}
+def _forward(frame: Frame) -> dict[str, Any]:
+    """Return what the forward of a pass made, as its gradients are told; nothing where that was not asked for."""
+    values = frame.forward
+    if values is None:
+        return {}
+    bad = [[int(node), nan, inf] for node, (nan, inf) in values.bad.items()]
+    return {"forward": {"norms": norm_codes(values.norms), "bad": bad, **dict(_columns(values.measures))}}
+
+
+def _told(frame: Frame) -> tuple[array[float], array[float]]:
+    return frame.measures, frame.forward.measures if frame.forward is not None else array("f")
+
+
+def _all(frame: Frame) -> dict[str, Any]:
+    return {**({"measures": dict(_columns(frame.measures))} if len(frame.measures) else {}), **_forward(frame)}
 
 
 def _columns(measures: array[float]) -> Iterator[tuple[str, list[Any]]]:

@@ -26,6 +26,11 @@ export function cutRows(ends, nodes, badges, kind) {
   return [...rows.slice(0, most - 1), { label: most === 1 ? `${cuts.length} cuts` : `${cuts.length} more cuts`, cuts }];
 }
 
+/** How many ways were severed. @param {any} ends of a graph */
+export function cutCount(ends) {
+  return ends?.cuts.filter((/** @type {Cut} */ cut) => cut[2]).length ?? 0;
+}
+
 /** How much higher a box is for its cuts. @param {CutRow[]} rows @param {boolean} badges whether it has lines for leaves */
 export function cutHeight(rows, badges) {
   return rows.length ? rows.length * BADGE + (badges ? 0 : 3) : 0;
@@ -90,7 +95,7 @@ function stubMark(box, cut) {
 /** @param {Box} box @param {number} place @param {number} fromBottom @param {CutRow} row @param {Cut[]} cuts */
 function rowMark(box, place, fromBottom, row, cuts) {
   const y = box.y + box.h - fromBottom * BADGE,
-    most = Math.floor((box.w - CUT_INDENT) / 5.4);
+    most = Math.floor((box.w - CUT_INDENT) / 4.9);
   const label = row.label.length > most ? `${row.label.slice(0, Math.max(most - 1, 1))}…` : row.label;
   return svg(
     "g",

@@ -2,6 +2,7 @@
 /** One node, in words. */
 
 import { cutsOf } from "./cuts.js";
+import { forwardOf } from "./forward.js";
 import { statistics, statisticsAt, updateText } from "./measures.js";
 import { html, say, number, normText, plural, bytesText, badText, level, glyph, GLYPHS } from "./words.js";
 
@@ -15,6 +16,7 @@ export class Drawer {
   /** @type {[number, number, any][]} edges by which it sent gradients, to whom, and the cells that say how large */ sent =
     [];
   /** @type {any} */ statistics;
+  /** @type {any} */ forward;
   /** @type {number|undefined} the pass whose statistics are shown */ measured;
   /** @type {any} */ normCell;
   /** @type {any} */ heading;
@@ -55,6 +57,7 @@ export class Drawer {
       this.gradient(model, graph, node),
       ...saved(facts.saved),
       ...cutsOf(model, graph, node, (location) => this.hooks.line(location)),
+      (this.forward = html("div", { class: "forward" })),
       (this.statistics = html("div", { class: "statistics" })),
     );
     this.live = { model, graph, node };
@@ -174,6 +177,7 @@ export class Drawer {
   /** @param {number} pass */
   measure(pass) {
     if (!this.live) return;
+    this.forward.replaceChildren(...forwardOf(this.live.model, this.live.graph, this.live.node, pass || Infinity));
     const row = statisticsAt(this.live.model, this.live.graph, this.live.node, pass || Infinity);
     if (this.measured === (row?.[0] ?? 0)) return;
     this.measured = row?.[0] ?? 0;

@@ -1,6 +1,7 @@
 // @ts-check
 /** What is said before anything is drawn: the header with the state of the run, the verdict, the findings. */
 
+import { cutCount } from "./cuts.js";
 import { CLOCK_MILLISECONDS, LATEST } from "./constants.js";
 import { html, later, say, number, normText, plural, secondsText, glyph, capital, GLYPHS } from "./words.js";
 import { findingElement } from "./findings.js";
@@ -173,7 +174,8 @@ export class Headline {
       : least === most
         ? `, parameter norm ${least}`
         : `, parameter norms from ${least} to ${most}`;
-    return `${plural(nodes, "node")} checked${range}`;
+    const cuts = this.model.graphs.reduce((sum, graph) => sum + cutCount(graph.ends), 0);
+    return `${plural(nodes, "node")} checked${cuts ? `, ${plural(cuts, "cut")}` : ""}${range}`;
   }
 }
 

@@ -1,7 +1,7 @@
 // @ts-check
 /** What the colours of the picture say: gradient norm, NaN and Inf, saved bytes, time, bytes. */
 
-import { cutKey } from "./cuts.js";
+import { cutCount, cutKey } from "./cuts.js";
 import { UNTOUCHED, LOW, HIGH, NOT_MEASURABLE } from "./constants.js";
 import { html, svg, level, ofBox, exponentText, shortBadText, badText, bytesText, plural } from "./words.js";
 
@@ -46,7 +46,7 @@ export class Heat {
       ...[...this.modes].map(([key, mode]) => html("option", { value: key, selected: key === this.mode }, mode.name)),
     );
     this.boxes = undefined;
-    this.severed = model.graphs[graph]?.ends?.cuts.some((/** @type {any[]} */ cut) => cut[2]) ?? false;
+    this.severed = cutCount(model.graphs[graph]?.ends) > 0;
     this.drawLegend();
   }
 

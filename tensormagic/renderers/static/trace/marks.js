@@ -22,7 +22,7 @@ export function hatchPattern(id) {
 export function boxMark(box, place, opens) {
   const r = 5,
     foot = 5,
-    head = box.badges.length ? HEAD : box.h;
+    head = Math.min(box.h, HEAD);
   const value = svg("text", { class: "value", x: box.w / 2, y: opens ? -9 : -7 });
   const badges = box.badges
     .slice(0, box.written)
@@ -181,7 +181,7 @@ export function around(mark, box, gap) {
 export function bornMark(box, birth, width) {
   const word = birth.nan ? "NaN" : "Inf";
   const where = ["module", "repeat"].includes(box.kind) ? "in here" : "here";
-  const height = box.badges.length ? HEAD : box.h,
+  const height = Math.min(box.h, HEAD),
     words = `◆ ${word} born ${where}${birth.certain ? "" : ", or beside it"}`;
   // To the right, from where a finite gradient came: its few digits leave room, the counts of NaN at the left do not.
   const fits = box.x + 6.6 * words.length < width;

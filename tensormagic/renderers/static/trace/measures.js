@@ -63,7 +63,7 @@ export function statistics(row) {
   const heading = html(
     "div",
     { class: "part small" },
-    "Statistics ",
+    "Gradient statistics ",
     html("span", { class: "quiet" }, `pass ${pass}, ${plural(count, "element")}${note}`),
   );
   const rows = pairs.map(([name, value, title]) =>

@@ -1,6 +1,7 @@
 // @ts-check
 /** A trace document, decoded: columns turned back into what the views ask for. */
 
+import { decodedForward } from "./forward.js";
 import { decodedMeasures } from "./measures.js";
 import { number, plural, decoded, lossOf } from "./words.js";
 import { placesOf } from "./folds.js";
@@ -144,6 +145,7 @@ function decodedGraph(graph) {
       norms: decoded(frame.norms),
       bad: new Map(frame.bad.map((/** @type {number[]} */ [node, nan, inf]) => [node, [nan, inf]])),
       measures: decodedMeasures(frame),
+      forward: decodedForward(frame.forward),
       parts: decoded(frame.parts ?? []),
     })),
   };
