@@ -395,7 +395,7 @@ class Tracer:
                 *self._forgotten(),
                 *self._cuts.gaps(),
                 *self._operation_gaps(),
-                *self._unmeasured(),
+                *self._recorder.gaps(),
             ),
             ops=self._ops.report() if self._ops else None,
         )
