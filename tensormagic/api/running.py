@@ -9,11 +9,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_args
 
 from tensormagic.api.findings import AnyReport, diagnosed
+from tensormagic.api.pacing import Steps, pace_of
 from tensormagic.api.progress import open_progress
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.collectors.source import cell_of
 from tensormagic.errors import TraceError
-from tensormagic.reports import Cell, Level, LiveFrame, TraceReport, WritesReport
+from tensormagic.reports import Cell, Level, LiveFrame, Pace, TraceReport, WritesReport
 
 if TYPE_CHECKING:
     from tensormagic.renderers.live import LivePanel
@@ -65,12 +66,13 @@ class Trace(_Run[TraceReport]):
         title: str = "",
         level: Level = "grad",
         forward: bool = False,
+        pace: Pace | None = None,
     ) -> None:
-        from tensormagic.collectors.trace import Tracer
+        from tensormagic.collectors.paced import new_tracer
 
-        self._follower = Tracer(namespace, cell, cell_number=cell_number, title=title)
         if level not in get_args(Level):
             raise TraceError(f"level is one of {', '.join(map(repr, get_args(Level)))}, not {level!r}")
+        self._follower = new_tracer(pace, namespace, cell, cell_number=cell_number, title=title)
         if level == "ops":
             self._follower.record_operations()
         if forward:
@@ -107,13 +109,16 @@ class Trace(_Run[TraceReport]):
         return cast("LiveFrame", self._follower.frame())
 
 
-def trace(
+def trace(  # noqa: PLR0913  (all of them options, by name)
     *,
     title: str = "",
     level: Level = "grad",
     forward: bool = False,
     namespace: Mapping[str, Any] | None = None,
     progress: bool = False,
+    budget: float | None = None,
+    every: int | None = None,
+    steps: Steps | None = None,
 ) -> Trace:
     """Return a context manager that records the forward and every backward inside it.
 
@@ -124,21 +129,28 @@ def trace(
         namespace: Where names of models and tensors are looked up; by default the caller's globals.
         progress: Whether to show the run at the bottom of the terminal while it goes on; into pipes and files nothing
             is written.
+        budget: The share of the untraced run's time that tracing may take: with 0.05 as many steps are traced as cost
+            one twentieth of it, the first one always.
+        every: Trace one step in so many, the first one first.
+        steps: ``(start, stop)``: trace the steps from ``start``, counted from 1, up to and without ``stop``; None is an
+            open end.
 
     Raises:
         RequirementError: where torch is missing or too old.
-        TraceError: for a level that there is not.
+        TraceError: for a level that there is not; where budget, every or steps cannot be followed, or contradict each
+            other.
     """
     require_torch()
     caller = sys._getframe(1)  # noqa: SLF001  (documented default)
     seen = caller.f_globals if namespace is None else namespace
-    made = Trace(seen, cell_of(caller), title=title, level=level, forward=forward)
+    pace = pace_of(budget, every, steps)
+    made = Trace(seen, cell_of(caller), title=title, level=level, forward=forward, pace=pace)
     return made.with_progress() if progress else made
 
 
 def warm_up() -> None:
     """Import what the first traced run needs, ahead of it."""
-    import_module("tensormagic.collectors.trace")
+    import_module("tensormagic.collectors.paced")
 
 
 class WriteWatch(_Run[WritesReport]):

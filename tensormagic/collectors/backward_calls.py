@@ -42,7 +42,14 @@ class BackwardCall:
 
 
 class Follower(Protocol):
-    """Who is told of backward calls."""
+    """Who is told of backward calls.
+
+    Attributes:
+        passing: While it is not None, it is called instead of `follow`, with torch's function and the arguments for it;
+            it makes the call and returns what that returns. For one that does not look at what the call does.
+    """
+
+    passing: Callable[[Any, Any, Any, Any], Any] | None
 
     def follow(self, call: BackwardCall) -> Any:
         """Make the call, with ``call.run()``, and return what that returns; `uncounted`."""
@@ -69,6 +76,12 @@ def followed_backward(follower: Follower) -> Iterator[None]:
         _step_down()
 
 
+def is_followed_here() -> bool:
+    """Return whether somebody follows who began on this thread."""
+    here = get_ident()
+    return any(thread == here for thread, _ in _followers)
+
+
 def _stand_in() -> None:
     if not _replaced and hasattr(torch.autograd, _NAME):
         original = getattr(torch.autograd, _NAME)
@@ -90,10 +103,12 @@ def _standing_in_for(original: Callable[..., Any]) -> Callable[..., Any]:
         follower = _follower_here()
         if follower is None:
             return original(roots, *args, **kwargs)
-        inputs = args[_INPUTS] if len(args) > _INPUTS else kwargs.get("inputs", ())
-        accumulates = bool(kwargs.get("accumulate_grad", True))
-        run = functools.partial(original, roots, *args, **kwargs)
         try:
+            if follower.passing is not None:
+                return follower.passing(original, roots, args, kwargs)
+            inputs = args[_INPUTS] if len(args) > _INPUTS else kwargs.get("inputs", ())
+            accumulates = bool(kwargs.get("accumulate_grad", True))
+            run = functools.partial(original, roots, *args, **kwargs)
             return follower.follow(BackwardCall(tuple(roots), tuple(inputs), accumulates, run))
         except BaseException as error:
             strip_own_frames(error)  # all but this one's
@@ -104,6 +119,8 @@ def _standing_in_for(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _follower_here() -> Follower | None:
     """Return whom to tell of a call on this thread."""
+    if len(_followers) == 1:
+        return _followers[0][1]
     here = get_ident()
     followers = _followers.copy()
     own = (follower for thread, follower in reversed(followers) if thread == here)

@@ -196,6 +196,12 @@ class Cuts:
         while self._numbers:
             self.live.pop(self._numbers.pop(), None)
 
+    def pause(self) -> None:
+        """Forget what is being followed: calls go by unseen from now on."""
+        for each in (self.live, self.open, self._regions, self._numbers):
+            each.clear()
+        self._region = None
+
     # -- calls that make no node ----------------------------------------------------------------------------------
 
     def _switch(self, off: bool, frame: FrameType | None) -> None:  # noqa: FBT001  (what torch was told)

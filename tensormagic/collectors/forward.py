@@ -226,13 +226,13 @@ class ForwardRecorder(TorchFunctionMode):
         self._aside_since = _sequence_number()
         self._unnoticed.__exit__()
         self._place = modes.index(self)
-        _set_modes([mode for mode in modes if mode is not self])
+        set_modes([mode for mode in modes if mode is not self])
         return True
 
     def step_back(self, caller: FrameType | None) -> None:
         """Come back, and note what was made meanwhile: by a call of ``caller``'s."""
         modes = active_modes()
-        _set_modes([*modes[: self._place], self, *modes[self._place :]])
+        set_modes([*modes[: self._place], self, *modes[self._place :]])
         self._unnoticed.__enter__()
         if (stop := _sequence_number()) != self._aside_since and caller is not None:
             self._note(self._aside_since, stop, caller)
@@ -248,12 +248,12 @@ class ForwardRecorder(TorchFunctionMode):
         before = active_modes()
         if self not in before:
             return None
-        _set_modes([mode for mode in before if mode is not self])
+        set_modes([mode for mode in before if mode is not self])
         return functools.partial(self._restore, before)
 
     def _restore(self, modes: list[TorchFunctionMode]) -> None:
         self._applied = -1
-        _set_modes(modes)
+        set_modes(modes)
 
     def note_backward(self, start: int, caller: FrameType | None) -> None:
         """Note what a backward made that was called by ``caller``: with ``create_graph=True`` it makes nodes."""
@@ -269,7 +269,7 @@ class ForwardRecorder(TorchFunctionMode):
     def __exit__(self, *error: object) -> None:
         """Leave it, wherever on it the mode lies."""
         self._unnoticed.__exit__()
-        _set_modes([mode for mode in active_modes() if mode is not self])
+        set_modes([mode for mode in active_modes() if mode is not self])
 
     def _note(self, start: int, stop: int, frame: FrameType, place: Any = None) -> None:
         began = perf_counter()
@@ -362,7 +362,8 @@ def active_modes() -> list[TorchFunctionMode]:
     return [torch._C._get_function_stack_at(at) for at in range(torch._C._len_torch_function_stack())]
 
 
-def _set_modes(modes: list[TorchFunctionMode]) -> None:
+def set_modes(modes: list[TorchFunctionMode]) -> None:
+    """Put these function modes on this thread's stack, the outermost first, and no others."""
     while torch._C._len_torch_function_stack():
         torch._C._pop_torch_function_stack()
     for mode in modes:

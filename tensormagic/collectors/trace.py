@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.anomaly import plain_stacks
-from tensormagic.collectors.backward_calls import BackwardCall, followed_backward
+from tensormagic.collectors.backward_calls import BackwardCall, followed_backward, is_followed_here
 from tensormagic.collectors.caller import uncounted
 from tensormagic.collectors.children import abandon_in_children
 from tensormagic.collectors.compiled import Together, kept_compiled
@@ -33,7 +33,7 @@ from tensormagic.collectors.following import (
     returned_gradients,
     start_nodes,
 )
-from tensormagic.collectors.forward import ForwardRecorder, active_modes
+from tensormagic.collectors.forward import ForwardRecorder
 from tensormagic.collectors.forward_mode import forward_mode_gap, noted_dual_levels
 from tensormagic.collectors.forward_values import ForwardMeter
 from tensormagic.collectors.gradients import PassRecorder, PassValues
@@ -76,7 +76,12 @@ class Tracer:
         cell_number: Gives a cell's execution count from its file name.
         title: A name for the run; by default that of the model.
         clock: Seconds, monotonic.
+
+    Attributes:
+        passing: See `Follower`; a tracer that rests between steps sets it.
     """
+
+    passing: Callable[[Any, Any, Any, Any], Any] | None = None
 
     def __init__(
         self,
@@ -94,7 +99,7 @@ class Tracer:
         self._sites = Sites(cell_number) if cell_number is not None else Sites()
         self._modules = ModuleNames(namespace)
         self._leaves = Leaves(namespace, self._modules)
-        self._recorder = ForwardRecorder(self._sites, self._modules)
+        self._recorder = self._new_recorder()
         self._ops: OpRecorder | None = None
         self._meter: ForwardMeter | None = None
         self._walker = Walker(self._recorder.origins, self._leaves)
@@ -125,6 +130,9 @@ class Tracer:
         """Measure what the forward makes, too; said before `start`."""
         self._recorder.meter = self._meter = ForwardMeter()
 
+    def _new_recorder(self) -> ForwardRecorder:
+        return ForwardRecorder(self._sites, self._modules)
+
     # -- life -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -135,7 +143,7 @@ class Tracer:
         """
         if self._began:
             raise TraceError("this trace was started before; make a new one with tensormagic.trace()")
-        if any(isinstance(mode, ForwardRecorder) for mode in active_modes()):
+        if is_followed_here():
             raise TraceError("another trace is on in this thread; end it first: two would measure each other")
         self._began = self._clock()
         self._home = get_ident()
@@ -144,7 +152,7 @@ class Tracer:
         with ExitStack() as stack:
             stack.enter_context(plain_stacks())
             stack.enter_context(followed_backward(self))
-            stack.enter_context(noted_applies(self._recorder.note_apply))
+            stack.enter_context(self._noted_applies())
             stack.enter_context(noted_dual_levels(self._note_forward_mode))
             stack.enter_context(self._recorder)
             stack.enter_context(self._updates.watching())
@@ -174,6 +182,9 @@ class Tracer:
         if self._running:
             self._add_gap("backward", "a backward on another thread still ran when the trace ended: it was not kept")
         self._structure += 1
+
+    def _noted_applies(self) -> AbstractContextManager[None]:
+        return noted_applies(self._recorder.note_apply)
 
     # -- backward -------------------------------------------------------------------------------------------------
 
@@ -242,7 +253,7 @@ class Tracer:
 
     def _open(self, found: Walk, graph: TracedGraph, followed: Following, roots: tuple[Any, ...]) -> None:
         number = self._number_of(followed)
-        values = PassValues.of(number, graph.skeleton.size, full=graph.wants_statistics(self.seconds))
+        values = PassValues.of(number, graph.skeleton.size, full=graph.wants_statistics(self._time_to_share()))
         if self._meter is not None:
             values.forward = self._meter.take(found.nodes, graph.skeleton, number, full=values.table is not None)
         recorder = PassRecorder(found, graph.skeleton, values, graph.first)
@@ -348,6 +359,16 @@ class Tracer:
         """Wall time so far, or in all; none before it began, when a live panel is shown already."""
         return (self._ended or self._clock()) - self._began if self._began else 0.0
 
+    def _time_to_share(self) -> float:
+        """Return the seconds of which what is measured beyond norms may take its share."""
+        return self.seconds
+
+    @property
+    def own_seconds(self) -> float:
+        """The part of it that went by in the tracer's own code."""
+        operations = self._ops.seconds if self._ops is not None else 0.0
+        return self._recorder.own_seconds + self._backward_seconds + self._updates.seconds + operations
+
     def frame(self) -> LiveFrame:
         """Return what changes while the run goes on; cheap, callable from any thread."""
         current = next(iter(self._running), None)  # the outermost
@@ -377,10 +398,7 @@ class Tracer:
             error=self._error,
             cell=self._cell,
             seconds=self.seconds,
-            own_seconds=self._recorder.own_seconds
-            + self._backward_seconds
-            + self._updates.seconds
-            + (self._ops.seconds if self._ops is not None else 0.0),
+            own_seconds=self.own_seconds,
             locations=self._sites.locations,
             graphs=tuple(self._cuts.with_cuts(graph.report()) for graph in graphs),
             passes=tuple(row.done for row in self._passes.rows()),

@@ -34,6 +34,8 @@ def _missing_finding(report: TraceReport, owner: str, missing: list[ParameterSer
     places = _shortest([series.name for series in missing], of)
     called = report.passes[-1].location if report.passes else None
     passes = counted(report.passes_seen, "backward pass", "backward passes")
+    if report.passes_traced < report.passes_seen:
+        passes = f"the {grouped(report.passes_traced)} traced of {passes}"
     verb = "gets" if len(places) == 1 else "get"
     share = f"{grouped(len(missing))} of the {grouped(len(of))} parameters of {owner}"
     return Finding(

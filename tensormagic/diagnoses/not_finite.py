@@ -16,6 +16,7 @@ from tensormagic.diagnoses.remedies import (
     SINGULARITIES,
     Singularity,
 )
+from tensormagic.diagnoses.untraced import bad_at_the_end
 from tensormagic.diagnoses.words import counted, grouped, listed, part, scientific, verb
 from tensormagic.reports import (
     Birth,
@@ -114,6 +115,8 @@ def first_bad_gradient(report: TraceReport) -> Iterator[Finding]:
         yield _Born(report, min(births)[2]).finding()
     elif shown:
         yield _from_the_start(report, *min(shown))
+    else:
+        yield from bad_at_the_end(report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +163,9 @@ class _Born:
         kind = "NaN" if self.birth.nan else "infinite"
         near = "" if self.node.exact_location else "at or before "
         where = f", {near}{location.label}" if location else ""
-        return f"The first {kind} gradient is born in {self.node.op}{where}{_when(self.report, self.birth.pass_number)}"
+        seen = " that was traced" if self.report.passes_traced < self.report.passes_seen else ""
+        when = _when(self.report, self.birth.pass_number)
+        return f"The first {kind} gradient{seen} is born in {self.node.op}{where}{when}"
 
     def _sent(self) -> str:
         birth = self.birth

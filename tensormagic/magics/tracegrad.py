@@ -8,6 +8,7 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from tensormagic import api
+from tensormagic.magics import pacing
 from tensormagic.magics.arguments import Output, Parser, make_parser, output_of
 from tensormagic.magics.cell import CellSource, cell_number
 from tensormagic.magics.display import check, deliver, is_notebook
@@ -28,6 +29,7 @@ def parser() -> Parser:
         help="ops: also every operation, forward and backward, with its time, memory and writes",
     )  # fmt: skip
     made.add_argument("--forward", action="store_true", help="measure what the forward makes, too")
+    pacing.add_options(made)
     made.add_argument("--live", choices=("widget", "html", "off"), help="how to show it while it runs")
     return made
 
@@ -45,14 +47,14 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
     if options.help:
         print(parser().format_help().rstrip())  # noqa: T201  (asked for)
         return None
-    output = output_of(options)
+    output, pace = output_of(options), pacing.pace(options)
     check(output)
     if cell is None:
         return _show_last(shell, output)
     source = CellSource(shell, cell, f"{NAME} {line}".rstrip())
     trace = api.Trace(
         shell.user_ns, source.cell, cell_number=functools.partial(cell_number, shell), title=_plain(options.title),
-        level=options.level, forward=options.forward,
+        level=options.level, forward=options.forward, pace=pace,
     )  # fmt: skip
     mode = options.live or live
     if is_notebook(shell) and (output.text or output.figure is not None):

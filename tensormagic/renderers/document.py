@@ -31,6 +31,7 @@ from tensormagic.renderers.document_parts import part_columns
 from tensormagic.renderers.document_source import source_rows
 from tensormagic.renderers.graph_drawing import BADGE_SIZE, DETAIL_SIZE, LABEL_SIZE, Box, Drawing, badge_rows
 from tensormagic.renderers.graph_drawing import draw as lay_out
+from tensormagic.renderers.pacing_words import paced_text, pacing_lines
 from tensormagic.renderers.text_metrics import fitted
 from tensormagic.renderers.trace_phrases import all_clear, can_run, run_text, touched
 
@@ -120,6 +121,8 @@ def pack_delta(frame: LiveFrame) -> tuple[dict[str, Any], bytes]:
         "reached": frame.reached,
         "finished": frame.finished_pass,
         "seconds": round(frame.seconds, 3),
+        "resting": frame.resting,
+        "next": frame.next_step,
         "nodes": len(frame.norms),
         "parameters": len(frame.parameter_norms),
     }
@@ -133,6 +136,7 @@ def _header(report: TraceReport) -> dict[str, Any]:
         "words": [run_text(report), all_clear(report), report.kept and can_run(report.kept)]
         if report.state == "drawn"
         else None,
+        "pace": [paced_text(report), *pacing_lines(report)] if report.pacing is not None else None,
         "error": report.error,
         "seconds": rounded(report.seconds),
         "own_seconds": rounded(report.own_seconds),

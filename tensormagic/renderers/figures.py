@@ -348,8 +348,8 @@ def _flow_note(report: TraceReport, lines: int, points: int) -> str:
     if lines < len(report.parameters):
         parts.append(f"{lines} of {plural(len(report.parameters), 'parameter')} drawn: those a gradient came to, "
                      f"non-finite ones first, then the largest")  # fmt: skip
-    if points < report.passes_seen:
-        parts.append(f"{points} of {plural(report.passes_seen, 'pass', 'passes')} drawn")
+    if points < report.passes_traced:
+        parts.append(f"{points} of {plural(report.passes_traced, 'pass', 'passes')} drawn")
     return "; ".join(parts)
 
 

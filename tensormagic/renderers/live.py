@@ -37,6 +37,7 @@ Bundle = dict[str, Any]
 
 THREAD_NAME = "tensormagic-sampler"
 HTML_INTERVAL = 1 / 4
+REST_INTERVAL = 1 / 4  # and between two words on how far a run has come that goes on untraced
 REBUILD_INTERVAL = 1.0  # seconds between two whole documents, where the structure changes
 REFRESH_INTERVAL = 2.0  # and where only numbers do: findings and the kept passes come with them
 REBUILD_SHARE = 0.02  # of the time, at most, goes into building documents
@@ -116,6 +117,7 @@ class LivePanel:
         self._thread: threading.Thread | None = None
         self._structure: int | None = None
         self._last_key: tuple[Any, ...] | None = None
+        self._last_step, self._last_delta = 0, -math.inf
         self._key_of_document: tuple[Any, ...] | None = None
         self._last_rebuild = -math.inf
         self._rest = 0.0
@@ -198,9 +200,10 @@ class LivePanel:
         begun = frame.graph != 0  # before the first graph the page shows all there is: the first is sent without delay
         if self._wants_document(frame, key) and (final or (begun and self._due(frame))):
             self._rebuild(frame.structure, key)
-        if key != self._last_key:
+        resting = frame.step if frame.resting and (final or self._clock() >= self._last_delta + REST_INTERVAL) else 0
+        if key != self._last_key or (resting and resting != self._last_step):
             self.sender.delta(frame)
-            self._last_key = key
+            self._last_key, self._last_step, self._last_delta = key, frame.step, self._clock()
 
     def _wants_document(self, frame: LiveFrame, key: tuple[Any, ...]) -> bool:
         return frame.structure != self._structure or key != self._key_of_document
@@ -243,8 +246,9 @@ def dismiss_retired() -> None:
 
 
 def _key(frame: LiveFrame) -> tuple[Any, ...]:
-    """What makes two frames different; not the time. Bytes, because a NaN differs from itself."""
-    place = (frame.structure, frame.graph, frame.pass_number, frame.step, frame.running, frame.cursor, frame.reached)
+    """What makes two frames different; not the time, nor the steps that go by untraced. Bytes: a NaN is not itself."""
+    step = 0 if frame.resting else frame.step
+    place = (frame.structure, frame.graph, frame.pass_number, step, frame.running, frame.cursor, frame.reached)
     return (*place, frame.finished_pass, frame.norms.tobytes(), frame.parameter_norms.tobytes())
 
 

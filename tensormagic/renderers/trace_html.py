@@ -19,6 +19,7 @@ from tensormagic.renderers.finding_html import gaps_html, with_code
 from tensormagic.renderers.graph_drawing import Drawing, draw
 from tensormagic.renderers.markup import attributes, escape, packed, svg_data_uri, tag
 from tensormagic.renderers.ops_html import operations_html
+from tensormagic.renderers.pacing_words import pacing_lines
 from tensormagic.renderers.trace_phrases import all_clear, run_text, state_text
 from tensormagic.renderers.trace_tables import tables_html
 
@@ -109,7 +110,9 @@ def _words(report: TraceReport) -> str:
 def _header(report: TraceReport) -> str:
     title = tag("strong", escape(report.title or "backward"), class_="tm-title")
     state = tag("span", escape(state_text(report)))
-    return tag("p", title, " ", state, " ", tag("span", escape(run_text(report)), class_="quiet"), class_="tm-head")
+    head = tag("p", title, " ", state, " ", tag("span", escape(run_text(report)), class_="quiet"), class_="tm-head")
+    lines = (tag("p", escape(line), class_="quiet tm-paced") for line in pacing_lines(report))
+    return head + "".join(lines)
 
 
 def _findings(report: TraceReport) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from tensormagic.renderers.pacing_words import paced_text
 from tensormagic.renderers.phrases import MINUS, count, number_of_bytes, plural, short_number
 from tensormagic.reports import UNTOUCHED, Kept, ParameterSeries, TraceReport
 
@@ -71,7 +72,8 @@ def run_text(report: TraceReport) -> str:
     passes += f" and {inner}" if report.inner_passes_seen else ""
     steps = f"{plural(report.steps_seen, 'step')}, " if report.steps_seen else ""
     loss = loss_text(report)
-    return f"{steps}{passes} in {seconds_text(report.seconds)}{_overhead(report)}{loss and f', {loss}'}"
+    cost = f", {paced_text(report)}" if report.pacing is not None else _overhead(report)
+    return f"{steps}{passes} in {seconds_text(report.seconds)}{cost}{loss and f', {loss}'}"
 
 
 def _drawn_text(report: TraceReport) -> str:
@@ -119,10 +121,19 @@ def all_clear(report: TraceReport) -> str:
         return _standing(report.kept)
     if not report.passes_seen:
         return NO_BACKWARD_YET if report.state == "running" else NO_BACKWARD
-    passes = plural(report.passes_seen, "backward pass", "backward passes")
+    if not report.passes_traced:
+        return f"none of {plural(report.passes_seen, 'backward pass', 'backward passes')} was traced"
+    passes = _looked_at(report)
     if report.state == "failed":
         return f"no problems found in the gradients of {passes}; the error is the code's own"
     return f"no problems found in {passes}{' so far' if report.state == 'running' else ''}"
+
+
+def _looked_at(report: TraceReport) -> str:
+    """Return how many passes were looked at: ``800 backward passes``, ``the 41 traced of 800 backward passes``."""
+    passes = plural(report.passes_seen, "backward pass", "backward passes")
+    traced = report.passes_traced
+    return passes if traced >= report.passes_seen else f"the {count(traced)} traced of {passes}"
 
 
 def can_run(kept: Kept) -> bool:

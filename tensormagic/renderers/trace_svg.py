@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from tensormagic.renderers import trace_svg_chart
 from tensormagic.renderers.graph_drawing import Drawing, draw
 from tensormagic.renderers.markup import escape
+from tensormagic.renderers.pacing_words import pacing_lines
 from tensormagic.renderers.phrases import plural
 from tensormagic.renderers.svg_paths import number
 from tensormagic.renderers.text_metrics import fitted, text_width, wrapped
@@ -43,7 +44,7 @@ def render(report: TraceReport, *, drawing: Drawing | None = None, graph: int = 
         drawing: The drawing of the graph, where there is one already.
         graph: Which of the report's graphs, by place.
     """
-    return _card(report, [_header(report), *_findings(report), *_body(report, drawing, graph)])
+    return _card(report, [_header(report), *_paced(report), *_findings(report), *_body(report, drawing, graph)])
 
 
 def chart(report: TraceReport, *, width: float = WIDTH) -> str:
@@ -109,6 +110,12 @@ def _header(report: TraceReport) -> Section:
         f'<text class="q" x="{number(run)}" y="21" style="font-size:12px">{escape(words)}</text>'
         f'<path class="g" d="M0,32.5H{number(WIDTH)}"/>'
     ), 33.0
+
+
+def _paced(report: TraceReport) -> Iterator[Section]:
+    """Say which steps were traced, where not all were."""
+    if lines := list(pacing_lines(report)):
+        yield _lines(lines)
 
 
 def _findings(report: TraceReport) -> Iterator[Section]:

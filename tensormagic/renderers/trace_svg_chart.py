@@ -102,8 +102,8 @@ def _subtitle(report: TraceReport, scale: Scale) -> str:
     if len(report.passes) == 1:
         return f"per parameter, log scale {scale.text}"
     first, last = report.passes[0].step, report.passes[-1].step
-    thinned = len(report.passes) < report.passes_seen
-    kept = f", {len(report.passes)} of {report.passes_seen} passes kept" if thinned else ""
+    thinned = len(report.passes) < report.passes_traced
+    kept = f", {len(report.passes)} of {report.passes_traced} passes kept" if thinned else ""
     return f"per parameter, step {first} to {last}, log scale {scale.text}{kept}"
 
 

@@ -110,7 +110,7 @@ def _passes(report: TraceReport) -> str:
     rows = [_pass_row(report, one) for one in last]
     title = (
         f"{_shown(len(rows), seen, 'pass')}, the last ones"
-        if (seen := report.passes_seen + report.inner_passes_seen) > len(rows)
+        if (seen := report.passes_traced + report.inner_passes_seen) > len(rows)
         else "Passes"
     )
     return _table(

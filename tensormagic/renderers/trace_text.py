@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from tensormagic.renderers.cut_words import cut_heading, cut_sentences
 from tensormagic.renderers.ops_text import operations
+from tensormagic.renderers.pacing_words import pacing_lines
 from tensormagic.renderers.phrases import plural
 from tensormagic.renderers.trace_phrases import all_clear, run_text, state_text
 from tensormagic.renderers.trace_text_flow import flow
@@ -39,6 +40,8 @@ def _head(report: TraceReport, width: int) -> Iterator[str]:
     what = "gradgraph" if report.state == "drawn" else "tracegrad"
     yield from filled("", f"{what}  {title}  {' '.join(state_text(report).split())}", width)
     yield from filled("", run_text(report), width)
+    for line in pacing_lines(report):
+        yield from filled("", line, width)
     yield "─" * width
 
 

@@ -118,6 +118,6 @@ def _left_out(report: TraceReport, shown: Sequence[ParameterSeries], columns: _C
         yield f"not shown: {plural(len(report.parameters) - len(shown), 'parameter')} more"
     if columns.numbers == ("last",):
         yield "not shown at this width: first, smallest and largest norm"
-    if len(report.passes) < report.passes_seen:
-        passes = plural(report.passes_seen, "pass", "passes")
+    if len(report.passes) < report.passes_traced:
+        passes = plural(report.passes_traced, "pass", "passes")
         yield f"{len(report.passes)} of {passes} were kept; the others are not shown"

@@ -51,6 +51,7 @@ from tensormagic.reports.overlay import (
     OverlayRow,
     OverlayStorage,
 )
+from tensormagic.reports.pacing import Pace, Pacing
 from tensormagic.reports.picture import ImageFrame, SignalLine, TensorPicture
 from tensormagic.reports.slices import BadSlice, DimensionSlices, LargeSlice
 from tensormagic.reports.storage import (
@@ -139,6 +140,8 @@ __all__ = [
     "OverlayReport",
     "OverlayRow",
     "OverlayStorage",
+    "Pace",
+    "Pacing",
     "ParameterDifference",
     "ParameterSeries",
     "Pass",

@@ -28,6 +28,8 @@ def check_trace(report: TraceReport) -> None:
     _require(widths <= {len(report.passes)}, "a parameter has a norm for a pass")
     moves = {len(series.updates) for series in report.parameters}
     _require(moves <= {0, len(report.passes)}, "a step after a pass moved a parameter")
+    standing = 0 if report.pacing is None else len(report.pacing.standing)
+    _require(standing in {0, len(report.parameters)}, "a parameter's .grad stands at the end")
     sizes = [len(graph.nodes) for graph in report.graphs]
     places = [finding.node for finding in report.findings if finding.node]
     known = (0 <= graph < len(sizes) and 0 <= node < sizes[graph] for graph, node in places)

@@ -13,6 +13,7 @@ from tensormagic.reports.circumstances import Circumstances
 from tensormagic.reports.finding import Gap, Location
 from tensormagic.reports.graph import Floats, Graph, Node, no_numbers
 from tensormagic.reports.ops import OpsReport
+from tensormagic.reports.pacing import Pacing
 from tensormagic.reports.soundness import check_trace
 
 Level = Literal["grad", "ops"]
@@ -144,6 +145,7 @@ class TraceReport(Report):
         gaps: What could not be seen, and why.
         kept: What the graph keeps for its backward; None for a run.
         ops: Every operation that ran; None but at level ``"ops"``.
+        pacing: Which steps were traced, and what that cost; None where all were to be.
     """
 
     kind_name: ClassVar[str] = "trace"
@@ -166,6 +168,7 @@ class TraceReport(Report):
     gaps: tuple[Gap, ...] = ()
     kept: Kept | None = None
     ops: OpsReport | None = None
+    pacing: Pacing | None = None
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there."""
@@ -175,6 +178,11 @@ class TraceReport(Report):
     def nodes(self) -> tuple[Node, ...]:
         """The nodes of the main graph: the one most passes went through."""
         return self.graphs[0].nodes if self.graphs else ()
+
+    @property
+    def passes_traced(self) -> int:
+        """How many of the passes were traced: all, where nothing else was asked for."""
+        return self.passes_seen if self.pacing is None else self.pacing.passes
 
     def location(self, index: int | None) -> Location | None:
         """Return the location with that index, or None."""
@@ -197,6 +205,8 @@ class LiveFrame:
         finished_pass: Number of the last finished pass, 0 before the first.
         parameter_norms: For each parameter, in the report's order: its norm in that pass.
         seconds: Since the start.
+        resting: Whether the run goes on untraced right now; ``step`` is then the one that it has come to.
+        next_step: While it rests: about the step that will be traced next; 0 where none is known.
     """
 
     structure: int
@@ -210,3 +220,5 @@ class LiveFrame:
     finished_pass: int
     parameter_norms: Floats
     seconds: float
+    resting: bool = False
+    next_step: int = 0

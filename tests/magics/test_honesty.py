@@ -20,6 +20,7 @@ import tensormagic as tm
 
 CELL_MAGICS = [
     "%%tracegrad", "%%tracegrad --text", "%%tracegrad --live html", "%%tracegrad --live widget",
+    "%%tracegrad --every 2", "%%tracegrad --budget 5% --level ops",
     "%%aliases", "%%aliases --text",
 ]  # fmt: skip
 

@@ -170,7 +170,7 @@ def test_delta_is_a_header_and_float32() -> None:
     header, buffer = pack_delta(LiveFrame(4, 1, 9, 8, True, 2, 3, norms, 8, last, 1.23456))
     assert header == {
         "structure": 4, "graph": 1, "pass": 9, "step": 8, "running": True, "cursor": 2, "reached": 3, "finished": 8,
-        "seconds": 1.235, "nodes": 3, "parameters": 1,
+        "seconds": 1.235, "resting": False, "next": 0, "nodes": 3, "parameters": 1,
     }  # fmt: skip
     values = array("f")
     values.frombytes(buffer)

@@ -104,6 +104,7 @@ def trace_report() -> reports.TraceReport:
         parameters=(_series(),),
         gaps=(reports.Gap("saved tensors", "freed before they were read"),),
         ops=_ops(),
+        pacing=_pacing(),
         kept=reports.Kept(slots=4, storages=3, nbytes=96, leaf_bytes=8, freed=1, changed=2, unread=5),
     )
 
@@ -118,6 +119,25 @@ def _ops() -> reports.OpsReport:
         nodes=(reports.NodeCosts(1, 2, 3, *numbers),),
         devices=("cpu", "cuda"),
         compiled_calls=2,
+    )
+
+
+def _pacing() -> reports.Pacing:
+    return reports.Pacing(
+        asked=reports.Pace(budget=0.05, every=2, start=3, stop=90),
+        steps=41,
+        passes=44,
+        ranges=((1, 1), (3, 7)),
+        left_out=12,
+        cost=0.046,
+        first_cost=0.01,
+        after_finding=8,
+        partial=2,
+        last_traced=False,
+        standing=array("f", [-1.0]),
+        resting=True,
+        next_step=93,
+        unpaced=HOSTILE,
     )
 
 
