@@ -71,7 +71,7 @@ class Limits:
         nodes: Nodes of all graphs together; the first graph is always whole.
     """
 
-    boxes: int = 240
+    boxes: int = 32
     frame_values: int = 16_000
     measure_values: int = 8_000
     series_values: int = 10_000

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tensormagic.reports import Graph
 
 _FEW = 8  # a fold into fewer boxes than this shows too little, if another one fits as well
-_MOST_REPETITIONS = 40  # boxes along the time axis of something that repeats
+_MOST_REPETITIONS = 28  # boxes along the time axis of something that repeats
 _LONGEST_PERIOD = 96
 _LABEL = 22
 
@@ -50,9 +50,13 @@ def coarsen(graph: Graph, folding: Folding, max_boxes: int) -> Folding:
 def _candidates(groups: Sequence[Group], max_boxes: int) -> Iterator[tuple[list[Group], str]]:
     """Yield ways to merge, the ones that show most first."""
     deepest = max(len(_path(group)) for group in groups)
-    by_module = [_merge_modules(groups, depth) for depth in range(deepest, 0, -1)]
-    for merged in by_module:
+    by_module = []
+    for depth in range(deepest, 0, -1):
+        merged = _merge_modules(groups, depth)
         yield merged, "one box a module"
+        if len(merged) > max_boxes:
+            yield _merge_numbered(merged, max_boxes), "several layers share a box"
+        by_module.append(merged)
     for merged in (list(groups), *by_module):
         yield _merge_repetitions(merged, max_boxes), "repetitions share a box"
 
@@ -91,6 +95,31 @@ def _module_label(path: Sequence[str]) -> str:
     """Return the last name of a module's path, with the one before where it is a number: ``layers.3``."""
     numbered = len(path) > 1 and path[-1].isdigit()
     return ".".join(path[-2:] if numbered else path[-1:])
+
+
+def _merge_numbered(groups: Sequence[Group], max_boxes: int) -> list[Group]:
+    """Merge neighbours such as ``layers.3`` and ``layers.4``, the fewest in each box with which all of it fits."""
+    runs = [list(run) for _, run in groupby(groups, key=_series)]
+    numbered = [len(run) for run in runs if _series(run[0])]
+    others = len(groups) - sum(numbered)
+    most = max(numbered, default=1)
+    each = next((e for e in range(2, most + 1) if others + sum(-(-n // e) for n in numbered) <= max_boxes), most)
+    merged: list[Group] = []
+    for run in runs:
+        portions = [run[at : at + each] for at in range(0, len(run), each)] if _series(run[0]) else [run]
+        merged += [one for part in portions for one in ([_range(part)] if len(part) > 1 and _series(part[0]) else part)]
+    return merged
+
+
+def _series(group: Group) -> str:
+    """Return the path of the modules that a numbered module is one of, ``net.layers``; empty for anything else."""
+    parent, _, name = group.module.rpartition(".")
+    return parent if group.kind == "module" and name.isdigit() else ""
+
+
+def _range(members: Sequence[Group]) -> Group:
+    first, last = members[0].module.split("."), members[-1].module.rpartition(".")[2]
+    return _merged(members, kind="repeat", label=f"{_module_label(first)}–{last}", module=".".join(first[:-1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +199,10 @@ def _gain(repeat: _Repeat) -> tuple[int, int]:
 
 
 def _portions_of(groups: Sequence[Group], repeat: _Repeat, room: int) -> Iterator[Group]:
-    """Yield one group for each portion of the repetitions, as even as can be."""
-    count = min(repeat.times, room)
-    for number in range(count):
-        first, last = repeat.times * number // count, repeat.times * (number + 1) // count
+    """Yield one group for every so many repetitions, the same number in each, of which there are at most ``room``."""
+    each = -(-repeat.times // room)
+    for first in range(0, repeat.times, each):
+        last = min(first + each, repeat.times)
         members = groups[repeat.start + first * repeat.period : repeat.start + last * repeat.period]
         yield _portion(members, first, last, repeat)
 
@@ -182,12 +211,20 @@ def _portion(members: Sequence[Group], first: int, last: int, repeat: _Repeat) -
     if len(members) == 1:
         return members[0]
     layers = _common_path(members[: repeat.period]), _common_path(members[-repeat.period :])
+    common = _common_path(members)
     if all(path and path[-1].isdigit() for path in layers):
         label = _module_label(layers[0]) + (f"–{layers[1][-1]}" if layers[0] != layers[1] else "")
-        return _merged(members, kind="repeat", label=label, module=".".join(_common_path(members)))
+        return _merged(members, kind="repeat", label=label, module=".".join(common))
     which = f"{first + 1}–{last} of {repeat.times}" if last - first > 1 else f"{first + 1} of {repeat.times}"
-    label, module = _ops_label(members[: repeat.period], last - first), ".".join(_common_path(members))
-    return _merged(members, kind="repeat", label=label, module=module, detail=which)
+    label = _repetition_label(members[: repeat.period], common, last - first)
+    return _merged(members, kind="repeat", label=label, module=".".join(common), detail=which)
+
+
+def _repetition_label(members: Sequence[Group], common: Sequence[str], times: int) -> str:
+    """Return what one repetition is called, and how often it is there: by its module where it is more than one op."""
+    if common and len({group.label for group in members}) > 1:
+        return _module_label(common) + (f" ×{times}" if times > 1 else "")
+    return _ops_label(members, times)
 
 
 def _ops_label(members: Sequence[Group], times: int) -> str:

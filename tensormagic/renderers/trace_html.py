@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tensormagic.reports import Finding, Graph, TraceReport
 
 PICTURE_BYTES = 60_000  # the picture is not compressed: a larger one is folded further
-PICTURE_BOXES = (SAVED_LIMITS.boxes, 160, 80, 40)
+PICTURE_BOXES = (SAVED_LIMITS.boxes, 24)
 
 
 def render(report: TraceReport) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tensormagic.renderers import graph_coarsening
+from tensormagic.renderers.document import SAVED_LIMITS
 from tensormagic.renderers.graph_drawing import (
     BADGE_HEIGHT,
     DETAIL_SIZE,
@@ -175,19 +176,45 @@ def test_many_layers_share_boxes_with_their_range():
     assert [number for first, last in ends for number in range(first, last + 1)] == list(range(40))
 
 
+def test_a_deep_stack_of_layers_is_one_screen():
+    """Forty-eight layers and their ends: two layers a box, by their numbers, also the first."""
+    drawing = draw(samples.transformer(48), max_boxes=SAVED_LIMITS.boxes)
+    assert labels(drawing) == [*(f"layers.{at}–{at + 1}" for at in range(0, 48, 2)), "mean"]
+    assert {box.kind for box in drawing.boxes[:-1]} == {"repeat"}
+    assert drawing.note == "1922 nodes drawn as 25 boxes: several layers share a box"
+    assert drawing.width < 1000
+    assert drawing.height < 500
+
+
+def test_numbered_modules_of_two_lists_stay_apart():
+    """A range of layers never reaches from one list of modules into the next, nor over what stands between."""
+    build = samples.Builder()
+    at = None
+    for stage in ("down", "up"):
+        for number in range(6):
+            build.module = f"net.{stage}.{number}"
+            at = build.op("exp", build.op("sin", at))
+        build.module = ""
+        at = build.op("tanh", at)
+    assert labels(draw(build.graph(), max_boxes=8)) == [
+        "down.0–1", "down.2–3", "down.4–5", "tanh", "up.0–1", "up.2–3", "up.4–5", "tanh",
+    ]  # fmt: skip
+
+
 def test_a_loop_over_time_keeps_its_time_axis():
     """An unrolled recurrent network has no modules to fold: its equal steps share boxes, and say which."""
     drawing = draw(samples.lstm(300))
     steps = [box.detail for box in drawing.boxes if box.kind == "repeat"]
-    assert (len(drawing.boxes), len(steps)) == (41, 40)
-    assert (steps[0], steps[-1]) == ("1–7 of 300", "293–300 of 300")
-    assert drawing.note == "4505 nodes drawn as 41 boxes: repetitions share a box"
+    assert (len(drawing.boxes), len(steps)) == (29, 28)
+    assert (steps[0], steps[-1]) == ("1–11 of 300", "298–300 of 300")
+    assert {box.label for box in drawing.boxes[:-2]} == {"cell ×11"}
+    assert drawing.note == "4505 nodes drawn as 29 boxes: repetitions share a box"
 
 
 def test_a_very_deep_chain_is_drawn():
-    """5,000 equal ops in a row share 41 boxes."""
+    """Of 5,000 equal ops in a row the first has the leaf, and the others share 28 boxes."""
     drawing = draw(samples.chain(5000))
-    assert len(drawing.boxes) <= 41
+    assert len(drawing.boxes) == 29
     assert sum(len(box.nodes) for box in drawing.boxes) == 5000
 
 
@@ -227,10 +254,10 @@ def test_a_leaf_of_two_ops_is_a_badge_of_both():
 
 
 def test_a_leaf_of_very_many_boxes_is_a_badge_of_the_first():
-    """Four weights at forty boxes would bury the picture: the first box has them, and says of how many."""
+    """Four weights at thirty boxes would bury the picture: the first box has them, and says of how many."""
     drawing = draw(samples.lstm(300))
     assert [len(box.badges) for box in drawing.boxes[:3]] == [4, 0, 0]
-    assert drawing.boxes[0].badges[0].label.endswith("(in 40 boxes)")
+    assert drawing.boxes[0].badges[0].label.endswith("(in 28 boxes)")
 
 
 def test_a_leaf_alone_has_a_box():

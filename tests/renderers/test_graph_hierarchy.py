@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import pytest
 
-from tensormagic.renderers.document import trace_document
+from tensormagic.renderers.document import SAVED_LIMITS, trace_document
 from tensormagic.renderers.graph_drawing import Drawing, draw
 from tensormagic.renderers.graph_folding import fold
 from tensormagic.renderers.graph_hierarchy import MOST_INSIDE
@@ -66,7 +66,7 @@ def test_document_holds_the_parts_inside_as_columns() -> None:
     document = trace_document(report)
     graph, strings = document["graphs"][0], document["strings"]
     parts, boxes = graph["parts"], len(graph["drawing"]["boxes"])
-    tree = draw(report.graphs[0], max_boxes=240).parts[boxes:]
+    tree = draw(report.graphs[0], max_boxes=SAVED_LIMITS.boxes).parts[boxes:]
     assert parts["parent"] == [part.parent for part in tree]
     assert [strings[place] for place in parts["kind"]] == [part.group.kind for part in tree]
     steps = [step for nodes in parts["nodes"] for step in nodes]
