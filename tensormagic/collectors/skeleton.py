@@ -176,12 +176,15 @@ def make_skeleton(number: int, found: Walk) -> Skeleton:
     index = array("i", [0]) * len(order)
     for at, place in enumerate(order):
         index[place] = at
+    known = list(range(len(order)))  # one object a number: the edges name each several times
     return Skeleton(
         number=number,
         signature=found.signature,
         index=index,
         edges=tuple(
-            Edge(index[place], index[target], which, slot) for place in order for which, target, slot in links[place]
+            Edge(known[at], known[index[target]], which, slot)
+            for at, place in enumerate(order)
+            for which, target, slot in links[place]
         ),
         roots=tuple(index[place] for place in found.roots),
         leaf_of={index[place]: numbers[place] for place, is_leaf in enumerate(leaf) if is_leaf},

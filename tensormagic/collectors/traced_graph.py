@@ -33,7 +33,7 @@ class TracedGraph:
         self.nodes = nodes
         self.first = StatisticsTable(skeleton.size)
         self.frames: Thinned[Frame] = Thinned(passes_to_keep(skeleton.size))
-        self.order: tuple[int, ...] = ()
+        self.order = array("i")
         self.births: tuple[Birth, ...] = ()
         self.forward_birth: ForwardBirth | None = None
         self.passes = 0
@@ -56,7 +56,7 @@ class TracedGraph:
             self._statistics_seconds += statistics_seconds
         self.passes += 1
         self.bad_passes += bool(values.bad)
-        self.order = tuple(dict.fromkeys(values.order))
+        self.order = array("i", dict.fromkeys(values.order))
         if values.births and not self.births:
             self.births = values.births
         before = self.frames.last
@@ -64,6 +64,7 @@ class TracedGraph:
             return False
         born = self._is_forward_birth(values)
         self.frames.append(self._frame(values), pin=born or (bool(values.bad) and self.bad_passes == 1))
+        values.table = None  # the frame has its numbers; the live panel, which goes on showing the pass, needs none
         return True
 
     def _is_forward_birth(self, values: PassValues) -> bool:
@@ -85,7 +86,7 @@ class TracedGraph:
         """Return what is known as plain data."""
         skeleton, nodes = self.skeleton, self._with_first_statistics()
         return Graph(
-            number=skeleton.number, nodes=nodes, edges=skeleton.edges, roots=skeleton.roots, order=self.order,
+            number=skeleton.number, nodes=nodes, edges=skeleton.edges, roots=skeleton.roots, order=tuple(self.order),
             passes_seen=self.passes, frames=self.frames.items(), births=self.births, shared_edges=self._shared,
             forward_birth=self.forward_birth,
         )  # fmt: skip
