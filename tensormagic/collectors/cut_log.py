@@ -23,6 +23,7 @@ from tensormagic.reports import Gap, Graph
 from tensormagic.reports.cuts import Cut, CutKind
 
 MOST_CUTS = 256  # different cuts kept over the whole run
+NO_GRAPH = 0
 PATIENCE = 2  # passes that a cut waits for its nodes
 
 
@@ -112,6 +113,23 @@ class CutLog:
             self._last = replace(now, _places={})
         except Exception as error:
             self._cuts.gap = f"{type(error).__name__}: {error}"
+
+    def begin(self, roots: Iterable[Any]) -> None:
+        """Note which of the values that backward is called on have no way back any more, and why. Never raises."""
+        try:
+            for severed in self._cuts.behind(roots):
+                self._count(severed, NO_GRAPH, None, 0)
+        except Exception as error:
+            self._cuts.gap = f"{type(error).__name__}: {error}"
+
+    def ended(self) -> tuple[Cut, ...]:
+        """Return the cuts of values that backward was called on, although there was no way back."""
+        locations = self._sites.locations
+        return tuple(
+            _cut(key, told, locations[key.site].line if key.site is not None else 0)
+            for key, told in self._known.copy().items()
+            if key.graph == NO_GRAPH
+        )
 
     def finish(self) -> None:
         """Settle what was made after the last pass."""

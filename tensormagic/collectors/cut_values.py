@@ -64,6 +64,11 @@ def has_history(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad and (is_stale(value) or not value.is_leaf)
 
 
+def is_leaf(value: Any) -> bool:
+    """Say whether it is a tensor that collects a gradient of its own."""
+    return isinstance(value, torch.Tensor) and value.requires_grad and not has_history(value)
+
+
 def is_stale(x: torch.Tensor) -> bool:
     """Say whether torch might make a new node to answer what made ``x``: a view whose elements were written to."""
     return x._is_view() and x._version > 0

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -32,6 +32,7 @@ from tensormagic.collectors.cut_values import (
     flat,
     has_history,
     history_of,
+    is_leaf,
     receiver_of,
     shape_of,
     without_history,
@@ -190,6 +191,14 @@ class Cuts:
         except Exception as error:
             self.gap = f"{type(error).__name__}: {error}"
 
+    def behind(self, values: Iterable[Any]) -> list[Severed]:
+        """Return what ended the ways of those of ``values`` that are followed and have no history of their own."""
+        if not self.live:
+            return []
+        with torch._C.DisableTorchFunction():
+            found = (self._marked([value]) for value in values)
+            return [severed for severed in found if severed is not None]
+
     def finish_pass(self, roots: frozenset[int]) -> None:
         """Say that a pass has ended, and from which nodes it had started: reading those is mere logging now."""
         self._last_roots = roots
@@ -243,7 +252,7 @@ class Cuts:
             self._freeze(result, values, frame)
             return
         given = list(flat(values))
-        results = [each for each in flat((result,)) if without_history(each)]
+        results = [each for each in flat((result,)) if without_history(each) or (role == "copy" and is_leaf(each))]
         if (not results and role not in _EXPLICIT) or any(result is value for value in given):
             return
         if (severed := self._behind(call, given, results[0] if results else result, frame)) is not None:

@@ -217,6 +217,7 @@ class Tracer:
             followed.caller = sys._getframe(2)
             followed.site = self._sites.of_frame(followed.caller)
             followed.come_back = self._recorder.leave()
+            self._cuts.begin(roots)
             nodes = start_nodes(roots)
             with self._lock:
                 followed.circumstances = circumstances(self._running, self._home)
@@ -416,6 +417,7 @@ class Tracer:
                 *self._recorder.gaps(),
             ),
             ops=self._ops.report() if self._ops else None,
+            cuts=self._cuts.ended(),
         )
 
     def _operation_gaps(self) -> tuple[Gap, ...]:

@@ -11,6 +11,7 @@ from tensormagic.renderers.phrases import count, plural
 if TYPE_CHECKING:
     from tensormagic.reports import Cut, Graph, TraceReport
 
+NO_WAY_BACK = "backward was called on a value from which no way leads back; it had ended here:"
 SEVERED_SIGN = "//"
 
 
@@ -56,6 +57,13 @@ def cut_sentence(report: TraceReport, graph: Graph, cut: Cut) -> str:
     ends = f"{cut_source(report, graph, cut)} {between} {cut_target(graph, cut)}"
     times = f", {count(cut.count)} times" if cut.count > 1 else ""
     return f"{cut_place(report, cut)}: {ends}, {cut_value(cut)}{times}"
+
+
+def ended_sentence(report: TraceReport, cut: Cut) -> str:
+    """Return one line about a value that backward was called on, although its way had ended."""
+    place = report.location(cut.source_location)
+    source = f"{cut.source_name or 'a value'}{f' (line {place.line})' if place is not None else ''}"
+    return f"{cut_place(report, cut)}: {source} {SEVERED_SIGN} backward, {cut_value(cut)}"
 
 
 def cut_heading(graph: Graph) -> str:

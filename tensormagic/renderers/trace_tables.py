@@ -7,7 +7,15 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tensormagic.renderers.circumstances import circumstances_text
-from tensormagic.renderers.cut_words import cut_heading, cut_place, cut_source, cut_target, cut_value
+from tensormagic.renderers.cut_words import (
+    NO_WAY_BACK,
+    cut_heading,
+    cut_place,
+    cut_source,
+    cut_target,
+    cut_value,
+    ended_sentence,
+)
 from tensormagic.renderers.document_columns import shape_text
 from tensormagic.renderers.forward_words import COLUMNS, birth_text, forward_frame, forward_numbers
 from tensormagic.renderers.markup import escape, tag
@@ -56,12 +64,13 @@ def _parameter_row(parameter: ParameterSeries) -> Cells:
 
 def _cuts(report: TraceReport) -> str:
     graph = report.graphs[0] if report.graphs else None
+    ended = _table(NO_WAY_BACK, ("cut",), [(ended_sentence(report, cut),) for cut in report.cuts])
     if graph is None or not graph.cuts:
-        return ""
+        return ended
     head = ("cut", "what went in", "what used it", "value", "times", "source")
     rows = [_cut_row(report, graph, cut) for cut in graph.cuts[:MOST_CUTS]]
     title = cut_heading(graph) if len(rows) == len(graph.cuts) else f"{len(rows)} of {len(graph.cuts)} cuts"
-    return _table(title, head, rows)
+    return ended + _table(title, head, rows)
 
 
 def _cut_row(report: TraceReport, graph: Graph, cut: Cut) -> Cells:

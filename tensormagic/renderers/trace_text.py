@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.renderers.cut_words import cut_heading, cut_sentences
+from tensormagic.renderers.cut_words import NO_WAY_BACK, cut_heading, cut_sentences, ended_sentence
 from tensormagic.renderers.ops_text import operations
 from tensormagic.renderers.pacing_words import pacing_lines
 from tensormagic.renderers.phrases import plural
@@ -63,10 +63,12 @@ def _finding(finding: Finding, width: int) -> Iterator[str]:
 
 def _cuts(report: TraceReport, width: int) -> list[str]:
     graph = report.graphs[0] if report.graphs else None
+    ended = [line for cut in report.cuts for line in filled("  ", ended_sentence(report, cut), width)]
+    above = [*filled("", NO_WAY_BACK, width), *ended] if ended else []
     if graph is None or not graph.cuts:
-        return []
+        return above
     told = (line for text in cut_sentences(report, graph, _MOST_CUTS) for line in filled("  ", text, width))
-    return [*filled("", cut_heading(graph), width), *told]
+    return [*above, *filled("", cut_heading(graph), width), *told]
 
 
 def _gaps(report: TraceReport, width: int) -> list[str]:

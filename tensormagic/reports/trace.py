@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 from tensormagic.reports.base import Report
 from tensormagic.reports.circumstances import Circumstances
+from tensormagic.reports.cuts import Cut
 from tensormagic.reports.finding import Gap, Location
 from tensormagic.reports.graph import Floats, Graph, Node, no_numbers
 from tensormagic.reports.ops import OpsReport
@@ -144,6 +145,8 @@ class TraceReport(Report):
         parameters: Every leaf that took part and every parameter of every module that took part.
         gaps: What could not be seen, and why.
         kept: What the graph keeps for its backward; None for a run.
+        cuts: What ended the way of values that backward was called on, where nothing was left to go back along; those
+            within a graph are in `Graph.cuts`.
         ops: Every operation that ran; None but at level ``"ops"``.
         pacing: Which steps were traced, and what that cost; None where all were to be.
     """
@@ -167,6 +170,7 @@ class TraceReport(Report):
     parameters: tuple[ParameterSeries, ...] = ()
     gaps: tuple[Gap, ...] = ()
     kept: Kept | None = None
+    cuts: tuple[Cut, ...] = ()
     ops: OpsReport | None = None
     pacing: Pacing | None = None
 

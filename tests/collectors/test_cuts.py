@@ -195,3 +195,32 @@ def test_a_run_that_only_evaluates_has_no_cuts():
         model(data(4, 3)).sum().backward()
     assert len(scores) == 3
     assert trace.report.graphs[0].cuts == ()
+
+
+@pytest.mark.parametrize(
+    ("end", "op"),
+    [
+        (lambda loss: loss.detach().requires_grad_(), "detach"),
+        (lambda loss: torch.tensor(loss.item(), requires_grad=True), "item"),
+        (lambda loss: loss.detach(), "detach"),
+    ],
+    ids=["made a leaf", "made anew", "cut"],
+)
+def test_backward_of_what_has_no_way_back(end, op):
+    """The call does what it does without a trace, also where it raises; the report says on which line the way ended."""
+    w = torch.ones(3, requires_grad=True)
+    trace = tm.trace()
+    error = ""
+    with trace:
+        loss = (w * 2).sum()
+        cut = end(loss)
+        try:
+            cut.backward()
+        except RuntimeError as raised:
+            error = str(raised)
+    (found,) = trace.report.cuts
+    assert (found.op, found.source_name) == (op, "sum")
+    assert trace.report.location(found.location).text
+    assert bool(error) is not cut.requires_grad
+    assert f"{op}, line {found.line}: sum (line" in str(trace.report) or f"line {found.line}: sum" in str(trace.report)
+    assert w.grad is None

@@ -103,6 +103,7 @@ def trace_report() -> reports.TraceReport:
         forward_nodes=6,
         parameters=(_series(),),
         gaps=(reports.Gap("saved tensors", "freed before they were read"),),
+        cuts=(reports.Cut(kind="copy", op="tensor", location=0, line=1, source_name=HOSTILE, dtype="float32"),),
         ops=_ops(),
         pacing=_pacing(),
         kept=reports.Kept(slots=4, storages=3, nbytes=96, leaf_bytes=8, freed=1, changed=2, unread=5),
