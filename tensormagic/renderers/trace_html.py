@@ -83,7 +83,7 @@ def _style() -> str:
 def _packed_viewer() -> tuple[str, str]:
     """Return a name for this very viewer, and the viewer with its style sheet, packed."""
     source = f"{viewer_module()}\nexport const viewerStyle = {json.dumps(static('trace_viewer.css'))};"
-    return f"{zlib.crc32(source.encode()):08x}", packed(source)
+    return f"{zlib.crc32((source + panel_style()).encode()):08x}", packed(source)
 
 
 def _boot(document: str) -> str:

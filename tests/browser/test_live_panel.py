@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
+from tensormagic.renderers import trace_html
+from tests.renderers import samples_viewer
+
 pytestmark = pytest.mark.browser
 
 SET_UP = """
@@ -37,3 +40,13 @@ def test_a_page_that_is_reloaded_while_the_cell_runs_shows_how_it_ended(notebook
     expect(panel.locator(".head")).to_contain_text("finished")
     expect(panel.locator(".findings")).to_contain_text("No problems found in")
     expect(lab.output(1)).to_contain_text("a line of the person's own")
+
+
+def test_many_outputs_of_a_page_share_one_style_sheet(static_page):
+    """Thirty copies of the rules would slow every change that a thirty-first, live, panel makes."""
+    page = static_page(trace_html.render(samples_viewer.calm_run(2)) * 30)
+    expect(page.locator(".tmv")).to_have_count(30)
+    assert page.evaluate("document.adoptedStyleSheets.length") == 1
+    assert page.locator(".tm-trace style").count() == 0
+    padding = "[...document.querySelectorAll('.tmv .head')].map(one => getComputedStyle(one).display)"
+    assert page.evaluate(padding) == ["flex"] * 30

@@ -31,9 +31,26 @@ async function boot(script, key, packedViewer, packedDocument) {
   const [[mount, rules], text] = await Promise.all([(viewers[key] ??= load()), unpacked(packedDocument)]);
   const place = section.querySelector(".tm-static");
   if (!place) return;
-  const [style, drawn] = [document.createElement("style"), document.createElement("div")];
-  style.textContent = rules;
-  place.before(style);
+  const drawn = document.createElement("div");
+  shareStyle(section, key, rules);
   mount(drawn, JSON.parse(text));
   place.replaceWith(drawn);
+}
+
+// One style sheet for all outputs of a page, or of a shadow root: thirty copies would slow every change in the page.
+function shareStyle(section, key, rules) {
+  const [own, root] = [section.querySelector("style"), section.getRootNode()];
+  if (!own) return;
+  const whole = own.textContent + rules;
+  try {
+    const shared = (root.tensormagicSheets ??= {});
+    if (!shared[key]) {
+      shared[key] = new CSSStyleSheet();
+      shared[key].replaceSync(whole);
+      root.adoptedStyleSheets = [...root.adoptedStyleSheets, shared[key]];
+    }
+    own.remove();
+  } catch {
+    own.textContent = whole; // a browser without shared sheets
+  }
 }
