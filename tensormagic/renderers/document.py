@@ -136,11 +136,13 @@ def _header(report: TraceReport) -> dict[str, Any]:
         "words": [run_text(report), all_clear(report), report.kept and can_run(report.kept)]
         if report.state == "drawn"
         else None,
+        "rest": report.pacing.next_step if report.pacing is not None and report.pacing.resting else -1,
         "pace": [paced_text(report), *pacing_lines(report)] if report.pacing is not None else None,
         "error": report.error,
         "seconds": rounded(report.seconds),
         "own_seconds": rounded(report.own_seconds),
         "passes_seen": report.passes_seen,
+        "passes_traced": report.passes_traced,
         "steps_seen": report.steps_seen,
         "forward_nodes": report.forward_nodes,
         "cell": {"filename": report.cell.filename, "count": report.cell.count},

@@ -17,8 +17,8 @@ export class Headline {
   /** @type {any} */ progress = later();
   /** @type {any} */ soFar = later();
   /** @type {any} */ toggleButton = later();
-  /** @type {{step:number, pass:number, seconds:number, at:number}} what the kernel said last, and when that was */
-  told = { step: 0, pass: 0, seconds: 0, at: 0 };
+  /** @type {{step:number, pass:number, seconds:number, at:number, next:number}} what the kernel said last, and when that was */
+  told = { step: 0, pass: 0, seconds: 0, at: 0, next: -1 };
 
   /** @param {boolean} live a kernel feeds it, so that time goes on
    * @param {{toggle:()=>void, node:(graph:number, node:number)=>void, line:(location:number)=>void}} hooks */
@@ -75,15 +75,21 @@ export class Headline {
       ),
       this.progress,
       this.soFar,
-      ...((this.running() && !doc.passes_seen) || doc.words ? [] : [cost]),
+      ...((this.running() && !doc.passes_seen) || doc.words ? [] : [doc.pace ? this.paced() : cost]),
       html("span", { class: "end" }),
       ...(toggle ? [toggle] : []),
     );
-    this.drawProgress(doc.steps_seen, doc.passes_seen, doc.seconds);
+    this.drawProgress(doc.steps_seen, doc.passes_seen, doc.seconds, doc.rest ?? -1);
   }
 
-  /** @param {number} step @param {number} pass @param {number} seconds */
-  drawProgress(step, pass, seconds) {
+  /** Which part of the run was traced, and what that cost. */
+  paced() {
+    const [words, ...lines] = this.model.doc.pace;
+    return html("span", { class: "quiet", title: lines.join("\n") }, words);
+  }
+
+  /** @param {number} step @param {number} pass @param {number} seconds @param {number} next about the step that is traced next, while the tracer rests */
+  drawProgress(step, pass, seconds, next = -1) {
     // A document may be a moment older than what the clock shows already: it does not go back for that.
     const behind = this.running() ? this.seconds() - seconds : 0;
     // A graph is known from the moment its backward begins, though a document counts that pass only once it has ended,
@@ -94,13 +100,14 @@ export class Headline {
       pass: Math.max(pass, begun),
       seconds: seconds + (behind > 0 && behind < LATEST ? behind : 0),
       at: performance.now(),
+      next,
     };
     this.sayProgress();
   }
 
   /** How far it is. Between two words of the kernel, which is silent during a long op, the page's own clock goes on. */
   sayProgress() {
-    const { step, pass, seconds } = this.told;
+    const { step, pass, seconds, next } = this.told;
     if (this.model.doc.words) return say(this.progress, this.model.doc.words[0]);
     if (!this.running()) {
       const loss = this.model.loss();
@@ -109,7 +116,8 @@ export class Headline {
     }
     const now = this.seconds(),
       time = now < 60 ? `${now.toFixed(1)} s` : secondsText(now);
-    say(this.progress, pass ? `step ${step} · backward ${pass} · ${time}` : `${time} · waiting for the first backward`);
+    const place = next < 0 ? `step ${step} · backward ${pass}` : `resting: step ${step}${next ? `, next traced about ${next}` : ""}`;
+    say(this.progress, pass ? `${place} · ${time}` : `${time} · waiting for the first backward`);
     this.soFar.hidden = !pass || this.serious();
   }
 
@@ -134,13 +142,17 @@ export class Headline {
       ? html("button", { type: "button", class: "more", click }, `${plural(rest.length, "more finding")}`)
       : null;
     const verdict = this.running() ? null : this.verdict();
-    this.findings.replaceChildren(...(verdict ? [verdict] : []), ...rows, ...(more ? [more] : []));
+    const paced = (this.running() ? [] : (doc.pace ?? []).slice(1)).map((/** @type {string} */ line) =>
+      html("p", { class: "paced quiet" }, capital(line)),
+    );
+    this.findings.replaceChildren(...(verdict ? [verdict] : []), ...rows, ...(more ? [more] : []), ...paced);
   }
 
   /** What is to be said first of a run that has ended; nothing where a finding says it. @returns {Element|null} */
   verdict() {
     const { doc } = this.model,
-      passes = plural(doc.passes_seen, "backward pass");
+      all = plural(doc.passes_seen, "backward pass"),
+      passes = doc.passes_traced < doc.passes_seen ? `the ${doc.passes_traced} traced of ${all}` : all;
     if (doc.words) return callout(doc.words[2] ? "calm" : "failed", GLYPHS.info, capital(doc.words[1]), "", "");
     if (doc.state !== "finished") {
       const error = doc.error.replace(/:\s*$/, ""),
@@ -155,6 +167,7 @@ export class Headline {
       );
     }
     if (!doc.passes_seen) return callout("nothing", GLYPHS.info, "No backward pass was seen", "", this.unreached());
+    if (!doc.passes_traced) return callout("nothing", GLYPHS.info, `None of ${all} was traced`, "", "");
     return this.serious() ? null : callout("calm", GLYPHS.done, `No problems found in ${passes}`, "", this.range());
   }
 

@@ -342,7 +342,7 @@ export class Panel {
     const row = this.model.passes.get(pass),
       { doc } = this.model;
     const kept =
-      this.model.frames.length < doc.passes_seen ? ` · ${this.model.frames.length} of ${doc.passes_seen} kept` : "";
+      this.model.frames.length < doc.passes_traced ? ` · ${this.model.frames.length} of ${doc.passes_traced} kept` : "";
     const step = row ? `, step ${row[1]}${row[3] === "failed" ? ", failed" : ""}${lossText(row)}` : "";
     this.passes.stand(at, `pass ${pass}${step}${kept}`);
     this.order.stand(this.wayLength(), "order: all nodes");
@@ -396,7 +396,7 @@ export class Panel {
 
   paintDelta() {
     const { header, values } = /** @type {{header:DeltaHeader, values:Float32Array}} */ (this.newest);
-    this.headline.drawProgress(header.step, header.pass, header.seconds);
+    this.headline.drawProgress(header.step, header.pass, header.seconds, header.resting ? header.next : -1);
     if (header.finished)
       this.charts.append(header.finished, values.subarray(header.nodes, header.nodes + header.parameters));
     const place = this.model.placeOf(header.graph);
@@ -410,7 +410,8 @@ export class Panel {
       pass: header.pass,
       running: header.running,
     };
-    this.passes.stand(Number(this.passes.slider.max), `live, pass ${header.pass}, step ${header.step}`);
+    const shown = header.resting ? `pass ${header.pass}, the last that was traced` : `pass ${header.pass}, step ${header.step}`;
+    this.passes.stand(Number(this.passes.slider.max), `live, ${shown}`);
     this.reached = header.reached;
     this.paint();
   }
