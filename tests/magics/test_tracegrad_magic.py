@@ -145,6 +145,57 @@ def test_a_title(cell, title, shown):
     assert cell(f"%%tracegrad --text --title {title}\n{TRAIN}").out.startswith(f"tracegrad  {shown}  finished")
 
 
+LOOP = "for _ in range(12):\n    loss = net(torch.ones(3, 2)).square().mean()\n    loss.backward()"
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "steps"),
+    [
+        ("--every 5", "traced 3 of 12 steps (every 5", [1, 6, 11]),
+        ("--steps 4:7", "traced 3 of 12 steps (steps 4 to 6", [4, 5, 6]),
+        ("--steps 4: --every 3", "traced 3 of 12 steps (steps from 4, every 3", [4, 7, 10]),
+        ("--steps :3", "traced 2 of 12 steps (steps 1 to 2", [1, 2]),
+    ],
+)
+def test_some_steps_are_traced(cell, options, words, steps):
+    """The options name steps as a slice does, from 1; the header says what came of it, passes keep their numbers."""
+    ran = cell(f"%%tracegrad --text --into r {options}\n{LOOP}")
+    assert words in " ".join(ran.out.split())
+    assert [one.step for one in cell("r").value.passes] == steps
+
+
+def test_a_budget(cell):
+    """The first step is traced, and the header says the share that was asked for and what it cost."""
+    ran = cell(f"%%tracegrad --text --into r --budget 5%\n{LOOP}")
+    report = cell("r").value
+    assert f"traced {report.pacing.steps} of 12 steps (budget 5 %: cost " in " ".join(ran.out.split())
+    assert report.passes[0].step == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--budget much", "takes a share of the run's time, 5% or 0.05, but was given 'much'"),
+        ("--budget 5", "write 0.05 (in a notebook 5%)"),
+        ("--budget -5%", "above 0 and at most 1"),
+        ("--every x", "--every takes a whole number, but was given 'x'"),
+        ("--every 0", "expected a whole number from 1"),
+        ("--steps 5", "as in a slice, but was given '5'"),
+        ("--steps a:b", "as in a slice, but was given 'a:b'"),
+        ("--steps 0:4", "numbers from 1"),
+        ("--steps 4:4", "no step lies in it"),
+        ("--budget 5% --every 2", "leave one of them out"),
+        ("--budget 5% --steps 2:", "leave one of them out"),
+    ],
+)
+def test_steps_that_cannot_be_are_refused_before_the_cell_runs(cell, shell, options, words):
+    """The message says what was given, what was expected and what to do."""
+    ran = cell(f"%%tracegrad {options}\nran = True")
+    assert isinstance(ran.error, UsageError)
+    assert words in str(ran.error)
+    assert "ran" not in shell.user_ns
+
+
 @pytest.mark.parametrize("line", ["--nosuch", "y = 3", "--live maybe", "--live", "--into 1x"])
 def test_a_wrong_line_runs_nothing(cell, shell, line):
     """A UsageError, and the cell has not run: it can be mended and run once."""

@@ -20,6 +20,8 @@ from tensormagic.reports import (
     Graph,
     Location,
     Node,
+    Pace,
+    Pacing,
     ParameterSeries,
     Pass,
     TraceReport,
@@ -305,6 +307,20 @@ def forward():
     values = ForwardValues(norms, measures, {str(log): (0, 3)})
     frames = tuple(replace(frame, forward=values) for frame in graph.frames)
     return report(replace(graph, frames=frames, forward_birth=ForwardBirth(7, log, 0, 3, 320, given=False)))
+
+
+def paced():
+    """A run of 800 steps of which 41 were traced, as a budget allowed; its last step was not."""
+    whole = report(count=41)
+    numbers = [1 + 19 * at for at in range(41)]
+    done = tuple(replace(one, number=at, step=at) for one, at in zip(whole.passes, numbers, strict=True))
+    frames = tuple(replace(frame, pass_number=numbers[-1]) for frame in whole.graphs[0].frames)
+    pacing = Pacing(
+        Pace(budget=0.05), steps=41, passes=41, ranges=tuple((at, at) for at in numbers), cost=0.046,
+        first_cost=0.012, after_finding=3, last_traced=False, standing=array("f", [0.3] * len(whole.parameters)),
+    )  # fmt: skip
+    graphs = (replace(whole.graphs[0], frames=frames),)
+    return replace(whole, graphs=graphs, passes=done, passes_seen=800, steps_seen=800, pacing=pacing)
 
 
 def untouched():

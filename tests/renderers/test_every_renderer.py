@@ -65,6 +65,7 @@ TRACES = {
         samples_trace.empty,
         samples_trace.failed,
         samples_trace.untouched,
+        samples_trace.paced,
         samples_trace.hostile,
     )
 } | samples_ops.SAMPLES

@@ -302,3 +302,19 @@ def test_warming_up_makes_no_widget() -> None:
     live.warm_up()
     assert set(get_comm_manager().comms) == before
     assert live._widget_class.cache_info().currsize == 1
+
+
+def test_a_run_that_rests_is_told_seldom_and_builds_no_document(run: Run, recorder: Recorder) -> None:
+    """Steps that go by untraced are a word four times a second at most; what is shown of the graph stays."""
+    panel = run.panel(recorder)
+    panel.tick()
+    run.frame = replace(run.frame, running=False, resting=True, next_step=90)
+    run.now += 5
+    panel.tick()
+    recorder.sent.clear()
+    for step in range(20, 40):
+        run.frame = replace(run.frame, step=step)
+        run.now += 0.1
+        panel.tick()
+    assert {kind for kind, *_ in recorder.sent} == {"delta"}
+    assert 5 <= len(recorder.sent) <= 9

@@ -30,6 +30,7 @@ CASES = {
     "hostile": samples.hostile,
     "untouched": samples.untouched,
     "cuts": samples.cuts,
+    "paced": samples.paced,
     "transformer": lambda: samples.report(samples.transformer(8), title="encoder"),
     "lstm": lambda: samples.report(samples.lstm(300), title="lstm"),
 }

@@ -26,6 +26,7 @@ CASES = {
     "hostile": samples.hostile,
     "untouched": samples.untouched,
     "cuts": samples.cuts,
+    "paced": samples.paced,
     "forward": samples.forward,
     "transformer": lambda: samples.report(samples.transformer(8), title="encoder"),
     "lstm": lambda: samples.report(samples.lstm(300), title="lstm"),
