@@ -1,19 +1,30 @@
-"""What a trace keeps: at most 2 KB a node beyond the untraced run, and not one tensor. Run by ``make bench``."""
+"""What a trace keeps: at most 1 KB a node and pass, 2 KB at the peak, however long the run; and not one tensor.
+
+Run by ``make bench``.
+"""
 
 from __future__ import annotations
 
 import gc
+import resource
 import tracemalloc
+from array import array
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 import tensormagic as tm
+from tensormagic.collectors.timeline import Thinned
+from tensormagic.collectors.traced_graph import MOST_PASSES, passes_to_keep
+from tensormagic.reports import Frame
 
 pytestmark = pytest.mark.benchmark
 
 BYTES_A_NODE = 2048
+BYTES_KEPT = 1024
+CELLS = 10_000
 
 
 def _net():
@@ -68,3 +79,52 @@ def test_no_tensor_stays():
     report = _traced(net, 3)
     assert report.nodes
     assert _live_tensors() == before
+
+
+def test_what_is_kept_of_a_pass():
+    """When a pass has ended, the tracer holds at most 1 KB a node of it, the graph itself included."""
+    net = _net()
+    _traced(net, 2)
+    gc.collect()
+    tracemalloc.start()
+    with tm.trace(namespace={"net": net}) as trace:
+        _steps(net, 1)
+    gc.collect()
+    kept = tracemalloc.get_traced_memory()[0] / len(trace.report.nodes)
+    tracemalloc.stop()
+    print(f"\n    {kept:.0f} bytes a node")
+    assert kept <= BYTES_KEPT
+
+
+def test_a_million_passes_take_what_a_thousand_do():
+    """Passes are thinned as the run goes on: what is kept of a million is not more than of a thousand."""
+    kept = {}
+    frames = Thinned(passes_to_keep(4))
+    for number in range(1, 1_000_001):
+        frames.append(Frame(number, array("f", [1.0]) * 4))
+        if number in {1_000, 1_000_000}:
+            kept[number] = len(frames.items())
+    print(f"\n    kept of a thousand and of a million: {list(kept.values())}")
+    assert kept[1_000_000] <= MOST_PASSES + 2
+    assert [frame.pass_number for frame in frames.items()][:: len(frames.items()) - 1] == [1, 1_000_000]
+
+
+def test_ten_thousand_cells():
+    """Ten thousand traced runs in one process: no more objects than after the first thousand, and no more memory."""
+    net, x = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1)), torch.randn(2, 4)
+    seen = {}
+    for number in range(1, CELLS + 1):
+        with tm.trace(namespace={"net": net}) as trace:
+            net(x).sum().backward()
+        assert trace.report.passes_seen == 1
+        if number in {CELLS // 10, CELLS}:
+            gc.collect()
+            seen[number] = (len(gc.get_objects()), _resident())
+    (objects, before), (after, now) = seen.values()
+    print(f"\n    objects {objects} and {after}, resident {before / 1e6:.1f} and {now / 1e6:.1f} MB")
+    assert after <= objects + 100
+    assert now <= before + 8_000_000
+
+
+def _resident():
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
