@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { cutCount, cutHeight, cutRows } from "./trace/cuts.js";
+import { cutCount, cutHeight, cutRows, cutWidth } from "./trace/cuts.js";
 import { sceneOf } from "./trace/scene.js";
 import { Tree } from "./trace/tree.js";
 
@@ -43,5 +43,6 @@ test("a box that is laid out anew has room for its cuts", () => {
   const plain = opened(null),
     inside = plain.find((box) => box.part >= drawn.length);
   const box = opened({ cuts: [cut(inside.nodes[0], "detach, line 3")] }).find(({ part }) => part === inside.part);
+  assert.ok(box.w >= cutWidth([{ label: "detach, line 3" }]));
   assert.equal(box.h, inside.h + cutHeight([{}], inside.badges.length > 0));
 });

@@ -9,6 +9,8 @@ import { html, svg } from "./words.js";
 /** @typedef {{label:string, cuts:number[]}} CutRow */
 
 const MOST_CUT_ROWS = 2;
+const LETTER = 4.9; // of a label, as wide as it is on average
+const WIDEST_CUT = 190;
 const CUT_INDENT = 20; // where the words of a cut begin
 
 /** The lines under a box that stands for these nodes. @param {any} ends of a graph @param {number[]} nodes @param {[number,string][]} badges @param {string} kind @returns {CutRow[]} */
@@ -34,6 +36,11 @@ export function cutCount(ends) {
 /** How much higher a box is for its cuts. @param {CutRow[]} rows @param {boolean} badges whether it has lines for leaves */
 export function cutHeight(rows, badges) {
   return rows.length ? rows.length * BADGE + (badges ? 0 : 3) : 0;
+}
+
+/** How wide a box must be for its cuts to be read. @param {CutRow[]} rows */
+export function cutWidth(rows) {
+  return rows.reduce((most, row) => Math.max(most, Math.min(Math.ceil(LETTER * row.label.length) + CUT_INDENT + 4, WIDEST_CUT)), 0);
 }
 
 /** Everything that is drawn of cuts, for the boxes that are shown now. @param {any} graph @returns {Element[]} */
@@ -95,7 +102,7 @@ function stubMark(box, cut) {
 /** @param {Box} box @param {number} place @param {number} fromBottom @param {CutRow} row @param {Cut[]} cuts */
 function rowMark(box, place, fromBottom, row, cuts) {
   const y = box.y + box.h - fromBottom * BADGE,
-    most = Math.floor((box.w - CUT_INDENT) / 4.9);
+    most = Math.floor((box.w - CUT_INDENT) / LETTER);
   const label = row.label.length > most ? `${row.label.slice(0, Math.max(most - 1, 1))}…` : row.label;
   return svg(
     "g",

@@ -2,7 +2,7 @@
 /** What is drawn of a graph in which boxes are opened: one layout a level, the inner ones first, put into each other. */
 
 import { HEAD, BADGE } from "./constants.js";
-import { cutHeight, cutRows } from "./cuts.js";
+import { cutHeight, cutRows, cutWidth } from "./cuts.js";
 import { layOut } from "./layout.js";
 
 /** @typedef {import("./tree.js").Tree} Tree */
@@ -107,7 +107,7 @@ function itemOf(tree, member, laid) {
   }
   const part = tree.parts[member];
   const rows = cutRows(tree.ends, part.nodes, part.badges, part.kind);
-  return { w: part.w, h: boxHeight(part) + cutHeight(rows, part.badges.length > 0), enter: HEAD / 2, leave: HEAD / 2, reach: HEAD / 2 - 9 };
+  return { w: Math.max(part.w, cutWidth(rows)), h: boxHeight(part) + cutHeight(rows, part.badges.length > 0), enter: HEAD / 2, leave: HEAD / 2, reach: HEAD / 2 - 9 };
 }
 
 /** How many badges of a box are written out: all that have room; of a box of many steps all or none (graph_drawing.py).
