@@ -5,6 +5,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { cutCount, cutHeight, cutRows, cutWidth } from "./trace/cuts.js";
+import { Model } from "./trace/model.js";
 import { sceneOf } from "./trace/scene.js";
 import { Tree } from "./trace/tree.js";
 
@@ -35,8 +36,9 @@ test("a box that is laid out anew has room for its cuts", () => {
   const drawn = raw.drawing.boxes.map(([x, y, w, h, nodes, label, detail, kind, badges, written]) => ({
     x, y, w, h, nodes, label, detail, kind, badges, written,
   }));
+  const { edges } = new Model(document).graphs[0];
   const opened = (given) => {
-    const tree = new Tree({ ...raw, ends: given }, document.strings, drawn);
+    const tree = new Tree({ ...raw, ends: given }, edges, document.strings, drawn);
     tree.unfold(tree.parts.findIndex((_part, place) => tree.opens(place)));
     return sceneOf(tree).boxes;
   };
