@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 import torch
+from torch.utils._debug_mode import DebugMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tensormagic as tm
@@ -54,8 +55,10 @@ def configurations(shell: Any, step: Any, count: int) -> dict[str, Any]:
         "eager": lambda: within(contextlib.nullcontext()),
         "no-op dispatch mode": lambda: within(NoOp()),
         "anomaly mode": lambda: within(torch.autograd.detect_anomaly(check_nan=True), max(count // 8, 2)),
+        "DebugMode": lambda: within(DebugMode(), max(count // 16, 2)),
         "%%tracegrad": lambda: _magic(shell, "--live off", step, count),
         "%%tracegrad, live": lambda: _magic(shell, "--live widget", step, count),
+        "%%tracegrad --level ops": lambda: _magic(shell, "--live off --level ops", step, count),
     }
 
 
@@ -77,5 +80,7 @@ def main(name: str) -> None:
     ratios = {config: [row[config] / row["eager"] for row in rounds] for config in runs}
     ratios["live / off"] = [row["%%tracegrad, live"] / row["%%tracegrad"] for row in rounds]
     ratios["off / no-op dispatch mode"] = [row["%%tracegrad"] / row["no-op dispatch mode"] for row in rounds]
+    for other in ("no-op dispatch mode", "anomaly mode", "DebugMode"):
+        ratios[f"ops / {other}"] = [row["%%tracegrad --level ops"] / row[other] for row in rounds]
     print(json.dumps({"workload": name, "eager_ms": 1000 * eager, "torch": torch.__version__,
                       "version": tm.__version__, "ratios": ratios}))  # fmt: skip

@@ -127,3 +127,43 @@ def test_the_first_compile_of_all_may_stand_in_the_traced_block():
     )
     assert done.stdout.splitlines() == ["True {} 1", "torch._C._dynamo.eval_frame"]
     assert not done.stderr
+
+
+def test_level_ops_leaves_compiled_what_is_compiled():
+    """With the dispatch mode on, the same graph serves before, in and after; nothing is broken or compiled again."""
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(loss_of, backend=counter)
+    x, weight = torch.randn(3, 4), torch.randn(4, 4, requires_grad=True)
+    compiled(x, weight).backward()
+    expected, weight.grad = weight.grad, None
+    with tm.trace(namespace={"weight": weight}, level="ops") as trace:
+        compiled(x, weight).backward()
+    assert torch.equal(weight.grad, expected)
+    assert counter.frame_count == 1
+    assert not dynamo.utils.counters["graph_break"]
+    ops = trace.report.ops
+    assert ops.compiled_calls == 1
+    assert any("torch.compile" in gap.reason for gap in trace.report.gaps)
+    products = [use for use in ops.uses if use.op == "aten.mm.default"]
+    assert sorted((use.phase, use.calls) for use in products) == [("backward", 1), ("forward", 1)]
+    lines = {use.phase: trace.report.location(use.location).text for use in products}
+    assert lines == {"forward": "def loss_of(x, weight):", "backward": "compiled(x, weight).backward()"}
+
+
+def test_dynamo_does_not_compile_the_dispatch_mode_where_a_graph_breaks():
+    """Between two compiled pieces operations run eagerly, with Dynamo on: the mode's own code is left alone."""
+
+    @torch.compile(backend="aot_eager")
+    def broken(x):
+        y = x.sin()
+        torch._dynamo.graph_break()
+        return y.cos()
+
+    x = torch.ones(3, requires_grad=True)
+    broken(x)
+    frames = dynamo.utils.counters["frames"]["total"]
+    with tm.trace(namespace={}, level="ops") as trace:
+        result = broken(x)
+    assert torch.equal(result, x.sin().cos())
+    assert dynamo.utils.counters["frames"]["total"] == frames
+    assert sum(use.calls for use in trace.report.ops.uses if use.op == "aten.cos.default") == 1

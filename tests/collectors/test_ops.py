@@ -107,6 +107,23 @@ def test_twenty_programs_are_counted():
     assert len(PROGRAMS) >= 20
 
 
+def test_kernels_are_counted_as_often_as_the_profiler_sees_them():
+    """Of operations that are made of no others, ``torch.profiler`` counts as many without the mode."""
+    net, x = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)), torch.ones(5, 4)
+
+    def run():
+        for _ in range(3):
+            net(x).square().mean().backward()
+
+    with torch.profiler.profile() as profile:
+        run()
+    seen = {event.key: event.count for event in profile.key_averages()}
+    report, _ = traced(run, net=net)
+    calls = counted(report.ops.uses, "calls")
+    for name in ("addmm", "mm", "threshold_backward"):
+        assert calls[f"aten.{name}.default"] == seen[f"aten::{name}"]
+
+
 def test_forward_and_backward_of_a_line_and_a_node():
     """An operation of the backward belongs to the line that made its node; both cost what they allocated."""
     x = torch.ones(100, requires_grad=True)
