@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 MODULE_SCAN_LIMIT = 32  # rescans of the namespace for an unknown parameter: enough for models made on the way
 
@@ -183,7 +184,7 @@ class Leaves:
 
     def _learn_module(self, root: str, module: nn.Module) -> None:
         for path, parameter in module.named_parameters():
-            if not self._is_known(parameter):
+            if not is_lazy(parameter) and not self._is_known(parameter):
                 self._add(parameter, f"{root}.{path}", root)
 
     def _is_known(self, tensor: torch.Tensor) -> bool:

@@ -135,7 +135,7 @@ class Places:
         while frame is not None:
             code = frame.f_code
             if code is _MODULE_CALL:
-                module = module or self._module_path(frame)
+                module = module or self._path(frame)
                 if found:
                     break
             elif not found:
@@ -150,6 +150,13 @@ class Places:
                 break
             frame = frame.f_back
         return site, module, optimizes and not module
+
+    def _path(self, frame: FrameType) -> str:
+        """Return the path of the module that is called in ``frame``; never raises, whatever the module is."""
+        try:
+            return self._module_path(frame)
+        except Exception:  # half made still, as a lazy one is while it makes its parameters
+            return f"({type(frame.f_locals.get('self')).__name__})"
 
     def _is_step(self, frame: FrameType) -> bool:
         """Return whether an own frame is the ``step`` of an optimizer that the person wrote."""

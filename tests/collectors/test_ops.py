@@ -426,6 +426,18 @@ def test_places_are_bounded_and_it_is_said(monkeypatch):
     assert any("the rest has no line" in gap.reason for gap in report.gaps)
 
 
+def test_a_lazy_module_may_be_looked_at_while_it_makes_its_parameters():
+    """Its operations run while it has no shapes yet: that is no reason to fail, and its parameters are known after."""
+    torch.manual_seed(0)
+    expected = nn.LazyLinear(2)(torch.ones(3, 4))
+    torch.manual_seed(0)
+    net = nn.LazyLinear(2)
+    report, result = traced(lambda: net(torch.ones(3, 4)), net=net)
+    assert torch.equal(result, expected)
+    assert uses_of(report, "aten.uniform_.default")
+    assert [parameter.name for parameter in report.parameters] == ["net.weight", "net.bias"]
+
+
 def test_a_level_that_there_is_not_is_refused():
     """The message says which there are."""
     with pytest.raises(tm.TensorMagicError, match="'grad', 'ops', not 'kernels'"):
