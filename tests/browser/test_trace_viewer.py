@@ -25,7 +25,10 @@ FEW = Limits(boxes=12)
 def _mounted(static_page: OpenPage, report: TraceReport, *, limits: Limits = FEW) -> Page:
     """Return a page with a panel whose graph is open, kept as ``window.panel``."""
     document = json_block(trace_document(report, limits=limits))
-    call = f"window.panel = mount(document.querySelector('section'), {document});"
+    call = (
+        "window.mountAgain = doc => { window.panel = mount(document.querySelector('section'), doc) };"
+        f"mountAgain({document});"
+    )
     style = f"<style>{trace_html.viewer_style()}</style>"
     script = f'<script type="module">{trace_html.viewer_module()}\n{call}</script>'
     page = static_page(f'{style}<section class="tm tm-trace"></section>{script}')
@@ -249,3 +252,15 @@ def test_saved_page_opens_boxes_too(static_page: OpenPage) -> None:
     page.get_by_role("button", name="Open graph").click()
     page.locator(".box.folds").last.click()
     expect(page.locator(".frame")).to_have_count(1)
+
+
+def test_run_that_comes_again_is_shown_as_it_was_looked_at(static_page: OpenPage) -> None:
+    """A second panel of the same model opens the same boxes and colours by the same measure."""
+    page = _mounted(static_page, _deep())
+    page.locator(".box.folds").first.click()
+    page.get_by_label("colour by").select_option("saved bytes")
+    label = page.locator(".frame-name").text_content() or ""
+    page.evaluate("doc => { panel.dispose(); mountAgain(doc) }", trace_document(_deep(), limits=FEW))
+    page.get_by_role("button", name="Open graph").click()
+    expect(page.locator(".frame-name")).to_have_text(label)
+    expect(page.get_by_label("colour by")).to_have_value("saved")

@@ -13,14 +13,14 @@ export class Folds {
   /** @type {Tree|null} */ tree = null;
   /** @type {any} */ graph = null;
 
-  /** @param {any} graph a decoded graph @param {any} raw the same in the document @param {string[]} text its strings @param {Folds|null} [before] */
-  constructor(graph, raw, text, before = null) {
+  /** @param {any} graph a decoded graph @param {any} raw the same in the document @param {string[]} text its strings @param {Set<string>} [open] keys of the parts to open */
+  constructor(graph, raw, text, open = new Set()) {
     this.graph = graph;
     this.raw = raw;
     this.text = text;
     this.drawn = { boxes: graph.boxes, wires: graph.wires, size: graph.size };
-    if (!before?.tree?.open.size) return;
-    this.grown().adopt(before.tree);
+    if (!open.size) return;
+    this.grown().adopt(open);
     if (this.grown().open.size) this.redraw();
   }
 
@@ -41,6 +41,12 @@ export class Folds {
       shape = this.graph.boxes[box];
     if (!this.tree && !(parts?.parent.length && shape?.nodes.length > 1) && shape?.kind !== "views") return false;
     return this.grown().opens(this.part(box));
+  }
+
+  /** What is open, by what stays the same from one document to the next. @returns {Set<string>} */
+  openKeys() {
+    const { tree } = this;
+    return new Set(tree ? [...tree.open].map((part) => tree.key(part)) : []);
   }
 
   anyOpen() {

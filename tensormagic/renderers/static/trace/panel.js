@@ -19,9 +19,13 @@ import { Player, speedChooser, passPace, orderPace, upTo } from "./player.js";
 /** @typedef {import("./constants.js").DeltaHeader} DeltaHeader */
 
 const OPENING = "\nclick: what is inside · Shift+click: numbers of the whole";
+const TIGHT = 900; // pixels below which numbers beside the tools have no room
 const FEW = 10; // nodes below which nothing has to be searched
 
 let mounted = 0;
+
+/** How the last panel of each model was looked at: a cell that is run again shows it so again. @type {Map<string, {mode:string, open:Set<string>}>} */
+const remembered = new Map();
 
 /** A picture of nothing yet. @param {number} count @returns {Picture} */
 function blank(count) {
@@ -72,7 +76,10 @@ export class Panel {
     this.charts = new Charts(this.hatch, { goto: (pass) => this.goto(pass) });
     this.source = new Source({ pick: (nodes) => this.pickLine(nodes) });
     this.drawer = new Drawer({ close: () => this.close(), select: (box, node) => this.choose(box, node), line: jump.line });
-    this.heat = new Heat(this.hatch, () => this.paint());
+    this.heat = new Heat(this.hatch, () => {
+      this.remember();
+      this.paint();
+    });
     this.search = new Search({
       light: (nodes) => this.graphView.highlight(nodes),
       show: (node) => this.showNode(this.graph, node, true),
@@ -209,16 +216,28 @@ export class Panel {
   /** What goes by the graph that is shown. @param {number} place @param {Folds|null} before whose open boxes stay open */
   enter(place, before) {
     const graph = this.model.graphs[place],
-      raw = this.model.doc.graphs[place];
+      raw = this.model.doc.graphs[place],
+      known = before ? undefined : remembered.get(this.kept(graph));
+    if (known) this.heat.mode = known.mode;
     this.source.load(this.model, place);
     this.warnLines();
     this.fillChooser(place);
     this.heat.load(this.model, place);
-    if (graph) this.folds = new Folds(graph, raw, this.model.doc.strings, before);
+    if (graph) this.folds = new Folds(graph, raw, this.model.doc.strings, before?.openKeys() ?? known?.open);
     this.search.load(this.model, place);
     this.order.limit(graph?.order.length ?? 0);
     this.arrangeFolds();
     this.tools.hidden = (graph?.count ?? 0) < FEW;
+  }
+
+  /** What a run is known by when it comes again. @param {any} graph */
+  kept(graph) {
+    return `${this.model.doc.title} ${graph?.count}`;
+  }
+
+  remember() {
+    const graph = this.model.graphs[this.graph];
+    if (graph) remembered.set(this.kept(graph), { mode: this.heat.mode, open: this.folds.openKeys() });
   }
 
   collapsed() {
@@ -525,6 +544,7 @@ export class Panel {
   reshaped() {
     const node = this.selection?.node,
       { graphView } = this;
+    this.remember();
     graphView.reshape(this.model.graphs[this.graph]);
     graphView.moved = true;
     graphView.resize();
@@ -614,6 +634,7 @@ export class Panel {
       say(toggleButton, this.collapsed() ? "Open graph" : "Close graph");
     }
     if (!this.stage.hidden) this.graphView.resize();
+    this.stage.classList.toggle("tight", this.graphView.room.width < TIGHT);
     this.source.open();
     this.charts.paintVisible();
   }

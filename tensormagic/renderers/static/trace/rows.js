@@ -110,7 +110,8 @@ export function evened(layers, widths, gaps, wrap) {
   let rows = broken(layers, widths, gaps, wrap);
   const last = rows[rows.length - 1];
   if (!last || last > 24) return rows;
-  for (let limit = wrap - EVEN_STEP; limit > 0; limit -= EVEN_STEP) {
+  const step = Math.max(EVEN_STEP, wrap / 60);
+  for (let limit = wrap - step; limit > 0; limit -= step) {
     const earlier = broken(layers, widths, gaps, limit);
     if (earlier[earlier.length - 1] > last) break;
     rows = earlier;

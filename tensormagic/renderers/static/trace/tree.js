@@ -137,9 +137,8 @@ export class Tree {
     return `${part.kind} ${part.module} ${part.nodes[part.nodes.length - 1]} ${part.nodes.length}`;
   }
 
-  /** Open what was open in another tree, where it is there again. @param {Tree} other */
-  adopt(other) {
-    const wanted = new Set([...other.open].map((place) => other.key(place)));
+  /** Open what was open in another tree, where it is there again. @param {Set<string>} wanted keys */
+  adopt(wanted) {
     for (let place = 0; wanted.size && place < this.parts.length; place += 1)
       if (wanted.has(this.key(place)) && this.opens(place) && this.path(place).slice(0, -1).every((at) => this.open.has(at)))
         this.unfold(place);
