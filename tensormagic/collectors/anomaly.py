@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 import torch.fx.traceback as stacks
 
+from tensormagic.collectors.replacing import replace
 from tensormagic.collectors.tracebacks import foreign_frames
 
 
 @contextmanager
 def plain_stacks() -> Iterator[None]:
     """Let stacks read as if nobody had looked, until the block ends."""
-    original = stacks.format_stack
+    undo = replace(stacks, "format_stack", _formatting)
+    try:
+        yield
+    finally:
+        undo()
 
+
+def _formatting(original: Callable[[], list[str]]) -> Callable[[], list[str]]:
     def format_stack() -> list[str]:
         if stacks.has_preserved_node_meta():
             return original()
         return traceback.format_list(_without_own(sys._getframe(1)))
 
-    stacks.format_stack = format_stack
-    try:
-        yield
-    finally:
-        if stacks.format_stack is format_stack:  # else somebody else replaced it meanwhile
-            stacks.format_stack = original
+    return format_stack
 
 
 def _without_own(frame: FrameType | None) -> traceback.StackSummary:

@@ -18,6 +18,8 @@ from typing import Any, Protocol
 
 import torch
 
+from tensormagic.collectors.replacing import replace
+
 _MODULE, _SWITCH = "torch._dynamo.eval_frame", "_maybe_set_eval_frame"
 
 
@@ -96,15 +98,7 @@ class _Doors:
             self._leave()
 
     def _replace(self, owner: ModuleType, name: str, make: Callable[[Any], Any]) -> None:
-        original = getattr(owner, name)
-        ours = make(original)
-        setattr(owner, name, ours)
-
-        def undo() -> None:
-            if getattr(owner, name) is ours:  # else somebody else replaced it meanwhile, and knows what they do
-                setattr(owner, name, original)
-
-        self._undo.append(undo)
+        self._undo.append(replace(owner, name, make))
 
     def _compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)

@@ -11,10 +11,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType, ModuleType
 from typing import Any
 
 import torch
+
+from tensormagic.collectors.replacing import replace
 
 _MODULE: ModuleType = sys.modules[torch.autograd.Function.__module__]
 _QUESTION = "_is_setup_context_defined"
@@ -24,20 +27,21 @@ _APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-de
 @contextmanager
 def noted_applies(note: Callable[[FrameType | None], None]) -> Iterator[None]:
     """Call ``note`` with the calling frame whenever a custom Function is about to make a node, in any thread."""
-    original = getattr(_MODULE, _QUESTION, None)
-    if original is None:  # another torch: these nodes have the line of the next call then, and say so
+    if not hasattr(_MODULE, _QUESTION):  # another torch: these nodes have the line of the next call then, and say so
         yield
         return
+    undo = replace(_MODULE, _QUESTION, partial(_asking, note))
+    try:
+        yield
+    finally:
+        undo()
 
+
+def _asking(note: Callable[[FrameType | None], None], original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def is_setup_context_defined(method: Any) -> Any:
         asking = sys._getframe(1)
         if asking.f_code is _APPLY:
             note(asking.f_back)
         return original(method)
 
-    setattr(_MODULE, _QUESTION, is_setup_context_defined)
-    try:
-        yield
-    finally:
-        if getattr(_MODULE, _QUESTION) is is_setup_context_defined:  # else somebody else replaced it meanwhile
-            setattr(_MODULE, _QUESTION, original)
+    return is_setup_context_defined

@@ -29,6 +29,7 @@ from tensormagic.collectors.caller import Callers, calling_frame
 from tensormagic.collectors.cut_calls import ROLES
 from tensormagic.collectors.cuts import Cuts
 from tensormagic.collectors.identity import ModuleNames
+from tensormagic.collectors.replacing import Replacement
 from tensormagic.collectors.source import Sites
 from tensormagic.reports import Gap
 
@@ -224,7 +225,7 @@ class ForwardRecorder(TorchFunctionMode):
         if self not in modes:
             return False
         self._aside_since = _sequence_number()
-        self._unnoticed.__exit__()
+        self._unnoticed.pause()
         self._place = modes.index(self)
         set_modes([mode for mode in modes if mode is not self])
         return True
@@ -233,7 +234,7 @@ class ForwardRecorder(TorchFunctionMode):
         """Come back, and note what was made meanwhile: by a call of ``caller``'s."""
         modes = active_modes()
         set_modes([*modes[: self._place], self, *modes[self._place :]])
-        self._unnoticed.__enter__()
+        self._unnoticed.resume()
         if (stop := _sequence_number()) != self._aside_since and caller is not None:
             self._note(self._aside_since, stop, caller)
 
@@ -311,10 +312,13 @@ class Unnoticed:
 
     def __init__(self, mode: TorchFunctionMode) -> None:
         self._mode = mode
-        self._originals: list[tuple[Any, str, Any]] = []
+        self._replaced: list[Replacement] = []
 
     def __enter__(self) -> Unnoticed:
-        """Replace the names."""
+        """Replace the names; where they are put back for a while, again."""
+        if self._replaced:
+            self.resume()
+            return self
         for module in _ASKING:
             for name in _QUESTIONS:
                 self._replace(module, name, self._answering)
@@ -323,15 +327,23 @@ class Unnoticed:
         return self
 
     def _replace(self, module: Any, name: str, make: Callable[[Callable[..., bool]], Callable[..., bool]]) -> None:
-        if (original := getattr(module, name, None)) is not None:
-            self._originals.append((module, name, original))
-            setattr(module, name, make(original))
+        if hasattr(module, name):
+            self._replaced.append(Replacement(module, name, make))
 
     def __exit__(self, *_: object) -> None:
         """Put them back."""
-        while self._originals:
-            module, name, original = self._originals.pop()
-            setattr(module, name, original)
+        while self._replaced:
+            self._replaced.pop().undo()
+
+    def pause(self) -> None:
+        """Put them back for a while."""
+        for replaced in self._replaced:
+            replaced.pause()
+
+    def resume(self) -> None:
+        """Replace them again."""
+        for replaced in self._replaced:
+            replaced.resume()
 
     def _answering_backward(self, original: Callable[..., bool]) -> Callable[..., bool]:
         """Return the answer for calls of backward, which are seen elsewhere; other questions get torch's own."""

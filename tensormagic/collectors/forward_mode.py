@@ -9,11 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any
 
 from torch.autograd import forward_ad
 
+from tensormagic.collectors.replacing import replace
 from tensormagic.reports import Location
 
 _ENTER = "enter_dual_level"
@@ -27,15 +29,16 @@ def forward_mode_gap(place: Location) -> str:
 @contextmanager
 def noted_dual_levels(note: Callable[[FrameType], None]) -> Iterator[None]:
     """Call ``note`` with the calling frame whenever a level of dual numbers is entered, until the block ends."""
-    original = getattr(forward_ad, _ENTER)
+    undo = replace(forward_ad, _ENTER, partial(_entering, note))
+    try:
+        yield
+    finally:
+        undo()
 
+
+def _entering(note: Callable[[FrameType], None], original: Callable[[], Any]) -> Callable[[], Any]:
     def enter_dual_level() -> Any:
         note(sys._getframe(1))
         return original()
 
-    setattr(forward_ad, _ENTER, enter_dual_level)
-    try:
-        yield
-    finally:
-        if getattr(forward_ad, _ENTER) is enter_dual_level:  # else somebody else replaced it meanwhile
-            setattr(forward_ad, _ENTER, original)
+    return enter_dual_level

@@ -341,7 +341,7 @@ class Tracer:
             self._add_gap("gradients", f"what a backward returned was not measured: {type(error).__name__}: {error}")
 
     def _note_forward_mode(self, frame: FrameType) -> None:
-        if not is_being_compiled() and (site := self._sites.of_frame(frame)) is not None:
+        if get_ident() == self._home and not is_being_compiled() and (site := self._sites.of_frame(frame)) is not None:
             self._add_gap("backward", forward_mode_gap(self._sites.locations[site]))
 
     def _wants_update(self) -> bool:
