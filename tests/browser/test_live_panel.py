@@ -50,3 +50,15 @@ def test_many_outputs_of_a_page_share_one_style_sheet(static_page):
     assert page.locator(".tm-trace style").count() == 0
     padding = "[...document.querySelectorAll('.tmv .head')].map(one => getComputedStyle(one).display)"
     assert page.evaluate(padding) == ["flex"] * 30
+
+
+def test_a_run_that_rests_says_how_far_it_has_come(notebook):
+    """Between traced steps the head counts on, says that the tracer rests, and at the end which steps were traced."""
+    lab = notebook(SET_UP, TRAIN.replace("--title reopened", "--every 400"))
+    lab.start()
+    head = lab.output(1).locator(".tmv .head")
+    expect(head).to_contain_text("resting: step", timeout=30_000)
+    expect(head).to_contain_text("next traced about 401")
+    expect(head).to_contain_text("finished", timeout=30_000)
+    expect(head).to_contain_text("(every 400")
+    expect(lab.output(1).locator(".tmv .paced").first).to_contain_text("Traced: step")
