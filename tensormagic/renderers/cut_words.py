@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -76,11 +77,12 @@ def cut_heading(graph: Graph) -> str:
 
 
 def cut_sentences(report: TraceReport, graph: Graph, most: int) -> Iterator[str]:
-    """Yield a line for each cut, at most ``most``, and one for those left out."""
-    for cut in graph.cuts[:most]:
-        yield cut_sentence(report, graph, cut)
-    if len(graph.cuts) > most:
-        yield f"{count(len(graph.cuts) - most)} more"
+    """Yield a line for each cut, one for those that read the same, at most ``most``; and one for those left out."""
+    told = Counter(cut_sentence(report, graph, cut) for cut in graph.cuts)
+    for sentence, places in list(told.items())[:most]:
+        yield sentence if places == 1 else f"{sentence}, at each of {count(places)} places"
+    if len(told) > most:
+        yield f"{count(sum(list(told.values())[most:]))} more"
 
 
 def _name(graph: Graph, index: int) -> str:

@@ -187,3 +187,15 @@ def test_the_loss_is_told_where_there_is_one(values, locations, words):
     report = replace(samples.broken(), passes=passes, own_seconds=0.0)
     assert run_text(report).endswith(words)
     assert ("loss" in run_text(report)) == bool(words)
+
+
+def test_cuts_that_read_the_same_are_one_line():
+    """The same call on the same line, used at twelve places alike: said once, with the number of places."""
+    report = samples.cuts()
+    (graph,) = report.graphs
+    cut = graph.cuts[0]
+    repeated = replace(report, graphs=(replace(graph, cuts=(cut,) * 12),))
+    lines = [line for line in trace_text.render(repeated).splitlines() if f"{cut.op}, line" in line]
+    assert "12 cuts, where the gradient's way ends" in trace_text.render(repeated)
+    assert len(lines) == 1
+    assert " ".join(trace_text.render(repeated).split()).count("at each of 12 places") == 1
