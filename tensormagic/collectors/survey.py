@@ -30,7 +30,7 @@ from tensormagic.collectors.measures import (
 )
 from tensormagic.reports import MEASURES, UNTOUCHED, GradientStatistics
 
-_SQUARES_RELIABLE = (1e-17, 1e17)  # magnitudes whose squares, summed, neither vanish nor overflow in float32
+_SQUARES_RELIABLE = (1e-17, 1e16)  # magnitudes whose squares, summed, neither vanish nor overflow in float32
 _SUMMED_AS_THEY_ARE = (np.dtype(np.float32), np.dtype(np.float64))
 _CANCELS = 1e-3  # a variance below this share of the mean square has lost its digits in float32
 _NARROW = frozenset({torch.float16, *(getattr(torch, name) for name in dir(torch) if name.startswith("float8_"))})
@@ -54,11 +54,12 @@ def survey(gradient: torch.Tensor, pass_number: int) -> GradientStatistics:
     if not count:
         return GradientStatistics(pass_number, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0)
     sums = _gathered(values)
-    largest = max(-sums.low, sums.high)
+    largest = max(abs(sums.low), abs(sums.high))
     if not math.isfinite(largest):
         return _of_non_finite(values, repeated, pass_number, gradient.dtype)
     if not _SQUARES_RELIABLE[0] < largest < _SQUARES_RELIABLE[1] and largest:
         sums.squares = _norm_in_float64(values) ** 2
+        sums.total = float(values.sum(dtype=torch.float64).item())
     mean = sums.total / count
     subnormal, saturated = _edges_of_range(values, gradient.dtype)
     return GradientStatistics(
@@ -69,6 +70,11 @@ def survey(gradient: torch.Tensor, pass_number: int) -> GradientStatistics:
 
 def _gathered(values: torch.Tensor) -> _Sums:
     """Go through memory once. NumPy does it on one core: waiting for others at every piece takes longer."""
+    with np.errstate(over="ignore"):  # a type that is left is one whose sums are taken again
+        return _summed(values)
+
+
+def _summed(values: torch.Tensor) -> _Sums:
     sums = _Sums()
     for part in map(as_array, pieces(values)):
         low, high = float(part.min()), float(part.max())
@@ -78,7 +84,7 @@ def _gathered(values: torch.Tensor) -> _Sums:
         numbers = part if part.dtype in _SUMMED_AS_THEY_ARE else part.astype(np.float32)
         sums.low, sums.high = min(sums.low, low), max(sums.high, high)
         sums.total += float(np.dot(numbers, _ones(numbers.dtype.char)[: len(numbers)]))
-        sums.squares += float(np.vdot(numbers, numbers)) if high - low < _SQUARES_RELIABLE[1] else 0.0
+        sums.squares += float(np.dot(numbers, numbers))
         sums.zero += int(np.count_nonzero(part == 0)) if low <= 0 <= high else 0
     return sums
 

@@ -37,14 +37,14 @@ from tensormagic.collectors.forward import ForwardRecorder
 from tensormagic.collectors.forward_mode import forward_mode_gap, noted_dual_levels
 from tensormagic.collectors.forward_values import ForwardMeter
 from tensormagic.collectors.gradients import PassRecorder, PassValues
+from tensormagic.collectors.graph_book import GraphBook
 from tensormagic.collectors.identity import Leaves, ModuleNames
-from tensormagic.collectors.insides import Insides, runs_python
+from tensormagic.collectors.insides import Insides
 from tensormagic.collectors.levels import bare
 from tensormagic.collectors.makers import Makers
-from tensormagic.collectors.nodes import describe_nodes
 from tensormagic.collectors.ops import OpRecorder
 from tensormagic.collectors.pass_log import PassLog
-from tensormagic.collectors.skeleton import Walk, Walker, make_skeleton
+from tensormagic.collectors.skeleton import Walk, Walker
 from tensormagic.collectors.source import CellNumber, Sites
 from tensormagic.collectors.tracebacks import error_text, strip_own_frames
 from tensormagic.collectors.traced_graph import TracedGraph
@@ -59,10 +59,6 @@ from tensormagic.reports import (
     TraceReport,
 )
 
-MAX_GRAPHS = 32  # structures kept; a graph that differs in every step would fill memory
-MAX_INNER_GRAPHS = 128  # and of passes inside others: with re-entrant checkpoints, one a layer
-
-_FOREIGN = "some nodes were made on another thread: forward is followed on the traced one only, they have no line"
 _AGAIN = "inside one pass the same graph was run through several times: of these, the first time is shown"
 _UNADDED = "inside one pass several others brought a parameter a gradient: their sum was not measured"
 
@@ -105,7 +101,9 @@ class Tracer:
         self._walker = Walker(self._recorder.origins, self._leaves)
         self._cuts = CutLog(self._recorder.cuts, self._leaves, self._recorder.origins, self._sites)
         self._stack = ExitStack()
-        self._graphs: list[TracedGraph] = []
+        self._graphs = GraphBook(
+            self._walker, self._leaves, self._recorder.origins, namespace, add_gap=self._add_gap
+        )  # fmt: skip
         self._passes = PassLog(self._leaves)
         self._updates = UpdateWatcher(self._wants_update, self._leaves.find, self._passes.moved, self._missed_update)
         self._gaps: dict[str, Gap] = {}
@@ -229,27 +227,11 @@ class Tracer:
             self._add_gap("backward", f"a backward was not followed: {type(error).__name__}: {error}")
 
     def _graph_of(self, found: Walk, *, inner: bool) -> TracedGraph | None:
-        for graph in self._graphs:
-            if graph.skeleton.signature == found.signature:
-                found.signature = graph.skeleton.signature  # the same, once
-                graph.inner &= inner
-                return graph
-        if self._walker.found_foreign(found):
-            return self._graph_of(self._walker.again(found), inner=inner)
-        most = MAX_INNER_GRAPHS if inner else MAX_GRAPHS
-        if sum(graph.inner == inner for graph in self._graphs) == most:
-            self._add_gap("graphs", f"more than {most} different graphs: passes through others were not kept")
-            return None
-        skeleton = make_skeleton(len(self._graphs) + 1, found)
-        origins = self._recorder.origins
-        graph = TracedGraph(skeleton, describe_nodes(found, skeleton, self._leaves, origins, self._namespace))
-        graph.inner = inner
-        graph.python_places = tuple(place for place, node in enumerate(found.nodes) if runs_python(node))
-        self._graphs.append(graph)
-        if found.foreign:
-            self._add_gap("source", _FOREIGN)
-        self._passes.use(skeleton)
-        self._structure += 1
+        before = len(self._graphs)
+        graph = self._graphs.of(found, inner=inner)
+        if graph is not None and len(self._graphs) > before:
+            self._passes.use(graph.skeleton)
+            self._structure += 1
         return graph
 
     def _open(self, found: Walk, graph: TracedGraph, followed: Following, roots: tuple[Any, ...]) -> None:
@@ -382,17 +364,18 @@ class Tracer:
                 structure=self._structure, graph=0, pass_number=0, step=self._step, running=False, cursor=-1, reached=0,
                 norms=array("f"), finished_pass=0, parameter_norms=array("f"), seconds=self.seconds,
             )  # fmt: skip
-        order = values.order
-        finished = self._passes.last
+        return self._frame_of(begun, graph, values, running=current is not None)
+
+    def _frame_of(self, begun: Pass, graph: TracedGraph, values: PassValues, *, running: bool) -> LiveFrame:
+        order, finished = values.order, self._passes.last
         last, row = (finished.done.number, finished.norms) if finished else (0, array("f"))
         return LiveFrame(
-            self._structure, graph.skeleton.number, begun.number, begun.step, current is not None,
+            self._structure, graph.skeleton.number, begun.number, begun.step, running,
             order[-1] if order else -1, len(order), values.norms[:], last, row, self.seconds,
         )  # fmt: skip
 
     def report(self) -> TraceReport:
         """Return everything known so far; consistent also while the run goes on."""
-        graphs = sorted(self._graphs, key=lambda graph: (graph.inner, -graph.passes, graph.skeleton.number))
         return TraceReport(
             title=self._title or self._model_name(),
             state=self._state,
@@ -401,7 +384,7 @@ class Tracer:
             seconds=self.seconds,
             own_seconds=self.own_seconds,
             locations=self._sites.locations,
-            graphs=tuple(self._cuts.with_cuts(graph.report()) for graph in graphs),
+            graphs=tuple(self._cuts.with_cuts(graph.report()) for graph in self._graphs.by_use()),
             passes=tuple(row.done for row in self._passes.rows()),
             passes_seen=self._passes.seen,
             inner_passes=self._passes.inner.items(),

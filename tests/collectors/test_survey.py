@@ -27,6 +27,8 @@ CASES = {
     "repeated in the middle": _random(5, 1, 7).expand(5, 3, 7),
     "squares below the smallest float64": _random(100, 200, dtype=torch.float64) * 1e-200,
     "squares beyond the largest float32": _random(100, 300) * 1e25,
+    "sums beyond the largest float32": _random(100, 300).abs() * 1e37,
+    "squares at the edge of float32": _random(300, 300) * 5e16,
     "half": _random(100, 300, dtype=torch.float16).clamp_min(0.01),
     "bfloat16": _random(100, 300, dtype=torch.bfloat16),
     "zeros": torch.zeros(1000, 20),
@@ -90,6 +92,22 @@ def test_statistics_left_on_the_device_are_the_same(name):
     for field in ("norm", "abs_max", "mean", "std"):
         scale = abs(now.abs_max) if math.isfinite(now.abs_max) else 1.0
         assert getattr(later, field) == pytest.approx(getattr(now, field), rel=2e-5, abs=1e-6 * scale, nan_ok=True)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("scale", [1e16, 1e17, 1e19, 1e30, 3e38])
+def test_huge_gradients_cause_no_warning(scale):
+    """What overflows in the tracer's sums is taken again in float64, and nobody is told of it."""
+    found = survey(torch.full((300, 300), scale), 1)
+    assert found.norm == pytest.approx(300 * scale, rel=1e-5)
+    assert found.mean == pytest.approx(scale, rel=1e-5)
+    assert found.std == 0
+    assert measure(torch.full((300, 300), scale))[0] == pytest.approx(300 * scale, rel=1e-5)
+
+
+def test_the_largest_magnitude_of_zeros_is_zero():
+    """Not minus zero."""
+    assert math.copysign(1, survey(torch.zeros(5), 1).abs_max) == 1
 
 
 def test_half_precision_says_what_lies_at_the_ends_of_its_range():
