@@ -25,7 +25,15 @@ import torch
 from tensormagic.collectors.evidence import SavedFacts, saved_counts, saved_facts, singular_slot, suspicious
 from tensormagic.collectors.forward_values import PassForward
 from tensormagic.collectors.levels import bare, outside_levels
-from tensormagic.collectors.measures import Measured, measure, measure_on_device, named
+from tensormagic.collectors.measures import (
+    NORM_RELIABLE,
+    SMALL,
+    Measured,
+    measure,
+    measure_on_device,
+    named,
+    vector_norm,
+)
 from tensormagic.collectors.skeleton import Skeleton, Walk
 from tensormagic.collectors.survey import StatisticsTable, measured, survey, survey_of, survey_on_device
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Birth, GradientStatistics
@@ -101,10 +109,12 @@ class PassRecorder:
         self._hooks: list[Any] = []  # torch's tables that our hooks stand in, each followed by the number there
         self._wrapped = False
         self._isolated = torch._C._len_torch_dispatch_stack() > 0
+        self._plain = deferred is None and not self._isolated and values.table is None
 
     def look_inside_wrappers(self) -> None:
         """Measure what is inside the wrappers that transforms (``torch.func``) put around gradients."""
         self._wrapped = self._isolated = True
+        self._plain = False
 
     def open(self, around: Callable[..., Any] | None = None) -> None:
         """Put the hooks on; if that fails halfway, those already on are taken off again.
@@ -167,7 +177,9 @@ class PassRecorder:
         began = perf_counter()
         self.values.order.append(index)
         try:
-            if self._isolated or torch.is_grad_enabled():
+            if slot is None and self._plain and len(gradients) == 1 and self._glance(index, gradients[0]):
+                pass
+            elif self._isolated or torch.is_grad_enabled():
                 with torch.no_grad(), self._quiet():
                     self._look(index, node, slot, [*map(bare, gradients)] if self._wrapped else gradients)
             else:
@@ -208,6 +220,25 @@ class PassRecorder:
             self._defer_all(index, first)
         else:
             self._look_at_one(index, first)
+
+    def _glance(self, index: int, gradient: torch.Tensor | None) -> bool:
+        """Take the norm of a small gradient the shortest way, as most are; False where it needs a longer look."""
+        if type(gradient) is not torch.Tensor or gradient.dtype is not torch.float32 or not gradient.is_cpu:
+            return False
+        if (count := gradient.numel()) >= SMALL or gradient.layout is not torch.strided or gradient.requires_grad:
+            return False
+        values, feeder = self.values, self._skeleton.feeder[index]
+        memory = self._memory[index] = (gradient.data_ptr(), count, gradient._version)
+        if not self._first.there[index] or values.norms[index] != UNTOUCHED:
+            return False
+        if feeder >= 0 and memory == self._memory[feeder] and memory[0]:
+            values.norms[index] = values.norms[feeder]
+            return feeder not in values.bad
+        values.norms[index] = norm = vector_norm(gradient).item()
+        if NORM_RELIABLE[0] < norm < NORM_RELIABLE[1]:
+            return True
+        values.norms[index] = UNTOUCHED
+        return False
 
     def _look_into(self, index: int, slot: str, saved: torch.Tensor) -> None:
         """Count the zeros and the like in a saved tensor that may explain a NaN."""

@@ -15,13 +15,14 @@ import torch
 
 Measured = tuple[float, int, int]  # norm, NaN count, Inf count
 
-_NORM_RELIABLE = (1e-18, 1e18)  # beyond these the squares of float32 numbers vanish or overflow
+NORM_RELIABLE = (1e-18, 1e18)  # beyond these the squares of float32 numbers vanish or overflow
 LOW_PRECISION = frozenset({torch.float16, torch.bfloat16})
 _WITHOUT_REDUCTIONS = frozenset(getattr(torch, name) for name in dir(torch) if name.startswith("float8_"))
 _WORTH_REORDERING = 1 << 14
-_LARGE = 1 << 14  # elements from which a dot product is the faster norm
+SMALL = 1 << 14  # elements from which it pays to go by rows,
+_ROW = 1 << 13  # of so many elements
 _KNOWN_TO_NUMPY = frozenset({torch.float64, torch.float32, torch.float16})
-PIECE = 1 << 16  # elements that stay in a cache, twice
+PIECE = 1 << 17  # elements that stay in a cache
 vector_norm = torch.linalg.vector_norm
 
 
@@ -70,16 +71,15 @@ def measure(gradient: torch.Tensor) -> Measured:
 
     A finite norm proves that every element is finite, so the counts cost nothing in the normal case. The norm is
     taken again in float64 where it left the range of its type: float32 squares overflow above 1.8e19 and vanish below
-    1e-23. Half precision is summed in float32. Of a large gradient it is the root of a dot product, which runs more
-    than twice as fast.
+    1e-23. Half precision is summed in float32.
     """
-    if gradient.dtype is torch.float32 and gradient.numel() < _LARGE and gradient.layout is torch.strided:
+    if gradient.dtype is torch.float32 and gradient.numel() < SMALL and gradient.layout is torch.strided:
         norm = vector_norm(gradient).item()
-        if _NORM_RELIABLE[0] < norm < _NORM_RELIABLE[1]:
+        if NORM_RELIABLE[0] < norm < NORM_RELIABLE[1]:
             return norm, 0, 0
     values, repeated = flat(gradient)
     norm = _norm(values) * math.sqrt(repeated)
-    if _NORM_RELIABLE[0] < norm < _NORM_RELIABLE[1] or values.numel() == 0:
+    if NORM_RELIABLE[0] < norm < NORM_RELIABLE[1] or values.numel() == 0:
         return norm, 0, 0
     norm = vector_norm(values, dtype=torch.float64).item() * math.sqrt(repeated)
     if norm < math.inf:
@@ -89,13 +89,14 @@ def measure(gradient: torch.Tensor) -> Measured:
 
 
 def _norm(values: torch.Tensor) -> float:
-    if values.dtype in LOW_PRECISION:
-        return float(vector_norm(values, dtype=torch.float32).item())
-    if values.numel() < _LARGE:
-        return float(vector_norm(values).item())
-    with np.errstate(over="ignore"):  # then it is taken in float64
-        parts = map(torch.Tensor.numpy, torch.split(values, PIECE))
-        return math.sqrt(sum([float(np.dot(part, part)) for part in parts]))
+    """Return the norm of a row of numbers; of a long one by rows, which torch shares out among its threads."""
+    wide = torch.float32 if values.dtype in LOW_PRECISION else None
+    whole = values.numel() - values.numel() % _ROW
+    if whole < SMALL:
+        return float(vector_norm(values, dtype=wide).item())
+    norms = vector_norm(values[:whole].view(-1, _ROW), dim=1, dtype=wide).double()
+    rest = vector_norm(values[whole:], dtype=torch.float64) if whole < values.numel() else norms.new_zeros(())
+    return math.hypot(vector_norm(norms).item(), rest.item())
 
 
 def pieces(values: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -192,34 +192,37 @@ class StatisticsTable:
 
     Args:
         size: How many nodes there are.
+
+    Attributes:
+        there: For each node, whether its statistics are known.
     """
 
     _WIDTH = len(_FIELDS)
 
     def __init__(self, size: int) -> None:
-        self._there = bytearray(size)
+        self.there = bytearray(size)
         self._numbers = array("d", [0.0]) * (size * self._WIDTH)
 
     def __contains__(self, index: int) -> bool:
-        return bool(self._there[index])
+        return bool(self.there[index])
 
     def __len__(self) -> int:
-        return self._there.count(1)
+        return self.there.count(1)
 
     def __setitem__(self, index: int, found: GradientStatistics) -> None:
         at = index * self._WIDTH
         self._numbers[at : at + self._WIDTH] = array("d", _in_order(found))
-        self._there[index] = 1
+        self.there[index] = 1
 
     def copy(self, source: int, index: int) -> None:
         """Give a node the statistics of another, where that has any."""
         at, to = source * self._WIDTH, index * self._WIDTH
         self._numbers[to : to + self._WIDTH] = self._numbers[at : at + self._WIDTH]
-        self._there[index] = self._there[source]
+        self.there[index] = self.there[source]
 
     def get(self, index: int) -> GradientStatistics | None:
         """Return the statistics of the node with that index, or None where no gradient has reached it."""
-        if not self._there[index]:
+        if not self.there[index]:
             return None
         row = self._numbers[index * self._WIDTH : (index + 1) * self._WIDTH]
         number, count, norm, largest, mean, std, *counts = row
@@ -227,8 +230,8 @@ class StatisticsTable:
 
     def columns(self) -> array[float]:
         """Return what `reports.Frame.measures` holds: for each node `reports.MEASURES`, or `UNTOUCHED` six times."""
-        packed = array("f", [UNTOUCHED]) * (len(self._there) * len(MEASURES))
-        for index, there in enumerate(self._there):
+        packed = array("f", [UNTOUCHED]) * (len(self.there) * len(MEASURES))
+        for index, there in enumerate(self.there):
             if there:
                 at = index * self._WIDTH
                 _, count, _, *reals, zero, _, _, subnormal, saturated = self._numbers[at : at + self._WIDTH]

@@ -35,4 +35,4 @@ def large_transformer() -> tuple[nn.Module, Step]:
 
 
 WORKLOADS = {"a": deep_mlp, "b": small_transformer, "c": large_transformer}
-STEPS = {"a": 800, "b": 200, "c": 5}  # a few seconds each: a run worth watching
+STEPS = {"a": 800, "b": 200, "c": 8}  # a few seconds each: a run worth watching
