@@ -21,8 +21,8 @@ from tensormagic.reports import UNTOUCHED, Birth, ForwardBirth, Frame, GradientS
 
 KEPT_NUMBERS = 1 << 14  # the norms kept a graph over all its passes, and over all passes for the parameters;
 FEWEST_PASSES, MOST_PASSES = 24, 192  # within these bounds: a small network keeps every step of a short run
-STATISTICS_SHARE = 0.01  # of the time of the run goes into statistics beyond the first pass,
-FREE_SECONDS = 0.005  # after these
+STATISTICS_SHARE = 0.005  # of the time of the run goes into statistics beyond the first pass,
+FREE_SECONDS = 0.02  # after these
 
 
 class TracedGraph:
@@ -42,18 +42,22 @@ class TracedGraph:
         self.python_places: tuple[int, ...] = ()  # traversal places of nodes whose backward is the person's Python code
         self._shared = tuple(_shared_edges(skeleton))
         self._statistics_seconds = 0.0
+        self._statistics_cost = 0.0  # of the last pass that was measured in full
         self._told: tuple[int, tuple[Node, ...]] = (0, nodes)
 
     def wants_statistics(self, seconds: float) -> bool:
         """Return whether the next pass is to be measured in full, ``seconds`` into the run."""
         if not self.passes:
             return True
-        return self.frames.keeps_next and self._statistics_seconds <= FREE_SECONDS + STATISTICS_SHARE * seconds
+        after = self._statistics_seconds + self._statistics_cost
+        return self.frames.keeps_next and after <= FREE_SECONDS + STATISTICS_SHARE * seconds
 
     def add(self, values: PassValues, statistics_seconds: float) -> bool:
         """Keep the numbers of a pass that has ended; False where they are of a pass whose numbers are there already."""
         if self.passes:
             self._statistics_seconds += statistics_seconds
+        if values.table is not None:
+            self._statistics_cost = statistics_seconds
         self.passes += 1
         self.bad_passes += bool(values.bad)
         self.order = array("i", dict.fromkeys(values.order))
