@@ -48,7 +48,7 @@ def test_statistics_are_those_of_the_pass_that_is_shown(static_page: OpenPage) -
     for row in ("|max|0.5", "mean−0.25", "std0.125", "at the limit"):
         expect(statistics).to_contain_text(row)
     expect(statistics).to_contain_text("(50 %)")
-    page.locator("input[type=range]").last.fill("1")
+    page.locator("input[type=range]").first.fill("1")
     expect(page.locator(".drawer")).to_contain_text("Gradient norm pass 2")
     expect(statistics).to_contain_text("pass 1")
     expect(statistics).not_to_contain_text("at the limit")
@@ -69,7 +69,7 @@ def test_the_step_that_followed_is_told_at_the_leaf(static_page: OpenPage) -> No
     page = _open(static_page)
     page.locator(".badge").first.click()
     expect(page.locator(".drawer .story")).to_have_text("The optimizer then moved it by 1.0e−3 of its norm.")
-    page.locator("input[type=range]").last.fill("0")
+    page.locator("input[type=range]").first.fill("0")
     expect(page.locator(".drawer .story")).to_have_text("")
 
 

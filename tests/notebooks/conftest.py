@@ -40,7 +40,8 @@ def run_example(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Ex
         shutil.copytree(ROOT / "examples", folder, ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints"))
         before = set(folder.iterdir())
         content = nbformat.read(path, as_version=4)
-        notebook = run_notebook(content, folder, seconds=EXAMPLE_SECONDS, settings=place / "settings")
+        settings = place / "settings"
+        notebook = run_notebook(content, folder, seconds=EXAMPLE_SECONDS, settings=settings, widget_state=False)
         return Executed(notebook, sorted(set(folder.iterdir()) - before))
 
     return run

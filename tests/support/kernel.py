@@ -38,10 +38,12 @@ def run_notebook(
     allow_errors: bool = False,
     seconds: int = 120,
     settings: Path | None = None,
+    widget_state: bool = True,
 ) -> nbformat.NotebookNode:
     """Run every cell, in place, in a fresh kernel in ``folder``; returns the notebook with its outputs.
 
-    Jupyter's and IPython's own files go to ``settings``, by default to ``folder`` as well.
+    Jupyter's and IPython's own files go to ``settings``, by default to ``folder`` as well. ``widget_state`` keeps what
+    widgets sent, those that are gone included; JupyterLab does not, unless it is told to.
 
     Raises:
         CellExecutionError: for the first cell that fails, unless ``allow_errors``.
@@ -52,5 +54,6 @@ def run_notebook(
         kernel_name="python3",
         allow_errors=allow_errors,
         resources={"metadata": {"path": str(folder)}},
+        store_widget_state=widget_state,
     )
     return client.execute(env=jupyter_environment(settings or folder))
