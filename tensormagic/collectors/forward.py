@@ -205,9 +205,14 @@ class ForwardRecorder(TorchFunctionMode):
         return self.seconds + self.cuts.seconds + (self.meter.seconds if self.meter is not None else 0.0)
 
     def gaps(self) -> tuple[Gap, ...]:
-        """Return what this mode's listeners could not see."""
-        reason = self.meter.gap if self.meter is not None else ""
-        return (Gap("forward", f"some forward values could not be measured: {reason}"),) if reason else ()
+        """Return what this mode and its listeners could not see, or have forgotten."""
+        found = []
+        if lost := self.origins.lost:
+            reason = f"{lost} nodes were made so many calls before their backward that their lines were forgotten"
+            found.append(Gap("source", reason))
+        if self.meter is not None and self.meter.gap:
+            found.append(Gap("forward", f"some forward values could not be measured: {self.meter.gap}"))
+        return tuple(found)
 
     def note_apply(self, caller: FrameType | None) -> None:
         """Note that ``caller`` is about to make a custom Function's node: the next one, as its number is drawn first.

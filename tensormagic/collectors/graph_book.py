@@ -9,6 +9,7 @@ from tensormagic.collectors.forward import Origins
 from tensormagic.collectors.identity import Leaves
 from tensormagic.collectors.insides import runs_python
 from tensormagic.collectors.nodes import describe_nodes
+from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.skeleton import Walk, Walker, make_skeleton
 from tensormagic.collectors.traced_graph import TracedGraph
 
@@ -62,7 +63,8 @@ class GraphBook:
 
     def _begin(self, found: Walk, *, inner: bool) -> TracedGraph:
         skeleton = make_skeleton(len(self._graphs) + 1, found)
-        nodes = describe_nodes(found, skeleton, self._leaves, self._origins, self._namespace)
+        with quiet():  # reading what a node saves is an operation, which a mode of the person's would see
+            nodes = describe_nodes(found, skeleton, self._leaves, self._origins, self._namespace)
         graph = TracedGraph(skeleton, nodes)
         graph.inner = inner
         graph.python_places = tuple(place for place, node in enumerate(found.nodes) if runs_python(node))

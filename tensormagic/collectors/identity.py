@@ -164,6 +164,11 @@ class Leaves:
             return number
         return self._learn(tensor)
 
+    @property
+    def model_name(self) -> str:
+        """The name of the first model that a leaf belongs to; empty where none does."""
+        return next((leaf.owner for leaf in list(self.known) if leaf.owner), "")
+
     def find(self, tensor: torch.Tensor) -> int | None:
         """Return the number of ``tensor`` where it is known, else None."""
         return self._numbers[id(tensor)] if self._is_known(tensor) else None
@@ -215,7 +220,8 @@ class Leaves:
         return may
 
     def _add(self, tensor: torch.Tensor, name: str, owner: str) -> int:
-        leaf = _describe(tensor, name or self._anonymous(tensor), owner)
+        with torch._C.DisableTorchFunction():  # a mode of the person's is not to see what is asked here
+            leaf = _describe(tensor, name or self._anonymous(tensor), owner)
         number = self._by_name.setdefault(leaf.name, len(self.known))
         if number == len(self.known):
             self.known.append(leaf)

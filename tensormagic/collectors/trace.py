@@ -46,18 +46,11 @@ from tensormagic.collectors.ops import OpRecorder
 from tensormagic.collectors.pass_log import PassLog
 from tensormagic.collectors.skeleton import Walk, Walker
 from tensormagic.collectors.source import CellNumber, Sites
-from tensormagic.collectors.tracebacks import error_text, strip_own_frames
+from tensormagic.collectors.tracebacks import error_text, state_after, strip_own_frames
 from tensormagic.collectors.traced_graph import TracedGraph
 from tensormagic.collectors.updates import UpdateWatcher
 from tensormagic.errors import TraceError
-from tensormagic.reports import (
-    Cell,
-    Gap,
-    LiveFrame,
-    Pass,
-    State,
-    TraceReport,
-)
+from tensormagic.reports import Cell, Gap, LiveFrame, Pass, State, TraceReport
 
 _AGAIN = "inside one pass the same graph was run through several times: of these, the first time is shown"
 _UNADDED = "inside one pass several others brought a parameter a gradient: their sum was not measured"
@@ -173,7 +166,7 @@ class Tracer:
         self._ended = self._clock()
         self._leaves.learn_parameters()
         self._cuts.finish()
-        self._state = _state_after(error)
+        self._state = state_after(error)
         self._error = error_text(error) if error is not None else ""
         if error is not None:
             strip_own_frames(error)
@@ -360,10 +353,8 @@ class Tracer:
         elif self._last is not None:
             begun, graph, values = self._last
         else:
-            return LiveFrame(
-                structure=self._structure, graph=0, pass_number=0, step=self._step, running=False, cursor=-1, reached=0,
-                norms=array("f"), finished_pass=0, parameter_norms=array("f"), seconds=self.seconds,
-            )  # fmt: skip
+            none = array("f")
+            return LiveFrame(self._structure, 0, 0, self._step, False, -1, 0, none, 0, none, self.seconds)  # noqa: FBT003
         return self._frame_of(begun, graph, values, running=current is not None)
 
     def _frame_of(self, begun: Pass, graph: TracedGraph, values: PassValues, *, running: bool) -> LiveFrame:
@@ -377,7 +368,7 @@ class Tracer:
     def report(self) -> TraceReport:
         """Return everything known so far; consistent also while the run goes on."""
         return TraceReport(
-            title=self._title or self._model_name(),
+            title=self._title or self._leaves.model_name,
             state=self._state,
             error=self._error,
             cell=self._cell,
@@ -394,29 +385,10 @@ class Tracer:
             parameters=self._passes.series(),
             gaps=(
                 *self._gaps.values(),
-                *self._forgotten(),
-                *self._cuts.gaps(),
-                *self._operation_gaps(),
                 *self._recorder.gaps(),
+                *self._cuts.gaps(),
+                *(self._ops.gaps() if self._ops else ()),
             ),
             ops=self._ops.report() if self._ops else None,
             cuts=self._cuts.ended(),
         )
-
-    def _operation_gaps(self) -> tuple[Gap, ...]:
-        return self._ops.gaps() if self._ops is not None else ()
-
-    def _forgotten(self) -> tuple[Gap, ...]:
-        count = self._recorder.origins.lost
-        reason = f"{count} nodes were made so many calls before their backward that their lines were forgotten"
-        return (Gap("source", reason),) if count else ()
-
-    def _model_name(self) -> str:
-        owners = [leaf.owner for leaf in list(self._leaves.known) if leaf.owner]
-        return owners[0] if owners else ""
-
-
-def _state_after(error: BaseException | None) -> State:
-    if error is None:
-        return "finished"
-    return "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"

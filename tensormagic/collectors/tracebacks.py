@@ -12,6 +12,7 @@ from types import FrameType, TracebackType
 
 from tensormagic.collectors.caller import MARK
 from tensormagic.collectors.source import PACKAGE_DIRECTORY
+from tensormagic.reports import State
 
 MAX_CHAIN = 16  # exceptions followed through __cause__ and __context__
 
@@ -23,6 +24,13 @@ def error_text(error: BaseException) -> str:
     except Exception:  # the person's ``__str__`` raised: that must not take the place of the exception itself
         words = ""
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
+
+
+def state_after(error: BaseException | None) -> State:
+    """Return how a run ended, given the exception that ended it."""
+    if error is None:
+        return "finished"
+    return "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
 
 
 def strip_own_frames(error: BaseException) -> None:

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensormagic.collectors.caller import Callers
 from tensormagic.collectors.source import CellNumber, Sites
-from tensormagic.collectors.tracebacks import error_text, strip_own_frames
+from tensormagic.collectors.tracebacks import error_text, state_after, strip_own_frames
 from tensormagic.collectors.versions import prepare_counters
 from tensormagic.collectors.write_log import WriteLog
 from tensormagic.collectors.written import does_write, written_by
@@ -131,7 +131,7 @@ class WriteWatcher:
             return
         self._stack.close()
         self._ended = self._clock()
-        self._state = _state_after(error)
+        self._state = state_after(error)
         self._error = error_text(error) if error is not None else ""
         self._log.forget()
         if error is not None:
@@ -151,9 +151,3 @@ class WriteWatcher:
             names_searched=self._log.names_searched,
             gaps=self._log.gaps,
         )
-
-
-def _state_after(error: BaseException | None) -> State:
-    if error is None:
-        return "finished"
-    return "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
