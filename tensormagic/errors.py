@@ -8,6 +8,7 @@ The tree::
         ├── UnknownNameError        a name is not in the namespace                      (also a NameError)
         ├── NoGraphError            a tensor has no autograd graph that could be drawn  (also a ValueError)
         ├── TraceError              tracing was asked for in a way that cannot work     (also a RuntimeError)
+        ├── SettingError            a setting has a value that means nothing            (also a ValueError)
         ├── ReportFormatError       a saved report cannot be read                       (also a ValueError)
         └── RequirementError        torch (or an optional package) is missing or too old (also an ImportError)
 
@@ -35,6 +36,10 @@ class NoGraphError(TensorMagicError, ValueError):
 
 class TraceError(TensorMagicError, RuntimeError):
     """A trace was started, stopped or read in an order that cannot work."""
+
+
+class SettingError(TensorMagicError, ValueError):
+    """A setting was given a value that means nothing."""
 
 
 class ReportFormatError(TensorMagicError, ValueError):

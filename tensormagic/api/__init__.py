@@ -6,6 +6,7 @@ Everything the magics can do, a script can do with these functions; the magics a
 from __future__ import annotations
 
 from tensormagic.api.comparing import compare
+from tensormagic.api.findings import ignore
 from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, inspect, overlay, tensors
 from tensormagic.api.running import Trace, WriteWatch, trace, warm_up, watch_writes
 from tensormagic.api.showing import form_of, install_display, on_terminal, print_text, show
@@ -21,6 +22,7 @@ __all__ = [
     "evaluate",
     "form_of",
     "gradgraph",
+    "ignore",
     "inspect",
     "install_display",
     "on_terminal",

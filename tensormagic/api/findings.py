@@ -1,16 +1,50 @@
-"""What every report goes through before it is handed over: the diagnoses."""
+"""What every report goes through before it is handed over: the diagnoses, less what the person does not want told."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import TypeVar
 
 from tensormagic.diagnoses import diagnose
-from tensormagic.reports import Report
+from tensormagic.diagnoses.silence import codes_of, is_silenced
+from tensormagic.errors import SettingError
+from tensormagic.reports import Gap, Report
 
 AnyReport = TypeVar("AnyReport", bound=Report)
 
+_SECTION = "findings"
+
+_ignored: tuple[str, ...] = ()
+
+
+def ignore(codes: str | Iterable[str]) -> tuple[str, ...]:
+    """Say which codes are not to be told from now on, instead of those said before; returns those.
+
+    Args:
+        codes: ``"TM105, TM7"`` or a list of such: whole codes, or the first digits for a family; empty for none.
+
+    Raises:
+        SettingError: for what is no code.
+    """
+    global _ignored  # a setting of the session, as ``%config TensorMagic.ignore`` is
+    try:
+        found = codes_of(codes if isinstance(codes, str) else ",".join(codes))
+    except ValueError as error:
+        raise SettingError(f"cannot ignore {codes!r}: {error}") from None
+    before, _ignored = _ignored, found
+    return before
+
 
 def diagnosed(report: AnyReport) -> AnyReport:
-    """Return the report with what was found in it."""
-    return dataclasses.replace(report, findings=diagnose(report))
+    """Return the report with what was found in it; what the person silenced is a gap, so that it is not forgotten."""
+    found = diagnose(report)
+    told = tuple(finding for finding in found if not is_silenced(finding, _ignored))
+    report = dataclasses.replace(report, findings=told)
+    return report if told == found else _with_gap(report, [one.code for one in found if one not in told])
+
+
+def _with_gap(report: AnyReport, codes: list[str]) -> AnyReport:
+    gaps = [gap for gap in getattr(report, "gaps", ()) if gap.section != _SECTION]
+    gap = Gap(_SECTION, f"{len(codes)} silenced by you: {', '.join(sorted(set(codes)))}")
+    return dataclasses.replace(report, gaps=(*gaps, gap))  # type: ignore[call-arg]

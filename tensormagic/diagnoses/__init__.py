@@ -28,6 +28,14 @@ RULES: tuple[Rule, ...] = (
 
 
 def diagnose(report: Report) -> tuple[Finding, ...]:
-    """Return every finding about ``report``, the most severe first, in order of code within a severity."""
-    found = [finding for rule in RULES if isinstance(report, rule.reads) for finding in rule.check(report)]
+    """Return every finding about ``report``, the most severe first, in order of code within a severity.
+
+    What is found about the call that ended a run is found about the run.
+    """
+    parts = [report]
+    if isinstance(report, TraceReport) and report.failure is not None:
+        parts.append(report.failure)
+    found = [
+        finding for part in parts for rule in RULES if isinstance(part, rule.reads) for finding in rule.check(part)
+    ]
     return tuple(sorted(found, key=lambda finding: (SEVERITIES.index(finding.severity), finding.code)))

@@ -24,6 +24,7 @@ def run(magics: Any, line: str) -> None:
     print(_help())  # noqa: T201  (asked for)
     print("\nversions  " + ", ".join(_versions()))  # noqa: T201
     print(f"settings  %config TensorMagic.live = {magics.live!r}")  # noqa: T201
+    print(f"          %config TensorMagic.ignore = {magics.ignore!r}")  # noqa: T201
 
 
 def _help() -> str:

@@ -16,11 +16,11 @@ from IPython.core.magic import (
     no_var_expand,
     output_can_be_silenced,
 )
-from traitlets import Enum
+from traitlets import Enum, TraitError, Unicode, validate
 
 from tensormagic import api
 from tensormagic.collectors.requirements import require_torch
-from tensormagic.errors import RequirementError
+from tensormagic.errors import RequirementError, SettingError
 from tensormagic.magics import (
     about,
     aliases,
@@ -49,6 +49,20 @@ class TensorMagic(Magics):
         help="How %%tracegrad shows a cell while it runs: a widget (needs anywidget's front end on the server), static "
         "HTML a few times a second, or not at all until it has ended.",
     ).tag(config=True)
+
+    ignore = Unicode(
+        help='Codes of findings that you do not want to be told of: "TM105, TM7"; the first digits stand for a '
+        "family. On a single line: a comment # tm: ignore[TM105].",
+    ).tag(config=True)
+
+    @validate("ignore")
+    def _check_ignore(self, proposal: Any) -> str:
+        value: str = proposal["value"]
+        try:
+            api.ignore(value)
+        except SettingError as error:
+            raise TraitError(str(error)) from None
+        return value
 
     @no_var_expand
     @line_magic
@@ -137,6 +151,7 @@ def unload(shell: Any) -> None:
 def _show_as_text_again() -> None:
     if not _LOADED:  # another shell of this process may still want to be shown more
         api.install_display(None)
+        api.ignore("")
 
 
 def _forget(shell: Any, magics: TensorMagic) -> None:

@@ -164,6 +164,10 @@ def _finding(report: TraceReport, finding: Finding) -> dict[str, Any]:
         "location": _known_location(report, finding.location),
         "node": list(finding.node) if finding.node else None,
         "subject": finding.subject,
+        "related": [
+            [line.what, line.location.label, line.location.text, _known_location(report, line.location)]
+            for line in finding.related
+        ],
         "evidence": {name: plain(value) for name, value in finding.evidence.items()},
     }
 

@@ -35,11 +35,20 @@ def _explanation(finding: Finding) -> list[str]:
     if finding.location is not None:
         where, text = finding.location.label, finding.location.text
         parts.append(tag("p", escape(where), f": {tag('code', escape(text))}" if text else ""))
+    parts += related_html(finding)
     if finding.evidence:
         numbers = ", ".join(f"{key} = {value}" for key, value in finding.evidence.items())
         parts.append(tag("p", "evidence: ", escape(numbers)))
     parts.append(tag("p", escape(f"explained in {finding.url}")))
     return parts
+
+
+def related_html(finding: Finding) -> list[str]:
+    """Return a paragraph for each other line that matters."""
+    return [
+        tag("p", escape(f"{line.what}: {line.location.label}: "), tag("code", escape(line.location.text)))
+        for line in finding.related
+    ]
 
 
 def gaps_html(gaps: Iterable[Gap]) -> str:

@@ -89,6 +89,7 @@ def finding_lines(finding: Finding, width: int) -> list[str]:
     extra = [finding.remedy and f"remedy: {_plain(finding.remedy)}"]
     if finding.location is not None:
         extra.append(f"{finding.location.label}: {finding.location.text}".rstrip(": "))
+    extra += [f"{line.what}: {line.location.label}: {line.location.text}" for line in finding.related]
     if finding.evidence:
         extra.append("evidence: " + ", ".join(f"{key} = {value}" for key, value in finding.evidence.items()))
     wrapped = (textwrap.wrap(text, width, initial_indent=hanging, subsequent_indent=hanging) for text in extra if text)

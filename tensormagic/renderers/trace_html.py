@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tensormagic.renderers import theme, trace_svg
 from tensormagic.renderers.assets import module, static
 from tensormagic.renderers.document import SAVED_LIMITS, trace_document
-from tensormagic.renderers.finding_html import gaps_html, with_code
+from tensormagic.renderers.finding_html import gaps_html, related_html, with_code
 from tensormagic.renderers.graph_drawing import Drawing, draw
 from tensormagic.renderers.markup import attributes, escape, packed, svg_data_uri, tag
 from tensormagic.renderers.ops_html import operations_html
@@ -126,6 +126,7 @@ def _findings(report: TraceReport) -> str:
 def _finding(finding: Finding) -> str:
     name = tag("strong", escape(f"{finding.code} {finding.severity}"), class_="code-name")
     parts = [tag("p", name, " ", with_code(finding.message), _place(finding))]
+    parts += related_html(finding)
     if finding.remedy:
         parts.append(tag("p", with_code(finding.remedy), class_="quiet"))
     if finding.evidence:

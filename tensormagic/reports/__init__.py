@@ -16,7 +16,8 @@ from tensormagic.reports.comparison import (
     Side,
 )
 from tensormagic.reports.cuts import Cut, CutKind
-from tensormagic.reports.finding import SEVERITIES, Finding, Gap, Location, Severity
+from tensormagic.reports.failure import Clashing, FailureReport, Mismatch, Operand
+from tensormagic.reports.finding import SEVERITIES, Finding, Gap, Location, RelatedLine, Severity
 from tensormagic.reports.forward import ForwardBirth, ForwardValues
 from tensormagic.reports.graph import (
     MEASURES,
@@ -94,6 +95,7 @@ __all__ = [
     "ChangedName",
     "Circumstances",
     "Clash",
+    "Clashing",
     "ComparisonReport",
     "Component",
     "CopyVerdict",
@@ -102,6 +104,7 @@ __all__ = [
     "DimensionSlices",
     "Edge",
     "Fact",
+    "FailureReport",
     "Finding",
     "ForwardBirth",
     "ForwardValues",
@@ -125,6 +128,7 @@ __all__ = [
     "LossPair",
     "MemoryFormat",
     "MemoryTotal",
+    "Mismatch",
     "Moment",
     "Node",
     "NodeCosts",
@@ -132,6 +136,7 @@ __all__ = [
     "NodeMention",
     "NormDifference",
     "OpUse",
+    "Operand",
     "OpsReport",
     "Outlet",
     "OverlayElement",
@@ -148,6 +153,7 @@ __all__ = [
     "Path",
     "PathNode",
     "Phase",
+    "RelatedLine",
     "Report",
     "SavedState",
     "SavedTensor",

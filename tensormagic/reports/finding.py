@@ -49,6 +49,14 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
+class RelatedLine:
+    """A second line that a finding needs to be understood: what happened there (``"saved by pow"``), and where."""
+
+    what: str
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that is wrong, or worth knowing.
 
@@ -61,6 +69,8 @@ class Finding:
         remedy: What to do, in words or code; empty where nothing needs doing.
         subject: The name of the tensor, parameter or node it is about.
         node: ``(graph, node)`` indices into the trace's graphs, or None.
+        related: Other lines that matter, each with what happened there: where the tensor was saved that ``location``
+            changed.
     """
 
     code: str
@@ -71,6 +81,7 @@ class Finding:
     remedy: str = ""
     subject: str = ""
     node: tuple[int, int] | None = None
+    related: tuple[RelatedLine, ...] = ()
 
     @property
     def url(self) -> str:

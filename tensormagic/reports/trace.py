@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 from tensormagic.reports.base import Report
 from tensormagic.reports.circumstances import Circumstances
 from tensormagic.reports.cuts import Cut
+from tensormagic.reports.failure import FailureReport
 from tensormagic.reports.finding import Gap, Location
 from tensormagic.reports.graph import Floats, Graph, Node, no_numbers
 from tensormagic.reports.ops import OpsReport
@@ -149,6 +150,7 @@ class TraceReport(Report):
             within a graph are in `Graph.cuts`.
         ops: Every operation that ran; None but at level ``"ops"``.
         pacing: Which steps were traced, and what that cost; None where all were to be.
+        failure: The call that ended the run, where it was one of torch's that failed.
     """
 
     kind_name: ClassVar[str] = "trace"
@@ -173,6 +175,7 @@ class TraceReport(Report):
     cuts: tuple[Cut, ...] = ()
     ops: OpsReport | None = None
     pacing: Pacing | None = None
+    failure: FailureReport | None = None
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there."""

@@ -107,7 +107,35 @@ def trace_report() -> reports.TraceReport:
         ops=_ops(),
         pacing=_pacing(),
         kept=reports.Kept(slots=4, storages=3, nbytes=96, leaf_bytes=8, freed=1, changed=2, unread=5),
+        failure=failure_report(),
     )
+
+
+def failure_report() -> reports.FailureReport:
+    """Return the report of a matrix product whose inner dimensions differ."""
+    line = reports.Location("model.py", 12, HOSTILE)
+    return reports.FailureReport(
+        findings=(finding(),),
+        error_type="RuntimeError",
+        error=f"mat1 and mat2 shapes cannot be multiplied (3x4 and 5x6) {HOSTILE}",
+        function="torch.mm",
+        location=line,
+        way=(line, line),
+        module="net.fc1",
+        operands=(
+            reports.Operand(name=HOSTILE, role="self", shape=(3, 4), dtype="float32", device="cpu", stride=(4, 1),
+                            layout="strided", requires_grad=True, is_leaf=False, location=line, place="tensors[0]"),
+            reports.Operand(name="", role="mat2", shape=(5, 6), dtype="float64", device="cuda:0", stride=(6, 1),
+                            layout="strided"),
+            reports.Operand(role="dim", is_tensor=False, text=HOSTILE),
+        ),
+        exact=False,
+        mismatch=reports.Mismatch(
+            kind="shape", rule=HOSTILE, parts=(reports.Clashing(0, 1, "4", "5"), reports.Clashing(1)),
+            works=("b.mm(a)", HOSTILE),
+        ),
+        gaps=(reports.Gap("operands", HOSTILE),),
+    )  # fmt: skip
 
 
 def _ops() -> reports.OpsReport:
@@ -284,6 +312,7 @@ def finding() -> reports.Finding:
         remedy="add an epsilon",
         subject="w",
         node=(0, 2),
+        related=(reports.RelatedLine(HOSTILE, reports.Location("model.py", 3, HOSTILE)),),
     )
 
 

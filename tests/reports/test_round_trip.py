@@ -16,6 +16,7 @@ from tests.reports.samples import (
     HOSTILE,
     alias_report,
     comparison_report,
+    failure_report,
     finding,
     overlay_report,
     tensor_report,
@@ -27,6 +28,7 @@ from tests.reports.samples import (
 SAMPLES = {
     "aliases": alias_report,
     "comparison": comparison_report,
+    "failure": failure_report,
     "overlay": overlay_report,
     "tensor": tensor_report,
     "tensors": tensor_table,

@@ -38,6 +38,7 @@ export function findingElement(finding, hooks) {
           : [...prose(before), where, ...prose(after)]),
       ),
       finding.text ? culprit(finding, hooks) : null,
+      ...finding.related.map((/** @type {any} */ line) => relatedLine(line, hooks)),
       finding.remedy ? html("p", { class: "remedy" }, ...quoting(finding.remedy, snippet)) : null,
     ),
     html("div", { class: "actions" }, ...buttons),
@@ -46,11 +47,22 @@ export function findingElement(finding, hooks) {
 
 /** The line itself, to be seen from far away. @param {any} finding @param {{line:(location:number)=>void}} hooks */
 function culprit(finding, hooks) {
-  const line = finding.where.match(/\d+$/)?.[0] ?? "",
-    inner = [html("span", { class: "number" }, line), html("code", {}, finding.text)];
-  if (finding.location === null) return html("div", { class: "culprit" }, ...inner);
-  const click = () => hooks.line(finding.location);
-  return html("button", { type: "button", class: "culprit", title: `show ${finding.where}`, click }, ...inner);
+  return sourceLine(finding.where, finding.text, finding.location, hooks);
+}
+
+/** A second line that matters, below what happened there.
+ * @param {[string, string, string, number | null]} line @param {{line:(location:number)=>void}} hooks */
+function relatedLine([what, where, text, location], hooks) {
+  return html("div", { class: "related" }, html("p", {}, `${what}: ${where}`), sourceLine(where, text, location, hooks));
+}
+
+/** @param {string} where @param {string} text @param {number | null} location @param {{line:(location:number)=>void}} hooks */
+function sourceLine(where, text, location, hooks) {
+  const line = where.match(/\d+$/)?.[0] ?? "",
+    inner = [html("span", { class: "number" }, line), html("code", {}, text)];
+  if (location === null) return html("div", { class: "culprit" }, ...inner);
+  const click = () => hooks.line(location);
+  return html("button", { type: "button", class: "culprit", title: `show ${where}`, click }, ...inner);
 }
 
 /** A piece of code in a remedy: a click copies it. @param {string} code */
