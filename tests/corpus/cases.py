@@ -26,6 +26,7 @@ class Case:
         related: What other lines of the finding must contain, in order.
         also: Codes that may be found besides, because the program has that fault too.
         nearly: The code whose fault a healthy program nearly has; empty where it is simply healthy.
+        family: What kind of training it is, of a healthy program that trains something; empty of any other.
     """
 
     run: Run
@@ -38,6 +39,7 @@ class Case:
     related: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     nearly: str = ""
+    family: str = ""
 
     @property
     def name(self) -> str:
@@ -49,11 +51,11 @@ HEALTHY: list[Case] = []
 ILL: list[Case] = []
 
 
-def healthy(run: Run | None = None, *, nearly: str = "") -> Any:
+def healthy(run: Run | None = None, *, nearly: str = "", family: str = "") -> Any:
     """Declare code in which nothing is wrong: any finding above a note, or with the code ``nearly``, is false."""
 
     def declare(run: Run) -> Run:
-        HEALTHY.append(Case(run, nearly=nearly))
+        HEALTHY.append(Case(run, nearly=nearly, family=family))
         return run
 
     return declare if run is None else declare(run)

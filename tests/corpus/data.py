@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +25,12 @@ def batches(count: int, size: int = 64):
     for number in range(count):
         start = number * size % (len(images) - size)
         yield images[start : start + size], classes[start : start + size]
+
+
+def mlp(*widths):
+    """Return linear layers of these widths, with ReLU between them."""
+    layers = [layer for a, b in pairwise(widths) for layer in (nn.Linear(a, b), nn.ReLU())]
+    return nn.Sequential(*layers[:-1])
 
 
 def train_classifier(net: nn.Module, *, steps: int = 6, lr: float = 0.01, flat: bool = False) -> None:

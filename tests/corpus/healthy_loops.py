@@ -12,7 +12,7 @@ from tests.corpus.cases import healthy
 from tests.corpus.data import batches, digits, train_classifier
 
 
-@healthy
+@healthy(family="generative adversarial network")
 def adversarial_training():
     """Each network's backward leaves the other's parameters alone, or reaches them without training them."""
     generator = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 64), nn.Sigmoid())
@@ -44,7 +44,7 @@ def only_the_discriminator_s_half_of_a_step():
     return trace.report
 
 
-@healthy
+@healthy(family="transfer learning with a frozen backbone")
 def a_frozen_backbone():
     backbone = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(), nn.Flatten())
     net = nn.Sequential(backbone.requires_grad_(False), nn.Linear(128, 10))
@@ -86,7 +86,7 @@ def a_frozen_spare_head():
     return trace.report
 
 
-@healthy
+@healthy(family="gradient accumulation")
 def gradient_accumulation():
     net = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -147,7 +147,7 @@ def a_model_that_checkpoints_reentrant():
     return trace.report
 
 
-@healthy
+@healthy(family="activation checkpointing")
 def a_model_that_checkpoints():
     net = Checkpointed(use_reentrant=False)
     with tm.trace(namespace={"net": net}) as trace:
@@ -177,7 +177,7 @@ def saliency_of_an_image():
     return trace.report
 
 
-@healthy
+@healthy(family="two losses in turn")
 def finetuning_with_two_losses_in_turn():
     """Two heads, trained in turn: each is without a gradient in every other pass."""
     net = TwoHeads()
@@ -194,7 +194,7 @@ def finetuning_with_two_losses_in_turn():
     return trace.report
 
 
-@healthy
+@healthy(family="distillation")
 def teacher_and_student():
     """A teacher under no_grad, an exponential moving average, and a student that learns."""
     student, teacher = (nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)) for _ in range(2))
@@ -213,7 +213,7 @@ def teacher_and_student():
     return trace.report
 
 
-@healthy
+@healthy(family="policy gradient (REINFORCE)")
 def policy_gradient():
     """REINFORCE: the log-probability of the sampled action times its return."""
     policy = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2))

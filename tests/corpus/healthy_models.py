@@ -11,7 +11,7 @@ from tests.corpus.cases import healthy
 from tests.corpus.data import batches, train_classifier
 
 
-@healthy
+@healthy(family="multilayer perceptron")
 def multilayer_perceptron():
     net = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 10))
     with tm.trace(namespace={"net": net}) as trace:
@@ -36,7 +36,7 @@ def sigmoid_perceptron_of_three_layers():
     return trace.report
 
 
-@healthy
+@healthy(family="convolutional network")
 def convolutions_with_a_bias_before_batch_norm():
     """The bias's gradient is zero up to rounding: batch norm takes every mean away again."""
     net = nn.Sequential(
@@ -67,7 +67,7 @@ class Residual(nn.Module):
         return self.relu(out)
 
 
-@healthy
+@healthy(family="residual network")
 def residual_network_in_place():
     blocks = [Residual(8) for _ in range(8)]
     net = nn.Sequential(nn.Conv2d(1, 8, 3), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10))
@@ -100,7 +100,7 @@ class Recurrent(nn.Module):
         return self.head(self.cell(x.squeeze(1))[0][:, -1])
 
 
-@healthy
+@healthy(family="long short-term memory")
 def long_short_term_memory():
     net = Recurrent(nn.LSTM)
     with tm.trace(namespace={"net": net}) as trace:
@@ -108,7 +108,7 @@ def long_short_term_memory():
     return trace.report
 
 
-@healthy
+@healthy(family="gated recurrent unit")
 def gated_recurrent_unit():
     net = Recurrent(nn.GRU)
     with tm.trace(namespace={"net": net}) as trace:
@@ -146,7 +146,7 @@ class Encoder(nn.Module):
         return self.head(self.layers(self.embed(x.squeeze(1))).mean(1))
 
 
-@healthy
+@healthy(family="transformer encoder")
 def transformer_encoder():
     net = Encoder(3)
     with tm.trace(namespace={"net": net}) as trace:
@@ -225,7 +225,7 @@ class LanguageModel(nn.Module):
         return self.decode(self.cell(self.embed(tokens))[0])
 
 
-@healthy
+@healthy(family="recurrent language model")
 def tied_weights():
     net = LanguageModel()
     optimizer = torch.optim.Adam(net.parameters())
@@ -238,7 +238,7 @@ def tied_weights():
     return trace.report
 
 
-@healthy
+@healthy(family="variational autoencoder")
 def variational_autoencoder():
     encode, decode = nn.Linear(64, 16), nn.Linear(8, 64)
     optimizer = torch.optim.Adam([*encode.parameters(), *decode.parameters()])

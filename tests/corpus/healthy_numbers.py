@@ -11,7 +11,7 @@ from tests.corpus.cases import healthy
 from tests.corpus.data import batches, digits, train_classifier
 
 
-@healthy
+@healthy(family="second-order fit (LBFGS)")
 def converged():
     """A fit to rounding error: every gradient is tiny, none has vanished on its way."""
     torch.manual_seed(0)
@@ -60,7 +60,7 @@ def a_loss_summed_over_a_big_batch():
     return trace.report
 
 
-@healthy
+@healthy(family="regression")
 def regression_on_raw_units():
     """Unscaled targets (house prices): norms of 1e6 and more, growing nowhere."""
     torch.manual_seed(0)
@@ -85,7 +85,7 @@ def weights_that_start_at_zero():
     return trace.report
 
 
-@healthy
+@healthy(family="low-rank adapter (LoRA)")
 def low_rank_adapter():
     """LoRA: B starts at zero, so A gets exactly zero in the first step."""
     base = nn.Linear(64, 10).requires_grad_(False)
@@ -109,7 +109,7 @@ def float64_beside_float32():
     return trace.report
 
 
-@healthy
+@healthy(family="mixed precision in bfloat16")
 def mixed_precision_in_bfloat16():
     net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     optimizer = torch.optim.Adam(net.parameters())
@@ -151,7 +151,7 @@ def weight_decay_alone():
     return trace.report
 
 
-@healthy
+@healthy(family="warm-up")
 def a_learning_rate_that_warms_up():
     """Gradients that rise by a factor of some tens over the first steps and settle."""
     net = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 10))

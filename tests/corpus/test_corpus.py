@@ -17,6 +17,7 @@ APART = {"ill_writes", "healthy_writes"}  # programs about in-place writes: test
 FILES = sorted(path.stem for pattern in ("ill_*.py", "healthy_*.py") for path in Path(__file__).parent.glob(pattern))
 MODULES = [import_module(f"tests.corpus.{name}") for name in FILES if name not in APART]
 LEAST_ILL, LEAST_NEARLY = 3, 2
+LEAST_FAMILIES = 50
 # Codes that stood before the corpus was counted by code; their healthy programs do not say what they nearly have.
 UNCOUNTED = {"TM201", "TM202", "TM203", "TM204", "TM205", "TM401", "TM402", "TM403", "TM404", "TM601"}
 
@@ -85,6 +86,13 @@ def test_every_case_is_run():
     declared = [case.name for case in (*HEALTHY, *ILL)]
     assert [name for name, count in Counter(declared).items() if count > 1] == []
     assert {case.run.__module__ for case in (*HEALTHY, *ILL)} == {module.__name__ for module in MODULES}
+
+
+def test_there_are_fifty_families():
+    """Healthy training programs of at least fifty different families, each of them once."""
+    families = Counter(case.family for case in HEALTHY if case.family)
+    assert [name for name, count in families.items() if count > 1] == []
+    assert len(families) >= LEAST_FAMILIES
 
 
 @pytest.mark.parametrize("code", sorted({rule.code for rule in RULES} - UNCOUNTED))

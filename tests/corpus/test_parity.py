@@ -81,8 +81,3 @@ def test_the_graph_is_that_of_the_grad_fn_chain(case, walks):
         passes[shown(graph)] += graph.passes_seen
     assert passes == walks
     assert sum(walks.values()) == report.passes_seen + report.inner_passes_seen > 0
-
-
-def test_there_are_thirty_families():
-    """What is promised is promised of thirty programs at least."""
-    assert len(HEALTHY) >= 30
