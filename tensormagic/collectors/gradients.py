@@ -35,6 +35,7 @@ from tensormagic.collectors.measures import (
     vector_norm,
 )
 from tensormagic.collectors.skeleton import Skeleton, Walk
+from tensormagic.collectors.small_gradients import SmallGradients
 from tensormagic.collectors.survey import StatisticsTable, measured, survey, survey_of, survey_on_device
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Birth, GradientStatistics
 
@@ -110,6 +111,7 @@ class PassRecorder:
         self._wrapped = False
         self._isolated = torch._C._len_torch_dispatch_stack() > 0
         self._plain = deferred is None and not self._isolated and values.table is None
+        self._small = SmallGradients(values.pass_number, self._keep_rows, self._copy_statistics)
 
     def look_inside_wrappers(self) -> None:
         """Measure what is inside the wrappers that transforms (``torch.func``) put around gradients."""
@@ -148,6 +150,7 @@ class PassRecorder:
             self._hooks.pop().pop(number, None)
         self._found = None
         try:
+            self._small.settle()
             self._fetch()
         except Exception as error:
             self.values.gap = f"{type(error).__name__}: {error}"
@@ -277,10 +280,20 @@ class PassRecorder:
 
     def _survey(self, index: int, gradient: torch.Tensor) -> None:
         began = perf_counter()
-        found = survey(gradient, self.values.pass_number)
-        self._keep_statistics(index, found)
-        self._store(index, measured(found))
+        norm = self._small.take(index, gradient) if self.values.norms[index] == UNTOUCHED else None
+        if norm is not None:
+            self.values.norms[index] = norm
+        else:
+            found = survey(gradient, self.values.pass_number)
+            self._small.settle()  # a node that is looked at twice keeps the later numbers
+            self._keep_statistics(index, found)
+            self._store(index, measured(found))
         self.survey_seconds += perf_counter() - began
+
+    def _keep_rows(self, indices: list[int], rows: Any) -> None:
+        if self.values.table is not None:
+            self.values.table.fill(indices, rows)
+        self._first.fill_where_missing(indices, rows)
 
     def _keep_statistics(self, index: int, found: GradientStatistics) -> None:
         if self.values.table is not None:
@@ -293,6 +306,11 @@ class PassRecorder:
         values.norms[index] = values.norms[source]
         if source in values.bad:
             values.bad[index] = values.bad[source]
+        if not self._small.hands_on(source, index):
+            self._copy_statistics(source, index)
+
+    def _copy_statistics(self, source: int, index: int) -> None:
+        values = self.values
         if values.table is not None:
             values.table.copy(source, index)
         if index not in self._first:

@@ -104,7 +104,7 @@ def _device(device: Hashable) -> str:
 
 def _shape(sized: Any) -> tuple[int, ...]:
     try:
-        return _shared(tuple(int(size) for size in sized.shape))  # type: ignore[no-any-return]
+        return _shared(tuple(map(int, sized.shape)))  # type: ignore[no-any-return]
     except (RuntimeError, TypeError):  # symbolic or nested sizes
         return ()
 

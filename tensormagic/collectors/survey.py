@@ -214,6 +214,18 @@ class StatisticsTable:
         self._numbers[at : at + self._WIDTH] = array("d", _in_order(found))
         self.there[index] = 1
 
+    def fill(self, indices: Any, rows: Any) -> None:
+        """Give nodes their statistics: for each of ``indices`` a row of the fields, in order; shape (nodes, 11)."""
+        np.frombuffer(self._numbers, np.float64).reshape(-1, self._WIDTH)[indices] = rows
+        np.frombuffer(self.there, np.uint8)[indices] = 1
+
+    def fill_where_missing(self, indices: list[int], rows: Any) -> None:
+        """As `fill`, for those nodes alone whose statistics are not known."""
+        places = np.array(indices)
+        missing = np.frombuffer(self.there, np.uint8)[places] == 0
+        if missing.any():
+            self.fill(places[missing], rows[missing])
+
     def copy(self, source: int, index: int) -> None:
         """Give a node the statistics of another, where that has any."""
         at, to = source * self._WIDTH, index * self._WIDTH

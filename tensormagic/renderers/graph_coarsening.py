@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby, takewhile
 from operator import eq
 from typing import TYPE_CHECKING
@@ -67,7 +68,8 @@ def _path(group: Group) -> list[str]:
 
 def _common_path(groups: Sequence[Group]) -> list[str]:
     """Return the path of the innermost module that all groups lie in."""
-    levels = zip(*(_path(group) for group in groups), strict=False)
+    modules = {group.module for group in groups}  # few, of many groups
+    levels = zip(*(module.split(".") if module else [] for module in modules), strict=False)
     return [names[0] for names in takewhile(lambda names: len(set(names)) == 1, levels)]
 
 
@@ -150,13 +152,20 @@ def _merge_repetitions(groups: Sequence[Group], max_boxes: int) -> list[Group]:
 
 
 def _signature(group: Group) -> tuple[str, str, int]:
-    return group.label, re.sub(r"\d+", "#", group.module), len(group.leaves)
+    return group.label, _without_numbers(group.module), len(group.leaves)
+
+
+@lru_cache(maxsize=4096)
+def _without_numbers(module: str) -> str:
+    return re.sub(r"\d+", "#", module)
 
 
 def _find_repeats(signatures: Sequence[tuple[str, str, int]]) -> list[_Repeat]:
     """Return stretches in which the same groups repeat, from left to right, those that cover most first chosen."""
     numbers = {signature: number for number, signature in enumerate(dict.fromkeys(signatures))}
-    tokens = [numbers[signature] for signature in signatures]
+    tokens: bytes | list[int] = [numbers[signature] for signature in signatures]
+    if len(numbers) <= 256:
+        tokens = bytes(tokens)
     longest = min(_LONGEST_PERIOD, len(tokens) // 3)
     waiting = sorted(
         (stretch for period in range(1, longest + 1) for stretch in _stretches(tokens, period)), reverse=True
@@ -173,12 +182,14 @@ def _find_repeats(signatures: Sequence[tuple[str, str, int]]) -> list[_Repeat]:
     return found
 
 
+_IS_ZERO = b"\x01" + bytes(255)  # for ``bytes.translate``: many times as quick as a comparison of each
+
 _Stretch = tuple[int, int, int]  # first token, end, period: from first to end, each equals the one a period later
 
 
-def _stretches(tokens: Sequence[int], period: int) -> Iterator[_Stretch]:
+def _stretches(tokens: bytes | Sequence[int], period: int) -> Iterator[_Stretch]:
     """Yield the longest stretches in which what a period holds comes three times or more."""
-    equal = bytes(map(eq, tokens, tokens[period:]))
+    equal = _equal_to_later(tokens, period)
     wanted = b"\x01" * (2 * period)
     start = equal.find(wanted)
     while start >= 0:
@@ -186,6 +197,15 @@ def _stretches(tokens: Sequence[int], period: int) -> Iterator[_Stretch]:
         end = len(equal) if end < 0 else end
         yield start, end, period
         start = equal.find(wanted, end)
+
+
+def _equal_to_later(tokens: bytes | Sequence[int], period: int) -> bytes:
+    """Say for each token, by a 1 or a 0, whether the one a period later is the same."""
+    if not isinstance(tokens, bytes):
+        return bytes(map(eq, tokens, tokens[period:]))
+    length = len(tokens) - period
+    differing = int.from_bytes(tokens[:length], "little") ^ int.from_bytes(tokens[period:], "little")
+    return differing.to_bytes(length, "little").translate(_IS_ZERO)
 
 
 def _repeat_at(at: int, stretch: _Stretch) -> _Repeat:
