@@ -25,12 +25,13 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from tensormagic.collectors.call_watch import Call, CallWatch
 from tensormagic.collectors.caller import Callers, calling_frame
-from tensormagic.collectors.cut_calls import ROLES
 from tensormagic.collectors.cuts import Cuts
 from tensormagic.collectors.identity import ModuleNames
 from tensormagic.collectors.replacing import Replacement
 from tensormagic.collectors.source import Sites
+from tensormagic.collectors.watched_calls import WATCHED
 from tensormagic.reports import Gap
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ _ASKING = (torch.overrides, torch.functional, nn.functional)
 _BACKWARD = frozenset(call.__code__ for call in (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad))
 
 _is_grad_enabled = torch.is_grad_enabled
-_role_of = ROLES.get
+_watched = WATCHED.get
 
 Origin = tuple["int | None", str]  # site, module path
 
@@ -171,6 +172,7 @@ class ForwardRecorder(TorchFunctionMode):
         self.ops: Operations | None = None  # at level ops, which has looked up where a call comes from
         self.origins = Origins()
         self.cuts = Cuts(sites, self.module_path)
+        self.calls = CallWatch(sites, self.module_path)
         self.meter: ForwardMeter | None = None
         self.seconds = 0.0
         self._unnoticed = Unnoticed(self)
@@ -182,7 +184,8 @@ class ForwardRecorder(TorchFunctionMode):
         self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Make the call and note which nodes it made."""
-        role = _role_of(func)
+        watched = _watched(func)
+        role = None if watched is None else watched.role
         call = self._callers.standing_in_for(frame := calling_frame(sys._getframe(1)))
         before = self.cuts.before(func, role, args, sys._getframe(1)) if role is not None else None
         start = _sequence_number()
@@ -197,12 +200,15 @@ class ForwardRecorder(TorchFunctionMode):
                 self.cuts.used((start, stop), (args, kwargs), result)
         elif role is not None or self.cuts.live or not _is_grad_enabled():
             self.cuts.passed((func, role, before), (args, kwargs), result, sys._getframe(1))
+        if watched is not None and watched.looks:
+            self.calls.see(watched.looks, Call(func, args, kwargs or {}, result, frame))
         return result
 
     @property
     def own_seconds(self) -> float:
         """How long this mode, and what it tells, took in all."""
-        return self.seconds + self.cuts.seconds + (self.meter.seconds if self.meter is not None else 0.0)
+        measured = self.meter.seconds if self.meter is not None else 0.0
+        return self.seconds + self.cuts.seconds + self.calls.seconds + measured
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what this mode and its listeners could not see, or have forgotten."""
@@ -212,7 +218,7 @@ class ForwardRecorder(TorchFunctionMode):
             found.append(Gap("source", reason))
         if self.meter is not None and self.meter.gap:
             found.append(Gap("forward", f"some forward values could not be measured: {self.meter.gap}"))
-        return tuple(found)
+        return (*found, *self.calls.gaps())
 
     def note_apply(self, caller: FrameType | None) -> None:
         """Note that ``caller`` is about to make a custom Function's node: the next one, as its number is drawn first.

@@ -391,4 +391,5 @@ class Tracer:
             ),
             ops=self._ops.report() if self._ops else None,
             cuts=self._cuts.ended(),
+            observations=self._recorder.calls.observations(),
         )

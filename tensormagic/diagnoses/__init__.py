@@ -6,11 +6,12 @@ here, and a page in ``docs/diagnoses``.
 
 from __future__ import annotations
 
-from tensormagic.diagnoses import aliasing, gradient_health, modules, not_finite, retention, writes
+from tensormagic.diagnoses import aliasing, gradient_health, layout_calls, modules, not_finite, retention, writes
 from tensormagic.diagnoses.rule import Rule
 from tensormagic.reports import SEVERITIES, Finding, Report, TensorReport, TraceReport, WritesReport
 
 RULES: tuple[Rule, ...] = (
+    Rule("TM102", "a copy where a view was hoped for", TraceReport, layout_calls.hidden_copy),
     Rule("TM201", "a write changes another name", TensorReport, aliasing.shared_memory),
     Rule("TM201", "a write changes another name", WritesReport, writes.changed_names),
     Rule("TM202", "a tensor overlaps itself", TensorReport, aliasing.internal_overlap),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tensormagic.diagnoses.words import size
 from tensormagic.reports import Finding, HoldersReport, TensorReport
 
 SMALLEST_STORAGE = 16 * 2**20  # bytes; below that nobody misses them
 SMALLEST_SHARE = 16  # the storage is at least so many times what is read of it
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def small_view_of_large_storage(report: TensorReport) -> Iterator[Finding]:
@@ -27,7 +26,7 @@ def small_view_of_large_storage(report: TensorReport) -> Iterator[Finding]:
     yield Finding(
         code="TM205",
         severity="warning",
-        message=f"{report.name} reads {_size(read)} and keeps {_size(storage.nbytes)} alive: it is the only thing "
+        message=f"{report.name} reads {size(read)} and keeps {size(storage.nbytes)} alive: it is the only thing "
         "left that uses this storage.",
         evidence={"bytes read": read, "storage bytes": storage.nbytes, "holders": len(_held_by(report))},
         remedy=f"Keep a copy of what it reads, and the storage is free: {_copy(report)}",
@@ -50,10 +49,3 @@ def _copy(report: TensorReport) -> str:
     held = _held_by(report)
     name = report.name if report.name in held or report.name.isidentifier() else held[0]
     return f"`{name} = {name}.clone()`"
-
-
-def _size(nbytes: int) -> str:
-    value, unit = float(nbytes), 0
-    while value >= 1024 and unit < len(_UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{f'{value:.1f}'.removesuffix('.0')} {_UNITS[unit]}"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 _EXPONENT = re.compile(r"e([+-])0*(\d+)$")
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _SIGNS = {"+": "", "-": "\u2212"}
 
 
@@ -46,3 +47,16 @@ def scientific(value: float) -> str:
     if 1000 <= value < 1e6:
         return grouped(round(value))
     return _EXPONENT.sub(lambda found: f"e{_SIGNS[found[1]]}{found[2]}", f"{value:.3g}")
+
+
+def size(nbytes: int) -> str:
+    """Return a number of bytes: ``96 B``, ``1.5 KiB``, ``128 MiB``."""
+    value, unit = float(nbytes), 0
+    while value >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{f'{value:.1f}'.removesuffix('.0')} {_UNITS[unit]}"
+
+
+def shape(sizes: Sequence[int]) -> str:
+    """Return a shape as Python writes it: ``(4, 1)``, ``(4,)``, ``()``."""
+    return str(tuple(sizes))

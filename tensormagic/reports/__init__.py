@@ -43,6 +43,7 @@ from tensormagic.reports.kinds import (
     StoredList,
     StoredMap,
 )
+from tensormagic.reports.observations import Observation, ObservationKind
 from tensormagic.reports.ops import PHASES, NodeCosts, OpsReport, OpUse, Phase, Total
 from tensormagic.reports.overlay import (
     OverlayElement,
@@ -135,6 +136,8 @@ __all__ = [
     "NodeDifference",
     "NodeMention",
     "NormDifference",
+    "Observation",
+    "ObservationKind",
     "OpUse",
     "Operand",
     "OpsReport",

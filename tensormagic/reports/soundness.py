@@ -26,6 +26,8 @@ def check_trace(report: TraceReport) -> None:
     _require(
         _within((one.location for one in (*report.passes, *report.inner_passes)), lines), "a pass stands on a line"
     )
+    seen = (line for one in report.observations for line in (one.location, one.made))
+    _require(_within(seen, lines), "something was seen on a line")
     widths = {len(series.norms) for series in report.parameters}
     _require(widths <= {len(report.passes)}, "a parameter has a norm for a pass")
     moves = {len(series.updates) for series in report.parameters}

@@ -14,6 +14,7 @@ from tensormagic.reports.cuts import Cut
 from tensormagic.reports.failure import FailureReport
 from tensormagic.reports.finding import Gap, Location
 from tensormagic.reports.graph import Floats, Graph, Node, no_numbers
+from tensormagic.reports.observations import Observation
 from tensormagic.reports.ops import OpsReport
 from tensormagic.reports.pacing import Pacing
 from tensormagic.reports.soundness import check_trace
@@ -151,6 +152,7 @@ class TraceReport(Report):
         ops: Every operation that ran; None but at level ``"ops"``.
         pacing: Which steps were traced, and what that cost; None where all were to be.
         failure: The call that ended the run, where it was one of torch's that failed.
+        observations: What single calls of the forward did that is worth knowing.
     """
 
     kind_name: ClassVar[str] = "trace"
@@ -176,6 +178,7 @@ class TraceReport(Report):
     ops: OpsReport | None = None
     pacing: Pacing | None = None
     failure: FailureReport | None = None
+    observations: tuple[Observation, ...] = ()
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there."""

@@ -108,7 +108,16 @@ def trace_report() -> reports.TraceReport:
         pacing=_pacing(),
         kept=reports.Kept(slots=4, storages=3, nbytes=96, leaf_bytes=8, freed=1, changed=2, unread=5),
         failure=failure_report(),
+        observations=(_observation(),),
     )
+
+
+def _observation() -> reports.Observation:
+    operand = reports.Operand(name=HOSTILE, shape=(4, 1), dtype="float32", device="cpu", stride=(1, 1))
+    return reports.Observation(
+        kind="both broadcast", op="sub", location=0, module="net.fc1", calls=8, looked=5, seen=4, nbytes=64,
+        operands=(operand, operand), result=operand, made=0, detail=HOSTILE,
+    )  # fmt: skip
 
 
 def failure_report() -> reports.FailureReport:

@@ -1,0 +1,87 @@
+"""What is looked at in single calls: which, how often, and what their operands are called."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+
+import pytest
+import torch
+from torch import nn
+
+import tensormagic as tm
+from tensormagic.collectors.call_operands import operand_texts
+from tensormagic.collectors.call_watch import CLOSELY
+from tensormagic.collectors.cut_calls import ROLES
+from tensormagic.collectors.watched_calls import WATCHED
+
+LARGE = torch.zeros(256, 256)
+NAMED = sys.version_info >= (3, 11)  # before that, Python does not say which part of a line is running
+
+
+def observed(trace, kind):
+    """Return what a trace saw of one kind."""
+    return [one for one in trace.report.observations if one.kind == kind]
+
+
+def test_a_line_is_looked_at_closely_at_first_and_then_ever_more_rarely():
+    """Of a hundred calls the first four and then those that are powers of two are looked at, all are counted."""
+    with tm.trace() as trace:
+        for _ in range(100):
+            LARGE.t().reshape(-1)
+    (one,) = observed(trace, "copy")
+    assert (one.calls, one.looked, one.seen) == (100, CLOSELY + 4, CLOSELY + 4)
+    assert one.nbytes == LARGE.nbytes
+    assert trace.report.locations[one.location].text == "LARGE.t().reshape(-1)"
+
+
+def test_calls_of_library_code_belong_to_the_person_s_lines():
+    """Two layers of torch's share one place in torch's code, and are told apart by the lines that call them."""
+    flatten = nn.Flatten(0)
+    with tm.trace() as trace:
+        flatten(LARGE.t())
+        for _ in range(3):
+            flatten(LARGE.t())
+    first, second = observed(trace, "copy")
+    assert (first.calls, second.calls) == (1, 3)
+    assert second.location != first.location
+
+
+@pytest.mark.skipif(not NAMED, reason="Python 3.10 does not say which part of a line is running")
+def test_an_operand_is_called_what_stands_in_the_line():
+    """Names come from the source of the very call that is running, not of another on its line."""
+    turned = LARGE.t()
+    with tm.trace() as trace:
+        both = (turned.reshape(-1), torch.flatten(LARGE.t()))
+    assert len(both) == 2
+    assert [one.operands[0].name for one in observed(trace, "copy")] == ["turned", "LARGE.t()"]
+
+
+@pytest.mark.skipif(not NAMED, reason="Python 3.10 does not say which part of a line is running")
+def test_the_operands_of_both_sides_of_an_operator_are_found():
+    """A binary operator has two, whatever stands around it; another number is not guessed."""
+
+    class Asked:
+        def __sub__(self, other):
+            return operand_texts(sys._getframe(1), 2), operand_texts(sys._getframe(1), 3)
+
+    left, right = Asked(), [1]
+    assert [left - right[0]][0] == (["left", "right[0]"], ["", "", ""])
+
+
+def test_what_is_watched_includes_every_call_that_ends_a_gradient():
+    """One table serves all: each function with a role has it there."""
+    assert {function: WATCHED[function].role for function in ROLES} == ROLES
+
+
+def test_what_was_seen_keeps_nothing_alive():
+    """A tensor that a watched call was given goes when its last name goes."""
+    with tm.trace() as trace:
+        x = torch.zeros(256, 256)
+        x.t().reshape(-1)
+        gone = weakref.ref(x)
+        del x
+        gc.collect()
+        assert gone() is None
+    assert len(observed(trace, "copy")) == 1
