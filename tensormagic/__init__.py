@@ -33,11 +33,13 @@ from tensormagic.errors import (
 
 if TYPE_CHECKING:
     from tensormagic.api import (
+        Explanation,
         Trace,
         WriteWatch,
         aliases,
         compare,
         copy_or_view,
+        explain,
         gradgraph,
         ignore,
         inspect,
@@ -67,6 +69,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "AliasReport",
     "ComparisonReport",
+    "Explanation",
     "FailureReport",
     "Finding",
     "Gap",
@@ -90,6 +93,7 @@ __all__ = [
     "aliases",
     "compare",
     "copy_or_view",
+    "explain",
     "gradgraph",
     "ignore",
     "inspect",

@@ -6,6 +6,7 @@ Everything the magics can do, a script can do with these functions; the magics a
 from __future__ import annotations
 
 from tensormagic.api.comparing import compare
+from tensormagic.api.explaining import Explanation, explain, explain_error
 from tensormagic.api.findings import ignore
 from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, inspect, overlay, tensors
 from tensormagic.api.running import Trace, WriteWatch, trace, warm_up, watch_writes
@@ -13,6 +14,7 @@ from tensormagic.api.showing import form_of, install_display, on_terminal, print
 from tensormagic.errors import TraceError
 
 __all__ = [
+    "Explanation",
     "Trace",
     "TraceError",
     "WriteWatch",
@@ -20,6 +22,8 @@ __all__ = [
     "compare",
     "copy_or_view",
     "evaluate",
+    "explain",
+    "explain_error",
     "form_of",
     "gradgraph",
     "ignore",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TypeVar
 
 from tensormagic.diagnoses import diagnose
 from tensormagic.diagnoses.silence import codes_of, is_silenced
 from tensormagic.errors import SettingError
-from tensormagic.reports import Gap, Report
+from tensormagic.reports import FailureReport, Gap, Mismatch, Report, TraceReport
 
 AnyReport = TypeVar("AnyReport", bound=Report)
 
@@ -38,10 +40,27 @@ def ignore(codes: str | Iterable[str]) -> tuple[str, ...]:
 
 def diagnosed(report: AnyReport) -> AnyReport:
     """Return the report with what was found in it; what the person silenced is a gap, so that it is not forgotten."""
+    report = _with_mismatch(report)
     found = diagnose(report)
     told = tuple(finding for finding in found if not is_silenced(finding, _ignored))
     report = dataclasses.replace(report, findings=told)
     return report if told == found else _with_gap(report, [one.code for one in found if one not in told])
+
+
+def _with_mismatch(report: AnyReport) -> AnyReport:
+    """Return the report with what did not fit in the call that torch refused, where there was one."""
+    if isinstance(report, FailureReport) and report.mismatch is None:
+        return dataclasses.replace(report, mismatch=_mismatch_of(report))
+    if isinstance(report, TraceReport) and report.failure is not None:
+        return dataclasses.replace(report, failure=_with_mismatch(report.failure))
+    return report
+
+
+def _mismatch_of(report: FailureReport) -> Mismatch | None:
+    if find_spec("tensormagic.diagnoses.mismatches") is None:
+        return None
+    found: Mismatch | None = import_module("tensormagic.diagnoses.mismatches").mismatch_of(report)
+    return found
 
 
 def _with_gap(report: AnyReport, codes: list[str]) -> AnyReport:

@@ -80,13 +80,23 @@ class Sites:
         """Return the site of the caller, ``depth`` frames up."""
         return self.of_frame(sys._getframe(depth))
 
+    @property
+    def cell_number(self) -> CellNumber:
+        """What gives the execution count of a cell."""
+        return self._cell_number
+
     def _add(self, key: tuple[str, int], frame: FrameType) -> int:
-        filename, line = key
-        function = frame.f_code.co_name
-        text = linecache.getline(filename, line, frame.f_globals).strip()
-        name = "" if function == "<module>" else function
-        self._locations.append(Location(filename, line, text, self._cell_number(filename), name))
+        self._locations.append(location_in(frame, key[1], self._cell_number))
         return self._numbers.setdefault(key, len(self._locations) - 1)
+
+
+def location_in(frame: FrameType, line: int, cell_number: CellNumber | None = None) -> Location:
+    """Return a line of the code that a frame runs."""
+    filename, function = frame.f_code.co_filename, frame.f_code.co_name
+    text = linecache.getline(filename, line, frame.f_globals).strip()
+    return Location(
+        filename, line, text, (cell_number or _no_cell)(filename), "" if function == "<module>" else function
+    )
 
 
 def cell_of(frame: FrameType) -> Cell:

@@ -47,6 +47,7 @@ from tensormagic.collectors.pass_log import PassLog
 from tensormagic.collectors.skeleton import Walk, Walker
 from tensormagic.collectors.source import CellNumber, Sites
 from tensormagic.collectors.tracebacks import error_text, state_after, strip_own_frames
+from tensormagic.collectors.traced_failure import TracedFailure
 from tensormagic.collectors.traced_graph import TracedGraph
 from tensormagic.collectors.updates import UpdateWatcher
 from tensormagic.errors import TraceError
@@ -89,6 +90,7 @@ class Tracer:
         self._modules = ModuleNames(namespace)
         self._leaves = Leaves(namespace, self._modules)
         self._recorder = self._new_recorder()
+        self._failure = TracedFailure(self._recorder, self._sites, namespace)
         self._ops: OpRecorder | None = None
         self._meter: ForwardMeter | None = None
         self._walker = Walker(self._recorder.origins, self._leaves)
@@ -169,6 +171,7 @@ class Tracer:
         self._state = state_after(error)
         self._error = error_text(error) if error is not None else ""
         if error is not None:
+            self._failure.note(error, self._last)
             strip_own_frames(error)
         if self._running:
             self._add_gap("backward", "a backward on another thread still ran when the trace ended: it was not kept")
@@ -367,6 +370,8 @@ class Tracer:
 
     def report(self) -> TraceReport:
         """Return everything known so far; consistent also while the run goes on."""
+        graphs = tuple(self._cuts.with_cuts(graph.report()) for graph in self._graphs.by_use())
+        operations = self._ops.gaps() if self._ops else ()
         return TraceReport(
             title=self._title or self._leaves.model_name,
             state=self._state,
@@ -375,7 +380,7 @@ class Tracer:
             seconds=self.seconds,
             own_seconds=self.own_seconds,
             locations=self._sites.locations,
-            graphs=tuple(self._cuts.with_cuts(graph.report()) for graph in self._graphs.by_use()),
+            graphs=graphs,
             passes=tuple(row.done for row in self._passes.rows()),
             passes_seen=self._passes.seen,
             inner_passes=self._passes.inner.items(),
@@ -383,13 +388,9 @@ class Tracer:
             steps_seen=self._step,
             forward_nodes=self._recorder.origins.nodes,
             parameters=self._passes.series(),
-            gaps=(
-                *self._gaps.values(),
-                *self._recorder.gaps(),
-                *self._cuts.gaps(),
-                *(self._ops.gaps() if self._ops else ()),
-            ),
+            gaps=(*self._gaps.values(), *self._recorder.gaps(), *self._cuts.gaps(), *operations),
             ops=self._ops.report() if self._ops else None,
             cuts=self._cuts.ended(),
             observations=self._recorder.calls.observations(),
+            failure=self._failure.report(graphs),
         )

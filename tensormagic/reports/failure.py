@@ -100,6 +100,9 @@ class FailureReport(Report):
             from the names in the failing line.
         mismatch: What did not fit, where that is what was wrong; filled in by the diagnoses.
         gaps: What could not be read.
+        call: What failed in ``location``, as it stands there: ``"self.fc1(x)"``, ``"a @ b"``; empty where not known.
+        inside: The function of torch's within which it made the refused call on something of its own; else empty.
+        node: ``(graph, node)``, indices into the trace's graphs: the node that was running, where a backward failed.
     """
 
     kind_name: ClassVar[str] = "failure"
@@ -115,3 +118,6 @@ class FailureReport(Report):
     exact: bool = True
     mismatch: Mismatch | None = None
     gaps: tuple[Gap, ...] = ()
+    call: str = ""
+    inside: str = ""
+    node: tuple[int, int] | None = None

@@ -1,0 +1,96 @@
+"""Explaining errors where they happen: the call that torch refused, what it was given, and what would work."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+from tensormagic.api.findings import diagnosed
+from tensormagic.collectors.requirements import require_torch
+from tensormagic.reports import FailureReport
+
+CellNumber = Callable[[str], "int | None"]
+
+
+class Explanation:
+    """What a ``with`` block ran into: ``with tensormagic.explain() as told: …``, then ``told.report``.
+
+    The exception goes on unchanged. While the block runs, one function mode that only passes calls on is on torch's
+    stack.
+    """
+
+    def __init__(
+        self, namespace: Mapping[str, Any], *, cell_number: CellNumber | None = None, source: str = ""
+    ) -> None:
+        from tensormagic.collectors.witness import Explainer
+
+        self._explainer = Explainer(namespace, cell_number=cell_number, source=source)
+        self._report: FailureReport | None = None
+
+    def __enter__(self) -> Explanation:
+        """Start.
+
+        Raises:
+            TraceError: if this was used before.
+        """
+        self._explainer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop; an exception goes on."""
+        self._explainer.stop(error)
+
+    @property
+    def report(self) -> FailureReport | None:
+        """The call that torch refused, with what is wrong with it; None where none was refused."""
+        found = self._explainer.report()
+        return None if found is None else diagnosed(found)
+
+
+def explain(*, namespace: Mapping[str, Any] | None = None) -> Explanation:
+    """Return a context manager that explains the error by which torch ends its block.
+
+    Args:
+        namespace: Where names are looked up, besides the functions that were running; by default the caller's globals.
+
+    Raises:
+        RequirementError: where torch is missing or too old.
+
+    >>> import torch, tensormagic
+    >>> try:
+    ...     with tensormagic.explain() as told:
+    ...         torch.ones(2, 3) @ torch.ones(4, 5)
+    ... except RuntimeError:
+    ...     [operand.shape for operand in told.report.operands]
+    [(2, 3), (4, 5)]
+    """
+    require_torch()
+    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
+    return Explanation(caller.f_globals if namespace is None else namespace)
+
+
+def explain_error(
+    error: BaseException, *, namespace: Mapping[str, Any] | None = None, cell_number: CellNumber | None = None
+) -> FailureReport | None:
+    """Return what is known of the call that torch refused, from the exception alone; None where it is not torch's.
+
+    Nobody watched when it was raised: operands that were computed in the failing line itself are not known.
+
+    Args:
+        error: The exception, with its traceback; it is left as it is, and nothing of it is kept.
+        namespace: Where names are looked up, besides the functions that were running.
+        cell_number: Gives a cell's execution count from its file name.
+
+    Raises:
+        RequirementError: where torch is missing or too old.
+    """
+    require_torch()
+    from tensormagic.collectors.failures import Surroundings, failure_of
+    from tensormagic.collectors.witness import MODE_CALLS
+
+    found = failure_of(error, Surroundings(namespace or {}, cell_number, MODE_CALLS))
+    return None if found is None else diagnosed(found)

@@ -1,0 +1,300 @@
+"""Finds the call that torch refused in the traceback of an exception, and what that call was given.
+
+While one of this package's function modes is on, its frame stands in the traceback and still holds the call: function
+and arguments, exactly as they were made. Without one, the call is read from the line that failed and from the arguments
+of torch's own Python functions. Nothing costs anything before an exception has ended a run.
+
+What is found here holds tensors: it is made into plain data at once and dropped.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+import torch
+from torch import nn
+
+from tensormagic.collectors.caller import MARK
+from tensormagic.collectors.failing_source import Failing, failing_at
+from tensormagic.collectors.sharers import names_of
+from tensormagic.collectors.source import is_own_code
+from tensormagic.collectors.tracebacks import foreign_frames
+
+_TORCH = str(Path(torch.__file__).parent)
+_MODULES = (str(Path(nn.__file__).parent / "modules"), str(Path(nn.__file__).parent / "parallel"))
+# Torch's own machinery around calls: never what a person called.
+_MACHINERY = tuple(f"{_TORCH}/{name}" for name in ("_tensor.py", "overrides.py", "utils/", "_dynamo/", "_compile.py"))
+_ENGINE = f"{_TORCH}/autograd/"
+_BACKWARD: dict[CodeType, Any] = {
+    call.__code__: call for call in (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
+}
+_MODULE_CALL = nn.Module._call_impl.__code__
+_MODULE_CALLS = (_MODULE_CALL, nn.Module._wrapped_call_impl.__code__)
+_UNEXPLAINED = (AttributeError, ImportError, NameError, StopIteration, Warning)  # torch refused no call there
+
+Given = tuple[str, Any]  # a parameter's name where it is known, and what was given for it
+
+
+@dataclass(slots=True)
+class Steps:
+    """The traceback of an exception, without this package's frames.
+
+    Attributes:
+        entries: The outermost first.
+        own: Index of the person's innermost frame; -1 where there is none.
+        call: Of the innermost call that a mode of this package made below it: function, arguments, keywords; None
+            where there is none.
+    """
+
+    entries: list[TracebackType]
+    own: int = -1
+    call: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = None
+    caller: TracebackType | None = None
+
+    @property
+    def person(self) -> TracebackType | None:
+        """The entry of the person's innermost frame."""
+        return self.entries[self.own] if self.own >= 0 else None
+
+    @property
+    def below(self) -> list[TracebackType]:
+        """The entries below the person's innermost frame."""
+        return self.entries[self.own + 1 :]
+
+
+@dataclass(slots=True)
+class Refused:
+    """A call that torch refused.
+
+    Attributes:
+        func: The function, where it is known; else None.
+        name: Its name, where that is known without it.
+        given: What it was given, in order.
+        keywords: What it was given by name.
+        exact: Whether this is the call as it was made.
+        caller: The entry of the frame that made it.
+        failing: The expression that failed there.
+        around: The entry of torch's own function that the person called, where the call was made inside it.
+        order: Names of its parameters, where they are known without the function.
+    """
+
+    func: Any = None
+    name: str = ""
+    given: tuple[Any, ...] = ()
+    keywords: dict[str, Any] = field(default_factory=dict)
+    exact: bool = True
+    caller: TracebackType | None = None
+    failing: Failing | None = None
+    around: TracebackType | None = None
+    order: tuple[str, ...] = ()
+
+
+def is_explicable(error: BaseException) -> bool:
+    """Return whether an exception is of a kind that says that a call was refused."""
+    return isinstance(error, Exception) and not isinstance(error, _UNEXPLAINED)
+
+
+def steps_of(error: BaseException, mode_calls: frozenset[CodeType]) -> Steps:
+    """Return the way to where an exception was raised.
+
+    Args:
+        error: With its traceback.
+        mode_calls: The code of ``__torch_function__`` of this package's modes.
+    """
+    entries = _entries(error.__traceback__)
+    kept = set(foreign_frames([entry.tb_frame for entry in entries]))
+    steps = Steps([entry for entry in entries if entry.tb_frame in kept])
+    steps.own = max((at for at, entry in enumerate(steps.entries) if is_own(entry.tb_frame)), default=-1)
+    person = entries.index(steps.entries[steps.own]) if steps.own >= 0 else -1
+    modes = [at for at, entry in enumerate(entries) if at > person and entry.tb_frame.f_code in mode_calls]
+    if modes:
+        _note_call(steps, entries, modes[-1])
+    return steps
+
+
+def _entries(trace: TracebackType | None) -> list[TracebackType]:
+    found = []
+    while trace is not None:
+        found.append(trace)
+        trace = trace.tb_next
+    return found
+
+
+def is_own(frame: FrameType) -> bool:
+    """Return whether a frame runs the person's code."""
+    return is_own_code(frame.f_code.co_filename) and frame.f_code.co_name != MARK
+
+
+def _note_call(steps: Steps, entries: list[TracebackType], mode: int) -> None:
+    names = names_of(entries[mode].tb_frame)
+    steps.call = (names["func"], tuple(names["args"]), dict(names["kwargs"] or {}))
+    above = mode - 1
+    while above > 0 and entries[above].tb_frame.f_code.co_name == "handle_torch_function":
+        above -= 2  # that, and the function that asked for it
+    steps.caller = entries[above]
+
+
+def refused_in(steps: Steps, source: str = "") -> Refused | None:
+    """Return the call that torch refused, or None where the exception did not come from torch.
+
+    Args:
+        steps: The way to it.
+        source: Of the person's innermost frame, where Python cannot know it.
+    """
+    below = steps.below
+    if steps.call is not None:
+        func, args, kwargs = steps.call
+        return Refused(func, given=args, keywords=kwargs, caller=steps.caller,
+                       failing=_failing(steps, steps.caller, source), around=function_entry(below))  # fmt: skip
+    if not below:
+        return _read(steps.person, source)
+    return _of_library(steps, below) if _is_torch(below[-1].tb_frame) else None
+
+
+def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
+    """Return the call that torch's own Python functions, below the person's, made or refused."""
+    backward = next((entry for entry in below if entry.tb_frame.f_code in _BACKWARD), None)
+    if backward is not None:
+        return of_arguments(steps, backward, _BACKWARD[backward.tb_frame.f_code])
+    around = function_entry(below)
+    if (read := _read(below[-1], "")) is not None:
+        read.around = around
+        return read
+    if around is not None:
+        return of_arguments(steps, around, function_of(around.tb_frame))
+    entry = _forward_entry(below)
+    return of_arguments(steps, entry, None) if entry is not None else Refused(exact=False, caller=below[-1])
+
+
+def _failing(steps: Steps, entry: TracebackType | None, source: str) -> Failing | None:
+    if entry is None:
+        return None
+    return failing_at(entry, source if entry is steps.person else "")
+
+
+def _read(entry: TracebackType | None, source: str) -> Refused | None:
+    """Return the call that an entry's failing expression makes, where it is one of torch's."""
+    from tensormagic.collectors.failing_expression import call_in
+
+    failing = failing_at(entry, source) if entry is not None else None
+    if entry is None or failing is None:
+        return None
+    names = {**entry.tb_frame.f_globals, **names_of(entry.tb_frame)}
+    found = call_in(failing, names)
+    if found is None:
+        return None
+    return Refused(found.func, found.name, found.given, found.keywords, False, entry, failing)  # noqa: FBT003
+
+
+def function_entry(below: list[TracebackType]) -> TracebackType | None:
+    """Return the entry of the function of torch's that the person, or a module, called; None where there is none."""
+    found = None
+    for entry in reversed(below):
+        if not is_function(entry.tb_frame):
+            break
+        found = entry
+    return found
+
+
+def is_function(frame: FrameType) -> bool:
+    """Return whether a frame runs one of torch's own functions: no module, and no machinery."""
+    filename = frame.f_code.co_filename
+    return _is_torch(frame) and not filename.startswith((*_MODULES, *_MACHINERY, _ENGINE))
+
+
+def _is_torch(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_TORCH)
+
+
+def _forward_entry(below: list[TracebackType]) -> TracebackType | None:
+    """Return the entry of the innermost forward of a module of torch's own."""
+    inside = (entry for entry in reversed(below) if entry.tb_frame.f_code.co_name == "forward")
+    return next((entry for entry in inside if entry.tb_frame.f_code.co_filename.startswith(_MODULES)), None)
+
+
+def of_arguments(steps: Steps, entry: TracebackType, func: Any) -> Refused:
+    """Return a call with the arguments of the Python function that it ran: they stand in its frame.
+
+    Args:
+        steps: The way there.
+        entry: The function's.
+        func: The function; None for a module's forward.
+    """
+    rest, named, order = parameters_of(entry.tb_frame, func)
+    name = ""
+    if func is None and isinstance(module := named.pop("self", None), nn.Module):
+        name, order = f"nn.{type(module).__name__}", order[1:]
+    caller = _above(steps, entry)
+    failing = failing_at(caller) if caller is not None else None
+    return Refused(func, name, rest, named, False, caller, failing, order=order)  # noqa: FBT003  (not exact)
+
+
+def _above(steps: Steps, entry: TracebackType) -> TracebackType | None:
+    """Return the entry from which a function was called, past the machinery of modules."""
+    at = steps.entries.index(entry) - 1
+    while at > 0 and steps.entries[at].tb_frame.f_code in _MODULE_CALLS:
+        at -= 1
+    return steps.entries[at] if at >= 0 else None
+
+
+def parameters_of(frame: FrameType, func: Any) -> tuple[tuple[Any, ...], dict[str, Any], tuple[str, ...]]:
+    """Return what a running Python function was called with: in order, and by parameter; and all its parameters.
+
+    What has its default is left out.
+    """
+    code, names = frame.f_code, names_of(frame)
+    order = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    given = {name: names[name] for name in order if name in names}
+    rest = names.get(code.co_varnames[len(order)], ()) if code.co_flags & inspect.CO_VARARGS else ()
+    if rest:
+        positional = tuple(given.pop(name) for name in order[: code.co_argcount])
+        return (*positional, *rest), given, order
+    defaults = inspect.signature(func).parameters if func is not None else {}
+    told = {name: value for name, value in given.items() if name not in defaults or _differs(value, defaults[name])}
+    return (), told, order
+
+
+def _differs(value: Any, parameter: inspect.Parameter) -> bool:
+    default = parameter.default
+    return value is not default and not (type(value) is type(default) in {int, float, str} and value == default)
+
+
+def function_of(frame: FrameType) -> Any:
+    """Return the function of torch's that a frame runs; None where its module does not have it."""
+    return getattr(sys.modules.get(frame.f_globals.get("__name__", "")), frame.f_code.co_name, None)
+
+
+def modules_in(steps: Steps) -> list[nn.Module]:
+    """Return the modules whose forward was running, the outermost first."""
+    frames = (entry.tb_frame for entry in steps.entries)
+    return [names_of(frame)["self"] for frame in frames if frame.f_code is _MODULE_CALL]
+
+
+def handed_to_module(steps: Steps) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what the person's innermost line gave to the module that it called: arguments and keywords."""
+    below = steps.below
+    if not below or below[0].tb_frame.f_code is not _MODULE_CALLS[1]:
+        return (), {}
+    names = names_of(below[0].tb_frame)
+    return names["args"], names["kwargs"]
+
+
+def is_backward(steps: Steps) -> bool:
+    """Return whether the exception was raised within a backward call."""
+    return any(entry.tb_frame.f_code in _BACKWARD for entry in steps.entries)
+
+
+def tensors_in(values: Any) -> list[torch.Tensor]:
+    """Return the tensors among arguments, those in lists and tuples included."""
+    found: list[torch.Tensor] = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif type(value) in {list, tuple}:
+            found += tensors_in(value)
+    return found

@@ -1,0 +1,153 @@
+"""From an exception that torch raised to a report of the call that it refused; nothing is run again.
+
+What the report is made of is in the exception's traceback: `failing_call` finds the call in it, `operands` tells what
+it was given, `operand_names` what the person calls that. The exception is read, never changed, and nothing of it is
+kept: what is returned is plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+from tensormagic.collectors.failing_call import (
+    Refused,
+    Steps,
+    function_of,
+    is_backward,
+    is_explicable,
+    is_own,
+    modules_in,
+    of_arguments,
+    refused_in,
+    steps_of,
+    tensors_in,
+)
+from tensormagic.collectors.failing_source import failing_at
+from tensormagic.collectors.identity import ModuleNames
+from tensormagic.collectors.operand_names import OperandNames, module_names
+from tensormagic.collectors.operands import MOST_OPERANDS, Argument, arguments_of, function_name, operand_of
+from tensormagic.collectors.source import CellNumber, location_in
+from tensormagic.collectors.still_values import UNKNOWN
+from tensormagic.reports import FailureReport, Gap, Location, Operand
+
+_MOST_WAY = 12
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What is known besides the exception itself.
+
+    Attributes:
+        namespace: Where names of models are looked up, besides the functions that were running.
+        cell_number: Gives a cell's execution count from its file name; None outside a notebook.
+        mode_calls: The code of ``__torch_function__`` of the modes that were on.
+        source: The source of the person's innermost frame, where Python cannot know it.
+        origin: Gives the line that made a tensor, where that was recorded.
+    """
+
+    namespace: Mapping[str, Any] = field(default_factory=dict)
+    cell_number: CellNumber | None = None
+    mode_calls: frozenset[CodeType] = frozenset()
+    source: str = ""
+    origin: Callable[[Any], Location | None] | None = None
+
+
+def failure_of(error: BaseException, around: Surroundings) -> FailureReport | None:
+    """Return what is known of a call that torch refused; None where the exception is not one of torch's. Never raises.
+
+    Args:
+        error: With its traceback; read before this package's frames are taken out of it.
+        around: What is known besides.
+    """
+    if not is_explicable(error):
+        return None
+    try:
+        steps = steps_of(error, around.mode_calls)
+        refused = refused_in(steps, around.source)
+        return None if refused is None else _report(error, steps, refused, around)
+    except Exception as problem:
+        gap = Gap("call", f"the failing call could not be read: {type(problem).__name__}: {problem}")
+        return FailureReport(error_type=type(error).__name__, error=message_of(error), exact=False, gaps=(gap,))
+
+
+def message_of(error: BaseException) -> str:
+    """Return an exception's message; empty where it cannot say it."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
+def _report(error: BaseException, steps: Steps, refused: Refused, around: Surroundings) -> FailureReport:
+    refused, inside = _as_called(steps, refused)
+    modules = module_names(steps, around.namespace)
+    way = _way(steps, around)
+    running = modules_in(steps)
+    person = failing_at(steps.person, around.source) if steps.person is not None else None
+    operands, gaps = _operands(steps, refused, modules, around)
+    return FailureReport(
+        error_type=type(error).__name__,
+        error=message_of(error),
+        function=refused.name or function_name(refused.func),
+        phase="backward" if is_backward(steps) else "forward",
+        location=way[-1] if way else None,
+        way=way,
+        module=modules.path(running[-1]) or f"({type(running[-1]).__name__})" if running else "",
+        operands=operands,
+        exact=refused.exact,
+        gaps=gaps,
+        call=person.text if person is not None else "",
+        inside=inside,
+    )
+
+
+def _as_called(steps: Steps, refused: Refused) -> tuple[Refused, str]:
+    """Return the call as the person made it, and, where torch made it inside another, the name of that.
+
+    A call inside ``F.cross_entropy`` that was given what that was given is that call.
+    """
+    if refused.around is None:
+        return refused, ""
+    outer = function_of(refused.around.tb_frame)
+    name = function_name(outer) if outer is not None else refused.around.tb_frame.f_code.co_name
+    called = of_arguments(steps, refused.around, outer)
+    known = [id(tensor) for tensor in tensors_in((*called.given, *called.keywords.values()))]
+    made = tensors_in((*refused.given, *refused.keywords.values()))
+    if outer is None or not all(id(tensor) in known for tensor in made):
+        return refused, name
+    called.exact = refused.exact
+    return called, ""
+
+
+def _way(steps: Steps, around: Surroundings) -> tuple[Location, ...]:
+    own = [entry for entry in steps.entries if is_own(entry.tb_frame)]
+    kept = own if len(own) <= _MOST_WAY else [*own[:2], *own[-_MOST_WAY + 2 :]]
+    return tuple(location_in(entry.tb_frame, entry.tb_lineno, around.cell_number) for entry in kept)
+
+
+def _operands(
+    steps: Steps, refused: Refused, modules: ModuleNames, around: Surroundings
+) -> tuple[tuple[Operand, ...], tuple[Gap, ...]]:
+    arguments = arguments_of(refused.func, refused.given, refused.keywords)
+    names = OperandNames(steps, refused, modules)
+    made_at = around.origin or _nowhere
+    found = tuple(operand_of(each, names.of(each), made_at) for each in arguments[:MOST_OPERANDS])
+    return found, tuple(_gaps(arguments, found))
+
+
+def _nowhere(_tensor: Any) -> Location | None:
+    return None
+
+
+def _gaps(arguments: list[Argument], operands: tuple[Operand, ...]) -> list[Gap]:
+    unknown = [told.name for each, told in zip(arguments, operands, strict=False) if each.value is UNKNOWN]
+    gaps = []
+    if unknown:
+        told = ", ".join(name or "one that has no name" for name in unknown)
+        gaps.append(Gap("operands", f"not kept by Python after the error: {told}"))
+    if len(arguments) > len(operands):
+        gaps.append(Gap("operands", f"{len(arguments) - len(operands)} more were given"))
+    return gaps
