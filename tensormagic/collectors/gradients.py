@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.births import births_of
 from tensormagic.collectors.evidence import SavedFacts, saved_counts, saved_facts, singular_slot, suspicious
 from tensormagic.collectors.forward_values import PassForward
 from tensormagic.collectors.levels import bare, outside_levels
@@ -39,7 +40,9 @@ from tensormagic.collectors.small_gradients import SmallGradients
 from tensormagic.collectors.survey import StatisticsTable, measured, survey, survey_of, survey_on_device
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Birth, GradientStatistics
 
-MAX_BIRTHS = 8
+# What these send back is what they received, and zeros around it, or next to it: the same norm, the same NaN and Inf.
+_PADDING = frozenset({"SelectBackward0", "SliceBackward0", "DiagonalBackward0", "SplitBackward0",
+                      "SplitWithSizesBackward0", "UnbindBackward0"})  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -108,6 +111,7 @@ class PassRecorder:
         self._facts: dict[int, SavedFacts] = {}
         self._memory: list[Any] = [None] * skeleton.size  # where the gradient of a node lay, its length and version
         self._hooks: list[Any] = []  # torch's tables that our hooks stand in, each followed by the number there
+        self._padding: set[int] = set()
         self._wrapped = False
         self._isolated = torch._C._len_torch_dispatch_stack() > 0
         self._plain = deferred is None and not self._isolated and values.table is None
@@ -133,7 +137,10 @@ class PassRecorder:
                 slot = singular_slot(node)
                 self._keep(node.register_prehook(partial(before, index[place], node if slot else None, slot)))
             for place, contested in self._skeleton.contested.items():
-                self._keep(self._found.nodes[place].register_hook(partial(after, index[place], contested)))
+                node = self._found.nodes[place]
+                if node.name() in _PADDING:
+                    self._padding.add(index[place])
+                self._keep(node.register_hook(partial(after, index[place], contested)))
         except BaseException:
             self.close()
             raise
@@ -154,7 +161,8 @@ class PassRecorder:
             self._fetch()
         except Exception as error:
             self.values.gap = f"{type(error).__name__}: {error}"
-        self.values.births = self._births() if self.values.bad else ()
+        if self.values.bad:
+            self.values.births = births_of(self.values, self._facts, self._first, self._skeleton.edges)
 
     def observe_value(self, root: torch.Tensor) -> None:
         """Record the loss: read at once on a CPU, with everything else elsewhere."""
@@ -268,6 +276,9 @@ class PassRecorder:
     def _look_at_part(self, edge: tuple[int, int], gradient: torch.Tensor) -> None:
         """Measure what a node sends to a slot that others send to as well; an addition hands on what it received."""
         index, values = edge[0], self.values
+        if index in self._padding and values.norms[index] >= 0:
+            values.parts[edge] = (values.norms[index], *values.bad.get(index, (0, 0)))
+            return
         if gradient.layout is torch.strided and not self._defers(gradient):
             memory = (gradient.data_ptr(), gradient.numel(), gradient._version)
             if memory == self._memory[index] and memory[0]:
@@ -368,35 +379,3 @@ class PassRecorder:
             for at, row in zip(places, rows, strict=True):
                 self._waiting[at][0](row)
         self._waiting.clear()
-
-    # -- where NaN and Inf were born ------------------------------------------------------------------------------
-
-    def _births(self) -> tuple[Birth, ...]:
-        feeders: dict[int, list[tuple[int, int]]] = {}
-        for edge in self._skeleton.edges:
-            feeders.setdefault(edge.target, []).append((edge.source, edge.input_number))
-        found = (
-            self._birth(source, receiver, input_number, certain=len(feeders[receiver]) == 1)
-            for receiver in self.values.order
-            if receiver in self.values.bad
-            for source, input_number in feeders.get(receiver, ())
-        )
-        return tuple(birth for birth, _ in zip((b for b in found if b is not None), range(MAX_BIRTHS), strict=False))
-
-    def _birth(self, source: int, receiver: int, input_number: int, *, certain: bool) -> Birth | None:
-        """Return the birth on one edge, or None where the edge is fine or its source was bad already."""
-        values = self.values
-        incoming = values.norms[source]
-        if source in values.bad or incoming == UNTOUCHED:
-            return None
-        part = values.parts.get((source, input_number))
-        nan, inf = values.bad[receiver] if part is None else part[1:]
-        if not nan and not inf:
-            return None
-        facts = self._facts.get(source, SavedFacts(""))
-        known = self._first.get(receiver)
-        count = nan + inf if known is None else known.count
-        return Birth(
-            values.pass_number, source, receiver, input_number, nan, inf, count, incoming,
-            facts.name, facts.zero, facts.negative, facts.bad, certain=certain or part is not None,
-        )  # fmt: skip

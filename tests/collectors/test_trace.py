@@ -654,3 +654,22 @@ def test_what_an_addition_hands_on_is_told_without_being_read_again():
     assert sent_to_h(traced(residual, x=x)) == {"add": round(math.sqrt(2), 5), "mul": round(math.sqrt(8), 5)}
     tenfold = traced(lambda: residual(lambda gradient: gradient * 10), x=x)
     assert sent_to_h(tenfold) == {"add": round(math.sqrt(2), 5), "mul": round(math.sqrt(800), 5)}
+
+
+@pytest.mark.parametrize(
+    ("parts_of", "expected"),
+    [
+        (lambda x: (x[0], x[1:]), (math.sqrt(12), 8.0, math.sqrt(72))),
+        (lambda x: x.split([1, 2]), (math.sqrt(12), math.sqrt(64 + 72))),
+        (lambda x: x.unbind(0)[:2], (math.sqrt(12), 10.0)),
+    ],
+    ids=["select and slice", "split", "unbind"],
+)
+def test_what_is_padded_with_zeros_is_told_with_the_norm_of_what_is_in_it(parts_of, expected):
+    """Several slices of one tensor each send it a gradient of zeros but for their own part: 4 in four elements, 3."""
+    w = torch.ones(3, 4, requires_grad=True)
+    with tm.trace(namespace={"w": w}) as trace:
+        x = w * 2
+        first, second = parts_of(x)
+        (first.square().sum() + 3 * second.sum() + x.sum()).backward()
+    assert sorted(trace.report.graphs[0].frames[0].parts) == pytest.approx(sorted(expected))
