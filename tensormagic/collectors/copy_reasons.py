@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tensormagic.collectors.footprint import Footprint
-from tensormagic.collectors.geometry import contiguous_stride
-from tensormagic.collectors.views import why_not
 from tensormagic.reports.verdict import Outcome
+from tensormagic.reports.view_geometry import contiguous_stride, why_not
 
 _SAME: dict[str, Outcome] = {"same object": "same object", "overlap": "view", "may overlap": "view",
                              "same storage": "view", "unknown": "unknown"}  # fmt: skip

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from tensormagic.reports.view_geometry import contiguous_stride
+
 
 @dataclass(frozen=True, slots=True)
 class Axis:
@@ -31,15 +33,6 @@ class Axis:
     def reach(self) -> int:
         """Storage elements from its first step to its last."""
         return (self.size - 1) * self.stride
-
-
-def contiguous_stride(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the stride torch gives a fresh tensor of this shape (sizes of 0 count as 1)."""
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
 
 
 def axes_of(shape: Sequence[int], stride: Sequence[int]) -> tuple[Axis, ...]:

@@ -13,11 +13,11 @@ from typing import Literal
 
 import numpy as np
 
-from tensormagic.collectors.geometry import Pattern, contiguous_stride
+from tensormagic.collectors.geometry import Pattern
 from tensormagic.collectors.grid import grid
 from tensormagic.collectors.strip import ENUMERATION_LIMIT, Rows, enumerate_reads, strip
-from tensormagic.collectors.views import views
 from tensormagic.reports import LayoutReport, MemoryFormat
+from tensormagic.reports.view_geometry import contiguous_stride, views
 
 _JUMPS = 8
 _LETTERS = "ijklmnopqrstuvwxyz"

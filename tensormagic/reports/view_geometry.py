@@ -1,7 +1,8 @@
 """Which ``.view(shape)`` works, by the rule torch itself goes by: integer arithmetic, for tensors of any device.
 
 A view may split and merge dimensions only inside runs of dimensions that lie in memory as one dimension would. The
-rule is that of ``computeStride`` in torch's ``ATen/TensorUtils.cpp``.
+rule is that of ``computeStride`` in torch's ``ATen/TensorUtils.cpp``. It stands beside
+the reports because a collector and a diagnosis both go by it.
 """
 
 from __future__ import annotations
@@ -10,8 +11,16 @@ from collections.abc import Sequence
 from itertools import accumulate
 from math import prod
 
-from tensormagic.collectors.geometry import contiguous_stride
-from tensormagic.reports import Barrier, ViewFailure, ViewReport
+from tensormagic.reports.views import Barrier, ViewFailure, ViewReport
+
+
+def contiguous_stride(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the stride torch gives a fresh tensor of this shape (sizes of 0 count as 1)."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
 
 
 def views(shape: Sequence[int], stride: Sequence[int], *, element_size: int = 1) -> ViewReport:

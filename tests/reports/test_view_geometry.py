@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensormagic.collectors.views import resolved, view_stride, views, why_not
 from tensormagic.reports import Barrier
+from tensormagic.reports.view_geometry import resolved, view_stride, views, why_not
 
 
 def divisors(number: int) -> list[int]:

@@ -1,0 +1,220 @@
+"""A failed call as the rules about it read it: its operands by name, role and place, and how to write them.
+
+What torch calls an operand (``weight``) is known where the collector could tell; otherwise its place among the
+arguments says it. The person's own name for it is what sentences and code use.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from tensormagic.reports import Clashing, FailureReport, Mismatch, Operand
+from tensormagic.reports.failure import MismatchKind
+
+_OPERATORS = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "truediv": "/", "floordiv": "//", "matmul": "@", "pow": "**",
+    "eq": "==",
+    "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^",
+}  # fmt: skip
+_SIGNS = {sign: word for word, sign in _OPERATORS.items()}
+_QUOTED = re.compile(r"`([^`]+)`")
+_PLACE = re.compile(r"^(.*)\[(\d+)\]$")
+_ROLES = {"self": "input", "mat1": "input", "mat2": "other", "vec2": "other"}
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One operand of a call.
+
+    Attributes:
+        index: Its index among the report's operands.
+        operand: What is known of it.
+        position: Its place among the arguments, from 0; members of a list share theirs.
+    """
+
+    index: int
+    operand: Operand
+    position: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its sizes."""
+        return self.operand.shape
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions it has."""
+        return len(self.operand.shape)
+
+    @property
+    def dtype(self) -> str:
+        """Its dtype, without the prefix."""
+        return self.operand.dtype
+
+    @property
+    def device(self) -> str:
+        """Its device."""
+        return self.operand.device
+
+    @property
+    def name(self) -> str:
+        """How a sentence names it: as the person does, else by what torch calls it, else by its place."""
+        operand = self.operand
+        if operand.name:
+            return operand.name
+        if operand.place:
+            return f"tensor {_number_in(operand.place)} of the list" if _number_in(operand.place) else operand.place
+        if operand.role:
+            return "the tensor" if operand.role == "self" else f"the {operand.role.replace('_', ' ')}"
+        return f"operand {self.position + 1}"
+
+    @property
+    def code(self) -> str:
+        """How code writes it; ready to take an attribute or an index."""
+        quoted = _QUOTED.search(self.operand.name)
+        text = quoted[1] if quoted else self.operand.name
+        if _is_atom(text):
+            return text
+        if _is_expression(text):
+            return f"({text})"
+        return _ROLES.get(self.operand.role, self.operand.role) or "x"
+
+    @property
+    def sized(self) -> str:
+        """Its name and its shape: ``x (32 × 784)``."""
+        return f"{self.name} ({sizes(self.shape)})"
+
+
+def _number_in(place: str) -> str:
+    found = _PLACE.match(place)
+    return found[2] if found else ""
+
+
+def _is_expression(text: str) -> bool:
+    try:
+        ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def _is_atom(text: str) -> bool:
+    try:
+        body = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError):
+        return False
+    return isinstance(body, ast.Name | ast.Attribute | ast.Subscript | ast.Call)
+
+
+def sizes(shape: tuple[int, ...]) -> str:
+    """Return a shape in words: ``"32 × 784"``, ``"3"``, ``"0-dimensional"``."""
+    return " × ".join(map(str, shape)) or "0-dimensional"
+
+
+def tuple_text(shape: tuple[int, ...]) -> str:
+    """Return a shape as code that goes between the parentheses of ``reshape``."""
+    return ", ".join(map(str, shape))
+
+
+class Call:
+    """A failed call: its function in one word, torch's message, and what it was given.
+
+    Attributes:
+        report: What was seen.
+        error: Torch's message.
+        function: The last word of the function's name, without underscores around it: ``"matmul"``, ``"getitem"``.
+    """
+
+    def __init__(self, report: FailureReport) -> None:
+        self.report = report
+        self.error = report.error
+        last = report.function.strip().rsplit(".", 1)[-1].strip("()")
+        self.function = _SIGNS.get(last, last.strip("_") or last)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the call writes to its first operand."""
+        last = self.report.function.rsplit(".", 1)[-1]
+        return (last.endswith("_") and not last.endswith("__")) or last.startswith("__i")
+
+    @property
+    def title(self) -> str:
+        """The function as a sentence names it."""
+        sign = _OPERATORS.get(self.function, "")
+        dunder = self.report.function.rsplit(".", 1)[-1].startswith("__")
+        if self.function in {"getitem", "setitem"}:
+            return "indexing"
+        return sign if sign and dunder else self.report.function or "the call"
+
+    @cached_property
+    def given(self) -> tuple[Given, ...]:
+        """Everything that was given, tensor or not."""
+        return tuple(self._numbered())
+
+    def _numbered(self) -> Iterator[Given]:
+        position, group = -1, ""
+        for index, operand in enumerate(self.report.operands):
+            base = operand.place.split("[", 1)[0] + "[" if "[" in operand.place else ""
+            position += not (base and base == group)
+            group = base
+            yield Given(index, operand, position)
+
+    @cached_property
+    def tensors(self) -> tuple[Given, ...]:
+        """The tensors of which anything is known, less what the result was to be written to."""
+        return tuple(one for one in self.given if one.operand.is_tensor and one.dtype and one.operand.role != "out")
+
+    def tensor(self, roles: str, position: int = -1) -> Given | None:
+        """Return a tensor by what torch calls it (``"input|self"``), else by its place among the arguments."""
+        names = roles.split("|") if roles else []
+        named = next((one for one in self.tensors if one.operand.role in names), None)
+        if named is not None:
+            return named
+        found = (one for one in self.tensors if one.position == position)
+        return next((one for one in found if not one.operand.role or one.operand.role not in _KEYWORDS), None)
+
+    def value(self, roles: str, position: int = -1) -> str:
+        """Return an argument that is no tensor, as text; empty where it was not given."""
+        names = roles.split("|")
+        plain = [one for one in self.given if not one.operand.is_tensor]
+        named = [one for one in plain if one.operand.role in names]
+        found = named or [one for one in plain if one.position == position and not one.operand.role]
+        return found[0].operand.text if found else ""
+
+    def of_shape(self, shape: tuple[int, ...]) -> Given | None:
+        """Return the tensor that has this shape, if exactly one has."""
+        found = [one for one in self.tensors if one.shape == shape]
+        return found[0] if len(found) == 1 else None
+
+    @property
+    def owner(self) -> str:
+        """What stands for the layer in a sentence: ``net.fc1``, or what its parameter is called, without the name."""
+        names = [
+            one.operand.name
+            for one in self.tensors
+            if re.fullmatch(r"[\w.]+\.(weight|bias|running_mean)", one.operand.name)
+        ]
+        return names[0].rsplit(".", 1)[0] if names else self.report.module
+
+
+_KEYWORDS = frozenset({"out", "weight", "bias", "attn_mask", "key_padding_mask"})
+
+
+def size(given: Given, dimension: int, expected: object = "") -> Clashing:
+    """Return a part of a mismatch: one dimension of an operand."""
+    dimension %= max(given.ndim, 1)
+    return Clashing(given.index, dimension, str(given.shape[dimension]), str(expected))
+
+
+def whole(given: Given, got: object = "", expected: object = "") -> Clashing:
+    """Return a part of a mismatch: an operand as a whole."""
+    return Clashing(given.index, None, str(got), str(expected))
+
+
+def mismatch(kind: MismatchKind, rule: str, *parts: Clashing, works: tuple[str, ...] | list[str] = ()) -> Mismatch:
+    """Return a mismatch; its rule begins with a capital letter, and no way out is named twice."""
+    return Mismatch(kind, rule[:1].upper() + rule[1:], parts, tuple(dict.fromkeys(filter(None, works))))
