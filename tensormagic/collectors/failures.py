@@ -112,12 +112,13 @@ def _as_called(steps: Steps, refused: Refused) -> tuple[Refused, str]:
     if refused.around is None:
         return refused, ""
     outer = function_of(refused.around.tb_frame)
-    name = function_name(outer) if outer is not None else refused.around.tb_frame.f_code.co_name
+    if outer is None:  # of torch's innards, which nobody calls by name
+        return refused, ""
     called = of_arguments(steps, refused.around, outer)
     known = [id(tensor) for tensor in tensors_in((*called.given, *called.keywords.values()))]
     made = tensors_in((*refused.given, *refused.keywords.values()))
-    if outer is None or not all(id(tensor) in known for tensor in made):
-        return refused, name
+    if not all(id(tensor) in known for tensor in made):
+        return refused, function_name(outer)
     called.exact = refused.exact
     return called, ""
 

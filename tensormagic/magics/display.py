@@ -18,6 +18,7 @@ from tensormagic.magics.arguments import Output, unquoted
 from tensormagic.reports import (
     AliasReport,
     ComparisonReport,
+    FailureReport,
     OverlayReport,
     Report,
     TensorReport,
@@ -27,7 +28,7 @@ from tensormagic.reports import (
 )
 
 REPORT_TYPES = (
-    AliasReport, ComparisonReport, OverlayReport, TensorReport, TensorTable, TraceReport, WritesReport,
+    AliasReport, ComparisonReport, FailureReport, OverlayReport, TensorReport, TensorTable, TraceReport, WritesReport,
 )  # fmt: skip
 DEFAULT_FIGURES: dict[type[Report], str] = {
     AliasReport: "memory_map",

@@ -18,6 +18,8 @@ RENDERERS: dict[tuple[str, str], str] = {
     ("aliases", "txt"): "tensormagic.renderers.aliases_text",
     ("comparison", "html"): "tensormagic.renderers.comparison_html",
     ("comparison", "txt"): "tensormagic.renderers.comparison_text",
+    ("failure", "html"): "tensormagic.renderers.failure_html",
+    ("failure", "txt"): "tensormagic.renderers.failure_text",
     ("overlay", "html"): "tensormagic.renderers.overlay_html",
     ("overlay", "txt"): "tensormagic.renderers.overlay_text",
     ("tensor", "html"): "tensormagic.renderers.tensor_html",

@@ -53,5 +53,5 @@ def related_html(finding: Finding) -> list[str]:
 
 def gaps_html(gaps: Iterable[Gap]) -> str:
     """Return what could not be read, named, or nothing where everything could be."""
-    rows = "".join(tag("p", tag("b", escape(gap.section)), " not shown: ", escape(gap.reason)) for gap in gaps)
+    rows = "".join(tag("p", tag("b", escape(gap.section)), " not shown: ", with_code(gap.reason)) for gap in gaps)
     return tag("div", rows, class_="tm-gaps") if rows else ""

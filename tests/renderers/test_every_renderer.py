@@ -18,6 +18,8 @@ from tensormagic.renderers import (
     aliases_text,
     comparison_html,
     comparison_text,
+    failure_html,
+    failure_text,
     overlay_html,
     overlay_text,
     tensor_html,
@@ -33,6 +35,7 @@ from tensormagic.renderers import (
 from tensormagic.reports import Report
 from tests.renderers import (
     samples_comparison,
+    samples_failure,
     samples_ops,
     samples_overlay,
     samples_sharing,
@@ -84,6 +87,8 @@ RENDERERS = (
     Renderer("trace_text", trace_text.render, TRACES, "text", 24_000),
     Renderer("comparison_html", comparison_html.render, samples_comparison.SAMPLES, "html", 100_000),
     Renderer("comparison_text", comparison_text.render, samples_comparison.SAMPLES, "text", 24_000),
+    Renderer("failure_html", failure_html.render, samples_failure.SAMPLES, "html", 40_000),
+    Renderer("failure_text", failure_text.render, samples_failure.SAMPLES, "text", 12_000),
     Renderer("writes_html", writes_html.render, samples_writes.SAMPLES, "html", 140_000),
     Renderer("writes_text", writes_text.render, samples_writes.SAMPLES, "text", 40_000),
 )
