@@ -91,6 +91,7 @@ class CallWatch:
     Attributes:
         seconds: Spent here.
         gap: Why something could not be looked at; empty where all could.
+        cleared: The line that called ``optimizer.zero_grad()`` last; None from each backward on.
     """
 
     def __init__(self, sites: Sites, module_path: Callable[[FrameType], str]) -> None:
@@ -101,6 +102,7 @@ class CallWatch:
         self._place = Place(sparing=False)
         self.seconds = 0.0
         self.gap = ""
+        self.cleared: int | None = None
 
     def see(self, looks: Sequence[Look], call: Call) -> None:
         """Look at a call, or only count it. Never raises."""

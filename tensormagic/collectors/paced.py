@@ -74,6 +74,8 @@ class PacedTracer(Tracer):
         if self._first >= 0 and not self._trailing:
             self._updates.step_aside()
             self._updates.step_back()
+        if self._first >= 0:
+            self._training.forget()
         self._trailing = False
         if self._first >= 0 and self._ops is not None:
             self._ops.mode.come_back(0)  # below the person's own, which go from the top

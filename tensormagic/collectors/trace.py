@@ -49,6 +49,7 @@ from tensormagic.collectors.source import CellNumber, Sites
 from tensormagic.collectors.tracebacks import error_text, state_after, strip_own_frames
 from tensormagic.collectors.traced_failure import TracedFailure
 from tensormagic.collectors.traced_graph import TracedGraph
+from tensormagic.collectors.training import TrainingWatcher
 from tensormagic.collectors.updates import UpdateWatcher
 from tensormagic.errors import TraceError
 from tensormagic.reports import Cell, Gap, LiveFrame, Pass, State, TraceReport
@@ -100,7 +101,8 @@ class Tracer:
             self._walker, self._leaves, self._recorder.origins, namespace, add_gap=self._add_gap
         )  # fmt: skip
         self._passes = PassLog(self._leaves)
-        self._updates = UpdateWatcher(self._wants_update, self._leaves.find, self._passes.moved, self._missed_update)
+        self._training = TrainingWatcher(namespace, self._leaves, self._sites, self._passes, self._recorder)
+        self._updates = UpdateWatcher(self._wants_update, self._leaves.find, self._passes.moved, self._training)
         self._gaps: dict[str, Gap] = {}
         self._running: list[Following] = []
         self._begun = 0
@@ -191,6 +193,7 @@ class Tracer:
         try:
             with self._aside():
                 self._prepare(call.roots, followed)
+                self._training.before_pass(call, followed)
             self._backward_seconds += self._clock() - began
             result = call.run()
             outcome = "finished"
@@ -200,6 +203,7 @@ class Tracer:
         finally:
             with self._aside():
                 self._finish(followed, outcome, began)
+                self._training.after_pass(call, followed)
 
     def _aside(self) -> AbstractContextManager[None]:
         """Keep what the tracer itself does from being recorded as operations of the run."""
@@ -325,9 +329,6 @@ class Tracer:
     def _wants_update(self) -> bool:
         return self._passes.wants_update(self._updates.seconds, self.seconds)
 
-    def _missed_update(self, reason: str) -> None:
-        self._add_gap("optimizer", f"how far a step moved the parameters could not be measured: {reason}")
-
     def _add_gap(self, section: str, reason: str) -> None:
         self._gaps.setdefault(reason, Gap(section, reason))
 
@@ -345,8 +346,8 @@ class Tracer:
     @property
     def own_seconds(self) -> float:
         """The part of it that went by in the tracer's own code."""
-        operations = self._ops.seconds if self._ops is not None else 0.0
-        return self._recorder.own_seconds + self._backward_seconds + self._updates.seconds + operations
+        others = [part for part in (self._updates, self._training, self._ops) if part is not None]
+        return self._recorder.own_seconds + self._backward_seconds + sum(part.seconds for part in others)
 
     def frame(self) -> LiveFrame:
         """Return what changes while the run goes on; cheap, callable from any thread."""
@@ -371,7 +372,7 @@ class Tracer:
     def report(self) -> TraceReport:
         """Return everything known so far; consistent also while the run goes on."""
         graphs = tuple(self._cuts.with_cuts(graph.report()) for graph in self._graphs.by_use())
-        operations = self._ops.gaps() if self._ops else ()
+        parts = [part for part in (self._recorder, self._cuts, self._training, self._ops) if part is not None]
         return TraceReport(
             title=self._title or self._leaves.model_name,
             state=self._state,
@@ -388,9 +389,10 @@ class Tracer:
             steps_seen=self._step,
             forward_nodes=self._recorder.origins.nodes,
             parameters=self._passes.series(),
-            gaps=(*self._gaps.values(), *self._recorder.gaps(), *self._cuts.gaps(), *operations),
+            gaps=(*self._gaps.values(), *(gap for part in parts for gap in part.gaps())),
             ops=self._ops.report() if self._ops else None,
             cuts=self._cuts.ended(),
             observations=self._recorder.calls.observations(),
             failure=self._failure.report(graphs),
+            training=self._training.report(),
         )

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -24,6 +24,19 @@ SAMPLE = 1 << 16  # elements of one parameter that are compared
 Ratios = dict[int, float]  # id of a parameter → norm of its change over its norm before; infinite where that was 0
 
 
+class StepListener(Protocol):
+    """Who is told of every step on the watched thread, measured or not."""
+
+    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Look before it. Never raises."""
+
+    def after_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Look after it. Never raises."""
+
+    def unmeasured(self, reason: str) -> None:
+        """Note that it could not be measured how far a step moved the parameters."""
+
+
 class UpdateWatcher:
     """Measures the steps of every optimizer in this thread.
 
@@ -31,7 +44,7 @@ class UpdateWatcher:
         wanted: Whether the step that begins is to be measured.
         number: Gives the number of a parameter, or None where it plays no part in the run.
         moved: Told of every measured step: number of a parameter → ratio.
-        failed: Told why a step could not be measured.
+        listener: Told of every step, and why one could not be measured.
     """
 
     def __init__(
@@ -39,9 +52,9 @@ class UpdateWatcher:
         wanted: Callable[[], bool],
         number: Callable[[torch.Tensor], int | None],
         moved: Callable[[Ratios], None],
-        failed: Callable[[str], None],
+        listener: StepListener,
     ) -> None:
-        self._wanted, self._number, self._moved, self._failed = wanted, number, moved, failed
+        self._wanted, self._number, self._moved, self._listener = wanted, number, moved, listener
         self._thread = threading.get_ident()
         self._handles: list[Any] = []
         self._before: list[tuple[int, list[int], list[torch.Tensor]]] = []
@@ -75,12 +88,18 @@ class UpdateWatcher:
         self._watch()
 
     def _begins(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
-        if threading.get_ident() == self._thread and self._wanted():
+        if threading.get_ident() != self._thread:
+            return
+        self._listener.before_step(optimizer)
+        if self._wanted():
             self._guarded(lambda: self._keep(optimizer))
 
     def _ends(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
-        if self._before and threading.get_ident() == self._thread:
+        if threading.get_ident() != self._thread:
+            return
+        if self._before:
             self._guarded(lambda: self._compare(optimizer))
+        self._listener.after_step(optimizer)
 
     def _guarded(self, action: Callable[[], None]) -> None:
         began = perf_counter()
@@ -88,7 +107,7 @@ class UpdateWatcher:
             with quiet():
                 action()
         except Exception as error:
-            self._failed(f"{type(error).__name__}: {error}")
+            self._listener.unmeasured(f"{type(error).__name__}: {error}")
         self.seconds += perf_counter() - began
 
     def _keep(self, optimizer: torch.optim.Optimizer) -> None:

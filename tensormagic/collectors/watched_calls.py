@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from tensormagic.collectors import seen_copies
+from tensormagic.collectors import seen_clearing, seen_copies
 from tensormagic.collectors.call_watch import Look
 from tensormagic.collectors.cut_calls import ROLES
 
@@ -40,7 +40,7 @@ def _functions(names: Iterable[str]) -> Iterable[Any]:
 
 
 def _watched() -> dict[Any, Watched]:
-    looks: dict[Any, tuple[Look, ...]] = {}
+    looks: dict[Any, tuple[Look, ...]] = {seen_clearing.PROFILED: (seen_clearing.cleared,)}
     for look, names in _LOOKS:
         for function in dict.fromkeys(_functions(names)):
             looks[function] = (*looks.get(function, ()), look)

@@ -6,7 +6,7 @@ here, and a page in ``docs/diagnoses``.
 
 from __future__ import annotations
 
-from tensormagic.diagnoses import aliasing, gradient_health, layout_calls, modules, not_finite, retention, writes
+from tensormagic.diagnoses import aliasing, gradient_health, layout_calls, modules, not_finite, retention, steps, writes
 from tensormagic.diagnoses.rule import Rule
 from tensormagic.reports import SEVERITIES, Finding, Report, TensorReport, TraceReport, WritesReport
 
@@ -19,12 +19,15 @@ RULES: tuple[Rule, ...] = (
     Rule("TM203", "a write reads what it writes", WritesReport, writes.reads_what_it_writes),
     Rule("TM204", "a NumPy array changes with a tensor", WritesReport, writes.changed_arrays),
     Rule("TM205", "a small view keeps a large storage", TensorReport, retention.small_view_of_large_storage),
+    Rule("TM309", "gradients that are never cleared", TraceReport, steps.accumulated),
+    Rule("TM310", "gradients cleared before the step", TraceReport, steps.emptied),
     Rule("TM401", "values that are NaN or infinite", TensorReport, not_finite.bad_values),
     Rule("TM401", "a loss that is NaN or infinite", TraceReport, not_finite.bad_loss),
     Rule("TM402", "the first NaN or infinite gradient", TraceReport, not_finite.first_bad_gradient),
     Rule("TM403", "a vanishing gradient", TraceReport, gradient_health.vanishing),
     Rule("TM404", "an exploding gradient", TraceReport, gradient_health.exploding),
     Rule("TM601", "a parameter without a gradient", TraceReport, modules.parameter_without_gradient),
+    Rule("TM607", "a step without a backward", TraceReport, steps.without_backward),
 )
 
 

@@ -67,6 +67,7 @@ from tensormagic.reports.storage import (
 from tensormagic.reports.tensor import AutogradReport, Statistics, TensorReport
 from tensormagic.reports.tensors import MemoryTotal, TensorRow, TensorTable
 from tensormagic.reports.trace import Cell, Kept, Level, LiveFrame, ParameterSeries, Pass, State, TraceReport
+from tensormagic.reports.training import Accumulation, OptimizerUse, StepKind, StepPattern, Training
 from tensormagic.reports.verdict import CopyVerdict, Sharing, Step
 from tensormagic.reports.views import Barrier, ViewFailure, ViewReport
 from tensormagic.reports.writes import ChangedName, Clash, Write, WritesReport
@@ -82,6 +83,7 @@ __all__ = [
     "SEVERITIES",
     "UNREADABLE",
     "UNTOUCHED",
+    "Accumulation",
     "Alias",
     "AliasGroup",
     "AliasMember",
@@ -141,6 +143,7 @@ __all__ = [
     "OpUse",
     "Operand",
     "OpsReport",
+    "OptimizerUse",
     "Outlet",
     "OverlayElement",
     "OverlayMember",
@@ -167,6 +170,8 @@ __all__ = [
     "State",
     "Statistics",
     "Step",
+    "StepKind",
+    "StepPattern",
     "StorageReport",
     "StoredGroup",
     "StoredLine",
@@ -180,6 +185,7 @@ __all__ = [
     "TensorTable",
     "Total",
     "TraceReport",
+    "Training",
     "ViewFailure",
     "ViewReport",
     "Write",

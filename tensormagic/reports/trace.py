@@ -18,6 +18,7 @@ from tensormagic.reports.observations import Observation
 from tensormagic.reports.ops import OpsReport
 from tensormagic.reports.pacing import Pacing
 from tensormagic.reports.soundness import check_trace
+from tensormagic.reports.training import Training
 
 Level = Literal["grad", "ops"]
 State = Literal["running", "finished", "failed", "interrupted", "drawn"]
@@ -153,6 +154,7 @@ class TraceReport(Report):
         pacing: Which steps were traced, and what that cost; None where all were to be.
         failure: The call that ended the run, where it was one of torch's that failed.
         observations: What single calls of the forward did that is worth knowing.
+        training: What the training loop did from step to step; None where nothing was trained.
     """
 
     kind_name: ClassVar[str] = "trace"
@@ -179,6 +181,7 @@ class TraceReport(Report):
     pacing: Pacing | None = None
     failure: FailureReport | None = None
     observations: tuple[Observation, ...] = ()
+    training: Training | None = None
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there."""

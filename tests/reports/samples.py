@@ -108,6 +108,7 @@ def trace_report() -> reports.TraceReport:
         pacing=_pacing(),
         kept=reports.Kept(slots=4, storages=3, nbytes=96, leaf_bytes=8, freed=1, changed=2, unread=5),
         failure=failure_report(),
+        training=_training(),
         observations=(_observation(),),
     )
 
@@ -118,6 +119,18 @@ def _observation() -> reports.Observation:
         kind="both broadcast", op="sub", location=0, module="net.fc1", calls=8, looked=5, seen=4, nbytes=64,
         operands=(operand, operand), result=operand, made=0, detail=HOSTILE,
     )  # fmt: skip
+
+
+def _training() -> reports.Training:
+    pattern = reports.StepPattern(
+        kind="accumulated", location=0, backward=0, cleared=0, count=3, first=2, last=9, longest=2
+    )
+    use = reports.OptimizerUse(
+        name=HOSTILE, type_name="SGD", steps=9, patterns=(pattern, reports.StepPattern(kind="fresh")), left_out=5,
+        holds=(0,), strangers=2, stranger_shapes=((3, 4), ()), strangers_idle=False,
+        accumulation=reports.Accumulation(0, 2, 0.5, 9, math.inf, 0.25),
+    )  # fmt: skip
+    return reports.Training(optimizers=(use,), optimizers_seen=40, by_hand=use)
 
 
 def failure_report() -> reports.FailureReport:

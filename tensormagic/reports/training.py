@@ -1,0 +1,110 @@
+"""What a training loop did from step to step: which optimizers stepped, on what gradients, and what they hold.
+
+A million steps are a handful of patterns: steps of one optimizer that found their gradients in the same state, made at
+the same lines, are counted together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+StepKind = Literal["fresh", "accumulated", "emptied", "repeated", "without", "inside", "idle", "unseen"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPattern:
+    """Steps of one optimizer that are alike.
+
+    Attributes:
+        kind: What the step found in its parameters' ``.grad``: ``"fresh"`` (brought since the step before, cleared in
+            between), ``"accumulated"`` (a backward added to what a step had used already), ``"emptied"`` (a backward
+            brought gradients, and at the step they were gone), ``"repeated"`` (those of the step before, no backward
+            ran in between), ``"without"`` (none, although there was a forward; no backward has run at all),
+            ``"inside"`` (backward ran inside the step, in a closure), ``"idle"`` (none, for another reason) or
+            ``"unseen"`` (not everything before it was seen).
+        location: Index into `TraceReport.locations` of the line that made the step; None where not known. Of an update
+            by hand it is not known.
+        backward: Index of the line of the last backward before it.
+        cleared: Index of the line that cleared the gradients last, where that was seen.
+        count: How many such steps there were.
+        first: The number of the first of them among the optimizer's steps, from 1.
+        last: The number of the last.
+        longest: The most in a row.
+    """
+
+    kind: StepKind
+    location: int | None = None
+    backward: int | None = None
+    cleared: int | None = None
+    count: int = 1
+    first: int = 1
+    last: int = 1
+    longest: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulation:
+    """How a gradient grew that was never cleared: of one parameter, as steps used it.
+
+    Attributes:
+        parameter: Index into `TraceReport.parameters`; None where it is not among them.
+        first_step: The first step that was measured.
+        first_norm: The norm that this step used.
+        last_step: The last step that was measured.
+        last_norm: The norm that this one used.
+        brought: The norm of what the one backward before it brought; None where there were several.
+    """
+
+    parameter: int | None
+    first_step: int
+    first_norm: float
+    last_step: int
+    last_norm: float
+    brought: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerUse:
+    """One optimizer that stepped.
+
+    Attributes:
+        name: What the person calls it, else its class; empty for updates by hand, without an optimizer.
+        type_name: Its class; empty for updates by hand.
+        steps: How often it stepped.
+        patterns: How, in order of first appearance.
+        left_out: Steps of further patterns, which are not listed.
+        holds: Indices into `TraceReport.parameters` of those that it was given; of updates by hand, of a few that were
+            looked at.
+        strangers: How many it was given besides: of no module that ran, in no graph.
+        stranger_shapes: Their shapes, at most a few.
+        strangers_idle: Whether none of these had a gradient at any step that was looked at.
+        accumulation: How a gradient grew that was never cleared.
+    """
+
+    name: str
+    type_name: str
+    steps: int
+    patterns: tuple[StepPattern, ...] = ()
+    left_out: int = 0
+    holds: tuple[int, ...] = ()
+    strangers: int = 0
+    stranger_shapes: tuple[tuple[int, ...], ...] = ()
+    strangers_idle: bool = True
+    accumulation: Accumulation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """What the training loop did.
+
+    Attributes:
+        optimizers: Those that stepped, in order of first step.
+        optimizers_seen: How many there were.
+        by_hand: Updates of leaves that no optimizer holds: in-place changes between backward passes. None where there
+            were none.
+    """
+
+    optimizers: tuple[OptimizerUse, ...] = ()
+    optimizers_seen: int = 0
+    by_hand: OptimizerUse | None = None

@@ -1,0 +1,218 @@
+"""What is seen of a training loop: each step's gradients by pattern, and nothing of the run is changed or kept."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import nn
+
+import tensormagic as tm
+
+
+def loss_of(net):
+    return net(torch.randn(6, 4)).pow(2).mean()
+
+
+def kinds(trace):
+    """Return {kind: count} of the first optimizer."""
+    found: dict[str, int] = {}
+    for pattern in trace.report.training.optimizers[0].patterns:
+        found[pattern.kind] = found.get(pattern.kind, 0) + pattern.count
+    return found
+
+
+def traced(steps, make=lambda net: torch.optim.SGD(net.parameters(), lr=0.01), **options):
+    """Trace ``steps(net, optimizer)``."""
+    net = nn.Linear(4, 2)
+    optimizer = make(net)
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}, **options) as trace:
+        steps(net, optimizer)
+    return trace
+
+
+@pytest.mark.parametrize("clear", [
+    lambda net, optimizer: optimizer.zero_grad(),
+    lambda net, optimizer: optimizer.zero_grad(set_to_none=False),
+    lambda net, optimizer: net.zero_grad(),
+    lambda net, optimizer: [setattr(p, "grad", None) for p in net.parameters()],
+    lambda net, optimizer: [p.grad.zero_() for p in net.parameters()],
+    lambda net, optimizer: [p.grad.data.zero_() for p in net.parameters()],
+    lambda net, optimizer: [p.grad.detach_().fill_(0) for p in net.parameters()],
+    lambda net, optimizer: [setattr(p, "grad", torch.zeros_like(p)) for p in net.parameters()],
+], ids=["zero_grad", "to zeros", "module", "None", "zero_", "data.zero_", "detach_", "new zeros"])  # fmt: skip
+def test_every_way_of_clearing_is_one(clear):
+    """Whatever is done with a gradient after its step, the next backward does not add to what was used."""
+
+    def steps(net, optimizer):
+        for _ in range(40):
+            loss_of(net).backward()
+            optimizer.step()
+            clear(net, optimizer)
+
+    assert kinds(traced(steps)) == {"fresh": 40}
+
+
+def test_the_norm_of_a_gradient_that_is_never_cleared():
+    """What the first and the last measured step used, and what the last backward brought of it: the true norms."""
+    norms, brought = [], []
+
+    def steps(net, optimizer):
+        for _ in range(4):
+            before = net.weight.grad.clone() if net.weight.grad is not None else 0
+            loss_of(net).backward()
+            norms.append(float(net.weight.grad.norm()))
+            brought.append(float((net.weight.grad - before).norm()))
+            optimizer.step()
+
+    trace = traced(steps)
+    found = trace.report.training.optimizers[0].accumulation
+    assert kinds(trace) == {"fresh": 1, "accumulated": 3}
+    assert (found.first_step, found.last_step) == (2, 4)
+    assert [found.first_norm, found.last_norm] == pytest.approx([norms[1], norms[3]])
+    assert found.brought == pytest.approx(brought[3], rel=1e-4)
+    assert trace.report.parameters[found.parameter].name == "net.weight"
+
+
+def test_clipping_is_no_clearing():
+    """In place, between backward and step: fresh where cleared, accumulated where not."""
+
+    def steps(net, optimizer):
+        for number in range(12):
+            if number < 6:
+                optimizer.zero_grad()
+            loss_of(net).backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 1e-3)
+            optimizer.step()
+
+    assert kinds(traced(steps)) == {"fresh": 6, "accumulated": 6}
+
+
+def test_steps_inside_backward_and_closures_are_told_apart():
+    """An optimizer that steps in a hook of each parameter, and one that calls backward itself."""
+
+    def inside(net, optimizer):
+        def at_once(_):
+            optimizer.step()
+            optimizer.zero_grad()
+
+        handle = net.weight.register_post_accumulate_grad_hook(at_once)
+        for _ in range(3):
+            loss_of(net).backward()
+        handle.remove()
+
+    assert kinds(traced(inside)) == {"inside": 3}
+
+    def closure(net, optimizer):
+        for _ in range(3):
+            optimizer.step(lambda: (optimizer.zero_grad(), loss_of(net).backward()) and torch.zeros(()))
+
+    assert kinds(traced(closure)) == {"inside": 3}
+
+
+def test_a_step_that_fails_is_not_counted():
+    """The pre-hook has run, the post-hook has not."""
+
+    class Failing(torch.optim.SGD):
+        def step(self, closure=None):
+            raise ValueError("no")
+
+    def steps(net, optimizer):
+        loss_of(net).backward()
+        with pytest.raises(ValueError, match="no"):
+            optimizer.step()
+
+    assert kinds(traced(steps, lambda net: Failing(net.parameters()))) == {}
+
+
+def test_steps_that_were_not_traced_are_not_judged():
+    """A tracer that rests wakes up between a backward and its step: what that step found, nobody has seen."""
+
+    def steps(net, optimizer):
+        for _ in range(9):
+            loss_of(net).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    found = kinds(traced(steps, every=3))
+    assert set(found) == {"fresh", "unseen"}
+    assert 3 <= found["fresh"] < 9 - found["unseen"]
+
+
+def test_a_pass_on_another_thread_leaves_the_steps_unjudged():
+    """What it brought is not seen: nothing is said of gradients after it."""
+    from threading import Thread
+
+    def steps(net, optimizer):
+        for _ in range(3):
+            thread = Thread(target=lambda: loss_of(net).backward())
+            thread.start()
+            thread.join()
+            optimizer.step()
+
+    trace = traced(steps)
+    assert kinds(trace) == {"unseen": 3}
+    assert [found.code for found in trace.report.findings] == []
+
+
+def test_memory_does_not_grow_with_the_steps():
+    """Alike steps are one pattern, alternating lines are two, and what does not fit any more is counted."""
+
+    def steps(net, optimizer):
+        for number in range(300):
+            loss_of(net).backward()
+            if number % 2:
+                optimizer.step()
+            else:
+                optimizer.step()
+            optimizer.zero_grad()
+
+    (use,) = traced(steps).report.training.optimizers
+    assert [(one.kind, one.count, one.longest) for one in use.patterns] == [("fresh", 150, 1), ("fresh", 150, 1)]
+
+
+def test_nothing_is_kept_alive():
+    """Net and optimizer are gone with their names, while the report stands."""
+    net = nn.Linear(4, 2)
+    optimizer = torch.optim.Adam(net.parameters())
+    with tm.trace(namespace={}) as trace:
+        loss_of(net).backward()
+        optimizer.step()
+    gone = [weakref.ref(net), weakref.ref(optimizer), weakref.ref(net.weight), weakref.ref(net.weight.grad)]
+    report = trace.report
+    del net, optimizer
+    gc.collect()
+    assert [reference() for reference in gone] == [None] * 4
+    assert report.training.optimizers[0].name == "Adam"
+    assert trace.report.training == report.training
+
+
+def test_a_mode_of_the_person_s_own_sees_nothing_of_it():
+    """The looks at gradients happen outside whatever is switched on."""
+    from torch.overrides import TorchFunctionMode
+
+    class Listening(TorchFunctionMode):
+        def __init__(self):
+            super().__init__()
+            self.calls = []
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            self.calls.append(getattr(func, "__name__", str(func)))
+            return func(*args, **(kwargs or {}))
+
+    def run(listening):
+        torch.manual_seed(0)
+        net = nn.Linear(4, 2)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        with listening:
+            for _ in range(3):
+                loss_of(net).backward()
+                optimizer.step()
+
+    alone, traced_too = Listening(), Listening()
+    run(alone)
+    with tm.trace(namespace={}):
+        run(traced_too)
+    assert traced_too.calls == alone.calls

@@ -1,0 +1,197 @@
+"""Training loops that step in unusual ways on purpose, and have nearly the faults of TM309, TM310 and TM607."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import tensormagic as tm
+from tests.corpus.cases import healthy
+from tests.corpus.data import batches, mlp
+
+
+def _trained(net, step, count=4):
+    """Trace ``count`` batches, each given to ``step``."""
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(count, 16):
+            step(lambda: F.cross_entropy(net(images.flatten(1)), classes))  # noqa: B023  (called in this turn only)
+    return trace.report
+
+
+@healthy(nearly="TM309")
+def clearing_the_old_way():
+    """``p.grad.data.zero_()`` leaves no trace in any version."""
+    net = mlp(64, 16, 10)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step(loss):
+        loss().backward()
+        optimizer.step()
+        for p in net.parameters():
+            p.grad.data.zero_()
+
+    return _trained(net, step, 20)
+
+
+@healthy(nearly="TM309")
+def micro_batches():
+    """Four backward passes add up, and one step uses them: cleared after it."""
+    net = mlp(64, 16, 10)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    with tm.trace(namespace={"net": net}) as trace:
+        optimizer.zero_grad()
+        for number, (images, classes) in enumerate(batches(16, 8)):
+            (F.cross_entropy(net(images.flatten(1)), classes) / 4).backward()
+            if (number + 1) % 4 == 0:
+                nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=False)
+    return trace.report
+
+
+@healthy(nearly="TM309")
+def the_generator_s_loss_reaches_the_discriminator():
+    """Between its own steps the discriminator collects gradients that it never uses: it clears them first."""
+    generator, critic = nn.Linear(8, 64), nn.Sequential(nn.Linear(64, 16), nn.LeakyReLU(0.2), nn.Linear(16, 1))
+    optimizer_g = torch.optim.Adam(generator.parameters(), 2e-4)
+    optimizer_c = torch.optim.Adam(critic.parameters(), 2e-4)
+    with tm.trace(namespace={**locals()}) as trace:
+        for images, _ in batches(5, 16):
+            critic.zero_grad()
+            fake = generator(torch.randn(16, 8))
+            F.softplus(-critic(images.flatten(1))).mean().backward()
+            F.softplus(critic(fake.detach())).mean().backward()
+            optimizer_c.step()
+            generator.zero_grad()
+            F.softplus(-critic(fake)).mean().backward()
+            optimizer_g.step()
+    return trace.report
+
+
+@healthy(nearly="TM309")
+def the_update_is_by_hand_and_clears():
+    w = torch.zeros(3, requires_grad=True)
+    x, y = torch.randn(20, 3), torch.randn(20)
+    with tm.trace(namespace={"w": w}) as trace:
+        for _ in range(6):
+            ((x @ w - y) ** 2).mean().backward()
+            with torch.no_grad():
+                w -= 0.1 * w.grad
+            w.grad = None
+    return trace.report
+
+
+@healthy(nearly="TM310")
+def a_backbone_is_frozen_by_emptying_its_gradients():
+    """Between backward and step, on purpose: all but the head's gradients are thrown away."""
+    net = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 10))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step(loss):
+        optimizer.zero_grad()
+        loss().backward()
+        for p in net[:4].parameters():
+            p.grad = None
+        optimizer.step()
+
+    return _trained(net, step)
+
+
+@healthy(nearly="TM310")
+def the_closure_clears_and_computes():
+    """LBFGS: whatever stands in the gradients when step is called, the closure makes anew."""
+    net = nn.Linear(64, 10)
+    optimizer = torch.optim.LBFGS(net.parameters(), lr=0.1, max_iter=3)
+
+    def step(loss):
+        def closure():
+            optimizer.zero_grad()
+            value = loss()
+            value.backward()
+            return value
+
+        loss().backward()
+        optimizer.zero_grad()
+        optimizer.step(closure)
+
+    return _trained(net, step)
+
+
+@healthy(nearly="TM310")
+def a_bad_batch_is_left_out():
+    """Once the gradients are cleared instead of used; the step that follows is one without gradients."""
+    net = mlp(64, 16, 10)
+    optimizer = torch.optim.Adam(net.parameters())
+    with tm.trace(namespace={"net": net}) as trace:
+        for number, (images, classes) in enumerate(batches(6, 16)):
+            optimizer.zero_grad()
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+            if number == 3:
+                optimizer.zero_grad()
+            optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM607")
+def a_learning_rate_schedule_is_drawn():
+    """No forward, no backward: the steps are there for the scheduler."""
+    net = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
+    rates = []
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(10):
+            optimizer.step()
+            scheduler.step()
+            rates.append(scheduler.get_last_lr()[0])
+    assert rates[-1] < rates[0]
+    return trace.report
+
+
+@healthy(nearly="TM607")
+def gradients_set_by_hand():
+    """Adam is shown the same gradient again and again: how large are its steps?"""
+    w = nn.Parameter(torch.zeros(3))
+    optimizer = torch.optim.Adam([w], lr=0.1)
+    with tm.trace(namespace={"w": w}) as trace:
+        w.grad = torch.tensor([1.0, 10.0, 100.0])
+        for _ in range(5):
+            optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM607")
+def one_backward_for_two_optimizers():
+    """A joint loss: each optimizer steps once on its own part of the gradients."""
+    table, net = nn.Embedding(20, 8, sparse=True), nn.Linear(8, 10)
+    sparse, dense = torch.optim.SparseAdam(table.parameters()), torch.optim.AdamW(net.parameters())
+    with tm.trace(namespace={**locals()}) as trace:
+        for _ in range(5):
+            sparse.zero_grad()
+            dense.zero_grad()
+            F.cross_entropy(net(table(torch.randint(20, (12,)))), torch.randint(10, (12,))).backward()
+            dense.step()
+            sparse.step()
+    return trace.report
+
+
+@healthy(nearly="TM607")
+def sharpness_aware_minimisation():
+    """Two backward passes and one step: up to the worst point nearby, and down from there."""
+    net = mlp(64, 16, 10)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step(loss):
+        optimizer.zero_grad()
+        loss().backward()
+        with torch.no_grad():
+            climbs = [0.05 * p.grad / (p.grad.norm() + 1e-12) for p in net.parameters()]
+            torch._foreach_add_(list(net.parameters()), climbs)
+        optimizer.zero_grad()
+        loss().backward()
+        with torch.no_grad():
+            torch._foreach_sub_(list(net.parameters()), climbs)
+        optimizer.step()
+
+    return _trained(net, step)

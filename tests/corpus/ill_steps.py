@@ -1,0 +1,170 @@
+"""Training loops that step at the wrong moment: on gradients never cleared, cleared too early, or used twice."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import tensormagic as tm
+from tests.corpus.cases import ill
+from tests.corpus.data import batches
+
+# -- TM309: gradients accumulate ------------------------------------------------------------------------------------
+
+
+@ill("TM309", severity="warning", line="optimizer.step()", related=("loss.backward()",), subject="optimizer",
+     says=("in 5 of its 6 steps", "`optimizer.zero_grad()`", "net.0.weight.grad"))  # fmt: skip
+def zero_grad_left_out():
+    """The most asked question of all: the loss falls at first, and then runs away."""
+    net = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for images, classes in batches(6):
+            loss = F.cross_entropy(net(images.flatten(1)), classes)
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
+@ill("TM309", line="loss.backward()", subject="w", says=("w.grad is not cleared between updates", "`w.grad = None`"))
+def linear_regression_by_hand_without_clearing():
+    """The update is written out, and the line that sets the gradient back is not."""
+    x = torch.linspace(-1, 1, 50)
+    y = 3 * x + 0.5
+    w = torch.zeros(1, requires_grad=True)
+    with tm.trace(namespace={"w": w}) as trace:
+        for _ in range(8):
+            loss = ((w * x - y) ** 2).mean()
+            loss.backward()
+            with torch.no_grad():
+                w -= 0.1 * w.grad
+    return trace.report
+
+
+@ill("TM309", line="optimizer.step()", related=("F.mse_loss(net(x), y).backward()",), says=("9 of its 12 steps",))
+def zero_grad_once_an_epoch():
+    """It stands in the outer loop, where it was moved to make things faster."""
+    net = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    data = [(torch.randn(8, 3), torch.randn(8, 1)) for _ in range(4)]
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for _ in range(3):
+            optimizer.zero_grad()
+            for x, y in data:
+                F.mse_loss(net(x), y).backward()
+                optimizer.step()
+    return trace.report
+
+
+@ill("TM309", line="head_optimizer.step()", subject="head_optimizer", says=("`head_optimizer.zero_grad()`",))
+def the_second_optimizer_is_never_cleared():
+    """Two optimizers, one zero_grad: the body's gradients are cleared, the head's are not."""
+    body, head = nn.Linear(64, 16), nn.Linear(16, 10)
+    body_optimizer = torch.optim.Adam(body.parameters(), 1e-3)
+    head_optimizer = torch.optim.SGD(head.parameters(), 1e-2)
+    with tm.trace(namespace={**locals()}) as trace:
+        for images, classes in batches(5):
+            body_optimizer.zero_grad()
+            F.cross_entropy(head(body(images.flatten(1)).relu()), classes).backward()
+            body_optimizer.step()
+            head_optimizer.step()
+    return trace.report
+
+
+# -- TM310: cleared before the step -----------------------------------------------------------------------------------
+
+
+@ill("TM310", severity="error", line="optimizer.zero_grad()", related=("loss.backward()", "optimizer.step()"),
+     says=("in all of its 4 steps", "nothing is learned"))  # fmt: skip
+def zero_grad_between_backward_and_step():
+    net = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    optimizer = torch.optim.Adam(net.parameters())
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for images, classes in batches(4):
+            loss = F.cross_entropy(net(images.flatten(1)), classes)
+            loss.backward()
+            optimizer.zero_grad()
+            optimizer.step()
+    return trace.report
+
+
+@ill("TM310", severity="warning", line="optimizer.zero_grad()", related=("loss.backward()", "optimizer.step()"),
+     says=("in 4 of its 5 steps",))  # fmt: skip
+def the_step_before_the_backward():
+    """zero_grad, step, backward: each step finds what zero_grad has left of the backward before."""
+    net = nn.Linear(5, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for _ in range(5):
+            loss = (net(torch.randn(12, 5)) - 1).pow(2).mean()
+            optimizer.zero_grad()
+            optimizer.step()
+            loss.backward()
+    return trace.report
+
+
+def train_epoch(model, data, optimizer):
+    """One epoch, as a function; the model is cleared where the loss is logged."""
+    for x, y in data:
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        model.zero_grad(set_to_none=False)
+        optimizer.step()
+
+
+@ill("TM310", severity="error", line="optimizer.step()", related=("loss.backward()",), subject="SGD")
+def the_model_is_cleared_to_zeros():
+    """The gradients are there, and zero; the optimizer has no name but inside the function."""
+    model = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1))
+    data = [(torch.randn(8, 3), torch.randn(8, 1)) for _ in range(3)]
+    with tm.trace(namespace={"model": model}) as trace:
+        train_epoch(model, data, torch.optim.SGD(model.parameters(), lr=0.1))
+    return trace.report
+
+
+# -- TM607: a step without a backward ---------------------------------------------------------------------------------
+
+
+@ill("TM607", severity="warning", line="optimizer.step()  # and again", related=("optimizer.step()",),
+     says=("5 times in 10 steps",))  # fmt: skip
+def a_step_too_many():
+    """The step stands where the batch ends, and once more where the code was pasted."""
+    net = nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for images, classes in batches(5):
+            optimizer.zero_grad()
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+            optimizer.step()
+            optimizer.step()  # and again
+    return trace.report
+
+
+@ill("TM607", severity="error", line="optimizer.step()", says=("no backward has run", "`loss.backward()"))
+def backward_left_out():
+    """The loss is made and printed; nobody asks for its gradient."""
+    net = nn.Linear(64, 10)
+    optimizer = torch.optim.Adam(net.parameters())
+    losses = []
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for images, classes in batches(4):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(net(images.flatten(1)), classes)
+            optimizer.step()
+            losses.append(loss.item())
+    return trace.report
+
+
+@ill("TM607", severity="warning", line="opt.step()", subject="opt", says=("6 times in 9 steps",))
+def the_backward_fell_out_of_the_loop():
+    """A wrong indentation: one backward, and several steps on its gradients."""
+    net = nn.Linear(4, 1)
+    opt = torch.optim.SGD(net.parameters(), lr=0.01)
+    with tm.trace(namespace={"net": net, "opt": opt}) as trace:
+        for _ in range(3):
+            opt.zero_grad()
+            net(torch.randn(10, 4)).pow(2).mean().backward()
+            for _ in range(3):
+                opt.step()
+    return trace.report
