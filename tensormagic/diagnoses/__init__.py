@@ -6,7 +6,19 @@ here, and a page in ``docs/diagnoses``.
 
 from __future__ import annotations
 
-from tensormagic.diagnoses import aliasing, gradient_health, layout_calls, modules, not_finite, retention, steps, writes
+from tensormagic.diagnoses import (
+    aliasing,
+    gradient_health,
+    half_precision,
+    layout_calls,
+    modules,
+    not_finite,
+    retention,
+    steps,
+    untaken,
+    writes,
+    zero_gradients,
+)
 from tensormagic.diagnoses.rule import Rule
 from tensormagic.reports import SEVERITIES, Finding, Report, TensorReport, TraceReport, WritesReport
 
@@ -26,6 +38,9 @@ RULES: tuple[Rule, ...] = (
     Rule("TM402", "the first NaN or infinite gradient", TraceReport, not_finite.first_bad_gradient),
     Rule("TM403", "a vanishing gradient", TraceReport, gradient_health.vanishing),
     Rule("TM404", "an exploding gradient", TraceReport, gradient_health.exploding),
+    Rule("TM405", "a gradient that is exactly zero", TraceReport, zero_gradients.gradient_exactly_zero),
+    Rule("TM406", "NaN from the branch `where` did not take", TraceReport, untaken.nan_from_what_was_not_taken),
+    Rule("TM407", "half-precision underflow or overflow", TraceReport, half_precision.narrow_gradients),
     Rule("TM601", "a parameter without a gradient", TraceReport, modules.parameter_without_gradient),
     Rule("TM607", "a step without a backward", TraceReport, steps.without_backward),
 )

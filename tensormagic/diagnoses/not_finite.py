@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tensormagic.diagnoses.births import first_bad, first_birth, when
 from tensormagic.diagnoses.remedies import (
     ANY,
     HALF_OVERFLOW,
@@ -16,6 +17,7 @@ from tensormagic.diagnoses.remedies import (
     SINGULARITIES,
     Singularity,
 )
+from tensormagic.diagnoses.untaken import untaken
 from tensormagic.diagnoses.untraced import bad_at_the_end
 from tensormagic.diagnoses.words import counted, grouped, listed, part, scientific, verb
 from tensormagic.reports import (
@@ -86,7 +88,7 @@ def bad_loss(report: TraceReport) -> Iterator[Finding]:
     yield Finding(
         code="TM401",
         severity="warning",
-        message=f"{name} is {kind}{_when(report, bad.number).removeprefix(',')}, although every gradient is finite.",
+        message=f"{name} is {kind}{when(report, bad.number).removeprefix(',')}, although every gradient is finite.",
         location=report.location(root.location),
         evidence={"loss": bad.value, "pass": bad.number},
         remedy="Look at what goes into this line with `%tensor`: the logarithm or the root of a negative number, or "
@@ -105,18 +107,23 @@ def first_bad_gradient(report: TraceReport) -> Iterator[Finding]:
     An error; a warning where the last pass is finite again; a note where, besides, it was a float16 that overflowed:
     that is how a gradient scaler finds its scale.
     """
-    graphs = list(enumerate(report.graphs))
-    inner = {done.graph for done in report.inner_passes}  # what was born in these was born in a node of the others too
-    births = [
-        (graph.births[0].pass_number, graph.number not in inner, number) for number, graph in graphs if graph.births
-    ]
-    shown = [(frame.pass_number, number) for number, graph in graphs for frame in graph.frames if frame.bad]
-    if births and min(births)[0] <= min(shown, default=min(births))[0]:
-        yield _Born(report, min(births)[2]).finding()
-    elif shown:
-        yield _from_the_start(report, *min(shown))
-    else:
-        yield from bad_at_the_end(report)
+    found = _told(report)
+    if found is not None and found.code == "TM402":
+        yield found
+
+
+def half_overflow(report: TraceReport) -> Finding | None:
+    """TM407: the first infinite gradient is one that float16 could not hold; a note where the run gets over it."""
+    found = _told(report)
+    return found if found is not None and found.code == "TM407" else None
+
+
+def _told(report: TraceReport) -> Finding | None:
+    """Return what there is to say of the first bad gradient, if TM406 does not say it already."""
+    born, shown = first_birth(report), first_bad(report)
+    if born is not None:
+        return None if untaken(report) is not None else _Born(report, born).finding()
+    return _from_the_start(report, *shown) if shown is not None else next(bad_at_the_end(report), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +153,7 @@ class _Born:
         birth, location = self.birth, self.report.location(self.node.location)
         reason, remedy = self._reason()
         return Finding(
-            code="TM402",
+            code="TM407" if remedy is HALF_OVERFLOW else "TM402",
             severity=self._severity(),
             message=f"{self._opening(location)}: {reason}{self._sent()}{self._spread()}{self._afterwards()}.",
             location=location,
@@ -164,8 +171,8 @@ class _Born:
         near = "" if self.node.exact_location else "at or before "
         where = f", {near}{location.label}" if location else ""
         seen = " that was traced" if self.report.passes_traced < self.report.passes_seen else ""
-        when = _when(self.report, self.birth.pass_number)
-        return f"The first {kind} gradient{seen} is born in {self.node.op}{where}{when}"
+        at = when(self.report, self.birth.pass_number)
+        return f"The first {kind} gradient{seen} is born in {self.node.op}{where}{at}"
 
     def _sent(self) -> str:
         birth = self.birth
@@ -236,10 +243,6 @@ class _Born:
         return f"it receives a finite gradient {norm}, but ", ANY
 
 
-def _when(report: TraceReport, pass_number: int) -> str:
-    return f", in backward pass {pass_number} of {report.passes_seen}" if report.passes_seen > 1 else ""
-
-
 def _recovers(report: TraceReport, pass_number: int) -> bool:
     """Whether the last pass, later than that one, was finite again: the bad gradient reached no parameter."""
     return bool(report.passes) and report.passes[-1].number > pass_number and report.passes[-1].finite
@@ -261,7 +264,7 @@ def _from_the_start(report: TraceReport, pass_number: int, number: int) -> Findi
     return Finding(
         code="TM402",
         severity="warning" if _recovers(report, pass_number) else "error",
-        message=f"{opening}{_when(report, pass_number)}: {of} of what {node.op} receives {verb(count)} {kind}.",
+        message=f"{opening}{when(report, pass_number)}: {of} of what {node.op} receives {verb(count)} {kind}.",
         location=location,
         evidence={"nan": nan, "inf": inf, "pass": pass_number},
         remedy="Look at the gradient argument of backward(), or at a loss scale that overflowed." if given else ANY,

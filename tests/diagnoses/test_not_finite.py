@@ -123,7 +123,7 @@ def test_float16_that_overflows_is_a_gradient_scaler_at_work(of, severity):
         receiver=op(0, "addmm", dtype="float16"),
         node={"dtype": "float32"},
     )
-    found = only(report, "TM402")
+    found = only(report, "TM407")
     assert found.severity == severity
     assert "the gradient it receives (norm 245\u00a0000) does not fit float16, so 3 of the 320" in found.message
     assert "GradScaler" in found.remedy

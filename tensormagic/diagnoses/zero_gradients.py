@@ -1,0 +1,246 @@
+"""TM405: a leaf whose gradient is exactly zero, pass after pass, and the op on the way that lets nothing through.
+
+Exact zeros are often meant: layers that start at zero, rows of an embedding that no word asks for, a hinge loss that is
+satisfied. So it is told only of leaves that get zero as a whole, together with all else of their layer, in several
+passes whose loss is not zero, and only where the gradient dies in an op that can be blamed for it: one that is flat
+where it is used. A product with zeros is not one: what starts at zero is such a product, and learns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tensormagic.diagnoses.words import counted, grouped, listed, verb
+from tensormagic.reports import UNTOUCHED, Finding, Frame, Graph, Node, ParameterSeries, TraceReport
+
+FEWEST_PASSES = 3
+# One that has died on the way, as after a step that was too large, must have been dead for half of the run.
+DIED_SHARE = 0.5
+DIED_PASSES = 4
+FAINT = 1e-20  # what underflows on its way has vanished (TM403), and was not cut off
+
+
+class Flat(NamedTuple):
+    """Why an op lets nothing through, and what to do."""
+
+    why: str
+    remedy: str
+    always: bool = False  # its slope is zero whatever its input: one pass is enough
+    hinge: bool = False  # as the last op of a loss it is meant to be flat
+
+
+_DEAD = Flat(
+    "its input is nowhere above zero",
+    "Lower the learning rate or the bias before it, initialise with nn.init.kaiming_normal_, or use nn.LeakyReLU, "
+    "which keeps a slope below zero.",
+    hinge=True,
+)
+_SATURATED = Flat(
+    "its input is so far from zero that its slope is 0 in this dtype",
+    "Bring its input nearer to zero: standardise the data, (x - x.mean(0)) / x.std(0), or put nn.BatchNorm1d or "
+    "nn.LayerNorm before it.",
+)
+_CLAMPED = Flat(
+    "its input is outside its bounds everywhere, and outside them its slope is 0",
+    "Widen the bounds, or use a soft one in training (torch.sigmoid, torch.tanh) and clamp only when predicting.",
+    hinge=True,
+)
+_STEPS = Flat(
+    "it is a staircase, whose slope is 0 everywhere",
+    "Round under no_grad only for what is shown; to learn through it, let the gradient pass straight: "
+    "`x + (x.round() - x).detach()`.",
+    always=True,
+)
+_MASKED = Flat("its mask leaves nothing of it", "Look at the mask with `%tensor`: it takes the other side everywhere.")
+_OUTDONE = Flat("the other operand wins everywhere", "Look at both operands with `%tensor`.", hinge=True)
+_ALONE = Flat(
+    "over a dimension of size 1 it is constant",
+    "For one score a sample use torch.sigmoid and F.binary_cross_entropy_with_logits, or give the last layer one "
+    "output a class.",
+    always=True,
+)
+_DROPPED = Flat("it drops everything", "Lower its p: 1 drops every element.")
+
+FLAT: dict[str, Flat] = {
+    "relu": _DEAD, "threshold": _DEAD, "gelu": _DEAD, "silu": _DEAD, "elu": _DEAD,
+    "sigmoid": _SATURATED, "tanh": _SATURATED, "softmax": _SATURATED, "log_sigmoid_forward": _SATURATED,
+    "clamp": _CLAMPED, "clamp_min": _CLAMPED, "clamp_max": _CLAMPED, "hardtanh": _CLAMPED, "hardsigmoid": _CLAMPED,
+    "hardswish": _CLAMPED,
+    "round": _STEPS, "floor": _STEPS, "ceil": _STEPS, "trunc": _STEPS, "sign": _STEPS,
+    "where": _MASKED, "masked_fill": _MASKED, "masked_scatter": _MASKED,
+    "maximum": _OUTDONE, "minimum": _OUTDONE,
+    "native_dropout": _DROPPED,
+}  # fmt: skip
+_OVER_ONE = frozenset({"softmax", "log_softmax"})
+# What a loss does after its hinge; whatever else comes after an op says that it is a part of the model.
+_REDUCING = frozenset({
+    "sum", "mean", "add", "sub", "mul", "div", "neg", "maximum", "minimum", "view", "reshape", "squeeze", "unsqueeze",
+    "stack", "cat", "select", "index", "to_copy", "expand",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Silent:
+    """A leaf that gets nothing but zeros.
+
+    Attributes:
+        series: Its norms.
+        since: The first kept pass from which on it got nothing else.
+        always: Whether that is the first that reached it at all.
+    """
+
+    series: ParameterSeries
+    since: int
+    always: bool
+
+
+def gradient_exactly_zero(report: TraceReport) -> Iterator[Finding]:
+    """TM405: the gradient of whole layers is exactly zero, although a path leads there."""
+    silent = {found.series.name: found for series in report.parameters if (found := _silent(report, series))}
+    if not silent:
+        return
+    told: set[str] = set()
+    for at, graph in enumerate(report.graphs):
+        for culprit, dead in _Blame(report, graph).of(silent).items():
+            names = [name for name in dead.names if name not in told]
+            if names and not _is_half_a_layer(report, names, silent):
+                told.update(names)
+                yield _finding(report, (at, culprit), _Dead(names, dead.frames), silent[names[0]])
+
+
+def _silent(report: TraceReport, series: ParameterSeries) -> _Silent | None:
+    rows = [(done, norm) for done, norm in zip(report.passes, series.norms, strict=False) if norm != UNTOUCHED]
+    zeros = next((at for at, (_, norm) in enumerate(reversed(rows)) if norm != 0), len(rows))
+    if not zeros or (zeros < len(rows) and zeros < max(DIED_PASSES, DIED_SHARE * len(rows))):
+        return None
+    return _Silent(series, rows[-zeros][0].number, zeros == len(rows))
+
+
+def _is_half_a_layer(report: TraceReport, names: list[str], silent: dict[str, _Silent]) -> bool:
+    """Whether other parameters of the same modules learn: then it is not the op that is dead, but a bias that rests."""
+    layers = {name.rpartition(".")[0] for name in names if "." in name}
+    return any(
+        series.touched and series.name not in silent and series.name.rpartition(".")[0] in layers
+        for series in report.parameters
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Dead:
+    """The leaves behind one op, and the frames in which all of them got zero."""
+
+    names: list[str]
+    frames: list[Frame]
+
+
+class _Blame:
+    """Finds, in one graph, the op at which the gradient of a leaf becomes zero."""
+
+    def __init__(self, report: TraceReport, graph: Graph) -> None:
+        self._graph = graph
+        self._values = {done.number: done.value for done in report.passes}
+        self._feeders: dict[int, list[int]] = {}
+        self._targets: dict[int, list[int]] = {}
+        for edge in graph.edges:
+            self._feeders.setdefault(edge.target, []).append(edge.source)
+            self._targets.setdefault(edge.source, []).append(edge.target)
+
+    def of(self, silent: dict[str, _Silent]) -> dict[int, _Dead]:
+        """Return culprit → the leaves that it cuts off."""
+        found: dict[int, _Dead] = {}
+        for node in self._graph.nodes:
+            if node.kind == "accumulate" and node.variable in silent:
+                frames = self._frames(node.index, silent[node.variable])
+                culprit = self._culprit(node.index, frames) if frames else None
+                if culprit is not None:
+                    found.setdefault(culprit, _Dead([], frames)).names.append(node.variable)
+        return found
+
+    def _frames(self, leaf: int, silent: _Silent) -> list[Frame]:
+        return [frame for frame in self._graph.frames if frame.pass_number >= silent.since and frame.norms[leaf] == 0]
+
+    def _culprit(self, leaf: int, frames: list[Frame]) -> int | None:
+        """Return the one op at which the gradient becomes zero on all its ways to the leaf, if it can be blamed."""
+        edges = self._frontier(leaf, frames)
+        if len({source for source, _ in edges}) != 1:
+            return None
+        source, target = edges[0]
+        flat = flat_of(self._graph.nodes[source])
+        if flat is None or any(not frame.norms[source] > FAINT for frame in frames):
+            return None
+        lost = [frame for frame in frames if self._values.get(frame.pass_number) != 0]
+        if not flat.always and len(lost) < FEWEST_PASSES:
+            return None
+        if flat.hinge and self._is_the_loss_s_own(source):
+            return None
+        return None if self._feeds_others(source, target, frames) else source
+
+    def _frontier(self, leaf: int, frames: list[Frame]) -> list[tuple[int, int]]:
+        """Return the edges above the leaf whose source has a gradient and whose target has none; empty if unknown."""
+        found, waiting, seen = [], [leaf], {leaf}
+        while waiting:
+            target = waiting.pop()
+            for source in self._feeders.get(target, ()):
+                norms = {frame.norms[source] == 0 for frame in frames}
+                if norms == {False}:
+                    found.append((source, target))
+                elif len(norms) > 1 or source in self._graph.roots:
+                    return []
+                elif source not in seen:
+                    seen.add(source)
+                    waiting.append(source)
+        return found
+
+    def _feeds_others(self, source: int, target: int, frames: list[Frame]) -> bool:
+        """Whether the op sends another input a gradient: then it is not dead."""
+        others = [other for other in self._targets[source] if other != target]
+        learns = any(frame.norms[other] != 0 for other in others for frame in frames)
+        return learns and self._graph.nodes[source].op not in {"where", "maximum", "minimum"}
+
+    def _is_the_loss_s_own(self, source: int) -> bool:
+        waiting, seen = list(self._feeders.get(source, ())), set()
+        while waiting:
+            number = waiting.pop()
+            if self._graph.nodes[number].op not in _REDUCING:
+                return False
+            if number not in seen:
+                seen.add(number)
+                waiting += self._feeders.get(number, ())
+        return True
+
+
+def flat_of(node: Node) -> Flat | None:
+    """Return why an op may let nothing through, None where it cannot be blamed."""
+    if node.op in _OVER_ONE and node.shapes:
+        shape = node.shapes[0]
+        if shape[-1:] == (1,):
+            return _ALONE if len(shape) == 2 else None  # attention over one token is no mistake
+    return FLAT.get(node.op)
+
+
+def _finding(report: TraceReport, where: tuple[int, int], dead: _Dead, first: _Silent) -> Finding:
+    graph = report.graphs[where[0]]
+    node = graph.nodes[where[1]]
+    flat, location = flat_of(node), report.location(node.location)
+    assert flat is not None
+    count = len(dead.frames)
+    kept = "kept " if len(report.passes) < report.passes_seen else ""
+    passes = counted(count, f"{kept}backward pass", f"{kept}backward passes")
+    shown = "" if count == 1 else "all " if first.always else "the last "
+    place = f" in {node.module}" * bool(node.module) + (f" ({location.label})" if location else "")
+    names, gets = listed(dead.names), "gets" if verb(len(dead.names)) == "is" else "get"
+    yet = "" if first.always else f" of {grouped(report.passes_seen)}"
+    return Finding(
+        code="TM405",
+        severity="warning",
+        message=f"{names} {gets} a gradient of exactly zero in {shown}{passes}{yet}: {node.op}{place} lets nothing "
+        f"through, since {flat.why}.",
+        location=location,
+        evidence={"leaves": len(dead.names), "passes": count, "first": dead.frames[0].pass_number,
+                  "arrives": round(float(dead.frames[-1].norms[node.index]), 12)},
+        remedy=flat.remedy,
+        subject=dead.names[0],
+        node=where,
+    )  # fmt: skip

@@ -1,0 +1,179 @@
+"""Training code in which whole layers get a gradient of exactly zero (TM405), and some in which they are meant to."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import tensormagic as tm
+from tests.corpus.cases import healthy, ill
+from tests.corpus.data import batches, mlp, train_classifier
+
+
+@ill("TM405", op="", line="return self.head(F.relu(self.body(x)))", subject="net.body.weight", says=(
+    "net.body.weight and net.body.bias get a gradient of exactly zero in all 5 backward passes",
+    "relu in net (ill_zero.py, line", "nowhere above zero", "LeakyReLU"))  # fmt: skip
+def a_layer_of_dead_relus():
+    """A bias that was initialised to a large negative number."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Linear(64, 32), nn.Linear(32, 10)
+            nn.init.constant_(self.body.bias, -10.0)
+
+        def forward(self, x):
+            return self.head(F.relu(self.body(x)))
+
+    net = Net()
+    with tm.trace(namespace={"net": net}) as trace:
+        train_classifier(net, flat=True, steps=5)
+    return trace.report
+
+
+@ill("TM405", line="loss = criterion(net(x), y)", says=("in the last", "of 16: relu", "lets nothing through"))
+def relus_that_die_of_a_step_too_large():
+    """The first steps are alive; then one of them throws every unit below zero."""
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    criterion, optimizer = nn.MSELoss(), torch.optim.SGD(net.parameters(), lr=0.5)
+    x, y = torch.rand(64, 4) * 10, torch.randn(64, 1) + 5
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(16):
+            optimizer.zero_grad()
+            loss = criterion(net(x), y)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 20.0)
+            optimizer.step()
+    return trace.report
+
+
+@ill("TM405", line="hidden = torch.sigmoid(first(x))", says=("sigmoid", "standardise the data", "its slope is 0"))
+def pixels_into_a_sigmoid():
+    """Raw features of thousands: every unit is at exactly 1."""
+    first, second = nn.Linear(8, 16), nn.Linear(16, 1)
+    nn.init.uniform_(first.weight, 0.1, 1.0)
+    optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.01)
+    with tm.trace(namespace={"first": first, "second": second}) as trace:
+        for _ in range(5):
+            x, y = torch.randint(50, 256, (32, 8)).float(), torch.randn(32, 1)
+            hidden = torch.sigmoid(first(x))
+            loss = F.mse_loss(second(hidden), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
+@ill("TM405", line="predictions = torch.round(net(x))", says=("round", "a staircase", "detach()"))
+def predictions_that_are_rounded_before_the_loss():
+    """Classes as whole numbers, by rounding: nothing can be learnt through it, which one pass shows."""
+    net = nn.Linear(4, 1)
+    x, y = torch.randn(16, 4), torch.randint(3, (16, 1)).float()
+    with tm.trace(namespace={"net": net}) as trace:
+        predictions = torch.round(net(x))
+        loss = F.mse_loss(predictions, y)
+        loss.backward()
+    return trace.report
+
+
+@ill("TM405", line="p = F.softmax(net(x), dim=1)", says=("dimension of size 1", "torch.sigmoid"))
+def a_softmax_over_one_score():
+    """Binary classification with one output and a softmax: always 1, whatever the network says."""
+    net = mlp(4, 8, 1)
+    optimizer = torch.optim.Adam(net.parameters())
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(3):
+            x, y = torch.randn(16, 4), torch.randint(2, (16, 1)).float()
+            p = F.softmax(net(x), dim=1)
+            loss = F.binary_cross_entropy(p * 0.999, y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
+@ill("TM405", line="loss = F.cross_entropy(net(x), y)", says=("log_softmax", "one output a class"))
+def cross_entropy_of_one_score():
+    """The loss is 0.0 from the first step on: there is only one class to choose from."""
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(4):
+            x, y = torch.randn(16, 4), torch.zeros(16, dtype=torch.long)
+            loss = F.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
+@ill("TM405", line="output = net(x).clamp(0, 1)", says=("clamp", "outside its bounds", "Widen"))
+def outputs_clamped_to_where_none_is():
+    """Targets between 0 and 1, outputs that begin at 5: the clamp lets no gradient back."""
+    net = nn.Linear(4, 1)
+    nn.init.constant_(net.bias, 5.0)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(4):
+            x, y = torch.randn(16, 4), torch.rand(16, 1)
+            output = net(x).clamp(0, 1)
+            loss = F.mse_loss(output, y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM405")
+def an_adapter_before_its_first_step():
+    """LoRA's B is zero until the first step, which comes after four accumulated batches: A waits."""
+    base = nn.Linear(64, 10).requires_grad_(False)
+    a, b = nn.Parameter(torch.randn(64, 4) / 8), nn.Parameter(torch.zeros(4, 10))
+    with tm.trace(namespace={"base": base, "A": a, "B": b}) as trace:
+        for images, classes in batches(4):
+            x = images.flatten(1)
+            (F.cross_entropy(base(x) + x @ a @ b, classes) / 4).backward()
+    return trace.report
+
+
+@healthy(nearly="TM405")
+def a_residual_branch_with_a_zero_gain():
+    """ReZero: the branch gets zero until its gain has moved; here it is looked at for some passes before."""
+    branch, head, gain = nn.Linear(64, 64), nn.Linear(64, 10), nn.Parameter(torch.zeros(1))
+    with tm.trace(namespace={"branch": branch, "head": head, "gain": gain}) as trace:
+        for images, classes in batches(4):
+            x = images.flatten(1)
+            F.cross_entropy(head(x + gain * F.relu(branch(x))), classes).backward()
+    return trace.report
+
+
+@healthy(nearly="TM405")
+def a_margin_that_is_kept_from_the_start():
+    """The second loss is satisfied: its hinge is flat, and the head behind it gets zero in every pass."""
+    body, head, embed = nn.Linear(64, 32), nn.Linear(32, 10), nn.Linear(32, 4)
+    parameters = [*body.parameters(), *head.parameters(), *embed.parameters()]
+    optimizer = torch.optim.SGD(parameters, lr=0.01)
+    with tm.trace(namespace={"body": body, "head": head, "embed": embed}) as trace:
+        for images, classes in batches(5):
+            hidden = F.relu(body(images.flatten(1)))
+            penalty = F.relu(embed(hidden).norm(dim=1) - 100.0).mean()
+            optimizer.zero_grad()
+            (F.cross_entropy(head(hidden), classes) + penalty).backward()
+            optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM405")
+def rounded_with_a_straight_through_gradient():
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(4):
+            raw = net(torch.randn(16, 4))
+            output = raw + (raw.round() - raw).detach()
+            optimizer.zero_grad()
+            F.mse_loss(output, torch.ones(16, 1)).backward()
+            optimizer.step()
+    return trace.report
