@@ -14,6 +14,7 @@ from tensormagic.reports.cuts import CutKind
 
 GRAD_MODE: Final = "grad mode"
 VALUELESS: Final = "valueless"  # the result does not depend on the values of what goes in
+WRITTEN: Final = "written"  # the first argument holds something else afterwards
 OVERWRITE: Final = "overwrite"  # and neither does what the first argument holds afterwards
 
 CUTTING: dict[str, CutKind] = {
@@ -50,6 +51,7 @@ def _roles() -> dict[Any, str]:
     tensor: Any = torch.Tensor
     roles |= {tensor.data.__get__: "data", tensor.grad.__get__: VALUELESS}
     roles |= {torch.Tensor.requires_grad_: "frozen", torch._C._set_grad_enabled: GRAD_MODE}
+    roles[tensor.data.__set__] = WRITTEN
     return roles
 
 

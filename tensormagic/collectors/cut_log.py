@@ -8,17 +8,21 @@ starts from), or whose origin only another graph has, waits for one more pass.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from tensormagic.collectors.behind import Behind, left_out
 from tensormagic.collectors.cut_values import Receiver
-from tensormagic.collectors.cuts import Cuts, Severed
+from tensormagic.collectors.cuts import Cuts
+from tensormagic.collectors.following import Following
 from tensormagic.collectors.forward import Origins
 from tensormagic.collectors.identity import Leaves
 from tensormagic.collectors.nodes import op_name
+from tensormagic.collectors.severed import Severed
 from tensormagic.collectors.skeleton import Skeleton
 from tensormagic.collectors.source import Sites
+from tensormagic.collectors.unrooted import RootlessLog, first_without_history
 from tensormagic.reports import Gap, Graph
 from tensormagic.reports.cuts import Cut, CutKind
 
@@ -49,6 +53,7 @@ class Told:
     source_site: int | None
     shape: tuple[int, ...]
     dtype: str
+    behind: Behind | None = None
     count: int = 0
 
 
@@ -100,6 +105,8 @@ class CutLog:
         self._dropped = 0
         self._last: Walked | None = None
         self._asked_late = False
+        self._reached: set[int] = set()  # leaves that a graph led to
+        self._rootless = RootlessLog()
 
     def settle(self, nodes: list[Any], skeleton: Skeleton, roots: Iterable[int], number: int) -> None:
         """Say which nodes a pass that begins goes through; ``roots`` are places in ``nodes``. Never raises."""
@@ -108,33 +115,34 @@ class CutLog:
             numbers = array("Q", [node._sequence_nr() for node in nodes] if wanted else [])
             starts = {nodes[place]._sequence_nr(): place for place in roots}
             now = Walked(number, skeleton, starts, numbers, {leaf: at for at, leaf in skeleton.leaf_of.items()})
+            self._reached.update(now.leaves)
             self._settle_all(now)
             self._cuts.finish_pass(frozenset(starts))
             self._last = replace(now, _places={})
         except Exception as error:
             self._cuts.gap = f"{type(error).__name__}: {error}"
 
-    def begin(self, roots: Iterable[Any]) -> None:
+    def begin(self, roots: Sequence[Any], followed: Following) -> None:
         """Note which of the values that backward is called on have no way back any more, and why. Never raises."""
         try:
-            for severed in self._cuts.behind(roots):
-                self._count(severed, NO_GRAPH, None, 0)
+            keys = [self._count(severed, NO_GRAPH, None, 0) for severed in self._cuts.behind(roots)]
+            if (root := first_without_history(roots)) is not None:
+                self._rootless.note(root, (followed.caller, followed.site), keys[0] if keys else None)
         except Exception as error:
             self._cuts.gap = f"{type(error).__name__}: {error}"
 
-    def ended(self) -> tuple[Cut, ...]:
-        """Return the cuts of values that backward was called on, although there was no way back."""
-        locations = self._sites.locations
-        return tuple(
-            _cut(key, told, locations[key.site].line if key.site is not None else 0)
-            for key, told in self._known.copy().items()
-            if key.graph == NO_GRAPH
-        )
+    def ended(self) -> dict[str, Any]:
+        """Return what ended the ways of values that backward was called on, and which of these torch refused."""
+        known = [(key, told) for key, told in self._known.copy().items() if key.graph == NO_GRAPH]
+        cuts = tuple(self._cut(key, told) for key, told in known)
+        return {"cuts": cuts, "rootless": self._rootless.report([key for key, _ in known])}
 
     def finish(self) -> None:
         """Settle what was made after the last pass."""
         for severed in list(self._cuts.open.values()):
             self._locate(severed, None)
+            if severed.place is None and self._last is not None:
+                self._let_go(severed, self._last.skeleton.number)
         self._cuts.open.clear()
         self._cuts.live.clear()
 
@@ -147,8 +155,7 @@ class CutLog:
             for key, told in known.items()
             if key.graph == graph.number and (key.target is not None or (key.kind, key.site) not in severed)
         ]
-        locations = self._sites.locations if mine else ()
-        cuts = [_cut(key, told, locations[key.site].line if key.site is not None else 0) for key, told in mine]
+        cuts = [cut for cut in (self._cut(key, told) for key, told in mine) if _is_telling(cut)]
         order = sorted(cuts, key=lambda cut: (not cut.severed, cut.target is None, cut.target or 0, cut.line))
         return replace(graph, cuts=tuple(order)) if order else graph
 
@@ -169,6 +176,8 @@ class CutLog:
             self._deliver(severed, now)
             severed.age += 1
             if severed.age >= PATIENCE or (severed.place is not None and not severed.receivers):
+                if severed.place is None:
+                    self._let_go(severed, now.skeleton.number)
                 severed.receivers.clear()
                 del self._cuts.open[key]
 
@@ -184,6 +193,11 @@ class CutLog:
                 return
         if severed.number >= 0 and self._last is not None and not len(self._last.numbers):
             self._asked_late = True  # from now on the numbers of a pass are kept until the next one
+
+    def _let_go(self, severed: Severed, graph: int) -> None:
+        """Keep what no graph led to, neither to what went in nor to what used it; told where it left leaves out."""
+        if severed.listed:
+            self._count(severed, graph, None, 0)
 
     def _source_in(self, severed: Severed, walked: Walked) -> int | None:
         if severed.number >= 0:
@@ -209,7 +223,7 @@ class CutLog:
         number = self._leaves.find(leaf) if leaf is not None else None
         return None if number is None else now.leaves.get(number)
 
-    def _count(self, severed: Severed, graph: int, use: tuple[Receiver, int | None] | None, number: int) -> None:
+    def _count(self, severed: Severed, graph: int, use: tuple[Receiver, int | None] | None, number: int) -> Key | None:
         source, earlier = None, False
         if severed.place is not None and severed.place[0] == graph:
             source, earlier = severed.place[1], severed.number >= 0 and severed.place[2] != number
@@ -222,9 +236,10 @@ class CutLog:
         if told is None:
             if len(self._known) >= MOST_CUTS:
                 self._dropped += 1
-                return
+                return None
             told = self._known[key] = self._tell(severed, receiver)
         told.count += 1
+        return key
 
     def _tell(self, severed: Severed, receiver: Receiver | None) -> Told:
         name, site = severed.source_name, None
@@ -236,12 +251,19 @@ class CutLog:
             known = self._leaves.find(leaf)
             name = name or (self._leaves.known[known].name if known is not None else f"leaf {tuple(leaf.shape)}")
         shown = receiver or severed
-        return Told(name, site, shown.shape, shown.dtype)
+        return Told(name, site, shown.shape, shown.dtype, severed.behind)
+
+    def _cut(self, key: Key, told: Told) -> Cut:
+        line = self._sites.locations[key.site].line if key.site is not None else 0
+        behind = told.behind.alive() if told.behind is not None else ()
+        return Cut(
+            kind=key.kind, op=key.op, location=key.site, line=line, source=key.source, source_name=told.source_name,
+            source_location=told.source_site, earlier=key.earlier, target=key.target, input_number=key.input_number,
+            selects=key.selects, shape=told.shape, dtype=told.dtype, count=told.count,
+            left_out=left_out(behind, self._leaves, self._reached, self._cuts.trained),
+        )  # fmt: skip
 
 
-def _cut(key: Key, told: Told, line: int) -> Cut:
-    return Cut(
-        kind=key.kind, op=key.op, location=key.site, line=line, source=key.source, source_name=told.source_name,
-        source_location=told.source_site, earlier=key.earlier, target=key.target, input_number=key.input_number,
-        selects=key.selects, shape=told.shape, dtype=told.dtype, count=told.count,
-    )  # fmt: skip
+def _is_telling(cut: Cut) -> bool:
+    """Say whether a cut is between nodes of its graph, or the reason why leaves are left out."""
+    return cut.source is not None or cut.target is not None or bool(cut.left_out)

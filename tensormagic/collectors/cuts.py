@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from types import FrameType
@@ -24,9 +23,9 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import torch
 
-from tensormagic.collectors.cut_calls import GRAD_MODE, OVERWRITE, VALUELESS, op_label
+from tensormagic.collectors.behind import Behind, Trained
+from tensormagic.collectors.cut_calls import GRAD_MODE, OVERWRITE, VALUELESS, WRITTEN, op_label
 from tensormagic.collectors.cut_values import (
-    Receiver,
     differentiable,
     dtype_of,
     flat,
@@ -37,6 +36,7 @@ from tensormagic.collectors.cut_values import (
     shape_of,
     without_history,
 )
+from tensormagic.collectors.severed import Held, Mark, Severed
 from tensormagic.collectors.source import Sites, is_own_code
 from tensormagic.reports.cuts import CutKind
 
@@ -61,60 +61,6 @@ class Region(NamedTuple):
     ignored: bool
 
 
-@dataclass(slots=True, eq=False)
-class Severed:
-    """One call that ended the way, and what became of the value.
-
-    Attributes:
-        kind: As in `Cut`.
-        op: As in `Cut`.
-        site: Of the call, or of the region around it.
-        number: Sequence number of the node that made what went in; -1 for a leaf, or where it must not be asked for.
-        leaf: What went in, where it is a leaf.
-        source_name: What went in: the name of its node, or the path of the module that it belongs to.
-        listed: Whether to tell of it also where nothing used the value.
-        shape: Of what came out.
-        dtype: Of what came out.
-        receivers: What used it.
-        age: How many passes it has waited for.
-        place: ``(graph, node, pass)`` of what went in, once that is known.
-    """
-
-    kind: CutKind
-    op: str
-    site: int | None
-    number: int
-    leaf: weakref.ref[torch.Tensor] | None
-    source_name: str
-    listed: bool
-    shape: tuple[int, ...]
-    dtype: str
-    receivers: list[Receiver] = field(default_factory=list)
-    age: int = 0
-    place: tuple[int, int, int] | None = None
-
-
-class _Mark(weakref.ref[Any]):
-    """A weak reference that knows under which key it stands."""
-
-    __slots__ = ("key", "severed")
-
-    key: int
-    severed: Severed
-
-
-class _Held:
-    """Stands in for a weak reference to a Python number, which can have none."""
-
-    __slots__ = ("severed", "value")
-
-    def __init__(self, value: Any, severed: Severed) -> None:
-        self.value, self.severed = value, severed
-
-    def __call__(self) -> Any:
-        return self.value
-
-
 class Cuts:
     """What is known of ended ways while a run goes on.
 
@@ -127,6 +73,7 @@ class Cuts:
         open: Cuts that wait for a backward pass, by identity.
         seconds: Spent here.
         gap: Why something could not be followed; empty where all could.
+        trained: What else changes leaves: optimizers, and writes by hand.
     """
 
     def __init__(self, sites: Sites, module_path: Callable[[FrameType | None], str]) -> None:
@@ -136,10 +83,12 @@ class Cuts:
         self._regions: list[Region | None] = []
         self._numbers: list[int] = []
         self._last_roots: frozenset[int] = frozenset()
-        self.live: dict[int, _Mark | _Held] = {}
+        self.live: dict[int, Mark | Held] = {}
         self.open: dict[int, Severed] = {}
         self.seconds = 0.0
         self.gap = ""
+        self.trained = Trained()
+        self._behind_places: dict[tuple[str, str, int | None], Behind] = {}
 
     # -- told by the function mode --------------------------------------------------------------------------------
 
@@ -252,8 +201,12 @@ class Cuts:
             self._freeze(result, values, frame)
             return
         given = list(flat(values))
+        if role is WRITTEN or any(result is value for value in given):
+            if str(getattr(call[0], "__name__", "")).endswith("_"):
+                self._write(given[0])
+            return
         results = [each for each in flat((result,)) if without_history(each) or (role == "copy" and is_leaf(each))]
-        if (not results and role not in _EXPLICIT) or any(result is value for value in given):
+        if not results and role not in _EXPLICIT:
             return
         if (severed := self._behind(call, given, results[0] if results else result, frame)) is not None:
             for each in results:
@@ -263,16 +216,17 @@ class Cuts:
         """Return what ended the way of ``result``: this call, or one before it; None where it never had one."""
         func, role, off = call
         kind = _kind(role, result, off=off)
-        if role is None and (marked := self._marked(values)) is not None:
-            return marked
         sources = [value for value in values if isinstance(value, torch.Tensor) and value.requires_grad] if kind else []
+        if role is None and (marked := self._marked(values)) is not None:
+            return marked.with_sources(sources if off else ())
         source = next((value for value in sources if has_history(value)), None)
         if source is None and (marked := self._marked(values)) is not None:
             return marked
         source = source if source is not None or not sources else sources[0]
         if kind is None or source is None:
             return None
-        return self._sever((kind, op_label(func, kind) if role == kind else kind), source, result, frame)
+        severed = self._sever((kind, op_label(func, kind) if role == kind else kind), source, result, frame)
+        return severed.with_sources(sources)
 
     def _marked(self, values: list[Any]) -> Severed | None:
         for value in values:
@@ -285,6 +239,14 @@ class Cuts:
         if len(values) > 1 and values[1] is False and isinstance(result, torch.Tensor):
             self._sever(("frozen", "requires_grad_(False)"), result, result, frame)
 
+    def _write(self, written: Any) -> None:
+        """Note that a leaf was written to by hand, or the memory that a value shares with one."""
+        mark = self.live.get(id(written))
+        marked = mark.severed.leaf() if mark is not None and mark() is written and mark.severed.leaf else None
+        leaf = marked if marked is not None else written
+        if is_leaf(leaf):
+            self.trained.write(leaf)
+
     def _sever(self, what: tuple[CutKind, str], source: torch.Tensor | None, result: Any, frame: FrameType) -> Severed:
         kind, op = what
         region = self._region if kind == "no_grad" else None
@@ -295,6 +257,8 @@ class Cuts:
         if leaf is not None and kind in {"no_grad", "inference_mode"}:
             name = self._module_path(frame)  # of a network that is only evaluated, its path says more than its leaf
         severed = Severed(kind, op, site, number, leaf, name, listed, shape_of(result), dtype_of(result))
+        severed.behind = self._behind_places.setdefault((kind, op, site), Behind())
+        severed.with_sources(() if source is None else (source,))
         if listed:
             self._wait(severed)
         return severed
@@ -310,16 +274,16 @@ class Cuts:
             return  # the loss of a pass that is over, read for a log
         if type(value) in _NUMBERS:
             if severed.kind in _NUMERIC:
-                self.live[id(value)] = _Held(value, severed)
+                self.live[id(value)] = Held(value, severed)
                 self._numbers.append(id(value))
         elif isinstance(value, torch.Tensor | np.ndarray):
-            mark = _Mark(value, self._forget)
+            mark = Mark(value, self._forget)
             mark.key, mark.severed = id(value), severed
             self.live[id(value)] = mark
         if len(self.live) > MOST_LIVE:
             self.live.pop(next(iter(self.live)), None)
 
-    def _forget(self, mark: _Mark) -> None:
+    def _forget(self, mark: Mark) -> None:
         """Drop what is gone; a new value may already stand under its key."""
         if self.live.get(mark.key) is mark:
             del self.live[mark.key]

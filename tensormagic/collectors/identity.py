@@ -152,6 +152,8 @@ class Leaves:
         self._looking = False
         self._scans, self._scans_left = 0, 0
         self.known: list[Leaf] = []
+        self.replaced: set[int] = set()  # parameters in whose place their module got another one
+        self._owners: dict[str, weakref.ref[nn.Module]] = {}
         modules.on_root = self._learn_module
 
     def number(self, tensor: torch.Tensor) -> int:
@@ -173,6 +175,11 @@ class Leaves:
         """Return the number of ``tensor`` where it is known, else None."""
         return self._numbers[id(tensor)] if self._is_known(tensor) else None
 
+    def called(self, tensor: torch.Tensor) -> str:
+        """Return the name of a tensor that is not, and need not be, known as a leaf; empty where it has none."""
+        named = (name for name, value in list(self._namespace.items()) if value is tensor and not name.startswith("_"))
+        return next(named, "")
+
     @contextmanager
     def one_look(self) -> Iterator[None]:
         """Look through the namespace and the modules only once meanwhile: a graph may have many thousand leaves."""
@@ -188,9 +195,13 @@ class Leaves:
             self._learn_module(root, module)
 
     def _learn_module(self, root: str, module: nn.Module) -> None:
+        before, self._owners[root] = self._owners.get(root), weakref.ref(module)
         for path, parameter in module.named_parameters():
             if not is_lazy(parameter) and not self._is_known(parameter):
-                self._add(parameter, f"{root}.{path}", root)
+                known = len(self.known)
+                number = self._add(parameter, f"{root}.{path}", root)
+                if number < known and before is not None and before() is module:
+                    self.replaced.add(number)
 
     def _is_known(self, tensor: torch.Tensor) -> bool:
         number = self._numbers.get(id(tensor))

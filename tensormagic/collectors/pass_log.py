@@ -134,6 +134,7 @@ class PassLog:
             leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter, leaf.requires_grad,
             number in self._used, leaf.owner, _column([row.norms for row in rows], number),
             self._touched.get(number, 0), _column([row.updates for row in rows], number),
+            number in self._leaves.replaced,
         )  # fmt: skip
 
 

@@ -215,7 +215,7 @@ class Tracer:
             followed.caller = sys._getframe(2)
             followed.site = self._sites.of_frame(followed.caller)
             followed.come_back = self._recorder.leave()
-            self._cuts.begin(roots)
+            self._cuts.begin(roots, followed)
             nodes = start_nodes(roots)
             with self._lock:
                 followed.circumstances = circumstances(self._running, self._home)
@@ -391,8 +391,8 @@ class Tracer:
             parameters=self._passes.series(),
             gaps=(*self._gaps.values(), *(gap for part in parts for gap in part.gaps())),
             ops=self._ops.report() if self._ops else None,
-            cuts=self._cuts.ended(),
             observations=self._recorder.calls.observations(),
             failure=self._failure.report(graphs),
             training=self._training.report(),
+            **self._cuts.ended(),
         )

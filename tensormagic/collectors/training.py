@@ -163,6 +163,7 @@ class TrainingWatcher:
 
     def _meet(self, optimizer: torch.optim.Optimizer) -> Followed | None:
         self.optimizers_seen += 1
+        self._recorder.cuts.trained.step(optimizer)
         if (gone := self._followed.pop(id(optimizer), None)) is not None:
             self._gone.append(gone)
         if len(self._followed) + len(self._gone) >= MOST_OPTIMIZERS:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tensormagic.diagnoses import (
     aliasing,
     gradient_health,
+    graph_cuts,
     half_precision,
     layout_calls,
     modules,
@@ -16,11 +17,12 @@ from tensormagic.diagnoses import (
     retention,
     steps,
     untaken,
+    without_history,
     writes,
     zero_gradients,
 )
 from tensormagic.diagnoses.rule import Rule
-from tensormagic.reports import SEVERITIES, Finding, Report, TensorReport, TraceReport, WritesReport
+from tensormagic.reports import SEVERITIES, FailureReport, Finding, Report, TensorReport, TraceReport, WritesReport
 
 RULES: tuple[Rule, ...] = (
     Rule("TM102", "a copy where a view was hoped for", TraceReport, layout_calls.hidden_copy),
@@ -31,6 +33,9 @@ RULES: tuple[Rule, ...] = (
     Rule("TM203", "a write reads what it writes", WritesReport, writes.reads_what_it_writes),
     Rule("TM204", "a NumPy array changes with a tensor", WritesReport, writes.changed_arrays),
     Rule("TM205", "a small view keeps a large storage", TensorReport, retention.small_view_of_large_storage),
+    Rule("TM303", "a cut on the way to what should learn", TraceReport, graph_cuts.cut_on_the_way),
+    Rule("TM306", "backward without a way back", FailureReport, without_history.refused_backward),
+    Rule("TM306", "backward without a way back", TraceReport, without_history.backward_without_history),
     Rule("TM309", "gradients that are never cleared", TraceReport, steps.accumulated),
     Rule("TM310", "gradients cleared before the step", TraceReport, steps.emptied),
     Rule("TM401", "values that are NaN or infinite", TensorReport, not_finite.bad_values),
@@ -49,12 +54,14 @@ RULES: tuple[Rule, ...] = (
 def diagnose(report: Report) -> tuple[Finding, ...]:
     """Return every finding about ``report``, the most severe first, in order of code within a severity.
 
-    What is found about the call that ended a run is found about the run.
+    What is found about the call that ended a run is found about the run, where the run itself does not say more.
     """
-    parts = [report]
+    found = _found(report)
     if isinstance(report, TraceReport) and report.failure is not None:
-        parts.append(report.failure)
-    found = [
-        finding for part in parts for rule in RULES if isinstance(part, rule.reads) for finding in rule.check(part)
-    ]
+        known = {finding.code for finding in found}
+        found += [finding for finding in _found(report.failure) if finding.code not in known]
     return tuple(sorted(found, key=lambda finding: (SEVERITIES.index(finding.severity), finding.code)))
+
+
+def _found(report: Report) -> list[Finding]:
+    return [finding for rule in RULES if isinstance(report, rule.reads) for finding in rule.check(report)]

@@ -2,65 +2,61 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from tensormagic.diagnoses.words import counted, grouped, listed
-from tensormagic.reports import Finding, ParameterSeries, TraceReport
+from tensormagic.diagnoses.cut_remedies import call_words
+from tensormagic.diagnoses.graph_cuts import hides_parameters, names_behind_cuts, read_only_cut
+from tensormagic.diagnoses.parameter_names import passes_words, shortest
+from tensormagic.diagnoses.words import grouped, listed
+from tensormagic.reports import Finding, ParameterSeries, RelatedLine, TraceReport
 
 
 def parameter_without_gradient(report: TraceReport) -> Iterator[Finding]:
     """TM601: a parameter that asks for a gradient got none in any pass, although others of its model did.
 
     A model that no backward reached at all is not reported: in adversarial training that is meant. Nor is a
-    parameter that a graph leads to: ``autograd.grad`` may have been asked for others only. Re-entrant checkpointing
-    hides its parameters from the graph of the loss: where no pass inside another was followed, nothing is said at all.
+    parameter that a graph leads to: ``autograd.grad`` may have been asked for others only; nor one that its module
+    got anew, as a moving average; nor one that a cut leaves out, which is TM303's to tell.
     """
-    checkpoints = any(node.name.startswith("CheckpointFunction") for graph in report.graphs for node in graph.nodes)
-    if checkpoints and not report.inner_passes_seen:
+    if hides_parameters(report):
         return
+    cut_off = names_behind_cuts(report)
     for owner in dict.fromkeys(series.owner for series in report.parameters if series.touched and series.owner):
-        missing = [series for series in report.parameters if series.owner == owner and _is_missing(series)]
+        of = [series for series in report.parameters if series.owner == owner]
+        missing = [series for series in of if _is_missing(series) and series.name not in cut_off]
         if missing:
-            yield _missing_finding(report, owner, missing)
+            yield _missing_finding(report, of, missing)
 
 
 def _is_missing(series: ParameterSeries) -> bool:
-    return series.is_parameter and series.requires_grad and not series.touched and not series.used
+    asks = series.is_parameter and series.requires_grad and not series.replaced
+    return asks and not series.touched and not series.used
 
 
-def _missing_finding(report: TraceReport, owner: str, missing: list[ParameterSeries]) -> Finding:
-    of = [series.name for series in report.parameters if series.owner == owner]
-    places = _shortest([series.name for series in missing], of)
+def _missing_finding(report: TraceReport, of: Sequence[ParameterSeries], missing: Sequence[ParameterSeries]) -> Finding:
+    places = shortest([series.name for series in missing], [series.name for series in of])
     called = report.passes[-1].location if report.passes else None
-    passes = counted(report.passes_seen, "backward pass", "backward passes")
-    if report.passes_traced < report.passes_seen:
-        passes = f"the {grouped(report.passes_traced)} traced of {passes}"
     verb = "gets" if len(places) == 1 else "get"
-    share = f"{grouped(len(missing))} of the {grouped(len(of))} parameters of {owner}"
+    share = f"{grouped(len(missing))} of the {grouped(len(of))} parameters of {of[0].owner}"
+    remedy, related = _remedy(report, missing)
     return Finding(
         code="TM601",
         severity="warning",
-        message=f"{listed(places)} {verb} no gradient in {passes}: no path leads there from the loss ({share}).",
+        message=f"{listed(places)} {verb} no gradient in {passes_words(report)}: no path leads there from the loss "
+        f"({share}).",
         location=report.location(called),
         evidence={series.name: series.numel for series in missing[:8]},
-        remedy="Use it in forward, or look for what cuts the path (detach, no_grad, .item(), .data); if it is meant to "
-        "stay as it is, say so: requires_grad_(False).",
+        remedy=f"{remedy} If it is meant to stay as it is, say so: `{places[0]}.requires_grad_(False)`.",
         subject=missing[0].name,
+        related=related,
     )
 
 
-def _shortest(missing: list[str], of: list[str]) -> list[str]:
-    """Return the missing names, those of a module that misses all it has (two or more) as the module alone."""
-    inside, missed = (Counter(module for name in names for module in _above(name)) for names in (of, missing))
-    places: dict[str, None] = {}
-    for name in missing:
-        whole = (module for module in _above(name) if 1 < inside[module] == missed[module])
-        places[next(whole, name)] = None
-    return list(places)
-
-
-def _above(name: str) -> Iterator[str]:
-    """Yield the paths of the modules that a parameter lies in, the outermost first."""
-    parts = name.split(".")
-    return (".".join(parts[:length]) for length in range(1, len(parts)))
+def _remedy(report: TraceReport, missing: Sequence[ParameterSeries]) -> tuple[str, tuple[RelatedLine, ...]]:
+    """Return what to do, with the line at which what the parameters made was last seen, where one is known."""
+    cut = read_only_cut(report, [series.name for series in missing])
+    place = report.location(cut.location) if cut is not None else None
+    if cut is None or place is None:
+        return "Use it in forward, and what it makes in the loss.", ()
+    told = f"What it makes ends at {call_words(cut)} ({place.label}): if it belongs into the loss, let it go on there."
+    return told, (RelatedLine("its way ends here", place),)

@@ -15,7 +15,7 @@ from tensormagic.reports.comparison import (
     ParameterDifference,
     Side,
 )
-from tensormagic.reports.cuts import Cut, CutKind
+from tensormagic.reports.cuts import Cut, CutKind, LeftOut
 from tensormagic.reports.failure import Clashing, FailureReport, Mismatch, Operand
 from tensormagic.reports.finding import SEVERITIES, Finding, Gap, Location, RelatedLine, Severity
 from tensormagic.reports.forward import ForwardBirth, ForwardValues
@@ -55,6 +55,7 @@ from tensormagic.reports.overlay import (
 )
 from tensormagic.reports.pacing import Pace, Pacing
 from tensormagic.reports.picture import ImageFrame, SignalLine, TensorPicture
+from tensormagic.reports.rootless import ModelInSight, Rootless
 from tensormagic.reports.slices import BadSlice, DimensionSlices, LargeSlice
 from tensormagic.reports.storage import (
     Grid,
@@ -125,6 +126,7 @@ __all__ = [
     "KindReport",
     "LargeSlice",
     "LayoutReport",
+    "LeftOut",
     "Level",
     "LiveFrame",
     "Location",
@@ -132,6 +134,7 @@ __all__ = [
     "MemoryFormat",
     "MemoryTotal",
     "Mismatch",
+    "ModelInSight",
     "Moment",
     "Node",
     "NodeCosts",
@@ -161,6 +164,7 @@ __all__ = [
     "Phase",
     "RelatedLine",
     "Report",
+    "Rootless",
     "SavedState",
     "SavedTensor",
     "Severity",

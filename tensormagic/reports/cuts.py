@@ -15,6 +15,27 @@ CutKind = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A leaf behind a cut that asks for a gradient and has none, and that no graph of the whole run led to.
+
+    Attributes:
+        name: ``"net.conv1.weight"``, ``"x"``; ``"leaf (3, 4)"`` where it has no name.
+        owner: Name of the outermost module it belongs to; empty for a plain tensor.
+        shape: Its shape.
+        is_parameter: Whether it is an ``nn.Parameter``.
+        held: Whether an optimizer that made a step in the run was given it; None where no optimizer made one.
+        written: Whether something else writes to it or puts another in its place: a moving average keeps it up.
+    """
+
+    name: str
+    owner: str = ""
+    shape: tuple[int, ...] = ()
+    is_parameter: bool = False
+    held: bool | None = None
+    written: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
     """One place where a tensor with a history went into a call, and its history did not come out.
 
@@ -42,6 +63,7 @@ class Cut:
         shape: Of what came out.
         dtype: Of what came out, without the prefix; ``"float"`` and the like for a Python number.
         count: How often, over the whole run.
+        left_out: The leaves behind it that got no gradient from anywhere, as far as they are known.
     """
 
     kind: CutKind
@@ -58,6 +80,7 @@ class Cut:
     shape: tuple[int, ...] = ()
     dtype: str = ""
     count: int = 1
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def severed(self) -> bool:

@@ -23,6 +23,8 @@ def check_trace(report: TraceReport) -> None:
         _check_graph(graph, lines)
     ends = (line for cut in report.cuts for line in (cut.location, cut.source_location))
     _require(_within(ends, lines), "a cut stands on a line")
+    _require(_within((one.location for one in report.rootless), lines), "a backward that was refused stands on a line")
+    _require(_within((one.cut for one in report.rootless), len(report.cuts)), "a backward was refused for a cut")
     _require(
         _within((one.location for one in (*report.passes, *report.inner_passes)), lines), "a pass stands on a line"
     )

@@ -17,6 +17,7 @@ from tensormagic.reports.graph import Floats, Graph, Node, no_numbers
 from tensormagic.reports.observations import Observation
 from tensormagic.reports.ops import OpsReport
 from tensormagic.reports.pacing import Pacing
+from tensormagic.reports.rootless import Rootless
 from tensormagic.reports.soundness import check_trace
 from tensormagic.reports.training import Training
 
@@ -71,6 +72,7 @@ class ParameterSeries:
         updates: How far the optimizer's step after each of these passes moved it: the norm of the change over the norm
             before, of at most 65,536 evenly spaced elements; `UNTOUCHED` where no step was measured; infinite where it
             was all zero before.
+        replaced: Whether its module got another one in its place, at least once.
     """
 
     name: str
@@ -84,6 +86,7 @@ class ParameterSeries:
     norms: Floats
     touched: int
     updates: Floats = field(default_factory=no_numbers)
+    replaced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,7 @@ class TraceReport(Report):
         failure: The call that ended the run, where it was one of torch's that failed.
         observations: What single calls of the forward did that is worth knowing.
         training: What the training loop did from step to step; None where nothing was trained.
+        rootless: Values without a history that backward was called on, and that torch refused.
     """
 
     kind_name: ClassVar[str] = "trace"
@@ -182,6 +186,7 @@ class TraceReport(Report):
     failure: FailureReport | None = None
     observations: tuple[Observation, ...] = ()
     training: Training | None = None
+    rootless: tuple[Rootless, ...] = ()
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there."""

@@ -110,7 +110,14 @@ def trace_report() -> reports.TraceReport:
         failure=failure_report(),
         training=_training(),
         observations=(_observation(),),
-    )
+        rootless=(
+            reports.Rootless(
+                name=HOSTILE, location=0, shape=(3,), dtype="int64", grad_enabled=False, inference=True, cut=0,
+                models=(reports.ModelInSight(name=HOSTILE, parameters=4, frozen=4),), count=2,
+            ),
+            reports.Rootless(),
+        ),
+    )  # fmt: skip
 
 
 def _observation() -> reports.Observation:
@@ -522,6 +529,10 @@ def _graph() -> reports.Graph:
             reports.Cut(
                 kind="detach", op="detach", location=0, line=1, source=1, source_name="log", source_location=0,
                 earlier=True, target=2, input_number=1, shape=(3,), dtype="float32", count=2,
+                left_out=(
+                    reports.LeftOut(name=HOSTILE, owner="net", shape=(3,), is_parameter=True, held=True, written=True),
+                    reports.LeftOut(name="x"),
+                ),
             ),
             reports.Cut(kind="non-differentiable", op=HOSTILE, source_name=HOSTILE, target=1, selects=True),
         ),
@@ -549,6 +560,7 @@ def _series() -> reports.ParameterSeries:
         norms=array("f", [0.5, math.nan]),
         touched=2,
         updates=array("f", [reports.UNTOUCHED, math.inf]),
+        replaced=True,
     )
 
 

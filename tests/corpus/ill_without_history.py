@@ -1,0 +1,144 @@
+"""Code that calls backward on something without a history (TM306), each made so by another line."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import tensormagic as tm
+from tests.corpus.cases import ill
+from tests.corpus.data import batches
+
+
+@contextmanager
+def refused(**namespace):
+    """Trace a run that torch ends with an error."""
+    with suppress(RuntimeError), tm.trace(namespace=namespace) as trace:
+        yield trace
+
+
+@ill("TM306", severity="error", subject="loss", line="with torch.no_grad():", related=("loss.backward()",),
+     says=("loss has no way back for a gradient", "Move this out of the `torch.no_grad()` block"))  # fmt: skip
+def a_training_step_inside_no_grad():
+    net = nn.Linear(64, 10)
+    with refused(net=net) as trace:
+        for images, classes in batches(1):
+            with torch.no_grad():
+                loss = F.cross_entropy(net(images.flatten(1)), classes)
+            loss.backward()
+    return trace.report
+
+
+@ill("TM306", severity="error", subject="loss", line="argmax(1)", says=("`.argmax()` ended it",),
+     related=("loss.backward()",))  # fmt: skip
+def the_accuracy_as_a_loss():
+    net = nn.Linear(64, 10)
+    with refused(net=net) as trace:
+        for images, classes in batches(1):
+            guessed = net(images.flatten(1)).argmax(1)
+            loss = 1 - (guessed == classes).float().mean()
+            loss.backward()
+    return trace.report
+
+
+@ill("TM306", severity="error", line="loss.item()", related=("mean().backward()",), says=("`.item()` ended it",))
+def losses_averaged_as_numbers():
+    net = nn.Linear(64, 10)
+    with refused(net=net) as trace:
+        losses = []
+        for images, classes in batches(3):
+            loss = F.cross_entropy(net(images.flatten(1)), classes)
+            losses.append(loss.item())
+        torch.tensor(losses).mean().backward()
+    return trace.report
+
+
+@ill("TM306", severity="error", line="loss.backward()",
+     says=("all 2 parameters of backbone are frozen", "`backbone.requires_grad_(True)`"))  # fmt: skip
+def everything_frozen_the_new_head_as_well():
+    """Transfer learning with the two lines in the wrong order: the new head is frozen with the rest."""
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    backbone[1] = nn.Linear(64, 3)
+    for parameter in backbone.parameters():
+        parameter.requires_grad = False
+    with refused(backbone=backbone) as trace:
+        for images, classes in batches(1):
+            loss = F.cross_entropy(backbone(images), classes % 3)
+            loss.backward()
+    return trace.report
+
+
+@ill(
+    "TM306", severity="error", subject="y", line="y.backward()", says=("requires_grad=True", "nothing that it was made")
+)
+def the_first_example_without_requires_grad():
+    with refused() as trace:
+        x = torch.tensor([2.0, 3.0])
+        y = (x**2).sum()
+        y.backward()
+    return trace.report
+
+
+@ill("TM306", severity="error", line="loss.backward()", says=("gradients are switched off", "set_grad_enabled(True)"))
+def gradients_switched_off_by_an_earlier_evaluation():
+    net = nn.Linear(64, 10)
+    before = torch.is_grad_enabled()
+    torch.set_grad_enabled(False)
+    try:
+        with refused(net=net) as trace:
+            for images, classes in batches(1):
+                loss = F.cross_entropy(net(images.flatten(1)), classes)
+                loss.backward()
+    finally:
+        torch.set_grad_enabled(before)
+    return trace.report
+
+
+@ill(
+    "TM306", severity="error", line="output.detach()", says=("Without `.detach()`", "F.cross_entropy(output, classes)")
+)
+def a_criterion_given_a_detached_output():
+    net = nn.Linear(64, 10)
+    with refused(net=net) as trace:
+        for images, classes in batches(1):
+            output = net(images.flatten(1))
+            loss = F.cross_entropy(output.detach(), classes)
+            loss.backward()
+    return trace.report
+
+
+@ill("TM306", severity="error", line="set_grad_enabled", related=("loss.backward()",), says=("`torch.no_grad()`",))
+def a_phase_that_is_misspelt():
+    """The torchvision tutorial's switch, with another name for the phase."""
+    net, phase = nn.Linear(64, 10), "training"
+    with refused(net=net) as trace:
+        for images, classes in batches(1):
+            with torch.set_grad_enabled(phase == "train"):
+                loss = F.cross_entropy(net(images.flatten(1)), classes)
+            loss.backward()
+    return trace.report
+
+
+@ill("TM306", severity="error", line="scores = net(", says=("`torch.inference_mode()` kept",))
+def a_prediction_made_in_inference_mode():
+    net = nn.Linear(64, 10)
+    with refused(net=net) as trace:
+        for images, classes in batches(1):
+            with torch.inference_mode():
+                scores = net(images.flatten(1))
+                loss = F.cross_entropy(scores, classes)
+            loss.backward()
+    return trace.report
+
+
+@ill("TM306", severity="error", line="torch.autograd.grad(", says=("energy has no way back", "`x.requires_grad_()`"))
+def forces_of_positions_that_ask_for_nothing():
+    """Physics: the derivative of an energy, whose positions were never told to require grad."""
+    with refused() as trace:
+        positions = torch.rand(5, 3)
+        energy = torch.cdist(positions, positions).sum()
+        torch.autograd.grad(energy, positions)
+    return trace.report

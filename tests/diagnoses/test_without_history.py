@@ -1,0 +1,82 @@
+"""TM306: exact sentences, by hand-made runs that torch refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tensormagic.diagnoses import diagnose
+from tensormagic.reports import Cut, FailureReport, ModelInSight, Operand, Rootless
+from tests.diagnoses.samples import CALL, LINES, run
+
+PARTLY = (ModelInSight(name="net", parameters=4, frozen=3),)
+REFUSED = "element 0 of tensors does not require grad and does not have a grad_fn"
+
+
+def refused(*, cuts=(), state="failed", **facts):
+    one = Rootless(**{"name": "loss", "location": 7, "dtype": "float32", **facts})
+    return replace(run(), state=state, rootless=(one,), cuts=cuts, passes=(), passes_seen=0)
+
+
+def test_a_line_that_ended_the_way():
+    """The finding stands on that line, and names the other one."""
+    (found,) = diagnose(refused(cut=0, cuts=(Cut(kind="item", op="item", location=2, line=3),)))
+    assert (found.code, found.severity, found.subject) == ("TM306", "error", "loss")
+    assert found.message == "loss has no way back for a gradient: `.item()` ended it."
+    assert found.location == LINES[2]
+    assert [(line.what, line.location) for line in found.related] == [("backward was called here", CALL)]
+    assert found.remedy.startswith("Keep the tensor")
+
+
+@pytest.mark.parametrize(
+    ("facts", "why", "remedy"),
+    [
+        ({}, "nothing that it was made from asks for a gradient", "requires_grad=True"),
+        ({"inference": True}, "it was made under `torch.inference_mode()`", "outside"),
+        ({"grad_enabled": False}, "gradients are switched off", "set_grad_enabled(True)"),
+        ({"dtype": "int64"}, "it is int64, and only floating-point values have gradients", "floating-point loss"),
+        ({"models": (ModelInSight(name="net", parameters=4, frozen=4),)},
+         "nothing that it was made from asks for a gradient; all 4 parameters of net are frozen",
+         "`net.requires_grad_(True)`"),
+        ({"models": (*PARTLY, ModelInSight(name="old", parameters=2, frozen=2))},
+         "nothing that it was made from asks for a gradient, although 1 parameter of net does", "what net returns"),
+    ],
+    ids=["nothing", "inference", "switched off", "integers", "frozen", "not made from the model"],
+)  # fmt: skip
+def test_a_way_that_never_was(facts, why, remedy):
+    """The first reason that holds is told, and what to do."""
+    (found,) = diagnose(refused(**facts))
+    assert found.message == f"loss has no way back for a gradient: {why}."
+    assert remedy in found.remedy
+    assert found.location == CALL
+
+
+def test_what_somebody_caught_is_a_note():
+    """The run went on, as in a lesson that shows the error."""
+    assert [found.severity for found in diagnose(refused(state="finished"))] == ["note"]
+
+
+def failure(**root):
+    operand = Operand(**{"name": "loss", "dtype": "float32", **root})
+    return FailureReport(error_type="RuntimeError", error=REFUSED, phase="backward", location=CALL, operands=(operand,))
+
+
+def test_a_refusal_outside_a_trace():
+    """Which line ended the way cannot be known then; what can is said."""
+    (found,) = diagnose(failure())
+    assert (found.code, found.location, found.subject) == ("TM306", CALL, "loss")
+    assert "%%tracegrad" in found.remedy
+    (found,) = diagnose(failure(dtype="int64"))
+    assert "it is int64, and only floating-point values have gradients" in found.message
+
+
+def test_other_errors_are_others():
+    """A backward that failed for another reason is not this."""
+    assert diagnose(replace(failure(), error="Trying to backward through the graph a second time")) == ()
+
+
+def test_a_trace_says_it_once_and_better():
+    """What the run knows of its failure comes before what the failing call tells."""
+    (found,) = diagnose(replace(refused(grad_enabled=False), failure=failure()))
+    assert "gradients are switched off" in found.message
