@@ -149,7 +149,7 @@ def stop_gradient_in_siamese_networks():
 
 
 @healthy(nearly="TM303")
-def truncated_backpropagation_through_time():
+def a_hidden_state_detached_between_windows():
     cell, head = nn.GRUCell(8, 16), nn.Linear(16, 1)
     optimizer = torch.optim.Adam([*cell.parameters(), *head.parameters()])
     with tm.trace(namespace={"cell": cell, "head": head}) as trace:
