@@ -170,6 +170,7 @@ class Tracer:
         self._ended = self._clock()
         self._leaves.learn_parameters()
         self._cuts.finish()
+        self._training.finish()
         self._state = state_after(error)
         self._error = error_text(error) if error is not None else ""
         if error is not None:

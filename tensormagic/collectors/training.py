@@ -26,6 +26,7 @@ from tensormagic.collectors.identity import Leaves
 from tensormagic.collectors.pass_log import PassLog
 from tensormagic.collectors.source import Sites
 from tensormagic.collectors.stepping import Moment, Stepping
+from tensormagic.collectors.trained import Elsewhere
 from tensormagic.collectors.witnesses import witnesses_of
 from tensormagic.reports import UNTOUCHED, Gap, OptimizerUse, Training
 
@@ -88,6 +89,8 @@ class TrainingWatcher:
         self._followed: dict[int, Followed] = {}
         self._gone: list[Followed] = []
         self._by_hand = ByHand(leaves, self._brought)
+        self._elsewhere = Elsewhere(leaves)
+        self._finished = False
         self._backward: int | None = None
         self._passes, self._running, self._nodes = 0, 0, 0
         self._whole = True  # no pass went by on another thread
@@ -120,6 +123,7 @@ class TrainingWatcher:
             for optimizer in self._alive():
                 optimizer.stepping.after_pass()
             self._by_hand.after_pass()
+            self._elsewhere.after_pass()
 
     def _concerns(self, call: BackwardCall, followed: Following) -> bool:
         """Return whether leaves collect gradients in a pass of this thread's that lies in no other."""
@@ -134,6 +138,16 @@ class TrainingWatcher:
             self._by_hand.forget()
             for followed in self._alive():
                 followed.stepping.forget()
+
+    def finish(self) -> None:
+        """Say that the run has ended: what gets gradients and was in no optimizer's step is looked for elsewhere."""
+        with self._guarded():
+            held = {number for optimizer in self._all() for number in optimizer.held.numbers}
+            known = enumerate(self._leaves.known)
+            asking = {number for number, leaf in known if leaf.is_parameter and leaf.owner and leaf.requires_grad}
+            if held:
+                self._elsewhere.finish(asking - held)
+            self._finished = True
 
     # -- told of steps --------------------------------------------------------------------------------------------
 
@@ -176,6 +190,13 @@ class TrainingWatcher:
         self._by_hand.leave_to(held_by(optimizer))
         return found
 
+    def _trained_elsewhere(self) -> tuple[int, ...]:
+        held = (followed.held.numbers for followed in self._all())
+        return tuple(sorted(self._elsewhere.found.difference(*held)))
+
+    def _all(self) -> list[Followed]:
+        return [*self._gone, *list(self._followed.values())]
+
     def _alive(self) -> list[Followed]:
         return [followed for followed in self._followed.values() if followed.reference() is not None]
 
@@ -211,11 +232,16 @@ class TrainingWatcher:
 
     def report(self) -> Training | None:
         """Return what is known so far; None where nothing trained."""
-        optimizers = tuple(followed.use() for followed in [*self._gone, *list(self._followed.values())])
+        optimizers = tuple(followed.use() for followed in self._all())
         by_hand = self._by_hand.use()
         if not optimizers and by_hand is None:
             return None
-        return Training(optimizers=optimizers, optimizers_seen=self.optimizers_seen, by_hand=by_hand)
+        return Training(
+            optimizers=optimizers,
+            optimizers_seen=self.optimizers_seen,
+            by_hand=by_hand,
+            elsewhere=self._trained_elsewhere() if self._finished else None,
+        )
 
 
 def held_by(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:

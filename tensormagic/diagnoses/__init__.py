@@ -14,6 +14,7 @@ from tensormagic.diagnoses import (
     layout_calls,
     modules,
     not_finite,
+    optimizers,
     retention,
     steps,
     untaken,
@@ -47,6 +48,8 @@ RULES: tuple[Rule, ...] = (
     Rule("TM406", "NaN from the branch `where` did not take", TraceReport, untaken.nan_from_what_was_not_taken),
     Rule("TM407", "half-precision underflow or overflow", TraceReport, half_precision.narrow_gradients),
     Rule("TM601", "a parameter without a gradient", TraceReport, modules.parameter_without_gradient),
+    Rule("TM602", "a parameter in no optimizer", TraceReport, optimizers.in_no_optimizer),
+    Rule("TM604", "an optimizer of parameters that are not used", TraceReport, optimizers.of_unused_parameters),
     Rule("TM607", "a step without a backward", TraceReport, steps.without_backward),
 )
 

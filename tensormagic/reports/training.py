@@ -103,8 +103,11 @@ class Training:
         optimizers_seen: How many there were.
         by_hand: Updates of leaves that no optimizer holds: in-place changes between backward passes. None where there
             were none.
+        elsewhere: Indices into `TraceReport.parameters` of those that are trained by other means: changed in place, or
+            held by an optimizer that did not step. None as long as that was not looked for: while the run goes on.
     """
 
     optimizers: tuple[OptimizerUse, ...] = ()
     optimizers_seen: int = 0
     by_hand: OptimizerUse | None = None
+    elsewhere: tuple[int, ...] | None = None

@@ -137,7 +137,7 @@ def _training() -> reports.Training:
         holds=(0,), strangers=2, stranger_shapes=((3, 4), ()), strangers_idle=False,
         accumulation=reports.Accumulation(0, 2, 0.5, 9, math.inf, 0.25),
     )  # fmt: skip
-    return reports.Training(optimizers=(use,), optimizers_seen=40, by_hand=use)
+    return reports.Training(optimizers=(use,), optimizers_seen=40, by_hand=use, elsewhere=(0,))
 
 
 def failure_report() -> reports.FailureReport:

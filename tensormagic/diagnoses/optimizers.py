@@ -1,0 +1,169 @@
+"""TM602, TM604: what gets gradients and what the optimizers hold are not the same parameters.
+
+Where an optimizer was made and the model changed afterwards, both are true at once: the optimizer holds what is gone,
+and what came instead is in no optimizer. That is told once: as TM604 where nothing that the optimizer holds is used any
+more, else as TM602.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tensormagic.diagnoses.parameter_names import shortest
+from tensormagic.diagnoses.words import counted, listed, part
+from tensormagic.reports import Finding, Location, OptimizerUse, ParameterSeries, TraceReport, Training
+
+MOST_SHARE = 0.6  # of a model's elements; who leaves out more trains a small part on purpose
+
+_Numbers = list[int]
+
+
+def _known(report: TraceReport) -> Training | None:
+    """Return what is known of the training, where that is all there was to see of it."""
+    training = report.training
+    whole = report.passes_traced == report.passes_seen
+    if training is None or training.elsewhere is None or not whole:
+        return None
+    return training if training.optimizers_seen == len(training.optimizers) else None
+
+
+def _left_out(report: TraceReport, training: Training) -> _Numbers:
+    """Return the parameters that get gradients and that nothing trains."""
+    held = {number for use in training.optimizers for number in use.holds}
+    trained = held.union(training.elsewhere or ())
+    return [number for number, series in enumerate(report.parameters) if _asks(series) and number not in trained]
+
+
+def _asks(series: ParameterSeries) -> bool:
+    return series.is_parameter and series.requires_grad and series.touched > 0 and bool(series.owner)
+
+
+def _step_line(report: TraceReport, use: OptimizerUse) -> Location | None:
+    return report.location(next((pattern.location for pattern in use.patterns), None))
+
+
+# -- TM602 --------------------------------------------------------------------------------------------------------
+
+
+def in_no_optimizer(report: TraceReport) -> Iterator[Finding]:
+    """TM602: a part of a model gets gradients, another part is stepped, and nothing trains the first.
+
+    A warning where it is the smaller part, or something that came after the optimizer was made; a note where the last
+    layers are trained and those before them are not, or a small part in the midst of many: that is often meant, and
+    costs only the time of their gradients.
+    """
+    training = _known(report)
+    left_out = _left_out(report, training) if training is not None else []
+    for owner in dict.fromkeys(report.parameters[number].owner for number in left_out):
+        missing = [number for number in left_out if report.parameters[number].owner == owner]
+        users = [use for use in training.optimizers if _stepped(report, use, owner)] if training else []
+        if users:
+            yield _in_no_optimizer(report, users, missing)
+
+
+def _stepped(report: TraceReport, use: OptimizerUse, owner: str) -> _Numbers:
+    held = ((number, report.parameters[number]) for number in use.holds)
+    return [number for number, series in held if series.owner == owner and series.touched]
+
+
+def _in_no_optimizer(report: TraceReport, users: list[OptimizerUse], missing: _Numbers) -> Finding:
+    owner = report.parameters[missing[0]].owner
+    of = [series.name for series in report.parameters if series.owner == owner]
+    names = shortest([report.parameters[number].name for number in missing], of)
+    strangers = sum(use.strangers for use in users if use.strangers_idle)
+    stepped = [number for use in users for number in _stepped(report, use, owner)]
+    meant = not strangers and _is_meant(report, missing, stepped)
+    one = len(names) == 1
+    gone = counted(strangers, "parameter")
+    still = f", and still holds {gone} that no model uses any more" if strangers else ""
+    return Finding(
+        code="TM602",
+        severity="note" if meant else "warning",
+        message=f"{listed(names)} {'gets' if one else 'get'} gradients but {'is' if one else 'are'} in no optimizer: "
+        f"{listed([use.name for use in users])} {'steps' if len(users) == 1 else 'step'} "
+        f"{part(len(stepped), len(of), 'parameter')} of {owner}{still}.",
+        location=_step_line(report, users[0]),
+        evidence={"without an optimizer": len(missing), "stepped": len(stepped), "held but unused": strangers},
+        remedy=_remedy(names, users[0], meant=meant, replaced=strangers > 0),
+        subject=report.parameters[missing[0]].name,
+    )
+
+
+def _remedy(names: list[str], use: OptimizerUse, *, meant: bool, replaced: bool) -> str:
+    if meant:
+        return (
+            "If only a part is to be trained, freeze the rest: `requires_grad_(False)` saves the time of its gradients."
+        )
+    if replaced:
+        return "Make the optimizer after the model has its last form."
+    name = use.name if use.name.isidentifier() and use.name != use.type_name else "optimizer"
+    first = names[0] if all(part.isidentifier() for part in names[0].split(".")) else "layer"
+    what = f"[{first}]" if first.endswith((".weight", ".bias")) else f"{first}.parameters()"
+    return (
+        "Make the optimizer after the model is complete, of all its parameters; or add them: "
+        f'`{name}.add_param_group({{"params": {what}}})`'
+    )
+
+
+def _is_meant(report: TraceReport, missing: _Numbers, stepped: _Numbers) -> bool:
+    """Return whether the last layers alone are trained, or a small part that is not the first layers."""
+    places = _places(report)
+    untrained, trained = ([places[one] for one in some if one in places] for some in (missing, stepped))
+    if (
+        untrained
+        and trained
+        and (max(untrained) < min(trained) or (max(trained) < min(untrained) and len(trained) > 1))
+    ):
+        return max(untrained) < min(trained)
+    without, with_one = (sum(report.parameters[number].numel for number in some) for some in (missing, stepped))
+    return without > MOST_SHARE * (without + with_one)
+
+
+def _places(report: TraceReport) -> dict[int, int]:
+    """Return where each parameter first takes part in the main graph: the larger, the nearer to the loss."""
+    numbers = {series.name: number for number, series in enumerate(report.parameters)}
+    leaves = (node for node in report.nodes if node.kind == "accumulate" and node.variable in numbers)
+    return {numbers[node.variable]: node.index for node in leaves}
+
+
+# -- TM604 --------------------------------------------------------------------------------------------------------
+
+
+def of_unused_parameters(report: TraceReport) -> Iterator[Finding]:
+    """TM604: nothing that an optimizer holds takes part in the run, while a model that does is in no optimizer."""
+    training = _known(report)
+    left_out = _left_out(report, training) if training is not None else []
+    for use in training.optimizers if training is not None and left_out else ():
+        if _is_lost(report, use):
+            yield _of_unused(report, use, left_out)
+
+
+def _is_lost(report: TraceReport, use: OptimizerUse) -> bool:
+    active = {series.owner for series in report.parameters if series.touched}
+    held = [report.parameters[number] for number in use.holds if report.parameters[number].requires_grad]
+    unused = all(not series.touched and not series.used and series.owner not in active for series in held)
+    idle = all(pattern.kind in {"idle", "unseen"} for pattern in use.patterns)
+    return bool(use.strangers or held) and unused and use.strangers_idle and idle
+
+
+def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> Finding:
+    owners = Counter(report.parameters[number].owner for number in left_out)
+    owner, missing = owners.most_common(1)[0]
+    held = [report.parameters[number] for number in use.holds if report.parameters[number].requires_grad]
+    shapes = {report.parameters[number].shape for number in left_out}
+    alike = {*use.stranger_shapes, *(series.shape for series in held)} <= shapes
+    count = use.strangers + len(held)
+    return Finding(
+        code="TM604",
+        severity="error" if alike else "warning",
+        message=f"{use.name} steps {counted(count, 'parameter')} that never had a gradient and that no model which ran "
+        f"uses; {counted(missing, 'parameter')} of {owner} {'gets' if missing == 1 else 'get'} gradients and "
+        f"{'is' if missing == 1 else 'are'} in no optimizer"
+        f"{', although their shapes are the same: the model was made anew or copied afterwards' if alike else ''}.",
+        location=_step_line(report, use),
+        evidence={"held": count, "steps": use.steps, "without an optimizer": missing},
+        remedy="Make the optimizer of the model that is trained, after it is made: "
+        f"`torch.optim.{use.type_name}({owner}.parameters(), …)`",
+        subject=use.name,
+    )
