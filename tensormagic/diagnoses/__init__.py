@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tensormagic.diagnoses import (
     aliasing,
+    clashes,
     gradient_health,
     graph_cuts,
     half_precision,
@@ -26,6 +27,7 @@ from tensormagic.diagnoses.rule import Rule
 from tensormagic.reports import SEVERITIES, FailureReport, Finding, Report, TensorReport, TraceReport, WritesReport
 
 RULES: tuple[Rule, ...] = (
+    Rule("TM101", "a view that cannot be", FailureReport, clashes.impossible_view),
     Rule("TM102", "a copy where a view was hoped for", TraceReport, layout_calls.hidden_copy),
     Rule("TM201", "a write changes another name", TensorReport, aliasing.shared_memory),
     Rule("TM201", "a write changes another name", WritesReport, writes.changed_names),
@@ -51,6 +53,10 @@ RULES: tuple[Rule, ...] = (
     Rule("TM602", "a parameter in no optimizer", TraceReport, optimizers.in_no_optimizer),
     Rule("TM604", "an optimizer of parameters that are not used", TraceReport, optimizers.of_unused_parameters),
     Rule("TM607", "a step without a backward", TraceReport, steps.without_backward),
+    Rule("TM702", "a generator on another device", FailureReport, clashes.generator_elsewhere),
+    Rule("TM801", "operands on different devices", FailureReport, clashes.operands_elsewhere),
+    Rule("TM802", "dtypes that do not go together", FailureReport, clashes.dtypes_apart),
+    Rule("TM804", "shapes that do not go together", FailureReport, clashes.shapes_apart),
 )
 
 

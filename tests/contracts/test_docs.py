@@ -17,6 +17,7 @@ import pytest
 from tensormagic.diagnoses import RULES
 from tensormagic.magics import aliases, compare, tensor, tensors, tracegrad, writes
 from tensormagic.magics.extension import TensorMagic
+from tests.corpus.no_gpu import generators_checked
 from tests.renderers.snapshots import REFRESH
 from tests.support.kernel import ROOT
 
@@ -44,7 +45,8 @@ def run(source: str, folder: Path) -> dict[str, object]:
     """Run a block as the file ``example.py``; return its names."""
     path = folder / "example.py"
     path.write_text(source, encoding="utf-8")
-    return runpy.run_path(str(path))
+    with generators_checked():
+        return runpy.run_path(str(path))
 
 
 def assert_quoted(page: Path, message: str) -> None:

@@ -53,21 +53,28 @@ CASES = {
         ["x.flatten(1)", "nn.Linear(4, 10)"],
     ),
     "channels last": (
-        failed("torch.nn.functional.conv2d", "Given groups=1, weight of size [8, 3, 5, 5], expected input[4, 32, 32, 3] "
-               "to have 3 channels, but got 32 channels instead", tensor("x", 4, 32, 32, 3),
+        failed("torch.nn.functional.conv2d", "Given groups=1, weight of size [8, 3, 5, 5], expected "
+               "input[4, 32, 32, 3] to have 3 channels, but got 32 channels instead", tensor("x", 4, 32, 32, 3),
                tensor("net.conv.weight", 8, 3, 5, 5, role="weight")),
         "shape", [(0, 1, "32", "3"), (1, 1, "3", "32")], "there are 32 of them, but net.conv takes 3",
         ["x.permute(0, 3, 1, 2)", "nn.Conv2d(32, 8, 5)"],
     ),
     "joining": (
         failed("torch.cat", "Sizes of tensors must match except in dimension 0. Expected size 3 but got size 4 "
-               "for tensor number 1 in the list.", tensor("a", 2, 3, place="tensors[0]"), tensor("b", 2, 4, place="tensors[1]")),
+               "for tensor number 1 in the list.", tensor("a", 2, 3, place="tensors[0]"),
+               tensor("b", 2, 4, place="tensors[1]")),
         "shape", [(0, 1, "3", "4"), (1, 1, "4", "3")], "along which they are joined", ["torch.cat([a, b], dim=1)"],
     ),
     "a view": (
         failed("Tensor.view", VIEW, tensor("x", 6, 4, stride=(1, 6)), plain("(2, -1)")),
         "view", [(0, 0, "stride 1", "stride 24"), (0, 1, "stride 6", "")],
-        "one step along dimension 0 is 1 elements, not 24 (4 × 6)", ["x.reshape(2, -1)", "x.contiguous().view(2, -1)"],
+        "which do not lie one after the other in memory: the stride of dimension 0 is 1, not 4 × 6 = 24.",
+        ["x.reshape(2, -1)", "x.contiguous().view(2, -1)"],
+    ),
+    "heads that must be put back first": (
+        failed("Tensor.view", VIEW, tensor("x", 2, 4, 5, 8, stride=(160, 8, 32, 1)), plain("(2, 5, 32)")),
+        "view", [(0, 2, "stride 32", "stride 8"), (0, 3, "stride 1", "")], "would merge dimensions 2 and 3",
+        ["x.transpose(1, 2).view(2, 5, 32)", "x.reshape(2, 5, 32)", "x.contiguous().view(2, 5, 32)"],
     ),
     "a view of another size": (
         failed("Tensor.view", "shape '[-1, 256]' is invalid for input of size 150", tensor("x", 2, 3, 5, 5),

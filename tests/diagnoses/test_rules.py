@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tensormagic.diagnoses import RULES, diagnose
-from tensormagic.reports import SEVERITIES, TensorReport, TraceReport, WritesReport
+from tensormagic.reports import SEVERITIES, FailureReport, TensorReport, TraceReport, WritesReport
 from tests.diagnoses.samples import born, parameter
 from tests.reports.samples import tensor_report, trace_report, writes_report
 
@@ -19,7 +19,15 @@ def test_codes_are_unique_sorted_and_of_a_family():
     assert codes == sorted(codes)
     assert len({(rule.code, rule.reads) for rule in RULES}) == len(RULES)
     assert all(re.fullmatch(r"TM[1-8]\d\d", code) for code in codes)
-    assert {rule.reads for rule in RULES} >= {TensorReport, TraceReport, WritesReport}
+    assert {rule.reads for rule in RULES} >= {FailureReport, TensorReport, TraceReport, WritesReport}
+
+
+def hostile():
+    """A run that ended in a failed call, with a rule that is a sentence: names in it are as hostile as they can be."""
+    report = trace_report()
+    rule = f"The sizes of {report.failure.operands[0].name} do not fit."
+    mismatch = dataclasses.replace(report.failure.mismatch, rule=rule)
+    return dataclasses.replace(report, failure=dataclasses.replace(report.failure, mismatch=mismatch))
 
 
 def ill():
@@ -40,18 +48,19 @@ def test_the_most_severe_comes_first_then_the_code():
 
 
 @pytest.mark.parametrize(
-    "report", [tensor_report(), trace_report(), writes_report(), ill()], ids=["tensor", "trace", "writes", "ill"]
+    "report", [tensor_report(), hostile(), writes_report(), ill()], ids=["tensor", "trace", "writes", "ill"]
 )
 def test_rules_are_pure(report):
     """The same report gives the same findings, whatever findings it had before; only its own rules' codes appear."""
     first = diagnose(report)
     assert diagnose(dataclasses.replace(report, findings=first)) == first
-    own = {rule.code for rule in RULES if isinstance(report, rule.reads)}
+    read = [report, *([report.failure] if getattr(report, "failure", None) is not None else [])]
+    own = {rule.code for rule in RULES if any(isinstance(part, rule.reads) for part in read)}
     assert {found.code for found in first} <= own
 
 
 @pytest.mark.parametrize(
-    "report", [tensor_report(), trace_report(), writes_report(), ill()], ids=["tensor", "trace", "writes", "ill"]
+    "report", [tensor_report(), hostile(), writes_report(), ill()], ids=["tensor", "trace", "writes", "ill"]
 )
 def test_every_finding_is_one_sentence(report):
     """It begins with a capital or a name, ends with a full stop, and holds no unformatted piece."""

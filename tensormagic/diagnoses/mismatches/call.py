@@ -23,7 +23,11 @@ _OPERATORS = {
 _SIGNS = {sign: word for word, sign in _OPERATORS.items()}
 _QUOTED = re.compile(r"`([^`]+)`")
 _PLACE = re.compile(r"^(.*)\[(\d+)\]$")
-_ROLES = {"self": "input", "mat1": "input", "mat2": "other", "vec2": "other"}
+_CODES = {"self": "x", "input": "x", "mat1": "x", "mat2": "other", "vec2": "other"}
+_WORDS = {"self": "tensor", "hx": "hidden state"}
+_PARAMETER = re.compile(r"[\w.\[\]]+\.(?:in_proj_)?(?:weight|bias|running_mean)(?:_ih|_hh)?(?:_l\d+)?")
+_HANDED_ON = "the input of "
+_CLASS = re.compile(r"[A-Z]\w*[a-z]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +68,14 @@ class Given:
     def name(self) -> str:
         """How a sentence names it: as the person does, else by what torch calls it, else by its place."""
         operand = self.operand
+        if operand.name.startswith(_HANDED_ON) and operand.role not in {"", "self", "input"}:
+            return f"the {_word(operand.role)} of {operand.name.removeprefix(_HANDED_ON)}"
         if operand.name:
             return operand.name
         if operand.place:
             return f"tensor {_number_in(operand.place)} of the list" if _number_in(operand.place) else operand.place
         if operand.role:
-            return "the tensor" if operand.role == "self" else f"the {operand.role.replace('_', ' ')}"
+            return f"the {_word(operand.role)}"
         return f"operand {self.position + 1}"
 
     @property
@@ -81,12 +87,16 @@ class Given:
             return text
         if _is_expression(text):
             return f"({text})"
-        return _ROLES.get(self.operand.role, self.operand.role) or "x"
+        return self.operand.place or _CODES.get(self.operand.role, self.operand.role) or "x"
 
     @property
     def sized(self) -> str:
         """Its name and its shape: ``x (32 × 784)``."""
         return f"{self.name} ({sizes(self.shape)})"
+
+
+def _word(role: str) -> str:
+    return _WORDS.get(role, role.replace("_", " "))
 
 
 def _number_in(place: str) -> str:
@@ -185,20 +195,31 @@ class Call:
         found = named or [one for one in plain if one.position == position and not one.operand.role]
         return found[0].operand.text if found else ""
 
+    def written(self, keyword: str) -> str:
+        """Return what the person's own call gives for a keyword, as it stands there; empty where it gives none."""
+        try:
+            body = ast.parse(self.report.call, mode="eval").body
+        except (SyntaxError, ValueError):
+            return ""
+        given = {each.arg: each.value for each in body.keywords} if isinstance(body, ast.Call) else {}
+        return ast.unparse(given[keyword]) if keyword in given else ""
+
     def of_shape(self, shape: tuple[int, ...]) -> Given | None:
         """Return the tensor that has this shape, if exactly one has."""
         found = [one for one in self.tensors if one.shape == shape]
         return found[0] if len(found) == 1 else None
 
     @property
+    def layer(self) -> str:
+        """The layer as code names it; empty where it has no name but that of its class."""
+        return "" if _CLASS.match(self.owner) else self.owner
+
+    @property
     def owner(self) -> str:
         """What stands for the layer in a sentence: ``net.fc1``, or what its parameter is called, without the name."""
-        names = [
-            one.operand.name
-            for one in self.tensors
-            if re.fullmatch(r"[\w.]+\.(weight|bias|running_mean)", one.operand.name)
-        ]
-        return names[0].rsplit(".", 1)[0] if names else self.report.module
+        names = (one.operand.name for one in self.tensors)
+        found = next((name for name in names if _PARAMETER.fullmatch(name)), "")
+        return found.rpartition(".")[0] if found else self.report.module.strip("()")
 
 
 _KEYWORDS = frozenset({"out", "weight", "bias", "attn_mask", "key_padding_mask"})

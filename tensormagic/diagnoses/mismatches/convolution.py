@@ -212,7 +212,7 @@ def one_value(call: Call, _: re.Match[str]) -> Mismatch | None:
         f"In training, {owner} needs at least two values for each channel, and {given.sized} has one: a batch of one."
     )
     at = 0 if given.shape[0] == 1 else given.ndim - 1
-    works = ["DataLoader(..., drop_last=True)", f"{owner}.eval()" if call.owner else ""]
+    works = ["DataLoader(..., drop_last=True)", f"{call.layer}.eval()" if call.layer else ""]
     return mismatch("shape", rule, size(given, at, "2"), works=works)
 
 
@@ -228,7 +228,21 @@ def prelu(call: Call, found: re.Match[str]) -> Mismatch | None:
     return mismatch("shape", rule, size(given, 1, found[1]), whole(weight, found[1], found[2]))
 
 
+def features(call: Call, found: re.Match[str]) -> Mismatch | None:
+    """Expected input's size at dim=1 to match num_features (3), but got: 4."""
+    given, at = call.tensor("input", 0), int(found[1])
+    if given is None or at >= given.ndim:
+        return None
+    owner = call.owner or call.title
+    rule = (
+        f"The channels of {given.sized} are dimension {at}, and there are {found[3]} of them, but {owner} takes "
+        f"{found[2]}."
+    )
+    return mismatch("shape", rule, size(given, at, found[2]))
+
+
 MESSAGES = (
+    (r"expected input's size at dim=(\d+) to match num_features \((\d+)\), but got: (\d+)", features),
     (r"weight of size \[(.*?)\], expected input\[.*?\] to have (\d+) channels, but got (\d+) channels", channels),
     (r"Calculated padded input size per channel: \((.*?)\)\. Kernel size: \((.*?)\)\.", kernel_too_large),
     (r"Given input size: \((.*?)\)\. Calculated output size: \((.*?)\)", nothing_left),

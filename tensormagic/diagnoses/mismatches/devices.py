@@ -54,7 +54,7 @@ def _ways(call: Call, given: Given, fixed: Given) -> list[str]:
     if "meta" in {given.device, fixed.device}:
         empty = given if given.device == "meta" else fixed
         other = fixed if empty is given else given
-        root = call.owner.split(".", 1)[0] if call.owner and is_parameter(empty) else ""
+        root = call.layer.split(".", 1)[0] if is_parameter(empty) else ""
         return [
             f'{root}.to_empty(device="{other.device}")'
             if root
@@ -63,8 +63,8 @@ def _ways(call: Call, given: Given, fixed: Given) -> list[str]:
     if not is_parameter(fixed) and fixed.device == "cpu":
         given, fixed = fixed, given
     ways = [f"{given.code}.to({fixed.code}.device)"]
-    if is_parameter(fixed) and call.owner and given.device != "cpu":
-        ways.append(f'{call.owner.split(".", 1)[0]}.to("{given.device}")')
+    if is_parameter(fixed) and call.layer and given.device != "cpu":
+        ways.append(f'{call.layer.split(".", 1)[0]}.to("{given.device}")')
     return ways
 
 
@@ -76,7 +76,7 @@ def generator(call: Call, found: re.Match[str]) -> Mismatch | None:
     parts = [whole(given, got, wanted)] if given is not None else []
     on = next((one for one in call.tensors if one.device.split(":")[0] == wanted), None)
     parts += [whole(on, on.device, got)] if on is not None else []
-    name = given.operand.name if given is not None and given.operand.name else ""
+    name = call.written("generator") or (given.operand.name if given is not None else "")
     rule = (
         f"A generator draws numbers on its own device only: {name or 'the generator'} is on {got}, and the numbers "
         f"are to be on {wanted}."

@@ -46,7 +46,12 @@ def count(
     many = "dimension" if allowed == (1,) else "dimensions"
     owner = call.owner or call.title
     rule = f"The call {owner} takes {choice} {many}{f', {layout}' if layout else ''}: {given.sized} has {given.ndim}."
-    return mismatch("shape", rule, whole(given, f"{given.ndim}-D", f"{allowed[-1]}-D"), works=_lifted(given, allowed))
+    return mismatch(
+        "shape",
+        rule,
+        whole(given, f"{given.ndim}-D", f"{allowed[-1]}-D"),
+        works=_other_layer(call, given) or _lifted(given, allowed),
+    )
 
 
 def _empty(call: Call) -> Mismatch | None:
@@ -57,6 +62,13 @@ def _empty(call: Call) -> Mismatch | None:
     at = [at for at, each in enumerate(given.shape) if each == 0][-1]
     rule = f"The call {call.title} needs at least one element: dimension {at} of {given.sized} is empty."
     return mismatch("shape", rule, size(given, at, "at least 1"))
+
+
+def _other_layer(call: Call, given: Given) -> list[str]:
+    """Return the layer of the same kind that takes as many dimensions."""
+    kind = re.match(r"(BatchNorm|InstanceNorm)\dd$", call.function)
+    spatial = {2: 1, 3: 1, 4: 2, 5: 3}.get(given.ndim)
+    return [f"nn.{kind[1]}{spatial}d({given.shape[1]})"] if kind and spatial else []
 
 
 def _lifted(given: Given, allowed: tuple[int, ...]) -> list[str]:

@@ -76,8 +76,8 @@ def _clash(call: Call, left: Given, right: Given) -> Mismatch:
     given, fixed = _which_to_convert(left, right)
     rule = f"Both must have one dtype: {left.name} is {left.dtype} and {right.name} is {right.dtype}."
     works = [converted(given, fixed.dtype)]
-    if is_parameter(fixed) and call.owner and floating(given.dtype):
-        works.append(call.owner + _METHODS.get(given.dtype, f".to(torch.{given.dtype})"))
+    if is_parameter(fixed) and call.layer and floating(given.dtype):
+        works.append(call.layer + _METHODS.get(given.dtype, f".to(torch.{given.dtype})"))
     elif not is_parameter(fixed) and floating(given.dtype):
         works.append(converted(fixed, given.dtype))
     return mismatch(
@@ -92,6 +92,19 @@ def _which_to_convert(left: Given, right: Given) -> tuple[Given, Given]:
     if floating(left.dtype) != floating(right.dtype):
         return (right, left) if floating(left.dtype) else (left, right)
     return (right, left) if right.dtype == "float64" or left.dtype == "float32" else (left, right)
+
+
+def layer_dtype(call: Call, found: re.Match[str]) -> Mismatch | None:
+    """The dtype of the input of a recurrent layer does not match that of its weights, which are no operands."""
+    wrong = _having(call, found[1])
+    if wrong is None:
+        return None
+    rule = f"The input must have the dtype of the layer, {found[2]}: {wrong.name} is {found[1]}."
+    works = [
+        converted(wrong, found[2]),
+        f"{call.layer}{_METHODS.get(found[1], '')}" if floating(found[1]) and call.layer else "",
+    ]
+    return mismatch("dtype", rule, whole(wrong, found[1], found[2]), works=works)
 
 
 def mixed(call: Call, _: re.Match[str]) -> Mismatch | None:
@@ -296,7 +309,7 @@ MESSAGES = (
     (r"expected both vectors to have same dtype, but found (\w+) and (\w+)", differ),
     (r"self \((\w+)\) and source \((\w+)\) must have the same scalar type", differ),
     (r"Type promoting not supported\. Got (\w+) and (\w+)", differ),
-    (r"input dtype \(torch\.(\w+)\) does not match weight dtype \(torch\.(\w+)\)", differ),
+    (r"input dtype \(torch\.(\w+)\) does not match weight dtype \(torch\.(\w+)\)", layer_dtype),
     (r"Expected both inputs to be Half, Float or Double tensors but got (\w+) and (\w+)", differ),
     (r"query, key, and value to have the same dtype", mixed),
     (r"Index put requires the source and destination dtypes match", source_dtype),

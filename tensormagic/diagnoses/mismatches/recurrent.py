@@ -141,8 +141,10 @@ def padding_mask(call: Call, found: re.Match[str]) -> Mismatch | None:
     return mismatch("shape", rule, size(mask, at, wanted), works=works)
 
 
-def heads(call: Call, _: re.Match[str]) -> Mismatch | None:
+def heads(call: Call, found: re.Match[str]) -> Mismatch | None:
     """Shape '[5, 8, 4]' is invalid for input of size 240, within multi_head_attention_forward: batches differ."""
+    if call.report.inside.endswith("multi_head_attention_forward"):
+        return _within_heads(call, numbers(found[1]))
     query, key = call.tensor("query", 0), call.tensor("key", 1)
     if call.function != "multi_head_attention_forward" or query is None or key is None or query.ndim != key.ndim:
         return None
@@ -151,6 +153,21 @@ def heads(call: Call, _: re.Match[str]) -> Mismatch | None:
         return None
     rule = f"Query and key have one batch: {query.sized} and {key.sized} differ in dimension {at}."
     return mismatch("shape", rule, size(query, at, key.shape[at]), size(key, at, query.shape[at]))
+
+
+def _within_heads(call: Call, wanted: tuple[int, ...]) -> Mismatch | None:
+    """Explain keys or values whose batch is not that of the query, which torch splits them by."""
+    given = call.tensor("input|self", 0)
+    if given is None or given.ndim != 3 or len(wanted) != 3 or wanted[1] * wanted[2] % given.shape[-1]:
+        return None
+    batch = wanted[1] * wanted[2] // given.shape[-1]
+    if batch == given.shape[1]:
+        return None
+    rule = (
+        f"Query, key and value have one batch (dimension 1): it is {batch} in the query, and {given.sized} has "
+        f"{given.shape[1]}."
+    )
+    return mismatch("shape", rule, size(given, 1, batch))
 
 
 def attention_scores(call: Call, _: re.Match[str]) -> Mismatch | None:
@@ -175,6 +192,6 @@ MESSAGES = (
     (r"expecting embedding dimension of (\d+), but got (\d+)", embedding_size),
     (r"attn_mask is torch\.Size\(\[(.*?)\]\), but should be \((.*?)\)", attention_mask),
     (r"key_padded_mask\.shape\[(\d)\] to be (\d+), but got", padding_mask),
-    (r"shape '\[.*?\]' is invalid for input of size \d+", heads),
+    (r"shape '\[(.*?)\]' is invalid for input of size \d+", heads),
     (r"The size of tensor a \(\d+\) must match the size of tensor b", attention_scores),
 )

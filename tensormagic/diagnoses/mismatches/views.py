@@ -34,19 +34,47 @@ def cannot_view(call: Call, _: re.Match[str]) -> Mismatch | None:
         return None
     barrier = failure.barrier
     rule = (
-        f"A view merges dimensions only where they lie one after the other in memory: dimension {failure.dim} of the "
-        "new "
-        f"shape ({sizes(wanted)}) would merge dimensions {barrier.outer} and {barrier.inner} of {given.sized}, but one "
-        f"step along dimension {barrier.outer} is {barrier.stride} elements, not {barrier.needed} "
-        f"({barrier.inner_size} × {barrier.inner_stride})."
+        f"The view of {given.sized} as {sizes(wanted)} would merge dimensions {barrier.outer} and {barrier.inner}, "
+        f"which do not lie one after the other in memory: the stride of dimension {barrier.outer} is {barrier.stride}, "
+        f"not {barrier.inner_size} × {barrier.inner_stride} = {barrier.needed}."
     )
     text = tuple_text(_as_written(call) or wanted)
-    works = [f"{given.code}.reshape({text})", f"{given.code}.contiguous().view({text})"]
+    works = [*_in_memory_order(given, wanted, text), f"{given.code}.reshape({text})"]
+    works.append(f"{given.code}.contiguous().view({text})")
     parts = (
         stride_of(given, barrier.outer, barrier.stride, barrier.needed),
         stride_of(given, barrier.inner, barrier.inner_stride),
     )
     return mismatch("view", rule, *parts, works=works)
+
+
+def _in_memory_order(given: Given, wanted: Shape, text: str) -> list[str]:
+    """Return the view of the dimensions put back as they lie in memory, where the wanted shape merges those.
+
+    A reshape runs too, but it would put elements together that do not belong together: the heads of an attention.
+    """
+    stride = given.operand.stride
+    order = sorted(range(given.ndim), key=lambda dim: -stride[dim])
+    shape = tuple(given.shape[dim] for dim in order)
+    if _merges(given.shape, wanted) or not _merges(shape, wanted):
+        return []
+    moved = [dim for dim in range(given.ndim) if order[dim] != dim]
+    swap = f"transpose({moved[0]}, {moved[1]})" if len(moved) == 2 else f"permute({tuple_text(tuple(order))})"
+    again = tuple(stride[dim] for dim in order)
+    kept = "" if why_not(shape, again, wanted) is None else ".contiguous()"
+    return [f"{given.code}.{swap}{kept}.view({text})"]
+
+
+def _merges(shape: Shape, wanted: Shape) -> bool:
+    """Whether each wanted size is the product of neighbouring ones."""
+    left = [each for each in shape if each != 1]
+    for each in (each for each in wanted if each != 1):
+        product = 1
+        while product < each and left:
+            product *= left.pop(0)
+        if product != each:
+            return False
+    return not left
 
 
 def stride_of(given: Given, dimension: int, got: int, needed: object = "") -> Clashing:

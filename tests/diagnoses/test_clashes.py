@@ -1,0 +1,63 @@
+"""TM101, TM702, TM801, TM802, TM804: one finding a kind of clash, none about what has no code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tensormagic.diagnoses import diagnose
+from tensormagic.diagnoses.mismatches import mismatch_of
+from tensormagic.reports import FailureReport, Location, RelatedLine
+from tests.diagnoses.failed_calls import failed, plain, tensor
+from tests.diagnoses.samples import run
+from tests.diagnoses.test_mismatches import CASES
+
+HERE, THERE = Location("model.py", 12, "a @ b"), Location("model.py", 3, "b = load()")
+CODES = {"view": "TM101", "device": "TM801", "dtype": "TM802", "shape": "TM804"}
+
+
+def explained(report: FailureReport) -> FailureReport:
+    """Return the report with what did not fit."""
+    return replace(report, mismatch=mismatch_of(report), location=HERE)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_kind_has_its_code(name):
+    """View, generator, device, dtype and shape; an index or an argument that is wrong has none."""
+    report, kind, *_ = CASES[name]
+    code = "TM702" if name == "a generator" else CODES.get(kind)
+    assert [found.code for found in diagnose(explained(report))] == ([code] if code else [])
+
+
+def test_a_finding_says_the_rule_and_what_works():
+    """The sentence is the rule; the remedy the first two ways; the evidence the sizes that clash."""
+    (found,) = diagnose(explained(CASES["a linear layer without flatten"][0]))
+    assert found.message == "The last dimension of x (2 × 32 × 4) is 4, but net.fc1 takes 128 (in_features)."
+    assert found.remedy == "`x.flatten(1)` or `nn.Linear(4, 10)`"
+    assert found.evidence == {
+        "call": "torch.nn.functional.linear", "x, dimension 2": "4", "net.fc1.weight, dimension 1": "128",
+    }  # fmt: skip
+    assert (found.severity, found.location, found.subject) == ("error", HERE, "x")
+
+
+def test_the_line_that_made_an_operand_stands_beside():
+    """Only where it is another one than that which failed."""
+    operands = tensor("a", 3, 4, location=HERE), tensor("b", 5, 6, location=THERE)
+    (found,) = diagnose(explained(failed("torch.mm", "shapes cannot be multiplied", *operands)))
+    assert found.related == (RelatedLine("made b", THERE),)
+
+
+@pytest.mark.parametrize("report", [
+    replace(CASES["a product"][0], phase="backward"),
+    failed("torch.zeros", "zeros(): argument 'size' (position 1) must be tuple of ints, not str", plain("'3'")),
+], ids=["in backward", "an argument"])  # fmt: skip
+def test_nothing_is_told_of_what_is_no_clash_of_the_persons_call(report):
+    """A failure within backward is for the rules about backward."""
+    assert diagnose(explained(report)) == ()
+
+
+def test_the_failure_of_a_traced_run_is_a_finding_of_the_run():
+    """What is found about the call that ended a run is found about the run."""
+    report = replace(run(), failure=explained(CASES["a product"][0]))
+    assert [found.code for found in diagnose(report)] == ["TM804"]
