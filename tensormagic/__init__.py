@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Trace,
         WriteWatch,
         aliases,
+        check,
         compare,
         copy_or_view,
         explain,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         TensorReport,
         TensorTable,
         TraceReport,
+        WatchReport,
         WritesReport,
     )
 
@@ -88,9 +90,11 @@ __all__ = [
     "TraceError",
     "TraceReport",
     "UnknownNameError",
+    "WatchReport",
     "WriteWatch",
     "WritesReport",
     "aliases",
+    "check",
     "compare",
     "copy_or_view",
     "explain",

@@ -11,14 +11,17 @@ from tensormagic.api.findings import ignore
 from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, inspect, overlay, tensors
 from tensormagic.api.running import Trace, WriteWatch, trace, warm_up, watch_writes
 from tensormagic.api.showing import form_of, install_display, on_terminal, print_text, show
+from tensormagic.api.watching import Watch, check
 from tensormagic.errors import TraceError
 
 __all__ = [
     "Explanation",
     "Trace",
     "TraceError",
+    "Watch",
     "WriteWatch",
     "aliases",
+    "check",
     "compare",
     "copy_or_view",
     "evaluate",

@@ -98,6 +98,11 @@ class Trained:
         if len(self._written) < MOST_LEAVES * 8:
             self._written[id(leaf)] = weakref.ref(leaf)
 
+    def known(self) -> list[int]:
+        """Return, by ``id``, all that optimizers hold or other code writes, as far as it is alive."""
+        both = [*self._held.items(), *self._written.items()]
+        return [key for key, reference in both if reference() is not None]
+
     def is_held(self, leaf: torch.Tensor) -> bool | None:
         """Return whether an optimizer that made a step holds the leaf; None where none made one."""
         return _holds(self._held, leaf) if self.any_step else None

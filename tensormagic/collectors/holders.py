@@ -165,7 +165,7 @@ def holders(
         target = _target(x)
         search = _Search(target, budget, budget.clock() + budget.seconds, dict(names or {}))
         search.storages |= {item._cdata for item in besides if isinstance(item, torch.Tensor) and target.shares(item)}
-        search.walk(_roots(namespace))
+        search.walk(roots(namespace))
         saved = _saved(x, search, target)
         return _report(x, search, saved)
 
@@ -190,7 +190,7 @@ def _references_of_nobody() -> int:
     return sys.getrefcount(view._base)
 
 
-def _roots(namespace: Mapping[str, object]) -> Iterator[tuple[Place, Any]]:
+def roots(namespace: Mapping[str, object]) -> Iterator[tuple[Place, Any]]:
     """Yield what the person has named, then IPython's history, then the last error."""
     named = [
         (name, value) for name, value in list(namespace.items()) if name not in _OWN_NAMES and not name.startswith("__")

@@ -42,6 +42,7 @@ from tensormagic.collectors.identity import Leaves, ModuleNames
 from tensormagic.collectors.insides import Insides
 from tensormagic.collectors.levels import bare
 from tensormagic.collectors.makers import Makers
+from tensormagic.collectors.module_watch import ModuleWatch
 from tensormagic.collectors.ops import OpRecorder
 from tensormagic.collectors.pass_log import PassLog
 from tensormagic.collectors.skeleton import Walk, Walker
@@ -83,13 +84,11 @@ class Tracer:
         title: str = "",
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        self._namespace = namespace
-        self._cell = cell
-        self._title = title
-        self._clock = clock
+        self._namespace, self._cell, self._title, self._clock = namespace, cell, title, clock
         self._sites = Sites(cell_number) if cell_number is not None else Sites()
         self._modules = ModuleNames(namespace)
         self._leaves = Leaves(namespace, self._modules)
+        self._module_watch = ModuleWatch(self._modules, namespace, cell_number)
         self._recorder = self._new_recorder()
         self._failure = TracedFailure(self._recorder, self._sites, namespace)
         self._ops: OpRecorder | None = None
@@ -97,9 +96,7 @@ class Tracer:
         self._walker = Walker(self._recorder.origins, self._leaves)
         self._cuts = CutLog(self._recorder.cuts, self._leaves, self._recorder.origins, self._sites)
         self._stack = ExitStack()
-        self._graphs = GraphBook(
-            self._walker, self._leaves, self._recorder.origins, namespace, add_gap=self._add_gap
-        )  # fmt: skip
+        self._graphs = GraphBook(self._walker, self._leaves, self._recorder.origins, namespace, add_gap=self._add_gap)
         self._passes = PassLog(self._leaves)
         self._training = TrainingWatcher(namespace, self._leaves, self._sites, self._passes, self._recorder)
         self._updates = UpdateWatcher(self._wants_update, self._leaves.find, self._passes.moved, self._training)
@@ -171,6 +168,7 @@ class Tracer:
         self._leaves.learn_parameters()
         self._cuts.finish()
         self._training.finish()
+        self._module_watch.finish(self._recorder.cuts.trained.known(), self._add_gap)
         self._state = state_after(error)
         self._error = error_text(error) if error is not None else ""
         if error is not None:
@@ -396,4 +394,5 @@ class Tracer:
             failure=self._failure.report(graphs),
             training=self._training.report(),
             **self._cuts.ended(),
+            modules=self._module_watch.report,
         )

@@ -12,10 +12,12 @@ from tensormagic.diagnoses import (
     gradient_health,
     graph_cuts,
     half_precision,
+    keepers,
     layout_calls,
     modules,
     not_finite,
     optimizers,
+    registrations,
     retention,
     steps,
     untaken,
@@ -24,7 +26,16 @@ from tensormagic.diagnoses import (
     zero_gradients,
 )
 from tensormagic.diagnoses.rule import Rule
-from tensormagic.reports import SEVERITIES, FailureReport, Finding, Report, TensorReport, TraceReport, WritesReport
+from tensormagic.reports import (
+    SEVERITIES,
+    FailureReport,
+    Finding,
+    Report,
+    TensorReport,
+    TraceReport,
+    WatchReport,
+    WritesReport,
+)
 
 RULES: tuple[Rule, ...] = (
     Rule("TM101", "a view that cannot be", FailureReport, clashes.impossible_view),
@@ -49,10 +60,20 @@ RULES: tuple[Rule, ...] = (
     Rule("TM405", "a gradient that is exactly zero", TraceReport, zero_gradients.gradient_exactly_zero),
     Rule("TM406", "NaN from the branch `where` did not take", TraceReport, untaken.nan_from_what_was_not_taken),
     Rule("TM407", "half-precision underflow or overflow", TraceReport, half_precision.narrow_gradients),
+    Rule("TM501", "memory kept by the history of outputs", WatchReport, keepers.kept_by_history),
+    Rule("TM502", "memory kept by the last error", WatchReport, keepers.kept_by_traceback),
+    Rule("TM503", "memory kept by stored graphs", WatchReport, keepers.kept_by_graphs),
+    Rule("TM504", "memory that grows with every run", WatchReport, keepers.grows),
     Rule("TM601", "a parameter without a gradient", TraceReport, modules.parameter_without_gradient),
     Rule("TM602", "a parameter in no optimizer", TraceReport, optimizers.in_no_optimizer),
+    Rule("TM603", "a plain tensor in place of a Parameter or a buffer", TraceReport, registrations.loose_tensors),
+    Rule("TM603", "a plain tensor in place of a Parameter or a buffer", WatchReport, registrations.loose_tensors),
     Rule("TM604", "an optimizer of parameters that are not used", TraceReport, optimizers.of_unused_parameters),
+    Rule("TM605", "modules in a plain list or dictionary", TraceReport, registrations.hidden_modules),
+    Rule("TM605", "modules in a plain list or dictionary", WatchReport, registrations.hidden_modules),
     Rule("TM607", "a step without a backward", TraceReport, steps.without_backward),
+    Rule("TM609", "tied weights that are not one any more", TraceReport, registrations.untied_weights),
+    Rule("TM609", "tied weights that are not one any more", WatchReport, registrations.untied_weights),
     Rule("TM702", "a generator on another device", FailureReport, clashes.generator_elsewhere),
     Rule("TM801", "operands on different devices", FailureReport, clashes.operands_elsewhere),
     Rule("TM802", "dtypes that do not go together", FailureReport, clashes.dtypes_apart),

@@ -24,11 +24,13 @@ from tensormagic.reports import (
     TensorReport,
     TensorTable,
     TraceReport,
+    WatchReport,
     WritesReport,
 )
 
 REPORT_TYPES = (
-    AliasReport, ComparisonReport, FailureReport, OverlayReport, TensorReport, TensorTable, TraceReport, WritesReport,
+    AliasReport, ComparisonReport, FailureReport, OverlayReport, TensorReport, TensorTable, TraceReport, WatchReport,
+    WritesReport,
 )  # fmt: skip
 DEFAULT_FIGURES: dict[type[Report], str] = {
     AliasReport: "memory_map",

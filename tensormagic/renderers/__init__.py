@@ -30,6 +30,8 @@ RENDERERS: dict[tuple[str, str], str] = {
     ("trace", "html"): "tensormagic.renderers.trace_html",
     ("trace", "svg"): "tensormagic.renderers.trace_svg",
     ("trace", "txt"): "tensormagic.renderers.trace_text",
+    ("watch", "html"): "tensormagic.renderers.watch_html",
+    ("watch", "txt"): "tensormagic.renderers.watch_text",
     ("writes", "html"): "tensormagic.renderers.writes_html",
     ("writes", "txt"): "tensormagic.renderers.writes_text",
 }

@@ -43,6 +43,7 @@ from tensormagic.reports.kinds import (
     StoredList,
     StoredMap,
 )
+from tensormagic.reports.modules import HiddenModules, LooseTensor, ModulesReport, UntiedPair
 from tensormagic.reports.observations import Observation, ObservationKind
 from tensormagic.reports.ops import PHASES, NodeCosts, OpsReport, OpUse, Phase, Total
 from tensormagic.reports.overlay import (
@@ -71,6 +72,7 @@ from tensormagic.reports.trace import Cell, Kept, Level, LiveFrame, ParameterSer
 from tensormagic.reports.training import Accumulation, OptimizerUse, StepKind, StepPattern, Training
 from tensormagic.reports.verdict import CopyVerdict, Sharing, Step
 from tensormagic.reports.views import Barrier, ViewFailure, ViewReport
+from tensormagic.reports.watch import GraphForm, Growth, HeldSize, KeptMemory, StoredGraph, WatchReport
 from tensormagic.reports.writes import ChangedName, Clash, Write, WritesReport
 
 __all__ = [
@@ -117,12 +119,17 @@ __all__ = [
     "GradientStatistics",
     "Graph",
     "GraphDifference",
+    "GraphForm",
     "Grid",
+    "Growth",
+    "HeldSize",
+    "HiddenModules",
     "Holder",
     "HoldersReport",
     "Hook",
     "ImageFrame",
     "Kept",
+    "KeptMemory",
     "KindReport",
     "LargeSlice",
     "LayoutReport",
@@ -130,11 +137,13 @@ __all__ = [
     "Level",
     "LiveFrame",
     "Location",
+    "LooseTensor",
     "LossPair",
     "MemoryFormat",
     "MemoryTotal",
     "Mismatch",
     "ModelInSight",
+    "ModulesReport",
     "Moment",
     "Node",
     "NodeCosts",
@@ -177,6 +186,7 @@ __all__ = [
     "StepKind",
     "StepPattern",
     "StorageReport",
+    "StoredGraph",
     "StoredGroup",
     "StoredLine",
     "StoredList",
@@ -190,8 +200,10 @@ __all__ = [
     "Total",
     "TraceReport",
     "Training",
+    "UntiedPair",
     "ViewFailure",
     "ViewReport",
+    "WatchReport",
     "Write",
     "WritesReport",
     "install_outlet",

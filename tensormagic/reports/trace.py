@@ -14,6 +14,7 @@ from tensormagic.reports.cuts import Cut
 from tensormagic.reports.failure import FailureReport
 from tensormagic.reports.finding import Gap, Location
 from tensormagic.reports.graph import Floats, Graph, Node, no_numbers
+from tensormagic.reports.modules import ModulesReport
 from tensormagic.reports.observations import Observation
 from tensormagic.reports.ops import OpsReport
 from tensormagic.reports.pacing import Pacing
@@ -159,6 +160,7 @@ class TraceReport(Report):
         observations: What single calls of the forward did that is worth knowing.
         training: What the training loop did from step to step; None where nothing was trained.
         rootless: Values without a history that backward was called on, and that torch refused.
+        modules: What the modules that ran hold beside their registries; None before the run has ended.
     """
 
     kind_name: ClassVar[str] = "trace"
@@ -187,6 +189,7 @@ class TraceReport(Report):
     observations: tuple[Observation, ...] = ()
     training: Training | None = None
     rootless: tuple[Rootless, ...] = ()
+    modules: ModulesReport | None = None
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there."""

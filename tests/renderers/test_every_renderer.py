@@ -29,6 +29,8 @@ from tensormagic.renderers import (
     tensors_text,
     trace_html,
     trace_text,
+    watch_html,
+    watch_text,
     writes_html,
     writes_text,
 )
@@ -42,6 +44,7 @@ from tests.renderers import (
     samples_tensor,
     samples_trace,
     samples_values,
+    samples_watch,
     samples_writes,
 )
 from tests.renderers.markup_reader import Page
@@ -89,6 +92,8 @@ RENDERERS = (
     Renderer("comparison_text", comparison_text.render, samples_comparison.SAMPLES, "text", 24_000),
     Renderer("failure_html", failure_html.render, samples_failure.SAMPLES, "html", 40_000),
     Renderer("failure_text", failure_text.render, samples_failure.SAMPLES, "text", 12_000),
+    Renderer("watch_html", watch_html.render, samples_watch.SAMPLES, "html", 60_000),
+    Renderer("watch_text", watch_text.render, samples_watch.SAMPLES, "text", 24_000),
     Renderer("writes_html", writes_html.render, samples_writes.SAMPLES, "html", 140_000),
     Renderer("writes_text", writes_text.render, samples_writes.SAMPLES, "text", 40_000),
 )

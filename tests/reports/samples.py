@@ -117,6 +117,7 @@ def trace_report() -> reports.TraceReport:
             ),
             reports.Rootless(),
         ),
+        modules=_modules(),
     )  # fmt: skip
 
 
@@ -346,6 +347,45 @@ def finding() -> reports.Finding:
         node=(0, 2),
         related=(reports.RelatedLine(HOSTILE, reports.Location("model.py", 3, HOSTILE)),),
     )
+
+
+def watch_report() -> reports.WatchReport:
+    """Return a check that found one thing of each kind."""
+    place = reports.Location("<ipython-input-5>", 3, HOSTILE, cell=5, function="step")
+    return reports.WatchReport(
+        findings=(finding(),),
+        looked=120,
+        tensors=12,
+        storages=9,
+        nbytes=2**25,
+        modules=_modules(),
+        kept=(
+            reports.KeptMemory(("Out[5]", "_5"), "history", (4, 2**20), "float32", "cpu", 2**24),
+            reports.KeptMemory((HOSTILE,), "traceback", (), "int64", "cuda:0", 8, place),
+        ),
+        graphs=(
+            reports.StoredGraph("losses", "items", 40, 40, 320, 80, 2**24, True, False, location=place),
+            reports.StoredGraph(HOSTILE, "sum", 1, 4, 5000, 0, 0, False, True, complete=False),
+        ),
+        sizes=(reports.HeldSize("features", 5, 2**20), reports.HeldSize(HOSTILE, 1, 4)),
+        growing=(reports.Growth("features", (1, 2, 3, 4, 5), (4, 8, 12, 16, 20), place),),
+        gaps=(reports.Gap("names", "only 20000 objects were looked through"),),
+    )
+
+
+def _modules() -> reports.ModulesReport:
+    place = reports.Location("model.py", 8, HOSTILE, function="__init__")
+    return reports.ModulesReport(
+        loose=(
+            reports.LooseTensor(
+                name="net.scale", owner="net", module="net", shape=(4,), dtype="float32", device="cpu",
+                requires_grad=True, grad_fn="MulBackward0", kept_elsewhere=True, optimized=True, siblings=2,
+                registered=2, module_device="cuda:0", method="__init__", location=place,
+            ),
+        ),
+        hidden=(reports.HiddenModules("net.layers", "net", "list", 3, 6, 60, 2, 1, place),),
+        untied=(reports.UntiedPair("net.emb.weight", HOSTILE, "net", "equal values", 160, 160, place),),
+    )  # fmt: skip
 
 
 def _layout() -> reports.LayoutReport:

@@ -22,6 +22,7 @@ from tests.reports.samples import (
     tensor_report,
     tensor_table,
     trace_report,
+    watch_report,
     writes_report,
 )
 
@@ -33,6 +34,7 @@ SAMPLES = {
     "tensor": tensor_report,
     "tensors": tensor_table,
     "trace": trace_report,
+    "watch": watch_report,
     "writes": writes_report,
 }
 

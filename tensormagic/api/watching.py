@@ -1,0 +1,77 @@
+"""Looking at a whole session: what is kept alive that nobody uses, and what its modules do not know of themselves."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tensormagic.api.findings import diagnosed
+from tensormagic.collectors.requirements import require_torch
+from tensormagic.errors import TensorMagicError
+from tensormagic.reports import WatchReport
+
+
+def check(
+    namespace: Mapping[str, Any] | None = None, *, earlier: Sequence[WatchReport] = (), quick: bool = False
+) -> WatchReport:
+    """Return what is wrong with what a session holds: memory that nobody uses, and modules that miss parameters.
+
+    Nothing is run, changed or kept. ``report.findings`` says what was found.
+
+    Args:
+        namespace: Names, and what they are bound to; by default the caller's globals.
+        earlier: What earlier checks returned, one after each run of the same code: what grew each time is found then.
+        quick: Whether to stop after a fiftieth of a second; what was left out is told.
+
+    Raises:
+        TensorMagicError: where ``namespace`` is no mapping, or ``earlier`` holds anything but such reports.
+        RequirementError: where torch is missing or too old.
+
+    >>> import torch, tensormagic
+    >>> tensormagic.check({"x": torch.zeros(3)}).tensors
+    1
+    """
+    require_torch()
+    from tensormagic.collectors.stroll import QUICK, THOROUGH
+    from tensormagic.collectors.watching import look
+
+    given: Any = namespace
+    if given is not None and not isinstance(given, Mapping):
+        kind = type(given).__name__
+        raise TensorMagicError(f'check() takes names and their values, but was given a {kind}: {{"net": net}}')
+    given_reports: Sequence[Any] = earlier
+    if not all(isinstance(report, WatchReport) for report in given_reports):
+        raise TensorMagicError("check(earlier=…) takes the reports that earlier checks returned, the oldest first")
+    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
+    seen = caller.f_globals if namespace is None else namespace
+    budget = QUICK if quick else THOROUGH
+    return diagnosed(look(seen, filename=caller.f_code.co_filename, earlier=earlier, budget=budget))
+
+
+class Watch:
+    """Looks at a session again and again, and remembers what an earlier look has shown: the ties of weights, and sizes.
+
+    Holds modules weakly, and nothing else of the person's.
+
+    Args:
+        cell_number: Gives the number of a cell from its file name.
+    """
+
+    def __init__(self, cell_number: Callable[[str], int | None]) -> None:
+        require_torch()
+        from tensormagic.collectors.ties import Ties
+
+        self._ties, self._cell_number = Ties(), cell_number
+        self._earlier: dict[str, list[WatchReport]] = {}
+
+    def look(self, namespace: Mapping[str, Any], code: str) -> WatchReport:
+        """Return what stands now, after ``code`` has run: what grows each time that the same code runs is told."""
+        from tensormagic.collectors.stroll import QUICK
+        from tensormagic.collectors.watching import LOOKS, look
+
+        earlier = self._earlier.setdefault(code, [])
+        found = look(namespace, earlier=earlier, budget=QUICK, ties=self._ties, cell_number=self._cell_number)
+        earlier.append(found)
+        del earlier[: -(LOOKS - 1)]
+        return diagnosed(found)

@@ -1,0 +1,140 @@
+"""TM501 to TM504: memory that is alive and of no use to anybody: history, the last error, stored graphs, growth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensormagic.diagnoses.words import counted, listed, size
+from tensormagic.reports import Finding, Growth, KeptMemory, StoredGraph, WatchReport
+
+LARGE = 16 * 2**20  # bytes; below that nobody misses them
+MANY_GRAPHS = 10  # stored without memory of their own: worth a word
+
+_ERROR = "Run a cell that holds nothing but `1/0`: its error takes the old one's place"
+
+
+# -- TM501, TM502: what the session keeps --------------------------------------------------------------------------
+
+
+def kept_by_history(report: WatchReport) -> Iterator[Finding]:
+    """TM501: large storages that only ``Out`` and the names that IPython makes of it keep alive."""
+    kept = [one for one in report.kept if one.kind == "history" and one.nbytes >= LARGE]
+    if not kept:
+        return
+    nbytes, first = sum(one.nbytes for one in kept), kept[0]
+    places = listed([_out(one.holders) for one in kept])
+    verb = "keeps" if len(kept) == 1 else "keep"
+    yield Finding(
+        code="TM501",
+        severity="warning",
+        message=f"{places} {verb} {size(nbytes)} alive that no name of yours leads to: the history of outputs holds "
+        "what a cell ended with.",
+        evidence={"bytes": nbytes, "storages": len(kept), **{_out(one.holders): one.nbytes for one in kept[:6]}},
+        remedy="Empty the history: `%reset -f out`. A cell that ends with a semicolon leaves nothing in it",
+        subject=_out(first.holders),
+    )
+
+
+def _out(holders: tuple[str, ...]) -> str:
+    """Return the place in ``Out``, which tells the cell; another name where it is in none."""
+    path = next((path for path in holders if path.startswith("Out[")), "")
+    return path.partition("]")[0] + "]" if path else holders[0]
+
+
+def kept_by_traceback(report: WatchReport) -> Iterator[Finding]:
+    """TM502: large storages that only the frames of the last error keep alive."""
+    kept = [one for one in report.kept if one.kind != "history" and one.nbytes >= LARGE]
+    if not kept:
+        return
+    nbytes, first = sum(one.nbytes for one in kept), kept[0]
+    both = any(one.kind == "both" for one in kept)
+    locals_ = listed([_local(one) for one in kept])
+    yield Finding(
+        code="TM502",
+        severity="warning",
+        message=f"The last error keeps {size(nbytes)} alive that no name of yours leads to: its traceback holds "
+        f"{locals_}.",
+        location=first.location,
+        evidence={"bytes": nbytes, "storages": len(kept)},
+        remedy=_ERROR + ("; then empty the history: `%reset -f out`" if both else ""),
+        subject=_local(first),
+    )
+
+
+def _local(kept: KeptMemory) -> str:
+    path = next((path for path in kept.holders if path.startswith("the last error")), kept.holders[0])
+    return path.partition(", ")[2] or path
+
+
+# -- TM503: stored graphs ------------------------------------------------------------------------------------------
+
+
+def kept_by_graphs(report: WatchReport) -> Iterator[Finding]:
+    """TM503: stored results whose graphs keep activations; a note where a backward has freed these."""
+    for graph in report.graphs:
+        if graph.nbytes >= LARGE:
+            yield _stored(graph, "warning", _activations(graph))
+        elif graph.graphs >= MANY_GRAPHS:
+            yield _stored(graph, "note", _nodes(graph))
+
+
+def _activations(graph: StoredGraph) -> str:
+    least = "" if graph.complete else "at least "
+    return (
+        f"{_what(graph)}: they keep {least}{size(graph.nbytes)} of activations alive, in "
+        f"{counted(graph.nodes, 'node')} for a backward that has not come."
+    )
+
+
+def _nodes(graph: StoredGraph) -> str:
+    least = "" if graph.complete else "more than "
+    kept = "a backward has freed their activations" if graph.freed else f"with {size(graph.nbytes)} of activations"
+    return f"{_what(graph)}: {least}{counted(graph.nodes, 'node')} that are never used again; {kept}."
+
+
+def _what(graph: StoredGraph) -> str:
+    if graph.form == "sum":
+        return f"{graph.name} was added up from {counted(graph.graphs, 'result')} with their graphs"
+    return f"{graph.name} stores {counted(graph.items, 'tensor')} with their graphs"
+
+
+def _stored(graph: StoredGraph, severity: str, message: str) -> Finding:
+    stored = "`.item()`" if graph.scalars else "`.detach()`"
+    return Finding(
+        code="TM503",
+        severity="warning" if severity == "warning" else "note",
+        message=message,
+        location=graph.location,
+        evidence={"graphs": graph.graphs, "nodes": graph.nodes, "bytes": graph.nbytes},
+        remedy=f"Store the number, not the graph: {stored}; where nothing is to learn, run under `torch.no_grad()`",
+        subject=graph.name,
+    )
+
+
+# -- TM504: growth -------------------------------------------------------------------------------------------------
+
+
+def grows(report: WatchReport) -> Iterator[Finding]:
+    """TM504: what holds more by the same amount each time the same code runs; a note while it is small."""
+    yield from (_growing(growth) for growth in report.growing)
+
+
+def _growing(growth: Growth) -> Finding:
+    step = growth.nbytes[-1] - growth.nbytes[-2]
+    more = growth.tensors[-1] - growth.tensors[-2]
+    by = f"by {counted(more, 'tensor')}, {size(step)}," if more else f"by {size(step)}"
+    return Finding(
+        code="TM504",
+        severity="warning" if growth.nbytes[-1] - growth.nbytes[0] >= LARGE else "note",
+        message=f"{growth.name} grows {by} each time this runs: {size(growth.nbytes[0])} {len(growth.nbytes) - 1} runs "
+        f"ago, {size(growth.nbytes[-1])} now.",
+        location=growth.location,
+        evidence={"bytes a run": step, "tensors": growth.tensors[-1], "runs": len(growth.nbytes)},
+        remedy=f"Empty it before it is filled again (`{growth.name}.clear()`), or keep numbers instead of tensors"
+        if more
+        else f"Make {growth.name} anew in each run, or keep only its last part",
+        subject=growth.name,
+    )
+
+
+__all__ = ["grows", "kept_by_graphs", "kept_by_history", "kept_by_traceback"]
