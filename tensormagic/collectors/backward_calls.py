@@ -21,6 +21,7 @@ from tensormagic.collectors.caller import uncounted
 from tensormagic.collectors.tracebacks import strip_own_frames
 
 _NAME = "_engine_run_backward"
+_RETAINS = 1
 _INPUTS = 3  # its place among the arguments after the roots: gradients, retain_graph, create_graph, inputs, …
 
 
@@ -33,12 +34,14 @@ class BackwardCall:
         inputs: What gradients were asked for; empty where all leaves collect theirs.
         accumulates: Whether leaves collect their gradients (``backward``) rather than the call returning them.
         run: Makes the call and returns what it returns.
+        retains: Whether the graph is to be kept for another call.
     """
 
     roots: tuple[Any, ...]
     inputs: tuple[Any, ...]
     accumulates: bool
     run: Callable[[], Any]
+    retains: bool = False
 
 
 class Follower(Protocol):
@@ -109,7 +112,8 @@ def _standing_in_for(original: Callable[..., Any]) -> Callable[..., Any]:
             inputs = args[_INPUTS] if len(args) > _INPUTS else kwargs.get("inputs", ())
             accumulates = bool(kwargs.get("accumulate_grad", True))
             run = functools.partial(original, roots, *args, **kwargs)
-            return follower.follow(BackwardCall(tuple(roots), tuple(inputs), accumulates, run))
+            retains = bool(args[_RETAINS]) if len(args) > _RETAINS else False
+            return follower.follow(BackwardCall(tuple(roots), tuple(inputs), accumulates, run, retains))
         except BaseException as error:
             strip_own_frames(error)  # all but this one's
             raise

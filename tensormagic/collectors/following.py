@@ -11,9 +11,11 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.backward_calls import BackwardCall
+from tensormagic.collectors.blind_writes import Suspect
 from tensormagic.collectors.gradients import PassRecorder
 from tensormagic.collectors.insides import Insides
 from tensormagic.collectors.levels import active_levels, bare
+from tensormagic.collectors.skeleton import Walk
 from tensormagic.collectors.traced_graph import TracedGraph
 from tensormagic.reports import UNTOUCHED, Circumstances, Pass
 
@@ -35,6 +37,8 @@ class Following:
         insides: Its hooks on backwards that are Python code.
         caller: The frame that made the call.
         come_back: Puts the tracer's mode back, which leaves while the engine runs; None where it was not there.
+        found: The walk over its graph; dropped when it ends.
+        suspects: What its nodes saved and was written to behind autograd's back; dropped too.
         sequence: The number of the next node that this thread makes, when the call was made.
     """
 
@@ -48,6 +52,8 @@ class Following:
     insides: Insides | None = None
     caller: FrameType | None = None
     come_back: Callable[[], None] | None = None
+    found: Walk | None = None
+    suspects: tuple[Suspect, ...] = ()
     sequence: int = field(default_factory=_sequence_number)
 
     @property

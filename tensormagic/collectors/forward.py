@@ -4,10 +4,6 @@ Autograd numbers the nodes that a thread makes, one after the other (``Node._seq
 read that counter before and after each torch call of the person's: every node with a number in between was made by
 that call, whatever it is made of inside. The mode costs about 0.3 µs a call and a frame walk more where a node was
 made; it sees the calls the person wrote, not the engine's.
-
-A function mode has one effect of its own: ``torch.overrides.has_torch_function`` says True while any mode is on, and
-``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention`` then leave their fused inference path, whose results
-differ in the last bits. `Unnoticed` answers that question as if this mode were not there.
 """
 
 from __future__ import annotations
@@ -25,12 +21,13 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from tensormagic.collectors.autograd_watch import AutogradWatch
 from tensormagic.collectors.call_watch import Call, CallWatch
 from tensormagic.collectors.caller import Callers, calling_frame
 from tensormagic.collectors.cuts import Cuts
 from tensormagic.collectors.identity import ModuleNames
-from tensormagic.collectors.replacing import Replacement
 from tensormagic.collectors.source import Sites
+from tensormagic.collectors.unnoticed import Unnoticed, active_modes, set_modes
 from tensormagic.collectors.watched_calls import WATCHED
 from tensormagic.reports import Gap
 
@@ -41,9 +38,6 @@ SETTLED_CALLS = 1 << 11  # node-making calls remembered (40 KB) beyond those of 
 
 _sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 _MODULE_CALL = nn.Module._call_impl.__code__
-_QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
-_ASKING = (torch.overrides, torch.functional, nn.functional)
-_BACKWARD = frozenset(call.__code__ for call in (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad))
 
 _is_grad_enabled = torch.is_grad_enabled
 _watched = WATCHED.get
@@ -173,6 +167,7 @@ class ForwardRecorder(TorchFunctionMode):
         self.origins = Origins()
         self.cuts = Cuts(sites, self.module_path)
         self.calls = CallWatch(sites, self.module_path)
+        self.autograd = AutogradWatch(sites)
         self.meter: ForwardMeter | None = None
         self.seconds = 0.0
         self._unnoticed = Unnoticed(self)
@@ -200,15 +195,20 @@ class ForwardRecorder(TorchFunctionMode):
                 self.cuts.used((start, stop), (args, kwargs), result)
         elif role is not None or self.cuts.live or not _is_grad_enabled():
             self.cuts.passed((func, role, before), (args, kwargs), result, sys._getframe(1))
-        if watched is not None and watched.looks:
-            self.calls.see(watched.looks, Call(func, args, kwargs or {}, result, frame))
+        if watched is not None:
+            if watched.noted:
+                self.autograd.see(watched.noted, (func, args, kwargs or {}), result, start, frame)
+            if watched.looks:
+                self.calls.see(watched.looks, Call(func, args, kwargs or {}, result, frame))
+        elif kwargs and kwargs.get("out") is not None:
+            self.autograd.see_out((func, args, kwargs), start, frame)
         return result
 
     @property
     def own_seconds(self) -> float:
         """How long this mode, and what it tells, took in all."""
         measured = self.meter.seconds if self.meter is not None else 0.0
-        return self.seconds + self.cuts.seconds + self.calls.seconds + measured
+        return self.seconds + self.cuts.seconds + self.calls.seconds + self.autograd.seconds + measured
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what this mode and its listeners could not see, or have forgotten."""
@@ -218,7 +218,7 @@ class ForwardRecorder(TorchFunctionMode):
             found.append(Gap("source", reason))
         if self.meter is not None and self.meter.gap:
             found.append(Gap("forward", f"some forward values could not be measured: {self.meter.gap}"))
-        return (*found, *self.calls.gaps())
+        return (*found, *self.calls.gaps(), *self.autograd.gaps())
 
     def note_apply(self, caller: FrameType | None) -> None:
         """Note that ``caller`` is about to make a custom Function's node: the next one, as its number is drawn first.
@@ -309,90 +309,3 @@ class ForwardRecorder(TorchFunctionMode):
             above = above.f_back
         self._modules.add_root(outermost)
         return self._modules.path(module) or f"({type(module).__name__})"
-
-
-class Unnoticed:
-    """Lets torch's own questions whether anybody overrides its functions be answered as if ``mode`` were off.
-
-    Only names that torch's Python modules look such questions up by are replaced, and put back: the fused inference
-    paths of ``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention``, and the functions of
-    ``torch.nn.functional``, which would take a way round through the mode (and show it in their tracebacks) before
-    they come to the calls that the mode sees anyway. Backward calls are seen by `backward_calls`, and do not take that
-    way either: how far up the stack a line is that a warning in a hook names is then what it always is.
-    """
-
-    def __init__(self, mode: TorchFunctionMode) -> None:
-        self._mode = mode
-        self._replaced: list[Replacement] = []
-
-    def __enter__(self) -> Unnoticed:
-        """Replace the names; where they are put back for a while, again."""
-        if self._replaced:
-            self.resume()
-            return self
-        for module in _ASKING:
-            for name in _QUESTIONS:
-                self._replace(module, name, self._answering)
-        self._replace(torch._tensor, "has_torch_function_unary", self._answering_backward)
-        self._replace(torch.autograd, "has_torch_function", self._answering_backward)
-        return self
-
-    def _replace(self, module: Any, name: str, make: Callable[[Callable[..., bool]], Callable[..., bool]]) -> None:
-        if hasattr(module, name):
-            self._replaced.append(Replacement(module, name, make))
-
-    def __exit__(self, *_: object) -> None:
-        """Put them back."""
-        while self._replaced:
-            self._replaced.pop().undo()
-
-    def pause(self) -> None:
-        """Put them back for a while."""
-        for replaced in self._replaced:
-            replaced.pause()
-
-    def resume(self) -> None:
-        """Replace them again."""
-        for replaced in self._replaced:
-            replaced.resume()
-
-    def _answering_backward(self, original: Callable[..., bool]) -> Callable[..., bool]:
-        """Return the answer for calls of backward, which are seen elsewhere; other questions get torch's own."""
-        answer = self._answering(original)
-
-        def has_torch_function(*args: Any) -> bool:
-            return answer(*args) if sys._getframe(1).f_code in _BACKWARD else original(*args)
-
-        return has_torch_function
-
-    def _answering(self, original: Callable[..., bool]) -> Callable[..., bool]:
-        mode = self._mode
-
-        def has_torch_function(*args: Any) -> bool:
-            if not _is_innermost(mode):
-                return original(*args)
-            torch._C._pop_torch_function_stack()
-            try:
-                return original(*args)
-            finally:
-                torch._C._push_on_torch_function_stack(mode)
-
-        return has_torch_function
-
-
-def active_modes() -> list[TorchFunctionMode]:
-    """Return this thread's function modes, the outermost first."""
-    return [torch._C._get_function_stack_at(at) for at in range(torch._C._len_torch_function_stack())]
-
-
-def set_modes(modes: list[TorchFunctionMode]) -> None:
-    """Put these function modes on this thread's stack, the outermost first, and no others."""
-    while torch._C._len_torch_function_stack():
-        torch._C._pop_torch_function_stack()
-    for mode in modes:
-        torch._C._push_on_torch_function_stack(mode)
-
-
-def _is_innermost(mode: TorchFunctionMode) -> bool:
-    depth = torch._C._len_torch_function_stack()
-    return depth > 0 and torch._C._get_function_stack_at(depth - 1) is mode

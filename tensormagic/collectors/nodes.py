@@ -6,15 +6,17 @@ import re
 import sys
 from collections.abc import Hashable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from tensormagic.collectors.evidence import is_packed
-from tensormagic.collectors.forward import Origin, Origins
 from tensormagic.collectors.identity import Leaves
 from tensormagic.collectors.skeleton import Skeleton, Walk, is_accumulate
 from tensormagic.reports import Node, SavedTensor
+
+if TYPE_CHECKING:
+    from tensormagic.collectors.forward import Origin, Origins
 
 MAX_SAVED = 12  # slots listed a node; an LSTM keeps one for every layer and gate
 

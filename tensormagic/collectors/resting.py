@@ -20,7 +20,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from tensormagic.collectors.forward import ForwardRecorder, active_modes, set_modes
+from tensormagic.collectors.forward import ForwardRecorder
+from tensormagic.collectors.unnoticed import active_modes, set_modes
 
 _PUSH = "_push_mode"
 _CALL = "__torch_function__"
@@ -166,6 +167,7 @@ class PacedRecorder(ForwardRecorder):
             self._unnoticed.__exit__()
             self._with_it.close()
             self.cuts.pause()
+            self.autograd.forget()
         elif self._wanted and not there and not self._aside:
             self.origins.begin()
             self._join(modes[:1] if modes and _is_default_device(modes[0]) else [], modes)

@@ -13,14 +13,18 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tensormagic.collectors.forward import Origins
 from tensormagic.collectors.identity import Leaves
 from tensormagic.collectors.levels import bare
 from tensormagic.collectors.makers import Makers
 from tensormagic.collectors.unwinding import Unwinding
 from tensormagic.reports import Edge
+
+if TYPE_CHECKING:
+    from tensormagic.collectors.forward import Origins
+
+NO_NUMBER = (1 << 64) - 1  # what torch says of a leaf's node
 
 Links = list[list[tuple[int, int, int]]]  # traversal place of a node → its edges: (input number, target's place, slot)
 
@@ -34,12 +38,14 @@ class Walk:
         signature: The structure: the number of roots, then for each node its type's number, its origin's or leaf's
             number, how many edges it has, and for each edge the target's place (-1: nowhere) and slot.
         roots: Places of the nodes that backward starts from.
+        numbers: Sequence numbers by place; `NO_NUMBER` for leaves, and for nodes known to be another thread's.
         foreign: Places of the nodes that were made on another thread, where that was asked.
     """
 
     nodes: list[Any]
     signature: array[int]
     roots: tuple[int, ...]
+    numbers: array[int]
     foreign: frozenset[int] = frozenset()
 
 
@@ -79,7 +85,7 @@ class Walker:
         starts = tuple(dict.fromkeys(_enter(root, nodes, places) for root in roots))
         if not self._all_asked and any(map(self._is_foreign, nodes)):
             self._all_asked = True
-        signature = array("i", [len(starts)])
+        signature, numbers = array("i", [len(starts)]), array("Q")
         foreign = set()
         for place, node in enumerate(nodes):  # grows while it is walked
             ends: list[int] = []
@@ -87,15 +93,16 @@ class Walker:
                 ends += (-1, 0) if target is None else (_enter(target, nodes, places), slot)
             kind = self._types.setdefault(type(node), len(self._types))
             if not ends and is_accumulate(node):
-                number = self._leaves.number(bare(node.variable))
+                number, sequence = self._leaves.number(bare(node.variable)), NO_NUMBER
             elif self._all_asked and self._is_foreign(node):
-                number = -1
+                number, sequence = -1, NO_NUMBER
                 foreign.add(place)
             else:
-                number = self._origins.of(node._sequence_nr())[0]
+                number = self._origins.of(sequence := node._sequence_nr())[0]
+            numbers.append(sequence)
             signature.extend((kind, number, len(ends) // 2, *ends))
         self._unwinding.secure(nodes, signature)
-        return Walk(nodes, signature, starts, frozenset(foreign))
+        return Walk(nodes, signature, starts, numbers, frozenset(foreign))
 
     def found_foreign(self, found: Walk) -> bool:
         """Return whether a graph not seen before holds nodes of another thread that nobody has asked for so far."""

@@ -76,6 +76,11 @@ class Sites:
             frame = frame.f_back
         return None
 
+    def at(self, filename: str, line: int, function: str) -> Location:
+        """Return a line of a file as a location, without giving it a number."""
+        text = linecache.getline(filename, line).strip()
+        return Location(filename, line, text, self._cell_number(filename), function)
+
     def here(self, depth: int = 1) -> int | None:
         """Return the site of the caller, ``depth`` frames up."""
         return self.of_frame(sys._getframe(depth))

@@ -21,6 +21,7 @@ import torch
 
 from tensormagic.collectors.anomaly import plain_stacks
 from tensormagic.collectors.backward_calls import BackwardCall, followed_backward, is_followed_here
+from tensormagic.collectors.backward_faults import Faults
 from tensormagic.collectors.caller import uncounted
 from tensormagic.collectors.children import abandon_in_children
 from tensormagic.collectors.compiled import Together, kept_compiled
@@ -98,21 +99,20 @@ class Tracer:
         self._stack = ExitStack()
         self._graphs = GraphBook(self._walker, self._leaves, self._recorder.origins, namespace, add_gap=self._add_gap)
         self._passes = PassLog(self._leaves)
+        self._faults = Faults(self._recorder, self._sites, self._leaves, namespace, add_gap=self._add_gap)
         self._training = TrainingWatcher(namespace, self._leaves, self._sites, self._passes, self._recorder)
         self._updates = UpdateWatcher(self._wants_update, self._leaves.find, self._passes.moved, self._training)
+        self._updates.steps = self._recorder.autograd.writes
         self._gaps: dict[str, Gap] = {}
         self._running: list[Following] = []
-        self._begun = 0
         self._lock = RLock()  # backward may run on several threads at once
-        self._home = 0
+        self._begun = self._home = 0
         self._last: tuple[Pass, TracedGraph, PassValues] | None = None
         self._calls_at_last_pass = -1
-        self._step = 0
-        self._structure = 0
-        self._backward_seconds = 0.0
+        self._step = self._structure = 0
         self._state: State = "running"
         self._error = ""
-        self._began = self._ended = 0.0
+        self._began = self._ended = self._backward_seconds = 0.0
 
     def record_operations(self) -> None:
         """Record every operation too, from the start on: level ``"ops"``."""
@@ -169,6 +169,7 @@ class Tracer:
         self._cuts.finish()
         self._training.finish()
         self._module_watch.finish(self._recorder.cuts.trained.known(), self._add_gap)
+        self._faults.finish(error)
         self._state = state_after(error)
         self._error = error_text(error) if error is not None else ""
         if error is not None:
@@ -201,7 +202,7 @@ class Tracer:
             return result
         finally:
             with self._aside():
-                self._finish(followed, outcome, began)
+                self._finish(followed, call, outcome, began)
                 self._training.after_pass(call, followed)
 
     def _aside(self) -> AbstractContextManager[None]:
@@ -244,6 +245,7 @@ class Tracer:
         followed.begun = Pass(number, self._step, graph.skeleton.number, "running", 0.0, 0, followed.site,
                               circumstances=followed.circumstances)  # fmt: skip
         followed.graph, followed.recorder, followed.nodes = graph, recorder, found.nodes
+        followed.found, followed.suspects = found, self._faults.begin(found, followed.caller)
         self._running.append(followed)  # before the first hook: from now on `_finish` takes them away
         self._cuts.settle(found.nodes, graph.skeleton, found.roots, number)
         inside = [found.nodes[place] for place in graph.python_places]
@@ -271,7 +273,7 @@ class Tracer:
             return True
         return self._recorder.origins.nodes != self._calls_at_last_pass
 
-    def _finish(self, followed: Following, outcome: str, began: float) -> None:
+    def _finish(self, followed: Following, call: BackwardCall, outcome: str, began: float) -> None:
         """Take the hooks away and keep the numbers, however the backward ended. Never raises."""
         if followed.insides is not None:
             followed.insides.close()
@@ -284,7 +286,8 @@ class Tracer:
         if self._ops is not None:
             self._ops.end_pass(followed.nodes)
         recorder.close()
-        followed.nodes = ()
+        self._faults.end(followed, call, sys.exc_info()[1] if outcome == "failed" else None)
+        followed.nodes, followed.found = (), None
         with self._lock:
             self._running = [other for other in self._running if other is not followed]
             if self._state == "running":
@@ -358,13 +361,10 @@ class Tracer:
         else:
             none = array("f")
             return LiveFrame(self._structure, 0, 0, self._step, False, -1, 0, none, 0, none, self.seconds)  # noqa: FBT003
-        return self._frame_of(begun, graph, values, running=current is not None)
-
-    def _frame_of(self, begun: Pass, graph: TracedGraph, values: PassValues, *, running: bool) -> LiveFrame:
         order, finished = values.order, self._passes.last
         last, row = (finished.done.number, finished.norms) if finished else (0, array("f"))
         return LiveFrame(
-            self._structure, graph.skeleton.number, begun.number, begun.step, running,
+            self._structure, graph.skeleton.number, begun.number, begun.step, current is not None,
             order[-1] if order else -1, len(order), values.norms[:], last, row, self.seconds,
         )  # fmt: skip
 
@@ -391,8 +391,9 @@ class Tracer:
             gaps=(*self._gaps.values(), *(gap for part in parts for gap in part.gaps())),
             ops=self._ops.report() if self._ops else None,
             observations=self._recorder.calls.observations(),
-            failure=self._failure.report(graphs),
+            failure=self._faults.explained(self._failure.report(graphs), graphs),
             training=self._training.report(),
+            quiet=self._faults.quiet_faults(graphs),
             **self._cuts.ended(),
             modules=self._module_watch.report,
         )

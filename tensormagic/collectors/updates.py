@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from tensormagic.collectors.in_place import WriteBook
 from tensormagic.collectors.quiet import quiet
 
 SAMPLE = 1 << 16  # elements of one parameter that are compared
@@ -45,6 +46,9 @@ class UpdateWatcher:
         number: Gives the number of a parameter, or None where it plays no part in the run.
         moved: Told of every measured step: number of a parameter → ratio.
         listener: Told of every step, and why one could not be measured.
+
+    Attributes:
+        steps: Told of every step besides.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class UpdateWatcher:
         self._handles: list[Any] = []
         self._before: list[tuple[int, list[int], list[torch.Tensor]]] = []
         self.seconds = 0.0
+        self.steps: WriteBook | None = None
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -87,9 +92,11 @@ class UpdateWatcher:
         """Put them back."""
         self._watch()
 
-    def _begins(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
+    def _begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         if threading.get_ident() != self._thread:
             return
+        if self.steps is not None:
+            self.steps.step_begins(plain=len(args) < 2 and not kwargs)  # the optimizer alone
         self._listener.before_step(optimizer)
         if self._wanted():
             self._guarded(lambda: self._keep(optimizer))
@@ -97,6 +104,8 @@ class UpdateWatcher:
     def _ends(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         if threading.get_ident() != self._thread:
             return
+        if self.steps is not None:
+            self.steps.step_ends(optimizer)
         if self._before:
             self._guarded(lambda: self._compare(optimizer))
         self._listener.after_step(optimizer)

@@ -13,15 +13,20 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from tensormagic.collectors import seen_clearing, seen_copies
+from tensormagic.collectors.autograd_watch import NOTED
 from tensormagic.collectors.call_watch import Look
 from tensormagic.collectors.cut_calls import ROLES
 
 
 class Watched(NamedTuple):
-    """What a call is to the tracer: its role where gradients end, and who looks at it afterwards."""
+    """What a call is to the tracer: its role where gradients end, who looks at it afterwards, and as what it is noted.
+
+    Looks are taken ever more rarely; what `autograd_watch` notes (writes in place above all), it is told of each time.
+    """
 
     role: str | None
     looks: tuple[Look, ...]
+    noted: str = ""
 
 
 _OWNERS: tuple[Any, ...] = (torch.Tensor, torch)
@@ -44,7 +49,10 @@ def _watched() -> dict[Any, Watched]:
     for look, names in _LOOKS:
         for function in dict.fromkeys(_functions(names)):
             looks[function] = (*looks.get(function, ()), look)
-    return {function: Watched(ROLES.get(function), looks.get(function, ())) for function in {**ROLES, **looks}}
+    return {
+        function: Watched(ROLES.get(function), looks.get(function, ()), NOTED.get(function, ""))
+        for function in {**ROLES, **looks, **NOTED}
+    }
 
 
 WATCHED: Final[dict[Any, Watched]] = _watched()

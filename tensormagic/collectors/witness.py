@@ -15,9 +15,10 @@ from torch.overrides import TorchFunctionMode
 
 from tensormagic.collectors.caller import Callers, calling_frame
 from tensormagic.collectors.failures import Surroundings, failure_of
-from tensormagic.collectors.forward import ForwardRecorder, Unnoticed, active_modes, set_modes
+from tensormagic.collectors.forward import ForwardRecorder
 from tensormagic.collectors.source import CellNumber
 from tensormagic.collectors.tracebacks import strip_own_frames
+from tensormagic.collectors.unnoticed import Unnoticed, active_modes, set_modes
 from tensormagic.errors import TraceError
 from tensormagic.reports import FailureReport
 

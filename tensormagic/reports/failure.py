@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from tensormagic.reports.backward_faults import BackwardFault
 from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap, Location
 
@@ -103,6 +104,7 @@ class FailureReport(Report):
         call: What failed in ``location``, as it stands there: ``"self.fc1(x)"``, ``"a @ b"``; empty where not known.
         inside: The function of torch's within which it made the refused call on something of its own; else empty.
         node: ``(graph, node)``, indices into the trace's graphs: the node that was running, where a backward failed.
+        backward: Why a backward failed, where it was for one of the usual reasons.
     """
 
     kind_name: ClassVar[str] = "failure"
@@ -121,3 +123,4 @@ class FailureReport(Report):
     call: str = ""
     inside: str = ""
     node: tuple[int, int] | None = None
+    backward: BackwardFault | None = None

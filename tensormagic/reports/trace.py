@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from tensormagic.reports.backward_faults import QuietFaults
 from tensormagic.reports.base import Report
 from tensormagic.reports.circumstances import Circumstances
 from tensormagic.reports.cuts import Cut
@@ -161,6 +162,7 @@ class TraceReport(Report):
         training: What the training loop did from step to step; None where nothing was trained.
         rootless: Values without a history that backward was called on, and that torch refused.
         modules: What the modules that ran hold beside their registries; None before the run has ended.
+        quiet: What autograd let pass although it is wrong; None where nothing was seen.
     """
 
     kind_name: ClassVar[str] = "trace"
@@ -190,6 +192,7 @@ class TraceReport(Report):
     training: Training | None = None
     rootless: tuple[Rootless, ...] = ()
     modules: ModulesReport | None = None
+    quiet: QuietFaults | None = None
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there."""

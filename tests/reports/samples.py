@@ -6,6 +6,15 @@ import math
 from array import array
 
 from tensormagic import reports
+from tensormagic.reports.backward_faults import (
+    BackwardFault,
+    FreedGraph,
+    GradientRead,
+    QuietFaults,
+    SavedWrite,
+    SpoiltTensor,
+    WrongReturn,
+)
 
 HOSTILE = "</script><!-- \u2028 \"'&<b> \x00 \\ é 𝛻 nan"
 
@@ -118,7 +127,34 @@ def trace_report() -> reports.TraceReport:
             reports.Rootless(),
         ),
         modules=_modules(),
+        quiet=_quiet_faults(),
     )  # fmt: skip
+
+
+def _quiet_faults() -> QuietFaults:
+    line = reports.Location("model.py", 3, HOSTILE)
+    write = SavedWrite(call=HOSTILE, kind="set data", location=line, module="net.0", version=3)
+    spoilt = SpoiltTensor(
+        op="pow", slot="self", name=HOSTILE, shape=(2, 3), module="net", location=line, backward=line, graph=0, node=1,
+        saved_version=1, version=3, writes=(write,), writes_seen=7, others=2,
+    )  # fmt: skip
+    read = GradientRead(
+        name=HOSTILE, op="mul", shape=(4,), location=line, made=line, leaf="x", single=True, passes=2, count=9
+    )
+    return QuietFaults((spoilt,), (read, GradientRead(name="", op="", shape=())))
+
+
+def _backward_fault() -> BackwardFault:
+    line = reports.Location("model.py", 5, HOSTILE)
+    freed = FreedGraph(
+        op="tanh", location=line, root=HOSTILE, backward=line, whole=True, first=line, known=True, joint="addmm",
+        joint_name=HOSTILE, joint_location=line, joint_again=True, shared=4, graph=0, node=1,
+    )  # fmt: skip
+    returned = WrongReturn(
+        function=HOSTILE, problem="shape", arguments=("x", HOSTILE), argument="x", got="(2,)", expected="(3,)",
+        returns=(line,), location=line, backward=line, graph=0, node=1,
+    )  # fmt: skip
+    return BackwardFault(_quiet_faults().unseen[0], freed, returned)
 
 
 def _observation() -> reports.Observation:
@@ -168,6 +204,7 @@ def failure_report() -> reports.FailureReport:
         call=HOSTILE,
         inside="torch.nn.functional.bilinear",
         node=(0, 1),
+        backward=_backward_fault(),
     )  # fmt: skip
 
 

@@ -1,0 +1,92 @@
+"""What the function mode is asked to remember for autograd's sake: writes in place, ``.data``, ``.grad`` of non-leaves.
+
+`NOTED` says by function which calls these are: one look-up a call, and nothing more for all others.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from types import FrameType
+from typing import Any, Final
+
+import torch
+
+from tensormagic.collectors.blind_writes import BlindWrites
+from tensormagic.collectors.gradient_reads import GradientReads
+from tensormagic.collectors.in_place import IN_PLACE, WriteBook
+from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.source import Sites
+from tensormagic.reports.finding import Gap
+
+GETS_DATA: Final = "get data"
+GETS_GRAD: Final = "get grad"
+SETS_DATA: Final = "data"
+
+_TENSOR: Any = torch.Tensor
+NOTED: Final[dict[Any, str]] = {**IN_PLACE, _TENSOR.data.__get__: GETS_DATA, _TENSOR.grad.__get__: GETS_GRAD}
+
+
+class AutogradWatch:
+    """What is remembered of a run's calls.
+
+    Args:
+        sites: Interns the person's lines.
+
+    Attributes:
+        passes: How many backward passes there were so far.
+        seconds: Spent here.
+    """
+
+    def __init__(self, sites: Sites) -> None:
+        self.writes = WriteBook(sites)
+        self.blind = BlindWrites()
+        self.reads = GradientReads(sites)
+        self.passes = 0
+        self.seconds = 0.0
+        self._gap = ""
+
+    def see(self, noted: str, call: tuple[Any, Any, Any], result: Any, start: int, frame: FrameType) -> None:
+        """Note a call that was made: function, arguments, keywords; ``start`` as in `WriteRecord`. Never raises."""
+        if noted is GETS_GRAD and result is not None:
+            return
+        began = perf_counter()
+        try:
+            with torch._C.DisableTorchFunction():
+                self._see(noted, call, result, start, frame)
+        except Exception as error:
+            self._gap = f"{type(error).__name__}: {error}"
+        self.seconds += perf_counter() - began
+
+    def _see(self, noted: str, call: tuple[Any, Any, Any], result: Any, start: int, frame: FrameType) -> None:
+        _, args, kwargs = call
+        if noted is GETS_GRAD:
+            self.reads.see(args[0], frame, self.passes)
+        elif noted is GETS_DATA:
+            self.blind.got_data(args[0], result)
+        else:
+            target = args[0] if args else next(iter(kwargs.values()), None)
+            self._wrote(noted, target, args, start, frame)
+
+    def see_out(self, call: tuple[Any, Any, Any], start: int, frame: FrameType) -> None:
+        """Note a call that was given ``out=``. Never raises."""
+        function, _, kwargs = call
+        self.see(str(getattr(function, "__name__", "out")), (function, (kwargs["out"],), {}), None, start, frame)
+
+    def _wrote(self, noted: str, target: Any, args: tuple[Any, ...], start: int, frame: FrameType) -> None:
+        if noted is SETS_DATA and self.blind.is_own(target, args[1]):
+            return
+        blind = noted is SETS_DATA or self.blind.is_blind(target)
+        record = self.writes.note(noted, target, start, frame, blind=blind)
+        if blind and record is not None:
+            with quiet():
+                self.blind.add(record, target, args[1] if noted == "__setitem__" else None)
+
+    def forget(self) -> None:
+        """Forget what calls did: they go by unseen from now on."""
+        self.writes.forget()
+        self.blind.forget()
+
+    def gaps(self) -> tuple[Gap, ...]:
+        """Return what could not be noted."""
+        reason = self._gap or self.writes.gap
+        return (Gap("calls", f"some writes in place could not be noted: {reason}"),) if reason else ()

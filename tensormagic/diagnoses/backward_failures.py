@@ -1,0 +1,279 @@
+"""TM301, TM304, TM305, TM308, TM311: what a backward raises, with both lines that it is made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tensormagic.diagnoses.deeds import assigned, code, deed, instead, target_of, writing
+from tensormagic.diagnoses.words import counted, listed
+from tensormagic.reports import FailureReport, Finding, Location, RelatedLine
+from tensormagic.reports.backward_faults import FreedGraph, SavedWrite, SpoiltTensor, WrongReturn
+
+_RESULTS = frozenset({"result", "output", "out"})
+_UNSEEN_WRITER = "What changed it was not seen: it ran outside the trace, or in code that torch does not tell of."
+
+
+def changed_after_saving(report: FailureReport) -> Iterator[Finding]:
+    """TM301: a tensor that a node had saved was changed in place before backward came to it."""
+    spoilt = report.backward.spoilt if report.backward is not None else None
+    if spoilt is None:
+        return
+    first = spoilt.writes[0] if spoilt.writes else None
+    name = tensor_name(spoilt, first)
+    was = f"it was at version {spoilt.saved_version} then and is at version {spoilt.version} now"
+    by = f"was changed in place by {deed(first)}" if first is not None else "was changed in place"
+    yield Finding(
+        code="TM301",
+        severity="error",
+        message=f"{name} {by} after {saver(spoilt)} had saved it for backward: {was}.",
+        location=(first.location if first is not None else None) or spoilt.location,
+        evidence={
+            "saved version": spoilt.saved_version, "version": spoilt.version, "writes seen": spoilt.writes_seen,
+            "other nodes that saved it": spoilt.others,
+        },
+        remedy=_remedy(first),
+        subject=spoilt.name or spoilt.op,
+        node=place_of(spoilt),
+        related=lines((f"saved by {spoilt.op}", spoilt.location if first is not None else None),
+                      ("backward", spoilt.backward)),
+    )  # fmt: skip
+
+
+def _remedy(first: SavedWrite | None) -> str:
+    if first is None:
+        return f"{_UNSEEN_WRITER} Use the whole cell or block under the tracer, or write into a copy: `.clone()`."
+    if first.kind == "step":
+        return (
+            "Call every backward that uses this graph before the step, or compute the loss anew after it: a step "
+            "changes the parameters in place."
+        )
+    return instead(first)
+
+
+def tensor_name(spoilt: SpoiltTensor, write: SavedWrite | None) -> str:
+    """Return what a spoilt tensor is called: by the person, in the line that wrote, else by what saved it."""
+    if spoilt.name:
+        return spoilt.name
+    written = target_of(writing(write)) if write is not None else ""
+    if written and "." not in written:
+        return written
+    return f"The result of {spoilt.op}" if spoilt.slot in _RESULTS else f"What went into {spoilt.op}"
+
+
+def saver(spoilt: SpoiltTensor) -> str:
+    """Return what saved it: ``sigmoid``, ``addmm in net.2``."""
+    return f"{spoilt.op} in {spoilt.module}" if spoilt.module not in {"", spoilt.op} else spoilt.op
+
+
+def place_of(found: SpoiltTensor | FreedGraph | WrongReturn) -> tuple[int, int] | None:
+    """Return graph and node of a fault, where there is a trace that they are of."""
+    return None if found.graph is None or found.node is None else (found.graph, found.node)
+
+
+def lines(*told: tuple[str, Location | None]) -> tuple[RelatedLine, ...]:
+    """Return the lines that are known."""
+    return tuple(RelatedLine(what, location) for what, location in told if location is not None)
+
+
+def freed_graph(report: FailureReport) -> Iterator[Finding]:
+    """TM304: backward came to a part of the graph that an earlier one had freed."""
+    freed = report.backward.freed if report.backward is not None else None
+    if freed is None:
+        return
+    yield Finding(
+        code="TM304",
+        severity="error",
+        message=_freed_message(freed),
+        location=freed.backward or report.location,
+        evidence={"nodes in both graphs": freed.shared, "first node without its tensors": freed.op},
+        remedy=_freed_remedy(freed),
+        subject=freed.root or freed.op,
+        node=place_of(freed),
+        related=lines(("freed by the earlier backward", freed.first),
+                      ("made here, and used again", None if freed.whole else freed.joint_location)),
+    )  # fmt: skip
+
+
+def _freed_message(freed: FreedGraph) -> str:
+    root = freed.root or "what backward is called on"
+    if not freed.known:
+        return f"The graph of {root} was gone through before: what {freed.op} had saved for backward is freed."
+    if freed.whole:
+        return f"backward goes through the graph of {root} a second time: the first one freed what it had saved."
+    return (
+        f"{joint_of(freed)} belongs to a graph that an earlier backward has freed, and the graph of {root} leads back "
+        f"into it: {counted(freed.shared, 'node')} of it were gone through before."
+    )
+
+
+def joint_of(freed: FreedGraph) -> str:
+    """Return what is shared, as the person knows it: ``h``, or ``the result of mul``."""
+    return freed.joint_name or assigned(freed.joint_location) or f"The result of {freed.joint}"
+
+
+def _freed_remedy(freed: FreedGraph) -> str:
+    name = joint_of(freed) if " " not in joint_of(freed) else ""
+    if not freed.known:
+        return (
+            "Compute the loss anew before each backward; where the graph is needed twice, `retain_graph=True` in the "
+            "first; a state that is handed from step to step: `.detach()` it."
+        )
+    if freed.whole:
+        return "Add the losses and call backward once, or keep the graph in the first: `backward(retain_graph=True)`."
+    if freed.joint_again:
+        state = name or "h"
+        return f"Cut what is handed from step to step: `{state} = {state}.detach()` before it is used again."
+    if freed.first == freed.backward:
+        what = name or "it"
+        return f"Compute {what} anew in each step, inside the loop; or, where it is a constant, `.detach()` it once."
+    used = f"`{name}.detach()`" if name else "a detached copy of it"
+    return (
+        f"Use {used} for the first backward where it is not to train what made it; else add both losses and call "
+        "backward once, or keep the graph in the first: `backward(retain_graph=True)`."
+    )
+
+
+def not_a_scalar(report: FailureReport) -> Iterator[Finding]:
+    """TM305: backward was called on something that is not one number."""
+    if "grad can be implicitly created only for scalar outputs" not in report.error or not report.operands:
+        return
+    tensors = [one for one in report.operands if one.is_tensor and one.requires_grad and one.shape]
+    root = next((one for one in tensors if _elements(one.shape) != 1), None)
+    if root is None:
+        return
+    name = _as_given(root.name, report.call) or "what backward is called on"
+    yield Finding(
+        code="TM305",
+        severity="error",
+        message=f"{name[0].upper() + name[1:] if ' ' in name else name} has "
+        f"{counted(_elements(root.shape), 'element')}, shape {root.shape}: backward starts by itself from a single "
+        "number only.",
+        location=report.location,
+        evidence={"elements": _elements(root.shape)},
+        remedy=_to_a_scalar(name if name.isidentifier() else "", asks=report.function.endswith("grad")),
+        subject=name,
+        related=lines(("made here", root.location)),
+    )
+
+
+def _as_given(name: str, call: str) -> str:
+    """Return the name of a root without the list that torch puts a single one into."""
+    bare = name.removesuffix("[0]")
+    return bare if name not in call and bare in call else name
+
+
+def _to_a_scalar(name: str, *, asks: bool) -> str:
+    """Return what to do instead; ``asks``: with ``autograd.grad`` rather than ``backward``."""
+    code = name or "y"
+    if asks:
+        return (
+            f"Ask for the gradient of one number: `torch.autograd.grad({code}.sum(), …)`, where each element depends "
+            f"on its own input alone; or weigh the elements: `grad_outputs=torch.ones_like({code})`."
+        )
+    if not name:
+        return "Make it one number first, `.mean()` or `.sum()`; to start from a gradient of your own: `gradient=`."
+    return (
+        f"Make it one number, `{code}.mean().backward()` (or `.sum()`); to start from a gradient of your own: "
+        f"`{code}.backward(gradient=torch.ones_like({code}))`."
+    )
+
+
+def _elements(shape: tuple[int, ...]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+_ON_A_LEAF = re.compile(r"^a (view of a )?leaf Variable that requires grad is being used in an in-place operation")
+
+
+def write_to_a_leaf(report: FailureReport) -> Iterator[Finding]:
+    """TM308: a leaf that collects a gradient, or a view of one, was to be changed in place."""
+    found = _ON_A_LEAF.match(report.error)
+    if found is None:
+        return
+    leaf = next((one for one in report.operands if one.is_tensor and one.requires_grad), None)
+    call = report.function.rpartition(".")[2]
+    write = SavedWrite(call=call, location=report.location)
+    node = writing(write)
+    name = (leaf.name if leaf is not None else "") or target_of(node)
+    what = name or "A leaf"
+    view = "is a view of a leaf that requires a gradient" if found[1] else "is a leaf that requires a gradient"
+    yield Finding(
+        code="TM308",
+        severity="error",
+        message=f"{what} {view}: {deed(write)} would change it in place, and autograd forbids that while it records.",
+        location=report.location,
+        evidence={"shape": str(leaf.shape)} if leaf is not None else {},
+        remedy="Where it is an update or an initialisation, keep it out of the graph: "
+        f"`with torch.no_grad(): {code(node) if node is not None else '…'}`. Where it is to be a part of the graph: "
+        f"write into a copy, `{name if name and ' ' not in name else 'w'}.clone()`.",
+        subject=name,
+        related=lines(("made here", leaf.location if leaf is not None else None)),
+    )
+
+
+def wrong_return(report: FailureReport) -> Iterator[Finding]:
+    """TM311: a custom Function's backward returned what autograd cannot use."""
+    wrong = report.backward.returned if report.backward is not None else None
+    if wrong is None:
+        return
+    first = wrong.returns[0] if wrong.returns else None
+    others = tuple(("or here", location) for location in wrong.returns[1:4])
+    yield Finding(
+        code="TM311",
+        severity="error",
+        message=_returned_message(wrong),
+        location=first or wrong.location or report.location,
+        evidence={"got": wrong.got, "expected": wrong.expected},
+        remedy=_returned_remedy(wrong),
+        subject=wrong.function,
+        node=place_of(wrong),
+        related=lines(*others, ("applied here", wrong.location), ("backward", wrong.backward)),
+    )
+
+
+def _returned_message(wrong: WrongReturn) -> str:
+    head = f"{wrong.function}.backward returns"
+    which = f"for {wrong.argument}" if wrong.argument else "for one of its inputs"
+    if wrong.problem == "count":
+        names = f" ({listed(wrong.arguments, 6)})" if len(wrong.arguments) == int(wrong.expected or 0) else ""
+        return (
+            f"{head} {counted(int(wrong.got), 'gradient')}, but its forward takes "
+            f"{counted(int(wrong.expected), 'argument')}{names}: one gradient is due for each."
+        )
+    if wrong.problem == "shape":
+        return f"{head} a gradient of shape {wrong.got} {which}, whose shape is {wrong.expected}."
+    if wrong.problem == "not None":
+        return f"{head} a gradient {which}, which is no tensor: None is due there."
+    if wrong.problem == "not a tensor":
+        return f"{head} a {wrong.got} where a tensor or None is due."
+    if wrong.problem == "dtype":
+        return f"{head} a complex gradient for a real input."
+    return f"{head} a gradient with {wrong.problem} {wrong.got} {which}; {wrong.expected} is due."
+
+
+_CONVERSIONS = {
+    "count": "Return one gradient for each argument of forward, `None` for what needs none.",
+    "device": "Make it where the input lies: `.to({name}.device)`.",
+    "dtype": "Return its real part: `grad.real`.",
+    "layout": "Return it in the layout of the input: `.to_dense()`.",
+}
+
+
+def _returned_remedy(wrong: WrongReturn) -> str:
+    if wrong.problem == "count" and len(wrong.arguments) == int(wrong.expected or 0):
+        due = ", ".join(f"grad_{name}" for name in wrong.arguments)
+        return f"`return {due}`, with `None` for what needs no gradient."
+    if wrong.problem == "shape":
+        return (
+            f"Return it in the shape of {wrong.argument or 'the input'}: sum over the dimensions that the forward "
+            f"broadcast, or `.reshape({wrong.argument or 'x'}.shape)`."
+        )
+    if wrong.problem == "not None":
+        return f"Return `None` in the place of {wrong.argument or 'that argument'}."
+    if wrong.problem == "not a tensor":
+        return "Return a tensor: `torch.full_like(grad_output, value)`, or `None` where there is no gradient."
+    return _CONVERSIONS[wrong.problem].format(name=wrong.argument or "x")
