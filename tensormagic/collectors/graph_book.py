@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tensormagic.collectors.forward import Origins
+from tensormagic.collectors.forward_search import first_bad
+from tensormagic.collectors.gradients import PassValues
 from tensormagic.collectors.identity import Leaves
 from tensormagic.collectors.insides import runs_python
 from tensormagic.collectors.nodes import describe_nodes
@@ -72,6 +75,18 @@ class GraphBook:
         if found.foreign:
             self._add_gap("source", _FOREIGN)
         return graph
+
+    def look_back(self, graph: TracedGraph, found: Walk, values: PassValues) -> None:
+        """Look where the forward of a pass went wrong whose loss is not finite, once for each graph. Never raises."""
+        if values.value is None or math.isfinite(values.value) or graph.looked_back:
+            return
+        graph.looked_back = True
+        try:
+            graph.first_bad = first_bad(found, graph.skeleton, values.pass_number, self._namespace)
+        except Exception as error:
+            self._add_gap(
+                "forward", f"where the loss became {values.value} was not found: {type(error).__name__}: {error}"
+            )
 
     def by_use(self) -> list[TracedGraph]:
         """Return the graphs, the most used first, those of passes inside others last."""

@@ -122,7 +122,8 @@ def _saved_slots(node_type: Hashable) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _slots_of(node: Any) -> tuple[str, ...]:
+def saved_slots(node: Any) -> tuple[str, ...]:
+    """Return the names of what a node of torch's saves, without the prefix."""
     return _saved_slots(cast("Hashable", type(node)))
 
 
@@ -131,7 +132,7 @@ def live_saved(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
     if not isinstance_of_torch(node):
         yield from _live_custom(node)
         return
-    for slot in _slots_of(node):
+    for slot in saved_slots(node):
         try:
             packed = any(map(is_packed, _several(getattr(node, f"_raw_saved_{slot}"))))
             values = () if packed else _several(getattr(node, f"_saved_{slot}"))
@@ -168,7 +169,7 @@ def saved_tensors(node: Any) -> tuple[SavedTensor, ...]:
     """
     if not isinstance_of_torch(node):
         return _custom_saved(node)
-    found = (_saved(node, slot) for slot in _slots_of(node)[:MAX_SAVED])
+    found = (_saved(node, slot) for slot in saved_slots(node)[:MAX_SAVED])
     return _shared(tuple(saved for saved in found if saved is not None))  # type: ignore[no-any-return]
 
 

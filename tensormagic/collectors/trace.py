@@ -257,6 +257,7 @@ class Tracer:
             followed.insides.open(inside)
         if len(roots) == 1 and isinstance(root := bare(roots[0]), torch.Tensor) and root.numel() == 1:
             recorder.observe_value(root)
+            self._graphs.look_back(graph, found, values)
 
     def _number_of(self, followed: Following) -> int:
         """Return the number of a pass that begins; one inside another has that one's."""

@@ -17,7 +17,7 @@ from tensormagic.collectors.gradients import PassValues
 from tensormagic.collectors.skeleton import Skeleton
 from tensormagic.collectors.survey import StatisticsTable
 from tensormagic.collectors.timeline import Thinned
-from tensormagic.reports import UNTOUCHED, Birth, ForwardBirth, Frame, GradientStatistics, Graph, Node
+from tensormagic.reports import UNTOUCHED, Birth, FirstBad, ForwardBirth, Frame, GradientStatistics, Graph, Node
 
 KEPT_NUMBERS = 1 << 14  # the norms kept a graph over all its passes, and over all passes for the parameters;
 FEWEST_PASSES, MOST_PASSES = 24, 192  # within these bounds: a small network keeps every step of a short run
@@ -36,6 +36,8 @@ class TracedGraph:
         self.order = array("i")
         self.births: tuple[Birth, ...] = ()
         self.forward_birth: ForwardBirth | None = None
+        self.first_bad: FirstBad | None = None
+        self.looked_back = False  # whether that was looked for
         self.passes = 0
         self.bad_passes = 0
         self.inner = False  # whether all its passes ran inside other passes
@@ -92,7 +94,7 @@ class TracedGraph:
         return Graph(
             number=skeleton.number, nodes=nodes, edges=skeleton.edges, roots=skeleton.roots, order=tuple(self.order),
             passes_seen=self.passes, frames=self.frames.items(), births=self.births, shared_edges=self._shared,
-            forward_birth=self.forward_birth,
+            forward_birth=self.forward_birth, first_bad=self.first_bad,
         )  # fmt: skip
 
     def _with_first_statistics(self) -> tuple[Node, ...]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensormagic.diagnoses.births import first_bad, first_birth, when
+from tensormagic.diagnoses.forward_faults import fault_finding, forward_fault, is_half_overflow
 from tensormagic.diagnoses.remedies import (
     ANY,
     HALF_OVERFLOW,
@@ -76,28 +76,6 @@ def _all_in(report: TensorReport) -> str:
     return f"; all of them lie in {letter}={each.bad[0].index}, one of {grouped(each.size)}"
 
 
-def bad_loss(report: TraceReport) -> Iterator[Finding]:
-    """TM401: the loss is NaN or infinite while its gradients are not: nothing else would give it away."""
-    bad = next((done for done in report.passes if done.value is not None and not math.isfinite(done.value)), None)
-    if bad is None or not bad.finite:
-        return
-    number, graph = next((at, graph) for at, graph in enumerate(report.graphs) if graph.number == bad.graph)
-    root = graph.nodes[graph.roots[0]]
-    name = f"The loss {root.variable}" if root.variable and root.variable != "loss" else "The loss"
-    kind = "NaN" if math.isnan(bad.value or 0.0) else "infinite"
-    yield Finding(
-        code="TM401",
-        severity="warning",
-        message=f"{name} is {kind}{when(report, bad.number).removeprefix(',')}, although every gradient is finite.",
-        location=report.location(root.location),
-        evidence={"loss": bad.value, "pass": bad.number},
-        remedy="Look at what goes into this line with `%tensor`: the logarithm or the root of a negative number, or "
-        "data that is not finite.",
-        subject=root.op,
-        node=(number, root.index),
-    )
-
-
 # -- TM402 --------------------------------------------------------------------------------------------------------
 
 
@@ -119,7 +97,10 @@ def half_overflow(report: TraceReport) -> Finding | None:
 
 
 def _told(report: TraceReport) -> Finding | None:
-    """Return what there is to say of the first bad gradient, if TM406 does not say it already."""
+    """Return what there is to say of the first bad gradient, if TM401 or TM406 does not say it already."""
+    fault = forward_fault(report)
+    if fault is not None:
+        return fault_finding(report, fault) if is_half_overflow(report, fault) else None
     born, shown = first_birth(report), first_bad(report)
     if born is not None:
         return None if untaken(report) is not None else _Born(report, born).finding()

@@ -18,6 +18,7 @@ from tensormagic.reports.comparison import (
 from tensormagic.reports.cuts import Cut, CutKind, LeftOut
 from tensormagic.reports.failure import Clashing, FailureReport, Mismatch, Operand
 from tensormagic.reports.finding import SEVERITIES, Finding, Gap, Location, RelatedLine, Severity
+from tensormagic.reports.first_bad import BadSource, FirstBad
 from tensormagic.reports.forward import ForwardBirth, ForwardValues
 from tensormagic.reports.graph import (
     MEASURES,
@@ -95,6 +96,7 @@ __all__ = [
     "AutogradDetails",
     "AutogradReport",
     "BadSlice",
+    "BadSource",
     "Barrier",
     "Birth",
     "Cell",
@@ -112,6 +114,7 @@ __all__ = [
     "Fact",
     "FailureReport",
     "Finding",
+    "FirstBad",
     "ForwardBirth",
     "ForwardValues",
     "Frame",

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from tensormagic.reports.cuts import Cut
+from tensormagic.reports.first_bad import FirstBad
 from tensormagic.reports.forward import ForwardBirth, ForwardValues
 
 if TYPE_CHECKING:
@@ -221,6 +222,8 @@ class Graph:
             and `Frame.parts` says what each sent.
         cuts: Where the gradient's way ended although it could have gone on.
         forward_birth: Where a forward first made a NaN or Inf, where forward values were asked for and one did.
+        first_bad: Where the forward of the first pass whose result was not finite first held a NaN or Inf, as far as
+            the saved tensors tell.
     """
 
     number: int
@@ -234,3 +237,4 @@ class Graph:
     cuts: tuple[Cut, ...] = ()
     shared_edges: tuple[int, ...] = ()
     forward_birth: ForwardBirth | None = None
+    first_bad: FirstBad | None = None

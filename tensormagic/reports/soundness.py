@@ -65,6 +65,8 @@ def _check_graph(graph: Graph, lines: int) -> None:
     _require(sizes <= {(size, size * len(MEASURES))}, "a forward is measured")
     birth = graph.forward_birth
     _require(birth is None or 0 <= birth.node < size, "a forward made a NaN")
+    first = graph.first_bad
+    _require(first is None or 0 <= first.node < size, "a forward held a NaN")
     bad = [
         *(node for frame in graph.frames for node in frame.bad),
         *(node for values in forward for node in values.bad),

@@ -173,30 +173,6 @@ def a_row_that_is_masked_completely():
     return trace.report
 
 
-@ill("TM402", op="log_softmax", line="F.cross_entropy(net(x), classes)", says=("its forward was not finite already",))
-def data_with_a_nan():
-    net = nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
-    with tm.trace(namespace={"net": net}) as trace:
-        for images, classes in batches(3):
-            x = images.flatten(1).clone()
-            x[5, 7] = math.nan
-            F.cross_entropy(net(x), classes).backward()
-    return trace.report
-
-
-@ill(
-    "TM402", op="addmm", line="net(x).abs().mean()", says=("what it multiplies its finite gradient with is not finite",)
-)
-def data_with_a_nan_that_the_loss_does_not_pass_on():
-    """The slope of abs at NaN is 0: the NaN comes back in only where the weight's gradient is made."""
-    net = nn.Linear(4, 1)
-    x = torch.randn(5, 4)
-    x[2, 1] = math.nan
-    with tm.trace(namespace={"net": net}) as trace:
-        net(x).abs().mean().backward()
-    return trace.report
-
-
 @ill("TM402", op="mul", line="y.backward(gradient)", says=("Backward was started with a gradient", "1 element"))
 def a_gradient_that_was_given():
     x = leaf(1.0, 2.0, 3.0)

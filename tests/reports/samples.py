@@ -614,6 +614,7 @@ def _graph() -> reports.Graph:
             reports.Cut(kind="non-differentiable", op=HOSTILE, source_name=HOSTILE, target=1, selects=True),
         ),
         forward_birth=reports.ForwardBirth(pass_number=2, node=1, nan=0, inf=2, count=3, given=None),
+        first_bad=reports.FirstBad(2, 1, "made", 1, 0, 3, "x", (3,), 0, 1, certain=False),
         births=(
             reports.Birth(
                 pass_number=2, node=1, receiver=0, input_number=0, nan=0, inf=1, count=3, incoming_norm=1.0,

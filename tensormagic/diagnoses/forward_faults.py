@@ -1,0 +1,242 @@
+"""TM401 of a run: where the forward first held a NaN or Inf, if its loss does, or if nothing else explains a gradient.
+
+It is told instead of TM402 where backward only hands on what the forward made. Where a gradient's NaN is born in the
+same op, TM402 has more to say of it: which slope is infinite there, and what to write instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tensormagic.diagnoses.births import first_birth, when
+from tensormagic.diagnoses.remedies import NOT_FINITE_FORWARD, OVERFLOW, SINGULARITIES
+from tensormagic.diagnoses.words import counted, grouped, part, verb
+from tensormagic.reports import BadSource, Finding, FirstBad, Frame, Graph, Location, Node, Severity, TraceReport
+
+_MASKED_ROW = (
+    "A row of which every score is -inf has no softmax: leave one element of it unmasked, or fill with a large "
+    "negative number, `scores.masked_fill(mask, -1e9)`."
+)
+_DOMAIN = "Keep what goes in inside its domain: `x.clamp_min(1e-8)` before a logarithm, a root or a division."
+_FORWARD_HALF = (
+    "float16 holds at most 65504: compute this part in float32 (`with torch.autocast(..., enabled=False)` and "
+    "`x.float()`), normalise what goes in, or use bfloat16."
+)
+_OVERFLOWS = (
+    "Look at what goes into this line with `%tensor`: it is finite, and its result is beyond what its type can hold."
+)
+
+
+class Fault(NamedTuple):
+    """Where a forward went wrong: the place of the graph, what is known of it, whether what went in was finite."""
+
+    at: int
+    first: FirstBad
+    fed_well: bool
+
+
+def forward_fault(report: TraceReport) -> Fault | None:
+    """Return where the run's forward went wrong, where that is what there is to tell of it."""
+    found = _searched(report) or _measured(report)
+    if found is None or _is_told_better(report, found):
+        return None
+    return found
+
+
+def _searched(report: TraceReport) -> Fault | None:
+    rows = [(graph.first_bad.pass_number, at) for at, graph in enumerate(report.graphs) if graph.first_bad]
+    if not rows:
+        return None
+    at = min(rows)[1]
+    first = report.graphs[at].first_bad
+    assert first is not None
+    return Fault(at, first, first.certain)
+
+
+def _measured(report: TraceReport) -> Fault | None:
+    """Return the same from the forward's values, where they were asked for: the first NaN of a pass that went wrong."""
+    wrong = {done.number for done in report.passes if not done.finite or _is_bad(done.value)}
+    rows = [
+        (frame.pass_number, at, frame)
+        for at, graph in enumerate(report.graphs)
+        for frame in graph.frames
+        if frame.pass_number in wrong and frame.forward is not None and frame.forward.bad
+    ]
+    if not rows:
+        return None
+    _, at, frame = min(rows, key=lambda row: row[:2])
+    return _first_nan(at, report.graphs[at], frame)
+
+
+def _is_bad(value: float | None) -> bool:
+    return value is not None and not math.isfinite(value)
+
+
+def _first_nan(at: int, graph: Graph, frame: Frame) -> Fault | None:
+    assert frame.forward is not None
+    nan = [int(index) for index, (count, _) in frame.forward.bad.items() if count]
+    birth = graph.forward_birth
+    if birth is not None and birth.pass_number == frame.pass_number and birth.given is False:
+        first = FirstBad(birth.pass_number, birth.node, "made", birth.nan, birth.inf, birth.count)
+        return Fault(at, first, fed_well=True)
+    if not nan:
+        return None
+    index = min(nan)
+    shape = (graph.nodes[index].shapes or ((),))[0]
+    source: BadSource = "leaf" if graph.nodes[index].kind == "accumulate" else "made"
+    counts = frame.forward.bad[str(index)]
+    first = FirstBad(frame.pass_number, index, source, *counts, math.prod(shape), shape=shape)
+    return Fault(at, first, fed_well=False)
+
+
+def _is_told_better(report: TraceReport, found: Fault) -> bool:
+    """Whether TM402 says more: the gradient's NaN is older, or of the same op, which explains it by its operand."""
+    born = first_birth(report)
+    if born is None:
+        return False
+    graph = report.graphs[born]
+    birth = graph.births[0]
+    if birth.pass_number < found.first.pass_number:
+        return True
+    same = born == found.at and birth.node == found.first.node
+    return same and found.first.source == "made" and graph.nodes[birth.node].op in SINGULARITIES
+
+
+def forward_not_finite(report: TraceReport) -> Iterator[Finding]:
+    """TM401: where the forward first held a NaN or Inf; of a loss alone, where nothing tells more."""
+    found = forward_fault(report)
+    if found is not None:
+        if not is_half_overflow(report, found):
+            yield fault_finding(report, found)
+    else:
+        yield from _bad_loss(report)
+
+
+def is_half_overflow(report: TraceReport, found: Fault) -> bool:
+    """Whether it is float16 that could not hold a result: TM407."""
+    node, first = report.graphs[found.at].nodes[found.first.node], found.first
+    return (
+        first.source == "made" and found.fed_well and first.inf > 0 and not first.zero and node.dtype == "float16"
+        and node.op not in SINGULARITIES
+    )  # fmt: skip
+
+
+def fault_finding(report: TraceReport, found: Fault) -> Finding:
+    """Put a fault of the forward into words; as TM407, where it is one of float16."""
+    first, graph = found.first, report.graphs[found.at]
+    node = graph.nodes[first.node]
+    place = _place_of(report, graph, node)
+    half = is_half_overflow(report, found)
+    message, remedy = _words(report, found, place)
+    if half:
+        message = message.replace("The forward makes its first infinite value in", "The forward overflows float16 in")
+    return Finding(
+        code="TM407" if half else "TM401",
+        severity=_severity(report, first.pass_number),
+        message=message,
+        location=place,
+        evidence={"nan": first.nan, "inf": first.inf, "elements": first.count, "pass": first.pass_number},
+        remedy=_FORWARD_HALF if half else remedy,
+        subject=first.name or node.variable or node.op,
+        node=(found.at, first.node),
+    )
+
+
+def _severity(report: TraceReport, pass_number: int) -> Severity:
+    """Return a warning where no gradient was bad, or the last pass is finite again."""
+    kept = [done for done in report.passes if done.number == pass_number]
+    last = report.passes[-1] if report.passes else None
+    recovers = last is not None and last.number > pass_number and last.finite and not _is_bad(last.value)
+    return "warning" if recovers or (kept and kept[0].finite) else "error"
+
+
+def _place_of(report: TraceReport, graph: Graph, node: Node) -> Location | None:
+    """Return a node's line; of a leaf, that of the first op that uses it."""
+    if node.kind != "accumulate":
+        return report.location(node.location)
+    users = sorted(edge.source for edge in graph.edges if edge.target == node.index)
+    lines = [graph.nodes[user].location for user in users]
+    return report.location(next((line for line in lines if line is not None), None))
+
+
+def _words(report: TraceReport, found: Fault, place: Location | None) -> tuple[str, str]:
+    """Return the sentence and the remedy."""
+    first, node = found.first, report.graphs[found.at].nodes[found.first.node]
+    kind, count = ("NaN", first.nan) if first.nan else ("infinite", first.inf)
+    at = when(report, first.pass_number)
+    line = f", {place.label}" if place else ""
+    if first.source == "made":
+        opening = f"The forward makes its first {kind} value in"
+        if not first.certain:
+            opening = f"The first {kind} value that can be seen in the forward is made by"
+        return f"{opening} {node.op}{_inside(node)}{line}{at}: {_why(node, found)}.", _cure(node, found)
+    held = counted(count, "NaN", "NaN") if first.nan else counted(count, "infinite element")
+    of = f"among its {grouped(first.count)} elements" if first.count > 1 else "and nothing else"
+    if first.source == "leaf":
+        before = "an earlier step of the optimizer made it" if first.pass_number > 1 else "it came with its values"
+        text = f"{node.variable} holds {held} {of} before the forward begins{at}: {before}"
+        return (
+            f"{text}.",
+            OVERFLOW if first.pass_number > 1 else "Look where its values come from: `%tensor` counts them.",
+        )
+    name = first.name or f"the data of shape {first.shape}"
+    name = name[0].upper() + name[1:] if not first.name else name
+    cure = (
+        f"Look at the data with `%tensor {first.name or 'x'}`, and clean it before it goes in: "
+        f"`{first.name or 'x'} = torch.nan_to_num({first.name or 'x'})`, or leave such samples out."
+    )
+    return f"{name}, which goes into {node.op}{_inside(node)}{line}{at}, already holds {held} {of}.", cure
+
+
+def _inside(node: Node) -> str:
+    return f" of {node.module}" if node.module else ""
+
+
+def _why(node: Node, found: Fault) -> str:
+    """Return what it made, and of what."""
+    first = found.first
+    kind, count = ("NaN", first.nan) if first.nan else ("infinite", first.inf)
+    share = f"{part(count, max(first.count, count))} of its result {verb(count)} {kind}"
+    if first.zero or first.negative:
+        held = [counted(first.zero, "zero")] * bool(first.zero)
+        outside = "negative number" if node.op.startswith("log") else "element"
+        beyond = "" if node.op.startswith("log") else " outside its domain"
+        held += [counted(first.negative, outside) + beyond] * bool(first.negative)
+        operand = "divisor" if node.op == "div" else "input"
+        return f"its {operand} holds {' and '.join(held)}, so {share}"
+    if found.fed_well:
+        return f"{share}, although everything that goes in is finite"
+    return share
+
+
+def _cure(node: Node, found: Fault) -> str:
+    first = found.first
+    if node.op in {"softmax", "log_softmax"} and first.nan:
+        return _MASKED_ROW
+    if node.op in SINGULARITIES:
+        return _DOMAIN if first.negative else SINGULARITIES[node.op].remedy
+    return _OVERFLOWS if found.fed_well else NOT_FINITE_FORWARD
+
+
+def _bad_loss(report: TraceReport) -> Iterator[Finding]:
+    """TM401: the loss is NaN or infinite while its gradients are not: nothing else would give it away."""
+    bad = next((done for done in report.passes if _is_bad(done.value)), None)
+    if bad is None or not bad.finite:
+        return
+    number, graph = next((at, graph) for at, graph in enumerate(report.graphs) if graph.number == bad.graph)
+    root = graph.nodes[graph.roots[0]]
+    name = f"The loss {root.variable}" if root.variable and root.variable != "loss" else "The loss"
+    kind = "NaN" if math.isnan(bad.value or 0.0) else "infinite"
+    yield Finding(
+        code="TM401",
+        severity="warning",
+        message=f"{name} is {kind}{when(report, bad.number).removeprefix(',')}, although every gradient is finite.",
+        location=report.location(root.location),
+        evidence={"loss": bad.value, "pass": bad.number},
+        remedy="Look at what goes into this line with `%tensor`: the logarithm or the root of a negative number, or "
+        "data that is not finite.",
+        subject=root.op,
+        node=(number, root.index),
+    )
