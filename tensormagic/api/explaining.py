@@ -21,13 +21,10 @@ class Explanation:
     stack.
     """
 
-    def __init__(
-        self, namespace: Mapping[str, Any], *, cell_number: CellNumber | None = None, source: str = ""
-    ) -> None:
+    def __init__(self, namespace: Mapping[str, Any]) -> None:
         from tensormagic.collectors.witness import Explainer
 
-        self._explainer = Explainer(namespace, cell_number=cell_number, source=source)
-        self._report: FailureReport | None = None
+        self._explainer = Explainer(namespace)
 
     def __enter__(self) -> Explanation:
         """Start.
@@ -74,7 +71,11 @@ def explain(*, namespace: Mapping[str, Any] | None = None) -> Explanation:
 
 
 def explain_error(
-    error: BaseException, *, namespace: Mapping[str, Any] | None = None, cell_number: CellNumber | None = None
+    error: BaseException,
+    *,
+    namespace: Mapping[str, Any] | None = None,
+    cell_number: CellNumber | None = None,
+    source: str = "",
 ) -> FailureReport | None:
     """Return what is known of the call that torch refused, from the exception alone; None where it is not torch's.
 
@@ -84,6 +85,7 @@ def explain_error(
         error: The exception, with its traceback; it is left as it is, and nothing of it is kept.
         namespace: Where names are looked up, besides the functions that were running.
         cell_number: Gives a cell's execution count from its file name.
+        source: The source of the person's innermost code, where Python cannot know it: an expression's.
 
     Raises:
         RequirementError: where torch is missing or too old.
@@ -92,5 +94,5 @@ def explain_error(
     from tensormagic.collectors.failures import Surroundings, failure_of
     from tensormagic.collectors.witness import MODE_CALLS
 
-    found = failure_of(error, Surroundings(namespace or {}, cell_number, MODE_CALLS))
+    found = failure_of(error, Surroundings(namespace or {}, cell_number, MODE_CALLS, source=source))
     return None if found is None else diagnosed(found)

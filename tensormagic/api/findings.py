@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TypeVar
 
 from tensormagic.diagnoses import diagnose
+from tensormagic.diagnoses.mismatches import mismatch_of
 from tensormagic.diagnoses.silence import codes_of, is_silenced
 from tensormagic.errors import SettingError
-from tensormagic.reports import FailureReport, Gap, Mismatch, Report, TraceReport
+from tensormagic.reports import FailureReport, Finding, Gap, Report, TraceReport
 
 AnyReport = TypeVar("AnyReport", bound=Report)
 
@@ -43,24 +42,25 @@ def diagnosed(report: AnyReport) -> AnyReport:
     report = _with_mismatch(report)
     found = diagnose(report)
     told = tuple(finding for finding in found if not is_silenced(finding, _ignored))
-    report = dataclasses.replace(report, findings=told)
+    report = dataclasses.replace(_with_findings(report, told), findings=told)
     return report if told == found else _with_gap(report, [one.code for one in found if one not in told])
 
 
 def _with_mismatch(report: AnyReport) -> AnyReport:
     """Return the report with what did not fit in the call that torch refused, where there was one."""
     if isinstance(report, FailureReport) and report.mismatch is None:
-        return dataclasses.replace(report, mismatch=_mismatch_of(report))
+        return dataclasses.replace(report, mismatch=mismatch_of(report))
     if isinstance(report, TraceReport) and report.failure is not None:
         return dataclasses.replace(report, failure=_with_mismatch(report.failure))
     return report
 
 
-def _mismatch_of(report: FailureReport) -> Mismatch | None:
-    if find_spec("tensormagic.diagnoses.mismatches") is None:
-        return None
-    found: Mismatch | None = import_module("tensormagic.diagnoses.mismatches").mismatch_of(report)
-    return found
+def _with_findings(report: AnyReport, told: tuple[Finding, ...]) -> AnyReport:
+    """Return the report with what was found about the call that ended the run beside that call as well."""
+    if not isinstance(report, TraceReport) or report.failure is None:
+        return report
+    about = tuple(finding for finding in diagnose(report.failure) if finding in told)
+    return dataclasses.replace(report, failure=dataclasses.replace(report.failure, findings=about))
 
 
 def _with_gap(report: AnyReport, codes: list[str]) -> AnyReport:

@@ -8,8 +8,8 @@ kept: what is returned is plain data.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from types import CodeType
+from dataclasses import dataclass, field, replace
+from types import CodeType, FrameType
 from typing import Any
 
 from tensormagic.collectors.failing_call import (
@@ -126,7 +126,19 @@ def _as_called(steps: Steps, refused: Refused) -> tuple[Refused, str]:
 def _way(steps: Steps, around: Surroundings) -> tuple[Location, ...]:
     own = [entry for entry in steps.entries if is_own(entry.tb_frame)]
     kept = own if len(own) <= _MOST_WAY else [*own[:2], *own[-_MOST_WAY + 2 :]]
-    return tuple(location_in(entry.tb_frame, entry.tb_lineno, around.cell_number) for entry in kept)
+    way = [location_in(entry.tb_frame, entry.tb_lineno, around.cell_number) for entry in kept]
+    caller = _running(steps.entries[0].tb_frame.f_back) if around.source and way else None
+    if caller is not None:  # an expression that a line hands over stands in that line
+        line = location_in(caller, caller.f_lineno, around.cell_number)
+        way[-1] = replace(line, text=" ".join(around.source.split()))
+    return tuple(way)
+
+
+def _running(frame: FrameType | None) -> FrameType | None:
+    """Return the person's frame at or above another, that is still running."""
+    while frame is not None and not is_own(frame):
+        frame = frame.f_back
+    return frame
 
 
 def _operands(

@@ -16,7 +16,6 @@ from torch.overrides import TorchFunctionMode
 from tensormagic.collectors.caller import Callers, calling_frame
 from tensormagic.collectors.failures import Surroundings, failure_of
 from tensormagic.collectors.forward import ForwardRecorder
-from tensormagic.collectors.source import CellNumber
 from tensormagic.collectors.tracebacks import strip_own_frames
 from tensormagic.collectors.unnoticed import Unnoticed, active_modes, set_modes
 from tensormagic.errors import TraceError
@@ -59,14 +58,10 @@ class Explainer:
 
     Args:
         namespace: Where names are looked up, besides the functions that were running.
-        cell_number: Gives a cell's execution count from its file name.
-        source: The source of the code that runs, where Python cannot know it.
     """
 
-    def __init__(
-        self, namespace: Mapping[str, Any], *, cell_number: CellNumber | None = None, source: str = ""
-    ) -> None:
-        self._around = Surroundings(namespace, cell_number, MODE_CALLS, source=source)
+    def __init__(self, namespace: Mapping[str, Any]) -> None:
+        self._around = Surroundings(namespace, None, MODE_CALLS)
         self._mode: Witness | None = None
         self._started = False
         self.found: FailureReport | None = None

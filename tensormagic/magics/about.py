@@ -10,21 +10,41 @@ from IPython.core.error import UsageError
 
 # Every magic with a ``parser()``, in the order in which a person meets them.
 MAGICS = ("tensor", "tensors", "aliases", "writes", "gradgraph", "tracegrad", "compare")
+# What ``%tensormagic NAME on`` and ``off`` switch: each a Bool setting of the class TensorMagic.
+SWITCHES = {"explain": "explain torch's errors below the traceback, in any cell"}
+STATES = ("on", "off")
 _PACKAGES = ("tensormagic", "torch", "ipython", "ipywidgets", "anywidget", "plotly", "jupyterlab")
 
 
 def run(magics: Any, line: str) -> None:
-    """Print help, versions and settings.
+    """Print help, versions and settings; or switch something on or off.
 
     Raises:
-        UsageError: for any argument; there are none.
+        UsageError: for what is no switch, or neither on nor off.
     """
-    if line.strip():
-        raise UsageError(f"%tensormagic takes no arguments, but was given {line.strip()!r}")
+    words = line.split()
+    if words and words not in (["--help"], ["-h"]):
+        _switch(magics, words)
+        return
     print(_help())  # noqa: T201  (asked for)
+    for name, text in SWITCHES.items():
+        print(f"{'':<13} %tensormagic {name} on|off: {text}")  # noqa: T201
     print("\nversions  " + ", ".join(_versions()))  # noqa: T201
     print(f"settings  %config TensorMagic.live = {magics.live!r}")  # noqa: T201
     print(f"          %config TensorMagic.ignore = {magics.ignore!r}")  # noqa: T201
+    for name in SWITCHES:
+        print(f"          %config TensorMagic.{name} = {getattr(magics, name)!r}")  # noqa: T201
+
+
+def _switch(magics: Any, words: list[str]) -> None:
+    """Switch on or off what the words name; the name alone says how it stands."""
+    name, state = words[0], words[1] if len(words) == 2 else ""
+    if name not in SWITCHES or (len(words) > 1 and state not in STATES):
+        known = " or ".join(f"{switch} on|off" for switch in SWITCHES)
+        raise UsageError(f"%tensormagic takes {known}, or nothing, but was given {' '.join(words)!r}")
+    if state:
+        setattr(magics, name, state == STATES[0])
+    print(f"{name} is {STATES[0] if getattr(magics, name) else STATES[1]}: {SWITCHES[name]}")  # noqa: T201  (asked for)
 
 
 def _help() -> str:

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tensormagic import api
+from tensormagic.magics import about
 from tensormagic.reports import TraceReport
 
 OPTIONS = ("--text", "--figure", "--save", "--into", "--help")
 COMPLETED = ("%aliases", "%compare", "%gradgraph", "%tensor", "%tensors")
+_SWITCHING = "%tensormagic"
 
 
 def _complete(shell: Any, event: Any) -> list[str]:
@@ -21,6 +23,13 @@ def _complete(shell: Any, event: Any) -> list[str]:
         return matches
     runs = str(event.line).lstrip().startswith("%compare")
     return [name for name in _names(shell, _is_run if runs else _is_tensor) if name.startswith(symbol)]
+
+
+def _complete_switch(_shell: Any, event: Any) -> list[str]:
+    """Complete ``%tensormagic``: what can be switched, then on or off."""
+    before = str(event.line).split()[1 : None if str(event.line).endswith(" ") else -1]
+    words = about.SWITCHES if not before else about.STATES if len(before) == 1 else ()
+    return [word for word in words if word.startswith(str(event.symbol))]
 
 
 def _names(shell: Any, wanted: Callable[[Any], bool]) -> list[str]:
@@ -42,10 +51,11 @@ def install(shell: Any) -> Callable[[], None]:
     had = "complete_command" in shell.strdispatchers
     for command in COMPLETED:
         shell.set_hook("complete_command", _complete, str_key=command)
+    shell.set_hook("complete_command", _complete_switch, str_key=_SWITCHING)
 
     def undo() -> None:
         strings = shell.strdispatchers["complete_command"].strs
-        for command in COMPLETED:
+        for command in (*COMPLETED, _SWITCHING):
             strings.pop(command, None)
         if not had:
             del shell.strdispatchers["complete_command"]

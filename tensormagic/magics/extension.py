@@ -16,7 +16,7 @@ from IPython.core.magic import (
     no_var_expand,
     output_can_be_silenced,
 )
-from traitlets import Enum, TraitError, Unicode, validate
+from traitlets import Bool, Enum, TraitError, Unicode, validate
 
 from tensormagic import api
 from tensormagic.collectors.requirements import require_torch
@@ -27,6 +27,7 @@ from tensormagic.magics import (
     compare,
     completion,
     display,
+    explaining,
     gradgraph,
     live_output,
     tensor,
@@ -53,6 +54,10 @@ class TensorMagic(Magics):
     ignore = Unicode(
         help='Codes of findings that you do not want to be told of: "TM105, TM7"; the first digits stand for a '
         "family. On a single line: a comment # tm: ignore[TM105].",
+    ).tag(config=True)
+
+    explain = Bool(
+        default_value=False, help="Whether errors of torch's are explained below the traceback, in any cell."
     ).tag(config=True)
 
     @validate("ignore")
@@ -114,7 +119,7 @@ class TensorMagic(Magics):
     @no_var_expand
     @line_magic
     def tensormagic(self, line: str) -> None:
-        """Say what tensormagic can do, which version it is, and how it is set."""
+        """Say what tensormagic can do and how it is set; ``%tensormagic explain on`` switches something on or off."""
         about.run(self, line)
 
 
@@ -133,6 +138,7 @@ def load(shell: Any) -> None:
         stack.callback(_forget, shell, magics)
         stack.callback(display.install_formatters(shell))
         stack.callback(completion.install(shell))
+        stack.callback(explaining.install(shell, lambda: magics.explain))
         api.install_display(display.show)
         stack.callback(_show_as_text_again)
         stack.callback(live_output.forget, shell)

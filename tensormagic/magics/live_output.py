@@ -14,6 +14,7 @@ from IPython.display import display
 from tensormagic import api
 from tensormagic.magics.arguments import Output
 from tensormagic.magics.display import bundle, deliver
+from tensormagic.magics.explaining import note_told
 from tensormagic.renderers.live import LivePanel, Mode
 from tensormagic.reports import TraceReport
 
@@ -58,6 +59,8 @@ def shown(shell: Any, trace: api.Trace, output: Output, mode: str) -> Iterator[N
 def _deliver(shell: Any, report: TraceReport, output: Output, *, shown: bool = False) -> None:
     """Send the report where it was asked for; what fails is a line, not an error: the cell's own outcome stands."""
     _LAST[id(shell)] = report
+    if report.failure is not None:
+        note_told(shell)
     try:
         deliver(shell, report, output, shown=shown)
     except UsageError as error:

@@ -10,6 +10,7 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from tensormagic.collectors import explain
+from tensormagic.magics.explaining import Explained
 
 MOST_NAMES = 6  # of the person's latest tensors, where nothing resembles the name that was typed
 
@@ -22,7 +23,8 @@ def value_of(shell: Any, expression: str) -> Any:
     """
     __tracebackhide__ = True
     check_names(shell, expression)
-    return eval(expression, shell.user_global_ns, shell.user_ns)  # noqa: S307  (evaluating it is what was asked for)
+    with Explained(shell, expression):
+        return eval(expression, shell.user_global_ns, shell.user_ns)  # noqa: S307  (evaluating it is what was asked for)
 
 
 def own_namespace(shell: Any) -> dict[str, Any]:

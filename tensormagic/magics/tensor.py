@@ -13,6 +13,7 @@ from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of, slice_of
 from tensormagic.magics.cell import cell_number
 from tensormagic.magics.display import deliver
+from tensormagic.magics.explaining import Explained
 from tensormagic.magics.names import check_names, path_of
 from tensormagic.magics.together import show_together
 from tensormagic.reports import Holder, Report, TensorReport, TensorTable
@@ -79,7 +80,8 @@ def _show(shell: Any, found: list[tuple[str, Any]], options: Any, output: Any) -
 def _evaluated(shell: Any, expression: str) -> Any:
     __tracebackhide__ = True
     check_names(shell, expression)
-    return api.evaluate(expression, shell.user_global_ns, shell.user_ns)
+    with Explained(shell, expression):
+        return api.evaluate(expression, shell.user_global_ns, shell.user_ns)
 
 
 def _inspect(shell: Any, expression: str, found: Any, chosen: dict[str, Any]) -> Report:

@@ -12,6 +12,7 @@ from tensormagic import api
 from tensormagic.magics.arguments import Output, Parser, make_parser, output_of
 from tensormagic.magics.cell import CellSource, cell_number
 from tensormagic.magics.display import check, deliver
+from tensormagic.magics.explaining import Explained
 
 NAME = "%%aliases"
 
@@ -44,11 +45,12 @@ def run(shell: Any, line: str, cell: str) -> Any:
     check(output)
     source = CellSource(shell, cell, f"{NAME} {line}".rstrip())
     watch = api.WriteWatch(shell.user_ns, source.cell, cell_number=functools.partial(cell_number, shell))
-    try:
-        with watch:
-            return source.run()
-    finally:
-        _deliver(shell, watch, output)
+    with Explained(shell):
+        try:
+            with watch:
+                return source.run()
+        finally:
+            _deliver(shell, watch, output)
 
 
 def _deliver(shell: Any, watch: api.WriteWatch, output: Output) -> None:

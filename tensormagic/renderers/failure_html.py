@@ -7,6 +7,7 @@ What does not fit is framed, marked with a sign and said in words; colour only a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tensormagic.renderers import theme
 from tensormagic.renderers.assets import static
@@ -29,7 +30,7 @@ from tensormagic.renderers.failure_words import (
 from tensormagic.renderers.finding_html import SIGNS, gaps_html, with_code
 from tensormagic.renderers.markup import escape, tag
 from tensormagic.renderers.phrases import TIMES
-from tensormagic.reports import FailureReport, Finding, Location
+from tensormagic.reports import FailureReport, Finding, Location, TraceReport
 
 _HEADS = {"dtype": "dtype", "device": "device", "stride": "strides", "made": "made in"}
 _SIGN = "\u2716"
@@ -42,14 +43,20 @@ def render(report: FailureReport) -> str:
     return tag("section", style, body(report), class_="tm tm-failure", aria_label=label)
 
 
-def body(report: FailureReport, *, findings: bool = True) -> str:
-    """Return what the panel holds.
+def of_run(report: TraceReport) -> tuple[str, TraceReport]:
+    """Return the call that ended a run as the top of the run's panel, and the run less what is told there."""
+    failure = report.failure
+    if failure is None:
+        return "", report
+    shown = replace(failure, findings=tuple(found for found in failure.findings if found.node is None))
+    rest = tuple(found for found in report.findings if found not in shown.findings)
+    top = tag("style", static("failure.css")) + tag("div", body(shown), class_="tm tm-failure tm-top")
+    return top, replace(report, findings=rest)
 
-    Args:
-        report: The refused call.
-        findings: Whether to tell what was found; not where that stands above already.
-    """
-    wrong = "".join(_finding(finding, report) for finding in report.findings) if findings else ""
+
+def body(report: FailureReport) -> str:
+    """Return what the panel holds."""
+    wrong = "".join(_finding(finding, report) for finding in report.findings)
     return "".join((_header(report), wrong, _rule(report), _way(report), _operands(report), _said(report),
                     gaps_html(report.gaps)))  # fmt: skip
 

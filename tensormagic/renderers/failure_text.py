@@ -34,11 +34,21 @@ _HEADS = {"dtype": "dtype", "device": "device", "stride": "strides", "made": "ma
 
 def render(report: FailureReport, *, width: int = 100) -> str:
     """Return the refused call as text, no line wider than ``width`` (at least 40) columns."""
-    width = max(width, _NARROWEST)
-    sections = (_head(report, width), _wrong(report, width), _way(report, width), _operands(report, width),
-                _ends(report, width))  # fmt: skip
-    blocks = ["\n".join(line[:width].rstrip() for line in section) for section in sections if section]
-    return printable("\n\n".join(blocks)).replace("`", "") + "\n"
+    return printable("\n".join(lines(report, max(width, _NARROWEST)))) + "\n"
+
+
+def lines(report: FailureReport, width: int, *, found: bool = True) -> list[str]:
+    """Return the refused call as lines of text.
+
+    Args:
+        report: The refused call.
+        width: Of the widest line.
+        found: Whether to tell what was found; not where that stands above already.
+    """
+    head, wrong = _head(report, width), _wrong(report, width) if found else []
+    sections = (head, wrong, _way(report, width), _operands(report, width), _ends(report, width))
+    spaced = [line for section in sections if section for line in ("", *section)]
+    return [line[:width].rstrip().replace("`", "") for line in spaced[1:]]
 
 
 def _head(report: FailureReport, width: int) -> list[str]:

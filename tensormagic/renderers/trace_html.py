@@ -12,7 +12,7 @@ import zlib
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tensormagic.renderers import theme, trace_svg
+from tensormagic.renderers import failure_html, theme, trace_svg
 from tensormagic.renderers.assets import module, static
 from tensormagic.renderers.document import SAVED_LIMITS, trace_document
 from tensormagic.renderers.finding_html import gaps_html, related_html, with_code
@@ -32,6 +32,7 @@ PICTURE_BOXES = (SAVED_LIMITS.boxes, 24)
 
 def render(report: TraceReport) -> str:
     """Return the fragment: header, findings, picture, tables, and the viewer that makes them one live panel."""
+    failure, report = failure_html.of_run(report)
     drawings = {graph.number: draw(graph, max_boxes=SAVED_LIMITS.boxes) for graph in report.graphs[:1]}
 
     def drawn(graph: Graph, *, max_boxes: int) -> Drawing:
@@ -42,6 +43,7 @@ def render(report: TraceReport) -> str:
     return tag(
         "section",
         _style(),
+        failure,
         _static_part(report, main),
         operations_html(report),
         _text_part(report),

@@ -119,6 +119,9 @@ def all_clear(report: TraceReport) -> str:
     """Return the sentence for a run without findings; it claims no more than was looked at."""
     if report.state == "drawn" and report.kept is not None:
         return _standing(report.kept)
+    if report.failure is not None:
+        passes = f"; {_looked_at(report)} before it" if report.passes_seen else " before any backward ran"
+        return f"the run ended by the call above that torch refused{passes}"
     if not report.passes_seen:
         return NO_BACKWARD_YET if report.state == "running" else NO_BACKWARD
     if not report.passes_traced:

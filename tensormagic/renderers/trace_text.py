@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tensormagic.renderers import failure_text
 from tensormagic.renderers.cut_words import NO_WAY_BACK, cut_heading, cut_sentences, ended_sentence
 from tensormagic.renderers.ops_text import operations
 from tensormagic.renderers.pacing_words import pacing_lines
@@ -28,7 +29,8 @@ def render(report: TraceReport, *, width: int = 100) -> str:
     """Return the run as text, no line wider than ``width`` (at least 40) columns."""
     width = max(width, _NARROWEST)
     sections = (
-        [*_head(report, width), *_findings(report, width)], flow(report, width), forward_values(report, width),
+        [*_head(report, width), *_findings(report, width)], _failure(report, width), flow(report, width),
+        forward_values(report, width),
         _cuts(report, width), parameters(report, width), operations(report, width), _gaps(report, width),
     )  # fmt: skip
     blocks = ["\n".join(section) for section in sections if section]
@@ -59,6 +61,13 @@ def _finding(finding: Finding, width: int) -> Iterator[str]:
         yield from filled(" " * len(lead), f"{finding.location.label}: {finding.location.text}", width)
     if finding.remedy:
         yield from filled(" " * len(lead), f"→ {finding.remedy}", width)
+
+
+def _failure(report: TraceReport, width: int) -> list[str]:
+    """Return the call that ended the run; what was found about it stands above."""
+    if report.failure is None:
+        return []
+    return failure_text.lines(report.failure, width, found=False)
 
 
 def _cuts(report: TraceReport, width: int) -> list[str]:

@@ -112,7 +112,7 @@ def test_about(cell):
         "TensorMagic.live = 'widget'",
     ):
         assert words in out
-    assert "takes no arguments, but was given 'x y'" in str(cell("%tensormagic x y").error)
+    assert "takes explain on|off, or nothing, but was given 'x y'" in str(cell("%tensormagic x y").error)
 
 
 def test_a_missing_package_is_told_among_the_versions(cell, monkeypatch):
