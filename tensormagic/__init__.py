@@ -5,6 +5,7 @@ In a notebook::
     %load_ext tensormagic
     %tensor x            # what a tensor is: metadata, strides, storage, who shares it, values, autograd
     %gradgraph loss      # the graph that backward would run through, and what it keeps in memory
+    %why x               # why x.grad is None, zero or NaN, and what to do
     %%tracegrad          # a backward graph that lights up while the cell runs, and says what went wrong
 
 In a script::
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         tensors,
         trace,
         watch_writes,
+        why,
     )
     from tensormagic.reports import (
         AliasReport,
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
         TensorTable,
         TraceReport,
         WatchReport,
+        WhyReport,
         WritesReport,
     )
 
@@ -91,6 +94,7 @@ __all__ = [
     "TraceReport",
     "UnknownNameError",
     "WatchReport",
+    "WhyReport",
     "WriteWatch",
     "WritesReport",
     "aliases",
@@ -108,6 +112,7 @@ __all__ = [
     "trace",
     "unload_ipython_extension",
     "watch_writes",
+    "why",
 ]
 
 

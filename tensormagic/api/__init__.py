@@ -5,6 +5,7 @@ Everything the magics can do, a script can do with these functions; the magics a
 
 from __future__ import annotations
 
+from tensormagic.api.asking import why
 from tensormagic.api.comparing import compare
 from tensormagic.api.explaining import Explanation, explain, explain_error
 from tensormagic.api.findings import ignore
@@ -40,4 +41,5 @@ __all__ = [
     "trace",
     "warm_up",
     "watch_writes",
+    "why",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import TracebackType
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 AnyRun = TypeVar("AnyRun", bound="_Run[Any]")
 CellNumber = Callable[[str], "int | None"]
+
+
+_last: list[weakref.ref[Trace]] = []
 
 
 class _Run(Generic[AnyReport]):
@@ -101,6 +105,7 @@ class Trace(_Run[TraceReport]):
     ) -> None:
         """Stop; an exception goes on."""
         super().__exit__(kind, error, traceback)
+        _last[:] = [weakref.ref(self)]
         if self._panel is not None:
             self._panel.close()
 
@@ -146,6 +151,11 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
     pace = pace_of(budget, every, steps)
     made = Trace(seen, cell_of(caller), title=title, level=level, forward=forward, pace=pace)
     return made.with_progress() if progress else made
+
+
+def last_trace() -> Trace | None:
+    """Return the trace that ended last, as long as somebody holds it."""
+    return _last[0]() if _last else None
 
 
 def warm_up() -> None:

@@ -10,8 +10,8 @@ from tensormagic.magics import about
 from tensormagic.reports import TraceReport
 
 OPTIONS = ("--text", "--figure", "--save", "--into", "--help")
-COMPLETED = ("%aliases", "%compare", "%gradgraph", "%tensor", "%tensors")
 _SWITCHING = "%tensormagic"
+COMPLETED = ("%aliases", "%compare", "%gradgraph", "%tensor", "%tensors", "%why")
 
 
 def _complete(shell: Any, event: Any) -> list[str]:

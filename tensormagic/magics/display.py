@@ -25,12 +25,13 @@ from tensormagic.reports import (
     TensorTable,
     TraceReport,
     WatchReport,
+    WhyReport,
     WritesReport,
 )
 
 REPORT_TYPES = (
     AliasReport, ComparisonReport, FailureReport, OverlayReport, TensorReport, TensorTable, TraceReport, WatchReport,
-    WritesReport,
+    WhyReport, WritesReport,
 )  # fmt: skip
 DEFAULT_FIGURES: dict[type[Report], str] = {
     AliasReport: "memory_map",
@@ -76,7 +77,7 @@ def deliver(shell: Any, report: Report, output: Output, *, shown: bool = False) 
         shell.user_ns[output.into] = report
     failed = [_attempt(functools.partial(_save, report, given)) for given in output.save]
     if output.figure is not None:
-        failed.append(_attempt(lambda: _show_figure(report, output.figure or DEFAULT_FIGURES[type(report)])))
+        failed.append(_attempt(lambda: _show_figure(report, output.figure or DEFAULT_FIGURES.get(type(report), ""))))
         if failed[-1] and not shown:
             show(report)
     elif output.text:

@@ -34,6 +34,7 @@ from tensormagic.magics import (
     tensors,
     tracegrad,
     warming,
+    why,
     writes,
 )
 
@@ -108,6 +109,13 @@ class TensorMagic(Magics):
         """Run the cell and show its backward graph; ``%tracegrad`` alone shows the last one again."""
         __tracebackhide__ = "__ipython_bottom__"
         return tracegrad.run(self.shell, line, cell, live=self.live)
+
+    @no_var_expand
+    @line_magic
+    def why(self, line: str) -> None:
+        """Say why a gradient is None, zero or NaN: ``%why EXPR``; ``%why --help`` lists the options."""
+        __tracebackhide__ = True
+        why.run(self.shell, line)
 
     @no_var_expand
     @line_magic

@@ -32,6 +32,8 @@ RENDERERS: dict[tuple[str, str], str] = {
     ("trace", "txt"): "tensormagic.renderers.trace_text",
     ("watch", "html"): "tensormagic.renderers.watch_html",
     ("watch", "txt"): "tensormagic.renderers.watch_text",
+    ("why", "html"): "tensormagic.renderers.why_html",
+    ("why", "txt"): "tensormagic.renderers.why_text",
     ("writes", "html"): "tensormagic.renderers.writes_html",
     ("writes", "txt"): "tensormagic.renderers.writes_text",
 }

@@ -74,6 +74,7 @@ from tensormagic.reports.training import Accumulation, OptimizerUse, StepKind, S
 from tensormagic.reports.verdict import CopyVerdict, Sharing, Step
 from tensormagic.reports.views import Barrier, ViewFailure, ViewReport
 from tensormagic.reports.watch import GraphForm, Growth, HeldSize, KeptMemory, StoredGraph, WatchReport
+from tensormagic.reports.why import GradientFacts, LiveWay, WayStep, WhyGroup, WhyReport
 from tensormagic.reports.writes import ChangedName, Clash, Write, WritesReport
 
 __all__ = [
@@ -119,6 +120,7 @@ __all__ = [
     "ForwardValues",
     "Frame",
     "Gap",
+    "GradientFacts",
     "GradientStatistics",
     "Graph",
     "GraphDifference",
@@ -139,6 +141,7 @@ __all__ = [
     "LeftOut",
     "Level",
     "LiveFrame",
+    "LiveWay",
     "Location",
     "LooseTensor",
     "LossPair",
@@ -207,6 +210,9 @@ __all__ = [
     "ViewFailure",
     "ViewReport",
     "WatchReport",
+    "WayStep",
+    "WhyGroup",
+    "WhyReport",
     "Write",
     "WritesReport",
     "install_outlet",

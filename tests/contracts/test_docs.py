@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tensormagic.diagnoses import RULES
-from tensormagic.magics import aliases, compare, tensor, tensors, tracegrad, writes
+from tensormagic.magics import aliases, compare, tensor, tensors, tracegrad, why, writes
 from tensormagic.magics.extension import TensorMagic
 from tests.corpus.no_gpu import generators_checked
 from tests.renderers.snapshots import REFRESH
@@ -31,6 +31,7 @@ PARSERS = {
     "tensor": tensor.parser,
     "tensors": tensors.parser,
     "tracegrad": tracegrad.parser,
+    "why": why.parser,
 }
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

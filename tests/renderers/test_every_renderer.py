@@ -31,6 +31,8 @@ from tensormagic.renderers import (
     trace_text,
     watch_html,
     watch_text,
+    why_html,
+    why_text,
     writes_html,
     writes_text,
 )
@@ -45,6 +47,7 @@ from tests.renderers import (
     samples_trace,
     samples_values,
     samples_watch,
+    samples_why,
     samples_writes,
 )
 from tests.renderers.markup_reader import Page
@@ -94,6 +97,8 @@ RENDERERS = (
     Renderer("failure_text", failure_text.render, samples_failure.SAMPLES, "text", 12_000),
     Renderer("watch_html", watch_html.render, samples_watch.SAMPLES, "html", 60_000),
     Renderer("watch_text", watch_text.render, samples_watch.SAMPLES, "text", 24_000),
+    Renderer("why_html", why_html.render, samples_why.SAMPLES, "html", 30_000),
+    Renderer("why_text", why_text.render, samples_why.SAMPLES, "text", 12_000),
     Renderer("writes_html", writes_html.render, samples_writes.SAMPLES, "html", 140_000),
     Renderer("writes_text", writes_text.render, samples_writes.SAMPLES, "text", 40_000),
 )

@@ -371,6 +371,29 @@ def writes_report() -> reports.WritesReport:
     )
 
 
+def why_report() -> reports.WhyReport:
+    """Return why a gradient is None: cut off, with everything that can be told."""
+    line = reports.Location("model.py", 12, HOSTILE)
+    facts = reports.GradientFacts(
+        name=HOSTILE, expression=HOSTILE, shape=(3, 4), dtype="float32", requires_grad=True, is_leaf=False,
+        retains_grad=True, is_parameter=True, inference=True, made_by="mul", leaves=(HOSTILE, "w"), grad="present",
+        numel=12, norm=math.inf, zero=3, nan=1, inf=2, relative=HOSTILE, copies=(HOSTILE,), loss=HOSTILE,
+        way=reports.LiveWay(end=HOSTILE, is_scalar=False, ops=("mul", HOSTILE), freed=True), scale=65536.0, searched=4,
+    )  # fmt: skip
+    return reports.WhyReport(
+        findings=(finding(),), name=HOSTILE, reason="cut off", answer=HOSTILE, evidence=(HOSTILE, "Two."),
+        way=(
+            reports.WayStep(label=HOSTILE, kind="tensor", detail="3x4", norm=math.nan),
+            reports.WayStep(label="detach", kind="cut", location=line, bad=True),
+            reports.WayStep(label="1 more", kind="more"),
+            reports.WayStep(label="loss", kind="loss", norm=1.0),
+        ),
+        remedy=(HOSTILE, "x.grad"), location=line, facts=facts, source="the last traced run",
+        groups=(reports.WhyGroup(reason="unused", names=(HOSTILE,), count=2, answer=HOSTILE, fine=True),),
+        gaps=(reports.Gap("way", HOSTILE),),
+    )  # fmt: skip
+
+
 def finding() -> reports.Finding:
     """Return a finding with evidence of every scalar kind."""
     return reports.Finding(

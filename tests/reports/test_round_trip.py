@@ -23,6 +23,7 @@ from tests.reports.samples import (
     tensor_table,
     trace_report,
     watch_report,
+    why_report,
     writes_report,
 )
 
@@ -35,6 +36,7 @@ SAMPLES = {
     "tensors": tensor_table,
     "trace": trace_report,
     "watch": watch_report,
+    "why": why_report,
     "writes": writes_report,
 }
 

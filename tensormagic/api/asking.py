@@ -1,0 +1,81 @@
+"""Why a gradient is what it is: a tensor's own facts, held against the last traced run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tensormagic.api.running import Trace, last_trace
+from tensormagic.collectors import explain
+from tensormagic.collectors.requirements import require_torch
+from tensormagic.diagnoses.why import explain as explain_gradient
+from tensormagic.diagnoses.why import explain_module
+from tensormagic.errors import NotATensorError, TensorMagicError
+from tensormagic.reports import TraceReport, WhyReport
+
+if TYPE_CHECKING:
+    from tensormagic.collectors.gradient_facts import Names
+
+
+def why(
+    x: Any,
+    name: str = "",
+    *,
+    loss: Any = None,
+    trace: TraceReport | Trace | None = None,
+    namespace: Mapping[str, Any] | None = None,
+) -> WhyReport:
+    """Return why ``x.grad`` is None, zero, NaN, or what it is; of a module, its parameters by reason.
+
+    Nothing is run again, changed or kept. What the last traced run saw is used where there is one.
+
+    Args:
+        x: A tensor, or a module.
+        name: What to call it; by default its name in the namespace.
+        loss: What backward was, or is to be, called on; by default whatever has a name and was computed from ``x``.
+        trace: The run to read from; by default the last one that is still there.
+        namespace: Where names of models and tensors are looked up; by default the caller's globals.
+
+    Raises:
+        NotATensorError: for anything else; the message says what was given and what would work.
+        TensorMagicError: where ``trace`` is no traced run.
+        RequirementError: where torch is missing or too old.
+
+    >>> import torch, tensormagic
+    >>> w = torch.ones(2, requires_grad=True)
+    >>> y = w * 2
+    >>> tensormagic.why(y, "y", namespace={"w": w, "y": y}).answer
+    'y.grad is None because y is no leaf: mul made it, and torch keeps the gradients of leaves only.'
+    """
+    require_torch()
+    from tensormagic.collectors.gradient_facts import gradient_facts, is_module, names_of, parameters_of, scale_in
+
+    seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
+    names, run = names_of(seen), _report(trace)
+    if is_module(x):
+        called = name or next((label for label, each in seen.items() if each is x), type(x).__name__)
+        facts = [gradient_facts(each, label, names) for label, each in parameters_of(x, called)]
+        return explain_module(called, facts, run)
+    if not explain.is_tensor(x):
+        raise NotATensorError(_advice(x, name or "x"))
+    given = (_loss_name(loss, names), loss) if explain.is_tensor(loss) else ("", None)
+    return explain_gradient(gradient_facts(x, name, names, loss=given, scale=scale_in(seen)), run)
+
+
+def _advice(x: Any, name: str) -> str:
+    if x is None and name.endswith(".grad"):
+        return f"{name} is None; ask about the tensor itself: why({name.removesuffix('.grad')})"
+    return explain.why_not_a_tensor(x, name) or f"{name} is an array: only torch's tensors have gradients"
+
+
+def _loss_name(loss: Any, names: Names) -> str:
+    return names.of(loss) or "loss"
+
+
+def _report(trace: TraceReport | Trace | None) -> TraceReport | None:
+    given = last_trace() if trace is None else trace
+    report = getattr(given, "report", given)
+    if report is not None and not isinstance(report, TraceReport):
+        raise TensorMagicError(f"trace is a traced run: a trace or its report, not a {type(trace).__name__}")
+    return report

@@ -1,0 +1,67 @@
+"""``%why``: the first reason that holds for a gradient being what it is; of a module, its parameters by reason.
+
+Not a rule: nothing is found to be wrong here, somebody asked. What is decided, and in which order, is two tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tensormagic.diagnoses import why_absent as absent
+from tensormagic.diagnoses import why_present as present
+from tensormagic.diagnoses.parameter_names import shortest
+from tensormagic.diagnoses.why_question import Question
+from tensormagic.diagnoses.words import part
+from tensormagic.reports import GradientFacts, TraceReport, WhyGroup, WhyReport
+
+MEANT = frozenset({"fine", "frozen", "scaled down"})
+
+Check = Callable[[Question], "WhyReport | None"]
+
+ABSENT: tuple[Check, ...] = (
+    absent.not_asked, absent.not_a_leaf, absent.cut_off, absent.cleared, absent.refused, absent.asked_for_others,
+    absent.not_from_this_loss, absent.gone_through, absent.no_backward_yet, absent.unused, absent.nothing_known,
+)  # fmt: skip
+PRESENT: tuple[Check, ...] = (
+    present.not_finite, present.zero, present.scaled, present.accumulated, present.scaled_down, present.fine,
+)  # fmt: skip
+
+
+def explain(facts: GradientFacts, trace: TraceReport | None = None) -> WhyReport:
+    """Return why the gradient of a tensor is what it is: the first reason that holds."""
+    question = Question(facts, trace)
+    checks = PRESENT if facts.grad == "present" and facts.requires_grad else ABSENT
+    return next(answer for check in checks if (answer := check(question)) is not None)
+
+
+def explain_module(name: str, every: Iterable[GradientFacts], trace: TraceReport | None = None) -> WhyReport:
+    """Return the parameters of a module by the reason for which their gradients are what they are."""
+    answers = [explain(facts, trace) for facts in every]
+    groups: dict[tuple[str, object], list[WhyReport]] = {}
+    for answer in answers:
+        groups.setdefault((answer.reason, answer.location), []).append(answer)
+    names = [answer.name for answer in answers]
+    told = tuple(_group(reason, found, names) for (reason, _), found in groups.items())
+    return WhyReport(
+        name=name, reason=told[0].reason if len(told) == 1 else "several", answer=_says(name, answers, told),
+        groups=tuple(sorted(told, key=lambda group: group.fine)), source=max(answer.source for answer in answers)
+        if answers else "",
+    )  # fmt: skip
+
+
+def _says(name: str, answers: list[WhyReport], groups: tuple[WhyGroup, ...]) -> str:
+    """Return the sentence over the groups."""
+    if not answers:
+        return f"{name} has no parameters: there is no gradient to ask about."
+    amiss = sum(group.count for group in groups if not group.fine)
+    if not amiss:
+        return f"All is well with the gradients of {name}."
+    if len(groups) == 1:
+        return f"It is the same with {part(len(answers), len(answers), 'parameter')} of {name}: {answers[0].answer}"
+    verb = "has" if amiss == 1 else "have"
+    return f"{part(amiss, len(answers), 'parameter')} of {name} {verb} no gradient, or one that is not as it should be."
+
+
+def _group(reason: str, found: list[WhyReport], names: list[str]) -> WhyGroup:
+    mine = shortest([answer.name for answer in found], names)
+    return WhyGroup(reason=reason, names=tuple(mine), count=len(found), answer=found[0].answer, fine=reason in MEANT)

@@ -1,0 +1,195 @@
+"""Why ``.grad`` is what it is: NaN, zero, several passes together, scaled; or simply what the last pass brought."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensormagic.diagnoses.why_question import Question, place_words
+from tensormagic.diagnoses.why_way import traced_way
+from tensormagic.diagnoses.words import counted, part, scientific
+from tensormagic.reports import Graph, WayStep, WhyReport
+
+MOSTLY = 0.5  # a share of zeros from which on they are told of
+_ZEROS = {
+    **dict.fromkeys(("relu", "threshold", "clamp", "clamp_min", "hardtanh", "leaky_relu"),
+                    "all of what went in lies where its slope is zero"),
+    **dict.fromkeys(("sigmoid", "tanh", "softmax", "log_softmax"), "it is saturated: its slope is zero"),
+    **dict.fromkeys(("mul", "div", "mm", "addmm", "bmm"), "what it is multiplied with there is zero"),
+    **dict.fromkeys(("where", "masked_fill", "index", "masked_select", "slice", "select", "gather"),
+                    "none of its elements was taken"),
+    **dict.fromkeys(("max", "amax", "maximum", "min", "amin", "minimum", "max_pool2d_with_indices"),
+                    "others were the largest, or the smallest"),
+    **dict.fromkeys(("round", "floor", "ceil", "sign", "trunc"), "its slope is zero everywhere"),
+    **dict.fromkeys(("nll_loss", "nll_loss2_d"), "all targets are ignored"),
+}  # fmt: skip
+
+
+def not_finite(question: Question) -> WhyReport | None:
+    """It holds NaN or infinities."""
+    facts = question.facts
+    bad = facts.nan + facts.inf
+    if not bad:
+        return None
+    what = "NaN" if facts.nan else "infinity"
+    head = f"{question.grad} holds {what} ({part(bad, facts.numel)})"
+    found = _birth(question)
+    if found is None:
+        told = [one for one in _findings(question) if one.code in {"TM401", "TM402", "TM406"}]
+        says = f"{head}: {told[0].message}" if told else f"{head}: a pass brought it."
+        remedy = told[0].remedy if told else "Run the cell under `%%tracegrad`: it finds the line that made the first."
+        return question.told("NaN" if facts.nan else "infinite", says, remedy=(remedy,), way=_way(question))
+    graph, node, number = found
+    trace = question.trace
+    place = trace.location(graph.nodes[node].location) if trace is not None else None
+    says = f"{head} because {graph.nodes[node].op}{place_words(place)} made the first in pass {number}."
+    at = (trace.graphs.index(graph), node) if trace is not None else None
+    told = [one for one in _findings(question) if one.code in {"TM402", "TM406"} and one.node == at]
+    return question.told(
+        "NaN" if facts.nan else "infinite", says, evidence=tuple(one.message for one in told[:1]), location=place,
+        remedy=tuple(one.remedy for one in told[:1]), way=_way(question, (node,)),
+    )  # fmt: skip
+
+
+def _birth(question: Question) -> tuple[Graph, int, int] | None:
+    """Return the graph, the node and the pass of the first NaN or infinity that could have come here."""
+    graphs = question.trace.graphs if question.trace is not None else ()
+    graphs = (question.graph[0],) if question.graph is not None else graphs
+    found = [(birth.pass_number, graph.number, birth.node, graph) for graph in graphs for birth in graph.births]
+    if not found:
+        return None
+    number, _, node, graph = min(found, key=lambda one: one[:3])
+    return graph, node, number
+
+
+def zero(question: Question) -> WhyReport | None:
+    """All of it is exactly zero."""
+    facts, norms = question.facts, question.norms
+    if not facts.numel or facts.zero < facts.numel:
+        return None
+    head = f"Every element of {question.grad} is exactly zero"
+    if norms and norms[-1] > 0:
+        says = (
+            f"{head} because it was set to zero: the last pass brought it a gradient of norm {scientific(norms[-1])}."
+        )
+        rests = "`zero_grad(set_to_none=False)` and `grad.zero_()` do that."
+        return question.told("cleared", says, evidence=(rests,), way=_way(question),
+                             remedy=("Look at it between `loss.backward()` and `zero_grad()`.",))  # fmt: skip
+    if norms:
+        return _came_as_zero(question, head)
+    rests = (
+        "Either backward brought zeros (a dead ReLU, a mask, a factor of zero), or `zero_grad(set_to_none=False)` ran."
+    )
+    return question.told("zero", f"{head}.", evidence=(rests,), remedy=(
+        "Run the cell under `%%tracegrad` and ask again: it sees where the gradient becomes zero.",))  # fmt: skip
+
+
+def _came_as_zero(question: Question, head: str) -> WhyReport:
+    found, trace = question.graph, question.trace
+    node = _makes_zero(*found) if found is not None else None
+    if found is None or node is None or trace is None:
+        says = f"{head} because what backward started with was zero already."
+        return question.told("zero", says, way=_way(question), remedy=("Look at the loss: it does not change.",))
+    op = found[0].nodes[node].op
+    place = trace.location(found[0].nodes[node].location)
+    norm = scientific(found[0].frames[-1].norms[node])
+    says = f"{head} because {op}{place_words(place)} got a gradient of norm {norm} and passed on nothing but zeros"
+    why = _ZEROS.get(op, "")
+    told = [one for one in _findings(question) if one.code == "TM405" and question.name in one.message]
+    return question.told(
+        "zero", f"{says}: {why}." if why else f"{says}.", location=place, way=_way(question, (node,)),
+        evidence=tuple(one.message for one in told[:1]), remedy=tuple(one.remedy for one in told[:1]),
+    )  # fmt: skip
+
+
+def _makes_zero(graph: Graph, leaf: int) -> int | None:
+    """Return the node on the way to a leaf that got a gradient and sent on zeros, the one nearest to the loss."""
+    if not graph.frames:
+        return None
+    norms, feeders = graph.frames[-1].norms, dict[int, list[int]]()
+    for edge in graph.edges:
+        feeders.setdefault(edge.target, []).append(edge.source)
+    waiting, seen, found = [leaf], {leaf}, list[int]()
+    for at in waiting:  # grows while it is walked
+        if norms[at] == 0:
+            found += [feeder for feeder in feeders.get(at, ()) if norms[feeder] > 0]
+            above = [feeder for feeder in feeders.get(at, ()) if feeder not in seen]
+            seen.update(above)
+            waiting += above
+    return max(found, default=None)
+
+
+def scaled(question: Question) -> WhyReport | None:
+    """A ``GradScaler``'s factor is still in it."""
+    facts, found, norms = question.facts, question.graph, question.norms
+    if facts.scale == 1 or found is None or not norms or not question.close(facts.norm, norms[-1]):
+        return None
+    if not any(found[0].nodes[root].op == "mul" for root in found[0].roots):
+        return None
+    says = f"{question.grad} is {facts.scale:g} times the gradient of the loss: the GradScaler's scale is still in it."
+    remedy = ("scaler.unscale_(optimizer)  # before you look at gradients, or clip them",)
+    return question.told("scaled", says, evidence=(_norm_words(question),), remedy=remedy, way=_way(question))
+
+
+def accumulated(question: Question) -> WhyReport | None:
+    """It is more than what the last pass brought."""
+    facts, norms, series = question.facts, question.norms, question.series
+    if facts.norm is None or not norms or series is None or facts.norm <= norms[-1] * 1.01 or not norms[-1] > 0:
+        return None
+    times = facts.norm / norms[-1]
+    equal = len(norms) > 1 and question.close(max(norms), min(norms))
+    if equal and abs(times - round(times)) < 1e-3 * times:
+        says = f"{question.grad} is {round(times)} times what one pass brings: backward ran {round(times)} times, and "
+        says += "nothing cleared it in between."
+    else:
+        says = f"{question.grad} holds more than the last pass brought (norm {scientific(facts.norm)} against "
+        says += f"{scientific(norms[-1])}): what was there before is still in it."
+    remedy = ("optimizer.zero_grad()  # before each backward, unless gradients are to be added up",)
+    return question.told("accumulated", says, evidence=(_passes(question),), remedy=remedy, way=_way(question))
+
+
+def scaled_down(question: Question) -> WhyReport | None:
+    """It is less than what the last pass brought."""
+    facts, norms = question.facts, question.norms
+    if facts.norm is None or not norms or not facts.norm < norms[-1] * 0.99:
+        return None
+    share = f"{scientific(facts.norm / norms[-1])} of what the last pass brought"
+    if question.close(facts.norm * facts.scale, norms[-1]) and facts.scale != 1:
+        says = f"{question.grad} is what the loss gives: the GradScaler's scale of {facts.scale:g} was taken out again."
+        return question.told("fine", says, evidence=(_norm_words(question),), way=_way(question))
+    says = f"{question.grad} is {share}: something scaled it down since, such as `clip_grad_norm_`."
+    return question.told("scaled down", says, evidence=(_norm_words(question), _passes(question)), way=_way(question))
+
+
+def fine(question: Question) -> WhyReport:
+    """Nothing is wrong with it."""
+    facts, norms = question.facts, question.norms
+    head = f"{question.grad} is there, and nothing is wrong with it"
+    brought = f"what the last pass brought, norm {scientific(norms[-1])}" if norms else _norm_words(question).strip(".")
+    zeros = f"{counted(facts.zero, 'element')} of {facts.numel} are exactly zero." if facts.zero else ""
+    few = facts.numel and facts.zero / facts.numel < MOSTLY
+    evidence = (_passes(question), zeros if not few else "")
+    return question.told("fine", f"{head}: {brought}.", evidence=evidence, way=_way(question))
+
+
+def _norm_words(question: Question) -> str:
+    norm = question.facts.norm
+    return f"its norm is {scientific(norm)}." if norm is not None else "its norm could not be read."
+
+
+def _passes(question: Question) -> str:
+    """Return what the passes brought, the last few."""
+    norms, series = question.norms, question.series
+    if series is None or len(norms) < 2:
+        return ""
+    shown = ", ".join(map(scientific, norms[-5:]))
+    return f"{counted(series.touched, 'pass', 'passes')} brought it a gradient; norms of the last: {shown}."
+
+
+def _findings(question: Question) -> Sequence:  # type: ignore[type-arg]
+    return question.trace.findings if question.trace is not None else ()
+
+
+def _way(question: Question, bad: Sequence[int] = ()) -> tuple[WayStep, ...]:
+    if question.trace is None or question.graph is None:
+        return ()
+    return traced_way(question.trace, *question.graph, bad)

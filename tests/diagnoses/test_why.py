@@ -1,0 +1,333 @@
+"""Why a gradient is what it is: every reason by a real program, and the answer it must give."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import nn
+
+import tensormagic as tm
+
+
+class Net(nn.Module):
+    """A body that is cut off, a middle, a head, a spare part, a frozen part."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 1)
+        self.spare, self.fixed = nn.Linear(2, 2), nn.Linear(2, 2).requires_grad_(False)
+
+    def forward(self, x):
+        return self.head(self.body(x).detach())
+
+
+def ask(x, namespace, name="", **more):
+    return tm.why(x, name, namespace=namespace, trace=more.pop("trace", tm.trace().report), **more)
+
+
+def leaf(*shape):
+    return torch.ones(*(shape or (3,)), requires_grad=True)
+
+
+def labels(report):
+    return [step.label for step in report.way]
+
+
+# -- without a traced run -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "reason", "words"),
+    [
+        (lambda: torch.ones(3), "does not require grad", "x does not ask for a gradient: its `requires_grad` is False"),
+        (lambda: torch.arange(3), "integers", "x is int64: only floating-point and complex tensors have gradients"),
+        (lambda: nn.Parameter(torch.ones(3), requires_grad=False), "frozen", "the parameter is frozen"),
+        (leaf, "nothing known", "no backward has reached x since it was made"),
+    ],
+    ids=["plain", "integers", "frozen", "untouched"],
+)
+def test_a_tensor_alone(make, reason, words):
+    """What the tensor itself says is enough."""
+    x = make()
+    report = ask(x, {"x": x})
+    assert report.reason == reason
+    assert report.answer.startswith("x.grad is None because")
+    assert words in report.answer
+
+
+def test_an_inference_tensor():
+    """Autograd never follows it."""
+    with torch.inference_mode():
+        x = torch.ones(3)
+    assert ask(x, {"x": x}).reason == "inference tensor"
+
+
+def test_memory_without_history():
+    """A detached name is told whose memory it has."""
+    w = leaf()
+    d = w.detach()
+    report = ask(d, {"w": w, "d": d})
+    assert report.reason == "cut off"
+    assert "d shares the memory of w, but not its history" in report.answer
+
+
+def test_no_leaf():
+    """Who made it, where its gradient goes on to, and how to keep it."""
+    w = leaf()
+    y = w * 2
+    report = ask(y, {"w": w, "y": y}, "y")
+    assert (
+        report.answer
+        == "y.grad is None because y is no leaf: mul made it, and torch keeps the gradients of leaves only."
+    )
+    assert report.evidence == ("The gradient goes on to w.",)
+    assert report.remedy[0] == "y.retain_grad()  # before backward()"
+
+
+def test_no_backward_yet():
+    """What was computed from it, by the names on the way."""
+    w = leaf()
+    y = w * 2
+    loss = y.pow(2).sum()
+    report = ask(w, {"w": w, "y": y, "loss": loss})
+    assert report.answer == "w.grad is None because no backward has run yet: loss leads back to w, over y and pow."
+    assert (labels(report), report.remedy) == (["w", "y", "pow", "loss"], ("loss.backward()",))
+
+
+def test_a_result_that_is_no_number():
+    """Backward on it needs a sum."""
+    w = leaf()
+    y = w * 2
+    assert ask(w, {"w": w, "y": y}).remedy == ("y.sum().backward()",)
+
+
+def test_cleared_since():
+    """The graph was gone through, and nothing is there."""
+    w = leaf()
+    loss = (w * w).sum()
+    loss.backward()
+    w.grad = None
+    report = ask(w, {"w": w, "loss": loss})
+    assert report.reason == "cleared"
+    assert "a backward went through loss: it was cleared since" in report.answer
+
+
+def test_not_part_of_the_loss():
+    """The loss that was given does not depend on it."""
+    w, v = leaf(), leaf()
+    loss = (v * v).sum()
+    report = ask(w, {"w": w, "v": v, "loss": loss}, loss=loss)
+    assert report.answer == "w.grad is None because nothing that loss was computed from leads back to w."
+
+
+def test_a_gradient_that_is_there():
+    """Nothing is wrong with it."""
+    w = leaf()
+    (w * w).sum().backward()
+    report = ask(w, {"w": w})
+    assert (report.reason, report.facts.norm) == ("fine", pytest.approx(2 * 3**0.5))
+
+
+def test_zeros_without_a_trace():
+    """Honest: either backward brought them, or they were set."""
+    w = leaf()
+    (w * 0).sum().backward()
+    report = ask(w, {"w": w})
+    assert report.reason == "zero"
+    assert "Either backward brought zeros" in report.evidence[0]
+
+
+# -- with one -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="net")
+def traced_net():
+    """A net after two traced passes, the report of these, and its namespace."""
+    torch.manual_seed(0)
+    net = Net()
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(2):
+            net(torch.ones(3, 4)).sum().backward()
+    return net, trace.report
+
+
+def test_a_cut(net):
+    """The call, its line, both sides of it, and what to write."""
+    net, trace = net
+    report = ask(net.body.weight, {"net": net}, trace=trace)
+    assert report.reason == "cut off"
+    assert report.answer.startswith("net.body.weight.grad is None because `.detach()` (test_why.py, line ")
+    assert report.location.text == "return self.head(self.body(x).detach())"
+    assert labels(report) == ["net.body.weight", "addmm", ".detach()", "addmm", "sum", "backward"]
+    assert [step.kind for step in report.way if step.bad] == ["cut"]
+    assert "`return self.head(self.body(x))`" in report.remedy[0]
+
+
+def test_the_parameters_of_a_module_by_reason(net):
+    """Each group once, with what it is, and modules that are wholly in it as such."""
+    net, trace = net
+    report = ask(net, {"net": net}, trace=trace)
+    assert {group.reason: (group.names, group.count) for group in report.groups} == {
+        "cut off": (("net.body",), 2),
+        "accumulated": (("net.head",), 2),
+        "unused": (("net.spare",), 2),
+        "frozen": (("net.fixed",), 2),
+    }
+    assert report.answer == "6 of the 8 parameters of net have no gradient, or one that is not as it should be."
+
+
+def test_two_passes_without_clearing(net):
+    """Twice what one pass brings."""
+    net, trace = net
+    report = ask(net.head.bias, {"net": net}, trace=trace)
+    assert "net.head.bias.grad is 2 times what one pass brings" in report.answer
+
+
+def test_an_unused_parameter(net):
+    """No path leads to it."""
+    net, trace = net
+    assert ask(net.spare.weight, {"net": net}, trace=trace).reason == "unused"
+
+
+def test_zeros_that_came():
+    """The operation that got a gradient and sent zeros on."""
+    w = torch.full((3,), -1.0, requires_grad=True)
+    with tm.trace(namespace={"w": w}) as trace:
+        torch.relu(w * 2).sum().backward()
+    report = ask(w, {"w": w}, trace=trace.report)
+    assert report.answer.startswith("Every element of w.grad is exactly zero because relu (test_why.py, line ")
+    assert "all of what went in lies where its slope is zero" in report.answer
+    assert [(step.label, step.norm) for step in report.way if step.bad] == [("relu", pytest.approx(3**0.5))]
+
+
+def test_zeros_that_were_set():
+    """A pass brought more, so somebody set it."""
+    w = leaf()
+    with tm.trace(namespace={"w": w}) as trace:
+        (w * w).sum().backward()
+    w.grad.zero_()
+    report = ask(w, {"w": w}, trace=trace.report)
+    assert "it was set to zero: the last pass brought it a gradient of norm 3.46" in report.answer
+
+
+def test_a_gradient_taken_away():
+    """How many passes brought one, and the last norm."""
+    w = leaf()
+    with tm.trace(namespace={"w": w}) as trace:
+        (w * w).sum().backward()
+    w.grad = None
+    report = ask(w, {"w": w}, trace=trace.report)
+    assert "1 pass brought it a gradient, the last of norm 3.46, and it was set to None since" in report.answer
+
+
+def test_a_birth_of_infinity():
+    """The first operation that made one, and the diagnosis's own words besides."""
+    w, other = torch.zeros(3, requires_grad=True), leaf()
+    with tm.trace(namespace={"w": w, "other": other}) as trace:
+        other.sum().backward()
+        w.sqrt().sum().backward()
+    report = ask(w, {"w": w}, trace=trace.report)
+    assert "w.grad holds infinity (all 3 elements) because sqrt (test_why.py, line " in report.answer
+    assert report.answer.endswith("made the first in pass 2.")
+    assert "torch.sqrt(x + 1e-8)" in report.remedy[0]
+
+
+def test_clipping():
+    """Less than what came: something scaled it down."""
+    w = leaf()
+    with tm.trace(namespace={"w": w}) as trace:
+        (10 * w).sum().backward()
+        torch.nn.utils.clip_grad_norm_([w], 1.0)
+    report = ask(w, {"w": w}, trace=trace.report)
+    assert report.reason == "scaled down"
+    assert "clip_grad_norm_" in report.answer
+
+
+def test_a_scaler_s_factor():
+    """Gradients before unscale_ carry the scale."""
+    w, scaler = leaf(), torch.amp.GradScaler("cpu", init_scale=1024.0)
+    with tm.trace(namespace={"w": w}) as trace:
+        scaler.scale((w * w).sum()).backward()
+    report = ask(w, {"w": w, "scaler": scaler}, trace=trace.report)
+    assert report.answer.startswith("w.grad is 1024 times the gradient of the loss")
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    scaler.unscale_(optimizer)
+    assert ask(w, {"w": w, "scaler": scaler}, trace=trace.report).reason == "fine"
+
+
+def test_asked_for_others():
+    """autograd.grad leads past it."""
+    w, v = leaf(), leaf()
+    with tm.trace(namespace={"w": w, "v": v}) as trace:
+        torch.autograd.grad((w * v).sum(), [v])
+    report = ask(w, {"w": w, "v": v}, trace=trace.report)
+    assert report.reason == "not asked for"
+
+
+def test_a_refused_backward():
+    """Torch refused, and TM306 says why."""
+    w = leaf()
+    trace = tm.trace(namespace={"w": w})
+    with pytest.raises(RuntimeError), trace:
+        (w * 2).detach().sum().backward()
+    report = ask(w, {"w": w}, trace=trace.report)
+    assert "`.detach()`" in report.answer
+
+
+def test_a_tensor_in_between_has_its_norm():
+    """What came to it in the last pass is told, although nothing keeps it."""
+    w = leaf()
+    names = {"w": w}
+    with tm.trace(namespace=names) as trace:
+        names["y"] = y = w * 2
+        (y * y).sum().backward()
+    report = ask(y, names, "y", trace=trace.report)
+    assert "In the last pass the gradient that came to it had norm 6.93." in report.evidence
+
+
+# -- the call -------------------------------------------------------------------------------------------------------
+
+
+def test_the_last_trace_is_found():
+    """A script need not hand it over; it is not kept for that."""
+    w = leaf()
+    with tm.trace(namespace={"w": w}) as trace:
+        (w * w).sum().backward()
+    w.grad = None
+    assert "1 pass brought it a gradient" in tm.why(w, namespace={"w": w}).answer
+    del trace
+    gc.collect()
+    assert tm.why(w, namespace={"w": w}).reason == "nothing known"
+
+
+def test_nothing_is_kept_and_nothing_changed():
+    """The tensor may go, and its flags, gradient and version are what they were."""
+    w = leaf()
+    loss = (w * w).sum()
+    before = w._version, w.requires_grad, w.grad, loss.grad_fn.next_functions
+    tm.why(w, loss=loss, namespace={"w": w, "loss": loss})
+    assert (w._version, w.requires_grad, w.grad, loss.grad_fn.next_functions) == before
+    watched = weakref.ref(w)
+    del w, loss, before
+    gc.collect()
+    assert watched() is None
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "words"),
+    [(None, "x.grad", r"ask about the tensor itself: why\(x\)"), (3, "n", "n is an int, not a tensor")],
+)
+def test_what_has_no_gradient(given, name, words):
+    """Refused with what would work."""
+    with pytest.raises(tm.NotATensorError, match=words):
+        tm.why(given, name)
+    with pytest.raises(tm.TensorMagicError, match="a trace or its report"):
+        tm.why(leaf(), trace=3)
+
+
+def test_a_module_without_parameters():
+    """There is nothing to ask about."""
+    assert "has no parameters" in tm.why(nn.ReLU(), "act").answer

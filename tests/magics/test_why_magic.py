@@ -1,0 +1,66 @@
+"""``%why``: why a gradient is what it is, as a person types it."""
+
+from __future__ import annotations
+
+import pytest
+from IPython.core.error import UsageError
+
+from tensormagic.reports import WhyReport
+
+
+def test_it_answers_from_the_last_traced_cell(shell, cell):
+    """The cut of the cell, with its line; the report under a name; the same for ``.grad`` written out."""
+    cell("w = torch.ones(3, requires_grad=True); b = torch.ones(3, requires_grad=True)")
+    shell.run_cell_magic("tracegrad", "--text", "h = (w * 2).detach()\n(h * b).sum().backward()\n")
+    shell.run_line_magic("why", "w --into answer --text")
+    report = shell.user_ns["answer"]
+    assert isinstance(report, WhyReport)
+    assert (report.reason, report.location.line) == ("cut off", 2)
+    shell.run_line_magic("why", "w.grad")
+    bundle = shell.display_pub.outputs[-1]["data"]
+    assert "cut its way to the loss" in bundle["text/plain"]
+    assert "tm-way" in bundle["text/html"]
+
+
+def test_a_model(shell, cell, capsys):
+    """Its parameters by reason; here all by one."""
+    cell("pass")
+    shell.run_line_magic("why", "net --text")
+    assert "It is the same with" in capsys.readouterr().out
+
+
+def test_a_loss(shell, cell, capsys):
+    """The loss that is given decides."""
+    cell("a = torch.ones(2, requires_grad=True)\nb = torch.ones(2, requires_grad=True)\nl = (b * b).sum()")
+    shell.run_line_magic("why", "a --loss l --text")
+    assert "nothing that l was computed from leads back to a" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("nosuch", "there is no name 'nosuch'"),
+        ("net x", "answers about one thing, but here are 2: net, x"),
+        ("3", "3 is an int, not a tensor"),
+        ("x --loss nosuch", "there is no name 'nosuch'"),
+        ("x --nosuch", "unrecognized arguments: --nosuch"),
+    ],
+)
+def test_what_cannot_be_answered_is_a_plain_message(shell, cell, line, words):
+    """A usage error that says what was given and what would work."""
+    cell("pass")
+    with pytest.raises(UsageError, match=words):
+        shell.run_line_magic("why", line)
+
+
+def test_a_figure_there_is_not(shell, cell):
+    """The answer is shown all the same."""
+    cell("pass")
+    with pytest.raises(UsageError):
+        shell.run_line_magic("why", "x --figure")
+
+
+def test_without_anything_it_helps(shell, capsys):
+    """The usage, and every option."""
+    shell.run_line_magic("why", "")
+    assert "--loss EXPR" in capsys.readouterr().out
