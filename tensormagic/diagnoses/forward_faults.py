@@ -10,8 +10,9 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tensormagic.diagnoses.births import first_birth, when
+from tensormagic.diagnoses.births import first_birth, value_of, when
 from tensormagic.diagnoses.remedies import NOT_FINITE_FORWARD, OVERFLOW, SINGULARITIES
+from tensormagic.diagnoses.untaken import untaken
 from tensormagic.diagnoses.words import counted, grouped, part, verb
 from tensormagic.reports import BadSource, Finding, FirstBad, Frame, Graph, Location, Node, Severity, TraceReport
 
@@ -67,18 +68,20 @@ def _measured(report: TraceReport) -> Fault | None:
     if not rows:
         return None
     _, at, frame = min(rows, key=lambda row: row[:2])
-    return _first_nan(at, report.graphs[at], frame)
+    return _first_nan(report, at, frame)
 
 
 def _is_bad(value: float | None) -> bool:
     return value is not None and not math.isfinite(value)
 
 
-def _first_nan(at: int, graph: Graph, frame: Frame) -> Fault | None:
+def _first_nan(report: TraceReport, at: int, frame: Frame) -> Fault | None:
     assert frame.forward is not None
+    graph = report.graphs[at]
     nan = [int(index) for index, (count, _) in frame.forward.bad.items() if count]
     birth = graph.forward_birth
-    if birth is not None and birth.pass_number == frame.pass_number and birth.given is False:
+    lost = _is_bad(value_of(report, frame.pass_number)) or nan
+    if lost and birth is not None and birth.pass_number == frame.pass_number and birth.given is False:
         first = FirstBad(birth.pass_number, birth.node, "made", birth.nan, birth.inf, birth.count)
         return Fault(at, first, fed_well=True)
     if not nan:
@@ -92,10 +95,12 @@ def _first_nan(at: int, graph: Graph, frame: Frame) -> Fault | None:
 
 
 def _is_told_better(report: TraceReport, found: Fault) -> bool:
-    """Whether TM402 says more: the gradient's NaN is older, or of the same op, which explains it by its operand."""
+    """Whether TM402 or TM406 says more: the gradient's NaN is older, of the same op, or of a branch not taken."""
     born = first_birth(report)
     if born is None:
         return False
+    if untaken(report) is not None:
+        return True
     graph = report.graphs[born]
     birth = graph.births[0]
     if birth.pass_number < found.first.pass_number:

@@ -28,6 +28,7 @@ class Flat(NamedTuple):
     why: str
     remedy: str
     always: bool = False  # its slope is zero whatever its input: one pass is enough
+    loss_is_zero: bool = False  # and so may the loss be, for that very reason
     hinge: bool = False  # as the last op of a loss it is meant to be flat
 
 
@@ -59,7 +60,7 @@ _ALONE = Flat(
     "over a dimension of size 1 it is constant",
     "For one score a sample use torch.sigmoid and F.binary_cross_entropy_with_logits, or give the last layer one "
     "output a class.",
-    always=True,
+    loss_is_zero=True,
 )
 _DROPPED = Flat("it drops everything", "Lower its p: 1 drops every element.")
 
@@ -77,7 +78,7 @@ _OVER_ONE = frozenset({"softmax", "log_softmax"})
 # What a loss does after its hinge; whatever else comes after an op says that it is a part of the model.
 _REDUCING = frozenset({
     "sum", "mean", "add", "sub", "mul", "div", "neg", "maximum", "minimum", "view", "reshape", "squeeze", "unsqueeze",
-    "stack", "cat", "select", "index", "to_copy", "expand",
+    "stack", "cat", "select", "index", "to_copy", "expand", "pow", "square",
 })  # fmt: skip
 
 
@@ -170,7 +171,7 @@ class _Blame:
         flat = flat_of(self._graph.nodes[source])
         if flat is None or any(not frame.norms[source] > FAINT for frame in frames):
             return None
-        lost = [frame for frame in frames if self._values.get(frame.pass_number) != 0]
+        lost = [frame for frame in frames if flat.loss_is_zero or self._values.get(frame.pass_number) != 0]
         if not flat.always and len(lost) < FEWEST_PASSES:
             return None
         if flat.hinge and self._is_the_loss_s_own(source):

@@ -120,3 +120,16 @@ def padding_filled_with_a_large_negative_number():
         scores = (query(x) @ key(x).transpose(1, 2)).masked_fill(padding | padding.transpose(1, 2), -1e9)
         (scores.softmax(-1).masked_fill(padding, 0) @ x).square().mean().backward()
     return trace.report
+
+
+@ill("TM406", op="softmax", line="p = scores.softmax(-1)", related=("torch.nan_to_num(p)",), says=("nan_to_num",))
+def rows_of_padding_repaired_afterwards_with_the_forward_measured():
+    """One finding, though the forward's values tell of the same NaN."""
+    x = torch.randn(4, 4, requires_grad=True)
+    mask = torch.zeros(4, 4)
+    mask[2] = -math.inf
+    with tm.trace(namespace={"x": x}, forward=True) as trace:
+        scores = x + mask
+        p = scores.softmax(-1)
+        torch.nan_to_num(p).square().sum().backward()
+    return trace.report

@@ -151,3 +151,17 @@ def test_where_the_forward_was_measured():
     healthy = dataclasses.replace(bad, births=(), frames=tuple(dataclasses.replace(one, bad={}) for one in bad.frames))
     done = tuple(dataclasses.replace(one, finite=True) for one in report.passes)
     assert diagnose(dataclasses.replace(report, graphs=(healthy,), passes=done)) == ()
+
+
+def test_infinities_alone_of_a_forward_whose_loss_is_finite_are_none():
+    """A logarithm of zero that a mask leaves out is not what made a gradient elsewhere infinite."""
+    report = born("to_copy", inf=1, node={"dtype": "float32"})
+    (graph,) = report.graphs
+    (first,) = graph.frames
+    forward = ForwardValues(first.norms, first.measures, {"1": (0, 2)})
+    made = dataclasses.replace(
+        graph,
+        frames=(dataclasses.replace(first, forward=forward),),
+        forward_birth=ForwardBirth(1, 1, 0, 2, 16, given=False),
+    )
+    assert [found.code for found in diagnose(dataclasses.replace(report, graphs=(made,)))] == ["TM402"]

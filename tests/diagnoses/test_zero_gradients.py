@@ -66,6 +66,7 @@ def test_each_flat_op_has_its_reason(name):
         {"values": [1.0, 1.0, 0.0, 0.0]},
         {"after": "sum"},  # a hinge, which is a part of the loss
         {"after": "mul", "name": "clamp_min"},
+        {"after": "pow"},  # a squared one
         {"name": "mm"},  # a product with zeros: what starts at zero
         {"name": "mul"},
         {"arrives": 1e-30},  # it has vanished on the way
@@ -99,8 +100,9 @@ def test_a_staircase_needs_one_pass(name):
 
 
 def test_a_softmax_over_one_score_needs_no_loss():
-    """The cross entropy of one score is zero from the start, and that is the fault."""
-    (found,) = diagnose(dead("log_softmax", norms=(0.0,), values=[0.0], shape=(16, 1)))
+    """The cross entropy of one score is zero from the start, and that is the fault; one bag of one item is none."""
+    assert codes(dead("log_softmax", norms=(0.0,), values=[0.0], shape=(16, 1))) == []
+    (found,) = diagnose(dead("log_softmax", norms=(0.0,) * 3, values=[0.0] * 3, shape=(16, 1)))
     assert (
         "log_softmax in net.1 (model.py, line 5) lets nothing through, since over a dimension of size 1"
         in found.message
