@@ -8,25 +8,38 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
+from tensormagic import api
+from tensormagic.magics.display import show
+
 # Every magic with a ``parser()``, in the order in which a person meets them.
-# What ``%tensormagic NAME on`` and ``off`` switch: each a Bool setting of the class TensorMagic.
-SWITCHES = {"explain": "explain torch's errors below the traceback, in any cell"}
-STATES = ("on", "off")
 MAGICS = ("tensor", "tensors", "aliases", "writes", "gradgraph", "tracegrad", "why", "compare")
+# What ``%tensormagic NAME on`` and ``off`` switch: each a Bool setting of the class TensorMagic.
+SWITCHES = {
+    "explain": "explain torch's errors below the traceback, in any cell",
+    "watch": "look after each cell at what is kept and at the modules; silent unless something is wrong",
+}
+STATES = ("on", "off")
 _PACKAGES = ("tensormagic", "torch", "ipython", "ipywidgets", "anywidget", "plotly", "jupyterlab")
 
 
 def run(magics: Any, line: str) -> None:
-    """Print help, versions and settings; or switch something on or off.
+    """Print help, versions and settings; check the session; or switch something on or off.
 
     Raises:
         UsageError: for what is no switch, or neither on nor off.
     """
     words = line.split()
-    if words and words not in (["--help"], ["-h"]):
+    if words == ["check"]:
+        show(api.check(magics.shell.user_ns))
+    elif words and words not in (["--help"], ["-h"]):
         _switch(magics, words)
-        return
+    else:
+        _tell(magics)
+
+
+def _tell(magics: Any) -> None:
     print(_help())  # noqa: T201  (asked for)
+    print(f"{'':<13} %tensormagic check: what is kept that nobody uses, what modules do not know")  # noqa: T201
     for name, text in SWITCHES.items():
         print(f"{'':<13} %tensormagic {name} on|off: {text}")  # noqa: T201
     print("\nversions  " + ", ".join(_versions()))  # noqa: T201
@@ -41,7 +54,7 @@ def _switch(magics: Any, words: list[str]) -> None:
     name, state = words[0], words[1] if len(words) == 2 else ""
     if name not in SWITCHES or (len(words) > 1 and state not in STATES):
         known = " or ".join(f"{switch} on|off" for switch in SWITCHES)
-        raise UsageError(f"%tensormagic takes {known}, or nothing, but was given {' '.join(words)!r}")
+        raise UsageError(f"%tensormagic takes check, {known}, or nothing, but was given {' '.join(words)!r}")
     if state:
         setattr(magics, name, state == STATES[0])
     print(f"{name} is {STATES[0] if getattr(magics, name) else STATES[1]}: {SWITCHES[name]}")  # noqa: T201  (asked for)

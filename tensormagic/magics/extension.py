@@ -16,7 +16,7 @@ from IPython.core.magic import (
     no_var_expand,
     output_can_be_silenced,
 )
-from traitlets import Bool, Enum, TraitError, Unicode, validate
+from traitlets import Bool, Enum, TraitError, Unicode, observe, validate
 
 from tensormagic import api
 from tensormagic.collectors.requirements import require_torch
@@ -34,6 +34,7 @@ from tensormagic.magics import (
     tensors,
     tracegrad,
     warming,
+    watching,
     why,
     writes,
 )
@@ -60,6 +61,21 @@ class TensorMagic(Magics):
     explain = Bool(
         default_value=False, help="Whether errors of torch's are explained below the traceback, in any cell."
     ).tag(config=True)
+
+    watch = Bool(
+        default_value=False,
+        help="Whether to look after each cell at what is kept in memory and at the modules; silent unless something is "
+        "wrong.",
+    ).tag(config=True)
+
+    def __init__(self, shell: Any) -> None:
+        self.watcher = watching.Watcher(shell)
+        super().__init__(shell=shell)
+        self.watcher.switch(on=self.watch)
+
+    @observe("watch")
+    def _switch_watch(self, change: Any) -> None:
+        self.watcher.switch(on=change["new"])
 
     @validate("ignore")
     def _check_ignore(self, proposal: Any) -> str:
@@ -144,6 +160,7 @@ def load(shell: Any) -> None:
         magics = TensorMagic(shell=shell)
         shell.register_magics(magics)
         stack.callback(_forget, shell, magics)
+        stack.callback(magics.watcher.switch, on=False)
         stack.callback(display.install_formatters(shell))
         stack.callback(completion.install(shell))
         stack.callback(explaining.install(shell, lambda: magics.explain))

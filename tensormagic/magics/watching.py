@@ -1,0 +1,73 @@
+"""``%tensormagic watch on``: a quick look after each cell, silent unless something is wrong that was not told before."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+from tensormagic import api
+from tensormagic.magics.cell import cell_number
+from tensormagic.magics.display import show
+from tensormagic.reports import Finding, WatchReport
+
+EVENT = "post_run_cell"
+_AMOUNTS = ("bytes", "elements", "bytes a run")  # the evidence that has to double before a finding is told again
+
+
+class Watcher:
+    """Looks after each cell of a shell, while it is switched on.
+
+    Args:
+        shell: The shell.
+    """
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._watch: api.Watch | None = None
+        self._told: dict[tuple[str, str], float] = {}
+
+    def switch(self, *, on: bool) -> None:
+        """Begin to look, or leave nothing behind; twice is the same as once."""
+        if on and self._watch is None:
+            self._watch = api.Watch(functools.partial(cell_number, self._shell))
+            self._shell.events.register(EVENT, self._look)
+        elif not on and self._watch is not None:
+            self._shell.events.unregister(EVENT, self._look)
+            self._watch = None
+            self._told.clear()
+
+    def _look(self, result: Any) -> None:
+        """Look, and show what is new; what goes wrong is one line: the cell's own outcome stands."""
+        if self._watch is None:
+            return
+        try:
+            report = self._watch.look(self._shell.user_ns, str(getattr(result.info, "raw_cell", "")))
+            if new := self._new(report):
+                show(dataclasses.replace(report, findings=new, sizes=()))
+        except Exception as error:  # noqa: BLE001  (whatever it is, it is no error of the cell's)
+            print(f"tensormagic watch could not look: {type(error).__name__}: {error}")  # noqa: T201
+
+    def _new(self, report: WatchReport) -> tuple[Finding, ...]:
+        """Return what is above a note and was not told yet, or is twice as much as when it was."""
+        found = [finding for finding in report.findings if finding.severity != "note"]
+        new = tuple(finding for finding in found if self._is_new(finding))
+        self._told.update((_key(finding), _amount(finding)) for finding in new)
+        if not report.gaps:  # what was mended is told again where it comes back
+            there = {_key(finding) for finding in found}
+            self._told = {key: amount for key, amount in self._told.items() if key in there}
+        return new
+
+    def _is_new(self, finding: Finding) -> bool:
+        told = self._told.get(_key(finding))
+        return told is None or _amount(finding) >= 2 * told > 0
+
+
+def _key(finding: Finding) -> tuple[str, str]:
+    """Return what a finding is about; the history and the last error are one thing each, whatever lies in them."""
+    return finding.code, "" if finding.code in {"TM501", "TM502"} else finding.subject
+
+
+def _amount(finding: Finding) -> float:
+    numbers = (finding.evidence.get(name) for name in _AMOUNTS)
+    return next((float(number) for number in numbers if isinstance(number, int | float)), 0.0)
