@@ -11,6 +11,8 @@ from tensormagic.collectors.requirements import require_torch
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import WatchReport
 
+MOST_CODES = 64  # cells whose runs are remembered
+
 
 def check(
     namespace: Mapping[str, Any] | None = None, *, earlier: Sequence[WatchReport] = (), quick: bool = False
@@ -22,7 +24,7 @@ def check(
     Args:
         namespace: Names, and what they are bound to; by default the caller's globals.
         earlier: What earlier checks returned, one after each run of the same code: what grew each time is found then.
-        quick: Whether to stop after a fiftieth of a second; what was left out is told.
+        quick: Whether to stop after a twentieth of a second; what was left out is told.
 
     Raises:
         TensorMagicError: where ``namespace`` is no mapping, or ``earlier`` holds anything but such reports.
@@ -65,13 +67,20 @@ class Watch:
         self._ties, self._cell_number = Ties(), cell_number
         self._earlier: dict[str, list[WatchReport]] = {}
 
-    def look(self, namespace: Mapping[str, Any], code: str) -> WatchReport:
-        """Return what stands now, after ``code`` has run: what grows each time that the same code runs is told."""
+    def look(self, namespace: Mapping[str, Any]) -> WatchReport:
+        """Return what stands now."""
+        from tensormagic.collectors.watching import look
+
+        return diagnosed(look(namespace, ties=self._ties, cell_number=self._cell_number))
+
+    def look_after(self, code: str, namespace: Mapping[str, Any]) -> WatchReport:
+        """Return what stands after ``code`` has run, as far as a quick look shows it; what each run adds is told."""
         from tensormagic.collectors.stroll import QUICK
         from tensormagic.collectors.watching import LOOKS, look
 
-        earlier = self._earlier.setdefault(code, [])
+        earlier = self._earlier.pop(code, [])[-(LOOKS - 1) :]
         found = look(namespace, earlier=earlier, budget=QUICK, ties=self._ties, cell_number=self._cell_number)
-        earlier.append(found)
-        del earlier[: -(LOOKS - 1)]
+        self._earlier[code] = [*earlier, found]  # the latest one last
+        while len(self._earlier) > MOST_CODES:
+            del self._earlier[next(iter(self._earlier))]
         return diagnosed(found)

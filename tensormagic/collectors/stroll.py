@@ -6,24 +6,26 @@ bounded in objects and time, so that it can be taken after every cell, and says 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from time import thread_time
 from typing import Any
 
 import torch
 from torch import nn
 
 from tensormagic.collectors.holders import Budget, roots
-from tensormagic.collectors.namespace import is_kind
+from tensormagic.collectors.holdings import mro_of
 from tensormagic.collectors.reach import Place, Reach
 
 THOROUGH = Budget(limit=400_000, seconds=2.0)
-QUICK = Budget(limit=20_000, seconds=0.02)
+QUICK = Budget(limit=40_000, seconds=0.05, clock=thread_time)  # other processes may be busy
 _CLOCK_EVERY = 64
 _LONG, _BEGINNING = 4096, 64  # a long container that begins with so many numbers or strings holds nothing else
-_SEQUENCES = (list, tuple, deque, set, frozenset)
+_SEQUENCES = frozenset({list, tuple, deque, set, frozenset})
+_CONTAINERS = _SEQUENCES | {dict, OrderedDict}
 _SESSION = ("history", "traceback")
 
 
@@ -47,6 +49,21 @@ class Held:
         return all(place.kind in _SESSION for place in self.places)
 
 
+class _Kinds(dict[type, str]):
+    """What sort of thing the objects of a class are; each class is judged once."""
+
+    def __missing__(self, kind: type) -> str:
+        if torch.Tensor in mro_of(kind):
+            self[kind] = "tensor"
+        elif nn.Module in mro_of(kind):
+            self[kind] = "module"
+        elif str(vars(kind).get("__module__", "")).startswith("tensormagic."):
+            self[kind] = "ours"
+        else:
+            self[kind] = "sequence" if kind in _SEQUENCES else "dict" if kind is dict else ""
+        return self[kind]
+
+
 @dataclass(slots=True)
 class Stroll:
     """A walk. Holds what it has met until it is dropped: an address must not be used twice meanwhile."""
@@ -59,6 +76,7 @@ class Stroll:
     looked: int = 0
     cut: str = ""
     names_complete: bool = False
+    _kinds: _Kinds = field(default_factory=_Kinds)
     _seen: dict[int, Any] = field(default_factory=dict)
     _reach: Reach = field(default_factory=lambda: Reach({}))
     _deadline: float = 0.0
@@ -77,11 +95,16 @@ class Stroll:
         pending = deque(starts)
         while pending and not self.cut:
             place, item = pending.popleft()
+            kind = self._kinds[type(item)]
             self.looked += 1
-            self._meet(place, item)
-            if id(item) not in self._seen:
+            is_new = id(item) not in self._seen
+            if kind == "tensor":
+                self._meet_tensor(place, item, is_new=is_new)
+            if is_new:
                 self._seen[id(item)] = item
-                pending.extend(islice(self._inside(place, item), self.budget.limit))
+                if kind == "module":
+                    self.modules.append((place.path, item))
+                pending.extend(islice(self._inside(place, item, kind), self.budget.limit))
             self._check()
 
     def _check(self) -> None:
@@ -90,36 +113,26 @@ class Stroll:
         elif self.looked % _CLOCK_EVERY == 0 and self.budget.clock() > self._deadline:
             self.cut = f"only {self.looked} objects were looked through, in {self.budget.seconds * 1000:.0f} ms"
 
-    def _inside(self, place: Place, item: Any) -> Iterator[tuple[Place, Any]]:
-        if self._holds_nothing(item):
+    def _inside(self, place: Place, item: Any, kind: str) -> Iterator[tuple[Place, Any]]:
+        """Yield what an object holds, less the base of a tensor: nobody is to hold that on our account."""
+        if kind == "ours" or (kind in {"sequence", "dict"} and self._holds_nothing(item)):
             return
-        base = item._base if is_kind(item, torch.Tensor) else None
+        base = item._base if kind == "tensor" else None
         try:
-            # The base of a tensor is left alone: nobody is to hold it on our account.
-            yield from (
-                (inner, value) for inner, value in self._reach.held(item, place) if base is None or value is not base
-            )
+            for inner, value in self._reach.held(item, place):
+                if (base is None or value is not base) and (type(value) not in _CONTAINERS or value):
+                    yield inner, value
         except Exception:  # an odd object, or one that another thread is changing
             return
 
     def _holds_nothing(self, item: Any) -> bool:
-        """Return whether an object is a report of ours, or a long container of numbers or strings."""
-        kind = type(item)
-        if kind.__module__.startswith("tensormagic."):
-            return True
-        if kind in _SEQUENCES and len(item) > _LONG:
-            return all(map(self._reach.is_atom, islice(item, _BEGINNING)))
-        return kind is dict and len(item) > _LONG and all(map(self._reach.is_atom, islice(item.values(), _BEGINNING)))
+        """Return whether a long container begins with nothing but numbers and strings."""
+        values = item.values() if type(item) is dict else item
+        return len(item) > _LONG and all(map(self._reach.is_atom, islice(values, _BEGINNING)))
 
-    def _meet(self, place: Place, item: Any) -> None:
-        if is_kind(item, torch.Tensor):
-            self._meet_tensor(place, item)
-        elif id(item) not in self._seen and is_kind(item, nn.Module):
-            self.modules.append((place.path, item))
-
-    def _meet_tensor(self, place: Place, x: torch.Tensor) -> None:
+    def _meet_tensor(self, place: Place, x: torch.Tensor, *, is_new: bool) -> None:
         self.visits.append((place, x))
-        self.tensors += id(x) not in self._seen
+        self.tensors += is_new
         try:
             storage = x.untyped_storage()
             held = self.storages.setdefault(storage._cdata, Held(x, storage.nbytes()))

@@ -30,9 +30,17 @@ def kept_by_history(report: WatchReport) -> Iterator[Finding]:
         message=f"{places} {verb} {size(nbytes)} alive that no name of yours leads to: the history of outputs holds "
         "what a cell ended with.",
         evidence={"bytes": nbytes, "storages": len(kept), **{_out(one.holders): one.nbytes for one in kept[:6]}},
-        remedy="Empty the history: `%reset -f out`. A cell that ends with a semicolon leaves nothing in it",
+        remedy=f"Delete it from every place that IPython has: {_deletes(kept)}. A cell that ends with a semicolon "
+        "leaves nothing there",
         subject=_out(first.holders),
     )
+
+
+def _deletes(kept: list[KeptMemory]) -> str:
+    """Return the magics that delete outputs: of ``Out[5]``, and all that is the same object, by its name ``_5``."""
+    places = (place for one in kept for place in one.holders if not place.startswith("the last error"))
+    names = (place.replace("Out[", "_").partition("]")[0].partition("[")[0].partition(".")[0] for place in places)
+    return listed([f"`%xdel {name}`" for name in dict.fromkeys(names)])
 
 
 def _out(holders: tuple[str, ...]) -> str:
@@ -56,7 +64,7 @@ def kept_by_traceback(report: WatchReport) -> Iterator[Finding]:
         f"{locals_}.",
         location=first.location,
         evidence={"bytes": nbytes, "storages": len(kept)},
-        remedy=_ERROR + ("; then empty the history: `%reset -f out`" if both else ""),
+        remedy=_ERROR + (f"; then {_deletes([one for one in kept if one.kind == 'both'])}" if both else ""),
         subject=_local(first),
     )
 

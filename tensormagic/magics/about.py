@@ -8,9 +8,6 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from tensormagic import api
-from tensormagic.magics.display import show
-
 # Every magic with a ``parser()``, in the order in which a person meets them.
 MAGICS = ("tensor", "tensors", "aliases", "writes", "gradgraph", "tracegrad", "why", "compare")
 # What ``%tensormagic NAME on`` and ``off`` switch: each a Bool setting of the class TensorMagic.
@@ -30,7 +27,7 @@ def run(magics: Any, line: str) -> None:
     """
     words = line.split()
     if words == ["check"]:
-        show(api.check(magics.shell.user_ns))
+        magics.watcher.check()
     elif words and words not in (["--help"], ["-h"]):
         _switch(magics, words)
     else:

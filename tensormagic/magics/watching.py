@@ -1,4 +1,4 @@
-"""``%tensormagic watch on``: a quick look after each cell, silent unless something is wrong that was not told before."""
+"""``%tensormagic watch on``: a quick look after each cell, silent unless something new is wrong."""
 
 from __future__ import annotations
 
@@ -37,12 +37,18 @@ class Watcher:
             self._watch = None
             self._told.clear()
 
+    def check(self) -> None:
+        """Show what stands now, all of it."""
+        watch = self._watch or api.Watch(functools.partial(cell_number, self._shell))
+        show(watch.look(self._shell.user_ns))
+
     def _look(self, result: Any) -> None:
         """Look, and show what is new; what goes wrong is one line: the cell's own outcome stands."""
         if self._watch is None:
             return
         try:
-            report = self._watch.look(self._shell.user_ns, str(getattr(result.info, "raw_cell", "")))
+            code = str(getattr(getattr(result, "info", None), "raw_cell", ""))
+            report = self._watch.look_after(code, self._shell.user_ns)
             if new := self._new(report):
                 show(dataclasses.replace(report, findings=new, sizes=()))
         except Exception as error:  # noqa: BLE001  (whatever it is, it is no error of the cell's)

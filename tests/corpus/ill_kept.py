@@ -26,13 +26,13 @@ def session(out: dict, **names: object) -> dict:
     return {"In": ["", "…"], "Out": out, "_oh": out, **latest, **numbered, **names}
 
 
-@ill("TM501", severity="warning", subject="Out[3]", says=("Out[3] keeps 20 MiB alive", "`%reset -f out`"))
+@ill("TM501", severity="warning", subject="Out[3]", says=("Out[3] keeps 20 MiB alive", "`%xdel _3`"))
 def a_softmax_that_was_only_looked_at():
     logits = torch.zeros(5, MIB)
     return tm.check(session({3: torch.zeros(20 * MIB), 4: 1}, logits=logits))
 
 
-@ill("TM501", severity="warning", subject="Out[7]", says=("Out[7] and Out[2] keep 50 MiB",))
+@ill("TM501", severity="warning", subject="Out[7]", says=("Out[7] and Out[2] keep 50 MiB", "`%xdel _7` and `%xdel _2`"))
 def two_batches_displayed():
     """The first was displayed before it was bound anew; the second is one of a tuple."""
     images = torch.zeros(4)
