@@ -112,7 +112,8 @@ def test_about(cell):
         "TensorMagic.live = 'widget'",
     ):
         assert words in out
-    assert "takes explain on|off, or nothing, but was given 'x y'" in str(cell("%tensormagic x y").error)
+    taken = "takes check, explain on|off or watch on|off, or nothing, but was given 'x y'"
+    assert taken in str(cell("%tensormagic x y").error)
 
 
 def test_a_missing_package_is_told_among_the_versions(cell, monkeypatch):

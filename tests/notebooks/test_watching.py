@@ -65,9 +65,11 @@ for _ in range(8):
     optimizer.step()
     history.append(loss.item())
 """
+    check = "history[-1] < 1e9"
     validate = "losses = []\nfor _ in range(6):\n    losses.append(net(torch.randn(4096, 4)).square().mean())"
-    cells = run_cells(START, MAKE, train, "history[-1] < 1e9", "%tensor net[0].weight --text", validate,
-                      "%tensormagic watch off", "more = [net(torch.ones(4096, 4)) for _ in range(9)]").cells  # fmt: skip
+    more = "more = [net(torch.ones(4096, 4)) for _ in range(9)]"
+    asked = (train, check, "%tensor net[0].weight --text", validate, "%tensormagic watch off", more)
+    cells = run_cells(START, MAKE, *asked).cells
     assert [text_of(cells[at]) for at in (1, 2)] == ["", ""]
     assert text_of(cells[3]) == "True"
     assert "losses stores 6 tensors with their graphs" in text_of(cells[5])
