@@ -21,6 +21,7 @@ from tensormagic.diagnoses.mismatches import (
     indexing,
     joining,
     losses,
+    particular,
     products,
     recurrent,
     views,
@@ -34,7 +35,7 @@ Check = Callable[[Call, re.Match[str]], Mismatch | None]
 # In this order, as far as two rows fit one message: those that ask for a certain function stand first.
 _FAMILIES = (
     recurrent, devices, dtypes, losses, convolution, products, joining, views, broadcasting, index_shapes,
-    indexing, dimensions, arguments,
+    indexing, particular, dimensions, arguments,
 )  # fmt: skip
 _TABLE: tuple[tuple[re.Pattern[str], Check], ...] = tuple(
     (re.compile(pattern, re.DOTALL), check) for family in _FAMILIES for pattern, check in family.MESSAGES

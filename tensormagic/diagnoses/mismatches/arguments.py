@@ -122,7 +122,28 @@ def ragged(_call: Call, found: re.Match[str]) -> Mismatch | None:
     return mismatch("argument", rule)
 
 
+def layout(call: Call, found: re.Match[str]) -> Mismatch | None:
+    """Is implemented for strided tensors only: the layout that was asked for."""
+    asked = next((one for one in call.given if one.operand.role == "layout"), None)
+    rule = f"The call {call.title} makes strided tensors only, and layout=torch.{found[1]} asks for others."
+    return mismatch("layout", rule, whole(asked, found[1], "strided")) if asked is not None else None
+
+
+def overlapping(call: Call, found: re.Match[str]) -> Mismatch | None:
+    """What is written to overlaps itself, or shares memory with what is read."""
+    target = next((one for one in call.given if one.operand.role == "out" or one.operand.place.startswith("out")), None)
+    target = target or call.tensor("input|self", 0)
+    if target is None or not target.operand.is_tensor:
+        return None
+    rule = f"A result needs memory of its own: {target.name} shares some with what is read."
+    if found[1]:
+        rule = f"A result needs memory of its own for each element: several of {target.name} are one place in memory."
+    return mismatch("layout", rule, whole(target), works=[f"{target.code}.clone()"])
+
+
 MESSAGES = (
+    (r"implemented for strided tensors only, got: torch\.(\w+)", layout),
+    (r"unsupported operation: (more than one element of the written-to)?.*single memory location", overlapping),
     (r"(\w+)\(\): argument '(\w+)' \(position (\d+)\) must be ([\w ]+?), not ([\w.]+)", must_be),
     (r"(\w+)\(\) received an invalid combination of arguments - got \((.*?)\), but expected", no_such_call),
     (r"expected Tensor as element (\d+) in argument \d+, but got (\w+)", not_a_tensor),

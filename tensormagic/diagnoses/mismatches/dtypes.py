@@ -129,6 +129,15 @@ def _last_having(call: Call, dtype: str) -> Given | None:
     return found[-1] if found else None
 
 
+def start_dtype(call: Call, _: re.Match[str]) -> Mismatch | None:
+    """narrow: where to start is a whole number of no dimensions; here it is no whole number."""
+    start = call.tensor("start", 2)
+    if start is None or start.ndim or start.dtype.startswith(("int", "uint")):
+        return None
+    rule = f"Where a part starts is a whole number: {start.name} is {start.dtype}."
+    return mismatch("dtype", rule, whole(start, start.dtype, "int64"), works=[converted(start, "int64")])
+
+
 def write_keeps_dtype(call: Call, found: re.Match[str]) -> Mismatch | None:
     """Result type Float can't be cast to the desired output type Long."""
     result, target = dtype_of(found[1]), dtype_of(found[2])
@@ -288,6 +297,24 @@ def asked_dtype(call: Call, found: re.Match[str]) -> Mismatch | None:
     return mismatch("dtype", rule, whole(asked, dtype_of(found[1]), "float32"))
 
 
+def window_dtype(call: Call, found: re.Match[str]) -> Mismatch | None:
+    """torch.signal.windows: what is wrong is the dtype that was asked for."""
+    asked = next((one for one in call.given if one.operand.role == "dtype"), None)
+    rule = f"A window consists of float32 or float64 numbers, and dtype=torch.{found[1]} asks for others."
+    return mismatch("dtype", rule, whole(asked, found[1], "float32")) if asked is not None else None
+
+
+def value_dtype(call: Call, _: re.Match[str]) -> Mismatch | None:
+    """masked_fill: a complex number does not go into a tensor of real ones."""
+    target, value = call.tensor("input|self", 0), call.tensor("value", 2)
+    plain = next((one for one in call.given if one.operand.role == "value" or one.position == 2), None)
+    if target is None or plain is None:
+        return None
+    what = value.dtype if value is not None else plain.operand.text
+    rule = f"The value must be one that the dtype of {target.name}, {target.dtype}, can hold: it is {what}."
+    return mismatch("dtype", rule, whole(value or plain, what, target.dtype))
+
+
 def argument_dtype(call: Call, found: re.Match[str]) -> Mismatch | None:
     """cov(): expected fweights to have integral dtype but got fweights with Float dtype."""
     given = call.tensor(found[1])
@@ -327,6 +354,7 @@ MESSAGES = (
     (r"Optional dtype must be either a floating point or complex dtype\. Got: (\w+)", asked_dtype),
     (r"expected (\w+) to have (integral|floating point) dtype but got", argument_dtype),
     (r"can require gradients", gradient_needs_floats),
+    (r"start must be an 0-dim integral Tensor", start_dtype),
     (r"tensors used as indices must be long", index_dtype),
     (r"Expected dtype int32(?:/| or )int64 for index", index_dtype),
     (r"argument #\d 'indices' to have one of the following scalar types", index_dtype),
@@ -338,6 +366,8 @@ MESSAGES = (
     (r"not implemented for '(\w+)'", not_implemented),
     ((r"(?:Expected a floating point or complex tensor|floating point or complex dtype|only supports"
       r" floating-point dtypes|Low precision dtypes not supported).*[Gg]ot:? (\w+)"), named_dtype),
+    (r"expects float32 or float64 dtypes, got: torch\.(\w+)", window_dtype),
+    (r"value cannot be converted to type (\w+?)(?:_t)? without overflow", value_dtype),
     (r"(Boolean) inputs not supported", lambda call, _: unsuitable(call, "bool")),
     (r"std and var only support floating|must be either float or double dtype|floating point dtype", floats_wanted),
     (r"implemented on integer and Boolean-type tensors", lambda call, _: unsuitable(call, "float32")),

@@ -59,6 +59,15 @@ def no_dimensions(call: Call, found: re.Match[str]) -> Mismatch | None:
     return mismatch("index", rule, whole(given, "0-D", "1-D"), works=[f"{given.code}.unsqueeze(0)"])
 
 
+def ordering_of_one(call: Call, _: re.Match[str]) -> Mismatch | None:
+    """narrow_copy, which says it in the words of its source."""
+    given, text = call.tensor("input|self", 0), call.value("dim", 1)
+    if given is None or not text.lstrip("-").isdigit():
+        return None
+    rule = f"The dimensions of {given.sized} are 0 to {given.ndim - 1}, and {text} was asked for."
+    return mismatch("index", rule, whole(given, f"{given.ndim}-D", f"{_needed(int(text))}-D"))
+
+
 def ordering(call: Call, _: re.Match[str]) -> Mismatch | None:
     """permute: as many dimensions as the tensor has, each once."""
     given = call.tensor("input|self", 0)
@@ -239,6 +248,7 @@ MESSAGES = (
      repeated_dimension),
     (r"index (-?\d+) is out of bounds for dimension (\d+) with size (\d+)", out_of_bounds),
     (r"index (-?\d+) out of range for tensor of size \[(.*?)\] at dimension (\d+)", select_out_of_range),
+    (r"Expected dim < .*self_sizes\.size", ordering_of_one),
     (r"too many indices for tensor of dimension", too_many),
     (r"invalid index of a 0-dim tensor", index_of_number),
     (r"^index out of range in self", outside_of_table),

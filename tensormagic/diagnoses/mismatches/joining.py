@@ -120,11 +120,21 @@ def no_dimension(call: Call, _: re.Match[str]) -> Mismatch | None:
     return mismatch("shape", rule, *(whole(one, "0-D", "1-D") for one in wrong), works=[f"torch.stack([{names}])"])
 
 
-def chunks(call: Call, _: re.Match[str]) -> Mismatch | None:
+def chunks(call: Call, found: re.Match[str]) -> Mismatch | None:
     """_chunk_cat: sizes before the dimension must be equal."""
     members = _members(call)
+    empty = [one for one in call.tensors if 0 in one.shape]
+    if empty:
+        rule = f"There must be something to cut: {empty[0].sized} is empty."
+        return mismatch("shape", rule, *(size(one, one.shape.index(0), "at least 1") for one in empty))
     if len(members) < 2:
         return None
+    dim = call.value("dim", 1)
+    if "same sizes" in found[0] and dim.isdigit():
+        wrong = [at for at in range(int(dim)) if members[0].shape[at] != members[1].shape[at]]
+        rule = f"All sizes before dimension {dim} must be equal: {members[0].sized} and {members[1].sized}."
+        parts = [size(one, at, other.shape[at]) for at in wrong for one, other in (members[:2], members[1::-1])]
+        return mismatch("shape", rule, *parts)
     rule = (
         "The dimensions before the one that is cut must be there in all, and equal: "
         f"{listed([one.sized for one in members])}."
