@@ -27,6 +27,7 @@ from tensormagic.collectors.tracebacks import foreign_frames
 
 _TORCH = str(Path(torch.__file__).parent)
 _MODULES = (str(Path(nn.__file__).parent / "modules"), str(Path(nn.__file__).parent / "parallel"))
+_HELPERS = str(Path(nn.__file__).parent / "modules" / "utils.py")  # of functions, for all that it stands there
 # Torch's own machinery around calls: never what a person called.
 _MACHINERY = tuple(f"{_TORCH}/{name}" for name in ("_tensor.py", "overrides.py", "utils/", "_dynamo/", "_compile.py"))
 _ENGINE = f"{_TORCH}/autograd/"
@@ -204,7 +205,7 @@ def function_entry(below: list[TracebackType]) -> TracebackType | None:
 def is_function(frame: FrameType) -> bool:
     """Return whether a frame runs one of torch's own functions: no module, and no machinery."""
     filename = frame.f_code.co_filename
-    return _is_torch(frame) and not filename.startswith((*_MODULES, *_MACHINERY, _ENGINE))
+    return _is_torch(frame) and (filename == _HELPERS or not filename.startswith((*_MODULES, *_MACHINERY, _ENGINE)))
 
 
 def _is_torch(frame: FrameType) -> bool:
@@ -212,8 +213,8 @@ def _is_torch(frame: FrameType) -> bool:
 
 
 def _forward_entry(below: list[TracebackType]) -> TracebackType | None:
-    """Return the entry of the innermost forward of a module of torch's own."""
-    inside = (entry for entry in reversed(below) if entry.tb_frame.f_code.co_name == "forward")
+    """Return the entry of the innermost forward, or constructor, of a module of torch's own."""
+    inside = (entry for entry in reversed(below) if entry.tb_frame.f_code.co_name in {"forward", "__init__"})
     return next((entry for entry in inside if entry.tb_frame.f_code.co_filename.startswith(_MODULES)), None)
 
 

@@ -117,9 +117,10 @@ def tell(case: ErrorCase) -> Told | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         plain = _raised(case.call)
-        given = [(tuple(each.shape), str(each.dtype).removeprefix("torch."), str(each.device)) for each in case.tensors]
         told = tm.explain(namespace={})
         covered = _raised(case.call, told)
+    # As they are now: a refused call may have resized what it was to write to, and the report tells what is there.
+    given = [(tuple(each.shape), str(each.dtype).removeprefix("torch."), str(each.device)) for each in case.tensors]
     return None if plain is None or covered is None else Told(case, given, plain, covered, told.report)
 
 

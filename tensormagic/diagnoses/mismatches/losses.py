@@ -257,6 +257,7 @@ MESSAGES = (
     (r"Target (-?\d+) is out of bounds", target_class),
     (r"Class values must be smaller than num_classes", one_hot_classes),
     (r"weight tensor should be defined either for all (\d+) classes", class_weights),
+    (r"expected weight shape to be \((\d+),\), got \(\d+,\)", class_weights),
     (r"inconsistent weight size|weight must be one-dimensional", class_weight_size),
     (r"that is different to the input size|must be the same as input size", same_shape),
     (r"The size of tensor a \(\d+\) must match the size of tensor b", similar_or_not),

@@ -1,0 +1,41 @@
+"""A sample of what ``make sweep`` holds against all error inputs of torch: exceptions unchanged, operands, clashes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from tests.sweeps.clashing import judged, mended, names_all, told_of
+from tests.sweeps.error_cases import operator_cases
+from tests.sweeps.expected_clashes import EXPECTED
+
+SAMPLE = 60
+
+
+@pytest.fixture(scope="module")
+def told():
+    """Some error inputs, always the same ones, each made without us and with us."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        cases = [case for case in operator_cases() if case.name in EXPECTED]
+        return told_of(random.Random(7).sample(cases, SAMPLE))
+
+
+def test_exceptions_are_unchanged(told):
+    """Type, message and traceback lines."""
+    assert len(told) == SAMPLE
+    assert [each.case.name for each in told if each.plain != each.covered] == []
+
+
+def test_explanations_name_operands_and_clash(told):
+    """Every tensor that was given is there, and what clashes is what the table says."""
+    assert [each.case.name for each in told if not names_all(each)] == []
+    assert [each.case.name for each in told if not judged(each, EXPECTED[each.case.name])] == []
+
+
+def test_mending_what_clashes_helps(told):
+    """With the operand as it is expected to be, the call goes through or fails otherwise."""
+    with torch.random.fork_rng(devices=[]):
+        assert [each.case.name for each in told if mended(each) is False] == []
