@@ -58,6 +58,11 @@ class ByHand:
         if self._stepping is not None:
             self._stepping.forget()
 
+    @property
+    def updates(self) -> int:
+        """How many updates there were so far."""
+        return self._stepping.tally.steps if self._stepping is not None else 0
+
     def use(self) -> OptimizerUse | None:
         """Return what is known; None where nothing was updated by hand."""
         stepping = self._stepping

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from tensormagic.collectors.call_operands import operand_of, operand_texts
+from tensormagic.collectors.running_sums import LoopNotes
 from tensormagic.collectors.source import Sites, is_own_code
 from tensormagic.reports import Gap, Observation, Operand
 from tensormagic.reports.observations import ObservationKind
@@ -91,7 +92,7 @@ class CallWatch:
     Attributes:
         seconds: Spent here.
         gap: Why something could not be looked at; empty where all could.
-        cleared: The line that called ``optimizer.zero_grad()`` last; None from each backward on.
+        loop: What they tell about the training loop.
     """
 
     def __init__(self, sites: Sites, module_path: Callable[[FrameType], str]) -> None:
@@ -102,7 +103,7 @@ class CallWatch:
         self._place = Place(sparing=False)
         self.seconds = 0.0
         self.gap = ""
-        self.cleared: int | None = None
+        self.loop = LoopNotes()
 
     def see(self, looks: Sequence[Look], call: Call) -> None:
         """Look at a call, or only count it. Never raises."""

@@ -23,6 +23,7 @@ class Held:
 
     Attributes:
         numbers: Of the leaves among them.
+        owners: The names of the models that they belong to.
         strangers_idle: Whether none of the others had a gradient when looked at.
     """
 
@@ -32,6 +33,7 @@ class Held:
         self._strangers: dict[int, tuple[weakref.ref[Any], tuple[int, ...]]] = {}
         self.numbers: set[int] = set()
         self.strangers_idle = True
+        self.owners: dict[str, None] = {}
 
     @property
     def strangers(self) -> int:
@@ -56,6 +58,7 @@ class Held:
                 number = self._leaves.find(parameter)
                 if number is not None:
                     self.numbers.add(number)
+                    self.owners[self._leaves.known[number].owner] = None
                 elif parameter.requires_grad:
                     strangers[id(parameter)] = (weakref.ref(parameter), tuple(parameter.shape))
                     self.strangers_idle &= parameter.grad is None

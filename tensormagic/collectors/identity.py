@@ -167,6 +167,11 @@ class Leaves:
         return self._learn(tensor)
 
     @property
+    def modules(self) -> ModuleNames:
+        """The modules met so far."""
+        return self._modules
+
+    @property
     def model_name(self) -> str:
         """The name of the first model that a leaf belongs to; empty where none does."""
         return next((leaf.owner for leaf in list(self.known) if leaf.owner), "")

@@ -16,4 +16,4 @@ _BEGINS = "Optimizer.zero_grad"
 def cleared(watch: CallWatch, call: Call) -> None:
     """Note the line, where it is that which begins."""
     if str(call.args[0]).startswith(_BEGINS):
-        watch.cleared = watch.site(call)
+        watch.loop.cleared = watch.site(call)

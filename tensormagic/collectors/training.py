@@ -21,8 +21,10 @@ from tensormagic.collectors.backward_calls import BackwardCall
 from tensormagic.collectors.by_hand import ByHand
 from tensormagic.collectors.following import Following
 from tensormagic.collectors.forward import ForwardRecorder
+from tensormagic.collectors.growth import Growth
 from tensormagic.collectors.held import Held
 from tensormagic.collectors.identity import Leaves
+from tensormagic.collectors.modes import ModelModes
 from tensormagic.collectors.pass_log import PassLog
 from tensormagic.collectors.source import Sites
 from tensormagic.collectors.stepping import Moment, Stepping
@@ -83,13 +85,16 @@ class TrainingWatcher:
         passes: PassLog,
         recorder: ForwardRecorder,
     ) -> None:
-        self._namespace, self._leaves, self._sites = namespace, leaves, sites
+        self._namespace, self._leaves, self._sites, self._modules = namespace, leaves, sites, leaves.modules
         self._pass_log, self._recorder = passes, recorder
         self._home = get_ident()
         self._followed: dict[int, Followed] = {}
         self._gone: list[Followed] = []
         self._by_hand = ByHand(leaves, self._brought)
         self._elsewhere = Elsewhere(leaves)
+        self._loop, self._growth = recorder.calls.loop, Growth(recorder.origins)
+        self._modes: dict[str, ModelModes] = {}
+        self._steps = 0
         self._finished = False
         self._backward: int | None = None
         self._passes, self._running, self._nodes = 0, 0, 0
@@ -110,6 +115,7 @@ class TrainingWatcher:
             self._by_hand.before_pass(Moment(None, self._backward, None, self._passes))
             for optimizer in self._alive():
                 optimizer.stepping.before_pass()
+            self._growth.before_pass(followed.site, followed.nodes, self._steps + self._by_hand.updates)
             self._backward = followed.site
 
     def after_pass(self, call: BackwardCall, followed: Following) -> None:
@@ -119,11 +125,13 @@ class TrainingWatcher:
         with self._guarded():
             self._running -= 1
             self._passes += 1
-            self._seen, self._recorder.calls.cleared = True, None
+            self._seen, self._loop.cleared = True, None
+            self._loop.passes = self._passes
             for optimizer in self._alive():
                 optimizer.stepping.after_pass()
             self._by_hand.after_pass()
             self._elsewhere.after_pass()
+            self._growth.after_pass(followed.site)
 
     def _concerns(self, call: BackwardCall, followed: Following) -> bool:
         """Return whether leaves collect gradients in a pass of this thread's that lies in no other."""
@@ -165,11 +173,23 @@ class TrainingWatcher:
                 followed.held.look(optimizer)
                 nodes = self._recorder.origins.nodes
                 moment = Moment(
-                    self._sites.of_frame(sys._getframe(2)), self._backward, self._recorder.calls.cleared, self._passes,
+                    self._sites.of_frame(sys._getframe(2)), self._backward, self._loop.cleared, self._passes,
                     forward=nodes != self._nodes, within=self._running > 0, seen=self._seen and self._whole,
                 )  # fmt: skip
                 self._nodes = nodes
                 followed.stepping.after_step(moment, held_by(optimizer))
+                self._look_at_modes(followed)
+                self._steps += 1
+
+    def _look_at_modes(self, followed: Followed) -> None:
+        for owner in followed.held.owners:
+            modes = self._modes.get(owner)
+            if modes is None or modes.reference() is None:
+                model = dict(self._modules.roots()).get(owner)
+                if model is None:
+                    continue
+                modes = self._modes[owner] = ModelModes(owner, model)
+            modes.step()
 
     def _find(self, optimizer: torch.optim.Optimizer) -> Followed | None:
         followed = self._followed.get(id(optimizer))
@@ -234,13 +254,16 @@ class TrainingWatcher:
         """Return what is known so far; None where nothing trained."""
         optimizers = tuple(followed.use() for followed in self._all())
         by_hand = self._by_hand.use()
-        if not optimizers and by_hand is None:
+        if not self._passes and not optimizers:
             return None
         return Training(
             optimizers=optimizers,
             optimizers_seen=self.optimizers_seen,
             by_hand=by_hand,
             elsewhere=self._trained_elsewhere() if self._finished else None,
+            growth=self._growth.report(),
+            sums=self._loop.sums(),
+            modes=tuple(modes.report() for modes in list(self._modes.values())),
         )
 
 

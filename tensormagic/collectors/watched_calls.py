@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from tensormagic.collectors import seen_clearing, seen_copies
+from tensormagic.collectors import running_sums, seen_clearing, seen_copies
 from tensormagic.collectors.autograd_watch import NOTED
 from tensormagic.collectors.call_watch import Look
 from tensormagic.collectors.cut_calls import ROLES
@@ -33,6 +33,7 @@ _OWNERS: tuple[Any, ...] = (torch.Tensor, torch)
 
 _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
     (seen_copies.copied, seen_copies.NAMES),
+    (running_sums.added, running_sums.NAMES),
 )  # fmt: skip
 
 

@@ -70,7 +70,16 @@ from tensormagic.reports.storage import (
 from tensormagic.reports.tensor import AutogradReport, Statistics, TensorReport
 from tensormagic.reports.tensors import MemoryTotal, TensorRow, TensorTable
 from tensormagic.reports.trace import Cell, Kept, Level, LiveFrame, ParameterSeries, Pass, State, TraceReport
-from tensormagic.reports.training import Accumulation, OptimizerUse, StepKind, StepPattern, Training
+from tensormagic.reports.training import (
+    Accumulation,
+    GraphGrowth,
+    ModelMode,
+    OptimizerUse,
+    RunningSum,
+    StepKind,
+    StepPattern,
+    Training,
+)
 from tensormagic.reports.verdict import CopyVerdict, Sharing, Step
 from tensormagic.reports.views import Barrier, ViewFailure, ViewReport
 from tensormagic.reports.watch import GraphForm, Growth, HeldSize, KeptMemory, StoredGraph, WatchReport
@@ -125,6 +134,7 @@ __all__ = [
     "Graph",
     "GraphDifference",
     "GraphForm",
+    "GraphGrowth",
     "Grid",
     "Growth",
     "HeldSize",
@@ -149,6 +159,7 @@ __all__ = [
     "MemoryTotal",
     "Mismatch",
     "ModelInSight",
+    "ModelMode",
     "ModulesReport",
     "Moment",
     "Node",
@@ -180,6 +191,7 @@ __all__ = [
     "RelatedLine",
     "Report",
     "Rootless",
+    "RunningSum",
     "SavedState",
     "SavedTensor",
     "Severity",

@@ -95,6 +95,69 @@ class OptimizerUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GraphGrowth:
+    """A graph that is larger in each step than in the one before, because it reaches into the steps before.
+
+    Attributes:
+        backward: Index into `TraceReport.locations` of the line of the backward.
+        passes: How many passes in a row it grew by the same number of nodes, when last looked at.
+        first_size: Nodes of the first of these.
+        last_size: Nodes of the last.
+        increment: How many more each had than the one before.
+        older: How many nodes of the last were made before the pass that came before it.
+        joined: Index of the line that joined new nodes to these.
+        reaches: Index of the line that had made what was joined.
+    """
+
+    backward: int | None
+    passes: int
+    first_size: int
+    last_size: int
+    increment: int
+    older: int
+    joined: int | None = None
+    reaches: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningSum:
+    """A number with a history that each step adds to: it keeps the graphs of all steps.
+
+    Attributes:
+        location: Index into `TraceReport.locations` of the line.
+        steps: Over how many steps it was followed, each with a backward of its own.
+    """
+
+    location: int | None
+    steps: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelMode:
+    """In which mode a model was when its parameters were stepped.
+
+    Attributes:
+        model: Its name.
+        steps: Steps of optimizers that hold parameters of it.
+        eval_steps: How many of these found it, and all in it that this matters to, in eval mode.
+        longest: The most of these in a row.
+        first: The first of these, from 1; 0 where there was none.
+        dropouts: How many dropouts there are in it.
+        norms: How many normalisations with running statistics.
+        unused_norms: How many of these had never seen a batch in train mode before the first step.
+    """
+
+    model: str
+    steps: int
+    eval_steps: int
+    longest: int
+    first: int
+    dropouts: int
+    norms: int
+    unused_norms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
     """What the training loop did.
 
@@ -105,9 +168,15 @@ class Training:
             were none.
         elsewhere: Indices into `TraceReport.parameters` of those that are trained by other means: changed in place, or
             held by an optimizer that did not step. None as long as that was not looked for: while the run goes on.
+        growth: Graphs that grow from step to step.
+        sums: Numbers that keep the graphs of all steps.
+        modes: In which mode each stepped model was.
     """
 
     optimizers: tuple[OptimizerUse, ...] = ()
     optimizers_seen: int = 0
     by_hand: OptimizerUse | None = None
     elsewhere: tuple[int, ...] | None = None
+    growth: tuple[GraphGrowth, ...] = ()
+    sums: tuple[RunningSum, ...] = ()
+    modes: tuple[ModelMode, ...] = ()

@@ -174,7 +174,16 @@ def _training() -> reports.Training:
         holds=(0,), strangers=2, stranger_shapes=((3, 4), ()), strangers_idle=False,
         accumulation=reports.Accumulation(0, 2, 0.5, 9, math.inf, 0.25),
     )  # fmt: skip
-    return reports.Training(optimizers=(use,), optimizers_seen=40, by_hand=use, elsewhere=(0,))
+    growth = reports.GraphGrowth(
+        backward=0, passes=4, first_size=3, last_size=12, increment=3, older=9, joined=0, reaches=0
+    )
+    mode = reports.ModelMode(
+        model=HOSTILE, steps=9, eval_steps=3, longest=2, first=4, dropouts=1, norms=2, unused_norms=1
+    )
+    return reports.Training(
+        optimizers=(use,), optimizers_seen=40, by_hand=use, elsewhere=(0,), growth=(growth,),
+        sums=(reports.RunningSum(location=0, steps=4),), modes=(mode,),
+    )  # fmt: skip
 
 
 def failure_report() -> reports.FailureReport:

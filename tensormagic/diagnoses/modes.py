@@ -1,0 +1,62 @@
+"""TM606: a model is trained in the mode that is meant for evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensormagic.diagnoses.words import counted, grouped
+from tensormagic.reports import Finding, Location, ModelMode, TraceReport
+
+FEWEST_STEPS = 2  # in a row
+
+
+def trained_in_eval_mode(report: TraceReport) -> Iterator[Finding]:
+    """TM606: an optimizer steps a model all of whose dropouts and normalisations are in eval mode.
+
+    A model that is in train mode itself, and of which parts are in eval mode, is left alone: that is how a backbone or
+    its normalisations are frozen. The whole model in eval mode from the first step on, with statistics that an earlier
+    training has left, may be meant so: a note.
+    """
+    for mode in report.training.modes if report.training is not None else ():
+        if mode.longest >= FEWEST_STEPS:
+            yield _finding(report, mode)
+
+
+def _finding(report: TraceReport, mode: ModelMode) -> Finding:
+    always = mode.eval_steps == mode.steps
+    kept = mode.norms > mode.unused_norms
+    return Finding(
+        code="TM606",
+        severity="note" if always and kept else "warning",
+        message=f"{mode.model} is trained in eval mode, {_when(mode)}: {_effect(mode)}.",
+        location=_step_line(report, mode),
+        evidence={"steps": mode.steps, "in eval mode": mode.eval_steps, "dropouts": mode.dropouts, "norms": mode.norms},
+        remedy=f"Go back to train mode before training, and after each evaluation: `{mode.model}.train()`",
+        subject=mode.model,
+    )
+
+
+def _when(mode: ModelMode) -> str:
+    if mode.eval_steps == mode.steps:
+        return f"in all of its {grouped(mode.steps)} steps" if mode.steps > FEWEST_STEPS else "in both of its steps"
+    return f"in {grouped(mode.eval_steps)} of its {grouped(mode.steps)} steps, from step {grouped(mode.first)} on"
+
+
+def _effect(mode: ModelMode) -> str:
+    told = []
+    if mode.dropouts:
+        told.append(f"{counted(mode.dropouts, 'dropout')} {'does' if mode.dropouts == 1 else 'do'} nothing")
+    if mode.norms:
+        what = counted(mode.norms, "batch normalisation")
+        verb = "uses" if mode.norms == 1 else "use"
+        fresh = ", which have never seen a batch" if mode.unused_norms == mode.norms else ""
+        told.append(f"{what} {verb} running statistics instead of the batch{fresh}")
+    return ", and ".join(told)
+
+
+def _step_line(report: TraceReport, mode: ModelMode) -> Location | None:
+    """Return the line that steps parameters of the model."""
+    for use in report.training.optimizers if report.training is not None else ():
+        if any(report.parameters[number].owner == mode.model for number in use.holds):
+            return report.location(next((pattern.location for pattern in use.patterns), None))
+    return None
