@@ -159,7 +159,8 @@ class WriteBook:
         """Say that it ended."""
         self._stepping = False
         try:
-            versions = array("q", [parameter._version for parameter in _parameters(optimizer)])
+            with torch._C.DisableTorchFunction():  # a mode of the person's own is not to see it
+                versions = array("q", [parameter._version for parameter in _parameters(optimizer)])
             site = self._sites.of_frame(sys._getframe(2))
             name = type(optimizer).__name__
             self._steps.append(Step(weakref.ref(optimizer), name, versions, _sequence_number(), site))
