@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import nn
 
 from tensormagic.collectors.identity import Leaves
 
@@ -24,6 +26,7 @@ class Held:
     Attributes:
         numbers: Of the leaves among them.
         owners: The names of the models that they belong to.
+        strangers_of: The name of the module that the others are parameters of, where one has a name.
         strangers_idle: Whether none of the others had a gradient when looked at.
     """
 
@@ -33,6 +36,7 @@ class Held:
         self._strangers: dict[int, tuple[weakref.ref[Any], tuple[int, ...]]] = {}
         self.numbers: set[int] = set()
         self.strangers_idle = True
+        self.strangers_of = ""
         self.owners: dict[str, None] = {}
 
     @property
@@ -43,6 +47,15 @@ class Held:
     def stranger_shapes(self) -> tuple[tuple[int, ...], ...]:
         """Return the shapes of the first of these."""
         return tuple(shape for _, shape in list(self._strangers.values())[:MOST_SHAPES])
+
+    def find_owner(self, namespace: Mapping[str, Any]) -> None:
+        """Look, once, whether the strangers are the parameters of a module that has a name."""
+        there = {id(tensor) for reference, _ in self._strangers.values() if (tensor := reference()) is not None}
+        named = [(name, value) for name, value in list(namespace.items()) if not name.startswith("_")] if there else []
+        for name, value in named:
+            if isinstance(value, nn.Module) and there <= {id(parameter) for parameter in value.parameters()}:
+                self.strangers_of = name
+                return
 
     def look(self, optimizer: torch.optim.Optimizer) -> None:
         """Look at what it holds just after a step."""

@@ -58,6 +58,7 @@ class Followed:
             holds=tuple(sorted(self.held.numbers)),
             strangers=self.held.strangers,
             stranger_shapes=self.held.stranger_shapes(),
+            strangers_of=self.held.strangers_of,
             strangers_idle=self.held.strangers_idle,
             accumulation=self.stepping.accumulation,
         )
@@ -155,6 +156,8 @@ class TrainingWatcher:
             asking = {number for number, leaf in known if leaf.is_parameter and leaf.owner and leaf.requires_grad}
             if held:
                 self._elsewhere.finish(asking - held)
+            for optimizer in self._all():
+                optimizer.held.find_owner(self._namespace)
             self._finished = True
 
     # -- told of steps --------------------------------------------------------------------------------------------

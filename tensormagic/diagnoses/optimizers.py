@@ -131,34 +131,50 @@ def _places(report: TraceReport) -> dict[int, int]:
 
 
 def of_unused_parameters(report: TraceReport) -> Iterator[Finding]:
-    """TM604: nothing that an optimizer holds takes part in the run, while a model that does is in no optimizer."""
+    """TM604: nothing that an optimizer holds takes part in the run, while a model that does is in no optimizer.
+
+    What it holds must be of a known model that did not run, or have the shapes of what gets gradients: a tensor of
+    another kind may have lost its way to the loss, which is another illness.
+    """
     training = _known(report)
     left_out = _left_out(report, training) if training is not None else []
     for use in training.optimizers if training is not None and left_out else ():
-        if _is_lost(report, use):
+        if _is_lost(report, use) and (_alike(report, use, left_out) or use.strangers_of or not use.strangers):
             yield _of_unused(report, use, left_out)
 
 
 def _is_lost(report: TraceReport, use: OptimizerUse) -> bool:
     active = {series.owner for series in report.parameters if series.touched}
-    held = [report.parameters[number] for number in use.holds if report.parameters[number].requires_grad]
-    unused = all(not series.touched and not series.used and series.owner not in active for series in held)
+    held = _held(report, use)
+    unused = all(
+        series.owner and not series.touched and not series.used and series.owner not in active for series in held
+    )
     idle = all(pattern.kind in {"idle", "unseen"} for pattern in use.patterns)
     return bool(use.strangers or held) and unused and use.strangers_idle and idle
+
+
+def _held(report: TraceReport, use: OptimizerUse) -> list[ParameterSeries]:
+    held = (report.parameters[number] for number in use.holds)
+    return [series for series in held if series.requires_grad]
+
+
+def _alike(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> bool:
+    """Return whether what gets gradients has the shapes of all that the optimizer holds."""
+    shapes = {report.parameters[number].shape for number in left_out}
+    return {*use.stranger_shapes, *(series.shape for series in _held(report, use))} <= shapes
 
 
 def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> Finding:
     owners = Counter(report.parameters[number].owner for number in left_out)
     owner, missing = owners.most_common(1)[0]
-    held = [report.parameters[number] for number in use.holds if report.parameters[number].requires_grad]
-    shapes = {report.parameters[number].shape for number in left_out}
-    alike = {*use.stranger_shapes, *(series.shape for series in held)} <= shapes
-    count = use.strangers + len(held)
+    alike = _alike(report, use, left_out)
+    count = use.strangers + len(_held(report, use))
+    whose = f" of {use.strangers_of}" if use.strangers_of else ""
     return Finding(
         code="TM604",
         severity="error" if alike else "warning",
-        message=f"{use.name} steps {counted(count, 'parameter')} that never had a gradient and that no model which ran "
-        f"uses; {counted(missing, 'parameter')} of {owner} {'gets' if missing == 1 else 'get'} gradients and "
+        message=f"{use.name} steps {counted(count, 'parameter')}{whose} that never had a gradient and that no model "
+        f"which ran uses; {counted(missing, 'parameter')} of {owner} {'gets' if missing == 1 else 'get'} gradients and "
         f"{'is' if missing == 1 else 'are'} in no optimizer"
         f"{', although their shapes are the same: the model was made anew or copied afterwards' if alike else ''}.",
         location=_step_line(report, use),

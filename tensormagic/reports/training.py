@@ -78,6 +78,7 @@ class OptimizerUse:
             looked at.
         strangers: How many it was given besides: of no module that ran, in no graph.
         stranger_shapes: Their shapes, at most a few.
+        strangers_of: The name of the module that they are parameters of, where one has a name.
         strangers_idle: Whether none of these had a gradient at any step that was looked at.
         accumulation: How a gradient grew that was never cleared.
     """
@@ -90,6 +91,7 @@ class OptimizerUse:
     holds: tuple[int, ...] = ()
     strangers: int = 0
     stranger_shapes: tuple[tuple[int, ...], ...] = ()
+    strangers_of: str = ""
     strangers_idle: bool = True
     accumulation: Accumulation | None = None
 

@@ -147,7 +147,7 @@ def a_checkpoint_is_loaded_by_assignment():
     return _train(net, optimizer)
 
 
-@ill("TM604", severity="warning", line="optimizer.step()", says=("2 parameters that never had a gradient",))
+@ill("TM604", severity="warning", line="optimizer.step()", says=("2 parameters of linear that never had a gradient",))
 def another_architecture_is_tried():
     """The new model is deeper; the optimizer is still that of the linear one, which the notebook keeps."""
     linear = nn.Linear(64, 10)

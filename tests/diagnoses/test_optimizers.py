@@ -81,7 +81,7 @@ def test_a_small_part_that_is_trained_is_a_note():
 
 
 def test_an_optimizer_of_what_is_gone():
-    """An error where the shapes are those of the model that is trained, a warning where they are others."""
+    """It is the old model where the shapes are those of the one that is trained."""
     (found,) = diagnose(trained(optimizer(kind="idle", strangers=4, stranger_shapes=((4, 4),))))
     assert (found.code, found.severity, found.subject) == ("TM604", "error", "optimizer")
     assert found.message == (
@@ -91,18 +91,17 @@ def test_an_optimizer_of_what_is_gone():
     )
     assert found.location == LINES[4]
     assert "`torch.optim.SGD(net.parameters(), …)`" in found.remedy
-    (other,) = diagnose(trained(optimizer(kind="idle", strangers=1, stranger_shapes=((7,),))))
-    assert other.severity == "warning"
 
 
 @pytest.mark.parametrize(
     "use",
     [
         optimizer(kind="idle", strangers=4, strangers_idle=False),
-        optimizer(kind="fresh", strangers=4),
+        optimizer(kind="fresh", strangers=4, stranger_shapes=((4, 4),)),
+        optimizer(kind="idle", strangers=1, stranger_shapes=((1, 8, 8),)),
         optimizer(0, 1, 2, 3, kind="idle"),
     ],
-    ids=["had gradients", "stepped on gradients", "theirs"],
+    ids=["had gradients", "stepped on gradients", "an image", "theirs"],
 )
 def test_an_optimizer_that_rests_is_left_alone(use):
     """Of a network that is not asked just now, or of parameters that the tracer knows no model of."""
@@ -114,4 +113,7 @@ def test_an_old_model_that_still_has_a_name():
     old = [parameter(f"old.{name}", [UNTOUCHED] * 3, owner="old") for name in ("weight", "bias")]
     rows = [*(parameter(name, [1.0] * 3) for name in NAMES), *old]
     (found,) = diagnose(trained(optimizer(4, 5, kind="idle"), parameters=rows))
-    assert (found.code, found.evidence["held"]) == ("TM604", 2)
+    assert (found.code, found.severity, found.evidence["held"]) == ("TM604", "error", 2)
+    small = [dataclasses.replace(series, shape=(2,)) for series in old]
+    (other,) = diagnose(trained(optimizer(4, 5, kind="idle"), parameters=[*rows[:4], *small]))
+    assert other.severity == "warning"

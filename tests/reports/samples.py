@@ -171,7 +171,7 @@ def _training() -> reports.Training:
     )
     use = reports.OptimizerUse(
         name=HOSTILE, type_name="SGD", steps=9, patterns=(pattern, reports.StepPattern(kind="fresh")), left_out=5,
-        holds=(0,), strangers=2, stranger_shapes=((3, 4), ()), strangers_idle=False,
+        holds=(0,), strangers=2, stranger_shapes=((3, 4), ()), strangers_of=HOSTILE, strangers_idle=False,
         accumulation=reports.Accumulation(0, 2, 0.5, 9, math.inf, 0.25),
     )  # fmt: skip
     growth = reports.GraphGrowth(
