@@ -43,6 +43,11 @@ _SATURATED = Flat(
     "Bring its input nearer to zero: standardise the data, (x - x.mean(0)) / x.std(0), or put nn.BatchNorm1d or "
     "nn.LayerNorm before it.",
 )
+_CERTAIN = Flat(
+    "one element of every row has all of the weight, and beside it the slope is 0 in this dtype",
+    "Bring its input nearer to zero: divide the scores by the square root of their width, or normalise what they are "
+    "made of; and look whether a mask leaves more than one element of a row.",
+)
 _CLAMPED = Flat(
     "its input is outside its bounds everywhere, and outside them its slope is 0",
     "Widen the bounds, or use a soft one in training (torch.sigmoid, torch.tanh) and clamp only when predicting.",
@@ -66,7 +71,7 @@ _DROPPED = Flat("it drops everything", "Lower its p: 1 drops every element.")
 
 FLAT: dict[str, Flat] = {
     "relu": _DEAD, "threshold": _DEAD, "gelu": _DEAD, "silu": _DEAD, "elu": _DEAD,
-    "sigmoid": _SATURATED, "tanh": _SATURATED, "softmax": _SATURATED, "log_sigmoid_forward": _SATURATED,
+    "sigmoid": _SATURATED, "tanh": _SATURATED, "softmax": _CERTAIN, "log_sigmoid_forward": _SATURATED,
     "clamp": _CLAMPED, "clamp_min": _CLAMPED, "clamp_max": _CLAMPED, "hardtanh": _CLAMPED, "hardsigmoid": _CLAMPED,
     "hardswish": _CLAMPED,
     "round": _STEPS, "floor": _STEPS, "ceil": _STEPS, "trunc": _STEPS, "sign": _STEPS,
@@ -80,6 +85,9 @@ _REDUCING = frozenset({
     "sum", "mean", "add", "sub", "mul", "div", "neg", "maximum", "minimum", "view", "reshape", "squeeze", "unsqueeze",
     "stack", "cat", "select", "index", "to_copy", "expand", "pow", "square",
 })  # fmt: skip
+
+
+_Edge = tuple[int, int]  # from the op that still gets a gradient to the first that gets zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +120,8 @@ def gradient_exactly_zero(report: TraceReport) -> Iterator[Finding]:
 
 
 def _silent(report: TraceReport, series: ParameterSeries) -> _Silent | None:
+    if next((norm for norm in reversed(series.norms) if norm != UNTOUCHED), 1.0) != 0:  # nearly all: asked first
+        return None
     rows = [(done, norm) for done, norm in zip(report.passes, series.norms, strict=False) if norm != UNTOUCHED]
     zeros = next((at for at, (_, norm) in enumerate(reversed(rows)) if norm != 0), len(rows))
     if not zeros or (zeros < len(rows) and zeros < max(DIED_PASSES, DIED_SHARE * len(rows))):
@@ -151,48 +161,54 @@ class _Blame:
     def of(self, silent: dict[str, _Silent]) -> dict[int, _Dead]:
         """Return culprit → the leaves that it cuts off."""
         found: dict[int, _Dead] = {}
+        for frames, leaves in self._by_frames(silent).values():
+            ends = self._ends(frames)
+            blamed = {end: self._is_to_blame(end, frames) for end in {ends[leaf] for leaf in leaves} if end}
+            for leaf in leaves:
+                end = ends[leaf]
+                if end is not None and blamed.get(end):
+                    found.setdefault(end[0], _Dead([], frames)).names.append(self._graph.nodes[leaf].variable)
+        return found
+
+    def _by_frames(self, silent: dict[str, _Silent]) -> dict[tuple[int, ...], tuple[list[Frame], list[int]]]:
+        """Return the silent leaves, together those that got zero in the same frames."""
+        groups: dict[tuple[int, ...], tuple[list[Frame], list[int]]] = {}
         for node in self._graph.nodes:
             if node.kind == "accumulate" and node.variable in silent:
-                frames = self._frames(node.index, silent[node.variable])
-                culprit = self._culprit(node.index, frames) if frames else None
-                if culprit is not None:
-                    found.setdefault(culprit, _Dead([], frames)).names.append(node.variable)
-        return found
+                since = silent[node.variable].since
+                frames = [
+                    each for each in self._graph.frames if each.pass_number >= since and not each.norms[node.index]
+                ]
+                if frames:
+                    key = tuple(frame.pass_number for frame in frames)
+                    groups.setdefault(key, (frames, []))[1].append(node.index)
+        return groups
 
-    def _frames(self, leaf: int, silent: _Silent) -> list[Frame]:
-        return [frame for frame in self._graph.frames if frame.pass_number >= silent.since and frame.norms[leaf] == 0]
+    def _ends(self, frames: list[Frame]) -> list[_Edge | None]:
+        """Return for every node the one edge on its way from the loss at which the gradient becomes zero.
 
-    def _culprit(self, leaf: int, frames: list[Frame]) -> int | None:
-        """Return the one op at which the gradient becomes zero on all its ways to the leaf, if it can be blamed."""
-        edges = self._frontier(leaf, frames)
-        if len({source for source, _ in edges}) != 1:
-            return None
-        source, target = edges[0]
+        None where it does not, or where there are several such edges, or none that was seen.
+        """
+        dead = [all(frame.norms[index] == 0 for frame in frames) for index in range(len(self._graph.nodes))]
+        ends: list[_Edge | None] = [None] * len(dead)
+        for index in range(len(dead) - 1, -1, -1):  # what sends a node its gradient was made after it
+            if dead[index]:
+                above = {ends[at] if dead[at] else (at, index) for at in self._feeders.get(index, ())}
+                ends[index] = above.pop() if len(above) == 1 else None
+        return ends
+
+    def _is_to_blame(self, end: _Edge, frames: list[Frame]) -> bool:
+        """Whether an op is flat where it is used, and not meant to be."""
+        source, target = end
         flat = flat_of(self._graph.nodes[source])
         if flat is None or any(not frame.norms[source] > FAINT for frame in frames):
-            return None
+            return False
         lost = [frame for frame in frames if flat.loss_is_zero or self._values.get(frame.pass_number) != 0]
         if not flat.always and len(lost) < FEWEST_PASSES:
-            return None
+            return False
         if flat.hinge and self._is_the_loss_s_own(source):
-            return None
-        return None if self._feeds_others(source, target, frames) else source
-
-    def _frontier(self, leaf: int, frames: list[Frame]) -> list[tuple[int, int]]:
-        """Return the edges above the leaf whose source has a gradient and whose target has none; empty if unknown."""
-        found, waiting, seen = [], [leaf], {leaf}
-        while waiting:
-            target = waiting.pop()
-            for source in self._feeders.get(target, ()):
-                norms = {frame.norms[source] == 0 for frame in frames}
-                if norms == {False}:
-                    found.append((source, target))
-                elif len(norms) > 1 or source in self._graph.roots:
-                    return []
-                elif source not in seen:
-                    seen.add(source)
-                    waiting.append(source)
-        return found
+            return False
+        return not self._feeds_others(source, target, frames)
 
     def _feeds_others(self, source: int, target: int, frames: list[Frame]) -> bool:
         """Whether the op sends another input a gradient: then it is not dead."""
