@@ -34,6 +34,7 @@ from tensormagic.renderers.graph_drawing import draw as lay_out
 from tensormagic.renderers.pacing_words import paced_text, pacing_lines
 from tensormagic.renderers.text_metrics import fitted
 from tensormagic.renderers.trace_phrases import all_clear, can_run, run_text, touched
+from tensormagic.renderers.trace_values import forward_mark
 
 if TYPE_CHECKING:
     from tensormagic.reports import (
@@ -218,6 +219,7 @@ class _Builder:
             "frames": frame_rows(frames, self.limits.measure_values // len(self.report.graphs)),
             "shared_edges": list(graph.shared_edges),
             "births": [_birth(birth) for birth in graph.births],
+            "forward_mark": _birth(mark) if (mark := forward_mark(graph)) is not None else None,
             "drawing": _drawing(drawing),
             "ends": ends_document(self.report, graph, drawing),
             "parts": part_columns(graph, drawing, self.strings),

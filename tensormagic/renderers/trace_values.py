@@ -84,11 +84,26 @@ def last_frame(graph: Graph) -> Frame | None:
     return graph.frames[-1] if graph.frames else None
 
 
+def forward_mark(graph: Graph) -> Birth | None:
+    """Return the place at which a forward was not finite first, as a birth to mark; None where none is known.
+
+    What went wrong in the forward is older than what its backward makes of it. Of a leaf, or data, it is the op that
+    used it.
+    """
+    first = graph.first_bad
+    if first is None or any(birth.pass_number < first.pass_number for birth in graph.births):
+        return None
+    users = [edge.source for edge in graph.edges if edge.target == first.node] if first.source == "leaf" else []
+    node = min(users, default=first.node)
+    return Birth(first.pass_number, node, node, 0, first.nan, first.inf, first.count, 0.0, certain=first.certain)
+
+
 def births_by_box(drawing: Drawing, graph: Graph) -> dict[int, Birth]:
-    """Return the first birth in each box that has one."""
+    """Return the first birth in each box that has one; of what the forward held already, the place of that alone."""
     owner = {node: box.id for box in drawing.boxes for node in box.nodes}
     found: dict[int, Birth] = {}
-    for birth in graph.births:
+    older = forward_mark(graph)
+    for birth in graph.births if older is None else (older,):
         if birth.node in owner:
             found.setdefault(owner[birth.node], birth)
     return found

@@ -156,10 +156,12 @@ export class GraphView {
 
   /** @param {Picture} picture */
   paintBorn(picture) {
-    const key = picture.births.map((birth) => birth.node).join();
+    const older = this.graph.forwardMark, // what the forward held already is not born in the backward
+      births = older && older.pass === picture.pass ? [older] : picture.births;
+    const key = births.map((/** @type {any} */ birth) => birth.node).join();
     if (key === this.bornKey) return;
     this.bornKey = key;
-    const birth = picture.births[0],
+    const birth = births[0],
       before = this.born;
     this.born = birth ? (this.graph.boxOf.get(birth.node) ?? 0) : -1;
     this.bornLayer.replaceChildren(

@@ -131,6 +131,7 @@ function decodedGraph(graph) {
     boxes,
     boxOf: placesOf(boxes),
     births: graph.births,
+    forwardMark: graph.forward_mark ?? null,
     ends: graph.ends ?? null,
     drawing: graph.drawing,
     size: { width: graph.drawing.width, height: graph.drawing.height },
