@@ -25,13 +25,16 @@ from tensormagic.collectors.failing_call import (
     steps_of,
     tensors_in,
 )
+from tensormagic.collectors.failing_graph import graph_before
 from tensormagic.collectors.failing_source import failing_at
+from tensormagic.collectors.forward import Origins
 from tensormagic.collectors.identity import ModuleNames
-from tensormagic.collectors.operand_names import OperandNames, module_names
+from tensormagic.collectors.operand_names import OperandNames, module_names, namespace_of
 from tensormagic.collectors.operands import MOST_OPERANDS, Argument, arguments_of, function_name, operand_of
 from tensormagic.collectors.source import CellNumber, location_in
 from tensormagic.collectors.still_values import UNKNOWN
-from tensormagic.reports import FailureReport, Gap, Location, Operand
+from tensormagic.reports import FailureReport, Gap, Graph, Location, Operand
+from tensormagic.reports.failure import Phase
 
 _MOST_WAY = 12
 
@@ -46,6 +49,7 @@ class Surroundings:
         mode_calls: The code of ``__torch_function__`` of the modes that were on.
         source: The source of the person's innermost frame, where Python cannot know it.
         origin: Gives the line that made a tensor, where that was recorded.
+        origins: Knows in which modules nodes were made, where that was recorded.
     """
 
     namespace: Mapping[str, Any] = field(default_factory=dict)
@@ -53,6 +57,7 @@ class Surroundings:
     mode_calls: frozenset[CodeType] = frozenset()
     source: str = ""
     origin: Callable[[Any], Location | None] | None = None
+    origins: Origins | None = None
 
 
 def failure_of(error: BaseException, around: Surroundings) -> FailureReport | None:
@@ -88,11 +93,13 @@ def _report(error: BaseException, steps: Steps, refused: Refused, around: Surrou
     running = modules_in(steps)
     person = failing_at(steps.person, around.source) if steps.person is not None else None
     operands, gaps = _operands(steps, refused, modules, around)
+    phase: Phase = "backward" if is_backward(steps) else "forward"
+    function = refused.name or function_name(refused.func)
     return FailureReport(
         error_type=type(error).__name__,
         error=message_of(error),
-        function=refused.name or function_name(refused.func),
-        phase="backward" if is_backward(steps) else "forward",
+        function=function,
+        phase=phase,
         location=way[-1] if way else None,
         way=way,
         module=modules.path(running[-1]) or f"({type(running[-1]).__name__})" if running else "",
@@ -101,7 +108,17 @@ def _report(error: BaseException, steps: Steps, refused: Refused, around: Surrou
         gaps=gaps,
         call=person.text if person is not None else "",
         inside=inside,
+        graph=_graph(steps, refused, function, around) if phase == "forward" else None,
     )
+
+
+def _graph(steps: Steps, refused: Refused, function: str, around: Surroundings) -> Graph | None:
+    """Return what had been recorded of the operands; None where that cannot be read."""
+    given = tensors_in((*refused.given, *refused.keywords.values()))
+    try:
+        return graph_before(given, function, namespace_of(steps, around.namespace), around.origins)
+    except Exception:  # a picture that cannot be made is left out
+        return None
 
 
 def _as_called(steps: Steps, refused: Refused) -> tuple[Refused, str]:

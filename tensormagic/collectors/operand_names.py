@@ -191,12 +191,17 @@ def _reaches(node: ast.expr) -> bool:
     return isinstance(node, ast.Name | ast.Constant)
 
 
-def module_names(steps: Steps, namespace: Mapping[str, Any]) -> ModuleNames:
-    """Return the paths of the modules that were running, as the person reaches them."""
+def namespace_of(steps: Steps, namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all names that the person's running functions can use; those of the innermost hide others."""
     merged = dict(namespace)
     for space in reversed(list(_spaces(steps))):
         merged.update(space)
-    names = ModuleNames(merged)
+    return merged
+
+
+def module_names(steps: Steps, namespace: Mapping[str, Any]) -> ModuleNames:
+    """Return the paths of the modules that were running, as the person reaches them."""
+    names = ModuleNames(namespace_of(steps, namespace))
     running = modules_in(steps)
     if running:
         names.add_root(running[0])

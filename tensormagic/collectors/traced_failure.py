@@ -30,7 +30,8 @@ class TracedFailure:
     def __init__(self, recorder: ForwardRecorder, sites: Sites, namespace: Mapping[str, Any]) -> None:
         self._origins, self._sites = recorder.origins, sites
         self._around = Surroundings(
-            namespace, sites.cell_number, frozenset({ForwardRecorder.__torch_function__.__code__}), origin=self._origin
+            namespace, sites.cell_number, frozenset({ForwardRecorder.__torch_function__.__code__}),
+            origin=self._origin, origins=recorder.origins,
         )  # fmt: skip
         self._found: FailureReport | None = None
         self._node: tuple[int, int] | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tensormagic.renderers import theme
+from tensormagic.renderers import failure_graph, theme
 from tensormagic.renderers.assets import static
 from tensormagic.renderers.failure_words import (
     Cell,
@@ -48,17 +48,22 @@ def of_run(report: TraceReport) -> tuple[str, TraceReport]:
     failure = report.failure
     if failure is None:
         return "", report
-    shown = replace(failure, findings=tuple(found for found in failure.findings if found.node is None))
-    rest = tuple(found for found in report.findings if found not in shown.findings)
-    top = tag("style", static("failure.css")) + tag("div", body(shown), class_="tm tm-failure tm-top")
+    marked = tuple(found for found in report.findings if found.node is not None)  # the graph shows these, too
+    rest = tuple(found for found in report.findings if found in marked or found not in failure.findings)
+    graph = ""
+    if failure.node is not None:
+        graph = failure_graph.picture(report.graphs[failure.node[0]], failure.node[1], failure_graph.RAN)
+    top = tag("style", static("failure.css")) + tag(
+        "div", body(failure, said=False), graph, class_="tm tm-failure tm-top"
+    )
     return top, replace(report, findings=rest)
 
 
-def body(report: FailureReport) -> str:
-    """Return what the panel holds."""
+def body(report: FailureReport, *, said: bool = True) -> str:
+    """Return what the panel holds; with ``said``, torch's own words too."""
     wrong = "".join(_finding(finding, report) for finding in report.findings)
-    return "".join((_header(report), wrong, _rule(report), _way(report), _operands(report), _said(report),
-                    gaps_html(report.gaps)))  # fmt: skip
+    return "".join((_header(report), wrong, _rule(report), _way(report), _operands(report), _graph(report),
+                    _said(report) if said else "", gaps_html(report.gaps)))  # fmt: skip
 
 
 def _header(report: FailureReport) -> str:
@@ -160,6 +165,12 @@ def _framed(cell: Cell) -> str:
 
 def _because(cell: Cell) -> str:
     return tag("i", escape(cell.clash)) if cell.clash else ""
+
+
+def _graph(report: FailureReport) -> str:
+    if report.graph is None:
+        return ""
+    return failure_graph.picture(report.graph, report.graph.roots[0], failure_graph.REFUSED)
 
 
 def _said(report: FailureReport) -> str:

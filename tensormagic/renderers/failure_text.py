@@ -43,10 +43,11 @@ def lines(report: FailureReport, width: int, *, found: bool = True) -> list[str]
     Args:
         report: The refused call.
         width: Of the widest line.
-        found: Whether to tell what was found; not where that stands above already.
+        found: Whether to tell what was found, and what torch said; not where that stands above already.
     """
     head, wrong = _head(report, width), _wrong(report, width) if found else []
-    sections = (head, wrong, _way(report, width), _operands(report, width), _ends(report, width))
+    said = filled("torch said: ", torch_said(report), width) if found else []
+    sections = (head, wrong, _way(report, width), _operands(report, width), [*said, *_gaps(report, width)])
     spaced = [line for section in sections if section for line in ("", *section)]
     return [line[:width].rstrip().replace("`", "") for line in spaced[1:]]
 
@@ -142,6 +143,5 @@ def _clashes(row: Row) -> list[str]:
     return said + ([f"{name}: {row.name.clash}"] if row.name.clash else [])
 
 
-def _ends(report: FailureReport, width: int) -> list[str]:
-    lines = filled("torch said: ", torch_said(report), width)
-    return lines + [line for gap in report.gaps for line in filled("not seen: ", f"{gap.section}: {gap.reason}", width)]
+def _gaps(report: FailureReport, width: int) -> list[str]:
+    return [line for gap in report.gaps for line in filled("not seen: ", f"{gap.section}: {gap.reason}", width)]

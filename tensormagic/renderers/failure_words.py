@@ -86,7 +86,7 @@ def place_text(report: FailureReport) -> str:
     parts = [report.location.label] if report.location is not None else []
     parts += [f"in {report.module}"] if report.module else []
     parts += [f"inside {report.inside.replace('torch.nn.functional.', 'F.')}"] if report.inside else []
-    parts += ["within backward"] if report.phase == "backward" else []
+    parts += ["within backward"] if report.phase == "backward" and report.node is None else []
     return ", ".join(parts)
 
 

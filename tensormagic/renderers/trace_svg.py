@@ -17,7 +17,7 @@ from tensormagic.renderers.phrases import plural
 from tensormagic.renderers.svg_paths import number
 from tensormagic.renderers.text_metrics import fitted, text_width, wrapped
 from tensormagic.renderers.trace_phrases import all_clear, run_text
-from tensormagic.renderers.trace_svg_graph import STYLE, Scene, graph_svg, legend_svg
+from tensormagic.renderers.trace_svg_graph import SOLID, STYLE, Scene, graph_svg, legend_svg
 from tensormagic.renderers.trace_values import last_frame
 from tensormagic.reports import TraceReport
 from tensormagic.reports.finding import Finding
@@ -73,8 +73,6 @@ def _card(report: TraceReport, sections: list[Section]) -> str:
     return _svg(WIDTH, y + 2, "".join(parts), report)
 
 
-# No gradient was asked for: nothing is missing, so nothing is dashed.
-_DRAWN_STYLE = ".tms .snone,.tms .wnone{stroke:#545d68;stroke-dasharray:none}.tms .l.q{fill:#1b1f24}"
 _CODE_STYLE = ".tms .code{font:11.5px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#1b1f24}"
 
 # What XML 1.0 cannot hold, not even escaped: a name may hold anything.
@@ -86,7 +84,7 @@ def _svg(width: float, height: float, content: str, report: TraceReport) -> str:
     label = escape(f"Gradients of {report.title or 'the traced run'}: {run_text(report)}")
     inner = f'width="{number(width - 1)}" height="{number(height - 1)}"'
     ground = f'<rect x=".5" y=".5" {inner} rx="4" fill="#fff" stroke="#d5dae0"/>'
-    solid = _DRAWN_STYLE if report.state == "drawn" else ""
+    solid = SOLID if report.state == "drawn" else ""
     style = f"<style>{STYLE}{trace_svg_chart.STYLE}{_CODE_STYLE}{solid}</style>"
     start = f'<svg xmlns="http://www.w3.org/2000/svg" class="tms" {size} role="img" aria-label="{label}">'
     return _NOT_XML.sub("\ufffd", f"{start}{style}{ground}{content}</svg>\n")

@@ -50,6 +50,9 @@ STYLE = (
     ".tms .o{paint-order:stroke;stroke:#fff;stroke-width:3px;stroke-linejoin:round}" + _LEVELS
 )
 
+# No gradient was asked for: nothing is missing, so nothing is dashed.
+SOLID = ".tms .snone,.tms .wnone{stroke:#545d68;stroke-dasharray:none}.tms .l.q{fill:#1b1f24}"
+
 
 class Scene(NamedTuple):
     """What is drawn: a drawing, its graph, and the pass that colours it."""

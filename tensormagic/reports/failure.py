@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from tensormagic.reports.backward_faults import BackwardFault
 from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap, Location
+from tensormagic.reports.graph import Graph
 
 MismatchKind = Literal["shape", "dtype", "device", "view", "layout", "index", "argument"]
 Phase = Literal["forward", "backward", "elsewhere"]
@@ -105,6 +106,8 @@ class FailureReport(Report):
         inside: The function of torch's within which it made the refused call on something of its own; else empty.
         node: ``(graph, node)``, indices into the trace's graphs: the node that was running, where a backward failed.
         backward: Why a backward failed, where it was for one of the usual reasons.
+        graph: What autograd had recorded of the operands, the refused call its last node; its nodes have no lines. None
+            where it had recorded nothing, or too much to be drawn.
     """
 
     kind_name: ClassVar[str] = "failure"
@@ -124,3 +127,4 @@ class FailureReport(Report):
     inside: str = ""
     node: tuple[int, int] | None = None
     backward: BackwardFault | None = None
+    graph: Graph | None = None

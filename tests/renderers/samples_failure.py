@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from tensormagic.reports import (
     Clashing,
+    Edge,
     FailureReport,
     Finding,
     Gap,
+    Graph,
     Location,
     Mismatch,
+    Node,
     Operand,
     RelatedLine,
 )
@@ -130,6 +134,19 @@ def inside() -> FailureReport:
     )  # fmt: skip
 
 
+def recorded() -> FailureReport:
+    """The same, with what autograd had recorded."""
+    nodes = (
+        Node(0, "AccumulateGrad", "accumulate", "accumulate", variable="net.conv.weight", shapes=((8, 1, 3, 3),)),
+        Node(1, "ConvolutionBackward0", "convolution", "op", module="net.conv", shapes=((32, 8, 26, 26),)),
+        Node(2, "ReluBackward0", "relu", "op", module="net", shapes=((32, 8, 26, 26),)),
+        Node(3, "AccumulateGrad", "accumulate", "accumulate", variable="net.fc1.weight", shapes=((64, 784),)),
+        Node(4, "linear", "linear", "custom"),
+    )
+    edges = (Edge(1, 0, 1, 0), Edge(2, 1, 0, 0), Edge(4, 2, 0, 0), Edge(4, 3, 1, 0))
+    return replace(linear(), graph=Graph(number=1, nodes=nodes, edges=edges, roots=(4,)))
+
+
 def hostile() -> FailureReport:
     """Every text is markup."""
     line = Location(HOSTILE, 1, HOSTILE, None, HOSTILE)
@@ -148,6 +165,6 @@ def hostile() -> FailureReport:
 SAMPLES = {
     make.__name__: make()
     for make in (
-        linear, dtypes, devices, view, argument, unknown, bare, afterwards, backward, inside, hostile,
+        linear, dtypes, devices, view, argument, unknown, bare, afterwards, backward, inside, recorded, hostile,
     )
 }  # fmt: skip

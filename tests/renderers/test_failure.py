@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import re
+from dataclasses import replace
+
 import pytest
 
-from tensormagic.renderers import failure_html, failure_text
+from tensormagic.renderers import failure_html, failure_text, trace_html, trace_text
 from tensormagic.renderers.failure_words import marked
+from tensormagic.renderers.text_metrics import text_width
 from tensormagic.reports import Location
+from tests.renderers import samples_trace
 from tests.renderers.markup_reader import Page
 from tests.renderers.samples_failure import SAMPLES
 from tests.renderers.snapshots import assert_snapshot
@@ -86,3 +92,43 @@ def test_what_a_finding_says_is_not_said_twice():
     """The rule and what works stand in the finding; without one they stand alone."""
     assert failure_text.render(SAMPLES["linear"]).count("takes 784") == 1
     assert "works: a + b.float()" in failure_text.render(SAMPLES["dtypes"])
+
+
+def picture_of(html):
+    """Return the picture of a panel as SVG text."""
+    return base64.b64decode(html.split("data:image/svg+xml;base64,")[1].split('"')[0]).decode()
+
+
+def test_the_crash_is_marked_in_the_graph_so_far():
+    """A cross and words beside the refused call, in a picture that is wide enough for them."""
+    svg = picture_of(failure_html.render(SAMPLES["recorded"]))
+    (words,) = re.findall(r'<text class="z" x="([\d.]+)" y="[\d.]+">([^<]+)</text>', svg)
+    assert words[1] == "torch refused this"
+    width = float(re.search(r'<svg[^>]* width="([\d.]+)"', svg)[1])
+    shift = float(re.search(r"translate\(([\d.]+),", svg)[1])
+    assert shift + float(words[0]) + text_width(words[1], 11, bold=True) <= width
+    assert ">linear<" in svg
+
+
+def test_a_run_that_failed_begins_with_the_refused_call():
+    """Above the run's own panel; what was found about it is not told twice."""
+    run = replace(samples_trace.one_pass(), state="failed", failure=SAMPLES["linear"],
+                  findings=SAMPLES["linear"].findings)  # fmt: skip
+    page = Page(trace_html.render(run)).text
+    assert page.index("the shapes do not fit") < page.index("As text")
+    assert "".join(page.split()).count("takes784(in_features)") == 1
+
+
+def test_the_node_that_failed_is_marked_in_the_runs_graph():
+    """In the first picture of the panel, beside the words."""
+    run = replace(samples_trace.one_pass(), state="failed", failure=SAMPLES["backward"])
+    assert "backward failed here</text>" in picture_of(trace_html.render(run))
+
+
+def test_the_text_of_a_run_tells_the_refused_call_below_its_findings():
+    """The line and the operands."""
+    run = replace(samples_trace.one_pass(), state="failed", failure=SAMPLES["linear"],
+                  findings=SAMPLES["linear"].findings)  # fmt: skip
+    text = trace_text.render(run)
+    assert text.index("TM804 error") < text.index("→ cell 5, line 18  x = self.fc1(x.flatten(1))")
+    assert text.count("takes 784") == 1

@@ -213,6 +213,7 @@ def failure_report() -> reports.FailureReport:
         call=HOSTILE,
         inside="torch.nn.functional.bilinear",
         node=(0, 1),
+        graph=_graph(),
         backward=_backward_fault(),
     )  # fmt: skip
 
