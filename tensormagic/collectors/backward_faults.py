@@ -111,8 +111,7 @@ class Faults:
 
     def begin(self, found: Walk, caller: FrameType | None) -> tuple[Suspect, ...]:
         """Say that a pass begins; returns what it will find written to behind autograd's back. Never raises."""
-        self._watch.passes += 1
-        self._watch.writes.pass_begins()
+        self._watch.pass_begins()
         try:
             if not self._watch.blind.concern(found.numbers):
                 return ()

@@ -76,6 +76,11 @@ class BlindWrites:
         known = self._aliases.get(id(value))
         return known is not None and known() is value and self._owners.get(id(value)) == id(owner)
 
+    @property
+    def live(self) -> bool:
+        """Whether anything that ``.data`` returned is still there."""
+        return bool(self._aliases)
+
     def is_blind(self, target: Any) -> bool:
         """Return whether ``target`` is what ``.data`` returned, or a view of it."""
         aliases = self._aliases

@@ -196,7 +196,7 @@ class ForwardRecorder(TorchFunctionMode):
         elif role is not None or self.cuts.live or not _is_grad_enabled():
             self.cuts.passed((func, role, before), (args, kwargs), result, sys._getframe(1))
         if watched is not None:
-            if watched.noted:
+            if watched.noted and not self.autograd.stepping:
                 self.autograd.see(watched.noted, (func, args, kwargs or {}), result, start, frame)
             if watched.looks:
                 self.calls.see(watched.looks, Call(func, args, kwargs or {}, result, frame))

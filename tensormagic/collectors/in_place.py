@@ -35,6 +35,9 @@ _NO_ELEMENTS = frozenset({
     "swapdims_", "as_strided_", "rename_", "share_memory_", "apply_",
 })  # fmt: skip
 
+_BATCH_NORM = torch.nn.modules.batchnorm._BatchNorm.forward.__code__
+_SEVERAL = frozenset({list, tuple})
+
 _sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 
 
@@ -104,14 +107,6 @@ class Step:
         return [version for parameter, version in pairs if low <= parameter.data_ptr() < high]
 
 
-def _address(tensor: torch.Tensor) -> int:
-    """Return the first byte of a tensor; 0 where it has none: sparse, wrapped by a transform, without elements."""
-    try:
-        return tensor.data_ptr()
-    except RuntimeError:
-        return 0
-
-
 def _parameters(optimizer: Any) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
@@ -121,43 +116,19 @@ class WriteBook:
 
     Args:
         sites: Interns the person's lines.
-
-    Attributes:
-        gap: Why something could not be noted; empty where all could.
     """
 
     def __init__(self, sites: Sites) -> None:
         self._sites = sites
-        self._records: deque[WriteRecord] = deque(maxlen=MOST_WRITES)
+        self._records: deque[Any] = deque(maxlen=MOST_WRITES)  # what makes a `WriteRecord`: quicker
         self._steps: deque[Step] = deque(maxlen=MOST_STEPS)
-        self._stepping = False
-        self.gap = ""
 
-    def note(self, call: str, target: Any, start: int, frame: FrameType, *, blind: bool = False) -> WriteRecord | None:
-        """Note that ``target``, a tensor or a list of them, was written to; ``start`` as in `WriteRecord`.
-
-        Returns the record of the (last) tensor; None where nothing is noted.
-        """
-        record = None
-        if self._stepping:
-            return record
+    def note(self, call: str, target: Any, start: int, frame: FrameType, blind: bool = False) -> None:  # noqa: FBT001, FBT002
+        """Note that ``target``, a tensor or a list of them, was written to; the rest as in `WriteRecord`."""
+        if frame.f_code is _BATCH_NORM:
+            return  # its counter of batches
         stop = _sequence_number()
         site = None if stop != start else self._sites.of_frame(frame)
-        for tensor in target if isinstance(target, list | tuple) else (target,):
-            if isinstance(tensor, torch.Tensor) and not tensor.is_inference() and (address := _address(tensor)):
-                record = WriteRecord(address, tensor._version, start, stop, site, call, blind)
-                self._records.append(record)
-        return record
-
-    # -- optimizers -----------------------------------------------------------------------------------------------
-
-    def step_begins(self, *, plain: bool) -> None:
-        """Say that an optimizer's step begins: what a plain one writes, without a closure, is not noted one by one."""
-        self._stepping = plain
-
-    def step_ends(self, optimizer: Any) -> None:
-        """Say that it ended."""
-        self._stepping = False
         try:
             with torch._C.DisableTorchFunction():  # a mode of the person's own is not to see it
                 versions = array("q", [parameter._version for parameter in _parameters(optimizer)])
@@ -166,22 +137,33 @@ class WriteBook:
             self._steps.append(Step(weakref.ref(optimizer), name, versions, _sequence_number(), site))
         except Exception as error:
             self.gap = f"{type(error).__name__}: {error}"
+            for tensor in target if type(target) in _SEVERAL else (target,):
+                self._records.append((tensor.data_ptr(), tensor._version, start, stop, site, call, blind))
+        except (RuntimeError, AttributeError):  # no memory of its own, no version, or no tensor
+            return
 
-    def pass_begins(self) -> None:
-        """Say that a backward begins: whatever step had begun has failed, or runs a closure."""
-        self._stepping = False
+    @property
+    def last(self) -> WriteRecord | None:
+        """The write that was noted last."""
+        return WriteRecord(*self._records[-1]) if self._records else None
+
+    def note_step(self, optimizer: Any) -> None:
+        """Note that a step of an optimizer has ended."""
+        versions = array("q", [parameter._version for parameter in _parameters(optimizer)])
+        site, name = self._sites.of_frame(sys._getframe(2)), type(optimizer).__name__
+        self._steps.append(Step(weakref.ref(optimizer), name, versions, _sequence_number(), site))
 
     def forget(self) -> None:
         """Forget everything: calls go by unseen from now on."""
         self._records.clear()
         self._steps.clear()
-        self._stepping = False
 
     # -- looking back ---------------------------------------------------------------------------------------------
 
     def since(self, number: int, low: int, high: int) -> list[WriteRecord]:
         """Return the writes to memory from byte ``low`` to ``high``, after the node with that number was made."""
-        found = [one for one in self._records if low <= one.address < high and one.stop > number]
+        records = map(WriteRecord._make, self._records)
+        found = [one for one in records if low <= one.address < high and one.stop > number]
         for step in self._steps:
             if step.number > number:
                 versions = step.versions_at(low, high)

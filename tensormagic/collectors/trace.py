@@ -102,7 +102,7 @@ class Tracer:
         self._faults = Faults(self._recorder, self._sites, self._leaves, namespace, add_gap=self._add_gap)
         self._training = TrainingWatcher(namespace, self._leaves, self._sites, self._passes, self._recorder)
         self._updates = UpdateWatcher(self._wants_update, self._leaves.find, self._passes.moved, self._training)
-        self._updates.steps = self._recorder.autograd.writes
+        self._updates.steps = self._recorder.autograd
         self._gaps: dict[str, Gap] = {}
         self._running: list[Following] = []
         self._lock = RLock()  # backward may run on several threads at once

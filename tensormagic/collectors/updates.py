@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from tensormagic.collectors.in_place import WriteBook
+from tensormagic.collectors.autograd_watch import AutogradWatch
 from tensormagic.collectors.quiet import quiet
 
 SAMPLE = 1 << 16  # elements of one parameter that are compared
@@ -63,7 +63,7 @@ class UpdateWatcher:
         self._handles: list[Any] = []
         self._before: list[tuple[int, list[int], list[torch.Tensor]]] = []
         self.seconds = 0.0
-        self.steps: WriteBook | None = None
+        self.steps: AutogradWatch | None = None
 
     @contextmanager
     def watching(self) -> Iterator[None]:
