@@ -101,7 +101,7 @@ class AutogradWatch:
         """Say that it ended."""
         self.stepping = False
         try:
-            with torch._C.DisableTorchFunction():  # the mode is on around the step
+            with torch._C.DisableTorchFunction():  # neither this mode nor one of the person's is to see it
                 self.writes.note_step(optimizer)
         except Exception as error:
             self._gap = f"{type(error).__name__}: {error}"

@@ -22,6 +22,8 @@ from tensormagic.collectors.freed_graphs import FreedBook, is_about_a_freed_grap
 from tensormagic.collectors.identity import Leaves
 from tensormagic.collectors.nodes import op_name
 from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.saved_memory import same_start
+from tensormagic.collectors.sharers import names_of
 from tensormagic.collectors.skeleton import Walk
 from tensormagic.collectors.source import Sites, is_own_code
 from tensormagic.collectors.spoilt_tensors import Blame, Origin, find_spoilt, is_about_a_write
@@ -270,7 +272,7 @@ class Names:
     def _leaf(self, tensor: torch.Tensor) -> str:
         for leaf in list(self._leaves.known):
             known = leaf.reference()
-            if known is not None and not leaf.is_nameless and _same_start(known, tensor):
+            if known is not None and not leaf.is_nameless and same_start(known, tensor):
                 return leaf.name
         return ""
 
@@ -280,20 +282,12 @@ def _own_locals(frame: FrameType | None) -> Iterable[Mapping[str, Any]]:
     while frame is not None and count < MOST_FRAMES:
         if is_own_code(frame.f_code.co_filename):
             count += 1
-            yield frame.f_locals
+            yield names_of(frame)
         frame = frame.f_back
 
 
 def _same(x: torch.Tensor, y: torch.Tensor) -> bool:
-    return _same_start(x, y) and x.shape == y.shape and x.stride() == y.stride()
-
-
-def _same_start(x: torch.Tensor, y: torch.Tensor) -> bool:
-    """Return whether two tensors have equally many elements, from the same address on."""
-    try:
-        return x.numel() == y.numel() > 0 and x.data_ptr() == y.data_ptr() != 0
-    except RuntimeError:
-        return False
+    return same_start(x, y) and x.shape == y.shape and x.stride() == y.stride()
 
 
 def _chain(error: BaseException | None) -> Iterable[BaseException]:

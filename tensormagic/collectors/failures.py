@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import CodeType, FrameType
 from typing import Any
 
@@ -31,9 +32,12 @@ from tensormagic.collectors.forward import Origins
 from tensormagic.collectors.identity import ModuleNames
 from tensormagic.collectors.operand_names import OperandNames, module_names, namespace_of
 from tensormagic.collectors.operands import MOST_OPERANDS, Argument, arguments_of, function_name, operand_of
-from tensormagic.collectors.source import CellNumber, location_in
+from tensormagic.collectors.sharers import names_of
+from tensormagic.collectors.source import CellNumber, location_in, location_of
 from tensormagic.collectors.still_values import UNKNOWN
+from tensormagic.collectors.untraced_faults import untraced_fault
 from tensormagic.reports import FailureReport, Gap, Graph, Location, Operand
+from tensormagic.reports.backward_faults import BackwardFault
 from tensormagic.reports.failure import Phase
 
 _MOST_WAY = 12
@@ -109,6 +113,7 @@ def _report(error: BaseException, steps: Steps, refused: Refused, around: Surrou
         call=person.text if person is not None else "",
         inside=inside,
         graph=_graph(steps, refused, function, around) if phase == "forward" else None,
+        backward=_backward_fault(error, steps, refused, around),
     )
 
 
@@ -119,6 +124,16 @@ def _graph(steps: Steps, refused: Refused, function: str, around: Surroundings) 
         return graph_before(given, function, namespace_of(steps, around.namespace), around.origins)
     except Exception:  # a picture that cannot be made is left out
         return None
+
+
+def _backward_fault(error: BaseException, steps: Steps, refused: Refused, around: Surroundings) -> BackwardFault | None:
+    """Return why a backward raised, from its graph; None where it was none, or did for another reason."""
+    if steps.person is None or not is_backward(steps):
+        return None
+    frame, number = steps.person.tb_frame, around.cell_number
+    roots = tensors_in((*refused.given, *refused.keywords.values()))
+    spaces = (names_of(frame), frame.f_globals, around.namespace)
+    return untraced_fault(error, roots, spaces, partial(location_of, cell_number=number))
 
 
 def _as_called(steps: Steps, refused: Refused) -> tuple[Refused, str]:

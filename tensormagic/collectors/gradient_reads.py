@@ -14,6 +14,7 @@ import torch
 
 from tensormagic.collectors.cut_values import has_history, history_of
 from tensormagic.collectors.nodes import op_name
+from tensormagic.collectors.sharers import names_of
 from tensormagic.collectors.source import Sites, is_own_code
 from tensormagic.reports.backward_faults import GradientRead
 from tensormagic.reports.finding import Location
@@ -94,7 +95,7 @@ def _no_name(_: torch.Tensor) -> str:
 
 def name_in(frame: FrameType, tensor: torch.Tensor) -> str:
     """Return what a running frame calls a tensor; empty where it has no name there."""
-    for names in (frame.f_locals, frame.f_globals):
+    for names in (names_of(frame), frame.f_globals):
         for name, value in list(names.items()):
             if value is tensor and not name.startswith("_"):
                 return name

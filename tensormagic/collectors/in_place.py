@@ -130,13 +130,6 @@ class WriteBook:
         stop = _sequence_number()
         site = None if stop != start else self._sites.of_frame(frame)
         try:
-            with torch._C.DisableTorchFunction():  # a mode of the person's own is not to see it
-                versions = array("q", [parameter._version for parameter in _parameters(optimizer)])
-            site = self._sites.of_frame(sys._getframe(2))
-            name = type(optimizer).__name__
-            self._steps.append(Step(weakref.ref(optimizer), name, versions, _sequence_number(), site))
-        except Exception as error:
-            self.gap = f"{type(error).__name__}: {error}"
             for tensor in target if type(target) in _SEVERAL else (target,):
                 self._records.append((tensor.data_ptr(), tensor._version, start, stop, site, call, blind))
         except (RuntimeError, AttributeError):  # no memory of its own, no version, or no tensor

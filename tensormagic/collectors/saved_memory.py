@@ -99,3 +99,11 @@ def region_of(tensor: torch.Tensor) -> Region | None:
         return Region.of(tensor.data_ptr(), tuple(tensor.shape), [step * size for step in tensor.stride()], size)
     except (RuntimeError, NotImplementedError):
         return None
+
+
+def same_start(x: torch.Tensor, y: torch.Tensor) -> bool:
+    """Return whether two tensors have equally many elements, from the same address on."""
+    try:
+        return x.numel() == y.numel() > 0 and x.data_ptr() == y.data_ptr() != 0
+    except RuntimeError:
+        return False

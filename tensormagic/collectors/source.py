@@ -78,8 +78,7 @@ class Sites:
 
     def at(self, filename: str, line: int, function: str) -> Location:
         """Return a line of a file as a location, without giving it a number."""
-        text = linecache.getline(filename, line).strip()
-        return Location(filename, line, text, self._cell_number(filename), function)
+        return location_of(filename, line, function, cell_number=self._cell_number)
 
     def here(self, depth: int = 1) -> int | None:
         """Return the site of the caller, ``depth`` frames up."""
@@ -102,6 +101,12 @@ def location_in(frame: FrameType, line: int, cell_number: CellNumber | None = No
     return Location(
         filename, line, text, (cell_number or _no_cell)(filename), "" if function == "<module>" else function
     )
+
+
+def location_of(filename: str, line: int, function: str, *, cell_number: CellNumber | None = None) -> Location:
+    """Return a line of a file or cell that Python has read."""
+    text = linecache.getline(filename, line).strip()
+    return Location(filename, line, text, (cell_number or _no_cell)(filename), function)
 
 
 def cell_of(frame: FrameType) -> Cell:

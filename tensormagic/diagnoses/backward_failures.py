@@ -11,7 +11,13 @@ from tensormagic.reports import FailureReport, Finding, Location, RelatedLine
 from tensormagic.reports.backward_faults import FreedGraph, SavedWrite, SpoiltTensor, WrongReturn
 
 _RESULTS = frozenset({"result", "output", "out"})
-_UNSEEN_WRITER = "What changed it was not seen: it ran outside the trace, or in code that torch does not tell of."
+_UNSEEN_WRITER = (
+    "What changed it was not seen: it ran outside the trace, on another thread, or in code that torch does not tell "
+    "of. Trace all of it, or let the node save a copy: `.clone()`."
+)
+_UNTRACED = (
+    "Under `%%tracegrad` or `with tensormagic.trace():` both lines are named: what saved it, and what changed it."
+)
 
 
 def changed_after_saving(report: FailureReport) -> Iterator[Finding]:
@@ -27,12 +33,12 @@ def changed_after_saving(report: FailureReport) -> Iterator[Finding]:
         code="TM301",
         severity="error",
         message=f"{name} {by} after {saver(spoilt)} had saved it for backward: {was}.",
-        location=(first.location if first is not None else None) or spoilt.location,
+        location=(first.location if first is not None else None) or spoilt.location or report.location,
         evidence={
             "saved version": spoilt.saved_version, "version": spoilt.version, "writes seen": spoilt.writes_seen,
             "other nodes that saved it": spoilt.others,
         },
-        remedy=_remedy(first),
+        remedy=_remedy(first, traced=spoilt.graph is not None),
         subject=spoilt.name or spoilt.op,
         node=place_of(spoilt),
         related=lines((f"saved by {spoilt.op}", spoilt.location if first is not None else None),
@@ -40,9 +46,9 @@ def changed_after_saving(report: FailureReport) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def _remedy(first: SavedWrite | None) -> str:
+def _remedy(first: SavedWrite | None, *, traced: bool) -> str:
     if first is None:
-        return f"{_UNSEEN_WRITER} Use the whole cell or block under the tracer, or write into a copy: `.clone()`."
+        return _UNSEEN_WRITER if traced else _UNTRACED
     if first.kind == "step":
         return (
             "Call every backward that uses this graph before the step, or compute the loss anew after it: a step "
@@ -84,36 +90,45 @@ def freed_graph(report: FailureReport) -> Iterator[Finding]:
     yield Finding(
         code="TM304",
         severity="error",
-        message=_freed_message(freed),
+        message=_freed_message(freed, report),
         location=freed.backward or report.location,
         evidence={"nodes in both graphs": freed.shared, "first node without its tensors": freed.op},
         remedy=_freed_remedy(freed),
-        subject=freed.root or freed.op,
+        subject=freed.root or _root_of(report) or freed.op,
         node=place_of(freed),
         related=lines(("freed by the earlier backward", freed.first),
                       ("made here, and used again", None if freed.whole else freed.joint_location)),
     )  # fmt: skip
 
 
-def _freed_message(freed: FreedGraph) -> str:
-    root = freed.root or "what backward is called on"
+def _root_of(report: FailureReport) -> str:
+    """Return what backward was called on, where the person has a name for it."""
+    names = [one.name for one in report.operands if one.is_tensor and one.requires_grad]
+    return names[0] if names and " " not in names[0] else ""
+
+
+def _freed_message(freed: FreedGraph, report: FailureReport) -> str:
+    root = freed.root or _root_of(report) or "what backward is called on"
     if not freed.known:
         return f"The graph of {root} was gone through before: what {freed.op} had saved for backward is freed."
     if freed.whole:
         return f"backward goes through the graph of {root} a second time: the first one freed what it had saved."
+    names = _joint(freed)
+    belongs = "belong" if len(names) > 1 else "belongs"
+    nodes = f"{counted(freed.shared, 'node')} of it {'was' if freed.shared == 1 else 'were'}"
     return (
-        f"{joint_of(freed)} belongs to a graph that an earlier backward has freed, and the graph of {root} leads back "
-        f"into it: {counted(freed.shared, 'node')} of it were gone through before."
+        f"{listed(names) or f'The result of {freed.joint}'} {belongs} to a graph that an earlier backward has freed, "
+        f"and the graph of {root} leads back into it: {nodes} gone through before."
     )
 
 
-def joint_of(freed: FreedGraph) -> str:
-    """Return what is shared, as the person knows it: ``h``, or ``the result of mul``."""
-    return freed.joint_name or assigned(freed.joint_location) or f"The result of {freed.joint}"
+def _joint(freed: FreedGraph) -> list[str]:
+    """Return what the person calls what both graphs share: one name, several that one line made, or none."""
+    return [freed.joint_name] if freed.joint_name else assigned(freed.joint_location)
 
 
 def _freed_remedy(freed: FreedGraph) -> str:
-    name = joint_of(freed) if " " not in joint_of(freed) else ""
+    names = _joint(freed)
     if not freed.known:
         return (
             "Compute the loss anew before each backward; where the graph is needed twice, `retain_graph=True` in the "
@@ -122,16 +137,25 @@ def _freed_remedy(freed: FreedGraph) -> str:
     if freed.whole:
         return "Add the losses and call backward once, or keep the graph in the first: `backward(retain_graph=True)`."
     if freed.joint_again:
-        state = name or "h"
-        return f"Cut what is handed from step to step: `{state} = {state}.detach()` before it is used again."
+        return (
+            f"Cut what is handed from step to step: `{_cut_off(names, freed.joint_location)}` before it is used again."
+        )
     if freed.first == freed.backward:
-        what = name or "it"
+        what = listed(names) or "it"
         return f"Compute {what} anew in each step, inside the loop; or, where it is a constant, `.detach()` it once."
-    used = f"`{name}.detach()`" if name else "a detached copy of it"
+    used = f"`{names[0]}.detach()`" if names else "a detached copy of it"
     return (
         f"Use {used} for the first backward where it is not to train what made it; else add both losses and call "
         "backward once, or keep the graph in the first: `backward(retain_graph=True)`."
     )
+
+
+def _cut_off(names: list[str], location: Location | None) -> str:
+    """Return the statement that cuts states off their past; the one name of an LSTM's state is a tuple."""
+    states = names or ["h"]
+    if len(states) == 1 and location is not None and "lstm" in location.text.lower():
+        return f"{states[0]} = tuple(state.detach() for state in {states[0]})"
+    return f"{', '.join(states)} = {', '.join(f'{state}.detach()' for state in states)}"
 
 
 def not_a_scalar(report: FailureReport) -> Iterator[Finding]:

@@ -113,7 +113,7 @@ def instead(write: SavedWrite) -> str:
     node = writing(write)
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name | ast.Attribute):
         target, value = ast.unparse(node.target), ast.unparse(node.value)
-        value = f"({value})" if isinstance(node.value, ast.BinOp | ast.IfExp | ast.BoolOp | ast.Compare) else value
+        value = f"({value})" if _binds_weaker(node.value, node.op) else value
         return f"Make a new tensor: `{target} = {target} {_OPERATORS[type(node.op)]} {value}`."
     if write.call == "__setitem__" or isinstance(node, ast.AugAssign):
         return _into_a_copy(target_of(node))
@@ -127,6 +127,14 @@ def instead(write: SavedWrite) -> str:
     return ""
 
 
+def _binds_weaker(value: ast.expr, operator: ast.operator) -> bool:
+    """Return whether a value needs parentheses on the right of an operator."""
+    if isinstance(value, ast.BinOp):
+        sums = isinstance(value.op, ast.Add | ast.Sub)
+        return not isinstance(operator, ast.Add) and (sums or not isinstance(operator, ast.Sub))
+    return isinstance(value, ast.IfExp | ast.BoolOp | ast.Compare)
+
+
 def _into_a_copy(name: str) -> str:
     name = name or "x"
     return (
@@ -135,17 +143,15 @@ def _into_a_copy(name: str) -> str:
     )
 
 
-def assigned(location: Location | None) -> str:
-    """Return the one name that a line binds; of several, the one that it also reads (a state that is handed on)."""
+def assigned(location: Location | None) -> list[str]:
+    """Return the names that a line binds; of several, those that it also reads (states that are handed on)."""
     for statement in parsed(location):
         if isinstance(statement, ast.Assign):
             names = [ast.unparse(item) for target in statement.targets for item in _items(target)]
-            if len(names) == 1:
-                return names[0]
             value = ast.unparse(statement.value)
             read = [name for name in names if re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", value)]
-            return read[0] if len(read) == 1 else ""
-    return ""
+            return names if len(names) == 1 else read
+    return []
 
 
 def _items(target: ast.expr) -> list[ast.expr]:

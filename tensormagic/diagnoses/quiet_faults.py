@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tensormagic.diagnoses.backward_failures import lines, place_of, saver, tensor_name
 from tensormagic.diagnoses.deeds import assigned, deed
-from tensormagic.diagnoses.words import counted
+from tensormagic.diagnoses.words import counted, listed
 from tensormagic.reports import Finding, Location, TraceReport
 from tensormagic.reports.backward_faults import GradientRead, SpoiltTensor
 
@@ -57,7 +57,7 @@ def gradient_of_non_leaf(report: TraceReport) -> Iterator[Finding]:
 
 
 def _non_leaf(read: GradientRead) -> Finding:
-    name = read.name or assigned(read.made)
+    name = read.name or listed(assigned(read.made)[:1])
     made = f"{read.op} made it" if read.op else "an operation made it"
     times = f" ({counted(read.count, 'time')})" if read.count > 1 else ""
     code = name if name and name.isidentifier() else "x"
