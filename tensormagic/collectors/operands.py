@@ -100,15 +100,22 @@ def function_name(func: Any) -> str:
         told = resolve_name(func)
     except Exception:  # what cannot be looked up has no other name
         told = None
-    if told:
-        return _plain_name(str(told))
     name = getattr(func, "__name__", "")
+    if told:
+        return _plain_name(_first_name(func, str(told), name))
     if not name or getattr(func, "__module__", "") == "builtins":
         return str(name)
     for home, prefix in ((torch, "torch"), (nn.functional, "torch.nn.functional"), (torch.Tensor, "Tensor")):
         if hasattr(home, name):
             return f"{prefix}.{name}"
     return f"{func.__module__}.{name}"
+
+
+def _first_name(func: Any, told: str, name: str) -> str:
+    """Return the name that a function itself has where it is told by another: ``torch.spmm`` is ``torch.mm``."""
+    home = told.rpartition(".")[0]
+    space = {"torch": torch, "torch.nn.functional": nn.functional, "torch.Tensor": torch.Tensor}.get(home)
+    return f"{home}.{name}" if space is not None and getattr(space, name, None) is func else told
 
 
 def _plain_name(told: str) -> str:

@@ -14,6 +14,7 @@ from tensormagic.diagnoses.words import listed
 from tensormagic.reports import Mismatch
 
 _FIRST = "input|self|tensor|query"
+_PRODUCTS = frozenset({"mm", "spmm", "bmm"})
 _LAYOUTS = {
     "conv1d": "(N, C, L)", "conv2d": "(N, C, H, W)", "conv3d": "(N, C, D, H, W)", "max_pool1d": "(N, C, L)",
     "max_pool2d": "(N, C, H, W)", "max_pool3d": "(N, C, D, H, W)", "avg_pool2d": "(N, C, H, W)",
@@ -45,12 +46,8 @@ def count(
     many = "dimension" if allowed == (1,) else "dimensions"
     owner = call.owner or call.title
     rule = f"The call {owner} takes {choice} {many}{f', {layout}' if layout else ''}: {given.sized} has {given.ndim}."
-    return mismatch(
-        "shape",
-        rule,
-        whole(given, f"{given.ndim}-D", f"{allowed[-1]}-D"),
-        works=_other_layer(call, given) or _lifted(given, allowed),
-    )
+    parts = [whole(one, f"{one.ndim}-D", f"{allowed[-1]}-D") for one in _all_wrong(call, given, allowed)]
+    return mismatch("shape", rule, *parts, works=_ways(call, given, allowed))
 
 
 def _empty(call: Call) -> Mismatch | None:
@@ -61,6 +58,24 @@ def _empty(call: Call) -> Mismatch | None:
     at = [at for at, each in enumerate(given.shape) if each == 0][-1]
     rule = f"The call {call.title} needs at least one element: dimension {at} of {given.sized} is empty."
     return mismatch("shape", rule, size(given, at, "at least 1"))
+
+
+def _all_wrong(call: Call, given: Given, allowed: tuple[int, ...]) -> list[Given]:
+    """Return the operands that have a wrong number of dimensions: of a product of matrices, both may."""
+    if call.function not in _PRODUCTS:
+        return [given]
+    return [one for one in call.tensors if one.ndim not in allowed] or [given]
+
+
+def _ways(call: Call, given: Given, allowed: tuple[int, ...]) -> list[str]:
+    if call.function in _PRODUCTS:
+        pairs = zip(call.tensors, call.tensors[1:], strict=False)
+        fit = ((left, right) for left, right in pairs if left.ndim and right.ndim)
+        return [f"{left.code} @ {right.code}" for left, right in fit if left.shape[-1] == right.shape[-2:][0]]
+    weight = call.tensor("weight", 1) if call.function.startswith("conv") else None
+    if weight is not None and given.ndim < min(allowed) and weight.shape[1:2] != (1,):
+        return []
+    return _other_layer(call, given) or _lifted(given, allowed)
 
 
 def _other_layer(call: Call, given: Given) -> list[str]:

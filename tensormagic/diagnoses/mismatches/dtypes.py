@@ -175,6 +175,12 @@ def unsuitable(call: Call, dtype: str) -> Mismatch | None:
         return None
     wanted = _instead(call, dtype)
     kind = _NUMBERS.get(wanted, wanted)
+    both = [one for one in call.tensors if one.dtype == dtype]
+    if call.function in _BITWISE and len(both) > 1:
+        names = f"{both[0].name} and {both[1].name}"
+        rule = f"The operator {call.title} is for booleans and whole numbers: {names} are {dtype}."
+        works = [f" {_BITWISE[call.function]} ".join(converted(one, wanted) for one in both)]
+        return mismatch("dtype", rule, *(whole(one, dtype, wanted) for one in both), works=works)
     rule = f"The call {call.title} takes {kind}, and {wrong.name} is {dtype}."
     if floating(dtype) and floating(wanted):
         rule = f"The call {call.title} does not exist for {dtype} on this device, and {wrong.name} is {dtype}."
@@ -182,6 +188,7 @@ def unsuitable(call: Call, dtype: str) -> Mismatch | None:
 
 
 _NUMBERS = {"float32": "floating point numbers", "int64": "whole numbers", "bool": "booleans"}
+_BITWISE = {"and": "&", "or": "|", "xor": "^"}
 _WHOLE = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "and", "or", "xor", "lshift", "rshift", "bincount",
                     "invert", "gcd", "lcm", "bitwise_not", "one_hot", "bitwise_left_shift",
                     "bitwise_right_shift"})  # fmt: skip

@@ -99,7 +99,7 @@ def state_dimensions(call: Call, found: re.Match[str]) -> Mismatch | None:
         f"The {'hidden state' if state else 'input'} of {call.owner or call.title} has {' or '.join(allowed)} "
         f"dimensions: {given.sized} has {count}."
     )
-    works = [f"{given.code}.unsqueeze(0)"] if str(count + 1) in allowed else []
+    works = [f"{given.code}.unsqueeze(0)"] if state and str(count + 1) in allowed else []
     return mismatch("shape", rule, whole(given, f"{count}-D", f"{allowed[-1]}-D"), works=works)
 
 
