@@ -26,6 +26,7 @@ from tensormagic.collectors.call_watch import Call, CallWatch
 from tensormagic.collectors.caller import Callers, calling_frame
 from tensormagic.collectors.cuts import Cuts
 from tensormagic.collectors.identity import ModuleNames
+from tensormagic.collectors.module_oddities import inside
 from tensormagic.collectors.source import Sites
 from tensormagic.collectors.unnoticed import Unnoticed, active_modes, set_modes
 from tensormagic.collectors.watched_calls import WATCHED
@@ -302,10 +303,14 @@ class ForwardRecorder(TorchFunctionMode):
 
     def _learn(self, module: nn.Module, frame: FrameType) -> str:
         """Learn the outermost module that is running, and with it, as a rule, the path of ``module``."""
+        if label := self._modules.stranger(module):
+            return label
         outermost, above = module, frame.f_back
         while above is not None:
             if above.f_code is _MODULE_CALL:
                 outermost = above.f_locals["self"]
             above = above.f_back
+        if self._modules.path(outermost) and all(inner is not module for _, inner in inside("", outermost)):
+            return self._modules.add_stranger(module)
         self._modules.add_root(outermost)
-        return self._modules.path(module) or f"({type(module).__name__})"
+        return self._modules.path(module) or self._modules.add_stranger(module)

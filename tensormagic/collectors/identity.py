@@ -83,6 +83,7 @@ class ModuleNames:
         self._namespace = namespace
         self._paths: dict[int, tuple[weakref.ref[nn.Module], str]] = {}
         self._roots: dict[str, weakref.ref[nn.Module]] = {}
+        self._strangers: dict[int, weakref.ref[nn.Module]] = {}
         self.on_root: Callable[[str, nn.Module], None] = _nothing
 
     def path(self, module: nn.Module) -> str:
@@ -99,6 +100,16 @@ class ModuleNames:
             self._paths[id(child)] = (weakref.ref(child), full)
         self.on_root(name, module)
         return name
+
+    def add_stranger(self, module: nn.Module) -> str:
+        """Note that a module runs inside one that does not know it, and so has no path; returns what to call it."""
+        self._strangers[id(module)] = weakref.ref(module)
+        return self.stranger(module)
+
+    def stranger(self, module: nn.Module) -> str:
+        """Return what to call a module that is known to have no path, or ``""``."""
+        known = self._strangers.get(id(module))
+        return f"({type(module).__name__})" if known is not None and known() is module else ""
 
     def roots(self) -> list[tuple[str, nn.Module]]:
         """Return the outermost modules that are still alive, by name."""

@@ -146,11 +146,16 @@ class _Known:
         return {id(value) for name, value in list(self._namespace.items()) if not name.startswith("_")}
 
     @cached_property
+    def stepped(self) -> set[int]:
+        """What is known to have been updated."""
+        return set(self._more())
+
+    @cached_property
     def optimized(self) -> set[int]:
         """What the optimizers that could be found update."""
         found = [optimizer for _, optimizer in Walk(self._namespace).named(torch.optim.Optimizer)]
         groups = (group for optimizer in found for group in optimizer.param_groups)
-        return {id(parameter) for group in groups for parameter in group["params"]} | set(self._more())
+        return {id(parameter) for group in groups for parameter in group["params"]} | self.stepped
 
     def registered(self, hidden: Iterable[nn.Module] = ()) -> set[int]:
         """Return the parameters and buffers of all outermost modules that lie not in a hiding place themselves."""
@@ -214,10 +219,13 @@ def _hidden(place: Place, known: _Known, where: Location | None) -> HiddenModule
     missing = {key: held for key, held in every.items() if held.requires_grad and key not in registered}
     if not missing:
         return None
+    own = [held for held in held_by(place.root[1]) if is_kind(held, nn.Parameter)]
     return HiddenModules(
         name=place.name, owner=place.root[0], container=type(place.value).__name__, modules=len(modules),
         parameters=len(missing), numel=sum(_numel(held) for held in missing.values()),
-        registered=len(_parameters(place.root[1])), optimized=len(missing.keys() & known.optimized), location=where,
+        registered=len({id(held) for held in own}), optimized=len(missing.keys() & known.optimized),
+        with_gradient=sum(held.grad is not None for held in missing.values()),
+        trained=any(held.grad is not None or id(held) in known.stepped for held in own), location=where,
     )  # fmt: skip
 
 

@@ -73,6 +73,7 @@ class Stroll:
     visits: list[tuple[Place, torch.Tensor]] = field(default_factory=list)  # a tensor, every time that it was met
     tensors: int = 0
     modules: list[tuple[str, nn.Module]] = field(default_factory=list)
+    bounded: set[str] = field(default_factory=set)  # the paths of queues that have an end
     looked: int = 0
     cut: str = ""
     names_complete: bool = False
@@ -104,6 +105,8 @@ class Stroll:
                 self._seen[id(item)] = item
                 if kind == "module":
                     self.modules.append((place.path, item))
+                elif type(item) is deque and item.maxlen is not None:
+                    self.bounded.add(place.path)
                 pending.extend(islice(self._inside(place, item, kind), self.budget.limit))
             self._check()
 

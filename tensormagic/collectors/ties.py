@@ -38,6 +38,7 @@ class Ties:
         """Take down which parameters of a module have two names, the first time it is seen."""
         known = self._known.get(id(root))
         if known is None or known[0]() is not root:
+            self._known = {key: pair for key, pair in self._known.items() if pair[0]() is not None}
             self._known[id(root)] = (weakref.ref(root), _tied_names(parameters_of(root)))
 
     def broken(self, name: str, root: nn.Module, cell_number: CellNumber = no_cell) -> tuple[UntiedPair, ...]:

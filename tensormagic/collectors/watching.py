@@ -171,7 +171,8 @@ def _sizes(stroll: Stroll) -> tuple[HeldSize, ...]:
             entry = held.setdefault(_ITEM.sub("", place.path), [0, 0])
             entry[0] += 1
             entry[1] += _nbytes(x)
-    every = (HeldSize(name, tensors, nbytes) for name, (tensors, nbytes) in held.items())
+    open_ended = ((name, numbers) for name, numbers in held.items() if name not in stroll.bounded)
+    every = (HeldSize(name, tensors, nbytes) for name, (tensors, nbytes) in open_ended)
     return tuple(sorted(every, key=lambda size: -size.nbytes)[:MOST_SIZES])
 
 

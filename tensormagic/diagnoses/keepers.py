@@ -8,6 +8,7 @@ from tensormagic.diagnoses.words import counted, listed, size
 from tensormagic.reports import Finding, Growth, KeptMemory, StoredGraph, WatchReport
 
 LARGE = 16 * 2**20  # bytes; below that nobody misses them
+LARGE_GROWTH = 64 * 2**20  # bytes over the runs that are compared
 MANY_GRAPHS = 10  # stored without memory of their own: worth a word
 
 _ERROR = "Run a cell that holds nothing but `1/0`: its error takes the old one's place"
@@ -70,8 +71,12 @@ def kept_by_traceback(report: WatchReport) -> Iterator[Finding]:
 
 
 def _local(kept: KeptMemory) -> str:
+    """Return which variable of which function it is, where the frame tells, else the place as it is."""
     path = next((path for path in kept.holders if path.startswith("the last error")), kept.holders[0])
-    return path.partition(", ")[2] or path
+    place = path.partition(", ")[2]
+    if not place.startswith("local"):
+        return place or path
+    return f"the variable {place.removeprefix('local ')}" if not place.startswith("local of") else f"a {place}"
 
 
 # -- TM503: stored graphs ------------------------------------------------------------------------------------------
@@ -133,7 +138,7 @@ def _growing(growth: Growth) -> Finding:
     by = f"by {counted(more, 'tensor')}, {size(step)}," if more else f"by {size(step)}"
     return Finding(
         code="TM504",
-        severity="warning" if growth.nbytes[-1] - growth.nbytes[0] >= LARGE else "note",
+        severity="warning" if growth.nbytes[-1] - growth.nbytes[0] >= LARGE_GROWTH else "note",
         message=f"{growth.name} grows {by} each time this runs: {size(growth.nbytes[0])} {len(growth.nbytes) - 1} runs "
         f"ago, {size(growth.nbytes[-1])} now.",
         location=growth.location,

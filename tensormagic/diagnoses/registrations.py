@@ -132,14 +132,16 @@ def _made(loose: LooseTensor) -> tuple[str, ast.expr] | None:
 def hidden_modules(report: TraceReport | WatchReport) -> Iterator[Finding]:
     """TM605: modules or parameters in a plain list, tuple or dictionary of a module, which does not know them.
 
-    A note where an optimizer has all of them all the same, and where it is a single module: that is how one is kept out
+    A note where an optimizer has all of them all the same, where the rest of the module was trained and none of them
+    ever got a gradient (an average of the weights, say), and where it is a single module: that is how one is kept out
     of ``parameters()`` on purpose.
     """
     yield from (_hiding(hidden) for hidden in _modules(report).hidden)
 
 
 def _hiding(hidden: HiddenModules) -> Finding:
-    meant = hidden.optimized >= hidden.parameters or (hidden.modules <= 1 and hidden.parameters >= 1 and _few(hidden))
+    untouched = hidden.trained and not hidden.with_gradient
+    meant = hidden.optimized >= hidden.parameters or hidden.modules == 1 or untouched
     what = counted(hidden.modules, "module") if hidden.modules else counted(hidden.parameters, "parameter")
     kind = "ModuleDict" if hidden.container == "dict" else "ModuleList"
     kind = kind if hidden.modules else kind.replace("Module", "Parameter")
@@ -155,11 +157,6 @@ def _hiding(hidden: HiddenModules) -> Finding:
         remedy=f"Let the module register them: `self.{attribute} = nn.{kind}({_inside(hidden)})`",
         subject=hidden.name,
     )
-
-
-def _few(hidden: HiddenModules) -> bool:
-    """Return whether it is a module alone in its container, rather than parameters."""
-    return hidden.modules == 1
 
 
 def _inside(hidden: HiddenModules) -> str:

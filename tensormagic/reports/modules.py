@@ -67,6 +67,8 @@ class HiddenModules:
         numel: Elements of these.
         registered: How many parameters the outermost module has.
         optimized: How many of the hidden ones an optimizer that could be found updates.
+        with_gradient: How many of the hidden ones have a gradient.
+        trained: Whether parameters that the outermost module knows have one, or an optimizer made a step with them.
         location: The line that makes the container.
     """
 
@@ -78,6 +80,8 @@ class HiddenModules:
     numel: int
     registered: int = 0
     optimized: int = 0
+    with_gradient: int = 0
+    trained: bool = False
     location: Location | None = None
 
 

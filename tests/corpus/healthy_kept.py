@@ -118,6 +118,13 @@ def a_queue_with_an_end():
 
 
 @healthy(nearly="TM504")
+def a_replay_memory_that_is_not_full_yet():
+    """It grows with every run, up to the end that it was given."""
+    memory = deque(maxlen=10_000)
+    return runs({"memory": memory}, lambda: memory.append(torch.zeros(20, MIB)))
+
+
+@healthy(nearly="TM504")
 def numbers_of_every_run():
     history = {"loss": [], "accuracy": []}
 

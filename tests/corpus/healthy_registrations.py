@@ -128,6 +128,34 @@ def frozen_features_in_a_list():
     return tm.check({"model": model, "optimizer": torch.optim.Adam(model.parameters())})
 
 
+class Averaged(nn.Module):
+    """Carries an average of its weights, by name, as copies of the Parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(64, 10)
+        self.shadow = {name: copy.deepcopy(parameter) for name, parameter in self.net.named_parameters()}
+
+    def forward(self, x):
+        return self.net(x)
+
+    @torch.no_grad()
+    def update(self):
+        for name, parameter in self.net.named_parameters():
+            self.shadow[name].lerp_(parameter, 0.1)
+
+
+@healthy
+def an_average_of_the_weights_in_a_dictionary():
+    """A note at most: the copies ask for gradients, and never get one."""
+    model = Averaged()
+    with tm.trace(namespace={"model": model}) as trace:
+        for _ in range(3):
+            train_classifier(model, steps=1, flat=True)
+            model.update()
+    return trace.report
+
+
 class Distilled(nn.Module):
     """Refers to models that have names of their own."""
 

@@ -59,7 +59,7 @@ def test_what_grows_with_every_run_of_a_cell_is_told(cell):
     cell("features = []")
     codes = []
     for _ in range(6):
-        codes += told(cell("features.append(torch.zeros(5, 2**18))"))
+        codes += told(cell("features.append(torch.zeros(17, 2**18))"))
         codes += told(cell("x.grad = None"))
     assert codes == ["TM504"]
 

@@ -453,7 +453,7 @@ def _modules() -> reports.ModulesReport:
                 registered=2, module_device="cuda:0", method="__init__", location=place,
             ),
         ),
-        hidden=(reports.HiddenModules("net.layers", "net", "list", 3, 6, 60, 2, 1, place),),
+        hidden=(reports.HiddenModules("net.layers", "net", "list", 3, 6, 60, 2, 1, 4, trained=True, location=place),),
         untied=(reports.UntiedPair("net.emb.weight", HOSTILE, "net", "equal values", 160, 160, place),),
     )  # fmt: skip
 
