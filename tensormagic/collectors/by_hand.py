@@ -36,12 +36,12 @@ class ByHand:
             self._stepping, self._witnesses = None, []
             self._known = 0
 
-    def before_pass(self, moment: Moment) -> None:
-        """Look before a backward: a leaf that changed since the last one was updated."""
+    def before_pass(self, backward: int | None, passes: int) -> None:
+        """Look before a backward: a leaf that changed since the last one, at that line, was updated."""
         if self._stepping is None:
             return
         if self._versions != self._now():
-            self._stepping.updated(moment)
+            self._stepping.updated(Moment(None, backward, None, passes))
         self._stepping.before_pass()
 
     def after_pass(self) -> None:

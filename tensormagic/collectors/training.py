@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import get_ident
 from time import perf_counter
 from typing import Any
@@ -91,6 +90,7 @@ class TrainingWatcher:
         self._home = get_ident()
         self._followed: dict[int, Followed] = {}
         self._gone: list[Followed] = []
+        self._beyond: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._by_hand = ByHand(leaves, self._brought)
         self._elsewhere = Elsewhere(leaves)
         self._loop, self._growth = recorder.calls.loop, Growth(recorder.origins)
@@ -109,30 +109,31 @@ class TrainingWatcher:
 
     def before_pass(self, call: BackwardCall, followed: Following) -> None:
         """Look before a backward."""
-        if not self._concerns(call, followed):
-            return
-        with self._guarded():
-            self._running += 1
-            self._by_hand.before_pass(Moment(None, self._backward, None, self._passes))
-            for optimizer in self._alive():
-                optimizer.stepping.before_pass()
-            self._growth.before_pass(followed.site, followed.nodes, self._steps + self._by_hand.updates)
-            self._backward = followed.site
+        if self._concerns(call, followed):
+            self._guarded(self._before_pass, followed.site, followed.nodes)
+
+    def _before_pass(self, site: int | None, nodes: Sequence[Any]) -> None:
+        self._running += 1
+        self._by_hand.before_pass(self._backward, self._passes)
+        for optimizer in self._alive():
+            optimizer.stepping.before_pass()
+        self._growth.before_pass(site, nodes, self._steps + self._by_hand.updates)
+        self._backward = site
 
     def after_pass(self, call: BackwardCall, followed: Following) -> None:
         """Look after a backward."""
-        if not self._concerns(call, followed):
-            return
-        with self._guarded():
-            self._running -= 1
-            self._passes += 1
-            self._seen, self._loop.cleared = True, None
-            self._loop.passes = self._passes
-            for optimizer in self._alive():
-                optimizer.stepping.after_pass()
-            self._by_hand.after_pass()
-            self._elsewhere.after_pass()
-            self._growth.after_pass(followed.site)
+        if self._concerns(call, followed):
+            self._guarded(self._after_pass, followed.site)
+
+    def _after_pass(self, site: int | None) -> None:
+        self._running -= 1
+        self._passes += 1
+        self._seen, self._loop.cleared, self._loop.passes = True, None, self._passes
+        for optimizer in self._alive():
+            optimizer.stepping.after_pass()
+        self._by_hand.after_pass()
+        self._elsewhere.after_pass()
+        self._growth.after_pass(site)
 
     def _concerns(self, call: BackwardCall, followed: Following) -> bool:
         """Return whether leaves collect gradients in a pass of this thread's that lies in no other."""
@@ -143,46 +144,55 @@ class TrainingWatcher:
     def forget(self) -> None:
         """Note that passes and steps may have gone by unseen."""
         self._seen = False
-        with self._guarded():
-            self._by_hand.forget()
-            for followed in self._alive():
-                followed.stepping.forget()
+        self._guarded(self._forget)
+
+    def _forget(self) -> None:
+        self._by_hand.forget()
+        for followed in self._alive():
+            followed.stepping.forget()
 
     def finish(self) -> None:
         """Say that the run has ended: what gets gradients and was in no optimizer's step is looked for elsewhere."""
-        with self._guarded():
-            held = {number for optimizer in self._all() for number in optimizer.held.numbers}
-            known = enumerate(self._leaves.known)
-            asking = {number for number, leaf in known if leaf.is_parameter and leaf.owner and leaf.requires_grad}
-            if held:
-                self._elsewhere.finish(asking - held)
-            for optimizer in self._all():
-                optimizer.held.find_owner(self._namespace)
-            self._finished = True
+        self._guarded(self._finish)
+
+    def _finish(self) -> None:
+        held = {number for optimizer in self._all() for number in optimizer.held.numbers}
+        known = enumerate(self._leaves.known)
+        asking = {number for number, leaf in known if leaf.is_parameter and leaf.owner and leaf.requires_grad}
+        if held:
+            self._elsewhere.finish(asking - held)
+        for optimizer in self._all():
+            optimizer.held.find_owner(self._namespace)
+        self._finished = True
 
     # -- told of steps --------------------------------------------------------------------------------------------
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Look before a step of an optimizer."""
-        with self._guarded():
-            followed = self._find(optimizer) or self._meet(optimizer)
-            if followed is not None:
-                followed.stepping.before_step(self._passes)
+        self._guarded(self._before_step, optimizer)
+
+    def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        followed = self._find(optimizer) or self._meet(optimizer)
+        if followed is not None:
+            followed.stepping.before_step(self._passes)
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Look after a step."""
-        with self._guarded():
-            if (followed := self._find(optimizer)) is not None:
-                followed.held.look(optimizer)
-                nodes = self._recorder.origins.nodes
-                moment = Moment(
-                    self._sites.of_frame(sys._getframe(2)), self._backward, self._loop.cleared, self._passes,
-                    forward=nodes != self._nodes, within=self._running > 0, seen=self._seen and self._whole,
-                )  # fmt: skip
-                self._nodes = nodes
-                followed.stepping.after_step(moment, held_by(optimizer))
-                self._look_at_modes(followed)
-                self._steps += 1
+        self._guarded(self._after_step, optimizer)
+
+    def _after_step(self, optimizer: torch.optim.Optimizer) -> None:
+        if (followed := self._find(optimizer)) is None:
+            return
+        followed.held.look(optimizer)
+        site, nodes = self._sites.of_frame(sys._getframe(3)), self._recorder.origins.nodes
+        moment = Moment(
+            site, self._backward, self._loop.cleared, self._passes,
+            forward=nodes != self._nodes, within=self._running > 0, seen=self._seen and self._whole,
+        )  # fmt: skip
+        self._nodes = nodes
+        followed.stepping.after_step(moment, held_by(optimizer))
+        self._look_at_modes(followed)
+        self._steps += 1
 
     def _look_at_modes(self, followed: Followed) -> None:
         for owner in followed.held.owners:
@@ -199,11 +209,14 @@ class TrainingWatcher:
         return followed if followed is not None and followed.reference() is optimizer else None
 
     def _meet(self, optimizer: torch.optim.Optimizer) -> Followed | None:
+        if optimizer in self._beyond:
+            return None
         self.optimizers_seen += 1
         self._recorder.cuts.trained.step(optimizer)
         if (gone := self._followed.pop(id(optimizer), None)) is not None:
             self._gone.append(gone)
         if len(self._followed) + len(self._gone) >= MOST_OPTIMIZERS:
+            self._beyond.add(optimizer)
             return None
         stepping = Stepping(witnesses_of(held_by(optimizer)), self._brought)
         name = next((name for name, value in list(self._namespace.items()) if value is optimizer), "")
@@ -229,12 +242,12 @@ class TrainingWatcher:
             return number, UNTOUCHED
         return number, row.norms[number]
 
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _guarded(self, action: Callable[..., None], *arguments: Any) -> None:
+        """Do something outside the person's modes; what goes wrong becomes a gap."""
         began = perf_counter()
         try:
             with torch._C.DisableTorchFunction():
-                yield
+                action(*arguments)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             self._miss("training", f"the steps of the training could not all be followed: {reason}")

@@ -18,7 +18,7 @@ import torch
 
 from tensormagic.collectors.quiet import quiet
 
-MOST_WITNESSES = 4  # parameters of one optimizer that are followed
+MOST_WITNESSES = 3  # parameters of one optimizer that are followed
 FIRST_QUESTIONS = 8  # looks at values before they become rare
 
 Reference = Callable[[], "torch.Tensor | None"]
@@ -67,7 +67,8 @@ class Witness:
 
     def look(self) -> bool:
         """Return whether the gradient is what it was when last looked at; remember what it is now."""
-        now = gradient_of(self.parameter())
+        leaf = self.parameter()
+        now = leaf.grad if leaf is not None and leaf.is_leaf else None  # as `gradient_of`, without a call
         if now is None:
             same, self.gradient = self.gradient is None, None
             return same
