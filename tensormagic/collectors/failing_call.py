@@ -36,9 +36,9 @@ _BACKWARD: dict[CodeType, Any] = {
 }
 _MODULE_CALL = nn.Module._call_impl.__code__
 _MODULE_CALLS = (_MODULE_CALL, nn.Module._wrapped_call_impl.__code__)
-_UNEXPLAINED = (AttributeError, ImportError, NameError, StopIteration, Warning)  # torch refused no call there
-
-Given = tuple[str, Any]  # a parameter's name where it is known, and what was given for it
+_UNEXPLAINED = (ImportError, NameError, StopIteration, Warning)  # torch refused no call there
+_NO_SUCH_NAME = nn.Module.__getattr__.__code__  # raises AttributeError: a slip of the pen, not a call
+_METHODS = f"{_TORCH}/_tensor.py"
 
 
 @dataclass(slots=True)
@@ -50,12 +50,15 @@ class Steps:
         own: Index of the person's innermost frame; -1 where there is none.
         call: Of the innermost call that a mode of this package made below it: function, arguments, keywords; None
             where there is none.
+        caller: The entry of the frame that made that call.
+        is_misnamed: Whether the exception says that something has no attribute of a name.
     """
 
     entries: list[TracebackType]
     own: int = -1
     call: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = None
     caller: TracebackType | None = None
+    is_misnamed: bool = False
 
     @property
     def person(self) -> TracebackType | None:
@@ -110,6 +113,7 @@ def steps_of(error: BaseException, mode_calls: frozenset[CodeType]) -> Steps:
     entries = _entries(error.__traceback__)
     kept = set(foreign_frames([entry.tb_frame for entry in entries]))
     steps = Steps([entry for entry in entries if entry.tb_frame in kept])
+    steps.is_misnamed = isinstance(error, AttributeError)
     steps.own = max((at for at, entry in enumerate(steps.entries) if is_own(entry.tb_frame)), default=-1)
     person = entries.index(steps.entries[steps.own]) if steps.own >= 0 else -1
     modes = [at for at, entry in enumerate(entries) if at > person and entry.tb_frame.f_code in mode_calls]
@@ -153,8 +157,9 @@ def refused_in(steps: Steps, source: str = "") -> Refused | None:
         return Refused(func, given=args, keywords=kwargs, caller=steps.caller,
                        failing=_failing(steps, steps.caller, source), around=function_entry(below))  # fmt: skip
     if not below:
-        return _read(steps.person, source)
-    return _of_library(steps, below) if _is_torch(below[-1].tb_frame) else None
+        return None if steps.is_misnamed else _read(steps.person, source)
+    last = below[-1].tb_frame
+    return _of_library(steps, below) if _is_torch(last) and last.f_code is not _NO_SUCH_NAME else None
 
 
 def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
@@ -168,6 +173,8 @@ def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
         return read
     if around is not None:
         return of_arguments(steps, around, function_of(around.tb_frame))
+    if (method := _method_of(below[-1].tb_frame)) is not None:
+        return of_arguments(steps, below[-1], method)
     entry = _forward_entry(below)
     return of_arguments(steps, entry, None) if entry is not None else Refused(exact=False, caller=below[-1])
 
@@ -210,6 +217,12 @@ def is_function(frame: FrameType) -> bool:
 
 def _is_torch(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith(_TORCH)
+
+
+def _method_of(frame: FrameType) -> Any:
+    """Return the method of a tensor that a frame of torch's own Python runs; None where it is none."""
+    is_method = frame.f_code.co_filename == _METHODS
+    return getattr(torch.Tensor, frame.f_code.co_name, None) if is_method else None
 
 
 def _forward_entry(below: list[TracebackType]) -> TracebackType | None:

@@ -42,15 +42,15 @@ class Written:
 
     Attributes:
         method: Name of the method of a tensor that it is, where it is one.
-        positional: The operands, the receiver of a method first.
+        positional: The operands, the receiver of a method first; ``*args`` stands as it is written.
         named: The operands given by name.
-        complete: Whether these are all: no ``*args`` among them.
+        rest: What is given as ``**kwargs``.
     """
 
     method: str = ""
     positional: list[ast.expr] = field(default_factory=list)
     named: dict[str, ast.expr] = field(default_factory=dict)
-    complete: bool = True
+    rest: list[ast.expr] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ def written_call(failing: Failing) -> Written | None:
     if failing.operation.startswith(_TRUTH) and isinstance(node, ast.expr):
         return Written("__bool__", [node])
     if failing.operation == "STORE_SUBSCR" and isinstance(node, ast.Subscript):
-        return Written("__setitem__", [node.value, node.slice], complete=False)
+        return Written("__setitem__", [node.value, node.slice])
     if failing.operation in _ON_WHOLE and isinstance(node, ast.expr):
         return Written(_ON_WHOLE[failing.operation], [node])
     return _written(node)
@@ -98,10 +98,32 @@ def _of_access(node: ast.AST) -> Written | None:
 def _of_call(node: ast.Call) -> Written:
     receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
     named = {each.arg: each.value for each in node.keywords if each.arg}
-    plain = [each for each in node.args if not isinstance(each, ast.Starred)]
-    complete = len(plain) == len(node.args) and len(named) == len(node.keywords)
+    rest = [each.value for each in node.keywords if not each.arg]
     method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-    return Written(method, [*receiver, *plain], named, complete)
+    return Written(method, [*receiver, *node.args], named, rest)
+
+
+def unpacked(written: Written, names: Mapping[str, Any]) -> tuple[list[ast.expr], dict[str, ast.expr]]:
+    """Return the operands of a call one by one; those that ``*args`` and ``**kwargs`` give as ``args[0]`` and so on.
+
+    What is given in such a way and cannot be read stands as it is written, as one.
+    """
+    positional: list[ast.expr] = []
+    for operand in written.positional:
+        held: Any = still_value(operand.value, names) if isinstance(operand, ast.Starred) else None
+        if isinstance(operand, ast.Starred) and type(held) in {list, tuple}:
+            positional += [_item(operand.value, at) for at in range(len(held))]
+        else:
+            positional.append(operand)
+    named = dict(written.named)
+    for operand in written.rest:
+        held = still_value(operand, names)
+        named |= {key: _item(operand, key) for key in held} if type(held) is dict else {}
+    return positional, named
+
+
+def _item(holder: ast.expr, key: int | str) -> ast.expr:
+    return ast.Subscript(holder, ast.Constant(key), ast.Load())
 
 
 def call_in(failing: Failing, names: Mapping[str, Any]) -> Found | None:
@@ -114,8 +136,9 @@ def call_in(failing: Failing, names: Mapping[str, Any]) -> Found | None:
     written = written_call(failing)
     if written is None:
         return None
-    given = [still_value(operand, names) for operand in written.positional]
-    keywords = {name: still_value(value, names) for name, value in written.named.items()}
+    positional, named = unpacked(written, names)
+    given = [still_value(operand, names) for operand in positional]
+    keywords = {name: still_value(value, names) for name, value in named.items()}
     has_tensor = any(map(_is_tensor, (*given, *keywords.values())))
     if isinstance(failing.node, ast.Call) and written.method not in _WHOLE:
         called = _called(failing.node, names, has_tensor=has_tensor)

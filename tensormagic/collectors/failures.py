@@ -98,7 +98,7 @@ def _report(error: BaseException, steps: Steps, refused: Refused, around: Surrou
     person = failing_at(steps.person, around.source) if steps.person is not None else None
     operands, gaps = _operands(steps, refused, modules, around)
     phase: Phase = "backward" if is_backward(steps) else "forward"
-    function = refused.name or function_name(refused.func)
+    function = name_of(refused)
     return FailureReport(
         error_type=type(error).__name__,
         error=message_of(error),
@@ -149,10 +149,20 @@ def _as_called(steps: Steps, refused: Refused) -> tuple[Refused, str]:
     called = of_arguments(steps, refused.around, outer)
     known = [id(tensor) for tensor in tensors_in((*called.given, *called.keywords.values()))]
     made = tensors_in((*refused.given, *refused.keywords.values()))
-    if not all(id(tensor) in known for tensor in made):
+    if _stem(name_of(refused)) != _stem(function_name(outer)) and not all(id(tensor) in known for tensor in made):
         return refused, function_name(outer)
     called.exact = refused.exact
     return called, ""
+
+
+def name_of(refused: Refused) -> str:
+    """Return the name of a refused call's function."""
+    return refused.name or function_name(refused.func)
+
+
+def _stem(name: str) -> str:
+    """Return a function's name without the number of its dimensions: ``max_pool1d`` is made by ``max_pool2d``."""
+    return name.rsplit(".", 1)[-1].rstrip("0123456789d")
 
 
 def _way(steps: Steps, around: Surroundings) -> tuple[Location, ...]:

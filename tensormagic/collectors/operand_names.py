@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.failing_call import Refused, Steps, handed_to_module, is_own, modules_in
-from tensormagic.collectors.failing_expression import Written, written_call
+from tensormagic.collectors.failing_expression import unpacked, written_call
 from tensormagic.collectors.failing_source import failing_at
 from tensormagic.collectors.holdings import is_kind
 from tensormagic.collectors.identity import ModuleNames
@@ -42,6 +42,7 @@ class OperandNames:
         self._steps, self._refused, self._modules = steps, refused, modules
         self._own_call = refused.caller is not None and is_own(refused.caller.tb_frame)
         self._written = written_call(refused.failing) if refused.failing is not None else None
+        self._positional, self._named = self._unpacked()
         self._spaces: list[dict[str, Any]] | None = None
 
     def of(self, argument: Argument) -> str:
@@ -61,28 +62,33 @@ class OperandNames:
 
     def _expression(self, argument: Argument) -> ast.expr | None:
         """Return the expression by which the failing line gives an argument."""
-        written = self._written
-        if written is None:
-            return None
         index = argument.at
-        if isinstance(index, str) and index in written.named:
-            node: ast.expr | None = written.named[index]
+        if isinstance(index, str) and index in self._named:
+            node: ast.expr | None = self._named[index]
         else:
             order = self._refused.order
             place = order.index(index) if isinstance(index, str) and index in order else index
-            node = self._positional(written, place) if isinstance(place, int) else None
+            node = self._at(place) if isinstance(place, int) else None
         if node is not None and argument.item is not None:
             node = _item(node, argument.item)
         return node if node is not None and self._agrees(node, argument.value) else None
 
-    def _positional(self, written: Written, index: int) -> ast.expr | None:
-        operands = written.positional
+    def _unpacked(self) -> tuple[list[ast.expr], dict[str, ast.expr]]:
+        entry = self._refused.caller
+        if self._written is None or entry is None:
+            return [], {}
+        return unpacked(self._written, {**entry.tb_frame.f_globals, **names_of(entry.tb_frame)})
+
+    def _at(self, index: int) -> ast.expr | None:
+        operands = self._positional
         call = self._refused.failing.node if self._refused.failing is not None else None
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and not self._is_method():
             operands = operands[1:]
         if getattr(self._refused.func, "__name__", "").startswith("__r") and isinstance(call, ast.BinOp):
             operands = operands[::-1]
-        return operands[index] if index < len(operands) and (written.complete or index < len(operands)) else None
+        if any(isinstance(operand, ast.Starred) for operand in operands[: index + 1]):
+            return None
+        return operands[index] if index < len(operands) else None
 
     def _is_method(self) -> bool:
         """Return whether the call is one of a tensor's methods, whose first argument stands before the dot."""

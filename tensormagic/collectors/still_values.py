@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Mapping
-from types import ModuleType
+from types import MemberDescriptorType, ModuleType
 from typing import Any
 
 import torch
@@ -94,7 +94,14 @@ def stored(owner: Any, name: str) -> Any:
     if name in held:
         return held[name]
     registries = [held[each] for each in _REGISTRIES if each in held] if is_kind(owner, nn.Module) else []
-    return next((registry[name] for registry in registries if name in registry), UNKNOWN)
+    found = next((registry[name] for registry in registries if name in registry), UNKNOWN)
+    return _slot(owner, name) if found is UNKNOWN else found
+
+
+def _slot(owner: Any, name: str) -> Any:
+    """Return what an object of a class with ``__slots__`` holds."""
+    slot = next((vars(kind)[name] for kind in mro_of(type(owner)) if name in vars(kind)), None)
+    return slot.__get__(owner) if isinstance(slot, MemberDescriptorType) else UNKNOWN
 
 
 def _dictionary(owner: Any) -> dict[str, Any]:

@@ -179,6 +179,39 @@ def backward_of_a_vector():
     w.backward()
 
 
+@refused("Tensor.__bool__", ("the result of `wide > 0`", None), call="wide > 0")
+def truth_of_a_comparison():
+    return 1 if wide > 0 else 0
+
+
+@refused("torch.cat", ("args[0][0]", (2, 3)), ("args[0][1]", (4, 5)), call="torch.cat(*args, **kwargs)")
+def arguments_unpacked():
+    args, kwargs = ([wide, tall],), {"dim": 0}
+    return torch.cat(*args, **kwargs)
+
+
+@refused("torch.matmul", ("held.left", (2, 3)), ("held.right", (4, 5)), call="torch.matmul(held.left, held.right)")
+def attributes_in_slots():
+    class Held:
+        __slots__ = ("left", "right")
+
+    held = Held()
+    held.left, held.right = wide, tall
+    return torch.matmul(held.left, held.right)
+
+
+@refused("Tensor.split", ("wide", (2, 3)), call="wide.split([2, 2], 1)")
+def method_in_python():
+    return wide.split([2, 2], 1)
+
+
+@refused("torch.nn.functional.max_unpool1d", ("wide", (2, 3)), ("places", (2, 2)),
+         call="F.max_unpool1d(wide, places, 2)")  # fmt: skip
+def one_dimension_by_two():
+    places = torch.zeros(2, 2, dtype=torch.long)
+    return F.max_unpool1d(wide, places, 2)
+
+
 class Broken(torch.autograd.Function):
     """Its backward multiplies what cannot be multiplied."""
 
