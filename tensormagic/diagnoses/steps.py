@@ -79,8 +79,8 @@ def _accumulated(report: TraceReport, use: OptimizerUse, patterns: list[StepPatt
     grown = _grown(report, use.accumulation)
     if use.name:
         message = (
-            f"The gradients that {use.name} steps on are not cleared: {_steps(count, use)}, backward had added to what "
-            f"an earlier step used already{grown}."
+            f"{use.name} steps on gradients that were not cleared: {_steps(count, use)}, backward had added to what an "
+            f"earlier step used already{grown}."
         )
         remedy = f"Clear them once a step, before the backward: `{_called(use)}.zero_grad()`"
     else:

@@ -216,3 +216,114 @@ def test_a_mode_of_the_person_s_own_sees_nothing_of_it():
     with tm.trace(namespace={}):
         run(traced_too)
     assert traced_too.calls == alone.calls
+
+
+def test_what_an_optimizer_holds_and_who_else_trains():
+    """Parameters of the run by their place in the report, the others by shape; an optimizer that rests counts."""
+    net, old, side = nn.Linear(4, 2), nn.Linear(3, 2), nn.Linear(2, 1)
+    optimizer = torch.optim.SGD([net.weight, *old.parameters()], lr=0.1)
+    resting = torch.optim.SGD([net.bias], lr=0.1)
+    with tm.trace(namespace={"net": net, "old": old, "side": side}) as trace:
+        for _ in range(3):
+            side(net(torch.randn(6, 4))).sum().backward()
+            optimizer.step()
+            with torch.no_grad():
+                side.weight -= 0.1 * side.weight.grad
+    report = trace.report
+    names = [series.name for series in report.parameters]
+    (use,) = report.training.optimizers
+    assert [names[number] for number in use.holds] == ["net.weight"]
+    assert (use.strangers, use.stranger_shapes, use.strangers_of) == (2, ((2, 3), (2,)), "old")
+    assert [names[number] for number in report.training.elsewhere] == ["net.bias", "side.weight"]
+    assert resting.state == {}
+
+
+def test_what_is_held_elsewhere_is_looked_for_when_the_run_has_ended():
+    """While it goes on, it is not known."""
+    seen = []
+
+    def steps(net, optimizer):
+        loss_of(net).backward()
+        optimizer.step()
+        seen.append(trace_now.report.training.elsewhere)
+
+    net = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD([net.weight], lr=0.1)
+    with tm.trace(namespace={"net": net}) as trace_now:
+        steps(net, optimizer)
+    assert (seen, trace_now.report.training.elsewhere) == ([None], ())
+
+
+def test_more_optimizers_than_are_followed_are_counted():
+    """One a parameter, stepped in hooks: what is not followed is said, and nothing concluded from it."""
+    net = nn.Sequential(*(nn.Linear(3, 3) for _ in range(20)))
+    optimizers = [torch.optim.SGD([parameter], lr=0.1) for parameter in net.parameters()]
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(2):
+            net(torch.randn(4, 3)).sum().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+    training = trace.report.training
+    assert (len(training.optimizers), training.optimizers_seen) == (32, 40)
+    assert trace.report.findings == ()
+
+
+def grown(step, count=6):
+    """Return what grew in a run of ``count`` steps, each given the optimizer."""
+    w = nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([w], lr=0.0)
+    with tm.trace(namespace={"w": w}) as trace:
+        for number in range(count):
+            step(w, optimizer, number)
+    return trace.report
+
+
+def test_a_graph_that_grows_is_measured():
+    """How many nodes a step, how many of them old, and the two lines."""
+    carried = [torch.zeros(())]
+
+    def step(w, optimizer, number):
+        carried[0] = carried[0] + (w * number).sum()
+        carried[0].backward(retain_graph=True)
+        optimizer.step()
+
+    report = grown(step)
+    (growth,) = report.training.growth
+    assert (growth.passes, growth.first_size, growth.last_size, growth.increment, growth.older) == (5, 4, 16, 3, 12)
+    assert "carried[0] = carried[0] +" in report.location(growth.joined).text
+    assert "backward(retain_graph=True)" in report.location(growth.backward).text
+
+
+@pytest.mark.filterwarnings("ignore:Using backward.. with create_graph=True")
+@pytest.mark.parametrize("between", ["no step", "create_graph", "detached", "irregular"])
+def test_what_grows_for_another_reason_is_not_taken_for_it(between):
+    """No step in between, a graph that is meant to be gone through again, no old nodes, or no equal increments."""
+    carried = [torch.zeros(())]
+
+    def step(w, optimizer, number):
+        before = carried[0].detach() if between == "detached" else carried[0]
+        for _ in range(1 + number if between == "detached" else 1 + number**2 if between == "irregular" else 1):
+            before = before + (w * w * number).sum()
+        carried[0] = before
+        before.backward(retain_graph=True, create_graph=between == "create_graph")
+        w.grad = None
+        if between != "no step":
+            optimizer.step()
+
+    assert grown(step).training.growth == ()
+
+
+def test_the_mode_of_a_model_at_each_step():
+    """Counted with the dropouts and normalisations in it; a model in which neither is has no mode."""
+    net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Dropout(0.2), nn.Dropout(0.0), nn.Linear(3, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with tm.trace(namespace={"net": net}) as trace:
+        for number in range(5):
+            net.train(number < 2)
+            net(torch.randn(6, 4)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    (mode,) = trace.report.training.modes
+    assert (mode.model, mode.steps, mode.eval_steps, mode.longest, mode.first) == ("net", 5, 3, 3, 3)
+    assert (mode.dropouts, mode.norms, mode.unused_norms) == (1, 1, 0)

@@ -33,7 +33,7 @@ def test_gradients_that_accumulate():
     (found,) = diagnose(report)
     assert (found.code, found.severity, found.subject) == ("TM309", "warning", "optimizer")
     assert found.message == (
-        "The gradients that optimizer steps on are not cleared: in 5 of its 6 steps, backward had added to what an "
+        "optimizer steps on gradients that were not cleared: in 5 of its 6 steps, backward had added to what an "
         "earlier step used already; the norm of net.weight.grad grew from 0.5 to 12.2, and the last backward "
         "brought 1.5."
     )
