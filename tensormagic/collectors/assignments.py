@@ -57,8 +57,10 @@ def _first(code: CodeType, target: re.Pattern[str], cell_number: CellNumber) -> 
     lines = linecache.getlines(code.co_filename)
     last = max((line for _, _, line in code.co_lines() if line), default=0)
     for line in range(code.co_firstlineno, min(last, len(lines)) + 1):
-        if target.search(text := lines[line - 1].strip()) and not text.startswith("#"):
-            return Location(code.co_filename, line, text, cell_number(code.co_filename), code.co_name)
+        if target.search(lines[line - 1].partition("#")[0]):
+            return Location(
+                code.co_filename, line, lines[line - 1].strip(), cell_number(code.co_filename), code.co_name
+            )
     return None
 
 
@@ -72,7 +74,9 @@ def grown(name: str, filenames: Iterable[str], cell_number: CellNumber = no_cell
     """
     for filename in filenames:
         lines = linecache.getlines(filename)
-        places = sorted({line for line, target in _growing("".join(lines)) if _is(target, name)})
+        every = _growing("".join(lines))
+        places = sorted({line for line, target in every if _is(target, name)})
+        places = places or sorted({line for line, target in every if _is_with_any_key(target, name)})
         if places:
             text = lines[places[0] - 1].strip()
             return Location(filename, places[0], text, cell_number(filename)) if len(places) == 1 else None
@@ -106,10 +110,13 @@ def _target(node: ast.AST) -> ast.expr | None:
 
 
 def _is(target: str, name: str) -> bool:
-    """Return whether a target in the source is a name, spelled as an object's own, or with a key that varies."""
+    """Return whether a target in the source is a name, spelled as it is or as an object's own."""
     root, _, rest = name.partition(".")
-    if target == name or (rest and root.isidentifier() and target == f"self.{rest}"):
-        return True
+    return target == name or (bool(rest) and root.isidentifier() and target == f"self.{rest}")
+
+
+def _is_with_any_key(target: str, name: str) -> bool:
+    """Return whether a target is what a name says but for the key, which is a variable there."""
     held, _, key = name.rpartition("[")
     return bool(held) and bool(key) and re.fullmatch(re.escape(held) + r"\[[A-Za-z_]\w*\]", target) is not None
 
