@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from tensormagic.diagnoses.why_question import Question, place_words
@@ -9,6 +10,7 @@ from tensormagic.diagnoses.why_way import traced_way
 from tensormagic.diagnoses.words import counted, part, scientific
 from tensormagic.reports import Graph, WayStep, WhyReport
 
+SINCE = "That is, if no other backward has run since that cell."
 MOSTLY = 0.5  # a share of zeros from which on they are told of
 _ZEROS = {
     **dict.fromkeys(("relu", "threshold", "clamp", "clamp_min", "hardtanh", "leaky_relu"),
@@ -54,6 +56,8 @@ def _birth(question: Question) -> tuple[Graph, int, int] | None:
     """Return the graph, the node and the pass of the first NaN or infinity that could have come here."""
     graphs = question.trace.graphs if question.trace is not None else ()
     graphs = (question.graph[0],) if question.graph is not None else graphs
+    if question.last is not None and math.isfinite(question.last):  # what is not finite now came later
+        return None
     found = [(birth.pass_number, graph.number, birth.node, graph) for graph in graphs for birth in graph.births]
     if not found:
         return None
@@ -63,18 +67,16 @@ def _birth(question: Question) -> tuple[Graph, int, int] | None:
 
 def zero(question: Question) -> WhyReport | None:
     """All of it is exactly zero."""
-    facts, norms = question.facts, question.norms
+    facts, last = question.facts, question.last
     if not facts.numel or facts.zero < facts.numel:
         return None
     head = f"Every element of {question.grad} is exactly zero"
-    if norms and norms[-1] > 0:
-        says = (
-            f"{head} because it was set to zero: the last pass brought it a gradient of norm {scientific(norms[-1])}."
-        )
+    if last is not None and last > 0:
+        says = f"{head} because it was set to zero: the last pass brought it a gradient of norm {scientific(last)}."
         rests = "`zero_grad(set_to_none=False)` and `grad.zero_()` do that."
         return question.told("cleared", says, evidence=(rests,), way=_way(question),
                              remedy=("Look at it between `loss.backward()` and `zero_grad()`.",))  # fmt: skip
-    if norms:
+    if last is not None:
         return _came_as_zero(question, head)
     rests = (
         "Either backward brought zeros (a dead ReLU, a mask, a factor of zero), or `zero_grad(set_to_none=False)` ran."
@@ -120,8 +122,8 @@ def _makes_zero(graph: Graph, leaf: int) -> int | None:
 
 def scaled(question: Question) -> WhyReport | None:
     """A ``GradScaler``'s factor is still in it."""
-    facts, found, norms = question.facts, question.graph, question.norms
-    if facts.scale == 1 or found is None or not norms or not question.close(facts.norm, norms[-1]):
+    facts, found = question.facts, question.graph
+    if facts.scale == 1 or found is None or not question.close(facts.norm, question.last):
         return None
     if not any(found[0].nodes[root].op == "mul" for root in found[0].roots):
         return None
@@ -133,38 +135,44 @@ def scaled(question: Question) -> WhyReport | None:
 def accumulated(question: Question) -> WhyReport | None:
     """It is more than what the last pass brought."""
     facts, norms, series = question.facts, question.norms, question.series
-    if facts.norm is None or not norms or series is None or facts.norm <= norms[-1] * 1.01 or not norms[-1] > 0:
+    last = question.last
+    if facts.norm is None or series is None or not last or not facts.norm > last * 1.01:
         return None
-    times = facts.norm / norms[-1]
+    times = facts.norm / last
     equal = len(norms) > 1 and question.close(max(norms), min(norms))
     if equal and abs(times - round(times)) < 1e-3 * times:
         says = f"{question.grad} is {round(times)} times what one pass brings: backward ran {round(times)} times, and "
         says += "nothing cleared it in between."
     else:
         says = f"{question.grad} holds more than the last pass brought (norm {scientific(facts.norm)} against "
-        says += f"{scientific(norms[-1])}): what was there before is still in it."
+        says += f"{scientific(last)}): what was there before is still in it."
     remedy = ("optimizer.zero_grad()  # before each backward, unless gradients are to be added up",)
-    return question.told("accumulated", says, evidence=(_passes(question),), remedy=remedy, way=_way(question))
+    return question.told("accumulated", says, evidence=(_passes(question), SINCE), remedy=remedy, way=_way(question))
 
 
 def scaled_down(question: Question) -> WhyReport | None:
     """It is less than what the last pass brought."""
-    facts, norms = question.facts, question.norms
-    if facts.norm is None or not norms or not facts.norm < norms[-1] * 0.99:
+    facts, last = question.facts, question.last
+    if facts.norm is None or last is None or not facts.norm < last * 0.99:
         return None
-    share = f"{scientific(facts.norm / norms[-1])} of what the last pass brought"
-    if question.close(facts.norm * facts.scale, norms[-1]) and facts.scale != 1:
+    share = f"{scientific(facts.norm / last)} of what the last pass brought"
+    if question.close(facts.norm * facts.scale, last) and facts.scale != 1:
         says = f"{question.grad} is what the loss gives: the GradScaler's scale of {facts.scale:g} was taken out again."
         return question.told("fine", says, evidence=(_norm_words(question),), way=_way(question))
     says = f"{question.grad} is {share}: something scaled it down since, such as `clip_grad_norm_`."
-    return question.told("scaled down", says, evidence=(_norm_words(question), _passes(question)), way=_way(question))
+    return question.told(
+        "scaled down", says, evidence=(_norm_words(question), _passes(question), SINCE), way=_way(question)
+    )
 
 
 def fine(question: Question) -> WhyReport:
     """Nothing is wrong with it."""
-    facts, norms = question.facts, question.norms
+    facts, last = question.facts, question.last
     head = f"{question.grad} is there, and nothing is wrong with it"
-    brought = f"what the last pass brought, norm {scientific(norms[-1])}" if norms else _norm_words(question).strip(".")
+    same = last is not None and question.close(facts.norm, last)
+    brought = (
+        f"what the last pass brought, norm {scientific(last or 0.0)}" if same else _norm_words(question).strip(".")
+    )
     zeros = f"{counted(facts.zero, 'element')} of {facts.numel} are exactly zero." if facts.zero else ""
     few = facts.numel and facts.zero / facts.numel < MOSTLY
     evidence = (_passes(question), zeros if not few else "")

@@ -54,6 +54,13 @@ class Question:
         return [norm for norm in series.norms if not norm < 0] if series is not None else []
 
     @property
+    def last(self) -> float | None:
+        """Norm of what the last pass of the run brought it; None where that was not traced, or it brought nothing."""
+        norms = self.norms
+        whole = self.trace is not None and (self.trace.pacing is None or self.trace.pacing.last_traced)
+        return norms[-1] if norms and whole else None
+
+    @property
     def graph(self) -> tuple[Graph, int] | None:
         """The graph of the run that leads to it, and its node there."""
         for graph in self.trace.graphs if self.trace is not None else ():
