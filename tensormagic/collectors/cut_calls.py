@@ -15,6 +15,7 @@ from tensormagic.reports.cuts import CutKind
 GRAD_MODE: Final = "grad mode"
 VALUELESS: Final = "valueless"  # the result does not depend on the values of what goes in
 WRITTEN: Final = "written"  # the first argument holds something else afterwards
+INTO: Final = "into"  # a part of the first argument is the last one afterwards
 OVERWRITE: Final = "overwrite"  # and neither does what the first argument holds afterwards
 
 CUTTING: dict[str, CutKind] = {
@@ -51,7 +52,7 @@ def _roles() -> dict[Any, str]:
     tensor: Any = torch.Tensor
     roles |= {tensor.data.__get__: "data", tensor.grad.__get__: VALUELESS}
     roles |= {torch.Tensor.requires_grad_: "frozen", torch._C._set_grad_enabled: GRAD_MODE}
-    roles[tensor.data.__set__] = WRITTEN
+    roles |= {tensor.data.__set__: WRITTEN, torch.Tensor.__setitem__: INTO}
     return roles
 
 

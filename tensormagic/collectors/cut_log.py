@@ -54,6 +54,7 @@ class Told:
     shape: tuple[int, ...]
     dtype: str
     behind: Behind | None = None
+    quiet: bool = False
     count: int = 0
 
 
@@ -155,7 +156,7 @@ class CutLog:
             for key, told in known.items()
             if key.graph == graph.number and (key.target is not None or (key.kind, key.site) not in severed)
         ]
-        cuts = [cut for cut in (self._cut(key, told) for key, told in mine) if _is_telling(cut)]
+        cuts = [cut for cut, quiet in ((self._cut(key, told), told.quiet) for key, told in mine) if _tells(cut, quiet)]
         order = sorted(cuts, key=lambda cut: (not cut.severed, cut.target is None, cut.target or 0, cut.line))
         return replace(graph, cuts=tuple(order)) if order else graph
 
@@ -238,6 +239,7 @@ class CutLog:
                 self._dropped += 1
                 return None
             told = self._known[key] = self._tell(severed, receiver)
+        told.quiet &= severed.quiet
         told.count += 1
         return key
 
@@ -251,7 +253,7 @@ class CutLog:
             known = self._leaves.find(leaf)
             name = name or (self._leaves.known[known].name if known is not None else f"leaf {tuple(leaf.shape)}")
         shown = receiver or severed
-        return Told(name, site, shown.shape, shown.dtype, severed.behind)
+        return Told(name, site, shown.shape, shown.dtype, severed.behind, quiet=severed.quiet)
 
     def _cut(self, key: Key, told: Told) -> Cut:
         line = self._sites.locations[key.site].line if key.site is not None else 0
@@ -264,6 +266,8 @@ class CutLog:
         )  # fmt: skip
 
 
-def _is_telling(cut: Cut) -> bool:
+def _tells(cut: Cut, quiet: bool) -> bool:  # noqa: FBT001  (as `Told` has it)
     """Say whether a cut is between nodes of its graph, or the reason why leaves are left out."""
+    if quiet:
+        return any(not one.written for one in cut.left_out)
     return cut.source is not None or cut.target is not None or bool(cut.left_out)

@@ -3,8 +3,8 @@
 The function mode sees the call that ended the way; nothing of it is left in the graph. What came out is known from
 then on by a weak reference. A call that makes no node passes the mark on from what goes in to what comes out; a call
 that makes nodes, one of which has an input without a way back, is where it was used. In-place writes into other
-tensors do not pass the mark on: a buffer that is updated from detached values (an exponential moving average, a queue
-of keys) is no end of a way.
+tensors pass it on quietly: a buffer that is updated from detached values (an exponential moving average, a queue
+of keys) is no end of a way, unless something misses its gradient because of it.
 
 Nothing is done in a call as long as no marked value lives, gradients are on and the function is not one of
 `cut_calls.ROLES`.
@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from types import FrameType
@@ -24,7 +25,7 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.behind import Behind, Trained
-from tensormagic.collectors.cut_calls import GRAD_MODE, OVERWRITE, VALUELESS, WRITTEN, op_label
+from tensormagic.collectors.cut_calls import GRAD_MODE, INTO, OVERWRITE, VALUELESS, WRITTEN, op_label
 from tensormagic.collectors.cut_values import (
     differentiable,
     dtype_of,
@@ -109,7 +110,7 @@ class Cuts:
     ) -> None:
         """Look at a call that made no node: the function, its role, what `before` returned; its arguments."""
         func, role, history = call
-        if role in _BLIND or (role is None and not isinstance(result, _FOLLOWED)):
+        if role in _BLIND or (role is None and not isinstance(result, _FOLLOWED)) or (role is INTO and not self.live):
             return
         off = not _is_grad_enabled()
         if _is_backward() or (off and self._is_nobodys()):
@@ -200,6 +201,9 @@ class Cuts:
         if role == "frozen":
             self._freeze(result, values, frame)
             return
+        if role is INTO:
+            self._put_into(values[0], values[-1])
+            return
         given = list(flat(values))
         if role is WRITTEN or any(result is value for value in given):
             if str(getattr(call[0], "__name__", "")).endswith("_"):
@@ -238,6 +242,12 @@ class Cuts:
     def _freeze(self, result: Any, values: tuple[Any, ...], frame: FrameType) -> None:
         if len(values) > 1 and values[1] is False and isinstance(result, torch.Tensor):
             self._sever(("frozen", "requires_grad_(False)"), result, result, frame)
+
+    def _put_into(self, target: Any, value: Any) -> None:
+        """Follow what a followed value was written into; told only where it explains something: see `Severed.quiet`."""
+        severed = self._marked([value])
+        if severed is not None and isinstance(target, torch.Tensor) and not target.requires_grad:
+            self._mark(target, replace(severed, receivers=[], listed=False, quiet=True))
 
     def _write(self, written: Any) -> None:
         """Note that a leaf was written to by hand, or the memory that a value shares with one."""

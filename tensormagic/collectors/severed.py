@@ -31,6 +31,7 @@ class Severed:
         receivers: What used it.
         age: How many passes it has waited for.
         place: ``(graph, node, pass)`` of what went in, once that is known.
+        quiet: Whether the value was only written into what was used: told where something is left out because of it.
         behind: The leaves behind all that this place of the source cut off.
     """
 
@@ -47,6 +48,7 @@ class Severed:
     age: int = 0
     place: tuple[int, int, int] | None = None
     behind: Behind | None = None
+    quiet: bool = False
 
     def with_sources(self, sources: Iterable[torch.Tensor]) -> Severed:
         """Note values that went in here besides, and what lies behind them; returns itself."""

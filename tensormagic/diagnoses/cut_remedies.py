@@ -57,6 +57,8 @@ def instead(cut: Cut, place: Location | None) -> str:
     """Return what to write instead, beginning with a small letter; the mended line where that is plain."""
     text = "" if place is None else place.text
     if cut.kind == "detach" and cut.op == "detach" and ".detach()" in text:
-        return f"without `.detach()`: `{text.replace('.detach()', '')}`"
+        mended = text.replace(".detach()", "")
+        target, _, value = mended.partition(" = ")
+        return "take this line away" if target == value else f"without `.detach()`: `{mended}`"
     found = _BY_OP.get(cut.op) or _BY_KIND.get(cut.kind, "")
     return found.format(op=_free(cut))

@@ -59,7 +59,8 @@ def _says(name: str, answers: list[WhyReport], groups: tuple[WhyGroup, ...]) -> 
     if len(groups) == 1:
         return f"It is the same with {part(len(answers), len(answers), 'parameter')} of {name}: {answers[0].answer}"
     verb = "has" if amiss == 1 else "have"
-    return f"{part(amiss, len(answers), 'parameter')} of {name} {verb} no gradient, or one that is not as it should be."
+    which = part(amiss, len(answers), "parameter")
+    return f"{which[0].upper()}{which[1:]} of {name} {verb} no gradient, or one that is not as it should be."
 
 
 def _group(reason: str, found: list[WhyReport], names: list[str]) -> WhyGroup:

@@ -61,6 +61,25 @@ def a_moving_average_through_data():
     return trace.report
 
 
+@healthy(nearly="TM303")
+def keys_kept_in_a_queue():
+    """MoCo's queue: detached keys are written into a buffer that the next steps use."""
+    net = MomentumContrast()
+    optimizer = torch.optim.SGD(net.query.parameters(), lr=0.03)
+    queue = F.normalize(torch.randn(16, 64), dim=0)
+    with tm.trace(namespace={"net": net, "queue": queue}) as trace:
+        for images, _ in batches(4, size=16):
+            x = images.flatten(1)
+            queries, keys = F.normalize(net.query(x), dim=1), F.normalize(net.query(x + 0.1).detach(), dim=1)
+            logits = torch.cat([(queries * keys).sum(1, keepdim=True), queries @ queue.clone()], 1) / 0.07
+            loss = F.cross_entropy(logits, torch.zeros(len(x), dtype=torch.long))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            queue[:, :16] = keys.T
+    return trace.report
+
+
 class Quantizer(nn.Module):
     """A codebook kept up by moving averages: a new Parameter in every step, as a well-known VQ-VAE has it."""
 

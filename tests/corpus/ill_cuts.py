@@ -169,6 +169,7 @@ def a_gate_that_only_chooses():
     "TM303",
     severity="warning",
     subject="delta",
+    also=("TM604",),
     line=".data",
     says=("delta gets no gradient", "`.data` has no history"),
 )
@@ -180,6 +181,40 @@ def a_perturbation_added_through_data():
     with tm.trace(namespace={"net": net, "delta": delta}) as trace:
         for images, classes in batches(3):
             loss = -F.cross_entropy(net((images + delta).data.clamp(0, 1)), classes)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
+class Remembering(nn.Module):
+    """Collects the outputs of a cell in a tensor made beforehand, each detached."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell, self.head = nn.GRUCell(8, 16), nn.Linear(16, 10)
+
+    def forward(self, rows):
+        state, kept = torch.zeros(len(rows[0]), 16), torch.zeros(len(rows), len(rows[0]), 16)
+        for at, row in enumerate(rows):
+            state = self.cell(row, state)
+            kept[at] = state.detach()
+        return self.head(kept.mean(0))
+
+
+@ill(
+    "TM303",
+    severity="warning",
+    subject="net.cell.weight_ih",
+    line="state.detach()",
+    says=("net.cell gets no gradient",),
+)
+def states_written_detached_into_a_buffer():
+    net = Remembering()
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(2, size=8):
+            loss = F.cross_entropy(net(images.squeeze(1).transpose(0, 1)), classes)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

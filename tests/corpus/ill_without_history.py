@@ -134,6 +134,22 @@ def a_prediction_made_in_inference_mode():
     return trace.report
 
 
+@ill("TM306", severity="error", subject="loss", line="log_prob(action).item()", related=("loss.backward()",),
+     says=("`.item()` ended it", "Keep the tensor"))  # fmt: skip
+def log_probabilities_written_into_a_buffer_as_numbers():
+    """REINFORCE with a preallocated tensor, filled number by number."""
+    policy, rewards = nn.Linear(4, 2), torch.ones(5)
+    with refused(policy=policy) as trace:
+        chances = torch.zeros(5)
+        for at, state in enumerate(torch.randn(5, 4)):
+            spread = torch.distributions.Categorical(logits=policy(state))
+            action = spread.sample()
+            chances[at] = spread.log_prob(action).item()
+        loss = -(chances * rewards).sum()
+        loss.backward()
+    return trace.report
+
+
 @ill("TM306", severity="error", line="torch.autograd.grad(", says=("energy has no way back", "`x.requires_grad_()`"))
 def forces_of_positions_that_ask_for_nothing():
     """Physics: the derivative of an energy, whose positions were never told to require grad."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tensormagic.diagnoses import diagnose
-from tensormagic.reports import UNTOUCHED, Cut, Graph, LeftOut, Rootless
+from tensormagic.reports import UNTOUCHED, Cut, Graph, LeftOut, Location, Rootless
 from tests.diagnoses.samples import LINES, leaf, op, parameter, run
 
 BODY = (LeftOut(name="net.body.weight", owner="net", shape=(4, 4), is_parameter=True),
@@ -109,6 +109,14 @@ def test_a_loss_made_anew():
     assert "`.item()` made what backward starts from, without a history" in found.message
     refused = replace(report, rootless=(Rootless(cut=0),), state="failed")
     assert sorted(found.code for found in diagnose(refused)) == ["TM306", "TM601"]
+
+
+def test_a_line_that_only_detaches_is_to_go():
+    """What remains without the call says nothing."""
+    place = Location("model.py", 3, "h = h.detach()")
+    report = cut_run(cut())
+    (found,) = diagnose(replace(report, locations=(*report.locations[:2], place, *report.locations[3:])))
+    assert found.remedy.startswith("Where it should learn, take this line away.")
 
 
 def test_one_cause_is_told_once():
