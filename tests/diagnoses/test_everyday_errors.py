@@ -17,6 +17,7 @@ from tests.diagnoses.everyday_errors import EVERYDAY
 SIZES = re.compile(r"(\d+(?:x\d+)*)(?::(\w+))?(?:@(\w+))?")
 # Said in words or for another line of the program: they cannot be put in the place of what failed.
 ELSEWHERE = re.compile(r"#|…|\.\.\.|ignore_index|\.max\(\)|\.eval\(\)|to_empty|empty_like|\.to\(\w+\.device\)")
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # sizes that broadcast, defaults that changed
 IDS = [f"{line} with {names}" for line, names, _ in EVERYDAY]
 
 

@@ -130,6 +130,69 @@ CASES = {
         "device", [(0, None, "cuda:0", "cpu"), (1, None, "cpu", "cuda:0")], "x is on cuda:0; net.fc1.weight is on cpu",
         ["x.to(net.fc1.weight.device)", 'net.to("cuda:0")'],
     ),
+    "a convolution left on the CPU": (
+        failed("torch.nn.functional.conv2d", "Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) "
+               "should be the same", tensor("x", 1, 3, 8, 8, device="cuda:0"),
+               tensor("net.conv.weight", 4, 3, 3, 3, role="weight"), tensor("net.conv.bias", 4, role="bias")),
+        "device", [(0, None, "cuda:0", "cpu"), (1, None, "cpu", "cuda:0"), (2, None, "cpu", "cuda:0")],
+        "x is on cuda:0; net.conv.weight and net.conv.bias are on cpu",
+        ["x.to(net.conv.weight.device)", 'net.to("cuda:0")'],
+    ),
+    "half precision on a GPU": (
+        failed("torch.nn.functional.conv2d", "Input type (torch.cuda.FloatTensor) and weight type "
+               "(torch.cuda.HalfTensor) should be the same", tensor("x", 1, 3, 8, 8, device="cuda:0"),
+               tensor("net.conv.weight", 4, 3, 3, 3, dtype="float16", role="weight", device="cuda:0")),
+        "dtype", [(0, None, "float32", "float16"), (1, None, "float16", "float32")],
+        "x is float32 and net.conv.weight is float16", ["x.half()", "net.conv.float()"],
+    ),
+    "a product in two precisions": (
+        failed("torch.mm", "expected m1 and m2 to have the same dtype, but got: float != c10::BFloat16",
+               tensor("a", 3, 4), tensor("b", 4, 5, dtype="bfloat16")),
+        "dtype", [(0, None, "float32", "bfloat16"), (1, None, "bfloat16", "float32")],
+        "a is float32 and b is bfloat16", ["b.float()", "a.bfloat16()"],
+    ),
+    "an Apple GPU": (
+        failed("torch.nn.functional.linear", "Tensor for argument weight is on cpu but expected on mps",
+               tensor("x", 4, 128, device="mps:0"), FC),
+        "device", [(0, None, "mps:0", "cpu"), (1, None, "cpu", "mps:0")], "x is on mps:0; net.fc1.weight is on cpu",
+        ["x.to(net.fc1.weight.device)", 'net.to("mps:0")'],
+    ),
+    "devices of fake tensors": (
+        failed("Tensor.add", "Unhandled FakeTensor Device Propagation for aten.add.Tensor, found two different devices "
+               "cpu, cuda:0", tensor("a", 3), tensor("b", 3, device="cuda:0")),
+        "device", [(0, None, "cpu", "cuda:0"), (1, None, "cuda:0", "cpu")], "a is on cpu; b is on cuda:0",
+        ["a.to(b.device)"],
+    ),
+    "a number on the CPU beside two devices": (
+        failed("torch.where", DEVICE, tensor("m", 3, dtype="bool", device="cuda:0"), tensor("zero", device="cpu"),
+               tensor("a", 3, device="cuda:1")),
+        "device", [(0, None, "cuda:0", "cuda:1"), (2, None, "cuda:1", "cuda:0")], "m is on cuda:0; a is on cuda:1",
+        ["m.to(a.device)"],
+    ),
+    "an image without a batch, as older versions say it": (
+        failed("torch.nn.functional.conv2d", "Expected 4-dimensional input for 4-dimensional weight [8, 3, 7, 7], but "
+               "got 3-dimensional input of size [3, 224, 224] instead", tensor("image", 3, 224, 224),
+               tensor("net.stem.weight", 8, 3, 7, 7, role="weight")),
+        "shape", [(0, None, "3-D", "4-D")], "The input of net.stem has 4 dimensions", ["image.unsqueeze(0)"],
+    ),
+    "a product, as older versions say it": (
+        failed("torch.nn.functional.linear", "size mismatch, m1: [32 x 784], m2: [128 x 10]",
+               tensor("x", 32, 784), FC),
+        "shape", [(0, 1, "784", "128"), (1, 1, "128", "784")], "net.fc1 takes 128", ["nn.Linear(784, 10)"],
+    ),
+    "one sample without its batch": (
+        failed("torch.nn.functional.cross_entropy", "size mismatch (got input: [10], target: [256])",
+               tensor("logits", 10),
+               tensor("y", 256, dtype="int64")),
+        "shape", [(1, None, "256", "0-dimensional")], "whose dimension 0 is the 10 classes", [],
+    ),
+    "states without layers": (
+        failed("nn.LSTM", "For batched 3-D input, hx and cx should also be 3-D but got (2-D, 2-D) tensors",
+               tensor("x", 5, 3, 10), tensor("h", 3, 20, role="hx", place="hx[0]"),
+               tensor("c", 3, 20, role="hx", place="hx[1]")),
+        "shape", [(1, None, "2-D", "3-D"), (2, None, "2-D", "3-D")], "h (3 × 20) has 2",
+        ["h.unsqueeze(0)", "c.unsqueeze(0)"],
+    ),
     "a generator": (
         failed("torch.randn", "Expected a 'cuda' device type for generator but found 'cpu'", plain("(3,)"),
                plain("torch.Generator", role="generator")),

@@ -118,10 +118,17 @@ def too_few_for_groups(call: Call, found: re.Match[str]) -> Mismatch | None:
 
 def weight_dimensions(call: Call, _: re.Match[str]) -> Mismatch | None:
     """Weight should have at least three dimensions; input and weight must have as many."""
-    weight = call.tensor("weight", 1)
-    if weight is None:
+    weight, given = call.tensor("weight", 1), call.tensor("input", 0)
+    named = re.search(r"(\d)d$", call.function)
+    if weight is None or given is None:
         return None
-    spatial = int(re.search(r"conv(?:_transpose)?(\d)d", call.function)[1]) if re.search(r"\dd", call.function) else 1  # type: ignore[index]
+    spatial = int(named[1]) if named else max(weight.ndim - 2, 1)
+    if weight.ndim == spatial + 2:  # as older versions of torch say it of the input
+        rule = (
+            f"The input of {call.owner or call.title} has {weight.ndim} dimensions, and {given.sized} has {given.ndim}."
+        )
+        works = [f"{given.code}.unsqueeze(0)"] if given.ndim == spatial + 1 else []
+        return mismatch("shape", rule, whole(given, f"{given.ndim}-D", f"{weight.ndim}-D"), works=works)
     rule = f"The weight of {call.title} has {spatial + 2} dimensions, and {weight.sized} has {weight.ndim}."
     return mismatch("shape", rule, whole(weight, f"{weight.ndim}-D", f"{spatial + 2}-D"))
 

@@ -113,6 +113,9 @@ MESSAGES = (
     ((r"on the same device|at the same device|not on the expected device|at least two devices"
       r"|different from other tensors on"),
      devices),
+    (r"Input type \(torch\.[\w.]+\) and (?:bias|weight) type \(torch\.[\w.]+\) should be the same", devices),
+    (r"is on \S+ but expected (?:it |them )?(?:to be )?on \S+", devices),
+    (r"Placeholder storage has not been allocated on", devices),
     (r"Cannot copy out of meta tensor|cannot be called on meta tensors", no_values),
     (r"can't convert ([\w:]+) device type tensor to numpy", to_numpy),
 )  # fmt: skip

@@ -11,10 +11,8 @@ _SCALARS = {
     "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64", "int": "int32",
     "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool", "long int": "int64", "unsigned char": "uint8",
     "signed char": "int8", "complexfloat": "complex64", "complexdouble": "complex128",
-    "c10::complex<float>": "complex64",
-    "c10::complex<double>": "complex128", "c10::half": "float16", "c10::bfloat16": "bfloat16",
-    "complexhalf": "complex32",
-    "uint16": "uint16", "uint32": "uint32", "uint64": "uint64", "floattensor": "float32", "doubletensor": "float64",
+    "c10::complex<float>": "complex64", "c10::complex<double>": "complex128", "c10::half": "float16",
+    "c10::bfloat16": "bfloat16", "complexhalf": "complex32", "uint16": "uint16", "uint32": "uint32", "uint64": "uint64",
 }  # fmt: skip
 _METHODS = {"float32": ".float()", "float64": ".double()", "int64": ".long()", "float16": ".half()", "bool": ".bool()",
             "int32": ".int()", "bfloat16": ".bfloat16()"}  # fmt: skip
@@ -24,7 +22,8 @@ _PARAMETER = re.compile(r"(^|\.)(weight|bias|running_mean|running_var|in_proj_we
 
 def dtype_of(name: str) -> str:
     """Return the dtype that one of torch's C++ names means: Long is int64, double float64."""
-    return _SCALARS.get(name.strip().lower().removeprefix("torch."), name.strip())
+    plain = name.strip().lower().removeprefix("torch.")
+    return _SCALARS.get(plain.removesuffix("tensor"), name.strip())
 
 
 def converted(given: Given, dtype: str) -> str:
@@ -105,6 +104,15 @@ def layer_dtype(call: Call, found: re.Match[str]) -> Mismatch | None:
         f"{call.layer}{_METHODS.get(found[1], '')}" if floating(found[1]) and call.layer else "",
     ]
     return mismatch("dtype", rule, whole(wrong, found[1], found[2]), works=works)
+
+
+def any_floating(call: Call, dtype: str) -> Mismatch | None:
+    """Explain a dtype that a device does not have."""
+    wrong = _having(call, dtype)
+    if wrong is None:
+        return None
+    rule = f"The device has no {dtype}, and {wrong.name} is {dtype}."
+    return mismatch("dtype", rule, whole(wrong, dtype, "float32"), works=[converted(wrong, "float32")])
 
 
 def mixed(call: Call, _: re.Match[str]) -> Mismatch | None:
@@ -338,7 +346,9 @@ def argument_dtype(call: Call, found: re.Match[str]) -> Mismatch | None:
 _NAMES = r"([\w:<> ]+?)"
 MESSAGES = (
     (r"must have the same dtype, but got (\w+) and (\w+)", differ),
-    (r"expected m1 and m2 to have the same dtype, but got: ([\w ]+?) != ([\w ]+)$", differ),
+    (r"expected m1 and m2 to have the same dtype, but got: ([\w:<> ]+?) != ([\w:<> ]+?)\s*$", differ),
+    (r"Input type \(torch\.(?:\w+\.)?(\w+)\) and (?:bias|weight) type \(torch\.(?:\w+\.)?(\w+)\)", differ),
+    (r"convert a (?:MPS) [Tt]ensor to (float64) dtype", lambda call, _: any_floating(call, "float64")),
     (rf"Input type \({_NAMES}\) and (?:bias|weight) type \({_NAMES}\) should be the same", differ),
     (r"expected both vectors to have same dtype, but found (\w+) and (\w+)", differ),
     (r"self \((\w+)\) and source \((\w+)\) must have the same scalar type", differ),

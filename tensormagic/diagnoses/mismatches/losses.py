@@ -252,14 +252,15 @@ MESSAGES = (
     (r"Expected floating point type for target with class probabilities", target_probabilities),
     (r"Expected input batch_size \((\d+)\) to match target batch_size \((\d+)\)", batches_differ),
     (r"multi_margin_loss: target tensor should be 1-D|inconsistent target size", target_dimensions),
-    ((r"0D or 1D target tensor expected|Expected target size \[|only batches of spatial targets"
-     r" supported"), target_shape),
+    ((r"target tensor expected, multi-target|size mismatch \(got input: |Expected target size \["
+      r"|only batches of spatial targets supported"), target_shape),
     (r"Target (-?\d+) is out of bounds", target_class),
     (r"Class values must be smaller than num_classes", one_hot_classes),
     (r"weight tensor should be defined either for all (\d+) classes", class_weights),
     (r"expected weight shape to be \((\d+),\), got \(\d+,\)", class_weights),
     (r"inconsistent weight size|weight must be one-dimensional", class_weight_size),
-    (r"that is different to the input size|must be the same as input size", same_shape),
+    ((r"that is different to the input size|input and target shapes do not match"
+      r"|must be the same as input size"), same_shape),
     (r"The size of tensor a \(\d+\) must match the size of tensor b", similar_or_not),
     (r"All input tensors should have same dimension|expected to have the same number of dimensions, but got: anchor",
      equal_dimensions),

@@ -181,7 +181,19 @@ def attention_scores(call: Call, _: re.Match[str]) -> Mismatch | None:
     return mismatch("shape", rule, *(size(mask, at, scores[at]) for at in where)) if where else None
 
 
+def states_dimensions(call: Call, found: re.Match[str]) -> Mismatch | None:
+    """For batched 3-D input, hx and cx should also be 3-D but got (2-D, 2-D) tensors."""
+    wanted = int(found[1])
+    states = [one for one in call.tensors[1:] if one.operand.role in {"hx", "cx", ""} and one.ndim != wanted]
+    if not states:
+        return None
+    rule = f"The hidden states have {wanted} dimensions, as the input: {states[0].sized} has {states[0].ndim}."
+    works = [f"{one.code}.unsqueeze(0)" for one in states if one.ndim + 1 == wanted]
+    return mismatch("shape", rule, *(whole(one, f"{one.ndim}-D", f"{wanted}-D") for one in states), works=works)
+
+
 MESSAGES = (
+    (r"input, hx and cx should also be (\d)-D but got", states_dimensions),
     (r"input\.size\(-1\) must be equal to input_size\. Expected (?P<takes>\d+), got (?P<got>\d+)", input_size),
     (r"inconsistent input_size: got (?P<got>\d+) expected (?P<takes>\d+)", input_size),
     (r"Expected hidden(?:\[\d\])? size \((.*?)\), got \[(.*?)\]", hidden_size),
