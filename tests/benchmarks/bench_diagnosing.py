@@ -1,0 +1,85 @@
+"""What diagnosing costs where nothing is wrong: the watchers while a run is traced, and the rules at its end.
+
+The same traced training loop takes turns with its watchers on and off (their methods replaced by ones that do
+nothing), in CPU time; ratios are taken within a round. Run by ``make bench``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import statistics
+import time
+from unittest import mock
+
+import pytest
+import torch
+
+import tensormagic as tm
+from tensormagic.collectors.autograd_watch import AutogradWatch
+from tensormagic.collectors.call_watch import CallWatch
+from tensormagic.collectors.training import TrainingWatcher
+from tensormagic.diagnoses import diagnose
+from tests.benchmarks.workloads import WORKLOADS
+
+pytestmark = pytest.mark.benchmark
+
+STEPS = {"a": 100, "b": 40, "c": 3}
+ROUNDS = {"a": 7, "b": 7, "c": 3}
+WATCHERS = (
+    (CallWatch, "see"), (AutogradWatch, "see"), (AutogradWatch, "see_out"),
+    (TrainingWatcher, "before_pass"), (TrainingWatcher, "after_pass"),
+    (TrainingWatcher, "before_step"), (TrainingWatcher, "after_step"), (TrainingWatcher, "finish"),
+)  # fmt: skip
+MOST = 1.03
+
+
+def _unwatched():
+    """Replace every watcher's methods; a name that is no longer there fails the benchmark."""
+    stack = contextlib.ExitStack()
+    for owner, name in WATCHERS:
+        stack.enter_context(mock.patch.object(owner, name, lambda *_, **__: None))
+    return stack
+
+
+def _train(name):
+    net, step = WORKLOADS[name]()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)
+
+    def train():
+        for _ in range(STEPS[name]):
+            optimizer.zero_grad()
+            step()
+            optimizer.step()
+
+    return {"net": net, "optimizer": optimizer}, train
+
+
+def _seconds(namespace, train):
+    gc.collect()
+    began = time.process_time()
+    with tm.trace(namespace=namespace) as trace:
+        train()
+    return time.process_time() - began, trace
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_diagnosing_a_healthy_run_costs_under_three_percent(name):
+    """Of the traced run, all watchers and all rules together."""
+    namespace, train = _train(name)
+    _seconds(namespace, train)
+    watching, rules = [], []
+    for _ in range(ROUNDS[name]):
+        with _unwatched():
+            without, _ = _seconds(namespace, train)
+        with_watchers, trace = _seconds(namespace, train)
+        report = trace.report
+        began = time.process_time()
+        found = diagnose(report)
+        rules.append((time.process_time() - began) / without)
+        watching.append(with_watchers / without)
+        assert [one.code for one in found if one.severity != "note"] == []
+    total = statistics.median(watching) + statistics.median(rules)
+    print(f"\n{WORKLOADS[name].__doc__}\n    diagnosing: {total:.3f} (watchers {statistics.median(watching):.3f}, "
+          f"{min(watching):.3f} to {max(watching):.3f}; rules {statistics.median(rules):.4f})")  # fmt: skip
+    assert total <= MOST
