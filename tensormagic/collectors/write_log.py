@@ -10,7 +10,7 @@ import dataclasses
 from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from time import perf_counter
+from time import process_time
 from types import FrameType
 from typing import Any
 
@@ -30,7 +30,8 @@ from tensormagic.collectors.written_through import Statement, Through, statement
 from tensormagic.reports import ChangedName, Clash, Gap, Write
 
 MOST_REPLAYS = 8  # suspicious calls of one line and op that are done once more, to see what they should give
-FREE_SEARCHES = 0.1  # seconds for looking names up whenever something may have changed; beyond that,
+FREE_SEARCHES = 0.1  # seconds of this process for looking names up whenever something may have changed; beyond that,
+FIRST_SEARCHES = 1.0  # the same, for a line that has not had its look-up yet
 SEARCH_SHARE = 8  # a look-up waits until so many times what the last one took has passed
 CALLERS = 4  # of the person's functions, from the write outwards, that are asked what they passed
 _ALONE = 2  # users of a storage when one tensor and the question itself are all
@@ -56,6 +57,7 @@ class Tally:
     clash: Clash | None = None
     suspicion: Suspicion | None = None
     swaps: bool | None = None  # not looked up yet
+    searched: bool | None = None  # whether names were ever looked up for it; None where they need not be
 
     def report(self, sites: Sites) -> Write:
         """Return it as plain data."""
@@ -91,7 +93,15 @@ class WriteLog:
     @property
     def gaps(self) -> tuple[Gap, ...]:
         """What could not be seen."""
-        return tuple(self._gaps.values())
+        unsearched = [tally for tally in list(self._tallies.values()) if tally.searched is False]
+        if not unsearched:
+            return tuple(self._gaps.values())
+        places = "one line" if len(unsearched) == 1 else f"{len(unsearched)} lines"
+        reason = (
+            f"the names were not looked up again for what {places} wrote to, since that takes "
+            f"{1000 * self._search_took:.0f} ms each time: a name that was bound shortly before may be missing there"
+        )
+        return (*self._gaps.values(), Gap("names", reason))
 
     def writes(self) -> tuple[Write, ...]:
         """Return every tally as plain data, in the order of their first writes."""
@@ -178,26 +188,30 @@ class WriteLog:
         if users <= _ALONE and not foreign and not due:
             return
         if due or not self._sharers.knows(identity, users):
-            self._search(frame)
-            self._sharers.note(identity)
+            if self._search(frame, free=FREE_SEARCHES if tally.searched else FIRST_SEARCHES):
+                self._sharers.note(identity)
+                tally.searched = True
+            elif tally.searched is None:
+                tally.searched = False
         region = place_of(target)
         hits = list(self._sharers.of(identity, region, foreign=foreign))
         if hits or (due and users > _ALONE):
             self._follow(WriteSeen(tally, target, region, call, hits), frame, due=due)
 
-    def _search(self, frame: FrameType) -> None:
-        """Look the names up anew, unless that has taken long and the last time is not long ago."""
-        began = perf_counter()
-        if self._search_seconds > FREE_SEARCHES and began - self._searched < SEARCH_SHARE * self._search_took:
-            return
+    def _search(self, frame: FrameType, *, free: float = FREE_SEARCHES) -> bool:
+        """Look the names up anew, unless that has taken long and the last time is not long ago; says whether it did."""
+        began = process_time()
+        if self._search_seconds > free and began - self._searched < SEARCH_SHARE * self._search_took:
+            return False
         self._sharers.learn(frame)
         self.names_searched = self._sharers.searched
-        self._searched = perf_counter()
+        self._searched = process_time()
         self._search_took = self._searched - began
         self._search_seconds += self._search_took
         if not self._sharers.complete:
             reason = f"more than {self.names_searched} names and items: the rest was not looked through"
             self._gaps.setdefault("too many", Gap("names", reason))
+        return True
 
     def _follow(self, seen: WriteSeen, frame: FrameType, *, due: bool) -> None:
         """Look at those whose bytes may meet what was written to."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import math
 import weakref
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
+from tensormagic.collectors import write_log
 from tensormagic.errors import TraceError
 
 
@@ -313,3 +315,22 @@ def test_an_optimizer_changes_what_it_is_there_for():
     names["best"] = net.state_dict()
     found = {name for _, _, name, elements, of in changes(watched(source, names)) if elements == of}
     assert found == {f"best[{name!r}]" for name in net.state_dict()}
+
+
+def test_a_line_for_which_no_names_could_be_looked_up_is_a_gap(monkeypatch):
+    """Looking is limited where it takes long; what was missed by it is said, and the first line is not."""
+    monkeypatch.setattr(write_log, "FIRST_SEARCHES", -1.0)
+    monkeypatch.setattr(write_log, "SEARCH_SHARE", math.inf)
+    a, b = torch.zeros(4), torch.zeros(4)
+    names = {"a": a, "b": b}
+    with tm.watch_writes(namespace=names) as watch:
+        names["view"] = a[1:]
+        a.add_(1)
+        names["other"] = b[1:]
+        b.add_(1)
+    first, second = watch.report.writes
+    assert [changed.name for changed in first.changed] == ["view"]
+    assert second.changed == ()
+    (gap,) = watch.report.gaps
+    assert gap.section == "names"
+    assert "not looked up again for what one line wrote to" in gap.reason

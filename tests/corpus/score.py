@@ -158,7 +158,9 @@ def complaints(verdicts: Sequence[Verdict]) -> list[str]:
 def main() -> int:
     """Print the table, and what is not as it must be; return how to exit."""
     torch.set_num_threads(1)
-    write_log.FREE_SEARCHES = math.inf  # what is found must not hang on how busy the machine is
+    write_log.FREE_SEARCHES = write_log.FIRST_SEARCHES = (
+        math.inf
+    )  # what is found must not hang on how busy the machine is
     began, cases = time.process_time(), every_case()
     verdicts = [judge(case) for case in cases]
     healthy = [case for case in cases if not case.code]
