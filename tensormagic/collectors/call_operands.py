@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ast
 import linecache
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from types import FrameType
+from typing import Any
 
 import torch
 from torch import nn
@@ -22,6 +24,15 @@ LONGEST = 40  # characters of an operand's text; a longer one is not repeated
 MOST_LINES = 20
 
 _MODULE_CALL = nn.Module._call_impl.__code__
+
+
+def flat(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield the values, and what is in lists of them."""
+    for value in values:
+        if isinstance(value, tuple | list):
+            yield from value
+        else:
+            yield value
 
 
 def operand_of(x: torch.Tensor, name: str = "") -> Operand:
@@ -39,6 +50,34 @@ def operand_of(x: torch.Tensor, name: str = "") -> Operand:
     )
 
 
+def operand_names(frame: FrameType, operands: Sequence[torch.Tensor], of: int, path: str) -> list[str]:
+    """Return what each operand is called: by the person's line, or as a part of the module that is running.
+
+    Args:
+        frame: That which makes the call.
+        operands: Of the call, in order.
+        of: How many operands the call has in all, these first.
+        path: Of the module that runs in ``frame``.
+    """
+    if is_own_code(frame.f_code.co_filename):
+        names = operand_texts(frame, of)[: len(operands)]
+        return [name or _as_attribute(frame, x, path) for name, x in zip(names, operands, strict=True)]
+    names = [_as_attribute(frame, x, path) for x in operands]
+    others = iter(operand_texts(frame, of - sum(map(bool, names))))
+    return [name or next(others, "") for name in names]
+
+
+def _as_attribute(frame: FrameType | None, x: torch.Tensor, path: str) -> str:
+    """Return ``net.fc1.weight`` where ``x`` is a parameter or buffer of the module that is running."""
+    while frame is not None and frame.f_code is not _MODULE_CALL:
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    module = frame.f_locals["self"]
+    own = {**module._parameters, **module._buffers}
+    return next((f"{path}.{name}" for name, value in own.items() if value is x), "")
+
+
 def operand_texts(frame: FrameType, count: int) -> list[str]:
     """Return what stands in the source for each of the ``count`` operands of the call that ``frame`` is making.
 
@@ -49,7 +88,7 @@ def operand_texts(frame: FrameType, count: int) -> list[str]:
     while frame.f_back is not None and not is_own_code(frame.f_code.co_filename):
         modules += frame.f_code is _MODULE_CALL
         frame = frame.f_back
-    found = _operands(running_part(frame)) if modules <= 1 else []
+    found = [ast.unparse(node) for node in _operands(running_part(frame))] if modules <= 1 else []
     if len(found) < count or (count > 1 and len(found) > count):
         return [""] * count
     return [text if len(text) <= LONGEST else "" for text in found[:count]]
@@ -78,8 +117,14 @@ def _parsed(text: str) -> ast.AST | None:
     return statement.value if isinstance(statement, ast.Expr) else statement
 
 
-def _operands(part: ast.AST | None) -> list[str]:
-    """Return the texts of the operands of an expression: both sides, or what a call is given, its tensor first."""
+def operand_parts(frame: FrameType) -> list[ast.expr] | None:
+    """Return the operands of what the person's own ``frame`` is in the middle of; None where not known."""
+    part = running_part(frame) if is_own_code(frame.f_code.co_filename) else None
+    return _operands(part) or None
+
+
+def _operands(part: ast.AST | None) -> list[ast.expr]:
+    """Return the operands of an expression: both sides, or what a call is given, its tensor first."""
     nodes: list[ast.expr] = []
     if isinstance(part, ast.BinOp):
         nodes = [part.left, part.right]
@@ -91,7 +136,7 @@ def _operands(part: ast.AST | None) -> list[str]:
         nodes = [part.value]
     elif isinstance(part, ast.Call):
         nodes = _given(part)
-    return [ast.unparse(node) for node in nodes]
+    return nodes
 
 
 def _given(call: ast.Call) -> list[ast.expr]:

@@ -14,10 +14,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tensormagic.collectors.call_operands import operand_of, operand_texts
+from tensormagic.collectors.call_operands import operand_names, operand_of
 from tensormagic.collectors.running_sums import LoopNotes
+from tensormagic.collectors.seen_broadcasts import Wide
+from tensormagic.collectors.seen_fresh import Fresh
+from tensormagic.collectors.seen_operands import Doubles
 from tensormagic.collectors.source import Sites, is_own_code
-from tensormagic.reports import Gap, Observation, Operand
+from tensormagic.reports import Gap, Observation
 from tensormagic.reports.observations import ObservationKind
 
 CLOSELY = 4  # calls of a place that are looked at before they get rarer
@@ -55,12 +58,16 @@ class Place:
         self.calls, self.looked, self.sparing = 0, 0, sparing
 
 
-class _Found:
+Key = tuple[str, str, "int | None"]  # kind, op, site
+
+
+class Found:
     """What becomes an `Observation`: the first of its kind at a line, and counts."""
 
-    __slots__ = ("first", "nbytes", "places", "seen")
+    __slots__ = ("first", "key", "nbytes", "places", "seen")
 
-    def __init__(self, first: Observation) -> None:
+    def __init__(self, key: Key, first: Observation) -> None:
+        self.key = key
         self.first, self.nbytes, self.seen = first, 0, 0
         self.places: dict[int, Place] = {}
 
@@ -79,6 +86,8 @@ class _Found:
         )  # fmt: skip
 
 
+_ALONE = Place(sparing=False)  # of calls that are not counted by place
+
 Look = Callable[["CallWatch", Call], None]
 
 
@@ -88,37 +97,48 @@ class CallWatch:
     Args:
         sites: Interns the person's lines.
         module_path: Gives the path of the module that runs in a frame.
+        line_of_node: Gives the site that made an autograd node.
 
     Attributes:
+        wide: Results that grew, which are followed.
+        fresh: Memory that nobody wrote, which is followed.
+        doubles: Where float64 tensors were made.
         seconds: Spent here.
         gap: Why something could not be looked at; empty where all could.
         loop: What they tell about the training loop.
     """
 
-    def __init__(self, sites: Sites, module_path: Callable[[FrameType], str]) -> None:
+    def __init__(
+        self, sites: Sites, module_path: Callable[[FrameType], str], line_of_node: Callable[[int], int | None]
+    ) -> None:
         self._sites = sites
+        self._line_of_node = line_of_node
         self._module_path = module_path
-        self._places: dict[tuple[int, int, int], Place] = {}
-        self._found: dict[tuple[str, str, int | None], _Found] = {}
-        self._place = Place(sparing=False)
+        self._places: dict[tuple[object, int], Place] = {}
+        self._kept: dict[Key, Found] = {}
+        self._place = _ALONE
+        self.wide, self.fresh, self.doubles = Wide(), Fresh(), Doubles()
         self.seconds = 0.0
         self.gap = ""
         self.loop = LoopNotes()
 
-    def see(self, looks: Sequence[Look], call: Call) -> None:
-        """Look at a call, or only count it. Never raises."""
-        code = call.frame.f_code
-        key = (id(code), call.frame.f_lasti, id(looks))
+    def place(self, line: object, frame: FrameType) -> Place | None:
+        """Count a call that ``frame`` has made, and return its place; None where that is all (0.35 µs).
+
+        Args:
+            line: Stands for the line, and is one object for all of its calls.
+            frame: That which called.
+        """
+        key = (line, frame.f_lasti)
         place = self._places.get(key)
         if place is None:
-            place = self._places[key] = Place(sparing=is_own_code(code.co_filename))
+            place = self._places[key] = Place(sparing=is_own_code(frame.f_code.co_filename))
         place.calls = number = place.calls + 1
-        if place.sparing and number > CLOSELY and number & (number - 1):
-            return
-        place.looked += 1
-        self._look(looks, call, place)
+        return None if place.sparing and number > CLOSELY and number & (number - 1) else place
 
-    def _look(self, looks: Sequence[Look], call: Call, place: Place) -> None:
+    def look(self, looks: Sequence[Look], call: Call, place: Place) -> None:
+        """Look at a call. Never raises."""
+        place.looked += 1
         began = perf_counter()
         try:
             if not _is_hidden():
@@ -130,47 +150,94 @@ class CallWatch:
             self.gap = f"{type(error).__name__}: {error}"
         self.seconds += perf_counter() - began
 
-    def note(  # noqa: PLR0913  (two parameters; the rest says what was found, by name)
+    def before(self, function: Any, args: tuple[Any, ...]) -> None:
+        """Look at what a call is about to write, while memory is followed that nobody wrote. Never raises."""
+        try:
+            if not _is_hidden():
+                with torch._C.DisableTorchFunction():
+                    self.fresh.before(str(getattr(function, "__name__", "")), args)
+        except Exception as error:
+            self.gap = f"{type(error).__name__}: {error}"
+
+    def follow(self, call: Call) -> None:
+        """Look at a call while something is followed: results that grew, memory that nobody wrote. Never raises."""
+        began = perf_counter()
+        try:
+            if not _is_hidden():
+                self._place = _ALONE
+                with torch._C.DisableTorchFunction():
+                    if self.wide.marks:
+                        self.wide.follow(self, call)
+                    if self.fresh.marks:
+                        self.fresh.follow(self, call)
+        except Exception as error:
+            self.gap = f"{type(error).__name__}: {error}"
+        self.seconds += perf_counter() - began
+
+    def note(self, kind: ObservationKind, call: Call, *, nbytes: int = 0, **told: Any) -> None:
+        """Note that ``call`` did something; what is told of it besides, as in `found`, is told once for its line."""
+        self.keep(self.found(kind, call, **told), nbytes)
+
+    def keep(self, found: Found, nbytes: int = 0) -> None:
+        """Note that what was found has come about, once more."""
+        if found.key not in self._kept and len(self._kept) >= MOST_FOUND:
+            self.gap = f"more than {MOST_FOUND} different things were seen in single calls"
+            return
+        found = self._kept.setdefault(found.key, found)
+        found.seen += 1
+        found.nbytes = max(found.nbytes, nbytes)
+
+    def found(  # noqa: PLR0913  (two parameters; the rest says what was found, by name)
         self,
         kind: ObservationKind,
         call: Call,
         *,
         operands: Sequence[torch.Tensor] = (),
+        of: int = 0,
+        about: int | None = None,
         result: torch.Tensor | None = None,
-        nbytes: int = 0,
         made: int | None = None,
         detail: str = "",
         op: str = "",
-    ) -> None:
-        """Note that ``call`` did something; what is said of it besides is that of the first such call of its line."""
-        site = self.site(call)
-        key = (kind, op or call.name, site)
-        found = self._found.get(key)
+    ) -> Found:
+        """Return what was found at a line before, of this kind, or describe it.
+
+        Args:
+            kind: As in `Observation`.
+            call: The call; its operands are called as they are in the person's line, where that can be told.
+            operands: Of the call, in order.
+            of: How many operands it has in all, if more than these.
+            about: Which of them alone is told, if not all.
+            result: What came out, where that matters.
+            made: As in `Observation`.
+            detail: As in `Observation`.
+            op: What was called, if not what the call says.
+        """
+        key = (kind, op or call.name, self.site(call))
+        found = self._kept.get(key)
         if found is None:
-            if len(self._found) >= MOST_FOUND:
-                self.gap = f"more than {MOST_FOUND} different things were seen in single calls"
-                return
-            found = self._found[key] = _Found(Observation(
-                kind=kind, op=key[1], location=site, module=self._module_path(call.frame),
-                operands=self.described(call, operands), made=made, detail=detail,
+            path = self._module_path(call.frame)
+            names = operand_names(call.frame, operands, max(of, len(operands)), path)
+            described = tuple(operand_of(x, name) for x, name in zip(operands, names, strict=True))
+            found = Found(key, Observation(
+                kind=kind, op=key[1], location=key[2], module=path, made=made, detail=detail,
+                operands=described if about is None else described[about : about + 1],
                 result=None if result is None else operand_of(result),
             ))  # fmt: skip
-        found.seen += 1
-        found.nbytes = max(found.nbytes, nbytes)
         found.places[id(self._place)] = self._place
+        return found
 
     def site(self, call: Call) -> int | None:
         """Return the person's line that made a call."""
         return self._sites.of_frame(call.frame)
 
-    def described(self, call: Call, operands: Sequence[torch.Tensor]) -> tuple[Operand, ...]:
-        """Return the operands as they are, called as they are in the person's line where that can be told."""
-        texts = operand_texts(call.frame, len(operands))
-        return tuple(operand_of(x, name) for x, name in zip(operands, texts, strict=True))
+    def line_of_node(self, sequence_number: int) -> int | None:
+        """Return the person's line that made an autograd node; None where that is not known exactly."""
+        return self._line_of_node(sequence_number)
 
     def observations(self) -> tuple[Observation, ...]:
         """Return what was found so far, in order of first appearance."""
-        return tuple(found.report() for found in list(self._found.values()))
+        return tuple(found.report() for found in list(self._kept.values()))
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what could not be looked at."""

@@ -16,9 +16,9 @@ from tensormagic.collectors.behind import Behind, left_out
 from tensormagic.collectors.cut_values import Receiver
 from tensormagic.collectors.cuts import Cuts
 from tensormagic.collectors.following import Following
-from tensormagic.collectors.forward import Origins
 from tensormagic.collectors.identity import Leaves
 from tensormagic.collectors.nodes import op_name
+from tensormagic.collectors.origins import Origins
 from tensormagic.collectors.severed import Severed
 from tensormagic.collectors.skeleton import Skeleton
 from tensormagic.collectors.source import Sites

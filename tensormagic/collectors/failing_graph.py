@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.following import start_nodes
-from tensormagic.collectors.forward import Origins
 from tensormagic.collectors.identity import Leaves, ModuleNames
 from tensormagic.collectors.nodes import describe_nodes
+from tensormagic.collectors.origins import Origins
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.skeleton import Walker, is_accumulate, make_skeleton
 from tensormagic.reports import Edge, Graph, Node

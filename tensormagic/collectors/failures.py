@@ -28,10 +28,10 @@ from tensormagic.collectors.failing_call import (
 )
 from tensormagic.collectors.failing_graph import graph_before
 from tensormagic.collectors.failing_source import failing_at
-from tensormagic.collectors.forward import Origins
 from tensormagic.collectors.identity import ModuleNames
 from tensormagic.collectors.operand_names import OperandNames, module_names, namespace_of
 from tensormagic.collectors.operands import MOST_OPERANDS, Argument, arguments_of, function_name, operand_of
+from tensormagic.collectors.origins import Origins
 from tensormagic.collectors.sharers import names_of
 from tensormagic.collectors.source import CellNumber, location_in, location_of
 from tensormagic.collectors.still_values import UNKNOWN

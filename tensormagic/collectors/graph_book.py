@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tensormagic.collectors.forward import Origins
 from tensormagic.collectors.forward_search import first_bad
 from tensormagic.collectors.gradients import PassValues
 from tensormagic.collectors.identity import Leaves
 from tensormagic.collectors.insides import runs_python
 from tensormagic.collectors.nodes import describe_nodes
+from tensormagic.collectors.origins import Origins
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.skeleton import Walk, Walker, make_skeleton
 from tensormagic.collectors.traced_graph import TracedGraph

@@ -12,11 +12,12 @@ import torch
 
 from tensormagic.collectors.evidence import is_packed
 from tensormagic.collectors.identity import Leaves
+from tensormagic.collectors.origins import Origin, Origins
 from tensormagic.collectors.skeleton import Skeleton, Walk, is_accumulate
 from tensormagic.reports import Node, SavedTensor
 
 if TYPE_CHECKING:
-    from tensormagic.collectors.forward import Origin, Origins
+    from tensormagic.collectors.origins import Origin, Origins
 
 MAX_SAVED = 12  # slots listed a node; an LSTM keeps one for every layer and gate
 

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 from tensormagic.collectors.identity import Leaves
 from tensormagic.collectors.levels import bare
 from tensormagic.collectors.makers import Makers
+from tensormagic.collectors.origins import Origins
 from tensormagic.collectors.unwinding import Unwinding
 from tensormagic.reports import Edge
 
 if TYPE_CHECKING:
-    from tensormagic.collectors.forward import Origins
+    from tensormagic.collectors.origins import Origins
 
 NO_NUMBER = (1 << 64) - 1  # what torch says of a leaf's node
 

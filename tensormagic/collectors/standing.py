@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.forward import Origins
 from tensormagic.collectors.identity import Leaf, Leaves, ModuleNames
 from tensormagic.collectors.nodes import describe_nodes, live_saved
+from tensormagic.collectors.origins import Origins
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.skeleton import Skeleton, Walk, Walker, is_accumulate, make_skeleton
 from tensormagic.errors import NoGraphError

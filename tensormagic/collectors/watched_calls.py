@@ -12,7 +12,17 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from tensormagic.collectors import running_sums, seen_clearing, seen_copies
+from tensormagic.collectors import (
+    running_sums,
+    seen_broadcasts,
+    seen_clearing,
+    seen_copies,
+    seen_draws,
+    seen_fresh,
+    seen_losses,
+    seen_operands,
+    seen_waits,
+)
 from tensormagic.collectors.autograd_watch import NOTED
 from tensormagic.collectors.call_watch import Look
 from tensormagic.collectors.cut_calls import ROLES
@@ -29,12 +39,21 @@ class Watched(NamedTuple):
     noted: str = ""
 
 
-_OWNERS: tuple[Any, ...] = (torch.Tensor, torch)
+_OWNERS: tuple[Any, ...] = (torch.Tensor, torch, torch._C._nn, torch._C._VariableFunctions)
 
 _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
     (seen_copies.copied, seen_copies.NAMES),
     (running_sums.added, running_sums.NAMES),
-)  # fmt: skip
+    (seen_broadcasts.both_grew, seen_broadcasts.NAMES),
+    (seen_broadcasts.grew_in_a_loss, seen_broadcasts.JOINED),
+    (seen_operands.promoted, (*seen_operands.ELEMENTWISE, *seen_operands.LOSSES, *seen_operands.JOINING)),
+    (seen_operands.mixed, (*seen_operands.ELEMENTWISE, *seen_operands.JOINING, *seen_operands.CONVOLUTIONS)),
+    (seen_operands.made_double, seen_operands.MAKING),
+    (seen_losses.normalised, seen_losses.NAMES),
+    (seen_draws.drew, seen_draws.NAMES),
+    (seen_fresh.asked_for, seen_fresh.NAMES),
+    (seen_waits.waited, seen_waits.NAMES),
+)
 
 
 def _functions(names: Iterable[str]) -> Iterable[Any]:

@@ -10,6 +10,8 @@ from tensormagic.diagnoses import (
     aliasing,
     backward_failures,
     clashes,
+    device_calls,
+    draws,
     forward_faults,
     gradient_health,
     graph_cuts,
@@ -17,6 +19,7 @@ from tensormagic.diagnoses import (
     half_precision,
     keepers,
     layout_calls,
+    losses,
     modes,
     modules,
     not_finite,
@@ -45,6 +48,9 @@ from tensormagic.reports import (
 RULES: tuple[Rule, ...] = (
     Rule("TM101", "a view that cannot be", FailureReport, clashes.impossible_view),
     Rule("TM102", "a copy where a view was hoped for", TraceReport, layout_calls.hidden_copy),
+    Rule("TM103", "memory formats mixed", TraceReport, layout_calls.mixed_formats),
+    Rule("TM104", "memory read before it was written", TraceReport, layout_calls.uninitialised),
+    Rule("TM105", "both operands broadcast", TraceReport, layout_calls.both_broadcast),
     Rule("TM201", "a write changes another name", TensorReport, aliasing.shared_memory),
     Rule("TM201", "a write changes another name", WritesReport, writes.changed_names),
     Rule("TM202", "a tensor overlaps itself", TensorReport, aliasing.internal_overlap),
@@ -86,12 +92,16 @@ RULES: tuple[Rule, ...] = (
     Rule("TM605", "modules in a plain list or dictionary", WatchReport, registrations.hidden_modules),
     Rule("TM606", "a model trained in eval mode", TraceReport, modes.trained_in_eval_mode),
     Rule("TM607", "a step without a backward", TraceReport, steps.without_backward),
+    Rule("TM608", "softmax or sigmoid applied twice around the loss", TraceReport, losses.normalised_twice),
     Rule("TM609", "tied weights that are not one any more", TraceReport, registrations.untied_weights),
     Rule("TM609", "tied weights that are not one any more", WatchReport, registrations.untied_weights),
+    Rule("TM701", "draws from a generator that nobody seeded", TraceReport, draws.unseeded_draws),
     Rule("TM702", "a generator on another device", FailureReport, clashes.generator_elsewhere),
     Rule("TM801", "operands on different devices", FailureReport, clashes.operands_elsewhere),
     Rule("TM802", "dtypes that do not go together", FailureReport, clashes.dtypes_apart),
+    Rule("TM803", "the host waits in every step", TraceReport, device_calls.waits_in_every_step),
     Rule("TM804", "shapes that do not go together", FailureReport, clashes.shapes_apart),
+    Rule("TM805", "a promotion to float64", TraceReport, device_calls.promoted_to_double),
 )
 
 

@@ -35,3 +35,19 @@ def how_often(one: Observation) -> str:
 def called(operand: Operand, otherwise: str) -> str:
     """Return what the person calls an operand, or ``otherwise`` where that is not known."""
     return operand.name or otherwise
+
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "pow": "**"}
+
+
+def expression(one: Observation) -> str:
+    """Return a call of two operands as a person would write it, with the names that are known."""
+    left, right = (operand.name or "…" for operand in one.operands[:2])
+    sign = _SIGNS.get(one.op)
+    if left == right == "…":
+        return one.op
+    return f"{one.op}({left}, {right})" if sign is None else f"{_wrapped(left)} {sign} {_wrapped(right)}"
+
+
+def _wrapped(name: str) -> str:
+    return f"({name})" if " " in name and not name.endswith((")", "]")) else name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensormagic.collectors.forward import Origins
+from tensormagic.collectors.origins import Origins
 
 
 def sites(origins, numbers):

@@ -367,9 +367,9 @@ def test_results_left_on_the_device_give_the_same_numbers():
 
 def test_a_pass_that_defers_equals_one_that_does_not():
     """A whole recorder that leaves everything on the device finds the same norms, births and statistics."""
-    from tensormagic.collectors.forward import Origins
     from tensormagic.collectors.gradients import PassRecorder, PassValues
     from tensormagic.collectors.identity import Leaves, ModuleNames
+    from tensormagic.collectors.origins import Origins
     from tensormagic.collectors.skeleton import Walker, make_skeleton
     from tensormagic.collectors.survey import StatisticsTable
 

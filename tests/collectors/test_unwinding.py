@@ -11,8 +11,8 @@ from array import array
 import torch
 
 import tensormagic as tm
-from tensormagic.collectors.forward import Origins
 from tensormagic.collectors.identity import Leaves, ModuleNames
+from tensormagic.collectors.origins import Origins
 from tensormagic.collectors.skeleton import Walker
 from tensormagic.collectors.unwinding import STRIDE, landings
 

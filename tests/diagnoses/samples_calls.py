@@ -20,9 +20,15 @@ def seen(kind, op, **facts):
     return traced(one)
 
 
-def traced(*observations, steps=10):
+def traced(*observations, steps=10, locations=(LINE, MADE)):
     """Return a trace of ``steps`` steps with these observations."""
     return TraceReport(
         title="net", state="finished", cell=Cell("train.py", None, ()), seconds=1.0, own_seconds=0.1,
-        locations=(LINE, MADE), steps_seen=steps, observations=observations,
+        locations=locations, steps_seen=steps, observations=observations,
     )  # fmt: skip
+
+
+def waiting(op, calls, **facts):
+    """Return what is seen where the host waits ``calls`` times, in every call of a line, for ``cuda:0``."""
+    given = {"location": 0, "detail": "cuda:0", "looked": calls, "seen": calls, **facts}
+    return Observation(kind="synchronised", op=op, calls=calls, **given)

@@ -1,0 +1,55 @@
+"""Random numbers that come from a generator whose seed nobody chose.
+
+torch seeds its default generators from the system's entropy, with 64 bits; so does ``torch.seed()``. A seed that a
+person or a program writes down is small. So a large one is one that no second run will have: of four thousand million
+seeds that torch draws, one would be taken for a chosen one, and then nothing is said.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from tensormagic.collectors.call_watch import Call, CallWatch
+
+LARGEST_CHOSEN = 1 << 32
+
+NAMES = (
+    "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "bernoulli",
+    "multinomial", "poisson", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "cauchy_", "geometric_",
+    "log_normal_", "dropout", "dropout_", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "rrelu",
+    "scaled_dot_product_attention",
+)  # fmt: skip
+_DROPPING = frozenset({"dropout", "dropout_", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"})
+_NO_EFFECT = "torch/utils/data/dataloader.py"  # draws a seed for its workers, also where there are none
+
+
+def drew(watch: CallWatch, call: Call) -> None:
+    """Note a draw from a default generator with a seed of torch's own choice."""
+    if call.kwargs.get("generator") is not None or not _draws(call) or not isinstance(call.result, torch.Tensor):
+        return
+    if call.frame.f_code.co_filename.replace("\\", "/").endswith(_NO_EFFECT):
+        return
+    generator = _default_generator(call.result.device)
+    if generator is not None and (seed := generator.initial_seed()) >= LARGEST_CHOSEN:
+        watch.note("draw", call, detail=str(seed))
+
+
+def _draws(call: Call) -> bool:
+    """Return whether a call draws anything: dropout does while training alone, attention where it drops."""
+    if call.name in _DROPPING:
+        share, train = (*call.args, None, None)[1:3]
+        return bool(call.kwargs.get("p", share)) and bool(call.kwargs.get("train", train))
+    if call.name == "scaled_dot_product_attention":
+        return bool(call.kwargs.get("dropout_p", (*call.args, *(0,) * 5)[4]))
+    return not any(isinstance(value, torch.Generator) for value in call.args)
+
+
+def _default_generator(device: torch.device) -> Any:
+    if device.type == "cpu":
+        return torch.default_generator
+    if device.type == "cuda" and torch.cuda.default_generators:
+        return torch.cuda.default_generators[device.index or 0]
+    return None

@@ -1,0 +1,39 @@
+"""TM701: random numbers that no second run will give again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensormagic.diagnoses.observed import of_kind
+from tensormagic.diagnoses.words import counted, grouped, listed
+from tensormagic.reports import Finding, Observation, RelatedLine, TraceReport
+
+MOST_LINES = 3
+
+
+def unseeded_draws(report: TraceReport) -> Iterator[Finding]:
+    """TM701: once a run: draws from a default generator whose seed torch chose itself."""
+    draws = list(of_kind(report, "draw"))
+    if not draws:
+        return
+    count = sum(one.calls for one in draws)
+    names = listed(list(dict.fromkeys(one.op for one in draws)))
+    rest = draws[1 : 1 + MOST_LINES]
+    lines = "" if len(draws) == 1 else f" on {counted(len(draws), 'line')}"
+    yield Finding(
+        code="TM701",
+        severity="note",
+        message=f"{names} drew {counted(count, 'time')}{lines} from a generator that nobody seeded: the next run gives "
+        "other numbers.",
+        location=report.location(draws[0].location),
+        evidence={"draws": count, "lines": len(draws), "seed": draws[0].detail},
+        remedy="Where runs are to be compared: `torch.manual_seed(0)` before the model is made.",
+        subject=draws[0].op,
+        related=tuple(_related(report, one) for one in rest),
+    )
+
+
+def _related(report: TraceReport, one: Observation) -> RelatedLine:
+    location = report.location(one.location)
+    assert location is not None  # `of_kind` gives no others
+    return RelatedLine(f"{one.op}, {grouped(one.calls)} times" if one.calls > 1 else one.op, location)
