@@ -34,7 +34,7 @@ _BINARY = _Clash(
 )
 _SAME = _Clash(
     "note",
-    "cross_entropy applies log_softmax of its own, and {x} comes out of log_softmax already: the numbers are right, "
+    "cross_entropy applies log_softmax of its own, and {x} is the result of log_softmax already: the numbers are right, "
     "and computed twice",
     "Leave out the log_softmax, or use `nn.NLLLoss`, which takes log-probabilities.",
 )
