@@ -29,7 +29,9 @@ MOST_FOUND = 512  # different things that are kept
 _SHOWN = {
     "__radd__": "add", "__rsub__": "sub", "rsub": "sub", "__rmul__": "mul", "__rtruediv__": "div", "__rpow__": "pow",
     "__eq__": "eq", "__ne__": "ne", "__float__": "float", "__int__": "int", "__bool__": "bool", "__index__": "index",
-    "__repr__": "print", "__format__": "format", "__array__": "numpy", "__getitem__": "index", "__matmul__": "matmul",
+    "__repr__": "print", "__format__": "format", "__array__": "numpy", "__getitem__": "index",
+    "cross_entropy_loss": "cross_entropy", "nll_loss_nd": "nll_loss",
+    "__matmul__": "matmul",
 }  # fmt: skip
 
 

@@ -83,7 +83,7 @@ class ForwardRecorder(TorchFunctionMode):
         self._place = 0
         self._applied = -1
 
-    def __torch_function__(
+    def __torch_function__(  # noqa: C901  (one branch a listener: a method of their own would cost every call)
         self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Make the call and note which nodes it made."""
@@ -105,11 +105,11 @@ class ForwardRecorder(TorchFunctionMode):
                 self.cuts.used((start, stop), (args, kwargs), result)
         elif role is not None or self.cuts.live or not _is_grad_enabled():
             self.cuts.passed((func, role, before), (args, kwargs), result, sys._getframe(1))
-        if watched is not None:
-            if watched.noted and not self.autograd.stepping:
+        if watched is not None and watched.looks and (place := self.calls.place(call, frame)) is not None:
+            self.calls.look(watched.looks, Call(func, args, kwargs or {}, result, frame), place)
+        if watched is not None and watched.noted:
+            if not self.autograd.stepping:
                 self.autograd.see(watched.noted, (func, args, kwargs or {}), result, start, frame)
-            if watched.looks and (place := self.calls.place(call, frame)) is not None:
-                self.calls.look(watched.looks, Call(func, args, kwargs or {}, result, frame), place)
         elif kwargs and kwargs.get("out") is not None:
             self.autograd.see_out((func, args, kwargs), start, frame)
         if self._grown or self._unwritten:

@@ -139,3 +139,15 @@ def grew_in_a_loss(watch: CallWatch, call: Call) -> None:
         if x.numel() > max(left.numel(), right.numel()):
             op = above.f_code.co_name
             watch.wide.mark(x, watch.found("both broadcast", call, operands=(left, right), result=x, op=op))
+
+
+def grew_in_a_whole_loss(watch: CallWatch, call: Call) -> None:
+    """Note a loss that was seen as a whole, and made one number of operands that both grew."""
+    if len(call.args) < 2 or not isinstance(call.result, torch.Tensor) or call.result.dim():
+        return
+    left, right = call.args[:2]
+    if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor) and left.shape != right.shape:
+        grown = torch.broadcast_shapes(left.shape, right.shape)  # type: ignore[no-untyped-call]
+        if grown.numel() > max(left.numel(), right.numel()):
+            table = torch.empty(grown, device="meta")
+            watch.note("both broadcast", call, operands=(left, right), result=table)

@@ -20,9 +20,11 @@ NAMES = (
     "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "bernoulli",
     "multinomial", "poisson", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "cauchy_", "geometric_",
     "log_normal_", "dropout", "dropout_", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "rrelu",
-    "scaled_dot_product_attention",
+    "scaled_dot_product_attention", "dropout1d", "dropout2d", "dropout3d", "kaiming_uniform_", "kaiming_normal_",
+    "xavier_uniform_", "xavier_normal_", "trunc_normal_", "orthogonal_",
 )  # fmt: skip
-_DROPPING = frozenset({"dropout", "dropout_", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"})
+_DROPPING = frozenset({"dropout", "dropout_", "dropout1d", "dropout2d", "dropout3d", "feature_dropout",
+                       "alpha_dropout", "feature_alpha_dropout"})  # fmt: skip
 _NO_EFFECT = "torch/utils/data/dataloader.py"  # draws a seed for its workers, also where there are none
 
 
@@ -40,8 +42,10 @@ def drew(watch: CallWatch, call: Call) -> None:
 def _draws(call: Call) -> bool:
     """Return whether a call draws anything: dropout does while training alone, attention where it drops."""
     if call.name in _DROPPING:
-        share, train = (*call.args, None, None)[1:3]
-        return bool(call.kwargs.get("p", share)) and bool(call.kwargs.get("train", train))
+        given = call.args[1:3]
+        share, train = (*given, *(0.5, True)[len(given) :])
+        train = call.kwargs.get("training", call.kwargs.get("train", train))
+        return bool(call.kwargs.get("p", share)) and bool(train)
     if call.name == "scaled_dot_product_attention":
         return bool(call.kwargs.get("dropout_p", (*call.args, *(0,) * 5)[4]))
     return not any(isinstance(value, torch.Generator) for value in call.args)

@@ -13,7 +13,10 @@ import torch
 if TYPE_CHECKING:
     from tensormagic.collectors.call_watch import Call, CallWatch
 
-NAMES = ("cross_entropy_loss", "binary_cross_entropy_with_logits", "nll_loss_nd", "binary_cross_entropy")
+NAMES = (
+    "cross_entropy_loss", "cross_entropy", "binary_cross_entropy_with_logits", "nll_loss_nd", "nll_loss",
+    "binary_cross_entropy",
+)  # fmt: skip
 MOST_STEPS = 16
 
 _NORMALISING = {

@@ -39,13 +39,22 @@ class Watched(NamedTuple):
     noted: str = ""
 
 
-_OWNERS: tuple[Any, ...] = (torch.Tensor, torch, torch._C._nn, torch._C._VariableFunctions)
+# The last two are seen as wholes where a mode of the person's is on beside ours, as with ``torch.set_default_device``.
+_OWNERS: tuple[Any, ...] = (
+    torch.Tensor,
+    torch,
+    torch._C._nn,
+    torch._C._VariableFunctions,
+    torch.nn.functional,
+    torch.nn.init,
+)
 
 _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
     (seen_copies.copied, seen_copies.NAMES),
     (running_sums.added, running_sums.NAMES),
     (seen_broadcasts.both_grew, seen_broadcasts.NAMES),
     (seen_broadcasts.grew_in_a_loss, seen_broadcasts.JOINED),
+    (seen_broadcasts.grew_in_a_whole_loss, seen_operands.LOSSES),
     (seen_operands.promoted, (*seen_operands.ELEMENTWISE, *seen_operands.LOSSES, *seen_operands.JOINING)),
     (seen_operands.mixed, (*seen_operands.ELEMENTWISE, *seen_operands.JOINING, *seen_operands.CONVOLUTIONS)),
     (seen_operands.made_double, seen_operands.MAKING),

@@ -34,8 +34,8 @@ _BINARY = _Clash(
 )
 _SAME = _Clash(
     "note",
-    "cross_entropy applies log_softmax of its own, and {x} is the result of log_softmax already: the numbers are right, "
-    "and computed twice",
+    "cross_entropy applies log_softmax of its own, and {x} is the result of log_softmax already: the numbers are "
+    "right, and computed twice",
     "Leave out the log_softmax, or use `nn.NLLLoss`, which takes log-probabilities.",
 )
 _LIKELIHOOD = _Clash(
@@ -51,11 +51,11 @@ _TWICE = _Clash(
 )
 
 _CLASHES: dict[tuple[str, str], _Clash] = {
-    **{("cross_entropy_loss", made): _CROSS_ENTROPY for made in ("softmax", "sigmoid")},
-    ("cross_entropy_loss", "log_softmax"): _SAME,
+    **{("cross_entropy", made): _CROSS_ENTROPY for made in ("softmax", "sigmoid")},
+    ("cross_entropy", "log_softmax"): _SAME,
     **{("binary_cross_entropy_with_logits", made): _BINARY for made in ("softmax", "sigmoid")},
     **{("binary_cross_entropy_with_logits", made): _BINARY for made in ("log_softmax", "logsigmoid")},
-    **{("nll_loss_nd", made): _LIKELIHOOD for made in ("softmax", "sigmoid")},
+    **{("nll_loss", made): _LIKELIHOOD for made in ("softmax", "sigmoid")},
     **{("binary_cross_entropy", made): _TWICE for made in ("softmax", "sigmoid")},
 }
 

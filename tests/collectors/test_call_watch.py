@@ -9,6 +9,7 @@ import weakref
 import pytest
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 import tensormagic as tm
 from tensormagic.collectors.call_operands import operand_texts
@@ -85,3 +86,52 @@ def test_what_was_seen_keeps_nothing_alive():
         gc.collect()
         assert gone() is None
     assert len(observed(trace, "copy")) == 1
+
+
+class Beside(TorchFunctionMode):
+    """A mode of the person's own, as ``torch.set_default_device`` puts one there: it changes nothing."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def test_calls_are_seen_beside_a_mode_of_the_person_s():
+    """Then torch hands over its losses and layers as wholes: what is found in them is the same."""
+    torch.seed()
+    net, x, y = nn.Sequential(nn.Linear(3, 1), nn.Dropout(0.5), nn.Softmax(0)), torch.ones(4, 3), torch.ones(4)
+
+    def step():
+        out = net(x)
+        nn.MSELoss()(out, y)
+        nn.CrossEntropyLoss()(out, y[:, None])
+        nn.CrossEntropyLoss()(net[0].eval()(x), y[:, None])
+
+    with tm.trace() as alone:
+        step()
+    with Beside(), tm.trace() as beside:
+        step()
+    torch.manual_seed(0)
+    kinds = [("draw", "dropout"), ("both broadcast", "mse_loss"), ("normalised", "cross_entropy")]
+    for trace in (alone, beside):
+        assert [(one.kind, one.op) for one in trace.report.observations] == kinds
+        grown = observed(trace, "both broadcast")[0]
+        assert [one.shape for one in (*grown.operands, grown.result)] == [(4, 1), (4,), (4, 4)]
+
+
+def test_dropout_that_is_off_draws_nothing_however_it_is_called():
+    """The share and the switch come by place and by name."""
+    torch.seed()
+    x = torch.ones(8)
+    with tm.trace() as trace:
+        nn.functional.dropout(x, training=False)
+        torch.dropout(x, 0.5, train=False)
+        nn.functional.dropout(x, p=0.0)
+        torch.dropout(x, 0.0, True)
+    assert observed(trace, "draw") == []
+    with Beside(), tm.trace() as trace:
+        nn.functional.dropout(x, training=False)
+        nn.functional.dropout(x, 0.0)
+        nn.functional.alpha_dropout(x)
+        nn.functional.dropout(x)
+    assert [one.op for one in observed(trace, "draw")] == ["dropout"]
+    torch.manual_seed(0)

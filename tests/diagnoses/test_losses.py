@@ -18,12 +18,12 @@ def given(loss, made, shape=(8, 10), name="out", **facts):
 @pytest.mark.parametrize(
     ("loss", "made", "severity", "words"),
     [
-        ("cross_entropy_loss", "softmax", "warning", "cannot fall below 1.46 with 10 classes"),
-        ("cross_entropy_loss", "sigmoid", "warning", "is the result of sigmoid already"),
-        ("cross_entropy_loss", "log_softmax", "note", "the numbers are right, and computed twice"),
+        ("cross_entropy", "softmax", "warning", "cannot fall below 1.46 with 10 classes"),
+        ("cross_entropy", "sigmoid", "warning", "is the result of sigmoid already"),
+        ("cross_entropy", "log_softmax", "note", "the numbers are right, and computed twice"),
         ("binary_cross_entropy_with_logits", "sigmoid", "warning", "every probability is above 0.5"),
         ("binary_cross_entropy_with_logits", "logsigmoid", "warning", "every probability is below 0.5"),
-        ("nll_loss_nd", "softmax", "warning", "nll_loss takes log-probabilities, and out is the result of softmax"),
+        ("nll_loss", "softmax", "warning", "nll_loss takes log-probabilities, and out is the result of softmax"),
         ("binary_cross_entropy", "softmax", "warning", "softmax and then sigmoid were applied"),
     ],
 )
@@ -38,11 +38,11 @@ def test_every_pair_has_its_sentence_and_severity(loss, made, severity, words):
 @pytest.mark.parametrize(("shape", "floor"), [((8, 2), "0.313"), ((8, 1000), "5.91"), ((3,), "0.551")])
 def test_the_floor_of_the_loss_is_that_of_scores_between_zero_and_one(shape, floor):
     """log(1 + (K - 1)/e): the best that K scores from 0 to 1 can do."""
-    (found,) = given("cross_entropy_loss", "softmax", shape)
+    (found,) = given("cross_entropy", "softmax", shape)
     assert f"cannot fall below {floor} with {shape[-1]} classes" in found.message
 
 
-@pytest.mark.parametrize(("loss", "made"), [("nll_loss_nd", "log_softmax"), ("binary_cross_entropy", "logsigmoid")])
+@pytest.mark.parametrize(("loss", "made"), [("nll_loss", "log_softmax"), ("binary_cross_entropy", "logsigmoid")])
 def test_what_a_loss_takes_is_not_told(loss, made):
     """log_softmax before the likelihood is right."""
     assert given(loss, made) == []
