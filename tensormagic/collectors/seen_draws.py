@@ -42,10 +42,9 @@ def drew(watch: CallWatch, call: Call) -> None:
 def _draws(call: Call) -> bool:
     """Return whether a call draws anything: dropout does while training alone, attention where it drops."""
     if call.name in _DROPPING:
-        given = call.args[1:3]
-        share, train = (*given, *(0.5, True)[len(given) :])
-        train = call.kwargs.get("training", call.kwargs.get("train", train))
-        return bool(call.kwargs.get("p", share)) and bool(train)
+        given: dict[str, Any] = {"p": 0.5, "train": True, **dict(zip(("p", "train"), call.args[1:3], strict=False))}
+        given |= call.kwargs
+        return bool(given["p"]) and bool(given.get("training", given["train"]))
     if call.name == "scaled_dot_product_attention":
         return bool(call.kwargs.get("dropout_p", (*call.args, *(0,) * 5)[4]))
     return not any(isinstance(value, torch.Generator) for value in call.args)
