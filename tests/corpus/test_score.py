@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 
 from tensormagic.reports import Finding, Location
 from tests.corpus.cases import Case
-from tests.corpus.score import Score, complaints, judge, scores, table
+from tests.corpus.score import Score, complaints, judge, judge_all, scores, table
 
 
 def finding(code, text="", severity="warning"):
@@ -83,3 +84,19 @@ def test_the_table_and_the_complaints():
     assert len({len(row) for row in rows}) == 1
     told = complaints([saying(code="TM309"), saying(finding("TM601"))])
     assert told == ["missed  TM309  run", "false   TM601  run: TM601 is said."]
+
+
+def test_programs_are_judged_alone():
+    """What the caller of a program holds is not among the names of the running functions that it can be asked about."""
+    seen = []
+
+    def run():
+        frame = sys._getframe()
+        while frame is not None:
+            seen.append(frame.f_code.co_name)
+            frame = frame.f_back
+        return SimpleNamespace(findings=())
+
+    first, second = judge_all([Case(run), Case(run)])
+    assert (first.raised, second.raised) == ("", "")
+    assert "test_programs_are_judged_alone" not in seen
