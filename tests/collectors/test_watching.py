@@ -40,7 +40,8 @@ def test_what_a_look_counts():
     x = torch.zeros(4)
     report = tm.check({"x": x, "again": [x, x[1:]], "y": {"a": torch.ones(2)}})
     assert (report.tensors, report.storages, report.nbytes) == (3, 2, 24)
-    assert [(size.name, size.tensors, size.nbytes) for size in report.sizes][0] == ("again", 2, 28)
+    largest = report.sizes[0]
+    assert (largest.name, largest.tensors, largest.nbytes) == ("again", 2, 28)
 
 
 def test_bytes_that_graphs_keep_are_those_of_storages_without_a_name():
