@@ -83,7 +83,7 @@ class Refused:
         exact: Whether this is the call as it was made.
         caller: The entry of the frame that made it.
         failing: The expression that failed there.
-        around: The entry of torch's own function that the person called, where the call was made inside it.
+        around: The entries of torch's own functions within which the call was made, that which was called first.
         order: Names of its parameters, where they are known without the function.
     """
 
@@ -94,7 +94,7 @@ class Refused:
     exact: bool = True
     caller: TracebackType | None = None
     failing: Failing | None = None
-    around: TracebackType | None = None
+    around: list[TracebackType] = field(default_factory=list)
     order: tuple[str, ...] = ()
 
 
@@ -155,7 +155,7 @@ def refused_in(steps: Steps, source: str = "") -> Refused | None:
     if steps.call is not None:
         func, args, kwargs = steps.call
         return Refused(func, given=args, keywords=kwargs, caller=steps.caller,
-                       failing=_failing(steps, steps.caller, source), around=function_entry(below))  # fmt: skip
+                       failing=_failing(steps, steps.caller, source), around=function_entries(below))  # fmt: skip
     if not below:
         return None if steps.is_misnamed else _read(steps.person, source)
     last = below[-1].tb_frame
@@ -167,12 +167,12 @@ def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
     backward = next((entry for entry in below if entry.tb_frame.f_code in _BACKWARD), None)
     if backward is not None:
         return of_arguments(steps, backward, _BACKWARD[backward.tb_frame.f_code])
-    around = function_entry(below)
+    around = function_entries(below)
     if (read := _read(below[-1], "")) is not None:
         read.around = around
         return read
-    if around is not None:
-        return of_arguments(steps, around, function_of(around.tb_frame))
+    if around:
+        return of_arguments(steps, around[0], function_of(around[0].tb_frame))
     if (method := _method_of(below[-1].tb_frame)) is not None:
         return of_arguments(steps, below[-1], method)
     entry = _forward_entry(below)
@@ -199,13 +199,13 @@ def _read(entry: TracebackType | None, source: str) -> Refused | None:
     return Refused(found.func, found.name, found.given, found.keywords, False, entry, failing)  # noqa: FBT003
 
 
-def function_entry(below: list[TracebackType]) -> TracebackType | None:
-    """Return the entry of the function of torch's that the person, or a module, called; None where there is none."""
-    found = None
+def function_entries(below: list[TracebackType]) -> list[TracebackType]:
+    """Return the entries of torch's own functions, from that which the person, or a module, called inwards."""
+    found: list[TracebackType] = []
     for entry in reversed(below):
         if not is_function(entry.tb_frame):
             break
-        found = entry
+        found.insert(0, entry)
     return found
 
 

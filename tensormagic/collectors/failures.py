@@ -141,18 +141,19 @@ def _as_called(steps: Steps, refused: Refused) -> tuple[Refused, str]:
 
     A call inside ``F.cross_entropy`` that was given what that was given is that call.
     """
-    if refused.around is None:
-        return refused, ""
-    outer = function_of(refused.around.tb_frame)
-    if outer is None:  # of torch's innards, which nobody calls by name
-        return refused, ""
-    called = of_arguments(steps, refused.around, outer)
-    known = [id(tensor) for tensor in tensors_in((*called.given, *called.keywords.values()))]
-    made = tensors_in((*refused.given, *refused.keywords.values()))
-    if _stem(name_of(refused)) != _stem(function_name(outer)) and not all(id(tensor) in known for tensor in made):
-        return refused, function_name(outer)
-    called.exact = refused.exact
-    return called, ""
+    made = [id(tensor) for tensor in tensors_in((*refused.given, *refused.keywords.values()))]
+    outermost = ""
+    for entry in refused.around:
+        outer = function_of(entry.tb_frame)
+        if outer is None:  # one of torch's innards, which nobody calls by name
+            continue
+        called = of_arguments(steps, entry, outer)
+        known = {id(tensor) for tensor in tensors_in((*called.given, *called.keywords.values()))}
+        if known.issuperset(made) or _stem(name_of(refused)) == _stem(function_name(outer)):
+            called.exact = refused.exact
+            return called, outermost
+        outermost = outermost or function_name(outer)
+    return refused, outermost
 
 
 def name_of(refused: Refused) -> str:

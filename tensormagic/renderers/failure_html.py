@@ -48,8 +48,7 @@ def of_run(report: TraceReport) -> tuple[str, TraceReport]:
     failure = report.failure
     if failure is None:
         return "", report
-    marked = tuple(found for found in report.findings if found.node is not None)  # the graph shows these, too
-    rest = tuple(found for found in report.findings if found in marked or found not in failure.findings)
+    rest = tuple(found for found in report.findings if found not in failure.findings)
     graph = ""
     if failure.node is not None:
         graph = failure_graph.picture(report.graphs[failure.node[0]], failure.node[1], failure_graph.RAN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import traceback
 import weakref
 
 import pytest
@@ -56,6 +57,20 @@ def test_the_call_and_its_operands_are_named(case, way):
     for operand, (_, shape) in zip(tensors, case.operands, strict=True):
         seen = operand.shape if operand.is_tensor else None
         assert seen == shape or (shape is None and (way == "afterwards") == (seen is None))
+
+
+def as_raised(error):
+    """Return all that a person can see of an exception: what it is, its lines, and what it came from."""
+    lines = [(entry.name, entry.lineno) for entry in traceback.extract_tb(error.__traceback__)]
+    start = next(at for at, (name, _) in enumerate(lines) if name not in {"raised_by", "explained", "traced"})
+    return type(error), error.args, lines[start:], error.__cause__, error.__context__
+
+
+@pytest.mark.parametrize("way", ["explained", "traced"])
+@pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case.run.__name__)
+def test_the_exception_is_what_it_was(case, way):
+    """Type, arguments, lines, cause and context are those of the plain run."""
+    assert as_raised(WAYS[way](case.run)[1]) == as_raised(raised_by(case.run))
 
 
 @pytest.mark.parametrize("way", WAYS)
