@@ -67,14 +67,14 @@ CASES = {
     ),
     "a view": (
         failed("Tensor.view", VIEW, tensor("x", 6, 4, stride=(1, 6)), plain("(2, -1)")),
-        "view", [(0, 0, "stride 1", "stride 24"), (0, 1, "stride 6", "")],
+        "view", [(0, 0, "stride 1", "a stride of 24"), (0, 1, "stride 6", "")],
         "which do not lie one after the other in memory: the stride of dimension 0 is 1, not 4 × 6 = 24.",
         ["x.reshape(2, -1)", "x.contiguous().view(2, -1)"],
     ),
     "heads that must be put back first": (
         failed("Tensor.view", VIEW, tensor("x", 2, 4, 5, 8, stride=(160, 8, 32, 1)), plain("(2, 5, 32)")),
-        "view", [(0, 2, "stride 32", "stride 8"), (0, 3, "stride 1", "")], "would merge dimensions 2 and 3",
-        ["x.transpose(1, 2).view(2, 5, 32)", "x.reshape(2, 5, 32)", "x.contiguous().view(2, 5, 32)"],
+        "view", [(0, 2, "stride 32", "a stride of 8"), (0, 3, "stride 1", "")], "would merge dimensions 2 and 3",
+        ["x.transpose(1, 2).view(2, 5, 32)"],
     ),
     "a view of another size": (
         failed("Tensor.view", "shape '[-1, 256]' is invalid for input of size 150", tensor("x", 2, 3, 5, 5),

@@ -90,7 +90,7 @@ def _rule(left: Given, right: Given, where: list[int], cut: int) -> str:
 def _which(at: int, left: Given, right: Given) -> str:
     if left.ndim == right.ndim:
         return f"dimension {left.ndim + at}"
-    return "the last dimension" if at == -1 else f"dimension {at}"
+    return {-1: "the last dimension", -2: "the last but one"}.get(at, f"dimension {at}")
 
 
 def _ways(call: Call, left: Given, right: Given, cut: int) -> list[str]:

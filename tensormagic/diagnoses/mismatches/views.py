@@ -39,8 +39,8 @@ def cannot_view(call: Call, _: re.Match[str]) -> Mismatch | None:
         f"not {barrier.inner_size} × {barrier.inner_stride} = {barrier.needed}."
     )
     text = tuple_text(_as_written(call) or wanted)
-    works = [*_in_memory_order(given, wanted, text), f"{given.code}.reshape({text})"]
-    works.append(f"{given.code}.contiguous().view({text})")
+    works = _in_memory_order(given, wanted, text)
+    works = works or [f"{given.code}.reshape({text})", f"{given.code}.contiguous().view({text})"]
     parts = (
         stride_of(given, barrier.outer, barrier.stride, barrier.needed),
         stride_of(given, barrier.inner, barrier.inner_stride),
@@ -51,7 +51,8 @@ def cannot_view(call: Call, _: re.Match[str]) -> Mismatch | None:
 def _in_memory_order(given: Given, wanted: Shape, text: str) -> list[str]:
     """Return the view of the dimensions put back as they lie in memory, where the wanted shape merges those.
 
-    A reshape runs too, but it would put elements together that do not belong together: the heads of an attention.
+    A reshape would run too, but put elements together that do not belong together (the heads of an attention): it is
+    not said to work.
     """
     stride = given.operand.stride
     order = sorted(range(given.ndim), key=lambda dim: -stride[dim])
@@ -79,7 +80,7 @@ def _merges(shape: Shape, wanted: Shape) -> bool:
 
 def stride_of(given: Given, dimension: int, got: int, needed: object = "") -> Clashing:
     """Return a part of a mismatch that is about the stride of a dimension."""
-    expected = f"stride {needed}" if needed else ""
+    expected = f"a stride of {needed}" if needed else ""
     return Clashing(given.index, dimension % given.ndim, f"stride {got}", expected)
 
 
