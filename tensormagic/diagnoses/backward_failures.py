@@ -39,7 +39,7 @@ def changed_after_saving(report: FailureReport) -> Iterator[Finding]:
             "other nodes that saved it": spoilt.others,
         },
         remedy=_remedy(first, traced=spoilt.graph is not None),
-        subject=spoilt.name or spoilt.op,
+        subject=spoilt.op if " " in name else name,
         node=place_of(spoilt),
         related=lines((f"saved by {spoilt.op}", spoilt.location if first is not None else None),
                       ("backward", spoilt.backward)),

@@ -39,7 +39,7 @@ def _unseen(same: list[SpoiltTensor]) -> Finding:
         evidence={"tensors": len(names), "writes seen": spoilt.writes_seen, "shape": str(spoilt.shape)},
         remedy="Change it after backward, or make a new tensor; under `with torch.no_grad():` and without `.data` "
         "autograd would have noticed, and raised.",
-        subject=spoilt.name or spoilt.op,
+        subject=spoilt.op if " " in names[0] else names[0],
         node=place_of(spoilt),
         related=lines((f"saved by {spoilt.op}", spoilt.location), ("backward", spoilt.backward)),
     )

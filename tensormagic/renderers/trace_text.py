@@ -59,6 +59,8 @@ def _finding(finding: Finding, width: int) -> Iterator[str]:
     yield from filled(lead, finding.message, width)
     if finding.location is not None:
         yield from filled(" " * len(lead), f"{finding.location.label}: {finding.location.text}", width)
+    for line in finding.related:
+        yield from filled(" " * len(lead), f"{line.what}: {line.location.label}: {line.location.text}", width)
     if finding.remedy:
         yield from filled(" " * len(lead), f"→ {finding.remedy}", width)
 

@@ -6,7 +6,7 @@ people and by code that trust it: it is refused as a whole, with a sentence, bef
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from tensormagic.errors import ReportFormatError
@@ -37,9 +37,18 @@ def check_trace(report: TraceReport) -> None:
     standing = 0 if report.pacing is None else len(report.pacing.standing)
     _require(standing in {0, len(report.parameters)}, "a parameter's .grad stands at the end")
     sizes = [len(graph.nodes) for graph in report.graphs]
-    places = [finding.node for finding in report.findings if finding.node]
+    places = [*(finding.node for finding in report.findings if finding.node), *_fault_places(report)]
     known = (0 <= graph < len(sizes) and 0 <= node < sizes[graph] for graph, node in places)
     _require(all(known), "a finding is about a node")
+
+
+def _fault_places(report: TraceReport) -> Iterator[tuple[int, int]]:
+    """Yield the nodes that something went wrong at, by what was collected."""
+    raised = report.failure.backward if report.failure is not None else None
+    faults = [raised.spoilt, raised.freed, raised.returned] if raised is not None else []
+    for fault in (*faults, *(report.quiet.unseen if report.quiet is not None else ())):
+        if fault is not None and fault.graph is not None and fault.node is not None:
+            yield fault.graph, fault.node
 
 
 def _check_graph(graph: Graph, lines: int) -> None:

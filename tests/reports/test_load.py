@@ -105,6 +105,8 @@ DAMAGE = {
     "a pass on a line that is not there": lambda data: data["passes"][0].update(location=9),
     "a parameter with too many norms": lambda data: data["parameters"][0].update(norms=[1.0] * 9),
     "a finding about nothing": lambda data: data["findings"][0].update(node=[1, 99]),
+    "a quiet fault at nothing": lambda data: data["quiet"]["unseen"][0].update(node=99),
+    "a failed backward at nothing": lambda data: data["failure"]["backward"]["freed"].update(graph=7),
 }
 
 
