@@ -53,7 +53,7 @@ def a_frozen_backbone():
     return trace.report
 
 
-@healthy
+@healthy(nearly="TM601")
 def a_backbone_under_no_grad():
     """The backbone asks for gradients but is a model of its own that no backward reached."""
     backbone = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten())
@@ -77,7 +77,7 @@ class TwoHeads(nn.Module):
         return self.head(self.body(x).relu())
 
 
-@healthy
+@healthy(nearly="TM601")
 def a_frozen_spare_head():
     net = TwoHeads()
     net.spare.requires_grad_(False)
@@ -177,7 +177,7 @@ def saliency_of_an_image():
     return trace.report
 
 
-@healthy(family="two losses in turn")
+@healthy(family="two losses in turn", nearly="TM601")
 def finetuning_with_two_losses_in_turn():
     """Two heads, trained in turn: each is without a gradient in every other pass."""
     net = TwoHeads()

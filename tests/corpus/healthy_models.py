@@ -76,7 +76,7 @@ def residual_network_in_place():
     return trace.report
 
 
-@healthy
+@healthy(nearly="TM405")
 def residual_blocks_that_start_at_zero():
     """Zero-initialised last batch norms, as in well-trained ResNets: the convolutions before get exactly zero."""
     blocks = [Residual(8) for _ in range(4)]
@@ -116,7 +116,7 @@ def gated_recurrent_unit():
     return trace.report
 
 
-@healthy
+@healthy(nearly="TM404")
 def recurrence_over_a_hundred_steps_clipped():
     cell, head = nn.RNNCell(8, 16), nn.Linear(16, 1)
     optimizer = torch.optim.SGD([*cell.parameters(), *head.parameters()], lr=0.01)
@@ -165,7 +165,7 @@ class Attention(nn.Module):
         return F.scaled_dot_product_attention(self.query(x), self.key(x), self.value(x))
 
 
-@healthy
+@healthy(nearly="TM403")
 def attention_with_a_key_bias():
     net = nn.Sequential(Attention(8), nn.Flatten(), nn.Linear(64, 10))
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
@@ -177,7 +177,7 @@ def attention_with_a_key_bias():
     return trace.report
 
 
-@healthy
+@healthy(nearly="TM402")
 def attention_with_a_mask_of_minus_infinity():
     """Masked scores are -inf before the softmax: meant, and finite after it."""
     net = Attention(8)

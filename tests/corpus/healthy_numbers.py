@@ -33,7 +33,7 @@ def converged():
     return trace.report
 
 
-@healthy
+@healthy(nearly="TM403")
 def converging_from_far_away():
     """The gradient falls by many orders of magnitude over the steps: that is what training is for."""
     w = torch.full((4, 4), 1e4, requires_grad=True)
@@ -151,7 +151,7 @@ def weight_decay_alone():
     return trace.report
 
 
-@healthy(family="warm-up")
+@healthy(family="warm-up", nearly="TM404")
 def a_learning_rate_that_warms_up():
     """Gradients that rise by a factor of some tens over the first steps and settle."""
     net = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 10))
@@ -183,7 +183,7 @@ def scalars_and_single_elements():
     return trace.report
 
 
-@healthy
+@healthy(nearly="TM404")
 def raw_features():
     """Inputs between 1e-3 and 1e5: the first layer's gradient is huge because its inputs are, not on its way."""
     torch.manual_seed(0)
@@ -198,7 +198,7 @@ def raw_features():
     return trace.report
 
 
-@healthy
+@healthy(nearly="TM403")
 def features_in_tiny_units():
     """Inputs of 1e-9: the first weight's gradient is tiny because they are, and nothing vanishes on its way."""
     net = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 1))
@@ -207,7 +207,7 @@ def features_in_tiny_units():
     return trace.report
 
 
-@healthy
+@healthy(nearly="TM404")
 def a_plateau_left_behind():
     """A deep linear network from small weights: a long plateau, then gradients hundreds of times larger, then rest."""
     net = nn.Sequential(*(nn.Linear(8, 8, bias=False) for _ in range(2)), nn.Linear(8, 1, bias=False))
@@ -239,7 +239,7 @@ def actor_and_critic_in_one_loss():
     return trace.report
 
 
-@healthy
+@healthy(nearly="TM402")
 def the_norm_of_a_zero_vector():
     """The slope of torch's own norm at zero is zero."""
     x = torch.zeros(4, 3, requires_grad=True)
@@ -250,7 +250,7 @@ def the_norm_of_a_zero_vector():
     return trace.report
 
 
-@healthy
+@healthy(nearly="TM402")
 def targets_of_exactly_zero_and_one():
     """binary_cross_entropy clamps its own logarithms."""
     x = torch.tensor([-200.0, 200.0], requires_grad=True)

@@ -14,7 +14,7 @@ from tests.corpus.data import mlp
 
 
 @healthy(family="truncated backpropagation through time")
-def truncated_backpropagation_through_time():
+def a_state_carried_from_window_to_window():
     """The hidden state is carried on from batch to batch, detached."""
     cell, head = nn.LSTM(8, 16, batch_first=True), nn.Linear(16, 8)
     parameters = [*cell.parameters(), *head.parameters()]
