@@ -237,6 +237,10 @@ class CallWatch:
         """Return the person's line that made an autograd node; None where that is not known exactly."""
         return self._line_of_node(sequence_number)
 
+    def path(self, call: Call) -> str:
+        """Return the path of the module whose forward makes a call."""
+        return self._module_path(call.frame)
+
     def observations(self) -> tuple[Observation, ...]:
         """Return what was found so far, in order of first appearance."""
         return tuple(found.report() for found in list(self._kept.values()))

@@ -155,6 +155,10 @@ class Cuts:
         while self._numbers:
             self.live.pop(self._numbers.pop(), None)
 
+    def region_site(self) -> int | None:
+        """Return the line that has switched gradients off, where they are and it is known."""
+        return self._region.site if self._region is not None else None
+
     def pause(self) -> None:
         """Forget what is being followed: calls go by unseen from now on."""
         for each in (self.live, self.open, self._regions, self._numbers):

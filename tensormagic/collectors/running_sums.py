@@ -6,12 +6,14 @@ between, and in whose history that node is found again, goes on from step to ste
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from tensormagic.collectors.seen_norms import UntrainedNorms
 from tensormagic.reports import RunningSum
 
 if TYPE_CHECKING:
@@ -36,10 +38,14 @@ class LoopNotes:
     Attributes:
         cleared: The line that called ``optimizer.zero_grad()`` last; None from each backward on.
         passes: How many backward passes there were.
+        norms: Normalisations that took statistics without gradients.
+        region: Gives the line that has switched gradients off.
     """
 
     cleared: int | None = None
     passes: int = 0
+    norms: UntrainedNorms = field(default_factory=UntrainedNorms)
+    region: Callable[[], int | None] = lambda: None
     _lines: dict[int, _Line] = field(default_factory=dict)
 
     def sums(self) -> tuple[RunningSum, ...]:

@@ -94,6 +94,7 @@ class TrainingWatcher:
         self._by_hand = ByHand(leaves, self._brought)
         self._elsewhere = Elsewhere(leaves)
         self._loop, self._growth = recorder.calls.loop, Growth(recorder.origins)
+        self._loop.region = recorder.cuts.region_site
         self._modes: dict[str, ModelModes] = {}
         self._steps = 0
         self._finished = False
@@ -279,6 +280,7 @@ class TrainingWatcher:
             elsewhere=self._trained_elsewhere() if self._finished else None,
             growth=self._growth.report(),
             sums=self._loop.sums(),
+            norms=self._loop.norms.report(),
             modes=tuple(modes.report() for modes in list(self._modes.values())),
         )
 

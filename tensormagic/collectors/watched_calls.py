@@ -20,6 +20,7 @@ from tensormagic.collectors import (
     seen_draws,
     seen_fresh,
     seen_losses,
+    seen_norms,
     seen_operands,
     seen_waits,
 )
@@ -62,6 +63,7 @@ _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
     (seen_draws.drew, seen_draws.NAMES),
     (seen_fresh.asked_for, seen_fresh.NAMES),
     (seen_waits.waited, seen_waits.NAMES),
+    (seen_norms.normalised, seen_norms.NAMES),
 )
 
 

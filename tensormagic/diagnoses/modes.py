@@ -1,13 +1,14 @@
-"""TM606: a model is trained in the mode that is meant for evaluation."""
+"""TM606: a model is trained in the mode that is meant for evaluation, or evaluated in that meant for training."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from tensormagic.diagnoses.words import counted, grouped
-from tensormagic.reports import Finding, Location, ModelMode, TraceReport
+from tensormagic.reports import Finding, Location, ModelMode, TraceReport, UntrainedNorm
 
 FEWEST_STEPS = 2  # in a row
+FEWEST_BATCHES = 3  # in a row: samples that are drawn now and then, and pairs of views, are fewer
 
 
 def trained_in_eval_mode(report: TraceReport) -> Iterator[Finding]:
@@ -60,3 +61,37 @@ def _step_line(report: TraceReport, mode: ModelMode) -> Location | None:
         if any(report.parameters[number].owner == mode.model for number in use.holds):
             return report.location(next((pattern.location for pattern in use.patterns), None))
     return None
+
+
+def evaluated_in_train_mode(report: TraceReport) -> Iterator[Finding]:
+    """TM606: batch normalisations of a model that is trained take statistics from batches that are only looked at.
+
+    Left alone is what a training uses: targets, teachers, samples of a generator. Its values come back as a cut in the
+    graph of a backward; an evaluation's do not.
+    """
+    training = report.training
+    if training is None:
+        return
+    trained = {report.parameters[number].owner for use in training.optimizers for number in use.holds}
+    used = {cut.location for graph in report.graphs for cut in graph.cuts if cut.target is not None}
+    found: dict[tuple[str, int | None], list[UntrainedNorm]] = {}
+    for norm in training.norms:
+        owner = next((name for name in trained if name and f"{norm.module}.".startswith(f"{name}.")), "")
+        if owner and norm.longest >= FEWEST_BATCHES and norm.location not in used:
+            found.setdefault((owner, norm.location), []).append(norm)
+    for (owner, line), norms in found.items():
+        yield _evaluated(owner, report.location(line), norms)
+
+
+def _evaluated(owner: str, place: Location | None, norms: list[UntrainedNorm]) -> Finding:
+    batches = max(norm.batches for norm in norms)
+    return Finding(
+        code="TM606",
+        severity="warning",
+        message=f"{owner} is evaluated in train mode: with gradients off, {counted(len(norms), 'batch normalisation')} "
+        f"took statistics from {counted(batches, 'batch', 'batches')} that nothing was learned from.",
+        location=place,
+        evidence={"norms": len(norms), "batches": batches, "in a row": max(norm.longest for norm in norms)},
+        remedy=f"Switch the mode for the evaluation: `{owner}.eval()` before it, `{owner}.train()` after it.",
+        subject=owner,
+    )

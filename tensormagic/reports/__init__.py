@@ -79,6 +79,7 @@ from tensormagic.reports.training import (
     StepKind,
     StepPattern,
     Training,
+    UntrainedNorm,
 )
 from tensormagic.reports.verdict import CopyVerdict, Sharing, Step
 from tensormagic.reports.views import Barrier, ViewFailure, ViewReport
@@ -219,6 +220,7 @@ __all__ = [
     "TraceReport",
     "Training",
     "UntiedPair",
+    "UntrainedNorm",
     "ViewFailure",
     "ViewReport",
     "WatchReport",

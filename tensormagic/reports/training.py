@@ -160,6 +160,23 @@ class ModelMode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UntrainedNorm:
+    """A batch normalisation that was in train mode while gradients were off: it took statistics all the same.
+
+    Attributes:
+        module: Its path.
+        location: Index into `TraceReport.locations` of the line that switched gradients off.
+        batches: How many batches it took statistics from in this way, after the first backward pass.
+        longest: The most of these with no backward pass in between.
+    """
+
+    module: str
+    location: int | None
+    batches: int
+    longest: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
     """What the training loop did.
 
@@ -172,6 +189,7 @@ class Training:
             held by an optimizer that did not step. None as long as that was not looked for: while the run goes on.
         growth: Graphs that grow from step to step.
         sums: Numbers that keep the graphs of all steps.
+        norms: Normalisations that took statistics while gradients were off.
         modes: In which mode each stepped model was.
     """
 
@@ -181,4 +199,5 @@ class Training:
     elsewhere: tuple[int, ...] | None = None
     growth: tuple[GraphGrowth, ...] = ()
     sums: tuple[RunningSum, ...] = ()
+    norms: tuple[UntrainedNorm, ...] = ()
     modes: tuple[ModelMode, ...] = ()

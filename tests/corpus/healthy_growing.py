@@ -166,3 +166,60 @@ def adversarial_examples_in_eval_mode():
             F.cross_entropy(net((x + 0.1 * slope.sign()).detach()), classes).backward()
             optimizer.step()
     return trace.report
+
+
+@healthy(nearly="TM606")
+def a_generator_draws_samples_now_and_then():
+    """In train mode under no_grad: for its critic, which learns from them, and one grid of pictures to look at."""
+    generator = nn.Sequential(nn.Linear(8, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 64))
+    critic = nn.Sequential(nn.Linear(64, 16), nn.LeakyReLU(0.2), nn.Linear(16, 1))
+    optimizer_g = torch.optim.Adam(generator.parameters(), 1e-4)
+    optimizer_c = torch.optim.Adam(critic.parameters(), 1e-4)
+    with tm.trace(namespace={"generator": generator, "critic": critic}) as trace:
+        for images, _ in batches(4, 16):
+            for _ in range(2):
+                with torch.no_grad():
+                    fake = generator(torch.randn(16, 8))
+                critic.zero_grad()
+                (critic(fake).mean() - critic(images.flatten(1)).mean()).backward()
+                optimizer_c.step()
+            generator.zero_grad()
+            (-critic(generator(torch.randn(16, 8))).mean()).backward()
+            optimizer_g.step()
+            with torch.no_grad():
+                generator(torch.zeros(16, 8)).clamp(-1, 1)
+    return trace.report
+
+
+@healthy(nearly="TM606")
+def statistics_are_computed_anew_for_averaged_weights():
+    """Stochastic weight averaging ends with a pass over the data in train mode, for the statistics alone."""
+    net = nn.Sequential(nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 10))
+    averaged = torch.optim.swa_utils.AveragedModel(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    data = [(images.flatten(1), classes) for images, classes in batches(4, 16)]
+    with tm.trace(namespace={"net": net, "averaged": averaged}) as trace:
+        for x, classes in data:
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), classes).backward()
+            optimizer.step()
+            averaged.update_parameters(net)
+        torch.optim.swa_utils.update_bn(data, averaged)
+        torch.optim.swa_utils.update_bn(data, net)
+    return trace.report
+
+
+@healthy(nearly="TM606")
+def pseudo_labels_in_train_mode():
+    """The model's own answers are its targets: several batches under one no_grad, used in what follows."""
+    net = nn.Sequential(nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 10))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, _ in batches(3, 16):
+            x = images.flatten(1)
+            with torch.no_grad():
+                targets = sum(net(x + 0.1 * torch.randn_like(x)).softmax(-1) for _ in range(4)) / 4
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), targets).backward()
+            optimizer.step()
+    return trace.report

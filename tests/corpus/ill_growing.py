@@ -141,3 +141,22 @@ def a_new_model_with_its_summary_printed():
             F.cross_entropy(net(images.flatten(1)), classes % 8).backward()
             optimizer.step()
     return trace.report
+
+
+@ill("TM606", severity="warning", line="with torch.no_grad():", subject="net",
+     says=("net is evaluated in train mode", "1 batch normalisation", "from 8 batches", "`net.eval()`"))  # fmt: skip
+def validation_without_eval():
+    """Only no_grad was remembered."""
+    net = _convolutions()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    correct = 0
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(2):
+            for images, classes in batches(3, 16):
+                optimizer.zero_grad()
+                F.cross_entropy(net(images), classes).backward()
+                optimizer.step()
+            with torch.no_grad():
+                for images, classes in batches(4, 16):
+                    correct += (net(images).argmax(1) == classes).sum().item()
+    return trace.report

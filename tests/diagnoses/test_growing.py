@@ -8,6 +8,7 @@ import pytest
 
 from tensormagic.diagnoses import diagnose
 from tensormagic.reports import (
+    Cut,
     Graph,
     GraphGrowth,
     Location,
@@ -16,6 +17,7 @@ from tensormagic.reports import (
     RunningSum,
     StepPattern,
     Training,
+    UntrainedNorm,
 )
 from tests.diagnoses.samples import CALL, LINES, op, parameter, run
 
@@ -136,3 +138,49 @@ def test_single_steps_in_eval_mode_are_left_alone():
     """Two in a row at least."""
     assert diagnose(mode(eval_steps=3, longest=1)) == ()
     assert diagnose(mode(eval_steps=0, longest=0, first=0)) == ()
+
+
+def norm(module="net.1", **more):
+    return UntrainedNorm(module=module, **{"location": 5, "batches": 8, "longest": 4, **more})
+
+
+def evaluated(*norms, cuts=(), owner="net"):
+    """Return a run that trained ``owner``, in which these normalisations took statistics with gradients off."""
+    report = trained(optimizers=(OptimizerUse(name="optimizer", type_name="SGD", steps=6, holds=(0,)),), norms=norms)
+    (graph,) = report.graphs
+    rows = tuple(dataclasses.replace(series, owner=owner) for series in report.parameters)
+    return dataclasses.replace(report, graphs=(dataclasses.replace(graph, cuts=cuts),), parameters=rows)
+
+
+def test_a_model_evaluated_in_train_mode():
+    """One finding a line, however many normalisations there are."""
+    (found,) = diagnose(evaluated(norm(), norm("net.4", batches=6)))
+    assert (found.code, found.severity, found.subject) == ("TM606", "warning", "net")
+    assert found.message == (
+        "net is evaluated in train mode: with gradients off, 2 batch normalisations took statistics from 8 batches "
+        "that nothing was learned from."
+    )
+    assert found.location == LINES[5]
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        evaluated(norm(longest=2)),
+        evaluated(norm(), cuts=(Cut(kind="no_grad", op="no_grad", location=5, target=0),)),
+        evaluated(norm("teacher.1")),
+        evaluated(norm("network.1")),
+        evaluated(norm(), owner=""),
+    ],
+    ids=["pairs", "used in what is learned", "another model", "of a similar name", "no model"],
+)
+def test_what_a_training_does_with_gradients_off_is_left_alone(report):
+    """Targets, teachers, samples now and then."""
+    assert [found.code for found in diagnose(report)] == []
+
+
+def test_values_that_are_only_read_excuse_nothing():
+    """A cut that no backward graph took up, or at another line."""
+    read = Cut(kind="no_grad", op="no_grad", location=5)
+    elsewhere = Cut(kind="no_grad", op="no_grad", location=6, target=0)
+    assert [found.code for found in diagnose(evaluated(norm(), cuts=(read, elsewhere)))] == ["TM606"]

@@ -182,7 +182,8 @@ def _training() -> reports.Training:
     )
     return reports.Training(
         optimizers=(use,), optimizers_seen=40, by_hand=use, elsewhere=(0,), growth=(growth,),
-        sums=(reports.RunningSum(location=0, steps=4),), modes=(mode,),
+        sums=(reports.RunningSum(location=0, steps=4),),
+        norms=(reports.UntrainedNorm(module=HOSTILE, location=0, batches=9, longest=3),), modes=(mode,),
     )  # fmt: skip
 
 
