@@ -1,7 +1,7 @@
 """Which expression of a line failed: from a traceback's entry to the piece of source that was running.
 
 Since Python 3.11 the compiled code says from which columns each instruction comes, so that the expression alone is
-parsed. Before, there are only lines: there nothing is said but the line.
+parsed. Before, the package `executing` finds it; where it cannot, nothing is said but the line.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ import linecache
 import sys
 from dataclasses import dataclass
 from itertools import islice
-from types import CodeType, TracebackType
+from types import TracebackType
+from typing import Any
 
 _WORD = 2  # bytes an instruction
+
+Position = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +28,11 @@ class Failing:
         node: Parsed: an expression, or an augmented assignment.
         operation: What Python was doing with it: ``"CALL"``, ``"BINARY_OP"``, ``"STORE_SUBSCR"``.
         text: As it stands in the source, on one line.
-        first: The line it begins on.
-        columns: Where it stands on that line, as characters of the line as it is; up to the line's end where the
-            expression goes on below.
     """
 
     node: ast.AST
     operation: str
     text: str
-    first: int
-    columns: tuple[int, int]
 
 
 def failing_at(entry: TracebackType, source: str = "") -> Failing | None:
@@ -45,7 +43,7 @@ def failing_at(entry: TracebackType, source: str = "") -> Failing | None:
         source: The frame's source, where Python cannot know it.
     """
     code = entry.tb_frame.f_code
-    place = _position(code, entry.tb_lasti)
+    place = position(entry) if sys.version_info >= (3, 11) else position_by_executing(entry)
     if place is None:
         return None
     first, last, start, stop = place
@@ -59,19 +57,31 @@ def failing_at(entry: TracebackType, source: str = "") -> Failing | None:
     if isinstance(node, ast.If | ast.While | ast.Assert | ast.IfExp):  # in asking whether it is so
         node = node.test
         piece = ast.unparse(node)
-        start = max(lines[first - 1].encode().find(piece.encode(), start), start)
-    line = lines[first - 1].rstrip("\n")
-    begin = len(line.encode()[:start].decode(errors="ignore"))
-    end = begin + len(piece.split("\n", 1)[0])
     operation = dis.opname[code.co_code[entry.tb_lasti]]
-    return Failing(node, operation, " ".join(piece.split()), first, (begin, end))
+    return Failing(node, operation, " ".join(piece.split()))
 
 
-def _position(code: CodeType, instruction: int) -> tuple[int, int, int, int] | None:
-    """Return first and last line and the columns, in bytes, that an instruction comes from."""
-    if sys.version_info < (3, 11) or instruction < 0:
+def position(entry: TracebackType) -> Position | None:
+    """Return first and last line and the columns, in bytes, of what failed: compiled code says it since Python 3.11."""
+    every = getattr(entry.tb_frame.f_code, "co_positions", None)
+    if every is None or entry.tb_lasti < 0:
         return None
-    first, last, start, stop = next(islice(code.co_positions(), instruction // _WORD, None), (None,) * 4)
+    return _whole(next(islice(every(), entry.tb_lasti // _WORD, None), (None,) * 4))
+
+
+def position_by_executing(entry: TracebackType) -> Position | None:
+    """Return the same by the package `executing`, which IPython brings: it compiles the source and compares."""
+    try:
+        from executing import Source
+
+        node: Any = Source.executing(entry).node
+        return _whole((node.lineno, node.end_lineno, node.col_offset, node.end_col_offset))
+    except Exception:  # it is not there, has no node for that instruction, or cannot read the source
+        return None
+
+
+def _whole(place: tuple[int | None, ...]) -> Position | None:
+    first, last, start, stop = place
     if first is None or last is None or start is None or stop is None:
         return None
     return first, last, start, stop

@@ -23,6 +23,8 @@ REFRESH = 0.5  # and between two whole reports: losses and findings come with th
 
 STYLES = (
     (r"^(?:tracegrad|gradgraph|compare|──) .*$", "bold"),
+    (r"^error  .*$", "bold red"),
+    (r"✖\S*", "bold red"),
     (r"^─+$", "dim"),
     (r"[▁▂▃▄▅▆▇█]+", "cyan"),
     (r"(?m)^(?:not shown|not seen|not compared)\b.*$", "dim"),

@@ -11,6 +11,8 @@ import torch
 
 import tensormagic as tm
 from tensormagic.api import explain_error
+from tensormagic.collectors import failing_source
+from tests.collectors import failing_calls
 from tests.collectors.failing_calls import REFUSALS, tall, wide
 
 
@@ -71,6 +73,22 @@ def as_raised(error):
 def test_the_exception_is_what_it_was(case, way):
     """Type, arguments, lines, cause and context are those of the plain run."""
     assert as_raised(WAYS[way](case.run)[1]) == as_raised(raised_by(case.run))
+
+
+@pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case.run.__name__)
+def test_the_failing_expression_is_found_before_python_3_11_as_well(case):
+    """By another package, at the same place, or not at all."""
+    trace = raised_by(case.run).__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == failing_calls.__file__:
+            assert failing_source.position_by_executing(trace) in {failing_source.position(trace), None}
+        trace = trace.tb_next
+
+
+def test_a_product_is_found_before_python_3_11():
+    """The usual case is not among those that are not found at all."""
+    entry = raised_by(failing_calls.product).__traceback__.tb_next
+    assert failing_source.position_by_executing(entry) == failing_source.position(entry) is not None
 
 
 @pytest.mark.parametrize("way", WAYS)
