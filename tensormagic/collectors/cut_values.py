@@ -130,7 +130,7 @@ def shape_of(value: Any) -> tuple[int, ...]:
     """Return the shape of a tensor or an array; empty for a number, and where it cannot be told."""
     try:
         return tuple(int(size) for size in value.shape) if isinstance(value, torch.Tensor | np.ndarray) else ()
-    except (RuntimeError, TypeError):  # nested or symbolic sizes
+    except (RuntimeError, TypeError, AttributeError):  # nested, jagged or symbolic sizes
         return ()
 
 

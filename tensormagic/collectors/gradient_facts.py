@@ -9,12 +9,13 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.autograd import autograd
-from tensormagic.collectors.cut_values import dtype_of, is_stale, shape_of
+from tensormagic.collectors.cut_values import dtype_of, is_stale
 from tensormagic.collectors.live_way import way_between, way_to_anything
 from tensormagic.collectors.namespace import modules_in, walk_tensors
 from tensormagic.collectors.naming import nearest
 from tensormagic.collectors.nodes import op_name
 from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.subject import sizes_of
 from tensormagic.reports import GradientFacts, LiveWay
 
 MOST_COPIES = 4
@@ -70,7 +71,7 @@ def gradient_facts(
         way, searched = _way(x, names, *loss)
         return GradientFacts(
             name=called if own else expression, expression=expression if own and called != expression else "",
-            shape=shape_of(x), dtype=dtype_of(x), requires_grad=x.requires_grad, is_leaf=x.is_leaf,
+            shape=sizes_of(x), dtype=dtype_of(x), requires_grad=x.requires_grad, is_leaf=x.is_leaf,
             retains_grad=x.retains_grad, is_parameter=isinstance(x, torch.nn.Parameter), inference=x.is_inference(),
             made_by=op_name(state.grad_fn) if state.grad_fn else "", leaves=state.leaves,
             grad=_state(state.grad), numel=count, norm=state.grad_norm, zero=zero, nan=nan, inf=inf,
@@ -88,10 +89,13 @@ def _counts(x: torch.Tensor) -> tuple[int, int, int, int]:
     grad = x.grad
     if grad is None:
         return 0, 0, 0, 0
-    values = (grad.coalesce().values() if grad.is_sparse else grad).detach()
-    zero, nan, inf = ((values == 0).sum(), values.isnan().sum(), values.isinf().sum())
+    try:
+        values = (grad.coalesce().values() if grad.is_sparse else grad).detach()
+        zero, nan, inf = (int(found.sum()) for found in (values == 0, values.isnan(), values.isinf()))
+    except (RuntimeError, NotImplementedError, TypeError):  # a kind without values
+        return grad.numel(), 0, 0, 0
     absent = grad.numel() - values.numel()  # of a sparse gradient: not stored, and zero
-    return grad.numel(), int(zero) + absent, int(nan), int(inf)
+    return grad.numel(), zero + absent, nan, inf
 
 
 def _way(x: torch.Tensor, names: Names, loss_name: str, loss: Any) -> tuple[LiveWay | None, int]:

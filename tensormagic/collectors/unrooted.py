@@ -14,6 +14,7 @@ import torch
 
 from tensormagic.collectors.cut_values import dtype_of, shape_of
 from tensormagic.collectors.namespace import modules_in
+from tensormagic.collectors.sharers import names_of
 from tensormagic.collectors.source import is_own_code
 from tensormagic.reports.rootless import ModelInSight, Rootless
 
@@ -52,14 +53,14 @@ def _own_frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _name_of(value: object, frame: FrameType) -> str:
-    spaces: tuple[Mapping[str, Any], ...] = (frame.f_locals, frame.f_globals)
+    spaces: tuple[Mapping[str, Any], ...] = (names_of(frame), frame.f_globals)
     named = (name for space in spaces for name, each in space.items() if each is value and not name.startswith("_"))
     return next(named, "")
 
 
 def _models(frames: list[FrameType]) -> tuple[ModelInSight, ...]:
     """Return the models that the innermost function names that names any, each once."""
-    for space in (*(frame.f_locals for frame in frames), *(frame.f_globals for frame in frames[-1:])):
+    for space in (*(names_of(frame) for frame in frames), *(frame.f_globals for frame in frames[-1:])):
         counted = [_counted(name, module) for name, module in modules_in(dict(space))]
         if found := tuple(model for model in counted if model.parameters):
             return found[:MOST_MODELS]

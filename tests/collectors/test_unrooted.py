@@ -1,0 +1,92 @@
+"""A value without a history that backward is called on: what is noted of it, and that nothing is kept."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from contextlib import suppress
+
+import pytest
+import torch
+from torch import nn
+
+import tensormagic as tm
+
+
+def refused(program):
+    """Return what is noted of a run that torch refuses."""
+    with suppress(RuntimeError), tm.trace(namespace={}) as trace:
+        program()
+    return trace.report
+
+
+def test_what_stands_around_it():
+    """Its name in the function that called, shape, dtype, and the models that the function can name."""
+
+    def step():
+        net, teacher = nn.Linear(3, 2).requires_grad_(False), nn.Linear(3, 2)
+        teacher.weight.requires_grad_(False)
+        score = net(torch.ones(1, 3)).sum()
+        score.backward()
+        return teacher
+
+    report = refused(step)
+    (one,) = report.rootless
+    assert (one.name, one.shape, one.dtype, one.grad_enabled, one.count) == ("score", (), "float32", True, 1)
+    assert report.location(one.location).text == "score.backward()"
+    assert {(model.name, model.parameters, model.frozen) for model in one.models} == {("net", 2, 2), ("teacher", 2, 1)}
+
+
+def test_the_cut_that_ended_its_way():
+    """The report's cut, and its line."""
+
+    def step():
+        w = torch.ones(3, requires_grad=True)
+        loss = (w * 2).sum().detach()
+        loss.backward()
+
+    report = refused(step)
+    cut = report.cuts[report.rootless[0].cut]
+    assert (cut.kind, report.location(cut.location).text) == ("detach", "loss = (w * 2).sum().detach()")
+
+
+@pytest.mark.parametrize(("off", "inference"), [(True, False), (False, True)])
+def test_how_gradients_stood(off, inference):
+    """Whether gradients were recorded when backward was called, and whether it is an inference tensor."""
+
+    def step():
+        with torch.inference_mode(inference):
+            loss = torch.ones(3).sum()
+        with torch.set_grad_enabled(not off):
+            loss.backward()
+
+    (one,) = refused(step).rootless
+    assert (one.grad_enabled, one.inference) == (not off, inference)
+
+
+def test_the_same_line_is_counted():
+    """A loop that catches what torch raises."""
+
+    def loop():
+        for _ in range(3):
+            with suppress(RuntimeError):
+                torch.ones(2).sum().backward()
+
+    (one,) = refused(loop).rootless
+    assert one.count == 3
+
+
+def test_nothing_of_the_function_is_kept():
+    """What it deletes afterwards is gone, although it is still running."""
+
+    def step():
+        loss = torch.ones(3).sum()
+        watched = weakref.ref(loss)
+        with suppress(RuntimeError):
+            loss.backward()
+        del loss
+        gc.collect()
+        return watched()
+
+    with tm.trace(namespace={}):
+        assert step() is None
