@@ -11,8 +11,14 @@ FEWEST_STEPS = 2  # in a row
 FEWEST_BATCHES = 3  # in a row: samples that are drawn now and then, and pairs of views, are fewer
 
 
-def trained_in_eval_mode(report: TraceReport) -> Iterator[Finding]:
-    """TM606: an optimizer steps a model all of whose dropouts and normalisations are in eval mode.
+def wrong_mode(report: TraceReport) -> Iterator[Finding]:
+    """TM606: trained in the mode for evaluation, or evaluated in the mode for training."""
+    yield from _trained_in_eval_mode(report)
+    yield from _evaluated_in_train_mode(report)
+
+
+def _trained_in_eval_mode(report: TraceReport) -> Iterator[Finding]:
+    """Yield the models that an optimizer steps while all their dropouts and normalisations are in eval mode.
 
     A model that is in train mode itself, and of which parts are in eval mode, is left alone: that is how a backbone or
     its normalisations are frozen. The whole model in eval mode from the first step on, with statistics that an earlier
@@ -63,8 +69,8 @@ def _step_line(report: TraceReport, mode: ModelMode) -> Location | None:
     return None
 
 
-def evaluated_in_train_mode(report: TraceReport) -> Iterator[Finding]:
-    """TM606: batch normalisations of a model that is trained take statistics from batches that are only looked at.
+def _evaluated_in_train_mode(report: TraceReport) -> Iterator[Finding]:
+    """Yield the trained models whose batch normalisations take statistics from batches that are only looked at.
 
     Left alone is what a training uses: targets, teachers, samples of a generator. Its values come back as a cut in the
     graph of a backward; an evaluation's do not.
