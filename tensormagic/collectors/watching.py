@@ -18,6 +18,7 @@ from tensormagic.collectors.assignments import CellNumber, grown, no_cell, sourc
 from tensormagic.collectors.holders import Budget, holders
 from tensormagic.collectors.module_watch import modules_report
 from tensormagic.collectors.namespace import is_history
+from tensormagic.collectors.naming import nearest, telling
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.stored_graphs import stored_graphs
 from tensormagic.collectors.stroll import THOROUGH, Held, Stroll
@@ -29,6 +30,7 @@ from tensormagic.reports import (
     Holder,
     KeptMemory,
     Location,
+    LoneView,
     StoredGraph,
     WatchReport,
 )
@@ -78,6 +80,7 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
             nbytes=sum(held.nbytes for held in stroll.storages.values()),
             modules=modules,
             kept=found.kept(),
+            views=found.views(),
             graphs=found.graphs(),
             sizes=sizes,
             growing=found.growing(earlier, sizes),
@@ -106,6 +109,23 @@ class _Found:
         large.sort(key=lambda held: -held.nbytes)
         every = (self._confirmed(held) for held in large[:MOST_KEPT])
         return tuple(kept for kept in every if kept is not None)
+
+    def views(self) -> tuple[LoneView, ...]:
+        """Return the views that alone keep a storage of which they read less than half, the largest storage first."""
+        if not self._stroll.names_complete:
+            return ()
+        large = [held for held in self._stroll.storages.values() if held.nbytes >= SMALLEST and _reads_a_part(held)]
+        large.sort(key=lambda held: -held.nbytes)
+        every = (self._alone(held) for held in large[:MOST_KEPT])
+        return tuple(view for view in every if view is not None)
+
+    def _alone(self, held: Held) -> LoneView | None:
+        x = held.tensor
+        told = holders(x, self._namespace)
+        if told.cut or told.unreached != 0 or told.of_storage or told.found > len(told.holders):
+            return None
+        named = [holder.path for holder in told.of_tensor if holder.kind not in _SESSION]
+        return LoneView(nearest(telling(named))[0], _nbytes(x), held.nbytes) if named else None
 
     def _confirmed(self, held: Held) -> KeptMemory | None:
         x = held.tensor
@@ -161,6 +181,17 @@ def _is_steady(line: list[HeldSize]) -> bool:
 def _with_text(place: Location, cell_number: CellNumber) -> Location:
     text = linecache.getline(place.filename, place.line).strip()
     return Location(place.filename, place.line, text, cell_number(place.filename), place.function)
+
+
+def _reads_a_part(held: Held) -> bool:
+    """Return whether a storage's first tensor is a view that reads less than half of it, and could be copied."""
+    x = held.tensor
+    try:
+        storage = x.untyped_storage()
+        own = storage.resizable() and not storage.is_shared() and (x._is_view() or x.storage_offset() > 0)
+        return own and not held.is_of_session and 0 < 2 * _nbytes(x) < held.nbytes
+    except Exception:  # an odd tensor may refuse
+        return False
 
 
 def _sizes(stroll: Stroll) -> tuple[HeldSize, ...]:

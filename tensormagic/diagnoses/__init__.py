@@ -58,6 +58,7 @@ RULES: tuple[Rule, ...] = (
     Rule("TM203", "a write reads what it writes", WritesReport, writes.reads_what_it_writes),
     Rule("TM204", "a NumPy array changes with a tensor", WritesReport, writes.changed_arrays),
     Rule("TM205", "a small view keeps a large storage", TensorReport, retention.small_view_of_large_storage),
+    Rule("TM205", "a small view keeps a large storage", WatchReport, retention.lone_views),
     Rule("TM301", "a saved tensor changed in place", FailureReport, backward_failures.changed_after_saving),
     Rule("TM302", "a saved tensor changed behind autograd's back", TraceReport, quiet_faults.changed_unseen),
     Rule("TM303", "a cut on the way to what should learn", TraceReport, graph_cuts.cut_on_the_way),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensormagic.diagnoses.words import size
-from tensormagic.reports import Finding, HoldersReport, TensorReport
+from tensormagic.reports import Finding, HoldersReport, TensorReport, WatchReport
 
 SMALLEST_STORAGE = 16 * 2**20  # bytes; below that nobody misses them
 SMALLEST_SHARE = 16  # the storage is at least so many times what is read of it
@@ -32,6 +32,21 @@ def small_view_of_large_storage(report: TensorReport) -> Iterator[Finding]:
         remedy=f"Keep a copy of what it reads, and the storage is free: {_copy(report)}",
         subject=report.name,
     )
+
+
+def lone_views(report: WatchReport) -> Iterator[Finding]:
+    """TM205: the same, of everything that a session holds."""
+    for view in report.views:
+        if view.nbytes >= SMALLEST_STORAGE and view.read * SMALLEST_SHARE <= view.nbytes:
+            yield Finding(
+                code="TM205",
+                severity="warning",
+                message=f"{view.name} reads {size(view.read)} and keeps {size(view.nbytes)} alive: it is the only "
+                "thing left that uses this storage.",
+                evidence={"bytes read": view.read, "bytes": view.nbytes},
+                remedy=f"Keep a copy of what it reads, and the storage is free: `{view.name} = {view.name}.clone()`",
+                subject=view.name,
+            )
 
 
 def _alone(holders: HoldersReport | None) -> bool:

@@ -83,7 +83,7 @@ from tensormagic.reports.training import (
 )
 from tensormagic.reports.verdict import CopyVerdict, Sharing, Step
 from tensormagic.reports.views import Barrier, ViewFailure, ViewReport
-from tensormagic.reports.watch import GraphForm, Growth, HeldSize, KeptMemory, StoredGraph, WatchReport
+from tensormagic.reports.watch import GraphForm, Growth, HeldSize, KeptMemory, LoneView, StoredGraph, WatchReport
 from tensormagic.reports.why import GradientFacts, LiveWay, WayStep, WhyGroup, WhyReport
 from tensormagic.reports.writes import ChangedName, Clash, Write, WritesReport
 
@@ -154,6 +154,7 @@ __all__ = [
     "LiveFrame",
     "LiveWay",
     "Location",
+    "LoneView",
     "LooseTensor",
     "LossPair",
     "MemoryFormat",

@@ -37,6 +37,21 @@ class KeptMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class LoneView:
+    """A tensor that reads a part of a storage, and is all that keeps the storage alive.
+
+    Attributes:
+        name: What it is called.
+        read: Bytes of its elements.
+        nbytes: Of the storage.
+    """
+
+    name: str
+    read: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class StoredGraph:
     """Autograd graphs that are alive because results are stored: losses in a list, a sum of losses.
 
@@ -105,6 +120,7 @@ class WatchReport(Report):
         nbytes: What these take, each counted once.
         modules: What modules hold beside their registries.
         kept: Large storages that only the session's history or the last error keeps alive, the largest first.
+        views: Views that alone keep a larger storage alive, the largest storage first.
         graphs: Graphs that stored results keep alive, the largest first.
         sizes: What holds the most, the largest first: containers, and tensors with a name.
         growing: What grew by the same amount from look to look; only where earlier looks were given.
@@ -119,6 +135,7 @@ class WatchReport(Report):
     nbytes: int = 0
     modules: ModulesReport = field(default_factory=ModulesReport)
     kept: tuple[KeptMemory, ...] = ()
+    views: tuple[LoneView, ...] = ()
     graphs: tuple[StoredGraph, ...] = ()
     sizes: tuple[HeldSize, ...] = ()
     growing: tuple[Growth, ...] = ()

@@ -57,6 +57,23 @@ def an_error_about_a_model_that_has_a_name():
         return tm.check({"net": net})
 
 
+# -- nearly TM205 --------------------------------------------------------------------------------------------------
+
+
+@healthy(nearly="TM205")
+def rows_of_a_batch_that_has_a_name():
+    batch = torch.zeros(20, MIB)
+    return tm.check({"batch": batch, "row": batch[3], "others": [batch[0], batch[1]]})
+
+
+@healthy(nearly="TM205")
+def a_row_whose_whole_a_loader_holds():
+    """In an iterator that somebody else wrote, into which nobody looks."""
+    whole = torch.zeros(20, MIB)
+    loader = iter([whole[1:], whole])
+    return tm.check({"loader": loader, "row": whole[0]})
+
+
 # -- nearly TM503 --------------------------------------------------------------------------------------------------
 
 

@@ -45,6 +45,29 @@ def one_row_of_a_result():
     return tm.check(session({9: torch.zeros(18, MIB)[0]}))
 
 
+# -- TM205 ---------------------------------------------------------------------------------------------------------
+
+
+@ill("TM205", severity="warning", subject="first", says=("first reads 4 B and keeps 20 MiB alive", "first.clone()"))
+def the_loss_of_one_item():
+    losses = torch.zeros(20, MIB)
+    first = losses[0, 0]
+    del losses
+    return tm.check({"first": first})
+
+
+@ill("TM205", severity="warning", subject="best['weights']", says=("reads 1 MiB and keeps 18 MiB alive",))
+def the_best_slice_of_each_epoch():
+    best = {"loss": 0.3, "weights": torch.zeros(18, MIB)[4]}
+    return tm.check({"best": best})
+
+
+@ill("TM205", severity="warning", subject="kept[0]", says=("kept[0] reads 4 KiB",))
+def a_detached_column_in_a_list():
+    kept = [torch.zeros(1024, 5 * 1024, requires_grad=True).exp().detach()[:, 3]]
+    return tm.check({"kept": kept})
+
+
 # -- TM502 ---------------------------------------------------------------------------------------------------------
 
 

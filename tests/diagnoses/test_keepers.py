@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensormagic.reports import Growth, UntiedPair
+from tensormagic.reports import Growth, LoneView, UntiedPair
 from tests.renderers.samples_watch import MIB, found, growth, hidden, kept, line, loose, stored
 
 ERROR = "the last error (ValueError), local x of f"
@@ -52,6 +52,15 @@ def test_what_both_keep_takes_both_remedies():
     assert told.code == "TM502"
     assert "`1/0`" in told.remedy
     assert "then `%xdel _4`" in told.remedy
+
+
+def test_a_view_that_alone_keeps_a_storage():
+    """TM205, as of a single tensor: from 16 MiB on, of which it reads a sixteenth or less."""
+    told = only(views=(LoneView("rows[1]", MIB, 16 * MIB),))
+    assert (told.code, told.severity, told.subject) == ("TM205", "warning", "rows[1]")
+    assert told.message.startswith("rows[1] reads 1 MiB and keeps 16 MiB alive: it is the only thing left")
+    assert "`rows[1] = rows[1].clone()`" in told.remedy
+    assert found(views=(LoneView("a", MIB + 1, 16 * MIB), LoneView("b", 4, 16 * MIB - 1))).findings == ()
 
 
 def test_a_stored_graph_by_its_bytes():

@@ -434,6 +434,7 @@ def watch_report() -> reports.WatchReport:
             reports.KeptMemory(("Out[5]", "_5"), "history", (4, 2**20), "float32", "cpu", 2**24),
             reports.KeptMemory((HOSTILE,), "traceback", (), "int64", "cuda:0", 8, place),
         ),
+        views=(reports.LoneView("row", 16, 2**24), reports.LoneView(HOSTILE, 4, 2**20)),
         graphs=(
             reports.StoredGraph("losses", "items", 40, 40, 320, 80, 2**24, True, False, location=place),
             reports.StoredGraph(HOSTILE, "sum", 1, 4, 5000, 0, 0, False, True, complete=False),
