@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import torch
 
-from tensormagic.collectors.blind_writes import BlindWrites
+from tensormagic.collectors.blind_writes import BlindWrites, differs
 from tensormagic.collectors.gradient_reads import GradientReads
 from tensormagic.collectors.in_place import IN_PLACE, WriteBook
 from tensormagic.collectors.quiet import quiet
@@ -49,6 +49,7 @@ class AutogradWatch:
         self.passes = 0
         self.stepping = False
         self.seconds = 0.0
+        self._changes = False
         self._gap = ""
 
     def see(self, noted: str, call: tuple[Any, Any, Any], result: Any, start: int, frame: FrameType) -> None:
@@ -72,10 +73,19 @@ class AutogradWatch:
         if noted == GETS_GRAD:
             self.reads.see(args[0], frame, self.passes)
         elif noted == GETS_DATA:
-            self.blind.got_data(args[0], result)
+            self.blind.got_data(result)
         else:
             target = args[0] if args else next(iter(kwargs.values()), None)
             self._wrote(noted, target, args, start, frame)
+
+    def before_setting(self, args: tuple[Any, ...]) -> None:
+        """Look at ``x.data = y`` before it is done: whether it changes what x holds. Never raises."""
+        try:
+            with quiet():
+                self._changes = differs(*args)
+        except Exception as error:
+            self._changes = False
+            self._gap = f"{type(error).__name__}: {error}"
 
     def see_out(self, call: tuple[Any, Any, Any], start: int, frame: FrameType) -> None:
         """Note a call that was given ``out=``. Never raises."""
@@ -83,7 +93,7 @@ class AutogradWatch:
         self.see(str(getattr(function, "__name__", "out")), (function, (kwargs["out"],), {}), None, start, frame)
 
     def _wrote(self, noted: str, target: Any, args: tuple[Any, ...], start: int, frame: FrameType) -> None:
-        if noted == SETS_DATA and self.blind.is_own(target, args[1]):
+        if noted == SETS_DATA and not self._changes:
             return
         blind = noted == SETS_DATA or self.blind.is_blind(target)
         self.writes.note(noted, target, start, frame, blind)

@@ -21,6 +21,7 @@ from tensormagic.collectors.saved_memory import region_of, saved_by
 
 MOST_WRITES = 128
 MOST_ALIASES = 512
+MOST_COMPARED = 1 << 20  # elements, where data is set
 _RESTORING = frozenset({"copy_", "data", "set_data"})
 # Saved for their sizes alone, or not used in training: what they hold does not matter to the gradient.
 _UNUSED = frozenset({"running_mean", "running_var"})
@@ -58,23 +59,14 @@ class BlindWrites:
 
     def __init__(self) -> None:
         self._aliases: dict[int, weakref.ref[torch.Tensor]] = {}
-        self._owners: dict[int, int] = {}
         self._writes: deque[BlindWrite] = deque(maxlen=MOST_WRITES)
 
-    def got_data(self, owner: Any, alias: Any) -> None:
-        """Note what ``.data`` of ``owner`` returned."""
+    def got_data(self, alias: Any) -> None:
+        """Note what ``.data`` returned."""
         key, aliases = id(alias), self._aliases
         aliases[key] = weakref.ref(alias, lambda gone: aliases.pop(key, None) if aliases.get(key) is gone else None)
-        self._owners[key] = id(owner)
         if len(aliases) > MOST_ALIASES:
             aliases.pop(next(iter(aliases)))
-        if len(self._owners) > 2 * MOST_ALIASES:
-            self._owners = {key: owner for key, owner in self._owners.items() if key in aliases}
-
-    def is_own(self, owner: Any, value: Any) -> bool:
-        """Return whether ``value`` is what ``.data`` of ``owner`` returned: ``x.data += 1`` hands it back."""
-        known = self._aliases.get(id(value))
-        return known is not None and known() is value and self._owners.get(id(value)) == id(owner)
 
     @property
     def live(self) -> bool:
@@ -145,3 +137,15 @@ def _matters(node: Any, slot: str) -> bool:
 def _is_restored(records: Sequence[WriteRecord]) -> bool:
     """Return whether what was there at first may have been put back: weights that were swapped for a while."""
     return len(records) > 1 and records[-1].call in _RESTORING
+
+
+def differs(old: torch.Tensor, new: Any) -> bool:
+    """Return whether ``old.data = new`` puts other values there; False also where finding out would cost too much.
+
+    A network of binary weights sets its weights in every forward, and mostly to what they are.
+    """
+    if not isinstance(new, torch.Tensor) or old.shape != new.shape or old.dtype != new.dtype:
+        return False
+    if old.device.type != "cpu" or new.device.type != "cpu" or old.numel() > MOST_COMPARED:
+        return False
+    return not torch.equal(old, new)

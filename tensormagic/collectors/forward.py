@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from tensormagic.collectors.autograd_watch import AutogradWatch
+from tensormagic.collectors.autograd_watch import SETS_DATA, AutogradWatch
 from tensormagic.collectors.call_watch import Call, CallWatch
 from tensormagic.collectors.caller import Callers, calling_frame
 from tensormagic.collectors.cuts import Cuts
@@ -93,6 +93,8 @@ class ForwardRecorder(TorchFunctionMode):
         before = self.cuts.before(func, role, args, sys._getframe(1)) if role is not None else None
         if self._unwritten:
             self.calls.before(func, args)
+        if watched is not None and watched.noted == SETS_DATA:
+            self.autograd.before_setting(args)
         start = _sequence_number()
         ops = self.ops
         result = call(func, args, kwargs or {}) if ops is None else ops.within(call, frame, func, args, kwargs or {})

@@ -121,6 +121,28 @@ def an_image_attacked_through_data():
     return trace.report
 
 
+class Binary(nn.Conv2d):
+    """Sets its weights, and its input, to their signs in every forward, as the first binary networks did."""
+
+    def forward(self, x):
+        if not hasattr(self, "real"):
+            self.real = self.weight.data.clone()
+        x.data = x.data.sign()
+        self.weight.data = self.real.sign()
+        return super().forward(x)
+
+
+@healthy(nearly="TM302")
+def binary_weights_used_twice_before_one_backward():
+    """The second forward sets what is there already."""
+    left, right = Binary(1, 2, 3), Binary(1, 2, 3)
+    with tm.trace(namespace={"left": left, "right": right}) as trace:
+        x = torch.randn(2, 1, 5, 5, requires_grad=True) * 1.0
+        total = left(x) + right(x) + left(x + 1)
+        total.square().mean().backward()
+    return trace.report
+
+
 @healthy(nearly="TM302")
 def a_rounding_that_lets_the_gradient_through():
     """A straight-through estimator by `.data`: nothing had saved what is overwritten."""
