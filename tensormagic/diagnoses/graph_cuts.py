@@ -42,7 +42,8 @@ def cut_on_the_way(report: TraceReport) -> Iterator[Finding]:
     """TM303: a cut because of which something that should learn gets no gradient in the whole run."""
     if hides_parameters(report):
         return
-    trained = {series.owner for series in report.parameters if series.touched and series.owner}
+    over = report.state != "running"  # the other half of a step, or the optimizer, may still come
+    trained = {series.owner for series in report.parameters if over and series.touched and series.owner}
     order = {series.name: at for at, series in enumerate(report.parameters)}
     told: set[str] = set()
     for place in _places(report):

@@ -87,6 +87,13 @@ def test_an_optimizer_that_holds_it_decides():
     assert [found.subject for found in diagnose(report) if found.code == "TM303"] == ["encoder.body.weight"]
 
 
+def test_a_run_that_goes_on_is_waited_for():
+    """As long as no optimizer has made a step, the rest of the model's passes may come."""
+    assert diagnose(replace(cut_run(cut()), state="running")) == ()
+    held_by_one = replace(cut_run(cut(left_out=held(BODY, by=True))), state="running")
+    assert [found.code for found in diagnose(held_by_one)] == ["TM303"]
+
+
 def test_no_grad_without_an_optimizer_is_a_note():
     """Features made under no_grad are meant as often as not."""
     (found,) = diagnose(cut_run(cut(kind="no_grad", op="no_grad")))
