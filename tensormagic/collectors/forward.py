@@ -107,10 +107,16 @@ class ForwardRecorder(TorchFunctionMode):
                 self.cuts.used((start, stop), (args, kwargs), result)
         elif role is not None or self.cuts.live or not _is_grad_enabled():
             self.cuts.passed((func, role, before), (args, kwargs), result, sys._getframe(1))
-        if watched is not None and watched.looks and (place := self.calls.place(call, frame)) is not None:
+        stepping = self.autograd.stepping
+        if (
+            watched is not None
+            and not stepping
+            and watched.looks
+            and (place := self.calls.place(call, frame)) is not None
+        ):
             self.calls.look(watched.looks, Call(func, args, kwargs or {}, result, frame), place)
         if watched is not None and watched.noted:
-            if not self.autograd.stepping:
+            if not stepping:
                 self.autograd.see(watched.noted, (func, args, kwargs or {}), result, start, frame)
         elif kwargs and kwargs.get("out") is not None:
             self.autograd.see_out((func, args, kwargs), start, frame)

@@ -30,12 +30,13 @@ _NO_EFFECT = "torch/utils/data/dataloader.py"  # draws a seed for its workers, a
 
 def drew(watch: CallWatch, call: Call) -> None:
     """Note a draw from a default generator with a seed of torch's own choice."""
-    if call.kwargs.get("generator") is not None or not _draws(call) or not isinstance(call.result, torch.Tensor):
+    result = call.result
+    if not isinstance(result, torch.Tensor) or (generator := _default_generator(result.device)) is None:
         return
-    if call.frame.f_code.co_filename.replace("\\", "/").endswith(_NO_EFFECT):
+    seed = generator.initial_seed()
+    if seed < LARGEST_CHOSEN or call.kwargs.get("generator") is not None or not _draws(call):
         return
-    generator = _default_generator(call.result.device)
-    if generator is not None and (seed := generator.initial_seed()) >= LARGEST_CHOSEN:
+    if not call.frame.f_code.co_filename.replace("\\", "/").endswith(_NO_EFFECT):
         watch.note("draw", call, detail=str(seed))
 
 
