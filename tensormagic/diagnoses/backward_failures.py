@@ -108,17 +108,18 @@ def _root_of(report: FailureReport) -> str:
 
 
 def _freed_message(freed: FreedGraph, report: FailureReport) -> str:
-    root = freed.root or _root_of(report) or "what backward is called on"
+    root = freed.root or _root_of(report)
+    graph = f"the graph of {root}" if root else "the graph"
     if not freed.known:
-        return f"The graph of {root} was gone through before: what {freed.op} had saved for backward is freed."
+        return f"T{graph[1:]} was gone through before: what {freed.op} had saved for backward is freed."
     if freed.whole:
-        return f"backward goes through the graph of {root} a second time: the first one freed what it had saved."
+        return f"backward goes through {graph} a second time: the first one freed what it had saved."
     names = _joint(freed)
     belongs = "belong" if len(names) > 1 else "belongs"
     nodes = f"{counted(freed.shared, 'node')} of it {'was' if freed.shared == 1 else 'were'}"
     return (
         f"{listed(names) or f'The result of {freed.joint}'} {belongs} to a graph that an earlier backward has freed, "
-        f"and the graph of {root} leads back into it: {nodes} gone through before."
+        f"and {graph if root else 'this backward'} leads back into it: {nodes} gone through before."
     )
 
 

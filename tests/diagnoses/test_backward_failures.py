@@ -88,7 +88,7 @@ def test_without_a_trace_the_way_to_the_lines_is_told():
 SHARED = "to a graph that an earlier backward has freed, and the graph of loss leads back into it"
 GONE = "4 nodes of it were gone through before."
 TWICE = "backward goes through the graph of loss a second time: the first one freed what it had saved."
-UNKNOWN = "The graph of what backward is called on was gone through before: what tanh had saved for backward is freed."
+UNKNOWN = "The graph was gone through before: what tanh had saved for backward is freed."
 BOTH = Location("model.py", 1, "out, (h, c) = lstm(x, (h, c))")
 TUPLE = Location("model.py", 1, "out, hidden = lstm(x, hidden)")
 
@@ -106,6 +106,8 @@ TUPLE = Location("model.py", 1, "out, hidden = lstm(x, hidden)")
          "Compute y anew in each step"),
         ({"joint_name": "", "joint_location": None, "first": WRITE}, f"The result of mul belongs {SHARED}: {GONE}",
          "a detached copy of it"),
+        ({"root": "", "shared": 1}, f"h belongs {SHARED}: 1 node of it was gone through before.".replace(
+            "the graph of loss", "this backward"), "Compute h anew in each step"),
         ({"known": False, "root": ""}, UNKNOWN, "Compute the loss anew"),
     ],
 )  # fmt: skip
