@@ -16,6 +16,7 @@ import torch
 from tensormagic.collectors.nodes import live_saved
 from tensormagic.collectors.reach import Place
 from tensormagic.collectors.skeleton import is_accumulate
+from tensormagic.collectors.stroll import memory_of
 from tensormagic.reports import GraphForm, Location, StoredGraph
 
 FEWEST = 4  # graphs that have nothing but leaves in common
@@ -69,7 +70,7 @@ class _Walked:
             except (RuntimeError, NotImplementedError):
                 continue
             if storage is not None and storage._cdata not in self.own:
-                self.sizes[storage._cdata] = storage.nbytes()
+                self.sizes[storage._cdata] = memory_of(storage)
 
     def told(self, name: str, form: GraphForm, items: list[torch.Tensor], where: Location | None) -> StoredGraph:
         """Return what was met as a report's part."""

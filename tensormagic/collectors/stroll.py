@@ -49,6 +49,11 @@ class Held:
         return all(place.kind in _SESSION for place in self.places)
 
 
+def memory_of(storage: torch.UntypedStorage) -> int:
+    """Return the bytes of memory that a storage takes: none on the meta device, where those of fake tensors lie too."""
+    return 0 if storage.device.type == "meta" else storage.nbytes()
+
+
 class _Kinds(dict[type, str]):
     """What sort of thing the objects of a class are; each class is judged once."""
 
@@ -138,7 +143,7 @@ class Stroll:
         self.tensors += is_new
         try:
             storage = x.untyped_storage()
-            held = self.storages.setdefault(storage._cdata, Held(x, storage.nbytes()))
+            held = self.storages.setdefault(storage._cdata, Held(x, memory_of(storage)))
         except Exception:  # it has no storage, or none that can be asked for
             return
         if len(held.places) < 8:

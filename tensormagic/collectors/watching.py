@@ -209,6 +209,6 @@ def _sizes(stroll: Stroll) -> tuple[HeldSize, ...]:
 
 def _nbytes(x: torch.Tensor) -> int:
     try:
-        return x.numel() * x.element_size()
+        return 0 if x.is_meta else x.numel() * x.element_size()
     except Exception:  # an odd tensor may refuse
         return 0

@@ -10,6 +10,7 @@ from collections import deque
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tensormagic as tm
 from tensormagic.collectors.assignments import assigned, grown
@@ -230,6 +231,18 @@ def test_odd_objects_are_looked_past():
 
     report = tm.check({"odd": Hostile(), "listed": [Hostile()], "x": torch.ones(2)})
     assert (report.tensors, report.findings) == (1, ())
+
+
+def test_tensors_without_memory_keep_none():
+    """On the meta device and fake ones, whatever their storages say; kinds without a storage are met as well."""
+    meta = torch.zeros(40, 2**18, device="meta")
+    with FakeTensorMode():
+        fake = torch.zeros(40, 2**18)
+    session = {"Out": {1: meta, 2: fake}, "_1": meta, "_2": fake}
+    report = tm.check({**session, "row": meta[0], "sparse": torch.eye(3).to_sparse()})
+    assert report.findings == ()
+    assert (report.nbytes, report.kept, report.views, report.tensors) == (0, (), (), 4)
+    assert {size.nbytes for size in report.sizes if size.name == "row"} == {0}
 
 
 def test_misuse_is_told_plainly():
