@@ -130,9 +130,11 @@ def _says_so(node: ast.AST) -> bool:
 
 def grew_in_a_loss(watch: CallWatch, call: Call) -> None:
     """Follow what a loss makes of operands that both grow: it warns, but of two sizes only."""
-    above = call.frame.f_back
     given = call.args[0] if call.args and isinstance(call.args[0], tuple | list) else call.args
-    if above is None or not above.f_code.co_filename.replace("\\", "/").endswith(_FUNCTIONAL) or len(given) != 2:
+    if len(given) != 2 or given[0].shape == given[1].shape:
+        return
+    above = call.frame.f_back
+    if above is None or not above.f_code.co_filename.replace("\\", "/").endswith(_FUNCTIONAL):
         return
     left, right = given
     for x in call.result:
