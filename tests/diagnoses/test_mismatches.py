@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import random
+
 import pytest
 
 from tensormagic.diagnoses.mismatches import mismatch_of
@@ -204,6 +207,26 @@ CASES = {
                kind="TypeError"),
         "argument", [(0, None, "list", "Tensor")], "must be a Tensor, not a list", ["torch.as_tensor([1.0, 2.0])"],
     ),
+    "a checkpoint of another size": (
+        failed("", "Error(s) in loading state_dict for Linear:\n\tsize mismatch for weight: copying a param with shape "
+               "torch.Size([2, 5]) from checkpoint, the shape in current model is torch.Size([2, 4])."),
+        "argument", [], "a Linear of other sizes: weight is 2 × 5 there and 2 × 4 here.", [],
+    ),
+    "a checkpoint of a model in parallel": (
+        failed("", 'Error(s) in loading state_dict for Net:\n\tMissing key(s) in state_dict: "fc.weight", "fc.bias". '
+               '\n\tUnexpected key(s) in state_dict: "module.fc.weight", "module.fc.bias". '),
+        "argument", [], "fc.weight is not in it. Where all its names begin with module.", [],
+    ),
+    "a singular matrix": (
+        failed("torch.linalg.inv", "linalg.inv: The diagonal element 1 is zero, the inversion could not be completed "
+               "because the input matrix is singular.", tensor("a", 3, 3)),
+        "argument", [(0, None, "", "")], "a (3 × 3) is singular", ["torch.linalg.pinv(a)"],
+    ),
+    "an index that is no whole number": (
+        failed("Tensor.__getitem__", "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables "
+               "are valid indices (got float)", tensor("x", 3, 4), plain("1.5"), kind="IndexError"),
+        "index", [(1, None, "float", "int64")], "not a float", [],
+    ),
     "a message that no table knows": (
         failed("torch.matmul", "these shapes are no good", tensor("a", 3, 4), tensor("b", 3, 4)),
         "shape", [(0, 1, "4", "3"), (1, 0, "3", "4")], "in a product the two must be equal", ["a @ b.T", "a.T @ b"],
@@ -222,13 +245,25 @@ def test_what_did_not_fit(name):
     assert list(found.works) == works
 
 
+def test_operands_of_any_kind_are_borne():
+    """Whatever the operands of a message, nothing raises, and every part names a dimension that is there."""
+    draw = random.Random(3)
+    reports = [report for report, *_ in CASES.values()]
+    for _ in range(4_000):
+        one, other = draw.choice(reports), draw.choice(reports)
+        operands = draw.sample([*one.operands, *other.operands, tensor("z"), plain("-1", role="dim")], k=2)
+        found = mismatch_of(dataclasses.replace(one, operands=tuple(operands)))
+        for part in found.parts if found is not None else ():
+            assert part.dimension is None or part.dimension < len(operands[part.operand].shape)
+
+
 @pytest.mark.parametrize("report", [
     failed("torch.mm", PRODUCT.format("3x4", "5x6"), tensor("a", 7, 8), tensor("b", 8, 6)),  # numbers of nobody here
     failed("Tensor.add", DIFFER.format(4, 5, 1), tensor("a", 3, 4), tensor("b", 3, 4)),
-    failed("torch.linalg.inv", "The diagonal element 1 is zero, the input matrix is singular.", tensor("a", 3, 3)),
+    failed("torch.linalg.eigh", "The algorithm failed to converge.", tensor("a", 3, 3)),
     failed("torch.nn.functional.linear", "out of memory", tensor("x", 4, 7), FC),
     failed("", DIFFER.format(4, 5, 1)),
-], ids=["other sizes", "sizes that fit", "singular", "other trouble", "no operands"])  # fmt: skip
+], ids=["other sizes", "sizes that fit", "values", "other trouble", "no operands"])  # fmt: skip
 def test_what_is_not_found_among_the_operands_is_not_claimed(report):
     """A message whose numbers belong to no operand, or one about something else, names no clash."""
     assert mismatch_of(report) is None

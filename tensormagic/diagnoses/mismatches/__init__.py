@@ -37,9 +37,8 @@ _FAMILIES = (
     recurrent, devices, dtypes, losses, convolution, products, joining, views, broadcasting, index_shapes,
     indexing, particular, dimensions, arguments,
 )  # fmt: skip
-_TABLE: tuple[tuple[re.Pattern[str], Check], ...] = tuple(
-    (re.compile(pattern, re.DOTALL), check) for family in _FAMILIES for pattern, check in family.MESSAGES
-)
+# Compiled where they are first needed, after an error: two hundred at once would be felt in every start.
+_TABLE: tuple[tuple[str, Check], ...] = tuple(row for family in _FAMILIES for row in family.MESSAGES)
 
 
 def mismatch_of(report: FailureReport) -> Mismatch | None:
@@ -50,8 +49,16 @@ def mismatch_of(report: FailureReport) -> Mismatch | None:
     """
     call = Call(report)
     for pattern, check in _TABLE:
-        found = pattern.search(report.error)
-        explained = check(call, found) if found else None
+        found = re.search(pattern, report.error, re.DOTALL)
+        explained = _checked(check, call, found) if found else None
         if explained is not None:
             return explained
     return by_function(call)
+
+
+def _checked(check: Check, call: Call, found: re.Match[str]) -> Mismatch | None:
+    """Return what a check explains; nothing where the operands lack the very dimensions that the message is about."""
+    try:
+        return check(call, found)
+    except (IndexError, ZeroDivisionError):
+        return None

@@ -6,8 +6,15 @@ import re
 from math import prod
 
 from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch, whole
-from tensormagic.diagnoses.words import grouped
+from tensormagic.diagnoses.words import counted, grouped
 from tensormagic.reports import Mismatch
+
+_SHAPE = r"torch\.Size\(\[(.*?)\]\)"
+_SIZE_MISMATCH = re.compile(
+    rf"size mismatch for (\S+): copying a param with shape {_SHAPE} from checkpoint, "
+    rf"the shape in current model is {_SHAPE}"
+)
+_MISSING, _UNKNOWN = (re.compile(rf"{word} key\(s\) in state_dict: (.*?)\.\s") for word in ("Missing", "Unexpected"))
 
 
 def must_be(call: Call, found: re.Match[str]) -> Mismatch | None:
@@ -141,7 +148,75 @@ def overlapping(call: Call, found: re.Match[str]) -> Mismatch | None:
     return mismatch("layout", rule, whole(target), works=[f"{target.code}.clone()"])
 
 
+def no_index(call: Call, found: re.Match[str]) -> Mismatch | None:
+    """Only integers, slices, ellipsis, None and long or byte Variables are valid indices (got float)."""
+    wrong = next((one for one in call.given if one.position == 1), None)
+    parts = [whole(wrong, found[1], "int64")] if wrong is not None else []
+    rule = (
+        "An index is a whole number, a slice, None, ... or a tensor of whole numbers or booleans, not "
+        f"{_article(found[1])}."
+    )
+    return mismatch("index", rule, *parts)
+
+
+def no_gpu(_call: Call, _: re.Match[str]) -> Mismatch | None:
+    """Torch not compiled with CUDA enabled; no GPUs are available."""
+    rule = "There is no GPU here that torch can use: torch.cuda.is_available() is False."
+    return mismatch("argument", rule, works=['device = "cuda" if torch.cuda.is_available() else "cpu"'])
+
+
+def not_invertible(call: Call, _: re.Match[str]) -> Mismatch | None:
+    """The matrix is singular."""
+    given = call.tensor("input|self|A", 0)
+    if given is None:
+        return None
+    rule = f"Only a matrix of full rank has an inverse, and {given.sized} is singular: its rows depend on one another."
+    return mismatch("argument", rule, whole(given), works=[f"torch.linalg.pinv({given.code})"])
+
+
+def not_definite(call: Call, _: re.Match[str]) -> Mismatch | None:
+    """The matrix is not positive-definite."""
+    given = call.tensor("input|self|A", 0)
+    if given is None:
+        return None
+    rule = f"A Cholesky factor exists where all eigenvalues are positive, and {given.sized} has one that is not."
+    jitter = f"torch.linalg.cholesky({given.code} + 1e-6 * torch.eye({given.shape[-1]}))" if given.ndim else ""
+    return mismatch("argument", rule, whole(given), works=[jitter])
+
+
+def checkpoint(call: Call, found: re.Match[str]) -> Mismatch | None:
+    """Error(s) in loading state_dict: sizes that differ, names that are missing or not known."""
+    sizes_differ = _SIZE_MISMATCH.findall(call.error)
+    if sizes_differ:
+        name, there, here = sizes_differ[0]
+        rest = f", and {counted(len(sizes_differ) - 1, 'other parameter')} likewise" if len(sizes_differ) > 1 else ""
+        sizes = f"{name} is {_by(there)} there and {_by(here)} here{rest}"
+        rule = f"The checkpoint is of a {found[1]} of other sizes: {sizes}."
+        return mismatch("argument", rule)
+    names = [*_MISSING.findall(call.error), *_UNKNOWN.findall(call.error)]
+    if not names:
+        return None
+    rule = f"The checkpoint must have the names of the {found[1]}: {_missing_and_unknown(names, call.error)}."
+    if "module." in "".join(names):
+        rule += " Where all its names begin with module., it was saved from nn.DataParallel: take that off."
+    return mismatch("argument", rule)
+
+
+def _by(shape: str) -> str:
+    return shape.replace(", ", " × ") or "a single number"
+
+
+def _missing_and_unknown(names: list[str], error: str) -> str:
+    first = names[0].split(",")[0].strip().strip('"')
+    return f"{first} is {'not in it' if 'Missing' in error else 'in it and in no layer'}"
+
+
 MESSAGES = (
+    (r"only integers, slices .* are valid indices \(got (\w+)\)", no_index),
+    (r"Torch not compiled with CUDA enabled|No CUDA GPUs are available|Found no NVIDIA driver", no_gpu),
+    (r"the input matrix is singular|matrix is singular", not_invertible),
+    (r"not positive-definite", not_definite),
+    (r"Error\(s\) in loading state_dict for (\w+)", checkpoint),
     (r"implemented for strided tensors only, got: torch\.(\w+)", layout),
     (r"unsupported operation: (more than one element of the written-to)?.*single memory location", overlapping),
     (r"(\w+)\(\): argument '(\w+)' \(position (\d+)\) must be ([\w ]+?), not ([\w.]+)", must_be),

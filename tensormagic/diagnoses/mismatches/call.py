@@ -226,9 +226,9 @@ _KEYWORDS = frozenset({"out", "weight", "bias", "attn_mask", "key_padding_mask"}
 
 
 def size(given: Given, dimension: int, expected: object = "") -> Clashing:
-    """Return a part of a mismatch: one dimension of an operand."""
-    dimension %= max(given.ndim, 1)
-    return Clashing(given.index, dimension, str(given.shape[dimension]), str(expected))
+    """Return a part of a mismatch: one dimension of an operand; raises IndexError where it has no such dimension."""
+    got = given.shape[dimension]
+    return Clashing(given.index, dimension % given.ndim, str(got), str(expected))
 
 
 def whole(given: Given, got: object = "", expected: object = "") -> Clashing:

@@ -43,7 +43,7 @@ def _ways_into(call: Call, given: Given, weight: Given) -> Iterator[str]:
 
 def _linear_bias(call: Call, weight: Given | None) -> Mismatch | None:
     bias = call.tensor("bias|linear_bias", 2)
-    if bias is None or weight is None or bias.shape[-1:] in {weight.shape[:1], (1,)}:
+    if bias is None or weight is None or not weight.ndim or bias.shape[-1:] in {weight.shape[:1], (1,)}:
         return None
     rule = f"The bias has one element for each output: {bias.sized} against the {weight.shape[0]} of {weight.sized}."
     return mismatch("shape", rule, whole(bias, sizes(bias.shape), weight.shape[0]))
