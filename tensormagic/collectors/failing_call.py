@@ -29,7 +29,8 @@ _TORCH = str(Path(torch.__file__).parent)
 _MODULES = (str(Path(nn.__file__).parent / "modules"), str(Path(nn.__file__).parent / "parallel"))
 _HELPERS = str(Path(nn.__file__).parent / "modules" / "utils.py")  # of functions, for all that it stands there
 # Torch's own machinery around calls: never what a person called.
-_MACHINERY = tuple(f"{_TORCH}/{name}" for name in ("_tensor.py", "overrides.py", "utils/", "_dynamo/", "_compile.py"))
+_MACHINERY = tuple(f"{_TORCH}/{name}" for name in ("_tensor.py", "overrides.py", "utils/", "_dynamo/", "_compile.py",
+                   "_ops.py", "_meta_registrations.py", "_prims", "_refs/", "_decomp/"))  # fmt: skip
 _ENGINE = f"{_TORCH}/autograd/"
 _BACKWARD: dict[CodeType, Any] = {
     call.__code__: call for call in (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
@@ -51,14 +52,14 @@ class Steps:
         call: Of the innermost call that a mode of this package made below it: function, arguments, keywords; None
             where there is none.
         caller: The entry of the frame that made that call.
-        is_misnamed: Whether the exception says that something has no attribute of a name.
+        kind: The class of the exception.
     """
 
     entries: list[TracebackType]
     own: int = -1
     call: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = None
     caller: TracebackType | None = None
-    is_misnamed: bool = False
+    kind: type[BaseException] = Exception
 
     @property
     def person(self) -> TracebackType | None:
@@ -113,7 +114,7 @@ def steps_of(error: BaseException, mode_calls: frozenset[CodeType]) -> Steps:
     entries = _entries(error.__traceback__)
     kept = set(foreign_frames([entry.tb_frame for entry in entries]))
     steps = Steps([entry for entry in entries if entry.tb_frame in kept])
-    steps.is_misnamed = isinstance(error, AttributeError)
+    steps.kind = type(error)
     steps.own = max((at for at, entry in enumerate(steps.entries) if is_own(entry.tb_frame)), default=-1)
     person = entries.index(steps.entries[steps.own]) if steps.own >= 0 else -1
     modes = [at for at, entry in enumerate(entries) if at > person and entry.tb_frame.f_code in mode_calls]
@@ -157,7 +158,7 @@ def refused_in(steps: Steps, source: str = "") -> Refused | None:
         return Refused(func, given=args, keywords=kwargs, caller=steps.caller,
                        failing=_failing(steps, steps.caller, source), around=function_entries(below))  # fmt: skip
     if not below:
-        return None if steps.is_misnamed else _read(steps.person, source)
+        return None if issubclass(steps.kind, AttributeError) else _read(steps, steps.person, source)
     last = below[-1].tb_frame
     return _of_library(steps, below) if _is_torch(last) and last.f_code is not _NO_SUCH_NAME else None
 
@@ -168,15 +169,17 @@ def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
     if backward is not None:
         return of_arguments(steps, backward, _BACKWARD[backward.tb_frame.f_code])
     around = function_entries(below)
-    if (read := _read(below[-1], "")) is not None:
+    if (read := _read(steps, below[-1], "")) is not None:
         read.around = around
         return read
     if around:
         return of_arguments(steps, around[0], function_of(around[0].tb_frame))
     if (method := _method_of(below[-1].tb_frame)) is not None:
         return of_arguments(steps, below[-1], method)
-    entry = _forward_entry(below)
-    return of_arguments(steps, entry, None) if entry is not None else Refused(exact=False, caller=below[-1])
+    entry = _forward_entry(below) or next((each for each in below if _is_method(each.tb_frame)), None)
+    if entry is not None:
+        return of_arguments(steps, entry, None)
+    return _read(steps, steps.person, "") or Refused(exact=False, caller=below[-1])
 
 
 def _failing(steps: Steps, entry: TracebackType | None, source: str) -> Failing | None:
@@ -185,7 +188,7 @@ def _failing(steps: Steps, entry: TracebackType | None, source: str) -> Failing 
     return failing_at(entry, source if entry is steps.person else "")
 
 
-def _read(entry: TracebackType | None, source: str) -> Refused | None:
+def _read(steps: Steps, entry: TracebackType | None, source: str) -> Refused | None:
     """Return the call that an entry's failing expression makes, where it is one of torch's."""
     from tensormagic.collectors.failing_expression import call_in
 
@@ -193,7 +196,7 @@ def _read(entry: TracebackType | None, source: str) -> Refused | None:
     if entry is None or failing is None:
         return None
     names = {**entry.tb_frame.f_globals, **names_of(entry.tb_frame)}
-    found = call_in(failing, names)
+    found = call_in(failing, names, only_torch=issubclass(steps.kind, RuntimeError))
     if found is None:
         return None
     return Refused(found.func, found.name, found.given, found.keywords, False, entry, failing)  # noqa: FBT003
@@ -206,7 +209,12 @@ def function_entries(below: list[TracebackType]) -> list[TracebackType]:
         if not is_function(entry.tb_frame):
             break
         found.insert(0, entry)
-    return found
+    return [entry for entry in found if not _is_private(entry.tb_frame.f_code.co_name)]
+
+
+def _is_private(name: str) -> bool:
+    """Return whether a function is torch's own business by its name: ``_check``, but not ``__call__``."""
+    return name.startswith("_") and not name.endswith("__")
 
 
 def is_function(frame: FrameType) -> bool:
@@ -225,6 +233,13 @@ def _method_of(frame: FrameType) -> Any:
     return getattr(torch.Tensor, frame.f_code.co_name, None) if is_method else None
 
 
+def _is_method(frame: FrameType) -> bool:
+    """Return whether a frame runs a method of a module or an optimizer of torch's own that a person calls."""
+    homes = (*_MODULES, f"{_TORCH}/optim")
+    code = frame.f_code
+    return code.co_filename.startswith(homes) and code not in _MODULE_CALLS and code.co_varnames[:1] == ("self",)
+
+
 def _forward_entry(below: list[TracebackType]) -> TracebackType | None:
     """Return the entry of the innermost forward, or constructor, of a module of torch's own."""
     inside = (entry for entry in reversed(below) if entry.tb_frame.f_code.co_name in {"forward", "__init__"})
@@ -237,15 +252,34 @@ def of_arguments(steps: Steps, entry: TracebackType, func: Any) -> Refused:
     Args:
         steps: The way there.
         entry: The function's.
-        func: The function; None for a module's forward.
+        func: The function; None for a method of a module or an optimizer.
     """
-    rest, named, order = parameters_of(entry.tb_frame, func)
-    name = ""
-    if func is None and isinstance(module := named.pop("self", None), nn.Module):
-        name, order = f"nn.{type(module).__name__}", order[1:]
+    frame, name = entry.tb_frame, ""
+    owner = names_of(frame).get("self") if func is None else None
+    rest, named, order = parameters_of(frame, func or getattr(type(owner), frame.f_code.co_name, None))
+    if owner is not None:
+        name, order = _name_in(owner, frame.f_code.co_name), order[1:]
+        named.pop("self", None)
+        named = _handed(steps, entry, order) or named
     caller = _above(steps, entry)
     failing = failing_at(caller) if caller is not None else None
     return Refused(func, name, rest, named, False, caller, failing, order=order)  # noqa: FBT003  (not exact)
+
+
+def _name_in(owner: Any, function: str) -> str:
+    """Return what a person calls a method of an object of torch's: the class alone, where that is what they call."""
+    home = "nn." if isinstance(owner, nn.Module) else f"{type(owner).__module__.rpartition('.')[0]}."
+    ending = "" if function in {"forward", "__init__"} else f".{function}"
+    return f"{home}{type(owner).__name__}{ending}"
+
+
+def _handed(steps: Steps, entry: TracebackType, order: tuple[str, ...]) -> dict[str, Any]:
+    """Return what a module was called with, whose forward may have bound its parameters anew; else nothing."""
+    above = steps.entries[: steps.entries.index(entry)][-2:]
+    if [each.tb_frame.f_code for each in above] != [*reversed(_MODULE_CALLS)]:
+        return {}
+    names = names_of(above[0].tb_frame)
+    return {**dict(zip(order, names["args"], strict=False)), **names["kwargs"]}
 
 
 def _above(steps: Steps, entry: TracebackType) -> TracebackType | None:
@@ -280,7 +314,9 @@ def _differs(value: Any, parameter: inspect.Parameter) -> bool:
 
 def function_of(frame: FrameType) -> Any:
     """Return the function of torch's that a frame runs; None where its module does not have it."""
-    return getattr(sys.modules.get(frame.f_globals.get("__name__", "")), frame.f_code.co_name, None)
+    found = vars(sys.modules.get(frame.f_globals.get("__name__", ""), sys)).get(frame.f_code.co_name)
+    same = getattr(inspect.unwrap(found), "__code__", None) is frame.f_code if callable(found) else False
+    return found if same else None
 
 
 def modules_in(steps: Steps) -> list[nn.Module]:
@@ -295,6 +331,15 @@ def handed_to_module(steps: Steps) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if not below or below[0].tb_frame.f_code is not _MODULE_CALLS[1]:
         return (), {}
     names = names_of(below[0].tb_frame)
+    return names["args"], names["kwargs"]
+
+
+def given_to_module(steps: Steps) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what the innermost running module was called with: arguments and keywords."""
+    calls = [entry.tb_frame for entry in steps.entries if entry.tb_frame.f_code is _MODULE_CALLS[1]]
+    if not calls:
+        return (), {}
+    names = names_of(calls[-1])
     return names["args"], names["kwargs"]
 
 

@@ -126,12 +126,14 @@ def _item(holder: ast.expr, key: int | str) -> ast.expr:
     return ast.Subscript(holder, ast.Constant(key), ast.Load())
 
 
-def call_in(failing: Failing, names: Mapping[str, Any]) -> Found | None:
+def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = False) -> Found | None:
     """Return the call of torch's that an expression makes; None where it is somebody else's.
 
     Args:
         failing: The expression.
         names: What names are bound to where it stands.
+        only_torch: Whether the error is of a kind that Python's own operators do not raise. Then what is computed by
+            functions of torch's is taken for a tensor.
     """
     written = written_call(failing)
     if written is None:
@@ -141,24 +143,26 @@ def call_in(failing: Failing, names: Mapping[str, Any]) -> Found | None:
     keywords = {name: still_value(value, names) for name, value in named.items()}
     has_tensor = any(map(_is_tensor, (*given, *keywords.values())))
     if isinstance(failing.node, ast.Call) and written.method not in _WHOLE:
-        called = _called(failing.node, names, has_tensor=has_tensor)
+        called = _called(failing.node, names, has_tensor=has_tensor, only_torch=only_torch)
         if called is None:
             return None
         func, name, has_receiver = called
         given = given if has_receiver or not isinstance(failing.node.func, ast.Attribute) else given[1:]
         return Found(func, name, tuple(given), keywords)
-    if not has_tensor and not _hides_tensor(failing.node, names):
+    if not has_tensor and not _hides_tensor(failing.node, names, only_torch=only_torch):
         return None
     return Found(getattr(torch.Tensor, written.method, None), f"Tensor.{written.method}", tuple(given), keywords)
 
 
-def _called(node: ast.Call, names: Mapping[str, Any], *, has_tensor: bool) -> tuple[Any, str, bool] | None:
+def _called(
+    node: ast.Call, names: Mapping[str, Any], *, has_tensor: bool, only_torch: bool
+) -> tuple[Any, str, bool] | None:
     """Return the function of torch's that a call calls, its name, and whether it is a method of a tensor."""
     func = node.func
     if isinstance(func, ast.Attribute):
         owner = still_value(func.value, names)
-        hidden = owner is UNKNOWN and hasattr(torch.Tensor, func.attr) and _hides_tensor(func.value, names)
-        if hidden or _is_tensor(owner):
+        could = owner is UNKNOWN and hasattr(torch.Tensor, func.attr)
+        if (could and _hides_tensor(func.value, names, only_torch=only_torch)) or _is_tensor(owner):
             return getattr(torch.Tensor, func.attr, None), f"Tensor.{func.attr}", True
     found = still_value(func, names)
     if _is_torchs(found):
@@ -186,7 +190,7 @@ def _is_tensor(value: Any) -> bool:
     return is_kind(value, torch.Tensor)
 
 
-def _hides_tensor(node: ast.AST, names: Mapping[str, Any]) -> bool:
-    """Return whether a name or an attribute inside an expression refers to a tensor."""
+def _hides_tensor(node: ast.AST, names: Mapping[str, Any], *, only_torch: bool) -> bool:
+    """Return whether a name or an attribute inside an expression refers to a tensor, or to what makes one."""
     inside = (still_value(inner, names) for inner in ast.walk(node) if isinstance(inner, ast.Name | ast.Attribute))
-    return any(map(_is_tensor, inside))
+    return any(_is_tensor(value) or (only_torch and _is_torchs(value)) for value in inside)

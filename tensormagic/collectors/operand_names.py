@@ -14,7 +14,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.failing_call import Refused, Steps, handed_to_module, is_own, modules_in
+from tensormagic.collectors.failing_call import (
+    Refused,
+    Steps,
+    given_to_module,
+    handed_to_module,
+    is_own,
+    modules_in,
+)
 from tensormagic.collectors.failing_expression import unpacked, written_call
 from tensormagic.collectors.failing_source import failing_at
 from tensormagic.collectors.holdings import is_kind
@@ -94,7 +101,8 @@ class OperandNames:
         """Return whether the call is one of a tensor's methods, whose first argument stands before the dot."""
         written, func = self._written, self._refused.func
         name = getattr(func, "__name__", self._refused.name.rsplit(".", 1)[-1])
-        return written is not None and written.method == name and getattr(torch.Tensor, name, None) is func
+        is_tensors = func is not None and getattr(torch.Tensor, name, None) is func
+        return is_tensors and written is not None and written.method == name
 
     def _agrees(self, node: ast.expr, value: Any) -> bool:
         """Return whether an expression may be what an argument was given by: it refers to nothing else."""
@@ -136,8 +144,13 @@ class OperandNames:
             return ""
         if (node := self._given_to_module(tensor)) is not None:
             return _told(node)
-        path = self._modules.path(running[-1])
-        return self._before(running) or (f"the input of {path}" if path else "")
+        path = self._modules.path(running[-1]) if any(item is tensor for item in self._given_innermost()) else ""
+        return (self._before(running) or f"the input of {path}") if path else ""
+
+    def _given_innermost(self) -> list[Any]:
+        """Return what the innermost running module was called with."""
+        args, kwargs = given_to_module(self._steps)
+        return [*args, *kwargs.values()]
 
     def _given_to_module(self, tensor: torch.Tensor) -> ast.expr | None:
         """Return the expression by which the person's line gave a tensor to the module that it called."""

@@ -212,6 +212,29 @@ def one_dimension_by_two():
     return F.max_unpool1d(wide, places, 2)
 
 
+@refused("Tensor.matmul", ("the result of `torch.ones(2, 3)`", None), ("the result of `torch.ones(4, 5)`", None),
+         call="torch.ones(2, 3) @ torch.ones(4, 5)")  # fmt: skip
+def results_of_torchs_functions_alone():
+    return torch.ones(2, 3) @ torch.ones(4, 5)
+
+
+@refused("nn.LSTM", ("the result of `torch.ones(5, 3, 6)`", (5, 3, 6)), call="lstm(torch.ones(5, 3, 6))", module="lstm")
+def module_that_binds_its_parameters_anew():
+    lstm = nn.LSTM(4, 8)
+    return lstm(torch.ones(5, 3, 6))
+
+
+@refused("torch.optim.SGD", ("wide", (2, 3)), call="torch.optim.SGD([wide], lr=-1)")
+def optimizer():
+    return torch.optim.SGD([wide], lr=-1)
+
+
+@refused("Tensor.matmul", ("ghost", (2, 3)), ("tall", (4, 5)), call="ghost @ tall")
+def torchs_own_python_below_an_operator():
+    ghost = wide.to("meta")
+    return ghost @ tall
+
+
 class Broken(torch.autograd.Function):
     """Its backward multiplies what cannot be multiplied."""
 
