@@ -85,7 +85,7 @@ def needs_members(_call: Call, _: re.Match[str]) -> Mismatch | None:
 
 def one_element(call: Call, _: re.Match[str]) -> Mismatch | None:
     """A Tensor with 10 elements cannot be converted to Scalar."""
-    given = call.tensor("input|self", 0)
+    given = call.tensors[0] if len(call.tensors) == 1 else call.tensor("input|self", 0)
     if given is None:
         return None
     count = prod(given.shape)
@@ -96,7 +96,7 @@ def one_element(call: Call, _: re.Match[str]) -> Mismatch | None:
 
 def truth(call: Call, _: re.Match[str]) -> Mismatch | None:
     """Boolean value of Tensor with more than one value is ambiguous."""
-    given = call.tensor("input|self", 0)
+    given = call.tensors[0] if len(call.tensors) == 1 else call.tensor("input|self", 0)
     if given is None:
         return None
     rule = (
