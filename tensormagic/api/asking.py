@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tensormagic.api.running import Trace, last_trace
-from tensormagic.collectors import explain
+from tensormagic.collectors.names import explain
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.diagnoses.why import explain as explain_gradient
 from tensormagic.diagnoses.why import explain_module
@@ -15,7 +15,7 @@ from tensormagic.errors import NotATensorError, TensorMagicError
 from tensormagic.reports import TraceReport, WhyReport
 
 if TYPE_CHECKING:
-    from tensormagic.collectors.gradient_facts import Names
+    from tensormagic.collectors.why.gradient_facts import Names
 
 
 def why(
@@ -49,7 +49,7 @@ def why(
     'y.grad is None because y is no leaf: mul made it, and torch keeps the gradients of leaves only.'
     """
     require_torch()
-    from tensormagic.collectors.gradient_facts import gradient_facts, is_module, names_of, parameters_of, scale_in
+    from tensormagic.collectors.why.gradient_facts import gradient_facts, is_module, names_of, parameters_of, scale_in
 
     seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
     names, run = names_of(seen), _report(trace)

@@ -22,7 +22,7 @@ class Explanation:
     """
 
     def __init__(self, namespace: Mapping[str, Any]) -> None:
-        from tensormagic.collectors.witness import Explainer
+        from tensormagic.collectors.failures.witness import Explainer
 
         self._explainer = Explainer(namespace)
 
@@ -91,8 +91,8 @@ def explain_error(
         RequirementError: where torch is missing or too old.
     """
     require_torch()
-    from tensormagic.collectors.failures import Surroundings, failure_of
-    from tensormagic.collectors.witness import MODE_CALLS
+    from tensormagic.collectors.failures.failures import Surroundings, failure_of
+    from tensormagic.collectors.failures.witness import MODE_CALLS
 
     found = failure_of(error, Surroundings(namespace or {}, cell_number, MODE_CALLS, source=source))
     return None if found is None else diagnosed(found)

@@ -9,13 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tensormagic.api.findings import diagnosed
-from tensormagic.collectors import explain
+from tensormagic.collectors.names import explain
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.errors import NotATensorError, TensorMagicError
 from tensormagic.reports import AliasReport, CopyVerdict, OverlayReport, TensorReport, TensorTable, TraceReport
 
 if TYPE_CHECKING:
-    from tensormagic.collectors.expression import Evaluation
+    from tensormagic.collectors.names.expression import Evaluation
 
 
 def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
@@ -51,10 +51,10 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
     (1, 3)
     """
     require_torch()
-    from tensormagic.collectors.arrays import collect_array, elements_of
-    from tensormagic.collectors.picture import with_picture
-    from tensormagic.collectors.shown_slice import with_slices
-    from tensormagic.collectors.tensor import collect_tensor
+    from tensormagic.collectors.memory.arrays import collect_array, elements_of
+    from tensormagic.collectors.memory.shown_slice import with_slices
+    from tensormagic.collectors.tensors.picture import with_picture
+    from tensormagic.collectors.tensors.tensor import collect_tensor
 
     advice = explain.why_not_a_tensor(tensor, name)
     if advice:
@@ -87,7 +87,7 @@ def evaluate(expression: str, global_names: dict[str, Any], local_names: dict[st
     """
     __tracebackhide__ = True
     require_torch()
-    from tensormagic.collectors.expression import evaluate as evaluate_expression
+    from tensormagic.collectors.names.expression import evaluate as evaluate_expression
 
     return evaluate_expression(expression, global_names, local_names)
 
@@ -112,8 +112,8 @@ def copy_or_view(result: Any, operands: Mapping[str, Any], *, name: str = "resul
     3
     """
     require_torch()
-    from tensormagic.collectors.copies import copy_or_view as compare
-    from tensormagic.collectors.footprint import footprint_of
+    from tensormagic.collectors.aliasing.copies import copy_or_view as compare
+    from tensormagic.collectors.memory.footprint import footprint_of
 
     if footprint_of(result) is None:
         raise NotATensorError(explain.why_not_a_tensor(result, name))
@@ -137,8 +137,8 @@ def overlay(tensors: Mapping[str, Any]) -> OverlayReport:
     0
     """
     require_torch()
-    from tensormagic.collectors.overlay import MOST_MEMBERS
-    from tensormagic.collectors.overlay import overlay as collect_overlay
+    from tensormagic.collectors.aliasing.overlay import MOST_MEMBERS
+    from tensormagic.collectors.aliasing.overlay import overlay as collect_overlay
 
     if not 2 <= len(tensors) <= MOST_MEMBERS:
         raise TensorMagicError(f"overlay() takes 2 to {MOST_MEMBERS} tensors by name, but was given {len(tensors)}")
@@ -167,7 +167,7 @@ def aliases(namespace: Mapping[str, Any] | None = None, *, only: Mapping[str, An
     2
     """
     require_torch()
-    from tensormagic.collectors.alias_groups import collect_aliases
+    from tensormagic.collectors.aliasing.alias_groups import collect_aliases
 
     seen = sys._getframe(1).f_globals if namespace is None else _mapping(namespace, "aliases")  # noqa: SLF001
     return diagnosed(collect_aliases(seen, only=only))
@@ -199,7 +199,7 @@ def tensors(
     ["batch['x']", "batch['y']"]
     """
     require_torch()
-    from tensormagic.collectors.table import collect_table
+    from tensormagic.collectors.tensors.table import collect_table
 
     seen = sys._getframe(1).f_globals if namespace is None else _mapping(namespace, "tensors")  # noqa: SLF001
     others = seen if around is None else around
@@ -232,7 +232,7 @@ def gradgraph(tensor: Any, name: str = "loss", *, namespace: Mapping[str, Any] |
     ['accumulate', 'mul', 'sum']
     """
     require_torch()
-    from tensormagic.collectors.standing import collect_graph
+    from tensormagic.collectors.graphs.standing import collect_graph
 
     if not explain.is_tensor(tensor):
         raise NotATensorError(explain.why_not_a_tensor(tensor, name))

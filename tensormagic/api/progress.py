@@ -18,7 +18,7 @@ def open_progress(frame: Callable[[], LiveFrame], report: Callable[[], TraceRepo
         frame: Returns what changes quickly.
         report: Returns a consistent snapshot of everything.
     """
-    from tensormagic.renderers.terminal import INTERVAL, terminal_sender
+    from tensormagic.renderers.terminal.terminal import INTERVAL, terminal_sender
 
     sender = terminal_sender()
     if sender is None:

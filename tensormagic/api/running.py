@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_args
 from tensormagic.api.findings import AnyReport, diagnosed
 from tensormagic.api.pacing import Steps, pace_of
 from tensormagic.api.progress import open_progress
+from tensormagic.collectors.names.source import cell_of
 from tensormagic.collectors.requirements import require_torch
-from tensormagic.collectors.source import cell_of
 from tensormagic.errors import TraceError
 from tensormagic.reports import Cell, Level, LiveFrame, Pace, TraceReport, WritesReport
 
@@ -72,7 +72,7 @@ class Trace(_Run[TraceReport]):
         forward: bool = False,
         pace: Pace | None = None,
     ) -> None:
-        from tensormagic.collectors.paced import new_tracer
+        from tensormagic.collectors.tracing.paced import new_tracer
 
         if level not in get_args(Level):
             raise TraceError(f"level is one of {', '.join(map(repr, get_args(Level)))}, not {level!r}")
@@ -160,7 +160,7 @@ def last_trace() -> Trace | None:
 
 def warm_up() -> None:
     """Import what the first traced run needs, ahead of it."""
-    import_module("tensormagic.collectors.paced")
+    import_module("tensormagic.collectors.tracing.paced")
 
 
 class WriteWatch(_Run[WritesReport]):
@@ -170,7 +170,7 @@ class WriteWatch(_Run[WritesReport]):
     """
 
     def __init__(self, namespace: Mapping[str, Any], cell: Cell, *, cell_number: CellNumber | None = None) -> None:
-        from tensormagic.collectors.writes import WriteWatcher
+        from tensormagic.collectors.aliasing.writes import WriteWatcher
 
         self._follower = WriteWatcher(namespace, cell, cell_number=cell_number)
 

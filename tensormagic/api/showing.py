@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tensormagic.errors import TensorMagicError
 from tensormagic.renderers import files
-from tensormagic.renderers.terminal_screen import is_terminal
+from tensormagic.renderers.terminal.terminal_screen import is_terminal
 from tensormagic.reports import Report, install_outlet
 
 form_of = files.form_of
@@ -36,7 +36,7 @@ def show(report: Report) -> None:
 
 def print_text(report: Report) -> None:
     """Print a report as text: in a terminal as wide as that is, and in colours where they are wanted."""
-    from tensormagic.renderers.terminal import print_report
+    from tensormagic.renderers.terminal.terminal import print_report
 
     print_report(report)
 

@@ -35,8 +35,8 @@ def check(
     1
     """
     require_torch()
-    from tensormagic.collectors.stroll import QUICK, THOROUGH
-    from tensormagic.collectors.watching import look
+    from tensormagic.collectors.session.stroll import QUICK, THOROUGH
+    from tensormagic.collectors.session.watching import look
 
     given: Any = namespace
     if given is not None and not isinstance(given, Mapping):
@@ -62,21 +62,21 @@ class Watch:
 
     def __init__(self, cell_number: Callable[[str], int | None]) -> None:
         require_torch()
-        from tensormagic.collectors.ties import Ties
+        from tensormagic.collectors.session.ties import Ties
 
         self._ties, self._cell_number = Ties(), cell_number
         self._earlier: dict[str, list[WatchReport]] = {}
 
     def look(self, namespace: Mapping[str, Any]) -> WatchReport:
         """Return what stands now."""
-        from tensormagic.collectors.watching import look
+        from tensormagic.collectors.session.watching import look
 
         return diagnosed(look(namespace, ties=self._ties, cell_number=self._cell_number))
 
     def look_after(self, code: str, namespace: Mapping[str, Any]) -> WatchReport:
         """Return what stands after ``code`` has run, as far as a quick look shows it; what each run adds is told."""
-        from tensormagic.collectors.stroll import QUICK
-        from tensormagic.collectors.watching import LOOKS, look
+        from tensormagic.collectors.session.stroll import QUICK
+        from tensormagic.collectors.session.watching import LOOKS, look
 
         earlier = self._earlier.pop(code, [])[-(LOOKS - 1) :]
         found = look(namespace, earlier=earlier, budget=QUICK, ties=self._ties, cell_number=self._cell_number)

@@ -9,7 +9,7 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from tensormagic.collectors import explain
+from tensormagic.collectors.names import explain
 from tensormagic.magics.explaining import Explained
 
 MOST_NAMES = 6  # of the person's latest tensors, where nothing resembles the name that was typed

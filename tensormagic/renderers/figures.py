@@ -15,13 +15,14 @@ from itertools import pairwise
 from typing import Any
 
 from tensormagic.errors import RequirementError, TensorMagicError
-from tensormagic.renderers import figures_comparison, figures_sharing, theme
-from tensormagic.renderers.phrases import count, plural, short_number, shortened
-from tensormagic.renderers.statistics_words import statistics_scope
-from tensormagic.renderers.tensor_layout_html import cell_title
-from tensormagic.renderers.tensor_picture import Picture, index_at, picture_of, value_range
-from tensormagic.renderers.tensor_words import element, formula_at, name, shown, strip_shown
-from tensormagic.renderers.trace_phrases import NOT_MEASURABLE, touched
+from tensormagic.renderers import figures_comparison, figures_sharing
+from tensormagic.renderers.basics import theme
+from tensormagic.renderers.basics.phrases import count, plural, short_number, shortened
+from tensormagic.renderers.tensor.statistics_words import statistics_scope
+from tensormagic.renderers.tensor.tensor_layout_html import cell_title
+from tensormagic.renderers.tensor.tensor_picture import Picture, index_at, picture_of, value_range
+from tensormagic.renderers.tensor.tensor_words import element, formula_at, name, shown, strip_shown
+from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, touched
 from tensormagic.reports import (
     UNREADABLE,
     AliasReport,

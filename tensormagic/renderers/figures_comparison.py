@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from tensormagic.errors import TensorMagicError
-from tensormagic.renderers.comparison_words import factor, summary, told_moment, when
+from tensormagic.renderers.comparison.comparison_words import factor, summary, told_moment, when
 from tensormagic.renderers.figures_sharing import Framed, plain_text
 from tensormagic.reports import ComparisonReport, ParameterDifference
 

@@ -6,8 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensormagic.errors import TensorMagicError
-from tensormagic.renderers.phrases import count, number_of_bytes, tuple_text
-from tensormagic.renderers.sharing_words import aliases_summary, clipped, letters, table_summary, table_title, total
+from tensormagic.renderers.basics.phrases import count, number_of_bytes, tuple_text
+from tensormagic.renderers.sharing.sharing_words import (
+    aliases_summary,
+    clipped,
+    letters,
+    table_summary,
+    table_title,
+    total,
+)
 from tensormagic.reports import AliasGroup, AliasReport, TensorTable
 
 MOST_LINES = 60

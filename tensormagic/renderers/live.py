@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from tensormagic.renderers import trace_html, trace_text
-from tensormagic.renderers.document import LIVE_LIMITS, pack_delta, trace_document
-from tensormagic.renderers.graph_drawing import Drawing, draw
+from tensormagic.renderers.document.document import LIVE_LIMITS, pack_delta, trace_document
+from tensormagic.renderers.graph.graph_drawing import Drawing, draw
 from tensormagic.renderers.live_pace import Pace
+from tensormagic.renderers.trace import trace_html, trace_text
 from tensormagic.reports import Cell, Gap, TraceReport
 
 if TYPE_CHECKING:

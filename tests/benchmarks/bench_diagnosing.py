@@ -16,9 +16,9 @@ import pytest
 import torch
 
 import tensormagic as tm
-from tensormagic.collectors.autograd_watch import AutogradWatch
-from tensormagic.collectors.call_watch import CallWatch
-from tensormagic.collectors.training import TrainingWatcher
+from tensormagic.collectors.calls.call_watch import CallWatch
+from tensormagic.collectors.faults.autograd_watch import AutogradWatch
+from tensormagic.collectors.training.training import TrainingWatcher
 from tensormagic.diagnoses import diagnose
 from tests.benchmarks.workloads import WORKLOADS
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from tensormagic.collectors.expression import evaluate
-from tensormagic.collectors.holders import BUDGET, holders
+from tensormagic.collectors.names.expression import evaluate
+from tensormagic.collectors.names.holders import BUDGET, holders
 
 pytestmark = pytest.mark.benchmark
 

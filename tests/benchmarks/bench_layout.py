@@ -10,8 +10,8 @@ from torch import nn
 
 import tensormagic as tm
 from tensormagic import renderers
-from tensormagic.renderers.document import trace_document
-from tensormagic.renderers.graph_drawing import draw
+from tensormagic.renderers.document.document import trace_document
+from tensormagic.renderers.graph.graph_drawing import draw
 
 pytestmark = pytest.mark.benchmark
 

@@ -7,8 +7,8 @@ import time
 import pytest
 import torch
 
-from tensormagic.collectors.slices import values
-from tensormagic.collectors.tensor import collect_tensor
+from tensormagic.collectors.tensors.slices import values
+from tensormagic.collectors.tensors.tensor import collect_tensor
 
 pytestmark = pytest.mark.benchmark
 

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.identity import ModuleNames
-from tensormagic.collectors.module_watch import ModuleWatch
-from tensormagic.collectors.stroll import QUICK
-from tensormagic.collectors.watching import look
+from tensormagic.collectors.names.identity import ModuleNames
+from tensormagic.collectors.session.module_watch import ModuleWatch
+from tensormagic.collectors.session.stroll import QUICK
+from tensormagic.collectors.session.watching import look
 
 pytestmark = pytest.mark.benchmark
 

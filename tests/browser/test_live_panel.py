@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tensormagic.renderers import trace_html
+from tensormagic.renderers.trace import trace_html
 from tests.renderers import samples_viewer
 
 pytestmark = pytest.mark.browser

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tensormagic.renderers import overlay_html
+from tensormagic.renderers.sharing import overlay_html
 from tests.renderers.samples_overlay import SAMPLES
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>overlay</title><body>'

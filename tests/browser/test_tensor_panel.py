@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tensormagic.renderers import tensor_html
+from tensormagic.renderers.tensor import tensor_html
 from tests.renderers.samples_tensor import SAMPLES
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>panel</title><body>'

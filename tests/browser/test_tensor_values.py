@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tensormagic.renderers import tensor_html
+from tensormagic.renderers.tensor import tensor_html
 from tests.renderers.samples_values import SAMPLES
 from tests.renderers.test_tensor_shot import colour, images, signals
 

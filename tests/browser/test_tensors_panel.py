@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tensormagic.renderers import aliases_html, tensors_html
+from tensormagic.renderers.sharing import aliases_html, tensors_html
 from tests.renderers.samples_sharing import ALIASES, TABLES
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>tables</title><body>'

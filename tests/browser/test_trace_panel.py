@@ -10,9 +10,9 @@ import nbformat
 import pytest
 from playwright.sync_api import Page, expect
 
-from tensormagic.renderers import trace_html
-from tensormagic.renderers.document import pack_delta, trace_document
-from tensormagic.renderers.markup import json_block
+from tensormagic.renderers.basics.markup import json_block
+from tensormagic.renderers.document.document import pack_delta, trace_document
+from tensormagic.renderers.trace import trace_html
 from tensormagic.reports import UNREADABLE, LiveFrame, TraceReport
 from tests.renderers import samples_viewer
 from tests.support.lab import LabNotebook

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Page, expect
 
-from tensormagic.renderers import trace_html
-from tensormagic.renderers.document import Limits, trace_document
-from tensormagic.renderers.markup import json_block
+from tensormagic.renderers.basics.markup import json_block
+from tensormagic.renderers.document.document import Limits, trace_document
+from tensormagic.renderers.trace import trace_html
 from tensormagic.reports import NodeCosts, OpsReport, TraceReport
 from tests.renderers import samples_viewer
 

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page
 
 from tensormagic import api
-from tensormagic.renderers import tensor_html
+from tensormagic.renderers.tensor import tensor_html
 from tests.support.zoo import ZOO
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>zoo</title><body>'

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from tensormagic.collectors import autograd as autograd_module
-from tensormagic.collectors.autograd import autograd
+from tensormagic.collectors.tensors import autograd as autograd_module
+from tensormagic.collectors.tensors.autograd import autograd
 from tensormagic.reports import AutogradReport
 
 

@@ -13,8 +13,8 @@ import torch
 
 from tensormagic import api
 from tensormagic.collectors.kinds import kind as kind_module
-from tensormagic.collectors.subject import study
-from tensormagic.renderers import tensor_html, tensor_svg, tensor_text
+from tensormagic.collectors.tensors.subject import study
+from tensormagic.renderers.tensor import tensor_html, tensor_svg, tensor_text
 from tensormagic.reports import TensorReport
 from tests.renderers.markup_reader import Page
 from tests.support import zoo_classes

@@ -17,7 +17,7 @@ from threading import Thread
 
 import torch
 
-from tensormagic.collectors import write_log
+from tensormagic.collectors.aliasing import write_log
 from tensormagic.diagnoses import RULES
 from tensormagic.reports import Finding
 from tests.corpus.cases import HEALTHY, ILL, Case

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import torch
 
-from tensormagic.collectors.trace import Tracer
+from tensormagic.collectors.tracing.trace import Tracer
 from tests.corpus import test_corpus
 from tests.corpus.cases import HEALTHY
 

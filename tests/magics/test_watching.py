@@ -131,7 +131,7 @@ def test_nothing_is_kept_alive(cell, shell):
 def test_a_look_that_fails_is_one_line(cell, monkeypatch):
     """The cell's own outcome stands."""
     cell("%tensormagic watch on")
-    monkeypatch.setattr("tensormagic.collectors.watching.look", lambda *_args, **_more: 1 / 0)
+    monkeypatch.setattr("tensormagic.collectors.session.watching.look", lambda *_args, **_more: 1 / 0)
     ran = cell("4 + 4")
     assert (ran.error, ran.value) == (None, 8)
     assert "tensormagic watch could not look: ZeroDivisionError: division by zero" in ran.out

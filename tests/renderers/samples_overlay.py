@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from tensormagic.collectors.overlay import overlay
+from tensormagic.collectors.aliasing.overlay import overlay
 from tensormagic.reports import OverlayReport
 from tests.reports.samples import overlay_report
 

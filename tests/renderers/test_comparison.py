@@ -8,9 +8,9 @@ import pytest
 
 from tensormagic.comparisons import compare_traces
 from tensormagic.errors import TensorMagicError
-from tensormagic.renderers import comparison_html, comparison_text
-from tensormagic.renderers.comparison_chart import loss_scale, loss_svg
-from tensormagic.renderers.comparison_words import factor, summary, times
+from tensormagic.renderers.comparison import comparison_html, comparison_text
+from tensormagic.renderers.comparison.comparison_chart import loss_scale, loss_svg
+from tensormagic.renderers.comparison.comparison_words import factor, summary, times
 from tensormagic.renderers.figures import figure
 from tensormagic.reports import LossPair, Moment
 from tests.comparisons import samples

@@ -13,29 +13,22 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tensormagic.renderers import (
+from tensormagic.renderers.comparison import comparison_html, comparison_text
+from tensormagic.renderers.failure import failure_html, failure_text
+from tensormagic.renderers.session import watch_html, watch_text
+from tensormagic.renderers.sharing import (
     aliases_html,
     aliases_text,
-    comparison_html,
-    comparison_text,
-    failure_html,
-    failure_text,
     overlay_html,
     overlay_text,
-    tensor_html,
-    tensor_svg,
-    tensor_text,
     tensors_html,
     tensors_text,
-    trace_html,
-    trace_text,
-    watch_html,
-    watch_text,
-    why_html,
-    why_text,
     writes_html,
     writes_text,
 )
+from tensormagic.renderers.tensor import tensor_html, tensor_svg, tensor_text
+from tensormagic.renderers.trace import trace_html, trace_text
+from tensormagic.renderers.why import why_html, why_text
 from tensormagic.reports import Report
 from tests.renderers import (
     samples_comparison,

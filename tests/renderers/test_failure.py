@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from tensormagic.renderers import failure_html, failure_text, trace_html, trace_text
-from tensormagic.renderers.failure_words import marked
-from tensormagic.renderers.text_metrics import text_width
+from tensormagic.renderers.basics.text_metrics import text_width
+from tensormagic.renderers.failure import failure_html, failure_text
+from tensormagic.renderers.failure.failure_words import marked
+from tensormagic.renderers.trace import trace_html, trace_text
 from tensormagic.reports import Location
 from tests.renderers import samples_trace
 from tests.renderers.markup_reader import Page

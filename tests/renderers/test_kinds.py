@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from tensormagic.renderers import tensor_html, tensor_svg, tensor_text
-from tensormagic.renderers.kind_html import kinds_html
-from tensormagic.renderers.kind_words import cell_title, group_title, map_caption
+from tensormagic.renderers.tensor import tensor_html, tensor_svg, tensor_text
+from tensormagic.renderers.tensor.kind_html import kinds_html
+from tensormagic.renderers.tensor.kind_words import cell_title, group_title, map_caption
 from tests.renderers.markup_reader import Page
 from tests.renderers.samples_tensor import SAMPLES
 from tests.renderers.snapshots import assert_snapshot

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from tensormagic.renderers import ops_html, ops_text, ops_words, trace_html, trace_text
-from tensormagic.renderers.document import trace_document
+from tensormagic.renderers.document.document import trace_document
+from tensormagic.renderers.trace import ops_html, ops_text, ops_words, trace_html, trace_text
 from tests.renderers import samples_ops, samples_trace
 from tests.renderers.snapshots import assert_snapshot
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tensormagic.renderers import overlay_html, overlay_text
+from tensormagic.renderers.sharing import overlay_html, overlay_text
 from tests.renderers.markup_reader import Page
 from tests.renderers.samples_overlay import SAMPLES
 from tests.renderers.snapshots import assert_snapshot

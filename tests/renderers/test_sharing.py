@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from tensormagic.renderers import aliases_html, aliases_text, figure, sharing_words, tensors_html, tensors_text
+from tensormagic.renderers import figure
+from tensormagic.renderers.sharing import aliases_html, aliases_text, sharing_words, tensors_html, tensors_text
 from tensormagic.reports import AliasPair
 from tests.renderers.markup_reader import Page
 from tests.renderers.samples_sharing import ALIASES, SLICES, TABLES, TIED, member, row

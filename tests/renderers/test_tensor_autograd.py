@@ -6,12 +6,12 @@ import base64
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
-from tensormagic.renderers import tensor_text
-from tensormagic.renderers.autograd_formulas import FORMULAS, formulas
-from tensormagic.renderers.tensor_autograd_html import autograd_html
-from tensormagic.renderers.tensor_autograd_svg import path_svg
-from tensormagic.renderers.tensor_autograd_text import tree
-from tensormagic.renderers.tensor_autograd_words import broken, lines, path_note, saved_rows, sent_rows, summary
+from tensormagic.renderers.tensor import tensor_text
+from tensormagic.renderers.tensor.tensor_autograd_html import autograd_html
+from tensormagic.renderers.tensor.tensor_autograd_svg import path_svg
+from tensormagic.renderers.tensor.tensor_autograd_text import tree
+from tensormagic.renderers.tensor.tensor_autograd_words import broken, lines, path_note, saved_rows, sent_rows, summary
+from tensormagic.renderers.trace.autograd_formulas import FORMULAS, formulas
 from tensormagic.reports import NOTHING, AutogradDetails, Path, PathNode
 from tests.renderers.markup_reader import Page
 from tests.renderers.samples_tensor import HOSTILE, SAMPLES

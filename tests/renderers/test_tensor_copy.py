@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tensormagic.renderers import tensor_html, tensor_text
-from tensormagic.renderers.tensor_copy_html import copy_html
-from tensormagic.renderers.tensor_copy_text import copy_lines
+from tensormagic.renderers.tensor import tensor_html, tensor_text
+from tensormagic.renderers.tensor.tensor_copy_html import copy_html
+from tensormagic.renderers.tensor.tensor_copy_text import copy_lines
 from tensormagic.reports import CopyVerdict, Sharing, Step
 from tests.renderers.markup_reader import Page
 from tests.renderers.samples_tensor import HOSTILE, SAMPLES

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tensormagic.renderers import tensor_html, tensor_text
-from tensormagic.renderers.tensor_holders_html import holders_html
-from tensormagic.renderers.tensor_holders_text import holders_lines
-from tensormagic.renderers.tensor_holders_words import summary
+from tensormagic.renderers.tensor import tensor_html, tensor_text
+from tensormagic.renderers.tensor.tensor_holders_html import holders_html
+from tensormagic.renderers.tensor.tensor_holders_text import holders_lines
+from tensormagic.renderers.tensor.tensor_holders_words import summary
 from tensormagic.reports import Holder, HoldersReport, Location
 from tests.renderers.markup_reader import Page
 from tests.renderers.samples_tensor import HOSTILE, SAMPLES

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tensormagic.renderers import phrases
+from tensormagic.renderers.basics import phrases
 
 
 @pytest.mark.parametrize(

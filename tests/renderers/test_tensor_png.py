@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers import png
+from tensormagic.renderers.basics import png
 from tests.renderers.snapshots import pixels
 
 PREFIX = "data:image/png;base64,"

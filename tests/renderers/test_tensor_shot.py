@@ -8,11 +8,11 @@ import zlib
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
-from tensormagic.renderers import tensor_html, tensor_text
-from tensormagic.renderers.tensor_shot_html import shot_html
-from tensormagic.renderers.tensor_shot_svg import signals_svg
-from tensormagic.renderers.tensor_shot_text import shot_text
-from tensormagic.renderers.tensor_shot_words import heading, notes
+from tensormagic.renderers.tensor import tensor_html, tensor_text
+from tensormagic.renderers.tensor.tensor_shot_html import shot_html
+from tensormagic.renderers.tensor.tensor_shot_svg import signals_svg
+from tensormagic.renderers.tensor.tensor_shot_text import shot_text
+from tensormagic.renderers.tensor.tensor_shot_words import heading, notes
 from tensormagic.reports import ImageFrame, SignalLine, TensorPicture, TensorReport
 from tests.renderers.markup_reader import Page
 from tests.renderers.samples_tensor import HOSTILE, SAMPLES

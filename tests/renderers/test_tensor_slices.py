@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tensormagic.renderers import tensor_html, tensor_text
-from tensormagic.renderers.tensor_slices_html import slices_html
-from tensormagic.renderers.tensor_slices_words import slices_lines, slices_summary, urgent
+from tensormagic.renderers.tensor import tensor_html, tensor_text
+from tensormagic.renderers.tensor.tensor_slices_html import slices_html
+from tensormagic.renderers.tensor.tensor_slices_words import slices_lines, slices_summary, urgent
 from tests.renderers.markup_reader import Page
 from tests.renderers.samples_tensor import SAMPLES as PLAIN
 from tests.renderers.samples_values import SAMPLES, bad_item, nothing_finite, sampled

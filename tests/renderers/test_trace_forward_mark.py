@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.renderers import trace_text
-from tensormagic.renderers.document import trace_document
-from tensormagic.renderers.trace_values import forward_mark
+from tensormagic.renderers.document.document import trace_document
+from tensormagic.renderers.trace import trace_text
+from tensormagic.renderers.trace.trace_values import forward_mark
 
 
 def traced(net, x):

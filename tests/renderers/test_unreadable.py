@@ -8,12 +8,13 @@ from xml.etree import ElementTree  # noqa: ICN001  (spelt out, as everything her
 
 import pytest
 
-from tensormagic.renderers import figures, trace_svg, trace_text
-from tensormagic.renderers.document import trace_document
-from tensormagic.renderers.glyphs import bar, bars
-from tensormagic.renderers.trace_phrases import log_text, measured, norm_text, touched
-from tensormagic.renderers.trace_tables import tables_html
-from tensormagic.renderers.trace_values import Value, value_of
+from tensormagic.renderers import figures
+from tensormagic.renderers.document.document import trace_document
+from tensormagic.renderers.terminal.glyphs import bar, bars
+from tensormagic.renderers.trace import trace_svg, trace_text
+from tensormagic.renderers.trace.trace_phrases import log_text, measured, norm_text, touched
+from tensormagic.renderers.trace.trace_tables import tables_html
+from tensormagic.renderers.trace.trace_values import Value, value_of
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Frame, TraceReport
 from tests.renderers import samples_viewer
 

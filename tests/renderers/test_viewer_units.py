@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tensormagic.renderers
-from tensormagic.renderers.document import Limits, trace_document
+from tensormagic.renderers.document.document import Limits, trace_document
 from tests.renderers import samples_viewer
 from tests.support.missing import missing
 

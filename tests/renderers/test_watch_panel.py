@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensormagic.renderers import watch_html, watch_text
+from tensormagic.renderers.session import watch_html, watch_text
 from tensormagic.reports import Gap
 from tests.renderers.markup_reader import Page
 from tests.renderers.samples_watch import SAMPLES, found

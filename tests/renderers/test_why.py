@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensormagic.renderers import why_html, why_text
+from tensormagic.renderers.why import why_html, why_text
 from tests.renderers.markup_reader import Page
 from tests.renderers.samples_why import SAMPLES
 from tests.renderers.snapshots import assert_snapshot

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tensormagic.renderers import writes_html, writes_text
-from tensormagic.renderers.writes_words import headline, source_lines, table_rows
+from tensormagic.renderers.sharing import writes_html, writes_text
+from tensormagic.renderers.sharing.writes_words import headline, source_lines, table_rows
 from tests.renderers import samples_writes as samples
 from tests.renderers.markup_reader import Page
 from tests.renderers.snapshots import assert_snapshot

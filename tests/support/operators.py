@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch.utils._pytree import tree_leaves
 
-from tensormagic.collectors.copies import copy_or_view
+from tensormagic.collectors.aliasing.copies import copy_or_view
 from tensormagic.reports import Sharing
 
 SAMPLES = 3  # sample inputs an operator

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tensormagic.collectors.alias_pairs import compare
-from tensormagic.collectors.regions import tensor_region
+from tensormagic.collectors.aliasing.alias_pairs import compare
+from tensormagic.collectors.memory.regions import tensor_region
 from tests.support.view_pairs import brute_overlap, chain_of, chained, storage_of, strided, view_of
 
 pytestmark = pytest.mark.sweep

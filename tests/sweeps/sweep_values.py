@@ -14,11 +14,11 @@ import pytest
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
-from tensormagic.collectors.autograd_details import autograd_details
-from tensormagic.collectors.picture import picture
-from tensormagic.collectors.slices import values
-from tensormagic.renderers.autograd_formulas import FORMULAS
-from tensormagic.renderers.tensor_autograd_svg import path_svg
+from tensormagic.collectors.tensors.autograd_details import autograd_details
+from tensormagic.collectors.tensors.picture import picture
+from tensormagic.collectors.tensors.slices import values
+from tensormagic.renderers.tensor.tensor_autograd_svg import path_svg
+from tensormagic.renderers.trace.autograd_formulas import FORMULAS
 
 pytestmark = pytest.mark.sweep
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensormagic.collectors.geometry import Pattern
 from tensormagic.collectors.kinds.kind import Description, Kind, bytes_text, counted
-from tensormagic.collectors.memory import Memory
+from tensormagic.collectors.memory.geometry import Pattern
+from tensormagic.collectors.memory.memory import Memory
 from tensormagic.reports import Fact
 
 

@@ -1,0 +1,1 @@
+"""Who shares memory with whom, and what a write changes."""

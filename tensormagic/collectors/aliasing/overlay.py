@@ -1,0 +1,290 @@
+"""Several tensors on one strip: which bytes each reads, and exactly how much each two have in common.
+
+All arithmetic is in bytes from the first byte of the memory they share: a float32 and an int8 view of one storage are
+compared like any others. No memory is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import torch
+
+from tensormagic.collectors.memory.geometry import Pattern, count_between
+from tensormagic.collectors.memory.layout import count_distinct
+from tensormagic.collectors.memory.memory import Memory
+from tensormagic.collectors.memory.overlap import Region, overlap, overlap_elements
+from tensormagic.collectors.memory.strip import enumerate_reads, tally
+from tensormagic.collectors.names.namespace import is_kind
+from tensormagic.collectors.quiet import quiet
+from tensormagic.reports import (
+    Gap,
+    OverlayElement,
+    OverlayMember,
+    OverlayPair,
+    OverlayReport,
+    OverlayRow,
+    OverlayStorage,
+)
+
+MOST_MEMBERS = 8
+UNITS = 96  # cells up to which every element is drawn by itself
+CELLS = 64
+MOST_CELLS = 480  # in all rows together, so that a panel stays small
+CONTEXT = 8  # units around what is read
+MOST_STEPS = 2**16
+MOST_RUNS = 2**11  # runs of bytes that are compared one after the other
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """A tensor or array and its memory. Holds none of them: numbers only.
+
+    Attributes:
+        member: What the report says about it; its bytes are filled in once the start of the memory is known.
+        identity: Of torch's storage object; None for arrays.
+        device: As torch writes it.
+        low: Address of the first byte of its memory; 0 where there is none.
+        nbytes: Size of its memory.
+        region: What it reads, from that address on.
+        flipped: Dimensions that it walks backwards.
+    """
+
+    member: OverlayMember
+    identity: int | None
+    device: str
+    low: int
+    nbytes: int
+    region: Region
+    flipped: tuple[int, ...] = ()
+
+    def touches(self, other: _Holder) -> bool:
+        """Return whether the two lie in the same memory."""
+        if self.identity is not None and self.identity == other.identity:
+            return True
+        if self.device != other.device or not self.low or not other.low:
+            return False
+        return self.low < other.low + other.nbytes and other.low < self.low + self.nbytes
+
+
+def overlay(tensors: Mapping[str, Any]) -> OverlayReport:
+    """Return what several tensors and NumPy arrays have in common. Never raises for an odd one: that is a gap.
+
+    Args:
+        tensors: At most `MOST_MEMBERS`, by name.
+    """
+    with quiet():
+        looked = [_holder_or_gap(name, item) for name, item in tensors.items()]
+    holders = [one for one in looked if isinstance(one, _Holder)]
+    groups = _groups(holders)
+    settled = {at: _settled(holders[at], _origin(holders, group)) for group in groups for at in group}
+    return OverlayReport(
+        members=tuple(settled[at] for at in range(len(holders))),
+        storages=tuple(_storage(holders, group) for group in groups),
+        gaps=tuple(one for one in looked if isinstance(one, Gap)),
+    )
+
+
+def _holder_or_gap(name: str, item: Any) -> _Holder | Gap:
+    try:
+        return _holder(name, item)
+    except (RuntimeError, NotImplementedError, AttributeError, ValueError, TypeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        return Gap(name, f"it has no memory that could be compared: {reason}")
+
+
+def _holder(name: str, item: Any) -> _Holder:
+    return _array_holder(name, item) if is_kind(item, np.ndarray) else _tensor_holder(name, item)
+
+
+def _tensor_holder(name: str, x: torch.Tensor) -> _Holder:
+    if x.layout != torch.strided or x.is_nested:
+        raise ValueError(f"its layout is {'nested' if x.is_nested else str(x.layout).removeprefix('torch.')}")
+    memory, size = Memory.of(x), x.element_size()
+    shape, stride = tuple(map(int, x.shape)), tuple(map(int, x.stride()))
+    region = Region.of(int(x.storage_offset()) * size, shape, tuple(step * size for step in stride), size)
+    if region.elements and region.stop > memory.nbytes:
+        raise ValueError(f"its storage has {memory.nbytes} bytes, it would read up to byte {region.stop}")
+    dtype = str(x.dtype).removeprefix("torch.")
+    member = OverlayMember(name, type(x).__name__, dtype, shape, stride, size, None, None, None)
+    return _Holder(member, memory.identity, memory.device, memory.address, memory.nbytes, region)
+
+
+def _array_holder(name: str, array: np.ndarray) -> _Holder:
+    """Read an array through NumPy's own descriptors: nothing of a subclass is called."""
+    interface = np.ndarray.__array_interface__.__get__(array)
+    shape, steps = interface["shape"], np.ndarray.strides.__get__(array)
+    size = np.ndarray.itemsize.__get__(array)
+    region = Region.of(interface["data"][0], shape, steps, size)
+    whole = all(step % size == 0 for step in steps)
+    stride = tuple(step // size for step in steps) if whole else tuple(steps)
+    dtype = str(np.ndarray.dtype.__get__(array))
+    member = OverlayMember(name, type(array).__name__, dtype, tuple(shape), stride, size, None, None, None)
+    low, high = (region.start, region.stop) if 0 not in shape else (region.start, region.start)
+    flipped = tuple(dim for dim, step in enumerate(steps) if step < 0)
+    return _Holder(member, None, "cpu", low, high - low, replace(region, start=region.start - low), flipped)
+
+
+def _groups(holders: Sequence[_Holder]) -> list[list[int]]:
+    """Return which holders lie in the same memory, directly or through a third one."""
+    groups: list[list[int]] = []
+    for at, holder in enumerate(holders):
+        met = [group for group in groups if any(holder.touches(holders[other]) for other in group)]
+        groups = [group for group in groups if group not in met]
+        groups.append(sorted([at, *(other for group in met for other in group)]))
+    return sorted(groups)
+
+
+def _origin(holders: Sequence[_Holder], group: Sequence[int]) -> int:
+    return min(holders[at].low for at in group)
+
+
+def _region(holder: _Holder, origin: int) -> Region:
+    return replace(holder.region, start=holder.region.start + holder.low - origin)
+
+
+def _byte_pattern(region: Region) -> Pattern | None:
+    return Pattern.of((*region.shape, region.itemsize), (*region.stride, 1), region.start)
+
+
+def _settled(holder: _Holder, origin: int) -> OverlayMember:
+    region = _region(holder, origin)
+    pattern = _byte_pattern(region)
+    if pattern is None:
+        return replace(holder.member, distinct_bytes=0)
+    return replace(
+        holder.member, first_byte=region.start, stop_byte=region.stop, distinct_bytes=count_distinct(pattern)
+    )
+
+
+def _storage(holders: Sequence[_Holder], group: list[int]) -> OverlayStorage:
+    origin = _origin(holders, group)
+    nbytes = max(holders[at].low + holders[at].nbytes for at in group) - origin
+    alone = OverlayStorage(tuple(group), origin, nbytes, holders[group[0]].device)
+    regions = {at: _region(holders[at], origin) for at in group}
+    if len(group) < 2 or not any(region.elements for region in regions.values()):
+        return alone
+    start, stop, cell, single = _cut(list(regions.values()), nbytes)
+    cells = range(start, stop, cell)
+    read = {at: _bytes_read(region, cells, stop) for at, region in regions.items()}
+    flipped = {at: holders[at].flipped for at in group}
+    elements = {at: _elements(region, flipped[at]) for at, region in regions.items()} if single else {}
+    rows = tuple(OverlayRow(at, read[at][0], elements.get(at, ())) for at in group)
+    readers = tuple(sum(bool(row.bytes_read[at]) for row in rows) for at in range(len(cells))) if single else ()
+    pairs = tuple(_pair(left, right, regions) for left, right in combinations(group, 2))
+    exact = all(certain for _, certain in read.values())
+    return replace(alone, start=start, stop=stop, cell_bytes=cell, rows=rows, readers=readers, pairs=pairs, exact=exact)
+
+
+def _cut(regions: Sequence[Region], nbytes: int) -> tuple[int, int, int, bool]:
+    """Return which bytes to draw, how many to a cell, and whether every element can be drawn by itself."""
+    full = [region for region in regions if region.elements]
+    low, high = min(region.start for region in full), max(region.stop for region in full)
+    unit = math.gcd(nbytes, *(region.itemsize for region in full), *(region.start for region in full))
+    unit = math.gcd(unit, *(step for region in full for step in region.stride))
+    single = all(_apart(region) for region in full)
+    most = min(UNITS, MOST_CELLS // len(regions)) * unit
+    if nbytes <= most:
+        return 0, nbytes, unit, single
+    if high - low <= most:
+        context = min((most - (high - low)) // 2, CONTEXT * unit)
+        return max(low - context, 0) // unit * unit, min(high + context, nbytes), unit, single
+    whole = math.lcm(*(region.itemsize for region in full))
+    start = low // whole * whole
+    cells = min(CELLS, MOST_CELLS * 5 // (6 * len(regions)))
+    cell = -(-(high - start) // (cells * whole)) * whole
+    return start, min(start + -(-(high - start) // cell) * cell, nbytes), cell, False
+
+
+def _apart(region: Region) -> bool:
+    """Return whether different elements of a region have no byte in common, so that they can be drawn side by side."""
+    pattern = region.pattern
+    return (
+        pattern is not None
+        and pattern.steps <= MOST_STEPS
+        and all(axis.stride % region.itemsize == 0 for axis in pattern.axes)
+    )
+
+
+def _bytes_read(region: Region, cells: range, stop: int) -> tuple[tuple[int | None, ...], bool]:
+    pattern = _byte_pattern(region)
+    counts, exact = tally(_joined(pattern), cells, stop)
+    return tuple(distinct for distinct, _, _ in counts), exact
+
+
+def _joined(pattern: Pattern | None) -> Pattern | None:
+    """Return a pattern that reads the same bytes, overlapping dimensions joined where that makes counting exact."""
+    if pattern is None or pattern.nests:
+        return pattern
+    united = pattern.united()
+    return united if united.nests else pattern
+
+
+def _elements(region: Region, flipped: tuple[int, ...]) -> tuple[OverlayElement, ...]:
+    pattern = region.pattern
+    if pattern is None:
+        return ()
+    starts, ranks = enumerate_reads(pattern)
+    order = np.lexsort((ranks, starts))
+    places, firsts, counts = np.unique(starts[order], return_index=True, return_counts=True)
+    return tuple(
+        OverlayElement(
+            int(place), _index(int(ranks[order[first]]), region.shape, flipped), int(times) * pattern.repeats
+        )
+        for place, first, times in zip(places, firsts, counts, strict=True)
+    )
+
+
+def _index(rank: int, shape: tuple[int, ...], flipped: tuple[int, ...]) -> tuple[int, ...]:
+    index: list[int] = []
+    for dim in reversed(range(len(shape))):
+        rank, at = divmod(rank, shape[dim])
+        index.append(shape[dim] - 1 - at if dim in flipped else at)
+    return tuple(reversed(index))
+
+
+def _pair(left: int, right: int, regions: Mapping[int, Region]) -> OverlayPair:
+    one, other = regions[left], regions[right]
+    answer = overlap(one, other)
+    if answer == "no":
+        return OverlayPair(left, right, answer, 0, 0, 0)
+    common = _common_bytes(one, other)
+    if common is not None and one.itemsize == other.itemsize and _aligned(one, other):
+        return OverlayPair(left, right, answer, common, common // one.itemsize, common // one.itemsize)
+    return OverlayPair(left, right, answer, common, overlap_elements(one, other), overlap_elements(other, one))
+
+
+def _common_bytes(one: Region, other: Region) -> int | None:
+    """Return how many bytes both read, counted from whichever side that can be done; None where from neither."""
+    one, other = _bytewise(one), _bytewise(other)
+    counts = (
+        count(left, right) for count in (overlap_elements, _by_runs) for left, right in ((one, other), (other, one))
+    )
+    return next((count for count in counts if count is not None), None)
+
+
+def _by_runs(reads: Region, runs: Region) -> int | None:
+    """Return how many bytes two regions of single bytes share, run by run of the second; None for too many runs."""
+    pattern, cut = _joined(reads.pattern), _joined(runs.pattern)
+    if pattern is None or cut is None or not (pattern.nests and cut.nests):
+        return None
+    solid = cut.axes[-1].size if cut.axes and cut.axes[-1].stride == 1 else 1
+    outer = cut.axes[:-1] if solid > 1 else cut.axes
+    if math.prod(axis.size for axis in outer) > MOST_RUNS:
+        return None
+    starts, _ = enumerate_reads(Pattern(cut.offset, outer, 1))
+    return sum(count_between(pattern, int(start), int(start) + solid) or 0 for start in starts)
+
+
+def _aligned(one: Region, other: Region) -> bool:
+    """Return whether every element of the two lies on the same ruler: then they meet whole or not at all."""
+    return all(step % one.itemsize == 0 for step in (one.start - other.start, *one.stride, *other.stride))
+
+
+def _bytewise(region: Region) -> Region:
+    return Region(region.start, (*region.shape, region.itemsize), (*region.stride, 1), 1)

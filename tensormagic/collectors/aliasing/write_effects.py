@@ -1,0 +1,242 @@
+"""Whose elements a write changed, and which of those changes are more than what the line says.
+
+Writing to ``x[0]`` changes x: that is what the person wrote. So is the tensor that a loop goes over, and the one
+parameter that a module's path and a loop's name both lead to. What is left are the other names of the same memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from tensormagic.collectors.aliasing.clash import Call
+from tensormagic.collectors.aliasing.written_through import Statement, Through
+from tensormagic.collectors.memory.overlap import Region
+from tensormagic.collectors.memory.touched import Touched, touched
+from tensormagic.collectors.memory.versions import shares_version
+from tensormagic.collectors.names.namespace import is_kind
+from tensormagic.collectors.names.sharers import Hit, place_of
+from tensormagic.reports import ChangedName
+from tensormagic.reports.writes import Extent
+
+if TYPE_CHECKING:
+    from tensormagic.collectors.aliasing.write_log import Tally
+
+MOST_REMEMBERED = 4096
+
+
+@dataclass(slots=True)
+class WriteSeen:
+    """One write, with those who may share what was written to.
+
+    Attributes:
+        tally: The line and op that it belongs to.
+        target: What was written to.
+        region: Its bytes.
+        call: The op and its arguments.
+        hits: Who may share them.
+        mask: Which elements of the target were written to, where not all were.
+        certain: Whether that is known.
+    """
+
+    tally: Tally
+    target: torch.Tensor
+    region: Region
+    call: Call
+    hits: list[Hit]
+    mask: np.ndarray | None = None
+    certain: bool = True
+
+
+class Effects:
+    """Finds the names that a write changed; answers about the same two regions are remembered."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Region, Region], Touched] = {}
+
+    def of(self, seen: WriteSeen, statement: Statement, via: Through | None) -> Iterator[ChangedName]:
+        """Yield the names whose elements were changed and that the line does not write to itself.
+
+        Args:
+            seen: The write.
+            statement: What its line says.
+            via: The tensor that the line writes through, where it says so.
+        """
+        yield from _behind_autograd(seen, via)
+        written = via.tensor if via is not None else _written_name(seen)
+        lists = _same_memory_lists(seen, via)
+        yield from (change for name in lists if (change := self._list(seen, name, lists[name])) is not None)
+        met: set[int] = {id(written)}
+        for hit in _others(seen, statement, via, written):
+            if id(hit.item) in met or hit.sharer.list_name in lists:
+                continue
+            met.add(id(hit.item))
+            if (change := self._changed(seen, hit, written)) is not None:
+                yield change
+        yield from _second_names(seen, statement, via)
+
+    def _touched(self, seen: WriteSeen, region: Region) -> Touched:
+        if seen.mask is not None:
+            return touched(region, seen.region, seen.mask)
+        key = (region, seen.region)
+        if key not in self._known:
+            if len(self._known) >= MOST_REMEMBERED:
+                self._known.clear()
+            self._known[key] = touched(region, seen.region)
+        return self._known[key]
+
+    def _changed(self, seen: WriteSeen, hit: Hit, written: torch.Tensor) -> ChangedName | None:
+        reached = self._touched(seen, hit.region)
+        if reached.elements == 0:
+            return None
+        known = seen.tally.changed.get(hit.sharer.name)
+        if known is not None:
+            return known
+        return ChangedName(
+            name=hit.sharer.name,
+            relation=relation(written, hit.item),
+            kind=type(hit.item).__name__,
+            shape=hit.region.shape,
+            elements=reached.elements,
+            of_elements=hit.region.elements,
+            first=reached.first,
+            marks=reached.marks,
+            certain=seen.certain,
+            extent=_extent(place_of(written), hit.region),
+            noticed=_noticed(seen.target, hit.item),
+            saved=_is_saved(hit.item, seen),
+        )
+
+    def _list(self, seen: WriteSeen, name: str, hits: list[Hit]) -> ChangedName | None:
+        item, region = hits[0].item, hits[0].region
+        reached = self._touched(seen, region)
+        if not reached.elements:
+            return None
+        return ChangedName(
+            name=name, relation="item of a list", kind=type(item).__name__, shape=region.shape,
+            elements=reached.elements, of_elements=region.elements, first=reached.first,
+            marks=reached.marks, certain=seen.certain, noticed=_noticed(seen.target, item), items=len(hits),
+        )  # fmt: skip
+
+
+def relation(written: torch.Tensor, item: Any) -> str:
+    """Return how ``item`` comes to share with what was written to, in the words of `aliases`."""
+    if not is_kind(item, torch.Tensor):
+        return "NumPy array"
+    base, other = written._base, item._base
+    if base is item:
+        return "base"
+    if other is written:
+        return "view of it"
+    return "view of the same base" if base is not None and base is other else "same storage"
+
+
+def _extent(written: Region, other: Region) -> Extent:
+    """Return how much of each other two tensors read, as wholes."""
+    there, back = touched(other, written).elements, touched(written, other).elements
+    if there is None or back is None:
+        return ""
+    if there == other.elements:
+        return "same" if back == written.elements else "within"
+    return "around" if back == written.elements else "crosses"
+
+
+def _others(seen: WriteSeen, statement: Statement, via: Through | None, written: torch.Tensor) -> Iterator[Hit]:
+    """Yield those of the hits that the line does not write to in so many words."""
+    for hit in seen.hits:
+        if hit.item is seen.target or hit.item is written or (via is None and hit.item is seen.target._base):
+            continue
+        if _root(hit.sharer.name) not in statement.loop_sources:
+            yield hit
+
+
+def _written_name(seen: WriteSeen) -> torch.Tensor:
+    """Return the named tensor that was written to, where the line does not name it: torch's own code wrote."""
+    target, base = seen.target, seen.target._base
+    items = [hit.item for hit in seen.hits if hit.sharer.storage]
+    if any(item is target for item in items):
+        return target
+    if base is not None and any(item is base for item in items):
+        return base
+    same = (hit.item for hit in seen.hits if hit.sharer.storage and hit.region == seen.region)
+    return next(same, items[0] if items else target)
+
+
+def _same_memory_lists(seen: WriteSeen, via: Through | None) -> dict[str, list[Hit]]:
+    """Return the lists of which two items or more are the same memory, with those items."""
+    by_list: dict[str, dict[Region, list[Hit]]] = {}
+    for hit in seen.hits:
+        if hit.sharer.list_name and not is_kind(hit.item, torch.nn.Parameter):
+            by_list.setdefault(hit.sharer.list_name, {}).setdefault(hit.region, []).append(hit)
+    root = _root(via.name) if via is not None else ""
+    largest = {name: max(groups.values(), key=len) for name, groups in by_list.items() if name != root}
+    return {name: hits for name, hits in largest.items() if len(hits) > 1}
+
+
+def _second_names(seen: WriteSeen, statement: Statement, via: Through | None) -> Iterator[ChangedName]:
+    """Yield a second plain name of the tensor that the line writes to: ``y = x; y += 1`` changes x."""
+    if via is None or not via.name.isidentifier() or via.name in statement.loop_names:
+        return
+    own = {hit.sharer.name: hit.sharer.scope for hit in seen.hits if hit.item is via.tensor}
+    for hit in seen.hits:
+        sharer, item = hit.sharer, hit.item
+        plain = sharer.name.isidentifier() and sharer.name not in {via.name, *statement.loop_names}
+        if item is via.tensor and plain and via.name in own and own[via.name] == sharer.scope:
+            reached = touched(hit.region, seen.region, seen.mask)
+            yield ChangedName(
+                name=sharer.name, relation="same object", kind=type(item).__name__, shape=hit.region.shape,
+                elements=reached.elements, of_elements=hit.region.elements, first=reached.first, marks=reached.marks,
+                certain=seen.certain, noticed=True,
+            )  # fmt: skip
+
+
+def changed_arguments(seen: WriteSeen, arguments: Mapping[str, torch.Tensor]) -> Iterator[ChangedName]:
+    """Yield what a call was given and wrote to, although its line does not say so."""
+    for name, tensor in arguments.items():
+        reached = touched(place_of(tensor), seen.region, seen.mask)
+        yield ChangedName(
+            name=name, relation="argument", kind=type(tensor).__name__, shape=tuple(tensor.shape),
+            elements=reached.elements, of_elements=tensor.numel(), first=reached.first, marks=reached.marks,
+            certain=seen.certain, noticed=True,
+        )  # fmt: skip
+
+
+def _behind_autograd(seen: WriteSeen, via: Through | None) -> Iterator[ChangedName]:
+    """Yield the written tensor itself where a graph holds its values and autograd does not notice the write."""
+    if via is None or via.tensor is seen.target or via.tensor.grad_fn is None:
+        return
+    if shares_version(seen.target, via.tensor) is False and _is_saved(via.tensor, seen):
+        reached = touched(place_of(via.tensor), seen.region, seen.mask)
+        yield ChangedName(
+            name=via.name, relation="itself", kind=type(via.tensor).__name__, shape=tuple(via.tensor.shape),
+            elements=reached.elements, of_elements=via.tensor.numel(), first=reached.first,
+            marks=reached.marks, certain=seen.certain, noticed=False, saved=True,
+        )  # fmt: skip
+
+
+def _noticed(target: torch.Tensor, item: Any) -> bool | None:
+    return shares_version(target, item) if is_kind(item, torch.Tensor) else False
+
+
+def _is_saved(item: Any, seen: WriteSeen) -> bool:
+    """Return whether something in a backward graph holds a computed tensor: it has more owners than Python.
+
+    Views own their base, too: those that have names are not counted, nor are the arguments of the call.
+    """
+    if not is_kind(item, torch.Tensor) or item.grad_fn is None:
+        return False
+    arguments = (*seen.call[1], *seen.call[2].values())
+    if any(argument is item for argument in arguments):
+        return False
+    tensors = (hit.item for hit in seen.hits if is_kind(hit.item, torch.Tensor))
+    views = {id(other) for other in tensors if other._base is item}
+    views |= {id(seen.target)} if seen.target._base is item else set()
+    return int(item._use_count()) - 1 - len(views) > 0
+
+
+def _root(name: str) -> str:
+    return name.partition(".")[0].partition("[")[0]

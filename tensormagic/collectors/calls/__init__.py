@@ -1,0 +1,1 @@
+"""Single calls of the forward that are worth a look."""

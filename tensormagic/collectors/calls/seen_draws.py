@@ -1,0 +1,59 @@
+"""Random numbers that come from a generator whose seed nobody chose.
+
+torch seeds its default generators from the system's entropy, with 64 bits; so does ``torch.seed()``. A seed that a
+person or a program writes down is small. So a large one is one that no second run will have: of four thousand million
+seeds that torch draws, one would be taken for a chosen one, and then nothing is said.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from tensormagic.collectors.calls.call_watch import Call, CallWatch
+
+LARGEST_CHOSEN = 1 << 32
+
+NAMES = (
+    "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "bernoulli",
+    "multinomial", "poisson", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "cauchy_", "geometric_",
+    "log_normal_", "dropout", "dropout_", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "rrelu",
+    "scaled_dot_product_attention", "dropout1d", "dropout2d", "dropout3d", "kaiming_uniform_", "kaiming_normal_",
+    "xavier_uniform_", "xavier_normal_", "trunc_normal_", "orthogonal_",
+)  # fmt: skip
+_DROPPING = frozenset({"dropout", "dropout_", "dropout1d", "dropout2d", "dropout3d", "feature_dropout",
+                       "alpha_dropout", "feature_alpha_dropout"})  # fmt: skip
+_NO_EFFECT = "torch/utils/data/dataloader.py"  # draws a seed for its workers, also where there are none
+
+
+def drew(watch: CallWatch, call: Call) -> None:
+    """Note a draw from a default generator with a seed of torch's own choice."""
+    result = call.result
+    if not isinstance(result, torch.Tensor) or (generator := _default_generator(result.device)) is None:
+        return
+    seed = generator.initial_seed()
+    if seed < LARGEST_CHOSEN or call.kwargs.get("generator") is not None or not _draws(call):
+        return
+    if not call.frame.f_code.co_filename.replace("\\", "/").endswith(_NO_EFFECT):
+        watch.note("draw", call, detail=str(seed))
+
+
+def _draws(call: Call) -> bool:
+    """Return whether a call draws anything: dropout does while training alone, attention where it drops."""
+    if call.name in _DROPPING:
+        given: dict[str, Any] = {"p": 0.5, "train": True, **dict(zip(("p", "train"), call.args[1:3], strict=False))}
+        given |= call.kwargs
+        return bool(given["p"]) and bool(given.get("training", given["train"]))
+    if call.name == "scaled_dot_product_attention":
+        return bool(call.kwargs.get("dropout_p", (*call.args, *(0,) * 5)[4]))
+    return not any(isinstance(value, torch.Generator) for value in call.args)
+
+
+def _default_generator(device: torch.device) -> Any:
+    if device.type == "cpu":
+        return torch.default_generator
+    if device.type == "cuda" and torch.cuda.default_generators:
+        return torch.cuda.default_generators[device.index or 0]
+    return None

@@ -1,0 +1,1 @@
+"""Where the gradient's way ends although it could have gone on."""

@@ -1,0 +1,371 @@
+"""Follows what the gradient cannot follow: values whose history a call did not pass on, to the nodes that use them.
+
+The function mode sees the call that ended the way; nothing of it is left in the graph. What came out is known from
+then on by a weak reference. A call that makes no node passes the mark on from what goes in to what comes out; a call
+that makes nodes, one of which has an input without a way back, is where it was used. In-place writes into other
+tensors pass it on quietly: a buffer that is updated from detached values (an exponential moving average, a queue
+of keys) is no end of a way, unless something misses its gradient because of it.
+
+Nothing is done in a call as long as no marked value lives, gradients are on and the function is not one of
+`cut_calls.ROLES`.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from types import FrameType
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+
+from tensormagic.collectors.cuts.behind import Behind, Trained
+from tensormagic.collectors.cuts.cut_calls import GRAD_MODE, INTO, OVERWRITE, VALUELESS, WRITTEN, op_label
+from tensormagic.collectors.cuts.cut_values import (
+    differentiable,
+    dtype_of,
+    flat,
+    has_history,
+    history_of,
+    is_leaf,
+    receiver_of,
+    shape_of,
+    without_history,
+)
+from tensormagic.collectors.cuts.severed import Held, Mark, Severed
+from tensormagic.collectors.names.source import Sites, is_own_code
+from tensormagic.reports.cuts import CutKind
+
+MOST_LIVE = 512  # marked values followed at the same time; the oldest are let go first
+MOST_OPEN = 512  # cuts of one forward that wait for a backward to say which node is which
+MOST_RECEIVERS = 16
+MOST_REGIONS = 64
+
+_TORCH = Path(torch.__file__).parent
+_SWITCHES = (str(_TORCH / "autograd" / "grad_mode.py"), str(_TORCH / "utils" / "_contextlib.py"))
+_IGNORED = (str(_TORCH / "optim") + os.path.sep, str(_TORCH / "utils" / "checkpoint.py"))
+_NUMBERS = (float, complex)  # a fresh object each time; small integers are shared by all
+
+Call = tuple[Any, "str | None", bool]  # a function, its role, and whether gradients are off
+Given = tuple[tuple[Any, ...], "dict[str, Any] | None"]
+
+
+class Region(NamedTuple):
+    """Where gradients were switched off: at which line, and whether that is nobody's business (an optimizer's)."""
+
+    site: int | None
+    ignored: bool
+
+
+class Cuts:
+    """What is known of ended ways while a run goes on.
+
+    Args:
+        sites: Interns the person's lines.
+        module_path: Gives the path of the innermost module that runs in a frame.
+
+    Attributes:
+        live: Marked values, by identity. Falsy where there are none: then a call costs nothing more.
+        open: Cuts that wait for a backward pass, by identity.
+        seconds: Spent here.
+        gap: Why something could not be followed; empty where all could.
+        trained: What else changes leaves: optimizers, and writes by hand.
+    """
+
+    def __init__(self, sites: Sites, module_path: Callable[[FrameType | None], str]) -> None:
+        self._sites = sites
+        self._module_path = module_path
+        self._region: Region | None = None
+        self._regions: list[Region | None] = []
+        self._numbers: list[int] = []
+        self._last_roots: frozenset[int] = frozenset()
+        self.live: dict[int, Mark | Held] = {}
+        self.open: dict[int, Severed] = {}
+        self.seconds = 0.0
+        self.gap = ""
+        self.trained = Trained()
+        self._behind_places: dict[tuple[str, str, int | None], Behind] = {}
+
+    # -- told by the function mode --------------------------------------------------------------------------------
+
+    def before(self, func: Any, role: str, args: tuple[Any, ...], frame: FrameType) -> tuple[int, str] | None:
+        """Look at a call with a role before it is made; returns what it will need to be told afterwards."""
+        try:
+            if role is GRAD_MODE:
+                self._switch(bool(args) and args[0] is False, frame)
+            elif func is _DETACH_IN_PLACE and args and not _is_backward():
+                with torch._C.DisableTorchFunction():
+                    return history_of(args[0])
+        except Exception as error:
+            self.gap = f"{type(error).__name__}: {error}"
+        return None
+
+    def passed(
+        self, call: tuple[Any, str | None, tuple[int, str] | None], given: Given, result: Any, frame: FrameType
+    ) -> None:
+        """Look at a call that made no node: the function, its role, what `before` returned; its arguments."""
+        func, role, history = call
+        if role in _BLIND or (role is None and not isinstance(result, _FOLLOWED)) or (role is INTO and not self.live):
+            return
+        off = not _is_grad_enabled()
+        if _is_backward() or (off and self._is_nobodys()):
+            return
+        try:
+            if role is not None or (off and _asks_for_gradient(given)) or _any_of(self.live, given):
+                began = perf_counter()
+                with torch._C.DisableTorchFunction():
+                    values = (*given[0], *given[1].values()) if given[1] else given[0]
+                    if history is not None:
+                        self._detached(history, result, frame)
+                    else:
+                        self._pass((func, role, off), values, result, frame)
+                self.seconds += perf_counter() - began
+        except Exception as error:
+            self.gap = f"{type(error).__name__}: {error}"
+
+    def used(self, made: tuple[int, int], given: Given, result: Any) -> None:
+        """Look at a call that made the nodes ``made`` (from, to) while marked values lived."""
+        if _is_backward():
+            return
+        try:
+            if _any_of(self.live, given):
+                began = perf_counter()
+                with torch._C.DisableTorchFunction():
+                    self._use(made, list(flat((*given[0], *(given[1] or {}).values()))), result)
+                self.seconds += perf_counter() - began
+        except Exception as error:
+            self.gap = f"{type(error).__name__}: {error}"
+
+    def behind(self, values: Iterable[Any]) -> list[Severed]:
+        """Return what ended the ways of those of ``values`` that are followed and have no history of their own."""
+        if not self.live:
+            return []
+        with torch._C.DisableTorchFunction():
+            found = (self._marked([value]) for value in values)
+            return [severed for severed in found if severed is not None]
+
+    def finish_pass(self, roots: frozenset[int]) -> None:
+        """Say that a pass has ended, and from which nodes it had started: reading those is mere logging now."""
+        self._last_roots = roots
+        while self._numbers:
+            self.live.pop(self._numbers.pop(), None)
+
+    def region_site(self) -> int | None:
+        """Return the line that has switched gradients off, where they are and it is known."""
+        return self._region.site if self._region is not None else None
+
+    def pause(self) -> None:
+        """Forget what is being followed: calls go by unseen from now on."""
+        for each in (self.live, self.open, self._regions, self._numbers):
+            each.clear()
+        self._region = None
+
+    # -- calls that make no node ----------------------------------------------------------------------------------
+
+    def _switch(self, off: bool, frame: FrameType | None) -> None:  # noqa: FBT001  (what torch was told)
+        """Note that gradients were switched on or off, and where: on the way out of a block, what was before."""
+        leaving = False
+        while frame is not None and frame.f_code.co_filename.startswith(_SWITCHES):
+            leaving |= frame.f_code.co_name == "__exit__"
+            frame = frame.f_back
+        if leaving:
+            self._region = self._regions.pop() if self._regions else None
+            return
+        self._regions.append(self._region)
+        del self._regions[:-MOST_REGIONS]
+        ignored = frame is not None and frame.f_code.co_filename.startswith(_IGNORED)
+        self._region = Region(self._sites.of_frame(frame), ignored) if off else None
+
+    def _detached(self, history: tuple[int, str], result: Any, frame: FrameType) -> None:
+        """Note that ``result`` lost its history in place."""
+        if history[0] < 0:
+            return
+        severed = self._sever(("detach", "detach_"), None, result, frame)
+        severed.number, severed.source_name = history
+        self._mark(result, severed)
+
+    def _is_nobodys(self) -> bool:
+        """Say whether gradients are off for a reason that is none of the person's.
+
+        That is an optimizer's step, the forward of a custom Function, or a switch from before the trace.
+        """
+        region = self._region
+        return region.ignored if region is not None else not torch.is_inference_mode_enabled()
+
+    def _pass(self, call: Call, values: tuple[Any, ...], result: Any, frame: FrameType) -> None:
+        role = call[1]
+        if role is OVERWRITE:
+            self.live.pop(id(result), None)
+            return
+        if role == "frozen":
+            self._freeze(result, values, frame)
+            return
+        if role is INTO:
+            self._put_into(values[0], values[-1])
+            return
+        given = list(flat(values))
+        if role is WRITTEN or any(result is value for value in given):
+            if str(getattr(call[0], "__name__", "")).endswith("_"):
+                self._write(given[0])
+            return
+        results = [each for each in flat((result,)) if without_history(each) or (role == "copy" and is_leaf(each))]
+        if not results and role not in _EXPLICIT:
+            return
+        if (severed := self._behind(call, given, results[0] if results else result, frame)) is not None:
+            for each in results:
+                self._mark(each, severed)
+
+    def _behind(self, call: Call, values: list[Any], result: Any, frame: FrameType) -> Severed | None:
+        """Return what ended the way of ``result``: this call, or one before it; None where it never had one."""
+        func, role, off = call
+        kind = _kind(role, result, off=off)
+        sources = [value for value in values if isinstance(value, torch.Tensor) and value.requires_grad] if kind else []
+        if role is None and (marked := self._marked(values)) is not None:
+            return marked.with_sources(sources if off else ())
+        source = next((value for value in sources if has_history(value)), None)
+        if source is None and (marked := self._marked(values)) is not None:
+            return marked
+        source = source if source is not None or not sources else sources[0]
+        if kind is None or source is None:
+            return None
+        severed = self._sever((kind, op_label(func, kind) if role == kind else kind), source, result, frame)
+        return severed.with_sources(sources)
+
+    def _marked(self, values: list[Any]) -> Severed | None:
+        for value in values:
+            mark = self.live.get(id(value))
+            if mark is not None and mark() is value and not has_history(value):
+                return mark.severed
+        return None
+
+    def _freeze(self, result: Any, values: tuple[Any, ...], frame: FrameType) -> None:
+        if len(values) > 1 and values[1] is False and isinstance(result, torch.Tensor):
+            self._sever(("frozen", "requires_grad_(False)"), result, result, frame)
+
+    def _put_into(self, target: Any, value: Any) -> None:
+        """Follow what a followed value was written into; told only where it explains something: see `Severed.quiet`."""
+        severed = self._marked([value])
+        if severed is not None and isinstance(target, torch.Tensor) and not target.requires_grad:
+            self._mark(target, replace(severed, receivers=[], listed=False, quiet=True))
+
+    def _write(self, written: Any) -> None:
+        """Note that a leaf was written to by hand, or the memory that a value shares with one."""
+        mark = self.live.get(id(written))
+        marked = mark.severed.leaf() if mark is not None and mark() is written and mark.severed.leaf else None
+        leaf = marked if marked is not None else written
+        if is_leaf(leaf):
+            self.trained.write(leaf)
+
+    def _sever(self, what: tuple[CutKind, str], source: torch.Tensor | None, result: Any, frame: FrameType) -> Severed:
+        kind, op = what
+        region = self._region if kind == "no_grad" else None
+        site = region.site if region is not None else self._sites.of_frame(frame)
+        number, name = history_of(source) if source is not None else (-1, "")
+        leaf = weakref.ref(source) if source is not None and not has_history(source) else None
+        listed = is_own_code(frame.f_code.co_filename) and kind in _LISTED and (leaf is None or kind == "frozen")
+        if leaf is not None and kind in {"no_grad", "inference_mode"}:
+            name = self._module_path(frame)  # of a network that is only evaluated, its path says more than its leaf
+        severed = Severed(kind, op, site, number, leaf, name, listed, shape_of(result), dtype_of(result))
+        severed.behind = self._behind_places.setdefault((kind, op, site), Behind())
+        severed.with_sources(() if source is None else (source,))
+        if listed:
+            self._wait(severed)
+        return severed
+
+    def _wait(self, severed: Severed) -> None:
+        severed.age = 0
+        if len(self.open) < MOST_OPEN or id(severed) in self.open:
+            self.open[id(severed)] = severed
+
+    def _mark(self, value: Any, severed: Severed) -> None:
+        """Follow a value from now on, until it is gone."""
+        if severed.kind in _READ and (severed.number in self._last_roots):
+            return  # the loss of a pass that is over, read for a log
+        if type(value) in _NUMBERS:
+            if severed.kind in _NUMERIC:
+                self.live[id(value)] = Held(value, severed)
+                self._numbers.append(id(value))
+        elif isinstance(value, torch.Tensor | np.ndarray):
+            mark = Mark(value, self._forget)
+            mark.key, mark.severed = id(value), severed
+            self.live[id(value)] = mark
+        if len(self.live) > MOST_LIVE:
+            self.live.pop(next(iter(self.live)), None)
+
+    def _forget(self, mark: Mark) -> None:
+        """Drop what is gone; a new value may already stand under its key."""
+        if self.live.get(mark.key) is mark:
+            del self.live[mark.key]
+
+    # -- calls that make nodes ------------------------------------------------------------------------------------
+
+    def _use(self, made: tuple[int, int], values: list[Any], result: Any) -> None:
+        for at, value in enumerate(values):
+            mark = self.live.get(id(value))
+            if mark is None or mark() is not value:
+                continue
+            if has_history(value) and value is not result:
+                del self.live[id(value)]  # what it is now has a way of its own
+                continue
+            if value is result:
+                del self.live[id(value)]
+            receiver = receiver_of(made, values, at, result)
+            if receiver is not None and len(mark.severed.receivers) < MOST_RECEIVERS:
+                mark.severed.receivers.append(receiver)
+                self._wait(mark.severed)
+
+
+_is_grad_enabled = torch.is_grad_enabled
+_BLIND = frozenset({VALUELESS, GRAD_MODE})
+_DETACH_IN_PLACE: Any = torch.Tensor.detach_
+_FOLLOWED = (torch.Tensor, np.ndarray, tuple, list)
+_SEVERAL = frozenset({list, tuple})
+_EXPLICIT = frozenset({"detach", "data", "item", "numpy", "copy"})
+_LISTED = frozenset({"detach", "data", "item", "numpy", "copy", "frozen"})
+_READ = frozenset({"detach", "item", "numpy"})
+_NUMERIC = frozenset({"detach", "data", "item"})  # not of an accuracy, and not of an evaluation
+
+
+def _is_backward() -> bool:
+    """Say whether the engine runs, and calls: what it calls ends no way of the forward's."""
+    return torch._C._current_autograd_node() is not None
+
+
+def _any_of(live: Mapping[int, Any], given: Given) -> bool:
+    """Say whether a marked value is among the arguments of a call, or in a list of them."""
+    if not live:
+        return False
+    for value in given[0]:
+        if id(value) in live or (type(value) in _SEVERAL and any(id(item) in live for item in value)):
+            return True
+    return bool(given[1]) and _any_of(live, (tuple((given[1] or {}).values()), None))
+
+
+def _asks_for_gradient(given: Given) -> bool:
+    """Say whether a tensor that asks for a gradient is among the arguments of a call, or in a list of them."""
+    with torch._C.DisableTorchFunction():
+        for value in given[0]:
+            if isinstance(value, torch.Tensor):
+                if value.requires_grad:
+                    return True
+            elif type(value) in _SEVERAL and any(
+                isinstance(item, torch.Tensor) and item.requires_grad for item in value
+            ):
+                return True
+    return bool(given[1]) and _asks_for_gradient((tuple((given[1] or {}).values()), None))
+
+
+def _kind(role: str | None, result: Any, *, off: bool) -> CutKind | None:
+    """Return in which way a call ends the way of a value that has one; None where it passes it on."""
+    if role in _EXPLICIT or (role == "non-differentiable" and not off):
+        return cast("CutKind", role)
+    if role == "cast" and isinstance(result, torch.Tensor) and not differentiable(result):
+        return "cast"
+    if not off or not isinstance(result, torch.Tensor):
+        return None
+    return "inference_mode" if torch.is_inference_mode_enabled() else "no_grad"

@@ -1,0 +1,1 @@
+"""A call that torch refused, and what it was given."""

@@ -1,0 +1,359 @@
+"""Finds the call that torch refused in the traceback of an exception, and what that call was given.
+
+While one of this package's function modes is on, its frame stands in the traceback and still holds the call: function
+and arguments, exactly as they were made. Without one, the call is read from the line that failed and from the arguments
+of torch's own Python functions. Nothing costs anything before an exception has ended a run.
+
+What is found here holds tensors: it is made into plain data at once and dropped.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+import torch
+from torch import nn
+
+from tensormagic.collectors.failures.failing_source import Failing, failing_at
+from tensormagic.collectors.names.caller import MARK
+from tensormagic.collectors.names.sharers import names_of
+from tensormagic.collectors.names.source import is_own_code
+from tensormagic.collectors.names.tracebacks import foreign_frames
+
+_TORCH = str(Path(torch.__file__).parent)
+_MODULES = (str(Path(nn.__file__).parent / "modules"), str(Path(nn.__file__).parent / "parallel"))
+_HELPERS = str(Path(nn.__file__).parent / "modules" / "utils.py")  # of functions, for all that it stands there
+# Torch's own machinery around calls: never what a person called.
+_MACHINERY = tuple(f"{_TORCH}/{name}" for name in ("_tensor.py", "overrides.py", "utils/", "_dynamo/", "_compile.py",
+                   "_ops.py", "_meta_registrations.py", "_prims", "_refs/", "_decomp/"))  # fmt: skip
+_ENGINE = f"{_TORCH}/autograd/"
+_BACKWARD: dict[CodeType, Any] = {
+    call.__code__: call for call in (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
+}
+_MODULE_CALL = nn.Module._call_impl.__code__
+_MODULE_CALLS = (_MODULE_CALL, nn.Module._wrapped_call_impl.__code__)
+_UNEXPLAINED = (ImportError, NameError, StopIteration, Warning)  # torch refused no call there
+_NO_SUCH_NAME = nn.Module.__getattr__.__code__  # raises AttributeError: a slip of the pen, not a call
+_METHODS = f"{_TORCH}/_tensor.py"
+
+
+@dataclass(slots=True)
+class Steps:
+    """The traceback of an exception, without this package's frames.
+
+    Attributes:
+        entries: The outermost first.
+        own: Index of the person's innermost frame; -1 where there is none.
+        call: Of the innermost call that a mode of this package made below it: function, arguments, keywords; None
+            where there is none.
+        caller: The entry of the frame that made that call.
+        kind: The class of the exception.
+    """
+
+    entries: list[TracebackType]
+    own: int = -1
+    call: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = None
+    caller: TracebackType | None = None
+    kind: type[BaseException] = Exception
+
+    @property
+    def person(self) -> TracebackType | None:
+        """The entry of the person's innermost frame."""
+        return self.entries[self.own] if self.own >= 0 else None
+
+    @property
+    def below(self) -> list[TracebackType]:
+        """The entries below the person's innermost frame."""
+        return self.entries[self.own + 1 :]
+
+
+@dataclass(slots=True)
+class Refused:
+    """A call that torch refused.
+
+    Attributes:
+        func: The function, where it is known; else None.
+        name: Its name, where that is known without it.
+        given: What it was given, in order.
+        keywords: What it was given by name.
+        exact: Whether this is the call as it was made.
+        caller: The entry of the frame that made it.
+        failing: The expression that failed there.
+        around: The entries of torch's own functions within which the call was made, that which was called first.
+        order: Names of its parameters, where they are known without the function.
+    """
+
+    func: Any = None
+    name: str = ""
+    given: tuple[Any, ...] = ()
+    keywords: dict[str, Any] = field(default_factory=dict)
+    exact: bool = True
+    caller: TracebackType | None = None
+    failing: Failing | None = None
+    around: list[TracebackType] = field(default_factory=list)
+    order: tuple[str, ...] = ()
+
+
+def is_explicable(error: BaseException) -> bool:
+    """Return whether an exception is of a kind that says that a call was refused."""
+    return isinstance(error, Exception) and not isinstance(error, _UNEXPLAINED)
+
+
+def steps_of(error: BaseException, mode_calls: frozenset[CodeType]) -> Steps:
+    """Return the way to where an exception was raised.
+
+    Args:
+        error: With its traceback.
+        mode_calls: The code of ``__torch_function__`` of this package's modes.
+    """
+    entries = _entries(error.__traceback__)
+    kept = set(foreign_frames([entry.tb_frame for entry in entries]))
+    steps = Steps([entry for entry in entries if entry.tb_frame in kept])
+    steps.kind = type(error)
+    steps.own = max((at for at, entry in enumerate(steps.entries) if is_own(entry.tb_frame)), default=-1)
+    person = entries.index(steps.entries[steps.own]) if steps.own >= 0 else -1
+    modes = [at for at, entry in enumerate(entries) if at > person and entry.tb_frame.f_code in mode_calls]
+    if modes:
+        _note_call(steps, entries, modes[-1])
+    return steps
+
+
+def _entries(trace: TracebackType | None) -> list[TracebackType]:
+    found = []
+    while trace is not None:
+        found.append(trace)
+        trace = trace.tb_next
+    return found
+
+
+def is_own(frame: FrameType) -> bool:
+    """Return whether a frame runs the person's code."""
+    return is_own_code(frame.f_code.co_filename) and frame.f_code.co_name != MARK
+
+
+def _note_call(steps: Steps, entries: list[TracebackType], mode: int) -> None:
+    names = names_of(entries[mode].tb_frame)
+    steps.call = (names["func"], tuple(names["args"]), dict(names["kwargs"] or {}))
+    above = mode - 1
+    while above > 0 and entries[above].tb_frame.f_code.co_name == "handle_torch_function":
+        above -= 2  # that, and the function that asked for it
+    steps.caller = entries[above]
+
+
+def refused_in(steps: Steps, source: str = "") -> Refused | None:
+    """Return the call that torch refused, or None where the exception did not come from torch.
+
+    Args:
+        steps: The way to it.
+        source: Of the person's innermost frame, where Python cannot know it.
+    """
+    below = steps.below
+    if steps.call is not None:
+        func, args, kwargs = steps.call
+        return Refused(func, given=args, keywords=kwargs, caller=steps.caller,
+                       failing=_failing(steps, steps.caller, source), around=function_entries(below))  # fmt: skip
+    if not below:
+        return None if issubclass(steps.kind, AttributeError) else _read(steps, steps.person, source)
+    last = below[-1].tb_frame
+    return _of_library(steps, below) if _is_torch(last) and last.f_code is not _NO_SUCH_NAME else None
+
+
+def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
+    """Return the call that torch's own Python functions, below the person's, made or refused."""
+    backward = next((entry for entry in below if entry.tb_frame.f_code in _BACKWARD), None)
+    if backward is not None:
+        return of_arguments(steps, backward, _BACKWARD[backward.tb_frame.f_code])
+    around = function_entries(below)
+    if (read := _read(steps, below[-1], "")) is not None:
+        read.around = around
+        return read
+    if around:
+        return of_arguments(steps, around[0], function_of(around[0].tb_frame))
+    if (method := _method_of(below[-1].tb_frame)) is not None:
+        return of_arguments(steps, below[-1], method)
+    entry = _forward_entry(below) or next((each for each in below if _is_method(each.tb_frame)), None)
+    if entry is not None:
+        return of_arguments(steps, entry, None)
+    return _read(steps, steps.person, "") or Refused(exact=False, caller=below[-1])
+
+
+def _failing(steps: Steps, entry: TracebackType | None, source: str) -> Failing | None:
+    if entry is None:
+        return None
+    return failing_at(entry, source if entry is steps.person else "")
+
+
+def _read(steps: Steps, entry: TracebackType | None, source: str) -> Refused | None:
+    """Return the call that an entry's failing expression makes, where it is one of torch's."""
+    from tensormagic.collectors.failures.failing_expression import call_in
+
+    failing = failing_at(entry, source) if entry is not None else None
+    if entry is None or failing is None:
+        return None
+    names = {**entry.tb_frame.f_globals, **names_of(entry.tb_frame)}
+    found = call_in(failing, names, only_torch=issubclass(steps.kind, RuntimeError))
+    if found is None:
+        return None
+    return Refused(found.func, found.name, found.given, found.keywords, False, entry, failing)  # noqa: FBT003
+
+
+def function_entries(below: list[TracebackType]) -> list[TracebackType]:
+    """Return the entries of torch's own functions, from that which the person, or a module, called inwards."""
+    found: list[TracebackType] = []
+    for entry in reversed(below):
+        if not is_function(entry.tb_frame):
+            break
+        found.insert(0, entry)
+    return [entry for entry in found if not _is_private(entry.tb_frame.f_code.co_name)]
+
+
+def _is_private(name: str) -> bool:
+    """Return whether a function is torch's own business by its name: ``_check``, but not ``__call__``."""
+    return name.startswith("_") and not name.endswith("__")
+
+
+def is_function(frame: FrameType) -> bool:
+    """Return whether a frame runs one of torch's own functions: no module, and no machinery."""
+    filename = frame.f_code.co_filename
+    return _is_torch(frame) and (filename == _HELPERS or not filename.startswith((*_MODULES, *_MACHINERY, _ENGINE)))
+
+
+def _is_torch(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_TORCH)
+
+
+def _method_of(frame: FrameType) -> Any:
+    """Return the method of a tensor that a frame of torch's own Python runs; None where it is none."""
+    is_method = frame.f_code.co_filename == _METHODS
+    return getattr(torch.Tensor, frame.f_code.co_name, None) if is_method else None
+
+
+def _is_method(frame: FrameType) -> bool:
+    """Return whether a frame runs a method of a module or an optimizer of torch's own that a person calls."""
+    homes = (*_MODULES, f"{_TORCH}/optim")
+    code = frame.f_code
+    return code.co_filename.startswith(homes) and code not in _MODULE_CALLS and code.co_varnames[:1] == ("self",)
+
+
+def _forward_entry(below: list[TracebackType]) -> TracebackType | None:
+    """Return the entry of the innermost forward, or constructor, of a module of torch's own."""
+    inside = (entry for entry in reversed(below) if entry.tb_frame.f_code.co_name in {"forward", "__init__"})
+    return next((entry for entry in inside if entry.tb_frame.f_code.co_filename.startswith(_MODULES)), None)
+
+
+def of_arguments(steps: Steps, entry: TracebackType, func: Any) -> Refused:
+    """Return a call with the arguments of the Python function that it ran: they stand in its frame.
+
+    Args:
+        steps: The way there.
+        entry: The function's.
+        func: The function; None for a method of a module or an optimizer.
+    """
+    frame, name = entry.tb_frame, ""
+    owner = names_of(frame).get("self") if func is None else None
+    rest, named, order = parameters_of(frame, func or getattr(type(owner), frame.f_code.co_name, None))
+    if owner is not None:
+        name, order = _name_in(owner, frame.f_code.co_name), order[1:]
+        named.pop("self", None)
+        named = _handed(steps, entry, order) or named
+    caller = _above(steps, entry)
+    failing = failing_at(caller) if caller is not None else None
+    return Refused(func, name, rest, named, False, caller, failing, order=order)  # noqa: FBT003  (not exact)
+
+
+def _name_in(owner: Any, function: str) -> str:
+    """Return what a person calls a method of an object of torch's: the class alone, where that is what they call."""
+    home = "nn." if isinstance(owner, nn.Module) else f"{type(owner).__module__.rpartition('.')[0]}."
+    ending = "" if function in {"forward", "__init__"} else f".{function}"
+    return f"{home}{type(owner).__name__}{ending}"
+
+
+def _handed(steps: Steps, entry: TracebackType, order: tuple[str, ...]) -> dict[str, Any]:
+    """Return what a module was called with, whose forward may have bound its parameters anew; else nothing."""
+    above = steps.entries[: steps.entries.index(entry)][-2:]
+    if [each.tb_frame.f_code for each in above] != [*reversed(_MODULE_CALLS)]:
+        return {}
+    names = names_of(above[0].tb_frame)
+    return {**dict(zip(order, names["args"], strict=False)), **names["kwargs"]}
+
+
+def _above(steps: Steps, entry: TracebackType) -> TracebackType | None:
+    """Return the entry from which a function was called, past the machinery of modules."""
+    at = steps.entries.index(entry) - 1
+    while at > 0 and steps.entries[at].tb_frame.f_code in _MODULE_CALLS:
+        at -= 1
+    return steps.entries[at] if at >= 0 else None
+
+
+def parameters_of(frame: FrameType, func: Any) -> tuple[tuple[Any, ...], dict[str, Any], tuple[str, ...]]:
+    """Return what a running Python function was called with: in order, and by parameter; and all its parameters.
+
+    What has its default is left out.
+    """
+    code, names = frame.f_code, names_of(frame)
+    order = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    given = {name: names[name] for name in order if name in names}
+    rest = names.get(code.co_varnames[len(order)], ()) if code.co_flags & inspect.CO_VARARGS else ()
+    if rest:
+        positional = tuple(given.pop(name) for name in order[: code.co_argcount])
+        return (*positional, *rest), given, order
+    defaults = inspect.signature(func).parameters if func is not None else {}
+    told = {name: value for name, value in given.items() if name not in defaults or _differs(value, defaults[name])}
+    return (), told, order
+
+
+def _differs(value: Any, parameter: inspect.Parameter) -> bool:
+    default = parameter.default
+    return value is not default and not (type(value) is type(default) in {int, float, str} and value == default)
+
+
+def function_of(frame: FrameType) -> Any:
+    """Return the function of torch's that a frame runs; None where its module does not have it."""
+    found = vars(sys.modules.get(frame.f_globals.get("__name__", ""), sys)).get(frame.f_code.co_name)
+    same = getattr(inspect.unwrap(found), "__code__", None) is frame.f_code if callable(found) else False
+    return found if same else None
+
+
+def modules_in(steps: Steps) -> list[nn.Module]:
+    """Return the modules whose forward was running, the outermost first."""
+    frames = (entry.tb_frame for entry in steps.entries)
+    return [names_of(frame)["self"] for frame in frames if frame.f_code is _MODULE_CALL]
+
+
+def handed_to_module(steps: Steps) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what the person's innermost line gave to the module that it called: arguments and keywords."""
+    below = steps.below
+    if not below or below[0].tb_frame.f_code is not _MODULE_CALLS[1]:
+        return (), {}
+    names = names_of(below[0].tb_frame)
+    return names["args"], names["kwargs"]
+
+
+def given_to_module(steps: Steps) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what the innermost running module was called with: arguments and keywords."""
+    calls = [entry.tb_frame for entry in steps.entries if entry.tb_frame.f_code is _MODULE_CALLS[1]]
+    if not calls:
+        return (), {}
+    names = names_of(calls[-1])
+    return names["args"], names["kwargs"]
+
+
+def is_backward(steps: Steps) -> bool:
+    """Return whether the exception was raised within a backward call."""
+    return any(entry.tb_frame.f_code in _BACKWARD for entry in steps.entries)
+
+
+def tensors_in(values: Any) -> list[torch.Tensor]:
+    """Return the tensors among arguments, those in lists and tuples included."""
+    found: list[torch.Tensor] = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif type(value) in {list, tuple}:
+            found += tensors_in(value)
+    return found

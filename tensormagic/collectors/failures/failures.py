@@ -1,0 +1,209 @@
+"""From an exception that torch raised to a report of the call that it refused; nothing is run again.
+
+What the report is made of is in the exception's traceback: `failing_call` finds the call in it, `operands` tells what
+it was given, `operand_names` what the person calls that. The exception is read, never changed, and nothing of it is
+kept: what is returned is plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import CodeType, FrameType
+from typing import Any
+
+from tensormagic.collectors.failures.failing_call import (
+    Refused,
+    Steps,
+    function_of,
+    is_backward,
+    is_explicable,
+    is_own,
+    modules_in,
+    of_arguments,
+    refused_in,
+    steps_of,
+    tensors_in,
+)
+from tensormagic.collectors.failures.failing_graph import graph_before
+from tensormagic.collectors.failures.failing_source import failing_at
+from tensormagic.collectors.failures.operand_names import OperandNames, module_names, namespace_of
+from tensormagic.collectors.failures.operands import MOST_OPERANDS, Argument, arguments_of, function_name, operand_of
+from tensormagic.collectors.faults.untraced_faults import untraced_fault
+from tensormagic.collectors.names.identity import ModuleNames
+from tensormagic.collectors.names.sharers import names_of
+from tensormagic.collectors.names.source import CellNumber, location_in, location_of
+from tensormagic.collectors.names.still_values import UNKNOWN
+from tensormagic.collectors.tracing.origins import Origins
+from tensormagic.reports import FailureReport, Gap, Graph, Location, Operand
+from tensormagic.reports.backward_faults import BackwardFault
+from tensormagic.reports.failure import Phase
+
+_MOST_WAY = 12
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What is known besides the exception itself.
+
+    Attributes:
+        namespace: Where names of models are looked up, besides the functions that were running.
+        cell_number: Gives a cell's execution count from its file name; None outside a notebook.
+        mode_calls: The code of ``__torch_function__`` of the modes that were on.
+        source: The source of the person's innermost frame, where Python cannot know it.
+        origin: Gives the line that made a tensor, where that was recorded.
+        origins: Knows in which modules nodes were made, where that was recorded.
+    """
+
+    namespace: Mapping[str, Any] = field(default_factory=dict)
+    cell_number: CellNumber | None = None
+    mode_calls: frozenset[CodeType] = frozenset()
+    source: str = ""
+    origin: Callable[[Any], Location | None] | None = None
+    origins: Origins | None = None
+
+
+def failure_of(error: BaseException, around: Surroundings) -> FailureReport | None:
+    """Return what is known of a call that torch refused; None where the exception is not one of torch's. Never raises.
+
+    Args:
+        error: With its traceback; read before this package's frames are taken out of it.
+        around: What is known besides.
+    """
+    if not is_explicable(error):
+        return None
+    try:
+        steps = steps_of(error, around.mode_calls)
+        refused = refused_in(steps, around.source)
+        return None if refused is None else _report(error, steps, refused, around)
+    except Exception as problem:
+        gap = Gap("call", f"the failing call could not be read: {type(problem).__name__}: {problem}")
+        return FailureReport(error_type=type(error).__name__, error=message_of(error), exact=False, gaps=(gap,))
+
+
+def message_of(error: BaseException) -> str:
+    """Return an exception's message; empty where it cannot say it."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
+def _report(error: BaseException, steps: Steps, refused: Refused, around: Surroundings) -> FailureReport:
+    refused, inside = _as_called(steps, refused)
+    modules = module_names(steps, around.namespace)
+    way = _way(steps, around)
+    running = modules_in(steps)
+    person = failing_at(steps.person, around.source) if steps.person is not None else None
+    operands, gaps = _operands(steps, refused, modules, around)
+    phase: Phase = "backward" if is_backward(steps) else "forward"
+    function = name_of(refused)
+    return FailureReport(
+        error_type=type(error).__name__,
+        error=message_of(error),
+        function=function,
+        phase=phase,
+        location=way[-1] if way else None,
+        way=way,
+        module=modules.path(running[-1]) or f"({type(running[-1]).__name__})" if running else "",
+        operands=operands,
+        exact=refused.exact,
+        gaps=gaps,
+        call=person.text if person is not None else "",
+        inside=inside,
+        graph=_graph(steps, refused, function, around) if phase == "forward" else None,
+        backward=_backward_fault(error, steps, refused, around),
+    )
+
+
+def _graph(steps: Steps, refused: Refused, function: str, around: Surroundings) -> Graph | None:
+    """Return what had been recorded of the operands; None where that cannot be read."""
+    given = tensors_in((*refused.given, *refused.keywords.values()))
+    try:
+        return graph_before(given, function, namespace_of(steps, around.namespace), around.origins)
+    except Exception:  # a picture that cannot be made is left out
+        return None
+
+
+def _backward_fault(error: BaseException, steps: Steps, refused: Refused, around: Surroundings) -> BackwardFault | None:
+    """Return why a backward raised, from its graph; None where it was none, or did for another reason."""
+    if steps.person is None or not is_backward(steps):
+        return None
+    frame, number = steps.person.tb_frame, around.cell_number
+    roots = tensors_in((*refused.given, *refused.keywords.values()))
+    spaces = (names_of(frame), frame.f_globals, around.namespace)
+    return untraced_fault(error, roots, spaces, partial(location_of, cell_number=number))
+
+
+def _as_called(steps: Steps, refused: Refused) -> tuple[Refused, str]:
+    """Return the call as the person made it, and, where torch made it inside another, the name of that.
+
+    A call inside ``F.cross_entropy`` that was given what that was given is that call.
+    """
+    made = [id(tensor) for tensor in tensors_in((*refused.given, *refused.keywords.values()))]
+    outermost = ""
+    for entry in refused.around:
+        outer = function_of(entry.tb_frame)
+        if outer is None:  # one of torch's innards, which nobody calls by name
+            continue
+        called = of_arguments(steps, entry, outer)
+        known = {id(tensor) for tensor in tensors_in((*called.given, *called.keywords.values()))}
+        if known.issuperset(made) or _stem(name_of(refused)) == _stem(function_name(outer)):
+            called.exact = refused.exact
+            return called, outermost
+        outermost = outermost or function_name(outer)
+    return refused, outermost
+
+
+def name_of(refused: Refused) -> str:
+    """Return the name of a refused call's function."""
+    return refused.name or function_name(refused.func)
+
+
+def _stem(name: str) -> str:
+    """Return a function's name without the number of its dimensions: ``max_pool1d`` is made by ``max_pool2d``."""
+    return name.rsplit(".", 1)[-1].rstrip("0123456789d")
+
+
+def _way(steps: Steps, around: Surroundings) -> tuple[Location, ...]:
+    own = [entry for entry in steps.entries if is_own(entry.tb_frame)]
+    kept = own if len(own) <= _MOST_WAY else [*own[:2], *own[-_MOST_WAY + 2 :]]
+    way = [location_in(entry.tb_frame, entry.tb_lineno, around.cell_number) for entry in kept]
+    caller = _running(steps.entries[0].tb_frame.f_back) if around.source and way else None
+    if caller is not None:  # an expression that a line hands over stands in that line
+        line = location_in(caller, caller.f_lineno, around.cell_number)
+        way[-1] = replace(line, text=" ".join(around.source.split()))
+    return tuple(way)
+
+
+def _running(frame: FrameType | None) -> FrameType | None:
+    """Return the person's frame at or above another, that is still running."""
+    while frame is not None and not is_own(frame):
+        frame = frame.f_back
+    return frame
+
+
+def _operands(
+    steps: Steps, refused: Refused, modules: ModuleNames, around: Surroundings
+) -> tuple[tuple[Operand, ...], tuple[Gap, ...]]:
+    arguments = arguments_of(refused.func, refused.given, refused.keywords)
+    names = OperandNames(steps, refused, modules)
+    made_at = around.origin or _nowhere
+    found = tuple(operand_of(each, names.of(each), made_at) for each in arguments[:MOST_OPERANDS])
+    return found, tuple(_gaps(arguments, found))
+
+
+def _nowhere(_tensor: Any) -> Location | None:
+    return None
+
+
+def _gaps(arguments: list[Argument], operands: tuple[Operand, ...]) -> list[Gap]:
+    unknown = [told.name for each, told in zip(arguments, operands, strict=False) if each.value is UNKNOWN]
+    gaps = []
+    if unknown:
+        told = ", ".join(name or "one that has no name" for name in unknown)
+        gaps.append(Gap("operands", f"not kept by Python after the error: {told}"))
+    if len(arguments) > len(operands):
+        gaps.append(Gap("operands", f"{len(arguments) - len(operands)} more were given"))
+    return gaps

@@ -1,0 +1,91 @@
+"""A function mode that only passes calls on, so that the one that fails can be read from the exception's traceback.
+
+It keeps nothing and looks at nothing: a call costs what an empty mode costs. Its frame in the traceback of an exception
+still holds the function and the arguments; `failing_call` reads them there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from types import CodeType
+from typing import Any
+
+from torch.overrides import TorchFunctionMode
+
+from tensormagic.collectors.failures.failures import Surroundings, failure_of
+from tensormagic.collectors.names.caller import Callers, calling_frame
+from tensormagic.collectors.names.tracebacks import strip_own_frames
+from tensormagic.collectors.tracing.forward import ForwardRecorder
+from tensormagic.collectors.tracing.unnoticed import Unnoticed, active_modes, set_modes
+from tensormagic.errors import TraceError
+from tensormagic.reports import FailureReport
+
+
+class Witness(TorchFunctionMode):
+    """Makes every call as its own line would."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._callers = Callers()
+        self._unnoticed = Unnoticed(self)
+
+    def __torch_function__(
+        self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Make the call."""
+        return self._callers.standing_in_for(calling_frame(sys._getframe(1)))(func, args, kwargs)
+
+    def __enter__(self) -> Witness:
+        """Go onto the stack; torch's own questions about overrides are answered as if nobody were there."""
+        self._unnoticed.__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Leave it, wherever on it the mode lies."""
+        self._unnoticed.__exit__()
+        set_modes([mode for mode in active_modes() if mode is not self])
+
+
+MODE_CALLS: frozenset[CodeType] = frozenset(
+    mode.__torch_function__.__code__ for mode in (Witness, ForwardRecorder)
+)  # fmt: skip
+
+
+class Explainer:
+    """Reads the exception that ends what runs between `start` and `stop`.
+
+    Args:
+        namespace: Where names are looked up, besides the functions that were running.
+    """
+
+    def __init__(self, namespace: Mapping[str, Any]) -> None:
+        self._around = Surroundings(namespace, None, MODE_CALLS)
+        self._mode: Witness | None = None
+        self._started = False
+        self.found: FailureReport | None = None
+
+    def start(self) -> None:
+        """Begin.
+
+        Raises:
+            TraceError: if it was started before.
+        """
+        if self._started:
+            raise TraceError("this was used before; make a new one with tensormagic.explain()")
+        self._started = True
+        self._mode = Witness().__enter__()
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """End, with the exception that ended the run, or None; it is left as it would have been."""
+        if self._mode is not None:
+            self._mode.__exit__()
+            self._mode = None
+        if error is not None:
+            self.found = failure_of(error, self._around)
+            strip_own_frames(error)
+
+    def report(self) -> FailureReport | None:
+        """Return what is known of the call that torch refused; None where there was none."""
+        return self.found

@@ -1,0 +1,301 @@
+"""Why a backward raised, or should have: what is asked of its live nodes at its end, before they are dropped.
+
+A pass that ends well costs nothing but a look whether anything was written behind autograd's back. One that raises is
+looked into as long as its nodes live; what is kept is plain data, for the exception that ends the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Any
+
+import torch
+
+from tensormagic.collectors.cuts.cut_values import has_history, is_stale
+from tensormagic.collectors.faults.blind_writes import Suspect
+from tensormagic.collectors.faults.freed_graphs import FreedBook, is_about_a_freed_graph
+from tensormagic.collectors.faults.saved_memory import same_start
+from tensormagic.collectors.faults.spoilt_tensors import Blame, Origin, find_spoilt, is_about_a_write
+from tensormagic.collectors.faults.wrong_returns import is_about_a_return, wrong_return
+from tensormagic.collectors.graphs.nodes import op_name
+from tensormagic.collectors.graphs.skeleton import Walk
+from tensormagic.collectors.names.identity import Leaves
+from tensormagic.collectors.names.sharers import names_of
+from tensormagic.collectors.names.source import Sites, is_own_code
+from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.tracing.backward_calls import BackwardCall
+from tensormagic.collectors.tracing.following import Following
+from tensormagic.collectors.tracing.forward import ForwardRecorder
+from tensormagic.reports.backward_faults import BackwardFault, QuietFaults, SpoiltTensor
+from tensormagic.reports.failure import FailureReport
+from tensormagic.reports.finding import Location
+from tensormagic.reports.graph import Graph
+
+MOST_UNSEEN = 16  # tensors spoilt unseen that are told of
+MOST_CHAIN = 16  # exceptions followed through __cause__ and __context__
+MOST_FRAMES = 12
+
+
+@dataclass(slots=True)
+class Ended:
+    """A pass that is over, its nodes still alive.
+
+    Attributes:
+        found: The walk.
+        graph: Number of its skeleton.
+        index: Traversal place → report index.
+        order: Report indices in the order in which the engine reached them.
+        site: The line that called backward.
+        caller: The frame that did.
+        roots: What backward was called on.
+        frees: Whether it frees the graph, and belongs to nothing but the traced thread.
+    """
+
+    found: Walk
+    graph: int
+    index: Sequence[int]
+    order: Sequence[int]
+    site: int | None
+    caller: FrameType | None
+    roots: tuple[Any, ...]
+    frees: bool
+
+    @classmethod
+    def of(cls, followed: Following, call: BackwardCall) -> Ended | None:
+        """Return what is known of a pass; None where its graph was not."""
+        found, graph, recorder = followed.found, followed.graph, followed.recorder
+        if found is None or graph is None or recorder is None:
+            return None
+        frees = not call.retains and followed.circumstances is None
+        return cls(found, graph.skeleton.number, graph.skeleton.index, recorder.values.order, followed.site,
+                   followed.caller, call.roots, frees)  # fmt: skip
+
+    @property
+    def reached(self) -> int | None:
+        """Place of the node that the engine reached last."""
+        last = self.order[-1] if self.order else -1
+        return next((place for place, index in enumerate(self.index) if index == last), None)
+
+
+class Faults:
+    """What went wrong in the backward passes of a run.
+
+    Args:
+        recorder: The function mode: knows what it was asked to remember, and where nodes were made.
+        sites: The lines.
+        leaves: Names leaves.
+        namespace: Where names are looked up besides the frames that are running.
+        add_gap: Told what could not be looked into: section and reason.
+    """
+
+    def __init__(
+        self,
+        recorder: ForwardRecorder,
+        sites: Sites,
+        leaves: Leaves,
+        namespace: Mapping[str, Any],
+        *,
+        add_gap: Callable[[str, str], None],
+    ) -> None:
+        self._watch, self._origins, self._sites = recorder.autograd, recorder.origins, sites
+        self._leaves, self._namespace, self._add_gap = leaves, namespace, add_gap
+        self._freed = FreedBook(self._origin, self._location, self._name_of_maker)
+        self._names: Names | None = None
+        self._blame = Blame(self._watch.writes, self._origin, self._location, self._name_of)
+        self._unseen: dict[tuple[int, int, str], SpoiltTensor] = {}
+        self._raised: tuple[int, str, BackwardFault] | None = None
+        self._ended_by: tuple[str, str, BackwardFault] | None = None
+        self._watch.reads.leaf_name = self._name_of_leaf
+
+    # -- passes ---------------------------------------------------------------------------------------------------
+
+    def begin(self, found: Walk, caller: FrameType | None) -> tuple[Suspect, ...]:
+        """Say that a pass begins; returns what it will find written to behind autograd's back. Never raises."""
+        self._watch.pass_begins()
+        try:
+            if not self._watch.blind.concern(found.numbers):
+                return ()
+            with quiet():
+                names = Names(caller, self._namespace, self._leaves)
+                return tuple(self._watch.blind.suspects(found.nodes, found.numbers, names.of))
+        except Exception as error:
+            self._failed_at(error)
+            return ()
+
+    def end(self, followed: Following, call: BackwardCall, error: BaseException | None) -> None:
+        """Say that a pass has ended, with an exception or without. Never raises."""
+        try:
+            suspects = followed.suspects
+            if (ended := Ended.of(followed, call)) is None:
+                return
+            if error is None and ended.frees:
+                self._freed.add(ended.found.numbers, ended.found.roots, ended.site)
+            if error is not None or suspects:
+                with quiet():
+                    self._names = Names(ended.caller, self._namespace, self._leaves)
+                    self._look(ended, suspects, error)
+        except Exception as failure:
+            self._failed_at(failure)
+        finally:
+            self._names = None
+
+    def _failed_at(self, error: Exception) -> None:
+        self._add_gap("backward", f"a backward could not be looked into: {type(error).__name__}: {error}")
+
+    def _look(self, ended: Ended, suspects: Sequence[Suspect], error: BaseException | None) -> None:
+        if error is not None and (fault := self._fault(ended, error)) is not None:
+            self._raised = (id(error), str(error), fault)
+        reached = set(ended.order)
+        for suspect in suspects:
+            if error is None and ended.index[suspect.place] in reached and len(self._unseen) < MOST_UNSEEN:
+                self._unseen.setdefault((ended.graph, suspect.place, suspect.slot), self._unseen_by(ended, suspect))
+
+    def _fault(self, ended: Ended, error: BaseException) -> BackwardFault | None:
+        nodes, reached, backward = ended.found.nodes, ended.reached, self._location(ended.site)
+        if is_about_a_write(error) and (found := find_spoilt(nodes, error, reached)) is not None:
+            spoilt = self._blame.spoilt(found, nodes)
+            return BackwardFault(spoilt=self._placed(spoilt, ended, backward))
+        if is_about_a_freed_graph(error):
+            freed = self._freed.freed(nodes, ended.found.roots, reached)
+            if freed is None:
+                return None
+            freed = replace(freed, root=self._name_of_root(ended))
+            return BackwardFault(freed=self._placed(freed, ended, backward))
+        if is_about_a_return(error):
+            returned = wrong_return(error, nodes, reached, lambda number: self._origin(number)[0], self._sites.at)
+            return BackwardFault(returned=self._placed(returned, ended, backward)) if returned is not None else None
+        return None
+
+    def _placed(self, found: Any, ended: Ended, backward: Location | None) -> Any:
+        """Return a fault with the graph and the node that it is about, as the report numbers them."""
+        return replace(found, graph=ended.graph, node=ended.index[found.node], backward=backward)
+
+    def _unseen_by(self, ended: Ended, suspect: Suspect) -> SpoiltTensor:
+        node = ended.found.nodes[suspect.place]
+        location, module = self._origin(node._sequence_nr())
+        return SpoiltTensor(
+            op=op_name(node.name()), slot=suspect.slot, name=suspect.name, shape=suspect.shape,
+            module=module, location=location, backward=self._location(ended.site),
+            graph=ended.graph, node=ended.index[suspect.place],
+            writes=self._blame.told(suspect.records), writes_seen=len(suspect.records),
+        )  # fmt: skip
+
+    # -- what is known so far -------------------------------------------------------------------------------------
+
+    def finish(self, error: BaseException | None) -> None:
+        """Say that the run has ended, with an exception or without: others that backwards raised were caught."""
+        for each in _chain(error):
+            if self._raised is not None and self._raised[:2] == (id(each), str(each)):
+                self._ended_by = (type(each).__name__, *self._raised[1:])
+
+    def explained(self, failure: FailureReport | None, graphs: Sequence[Graph]) -> FailureReport | None:
+        """Return the call that ended the run with why a backward raised; None where neither is known.
+
+        Args:
+            failure: What the exception told.
+            graphs: Those of the trace, in its order.
+        """
+        if self._ended_by is None:
+            return failure
+        name, text, fault = self._ended_by
+        told = {kind: _placed(getattr(fault, kind), graphs) for kind in ("spoilt", "freed", "returned")}
+        plain = FailureReport(error_type=name, error=text, phase="backward", exact=False)
+        return replace(failure or plain, backward=BackwardFault(**told))
+
+    def quiet_faults(self, graphs: Sequence[Graph]) -> QuietFaults | None:
+        """Return what autograd let pass; None where nothing was seen."""
+        unseen = tuple(_placed(one, graphs) for one in self._unseen.copy().values())
+        reads = self._watch.reads.report(lambda number: self._origin(number)[0], self._location)
+        return QuietFaults(unseen, reads) if unseen or reads else None
+
+    # -- names and lines ------------------------------------------------------------------------------------------
+
+    def _origin(self, number: int) -> Origin:
+        found, _ = self._origins.of(number) if number >= 0 else (-1, False)
+        site, module = self._origins.origins[found] if found >= 0 else (None, "")
+        return self._location(site), module
+
+    def _location(self, site: int | None) -> Location | None:
+        return self._sites.locations[site] if site is not None else None
+
+    def _name_of(self, tensor: torch.Tensor) -> str:
+        return self._names.of(tensor) if self._names is not None else ""
+
+    def _name_of_root(self, ended: Ended) -> str:
+        roots = [root for root in ended.roots if isinstance(root, torch.Tensor)]
+        return self._names.of(roots[0]) if roots and self._names is not None else ""
+
+    def _name_of_leaf(self, leaf: torch.Tensor) -> str:
+        number = self._leaves.find(leaf)
+        known = self._leaves.known[number] if number is not None else None
+        return known.name if known is not None and not known.is_nameless else ""
+
+    def _name_of_maker(self, node: Any) -> str:
+        return self._names.of_maker(node) if self._names is not None else ""
+
+
+def _placed(found: Any, graphs: Sequence[Graph]) -> Any:
+    """Return a fault with its graph as the report places it, rather than by its number."""
+    if found is None:
+        return None
+    places = [at for at, graph in enumerate(graphs) if graph.number == found.graph]
+    return replace(found, graph=places[0]) if places else replace(found, graph=None, node=None)
+
+
+class Names:
+    """What the person calls tensors, in the frames that are running, in a namespace, and as leaves of modules."""
+
+    def __init__(self, caller: FrameType | None, namespace: Mapping[str, Any], leaves: Leaves) -> None:
+        self._leaves = leaves
+        self._spaces: list[Mapping[str, Any]] = [*_own_locals(caller), namespace]
+
+    def _tensors(self) -> Iterable[tuple[str, torch.Tensor]]:
+        for names in self._spaces:
+            for name, value in list(names.items()):
+                if isinstance(value, torch.Tensor) and not name.startswith("_"):
+                    yield name, value
+
+    def of(self, tensor: torch.Tensor) -> str:
+        """Return the name of a tensor, or of another that reads the same memory in the same order."""
+        named = next((name for name, value in self._tensors() if value is tensor), "")
+        return (
+            named or self._leaf(tensor) or next((name for name, value in self._tensors() if _same(value, tensor)), "")
+        )
+
+    def of_maker(self, node: Any) -> str:
+        """Return the name of what a node made."""
+        made = ((name, value) for name, value in self._tensors() if has_history(value) and not is_stale(value))
+        return next((name for name, value in made if value.grad_fn is node), "")
+
+    def _leaf(self, tensor: torch.Tensor) -> str:
+        for leaf in list(self._leaves.known):
+            known = leaf.reference()
+            if known is not None and not leaf.is_nameless and same_start(known, tensor):
+                return leaf.name
+        return ""
+
+
+def _own_locals(frame: FrameType | None) -> Iterable[Mapping[str, Any]]:
+    count = 0
+    while frame is not None and count < MOST_FRAMES:
+        if is_own_code(frame.f_code.co_filename):
+            count += 1
+            yield names_of(frame)
+        frame = frame.f_back
+
+
+def _same(x: torch.Tensor, y: torch.Tensor) -> bool:
+    return same_start(x, y) and x.shape == y.shape and x.stride() == y.stride()
+
+
+def _chain(error: BaseException | None) -> Iterable[BaseException]:
+    waiting = [error]
+    seen: set[int] = set()
+    while waiting and len(seen) < MOST_CHAIN:
+        current = waiting.pop()
+        if current is not None and id(current) not in seen:
+            seen.add(id(current))
+            yield current
+            waiting += [current.__cause__, current.__context__]

@@ -1,0 +1,1 @@
+"""Numbers about the gradients of a pass."""

@@ -1,0 +1,381 @@
+"""Measures gradients as backward passes them: the hooks on the autograd nodes of one pass, and nothing else.
+
+A prehook on a node sees the gradient of the node's forward outputs, summed over everything that used them. Where
+several edges feed one slot, only a post-hook on each feeding node can tell their parts apart; those nodes alone get
+one. Both leave the graph as it is (a module's full backward hook would insert nodes). All hooks are removed when the
+pass ends, however it ends.
+
+On a CPU a reduction is read at once. On any other device nothing is read inside the pass: the results, three scalars
+a node, stay on the device and are fetched together when the pass is over.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from tensormagic.collectors.gradients.births import births_of
+from tensormagic.collectors.gradients.evidence import SavedFacts, saved_counts, saved_facts, singular_slot, suspicious
+from tensormagic.collectors.gradients.measures import (
+    NORM_RELIABLE,
+    SMALL,
+    Measured,
+    measure,
+    measure_on_device,
+    named,
+    vector_norm,
+)
+from tensormagic.collectors.gradients.small_gradients import SmallGradients
+from tensormagic.collectors.gradients.survey import StatisticsTable, measured, survey, survey_of, survey_on_device
+from tensormagic.collectors.graphs.skeleton import Skeleton, Walk
+from tensormagic.collectors.tracing.forward_values import PassForward
+from tensormagic.collectors.tracing.levels import bare, outside_levels
+from tensormagic.reports import UNREADABLE, UNTOUCHED, Birth, GradientStatistics
+
+# What these send back is what they received, and zeros around it, or next to it: the same norm, the same NaN and Inf.
+_PADDING = frozenset({"SelectBackward0", "SliceBackward0", "DiagonalBackward0", "SplitBackward0",
+                      "SplitWithSizesBackward0", "UnbindBackward0"})  # fmt: skip
+
+
+@dataclass(slots=True)
+class PassValues:
+    """The numbers of one pass: plain, written by the hooks, read by the sampler while it runs.
+
+    Attributes:
+        pass_number: From 1.
+        norms: By report index; `UNTOUCHED` until backward reaches the node.
+        bad: Report index → (NaN count, Inf count).
+        order: Report indices in the order reached.
+        births: Filled when the pass ends.
+        gap: Why something could not be measured; empty where all could.
+        value: The number that backward was called on, where it is one and can be read.
+        parts: (report index of a node, input number) → what it sent there, where several send to one slot.
+        table: The statistics of every gradient; None in a pass of which only the norms are taken.
+        forward: What the forward made, where that was asked for.
+    """
+
+    pass_number: int
+    norms: array[float]
+    bad: dict[int, tuple[int, int]] = field(default_factory=dict)
+    order: list[int] = field(default_factory=list)
+    births: tuple[Birth, ...] = ()
+    gap: str = ""
+    value: float | None = None
+    parts: dict[tuple[int, int], Measured] = field(default_factory=dict)
+    table: StatisticsTable | None = None
+    forward: PassForward | None = None
+
+    @classmethod
+    def of(cls, pass_number: int, size: int, *, full: bool) -> PassValues:
+        """Return the values of a pass that is about to begin, through a graph of so many nodes."""
+        table = StatisticsTable(size) if full else None
+        return cls(pass_number, array("f", [UNTOUCHED]) * size, table=table)
+
+
+class PassRecorder:
+    """Hooks the nodes of one walk, and takes the hooks away again.
+
+    Args:
+        found: The live nodes; dropped in `close`.
+        skeleton: Their structure.
+        values: Filled while the pass runs.
+        first: Statistics of the first gradient of each node, shared by all passes of the skeleton; filled where missing
+        deferred: Whether to leave results on the device until the end; by default, wherever that is not a CPU.
+    """
+
+    def __init__(
+        self,
+        found: Walk,
+        skeleton: Skeleton,
+        values: PassValues,
+        first: StatisticsTable,
+        *,
+        deferred: bool | None = None,
+    ) -> None:
+        self.values = values
+        self.seconds = 0.0
+        self.survey_seconds = 0.0
+        self._found: Walk | None = found
+        self._skeleton = skeleton
+        self._first = first
+        self._deferred = deferred
+        self._waiting: list[tuple[Callable[[list[float]], None], torch.Tensor]] = []
+        self._facts: dict[int, SavedFacts] = {}
+        self._memory: list[Any] = [None] * skeleton.size  # where the gradient of a node lay, its length and version
+        self._hooks: list[Any] = []  # torch's tables that our hooks stand in, each followed by the number there
+        self._padding: set[int] = set()
+        self._wrapped = False
+        self._isolated = torch._C._len_torch_dispatch_stack() > 0
+        self._plain = deferred is None and not self._isolated and values.table is None
+        self._small = SmallGradients(values.pass_number, self._keep_rows, self._copy_statistics)
+
+    def look_inside_wrappers(self) -> None:
+        """Measure what is inside the wrappers that transforms (``torch.func``) put around gradients."""
+        self._wrapped = self._isolated = True
+        self._plain = False
+
+    def open(self, around: Callable[..., Any] | None = None) -> None:
+        """Put the hooks on; if that fails halfway, those already on are taken off again.
+
+        Args:
+            around: Calls each hook, ``around(hook, *arguments)``, where a mode of the tracer's own has to step off.
+        """
+        assert self._found is not None
+        index, before, after = self._skeleton.index, self._before, self._after
+        if around is not None:
+            before, after = partial(around, before), partial(around, after)
+        try:
+            for place, node in enumerate(self._found.nodes):
+                slot = singular_slot(node)
+                self._keep(node.register_prehook(partial(before, index[place], node if slot else None, slot)))
+            for place, contested in self._skeleton.contested.items():
+                node = self._found.nodes[place]
+                if node.name() in _PADDING:
+                    self._padding.add(index[place])
+                self._keep(node.register_hook(partial(after, index[place], contested)))
+        except BaseException:
+            self.close()
+            raise
+
+    def _keep(self, handle: Any) -> None:
+        """Remember what undoes a hook: the table it stands in and its number, a quarter of what the handle takes."""
+        if (hooks := handle.hooks_dict_ref()) is not None:
+            self._hooks += (hooks, handle.id)  # both or none, also when an interrupt comes
+
+    def close(self) -> None:
+        """Take every hook off, drop the nodes, and read what still waits on a device."""
+        while self._hooks:
+            number = self._hooks.pop()
+            self._hooks.pop().pop(number, None)
+        self._found = None
+        try:
+            self._small.settle()
+            self._fetch()
+        except Exception as error:
+            self.values.gap = f"{type(error).__name__}: {error}"
+        if self.values.bad:
+            self.values.births = births_of(self.values, self._facts, self._first, self._skeleton.edges)
+
+    def observe_value(self, root: torch.Tensor) -> None:
+        """Record the loss: read at once on a CPU, with everything else elsewhere."""
+
+        def keep(read: list[float]) -> None:
+            self.values.value = read[0]
+
+        with torch.no_grad(), self._quiet():
+            value = root.detach().reshape(1)
+            if value.is_floating_point() and value.device.type != "meta":
+                if self._defers(value):
+                    self._waiting.append((keep, value))
+                else:
+                    keep(value.tolist())
+
+    def observe_result(self, index: int, gradients: Sequence[torch.Tensor]) -> None:
+        """Record what ``autograd.grad`` handed back instead of passing it on: gradients of a node's outputs."""
+        self._before(index, None, None, gradients)
+
+    # -- hooks: called by the engine; they return None, which leaves every gradient as it is ----------------------
+
+    def _before(self, index: int, node: Any, slot: str | None, gradients: Sequence[torch.Tensor | None]) -> None:
+        began = perf_counter()
+        self.values.order.append(index)
+        try:
+            if slot is None and self._plain and len(gradients) == 1 and self._glance(index, gradients[0]):
+                pass
+            elif self._isolated or torch.is_grad_enabled():
+                with torch.no_grad(), self._quiet():
+                    self._look(index, node, slot, [*map(bare, gradients)] if self._wrapped else gradients)
+            else:
+                self._look(index, node, slot, gradients)
+        except Exception as error:
+            self._give_up(index, error)
+        self.seconds += perf_counter() - began
+
+    def _after(
+        self, index: int, contested: dict[int, tuple[int, int]], gradients: Sequence[torch.Tensor | None], _: Any
+    ) -> None:
+        began = perf_counter()
+        try:
+            with torch.no_grad() if torch.is_grad_enabled() else nullcontext(), self._quiet():
+                for input_number in contested:
+                    gradient = bare(gradients[input_number]) if self._wrapped else gradients[input_number]
+                    if gradient is not None:
+                        self._look_at_part((index, input_number), gradient)
+        except Exception as error:
+            self.values.gap = f"{type(error).__name__}: {error}"
+        self.seconds += perf_counter() - began
+
+    def _quiet(self) -> Any:
+        """Keep the person's own dispatch modes and transforms from seeing the tracer's reductions."""
+        if self._wrapped:
+            return outside_levels()
+        return torch.utils._python_dispatch._disable_current_modes() if self._isolated else nullcontext()
+
+    # -- measuring ------------------------------------------------------------------------------------------------
+
+    def _look(self, index: int, node: Any, slot: str | None, gradients: Sequence[torch.Tensor | None]) -> None:
+        if slot is not None and (saved := suspicious(node, slot)) is not None:
+            self._look_into(index, slot, saved)
+        first = gradients[0]
+        if len(gradients) > 1 or first is None:
+            self._look_at_several(index, gradients)
+        elif self._defers(first):
+            self._defer_all(index, first)
+        else:
+            self._look_at_one(index, first)
+
+    def _glance(self, index: int, gradient: torch.Tensor | None) -> bool:
+        """Take the norm of a small gradient the shortest way, as most are; False where it needs a longer look."""
+        if type(gradient) is not torch.Tensor or gradient.dtype is not torch.float32 or not gradient.is_cpu:
+            return False
+        if (count := gradient.numel()) >= SMALL or gradient.layout is not torch.strided or gradient.requires_grad:
+            return False
+        values, feeder = self.values, self._skeleton.feeder[index]
+        memory = self._memory[index] = (gradient.data_ptr(), count, gradient._version)
+        if not self._first.there[index] or values.norms[index] != UNTOUCHED:
+            return False
+        if feeder >= 0 and memory == self._memory[feeder] and memory[0]:
+            values.norms[index] = values.norms[feeder]
+            return feeder not in values.bad
+        values.norms[index] = norm = vector_norm(gradient).item()
+        if NORM_RELIABLE[0] < norm < NORM_RELIABLE[1]:
+            return True
+        values.norms[index] = UNTOUCHED
+        return False
+
+    def _look_into(self, index: int, slot: str, saved: torch.Tensor) -> None:
+        """Count the zeros and the like in a saved tensor that may explain a NaN."""
+        if not self._defers(saved):
+            self._facts[index] = saved_facts(slot, saved)
+            return
+
+        def keep(read: list[float]) -> None:
+            self._facts[index] = SavedFacts(slot, *map(int, read))
+
+        self._waiting.append((keep, saved_counts(saved)))
+
+    def _look_at_one(self, index: int, gradient: torch.Tensor) -> None:
+        """Measure a gradient, unless it is, unchanged, the very memory that the node before it received."""
+        if gradient.layout is torch.strided:
+            memory = self._memory[index] = (gradient.data_ptr(), gradient.numel(), gradient._version)
+            feeder = self._skeleton.feeder[index]
+            if feeder >= 0 and memory == self._memory[feeder] and memory[0]:
+                return self._copy(feeder, index)
+        if self._wants_survey(index):
+            return self._survey(index, gradient)
+        return self._store(index, measure(gradient))
+
+    def _look_at_part(self, edge: tuple[int, int], gradient: torch.Tensor) -> None:
+        """Measure what a node sends to a slot that others send to as well; an addition hands on what it received."""
+        index, values = edge[0], self.values
+        if index in self._padding and values.norms[index] >= 0:
+            values.parts[edge] = (values.norms[index], *values.bad.get(index, (0, 0)))
+            return
+        if gradient.layout is torch.strided and not self._defers(gradient):
+            memory = (gradient.data_ptr(), gradient.numel(), gradient._version)
+            if memory == self._memory[index] and memory[0]:
+                values.parts[edge] = (values.norms[index], *values.bad.get(index, (0, 0)))
+                return
+        self._measure(gradient, partial(values.parts.__setitem__, edge))
+
+    def _wants_survey(self, index: int) -> bool:
+        return self.values.table is not None or index not in self._first
+
+    def _survey(self, index: int, gradient: torch.Tensor) -> None:
+        began = perf_counter()
+        norm = self._small.take(index, gradient) if self.values.norms[index] == UNTOUCHED else None
+        if norm is not None:
+            self.values.norms[index] = norm
+        else:
+            found = survey(gradient, self.values.pass_number)
+            self._small.settle()  # a node that is looked at twice keeps the later numbers
+            self._keep_statistics(index, found)
+            self._store(index, measured(found))
+        self.survey_seconds += perf_counter() - began
+
+    def _keep_rows(self, indices: list[int], rows: Any) -> None:
+        if self.values.table is not None:
+            self.values.table.fill(indices, rows)
+        self._first.fill_where_missing(indices, rows)
+
+    def _keep_statistics(self, index: int, found: GradientStatistics) -> None:
+        if self.values.table is not None:
+            self.values.table[index] = found
+        if index not in self._first:
+            self._first[index] = found
+
+    def _copy(self, source: int, index: int) -> None:
+        values = self.values
+        values.norms[index] = values.norms[source]
+        if source in values.bad:
+            values.bad[index] = values.bad[source]
+        if not self._small.hands_on(source, index):
+            self._copy_statistics(source, index)
+
+    def _copy_statistics(self, source: int, index: int) -> None:
+        values = self.values
+        if values.table is not None:
+            values.table.copy(source, index)
+        if index not in self._first:
+            self._first.copy(source, index)
+
+    def _look_at_several(self, index: int, gradients: Sequence[torch.Tensor | None]) -> None:
+        present = [gradient for gradient in gradients if gradient is not None]
+        if not present:
+            self._store(index, (0.0, 0, 0))
+        for gradient in present:
+            self._measure(gradient, partial(self._store, index))
+
+    def _defer_all(self, index: int, gradient: torch.Tensor) -> None:
+        self._measure(gradient, partial(self._store, index))
+        if self._wants_survey(index):
+            count, number = gradient.numel(), self.values.pass_number
+
+            def keep(read: list[float]) -> None:
+                self._keep_statistics(index, survey_of(read, pass_number=number, count=count))
+
+            self._waiting.append((keep, survey_on_device(gradient)))
+
+    def _measure(self, gradient: torch.Tensor, store: Callable[[Measured], None]) -> None:
+        if self._defers(gradient):
+            self._waiting.append((lambda read: store(named(read)), measure_on_device(gradient)))
+        else:
+            store(measure(gradient))
+
+    def _defers(self, gradient: torch.Tensor) -> bool:
+        return not gradient.is_cpu if self._deferred is None else self._deferred
+
+    def _store(self, index: int, numbers: Measured) -> None:
+        """Keep a node's numbers; a node with several outputs gets them combined over its slots."""
+        norm, nan, inf = numbers
+        values = self.values
+        if values.norms[index] >= 0:
+            norm = math.hypot(values.norms[index], norm)
+        if nan or inf or index in values.bad:
+            before = values.bad.get(index, (0, 0))
+            values.bad[index] = (before[0] + nan, before[1] + inf)
+            norm = math.nan if values.bad[index][0] else math.inf
+        values.norms[index] = norm
+
+    def _give_up(self, index: int, error: Exception) -> None:
+        self.values.norms[index] = UNREADABLE
+        self.values.gap = f"{type(error).__name__}: {error}"
+
+    def _fetch(self) -> None:
+        """Read everything that waits on a device: one transfer for each device and width."""
+        groups: dict[tuple[torch.device, int], list[int]] = {}
+        for at, (_, numbers) in enumerate(self._waiting):
+            groups.setdefault((numbers.device, len(numbers)), []).append(at)
+        for places in groups.values():
+            rows = torch.stack([self._waiting[at][1] for at in places]).tolist()
+            for at, row in zip(places, rows, strict=True):
+                self._waiting[at][0](row)
+        self._waiting.clear()

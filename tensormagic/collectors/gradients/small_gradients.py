@@ -1,0 +1,110 @@
+"""The statistics of many small gradients at once.
+
+A graph of a hundred thousand nodes has, as a rule, gradients of a few elements, and what takes time is to ask for each
+number of each of them. So a small gradient is copied, and the copies of a few thousand are looked at together: NumPy
+then takes every number of all of them in one go. Copied, not kept: the engine writes into a gradient that nobody else
+holds, and would not where somebody does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from tensormagic.collectors.gradients.measures import NORM_RELIABLE, vector_norm
+
+MOST_ELEMENTS = 1 << 9  # of a gradient that counts as small
+_ROOM = 1 << 15  # elements that are looked at together: 128 KB
+
+Keep = Callable[[list[int], Any], None]
+
+
+class SmallGradients:
+    """Copies of small gradients of one pass, to be looked at together.
+
+    Args:
+        pass_number: The pass that they belong to.
+        keep: Is given node indices and, for each of them, a row of the fields of `GradientStatistics`, in order.
+        copy: Gives a node the statistics of another: ``copy(source, index)``.
+    """
+
+    def __init__(self, pass_number: int, keep: Keep, copy: Callable[[int, int], None]) -> None:
+        self._pass_number = pass_number
+        self._keep, self._copy = keep, copy
+        self._room: Any = None
+        self._used = 0
+        self._starts: list[int] = []
+        self._indices: list[int] = []
+        self._copies: list[tuple[int, int]] = []
+        self._waiting: set[int] = set()
+
+    def take(self, index: int, gradient: torch.Tensor) -> float | None:
+        """Copy a gradient where it is small and ordinary, and return its norm; None where a longer look is needed."""
+        if type(gradient) is not torch.Tensor or gradient.dtype is not torch.float32 or not gradient.is_cpu:
+            return None
+        count = gradient.numel()
+        if not 0 < count <= MOST_ELEMENTS or gradient.layout is not torch.strided or gradient.requires_grad:
+            return None
+        norm: float = vector_norm(gradient).item()
+        if not norm < NORM_RELIABLE[1]:  # NaN, infinite, or too large for its squares
+            return None
+        if norm <= NORM_RELIABLE[0]:
+            norm = vector_norm(gradient, dtype=torch.float64).item()
+        self._append(index, gradient, count)
+        return norm
+
+    def _append(self, index: int, gradient: torch.Tensor, count: int) -> None:
+        if self._room is None:
+            self._room = np.empty(_ROOM, np.float32)
+        elif self._used + count > _ROOM:
+            self.settle()
+        start = self._used
+        self._used = stop = start + count
+        self._room[start:stop] = gradient.numpy().ravel()
+        self._starts.append(start)
+        self._indices.append(index)
+        self._waiting.add(index)
+
+    def hands_on(self, source: int, index: int) -> bool:
+        """Note that a node received what ``source`` did; False where that is not waiting."""
+        if source not in self._waiting:
+            return False
+        self._copies.append((source, index))
+        self._waiting.add(index)
+        return True
+
+    def settle(self) -> None:
+        """Look at all that wait."""
+        if not self._indices:
+            return
+        indices, starts, copies = self._indices, self._starts, self._copies
+        self._indices, self._starts, self._copies, self._waiting = [], [], [], set()
+        used, self._used = self._used, 0
+        self._keep(indices, rows_of(self._room[:used], starts, self._pass_number))
+        for source, index in copies:
+            self._copy(source, index)
+
+
+def rows_of(values: Any, starts: list[int], pass_number: int) -> Any:
+    """Return a row of the fields of `GradientStatistics` for each stretch of finite float32 ``values``.
+
+    Args:
+        values: Shape (elements,).
+        starts: Where each stretch begins; it ends where the next one begins.
+        pass_number: The first field.
+    """
+    wide = values.astype(np.float64)
+    counts = np.diff(starts, append=len(values))
+    means = np.add.reduceat(wide, starts) / counts
+    apart = wide - np.repeat(means, counts)
+    rows = np.zeros((len(starts), 11))
+    rows[:, 0], rows[:, 1] = pass_number, counts
+    rows[:, 2] = np.sqrt(np.add.reduceat(wide * wide, starts))
+    rows[:, 3] = np.maximum.reduceat(np.abs(wide), starts)
+    rows[:, 4] = means
+    rows[:, 5] = np.sqrt(np.add.reduceat(apart * apart, starts) / counts)
+    rows[:, 6] = np.add.reduceat((wide == 0).astype(np.int64), starts)
+    return rows

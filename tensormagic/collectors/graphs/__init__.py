@@ -1,0 +1,1 @@
+"""The graphs that passes go through, and one that stands before any."""

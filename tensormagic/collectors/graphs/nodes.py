@@ -1,0 +1,220 @@
+"""Describes the nodes of a skeleton once: names, shapes, saved tensors. The nodes are looked at, never kept."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Hashable, Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from tensormagic.collectors.gradients.evidence import is_packed
+from tensormagic.collectors.graphs.skeleton import Skeleton, Walk, is_accumulate
+from tensormagic.collectors.names.identity import Leaves
+from tensormagic.collectors.tracing.origins import Origin, Origins
+from tensormagic.reports import Node, SavedTensor
+
+if TYPE_CHECKING:
+    from tensormagic.collectors.tracing.origins import Origin, Origins
+
+MAX_SAVED = 12  # slots listed a node; an LSTM keeps one for every layer and gate
+
+_VERSION_NUMBER = re.compile(r"Backward\d*$")
+_WORD_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[0-9])(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+@lru_cache(maxsize=1024)
+def op_name(node_name: str) -> str:
+    """Return the readable name of a node.
+
+    ``"NativeLayerNormBackward0"`` is ``"native_layer_norm"``, ``"MaxPool2DWithIndicesBackward0"`` is
+    ``"max_pool2d_with_indices"``. A custom Function keeps the name that the person gave it: ``"MyReLUBackward"`` is
+    ``"MyReLU"``.
+    """
+    bare = _VERSION_NUMBER.sub("", node_name)
+    if not re.search(r"Backward\d+$", node_name):
+        return bare
+    return _WORD_BOUNDARY.sub("_", bare).lower()
+
+
+def describe_nodes(
+    found: Walk, skeleton: Skeleton, leaves: Leaves, origins: Origins, namespace: Mapping[str, Any]
+) -> tuple[Node, ...]:
+    """Return the report nodes of a skeleton, in report order."""
+    variables = _variables(found, namespace)
+    described: list[Node | None] = [None] * skeleton.size
+    for place, node in enumerate(found.nodes):
+        index = skeleton.index[place]
+        if index in skeleton.leaf_of:
+            described[index] = _describe_leaf(node, index, leaves.known[skeleton.leaf_of[index]].name)
+        else:
+            number, exact = (-1, False) if place in found.foreign else origins.of(node._sequence_nr())
+            origin = origins.origins[number] if number >= 0 else (None, "")
+            described[index] = _describe_op(node, index, origin, exact=exact, variable=variables.get(place, ""))
+    return tuple(node for node in described if node is not None)
+
+
+def _describe_leaf(node: Any, index: int, name: str) -> Node:
+    variable = node.variable
+    short = _name_of(node)
+    return Node(
+        index=index, name=short, op="accumulate", kind="accumulate", variable=name,
+        shapes=_shared((_shape(variable),)), dtype=_plain(variable.dtype), device=_device(variable.device),
+    )  # fmt: skip
+
+
+def _describe_op(node: Any, index: int, origin: Origin, *, exact: bool, variable: str) -> Node:
+    name = _name_of(node)
+    site, module = origin
+    outputs = _outputs(node)
+    return Node(
+        index=index, name=name, op=op_name(name), kind="op" if isinstance_of_torch(node) else "custom",
+        location=site, exact_location=exact, module=module, variable=variable,
+        shapes=_shared(tuple(shape for shape, _, _ in outputs)), dtype=outputs[0][1] if outputs else "",
+        device=outputs[0][2] if outputs else "", saved=saved_tensors(node),
+    )  # fmt: skip
+
+
+def _name_of(node: Any) -> str:
+    """Return a node's name without C++'s namespaces: of ``torch::autograd::CppNode<my::Op>``, too, what counts."""
+    return sys.intern(node.name().rsplit("::", 1)[-1].removeprefix("CppNode<").removesuffix(">"))
+
+
+def isinstance_of_torch(node: Any) -> bool:
+    """Return whether a node is one of torch's own rather than a custom ``autograd.Function``'s."""
+    return not isinstance(node, torch.autograd.function.BackwardCFunction)
+
+
+def _outputs(node: Any) -> list[tuple[tuple[int, ...], str, str]]:
+    try:
+        return [(_shape(output), _plain(output.dtype), _device(output.device)) for output in node._input_metadata]
+    except (RuntimeError, AttributeError):  # nested and functorch outputs have no plain shape
+        return []
+
+
+@lru_cache(maxsize=4096)
+def _shared(value: Hashable) -> Any:
+    """Return the one object that stands for all equal to ``value``: a model repeats few shapes many times."""
+    return value
+
+
+@lru_cache(maxsize=64)
+def _device(device: Hashable) -> str:
+    return str(device)
+
+
+def _shape(sized: Any) -> tuple[int, ...]:
+    try:
+        return _shared(tuple(map(int, sized.shape)))  # type: ignore[no-any-return]
+    except (RuntimeError, TypeError):  # symbolic or nested sizes
+        return ()
+
+
+@lru_cache(maxsize=64)
+def _plain(dtype: Hashable) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+@lru_cache(maxsize=512)
+def _saved_slots(node_type: Hashable) -> tuple[str, ...]:
+    names = (name.removeprefix("_raw_saved_") for name in dir(node_type) if name.startswith("_raw_saved_"))
+    return tuple(names)
+
+
+def saved_slots(node: Any) -> tuple[str, ...]:
+    """Return the names of what a node of torch's saves, without the prefix."""
+    return _saved_slots(cast("Hashable", type(node)))
+
+
+def live_saved(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
+    """Yield the state of everything a live node saves, and the tensor where it can be had without running a hook."""
+    if not isinstance_of_torch(node):
+        yield from _live_custom(node)
+        return
+    for slot in saved_slots(node):
+        try:
+            packed = any(map(is_packed, _several(getattr(node, f"_raw_saved_{slot}"))))
+            values = () if packed else _several(getattr(node, f"_saved_{slot}"))
+        except RuntimeError as error:
+            yield _state_of(error), None
+            continue
+        if packed:
+            yield "packed by a hook", None
+        yield from (("ok", value) for value in values if isinstance(value, torch.Tensor))
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    """Return what one slot holds: a few ops save a list of tensors."""
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def _live_custom(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
+    try:
+        if any(is_packed(raw) for raw in node._raw_saved_tensors):
+            yield "packed by a hook", None
+            return
+        saved = node.saved_tensors
+    except RuntimeError as error:
+        yield _state_of(error), None
+        return
+    yield from (("ok", tensor) for tensor in saved if tensor is not None)
+
+
+def saved_tensors(node: Any) -> tuple[SavedTensor, ...]:
+    """Return what a live node keeps for its backward, and in which state.
+
+    Reading a saved tensor raises after it was changed in place and after the graph was freed: both are states worth
+    showing. What the person packed with saved-tensor hooks is not unpacked: that would run their code.
+    """
+    if not isinstance_of_torch(node):
+        return _custom_saved(node)
+    found = (_saved(node, slot) for slot in saved_slots(node)[:MAX_SAVED])
+    return _shared(tuple(saved for saved in found if saved is not None))  # type: ignore[no-any-return]
+
+
+def _saved(node: Any, slot: str) -> SavedTensor | None:
+    try:
+        raw = getattr(node, f"_raw_saved_{slot}")
+        if is_packed(raw):
+            return SavedTensor(slot, (), "", 0, "packed by a hook")
+        tensor = getattr(node, f"_saved_{slot}")
+    except RuntimeError as error:
+        return SavedTensor(slot, (), "", 0, _state_of(error))
+    return _describe_saved(slot, tensor) if isinstance(tensor, torch.Tensor) else None
+
+
+def _describe_saved(slot: str, tensor: torch.Tensor) -> SavedTensor:
+    nbytes = tensor.numel() * tensor.element_size()
+    return _shared(SavedTensor(slot, _shape(tensor), _plain(tensor.dtype), nbytes, "ok"))  # type: ignore[no-any-return]
+
+
+def _state_of(error: RuntimeError) -> str:
+    text = str(error)
+    if "inplace" in text:
+        return "changed in place"
+    return "freed" if "freed" in text or "second time" in text else "unreadable"
+
+
+def _custom_saved(node: Any) -> tuple[SavedTensor, ...]:
+    try:
+        if any(is_packed(raw) for raw in node._raw_saved_tensors):
+            return (SavedTensor("saved_tensors", (), "", 0, "packed by a hook"),)
+        saved = node.saved_tensors
+    except RuntimeError as error:
+        return (SavedTensor("saved_tensors", (), "", 0, _state_of(error)),)
+    named = ((f"saved_tensors[{at}]", tensor) for at, tensor in enumerate(saved))
+    return tuple(_describe_saved(name, tensor) for name, tensor in named if tensor is not None)[:MAX_SAVED]
+
+
+def _variables(found: Walk, namespace: Mapping[str, Any]) -> dict[int, str]:
+    """Return traversal place → the name under which the namespace holds what the node made."""
+    places = {id(node): place for place, node in enumerate(found.nodes)}
+    names: dict[int, str] = {}
+    for name, value in list(namespace.items()):
+        if isinstance(value, torch.Tensor) and not name.startswith("_"):
+            place = places.get(id(value.grad_fn))
+            if place is not None and not is_accumulate(found.nodes[place]):
+                names.setdefault(place, name)
+    return names

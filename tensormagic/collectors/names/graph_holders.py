@@ -1,0 +1,136 @@
+"""Which autograd graphs keep a tensor or its storage: as a saved tensor of a node, or as the leaf it adds to.
+
+Nothing is unpacked that a hook of the person's has packed, and what a node will not show (freed, changed in place) is
+passed over.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, cast
+
+import torch
+
+from tensormagic.collectors.gradients.evidence import is_packed
+from tensormagic.collectors.names.namespace import is_kind
+
+NODE_LIMIT = 5_000
+
+Root = tuple[Any, str]
+_HOW = {"variable": "adds its gradient"}
+
+
+@dataclass(frozen=True, slots=True)
+class SavedHere:
+    """A node that keeps the tensor or its storage.
+
+    Attributes:
+        root: The name of the tensor whose graph it is.
+        path: ``"graph of loss: MmBackward0, saved as self"``.
+        holds: The tensor itself, or another one over its storage.
+        nbytes: Bytes of the saved tensor where it is another one.
+        identity: Of the C++ tensor.
+        is_original: Whether the node keeps that very tensor, rather than a detached one of its own.
+    """
+
+    root: str
+    path: str
+    holds: Literal["tensor", "storage"]
+    nbytes: int
+    identity: int
+    is_original: bool
+
+
+def saved_in_graphs(
+    roots: Iterable[tuple[Any, str]], x: torch.Tensor, storage: int | None
+) -> tuple[list[SavedHere], bool]:
+    """Return the nodes that keep x or its storage, and whether all nodes were looked at.
+
+    Args:
+        roots: Nodes to begin at, each with the name of the tensor that it made; a node counts to the first that leads
+            to it.
+        x: The tensor.
+        storage: Identity of its storage; None where it has none.
+    """
+    seen: set[Any] = set()
+    found: list[SavedHere] = []
+    for root in roots:
+        for node, name in _new_nodes(root, seen):
+            found += _at(node, name, x, storage)
+    return found, len(seen) < NODE_LIMIT
+
+
+def _new_nodes(root: Root, seen: set[Any]) -> Iterator[Root]:
+    """Yield the nodes of a graph that were not met before, each with the graph's name, until there are too many."""
+    pending = deque([root])
+    while pending and len(seen) < NODE_LIMIT:
+        node, name = pending.popleft()
+        if node in seen:
+            continue
+        seen.add(node)
+        yield node, name
+        pending.extend((after, name) for after, _ in node.next_functions if after is not None)
+
+
+def _at(node: Any, name: str, x: torch.Tensor, storage: int | None) -> Iterator[SavedHere]:
+    for slot, tensor in _kept(node):
+        same = tensor._cdata == x._cdata
+        if not same and (storage is None or _storage_of(tensor) != storage):
+            continue
+        how = _HOW.get(slot) or (slot if slot.startswith("ctx.") else f"saved as {slot}")
+        path = f"graph of {name}: {node.name().rsplit('::', 1)[-1]}, {how}"
+        yield SavedHere(
+            name, path, "tensor" if same else "storage", int(tensor.nbytes), tensor._cdata, is_original=same
+        )
+
+
+def _storage_of(x: torch.Tensor) -> int:
+    try:
+        return int(x.untyped_storage()._cdata)
+    except (RuntimeError, NotImplementedError):
+        return 0  # it has none
+
+
+def _kept(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield what a node keeps and will show, by the name of the slot."""
+    if type(node).__name__ == "AccumulateGrad":
+        yield "variable", node.variable
+    elif isinstance(node, torch.autograd.function.BackwardCFunction):
+        yield from _kept_by_custom(node)
+    else:
+        for raw in _raw_slots(cast("Hashable", type(node))):
+            yield from _read(node, raw)
+
+
+@lru_cache(maxsize=512)
+def _raw_slots(kind: Hashable) -> tuple[str, ...]:
+    """Return the attributes by which torch's own nodes show what they saved, unpacked."""
+    return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
+
+
+def _read(node: Any, raw: str) -> Iterator[tuple[str, torch.Tensor]]:
+    slot = raw.removeprefix("_raw_saved_")
+    try:
+        packed = getattr(node, raw)
+        several = packed if isinstance(packed, tuple | list) else (packed,)
+        values = None if any(map(is_packed, several)) else getattr(node, f"_saved_{slot}")
+    except RuntimeError:
+        return  # freed, or changed in place
+    for value in values if isinstance(values, tuple | list) else (values,):
+        if is_kind(value, torch.Tensor):
+            yield slot, value
+
+
+def _kept_by_custom(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield what a custom Function saved, and what it keeps as attributes of its context, which nothing ever frees."""
+    try:
+        saved = () if any(map(is_packed, node._raw_saved_tensors)) else node.saved_tensors
+    except RuntimeError:
+        saved = ()
+    yield from ((f"saved_tensors[{at}]", value) for at, value in enumerate(saved) if value is not None)
+    for name, value in list(vars(node).items()):
+        if is_kind(value, torch.Tensor):
+            yield f"ctx.{name}", value

@@ -1,0 +1,116 @@
+"""Which of the person's own lines is running: from a frame to a `Location`.
+
+The person's line is the innermost frame of *their* code: not torch, not this package, not the standard library,
+not an installed package. Where a library calls torch on their behalf, that is the line which called the library.
+A frame walk costs about a microsecond, so lines are interned: equal places share one small integer, the *site*.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os.path
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+from tensormagic.reports import Cell, Location
+
+PACKAGE_DIRECTORY = str(Path(__file__).resolve().parents[2]) + os.path.sep
+_LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib")
+_LIBRARY_DIRECTORIES = tuple(sysconfig.get_path(name) + os.path.sep for name in _LIBRARIES)
+_INSTALLED = tuple(f"{os.path.sep}{name}{os.path.sep}" for name in ("site-packages", "dist-packages"))
+
+MAX_SOURCE_LINES = 400  # a longer file is not put into the report as a whole; the lines that matter always are
+
+CellNumber = Callable[[str], "int | None"]
+
+
+def _no_cell(_filename: str) -> int | None:
+    return None
+
+
+def is_own_code(filename: str) -> bool:
+    """Return whether ``filename`` is the person's code rather than a library's, Python's or this package's.
+
+    Cells of a notebook have made-up names (``/tmp/ipykernel_1/2.py``, ``<ipython-input-1-…>``) and count as own.
+    """
+    if filename.startswith("<"):
+        return filename.startswith(("<ipython", "<stdin", "<string", "<cell", "<doctest"))
+    if any(folder in filename for folder in _INSTALLED):  # also the user's (--user) and the system's
+        return False
+    return not filename.startswith((PACKAGE_DIRECTORY, *_LIBRARY_DIRECTORIES))
+
+
+class Sites:
+    """The lines met so far, each with a small number.
+
+    Args:
+        cell_number: Gives the execution count of a cell from its file name; None for files that are no cell.
+    """
+
+    def __init__(self, cell_number: CellNumber = _no_cell) -> None:
+        self._cell_number = cell_number
+        self._own: dict[str, bool] = {}
+        self._numbers: dict[tuple[str, int], int] = {}
+        self._locations: list[Location] = []
+
+    @property
+    def locations(self) -> tuple[Location, ...]:
+        """Every line met so far, by site number."""
+        return tuple(self._locations)
+
+    def of_frame(self, frame: FrameType | None) -> int | None:
+        """Return the site of the innermost own frame at or above ``frame``, or None where all of it is library code."""
+        own = self._own
+        while frame is not None:
+            filename = frame.f_code.co_filename
+            mine = own.get(filename)
+            if mine is None:
+                mine = own.setdefault(filename, is_own_code(filename))
+            if mine:
+                key = (filename, frame.f_lineno)
+                number = self._numbers.get(key)
+                return self._add(key, frame) if number is None else number
+            frame = frame.f_back
+        return None
+
+    def at(self, filename: str, line: int, function: str) -> Location:
+        """Return a line of a file as a location, without giving it a number."""
+        return location_of(filename, line, function, cell_number=self._cell_number)
+
+    def here(self, depth: int = 1) -> int | None:
+        """Return the site of the caller, ``depth`` frames up."""
+        return self.of_frame(sys._getframe(depth))
+
+    @property
+    def cell_number(self) -> CellNumber:
+        """What gives the execution count of a cell."""
+        return self._cell_number
+
+    def _add(self, key: tuple[str, int], frame: FrameType) -> int:
+        self._locations.append(location_in(frame, key[1], self._cell_number))
+        return self._numbers.setdefault(key, len(self._locations) - 1)
+
+
+def location_in(frame: FrameType, line: int, cell_number: CellNumber | None = None) -> Location:
+    """Return a line of the code that a frame runs."""
+    filename, function = frame.f_code.co_filename, frame.f_code.co_name
+    text = linecache.getline(filename, line, frame.f_globals).strip()
+    return Location(
+        filename, line, text, (cell_number or _no_cell)(filename), "" if function == "<module>" else function
+    )
+
+
+def location_of(filename: str, line: int, function: str, *, cell_number: CellNumber | None = None) -> Location:
+    """Return a line of a file or cell that Python has read."""
+    text = linecache.getline(filename, line).strip()
+    return Location(filename, line, text, (cell_number or _no_cell)(filename), function)
+
+
+def cell_of(frame: FrameType) -> Cell:
+    """Return the file that a frame runs in, for the report of what runs there; long ones without their lines."""
+    filename = frame.f_code.co_filename
+    lines = tuple(line.rstrip("\n") for line in linecache.getlines(filename, frame.f_globals))
+    return Cell(filename, None, lines if len(lines) <= MAX_SOURCE_LINES else ())

@@ -1,0 +1,1 @@
+"""Level ``ops``: every ATen operation."""

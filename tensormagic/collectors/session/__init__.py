@@ -1,0 +1,1 @@
+"""What stands in a session: kept by whom, held beside a module's registries."""

@@ -1,0 +1,152 @@
+"""Autograd graphs that live on because results are stored: losses in a list, outputs of a loop, a loss that is summed.
+
+A graph that nobody stores dies with its step. One that is stored lives: its nodes always, and where no backward went
+through it, every activation too. How much that is is counted by storages, each once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from tensormagic.collectors.graphs.nodes import live_saved
+from tensormagic.collectors.graphs.skeleton import is_accumulate
+from tensormagic.collectors.names.reach import Place
+from tensormagic.collectors.session.stroll import memory_of
+from tensormagic.reports import GraphForm, Location, StoredGraph
+
+FEWEST = 4  # graphs that have nothing but leaves in common
+MOST_NODES = 5_000  # walked for one container
+MOST_LOOKED = 8  # containers, the fullest first
+MOST = 16
+_ITEM = re.compile(r"\[[^\[\]]*\]$")
+_PLACES = {"name", "item", "attribute", "module"}
+_ADD = "AddBackward0"
+_SCALED = ("DivBackward0", "MulBackward0")  # what a sum may be divided by in the end
+
+WhereGrown = Callable[[str], Location | None]
+
+
+@dataclass(slots=True)
+class _Walked:
+    """What a walk through several graphs has met; ``own`` are storages that live without them."""
+
+    own: set[int]
+    seen: set[Any] = field(default_factory=set)
+    graphs: int = 0
+    saved: int = 0
+    freed: int = 0
+    sizes: dict[int, int] = field(default_factory=dict)
+
+    def add(self, root: Any) -> frozenset[Any]:
+        """Walk one graph; returns its leaves. It counts where it has nothing but leaves in common with those before."""
+        pending, apart = [root], True
+        mine: set[Any] = set()
+        leaves: set[Any] = set()
+        while pending and len(self.seen) + len(mine) < MOST_NODES:
+            node = pending.pop()
+            if is_accumulate(node):
+                leaves.add(node)
+            elif node in self.seen:
+                apart = False
+            elif node not in mine:
+                mine.add(node)
+                self._read(node)
+                pending += [after for after, _ in node.next_functions if after is not None]
+        self.seen |= mine
+        self.graphs += apart and bool(mine)
+        return frozenset(leaves)
+
+    def _read(self, node: Any) -> None:
+        for state, tensor in live_saved(node):
+            self.freed += state == "freed"
+            self.saved += tensor is not None
+            try:
+                storage = None if tensor is None else tensor.untyped_storage()
+            except (RuntimeError, NotImplementedError):
+                continue
+            if storage is not None and storage._cdata not in self.own:
+                self.sizes[storage._cdata] = memory_of(storage)
+
+    def told(self, name: str, form: GraphForm, items: list[torch.Tensor], where: Location | None) -> StoredGraph:
+        """Return what was met as a report's part."""
+        nbytes = sum(self.sizes.values())
+        return StoredGraph(
+            name=name, form=form, items=len(items), graphs=self.graphs, nodes=len(self.seen), saved=self.saved,
+            nbytes=nbytes, scalars=all(item.numel() == 1 for item in items), freed=bool(self.freed) and not nbytes,
+            complete=len(self.seen) < MOST_NODES, location=where,
+        )  # fmt: skip
+
+
+def stored_graphs(
+    tensors: Sequence[tuple[Place, torch.Tensor]], own: Iterable[int], where: WhereGrown
+) -> tuple[StoredGraph, ...]:
+    """Return the containers and sums that keep several graphs alive, the largest first.
+
+    Args:
+        tensors: What a walk has met, and where.
+        own: Storages that names lead to.
+        where: Gives the line that makes something grow, by its name.
+    """
+    known = set(own)
+    tracked = [(place, x) for place, x in tensors if place.kind in _PLACES and _is_tracked(x)]
+    found = [*_in_containers(tracked, known, where), *_in_sums(tracked, known, where)]
+    return tuple(sorted(found, key=lambda graph: -graph.nbytes)[:MOST])
+
+
+def _is_tracked(x: torch.Tensor) -> bool:
+    try:
+        return x.grad_fn is not None
+    except RuntimeError:  # a view that was changed in a way that autograd forbids
+        return False
+
+
+def _in_containers(
+    tracked: list[tuple[Place, torch.Tensor]], own: set[int], where: WhereGrown
+) -> Iterator[StoredGraph]:
+    groups: dict[str, dict[int, torch.Tensor]] = {}
+    for place, x in tracked:
+        if place.kind == "item":
+            groups.setdefault(_ITEM.sub("", place.path), {})[id(x)] = x
+    for name, items in ((name, list(group.values())) for name, group in groups.items()):
+        if len(items) >= FEWEST:
+            walked = _Walked(own)
+            for item in items:
+                walked.add(item.grad_fn)
+            if walked.graphs >= FEWEST:
+                yield walked.told(name, "items", items, where(name))
+
+
+def _in_sums(tracked: list[tuple[Place, torch.Tensor]], own: set[int], where: WhereGrown) -> Iterator[StoredGraph]:
+    told: set[int] = set()
+    for place, x in tracked:
+        listed = place.kind == "item" and not place.path.endswith("']")  # those in a list are looked at together
+        if listed or id(x) in told:
+            continue
+        told.add(id(x))
+        terms = _terms(x.grad_fn) if x.numel() == 1 else []
+        if len(terms) < FEWEST:
+            continue
+        walked = _Walked(own)
+        leaves = {walked.add(term) for term in terms}
+        if walked.graphs == len(terms) and len(leaves) == 1 and all(leaves):
+            yield walked.told(place.path, "sum", [x], where(place.path))
+
+
+def _terms(node: Any) -> list[Any]:
+    """Return the nodes that a sum was added up from, the latest first: ``total = total + loss``, again and again."""
+    while node is not None and node.name() in _SCALED:
+        inputs = [after for after, _ in node.next_functions if after is not None]
+        node = inputs[0] if len(inputs) == 1 else None
+    terms: list[Any] = []
+    while node is not None and node.name() == _ADD and len(terms) < MOST_NODES:
+        first, *others = [after for after, _ in node.next_functions if after is not None] or [None]
+        terms += others
+        if not others and first is not None and first.name() != _ADD:
+            terms.append(first)  # the first one, added to a number
+        node = first
+    return terms + ([node] if node is not None and terms and node.name() != _ADD and node not in terms else [])

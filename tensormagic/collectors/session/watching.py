@@ -1,0 +1,214 @@
+"""A look at all that stands in a session: what is kept alive by whom, and what modules hold beside their registries.
+
+Put together from one walk. Who keeps a storage is then asked of `collectors.names.holders` once more, for the few
+storages that the walk found nowhere but in the session's own places: nothing is said that it does not confirm.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from tensormagic.collectors.names.holders import Budget, holders
+from tensormagic.collectors.names.namespace import is_history
+from tensormagic.collectors.names.naming import nearest, telling
+from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.session.assignments import CellNumber, grown, no_cell, sources
+from tensormagic.collectors.session.module_watch import modules_report
+from tensormagic.collectors.session.stored_graphs import stored_graphs
+from tensormagic.collectors.session.stroll import THOROUGH, Held, Stroll
+from tensormagic.collectors.session.ties import Ties
+from tensormagic.reports import (
+    Gap,
+    Growth,
+    HeldSize,
+    Holder,
+    KeptMemory,
+    Location,
+    LoneView,
+    StoredGraph,
+    WatchReport,
+)
+from tensormagic.reports.watch import KeptBy
+
+SMALLEST = 2**20  # bytes of a storage that is worth a question
+MOST_KEPT = 8
+MOST_SIZES = 64
+LOOKS = 5  # that a steady growth takes: four equal steps
+_ITEM = re.compile(r"\[[^\[\]]*\]$")
+_SESSION = {"history", "traceback"}
+
+
+def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
+    namespace: Mapping[str, Any],
+    *,
+    filename: str = "",
+    earlier: Sequence[WatchReport] = (),
+    budget: Budget = THOROUGH,
+    ties: Ties | None = None,
+    cell_number: CellNumber = no_cell,
+) -> WatchReport:
+    """Return what stands in a session. Changes nothing, keeps nothing but in ``ties``.
+
+    Args:
+        namespace: The person's names.
+        filename: The file that they are the globals of.
+        earlier: What earlier looks found, the oldest first.
+        budget: How long to look.
+        ties: Which weights were tied when their modules were first seen.
+        cell_number: Gives the number of a cell.
+    """
+    with quiet():
+        stroll = Stroll(budget).through(namespace)
+        files = sources(namespace, filename)
+        found = _Found(stroll, namespace, files, cell_number)
+        sizes = _sizes(stroll)
+        known = Ties() if ties is None else ties
+        outermost = stroll.outermost()
+        modules = modules_report(outermost, namespace, known, cell_number=cell_number)
+        for _, module in outermost:
+            known.remember(module)
+        return WatchReport(
+            looked=stroll.looked,
+            tensors=stroll.tensors,
+            storages=len(stroll.storages),
+            nbytes=sum(held.nbytes for held in stroll.storages.values()),
+            modules=modules,
+            kept=found.kept(),
+            views=found.views(),
+            graphs=found.graphs(),
+            sizes=sizes,
+            growing=found.growing(earlier, sizes),
+            gaps=(Gap("names", stroll.cut),) if stroll.cut else (),
+        )
+
+
+class _Found:
+    """What one walk has met, and what is made of it."""
+
+    def __init__(
+        self, stroll: Stroll, namespace: Mapping[str, Any], files: tuple[str, ...], cell_number: CellNumber
+    ) -> None:
+        self._stroll, self._namespace = stroll, namespace
+        self._files, self._cell_number = files, cell_number
+
+    def where(self, name: str) -> Location | None:
+        """Return the line that makes something grow."""
+        return grown(name, self._files, self._cell_number)
+
+    def kept(self) -> tuple[KeptMemory, ...]:
+        """Return the large storages that only the session keeps, the largest first; none where the walk was cut."""
+        if not self._stroll.names_complete:
+            return ()
+        large = [held for held in self._stroll.storages.values() if held.nbytes >= SMALLEST and held.is_of_session]
+        large.sort(key=lambda held: -held.nbytes)
+        every = (self._confirmed(held) for held in large[:MOST_KEPT])
+        return tuple(kept for kept in every if kept is not None)
+
+    def views(self) -> tuple[LoneView, ...]:
+        """Return the views that alone keep a storage of which they read less than half, the largest storage first."""
+        if not self._stroll.names_complete:
+            return ()
+        large = [held for held in self._stroll.storages.values() if held.nbytes >= SMALLEST and _reads_a_part(held)]
+        large.sort(key=lambda held: -held.nbytes)
+        every = (self._alone(held) for held in large[:MOST_KEPT])
+        return tuple(view for view in every if view is not None)
+
+    def _alone(self, held: Held) -> LoneView | None:
+        x = held.tensor
+        told = holders(x, self._namespace)
+        if told.cut or told.unreached != 0 or told.of_storage or told.found > len(told.holders):
+            return None
+        named = [holder.path for holder in told.of_tensor if holder.kind not in _SESSION]
+        return LoneView(nearest(telling(named))[0], _nbytes(x), held.nbytes) if named else None
+
+    def _confirmed(self, held: Held) -> KeptMemory | None:
+        x = held.tensor
+        told = holders(x, self._namespace)
+        kinds = {holder.kind for holder in told.holders}
+        if told.cut or told.unreached or not kinds or not kinds <= _SESSION:
+            return None
+        kind: KeptBy = "both" if len(kinds) > 1 else "history" if "history" in kinds else "traceback"
+        paths = tuple(dict.fromkeys(self._in_out(holder.path) for holder in told.holders))
+        return KeptMemory(
+            holders=paths, kind=kind, shape=tuple(x.shape),
+            dtype=str(x.dtype).removeprefix("torch."), device=str(x.device), nbytes=held.nbytes,
+            location=self._frame(told.holders),
+        )  # fmt: skip
+
+    def _in_out(self, path: str) -> str:
+        """Return a path by way of ``Out``, whose number tells the cell, where it begins at a name for one of these."""
+        root = path.partition("[")[0].partition(".")[0]
+        history = self._namespace.get("Out")
+        if not is_history(root) or root == "Out" or type(history) is not dict:
+            return path
+        value = self._namespace.get(root)
+        number = next((key for key, item in list(history.items()) if item is value), None)
+        return path if number is None else f"Out[{number}]{path.removeprefix(root)}"
+
+    def _frame(self, found: Sequence[Holder]) -> Location | None:
+        """Return the line at which the frame stands that holds it, with its text."""
+        return next((_with_text(held.location, self._cell_number) for held in found if held.location is not None), None)
+
+    def graphs(self) -> tuple[StoredGraph, ...]:
+        """Return the graphs that stored results keep."""
+        own = {key for key, held in self._stroll.storages.items() if not held.is_of_session}
+        return stored_graphs(self._stroll.visits, own, self.where)
+
+    def growing(self, earlier: Sequence[WatchReport], sizes: tuple[HeldSize, ...]) -> tuple[Growth, ...]:
+        """Return what has grown by equal amounts over the last looks, this one included."""
+        looks = [{size.name: size for size in one.sizes} for one in earlier[-(LOOKS - 1) :]]
+        if len(looks) < LOOKS - 1:
+            return ()
+        lines = ([one[now.name] for one in looks if now.name in one] + [now] for now in sizes)
+        return tuple(self._growth(line) for line in lines if len(line) == LOOKS and _is_steady(line))
+
+    def _growth(self, line: list[HeldSize]) -> Growth:
+        name = line[-1].name
+        return Growth(name, tuple(one.tensors for one in line), tuple(one.nbytes for one in line), self.where(name))
+
+
+def _is_steady(line: list[HeldSize]) -> bool:
+    steps = {after.nbytes - before.nbytes for before, after in itertools.pairwise(line)}
+    return len(steps) == 1 and min(steps) > 0
+
+
+def _with_text(place: Location, cell_number: CellNumber) -> Location:
+    text = linecache.getline(place.filename, place.line).strip()
+    return Location(place.filename, place.line, text, cell_number(place.filename), place.function)
+
+
+def _reads_a_part(held: Held) -> bool:
+    """Return whether a storage's first tensor is a view that reads less than half of it, and could be copied."""
+    x = held.tensor
+    try:
+        storage = x.untyped_storage()
+        own = storage.resizable() and not storage.is_shared() and (x._is_view() or x.storage_offset() > 0)
+        return own and not held.is_of_session and 0 < 2 * _nbytes(x) < held.nbytes
+    except Exception:  # an odd tensor may refuse
+        return False
+
+
+def _sizes(stroll: Stroll) -> tuple[HeldSize, ...]:
+    """Return what holds the most: containers by what lies in them, and tensors that have a name or are an attribute."""
+    held: dict[str, list[int]] = {}
+    for place, x in stroll.visits:
+        if place.kind in {"name", "item", "attribute"}:
+            entry = held.setdefault(_ITEM.sub("", place.path), [0, 0])
+            entry[0] += 1
+            entry[1] += _nbytes(x)
+    open_ended = ((name, numbers) for name, numbers in held.items() if name not in stroll.bounded)
+    every = (HeldSize(name, tensors, nbytes) for name, (tensors, nbytes) in open_ended)
+    return tuple(sorted(every, key=lambda size: -size.nbytes)[:MOST_SIZES])
+
+
+def _nbytes(x: torch.Tensor) -> int:
+    try:
+        return 0 if x.is_meta else x.numel() * x.element_size()
+    except Exception:  # an odd tensor may refuse
+        return 0

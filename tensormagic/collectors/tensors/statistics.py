@@ -1,0 +1,242 @@
+"""Numbers over a tensor's elements: one fused set of reductions, one wait for the device.
+
+Everything is reduced on the tensor's own device, chunk by chunk, so that a huge or non-contiguous tensor is never
+copied whole; all results are joined into one buffer and read in a single transfer. Beyond a size the histogram is of
+a sample, while extremes, NaN, infinities, mean, spread and norm stay those of every element (`sweep`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from tensormagic.collectors.memory.chunks import Thinned, chunks, thinned
+from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.tensors.reductions import BINS, Domain, Raw, reduce_chunks
+from tensormagic.collectors.tensors.sweep import Swept, Units, sweep
+from tensormagic.reports import Statistics
+
+# How many elements are read before sampling starts, and how many at a time. On the CPU: what fits its caches, and what
+# torch does not hand to its thread pool (at::internal::GRAIN_SIZE), which is several times as fast on a busy machine
+# of two cores. Elsewhere: enough to keep a GPU busy, with temporaries of 32 MiB.
+CPU_LIMIT, DEVICE_LIMIT = 2**23, 2**32
+CPU_CHUNK, DEVICE_CHUNK = 2**15, 2**22
+LEAST_SAMPLE, MOST_SAMPLE, SAMPLE_SHARE = 2**17, 2**20, 512  # of a tensor that is swept, for its histogram
+Array = np.ndarray[Any, Any]
+
+_KINDS = (1, 2, 3)  # columns of `Raw.counts`: NaN, +Inf, -Inf; three further on the place of the first of each
+_MOST_EXPONENT, _LAST_EXPONENT = 400, 1000  # of two: beyond the first, float64 squares near the end of their range
+_FAR_FROM_ZERO = 4.0  # standard deviations from which on a mean is subtracted before squaring in float32
+
+
+def statistics(x: torch.Tensor, *, limit: int | None = None, chunk: int | None = None) -> Statistics:
+    """Return statistics of a strided tensor's values.
+
+    Args:
+        x: Any strided tensor whose values can be read.
+        limit: Read at most about this many elements; more are sampled evenly, and the report says so.
+        chunk: Elements to read at a time.
+    """
+    return statistics_and(x, None, limit=limit, chunk=chunk)[0]
+
+
+def statistics_and(
+    x: torch.Tensor, extra: torch.Tensor | None, *, limit: int | None = None, chunk: int | None = None
+) -> tuple[Statistics, Array]:
+    """Return statistics, and ``extra`` floating-point numbers of that device that are read in the same transfer."""
+    if x.numel() == 0:
+        of_what = "magnitudes" if x.is_complex() else "values"
+        return Statistics(0, 0, 0, 0, 0, 0, 0, None, None, None, None, None, of_what=of_what), np.empty(0)
+    on_cpu = x.device.type == "cpu"
+    with quiet():
+        part = thinned(x, limit or (CPU_LIMIT if on_cpu else DEVICE_LIMIT))
+        if part.sampling and limit is None and on_cpu:
+            return _swept(x, chunk or CPU_CHUNK), np.empty(0)
+        return _measured(part, Domain.of(x), chunk or (CPU_CHUNK if on_cpu else DEVICE_CHUNK), extra)
+
+
+def _measured(part: Thinned, domain: Domain, chunk: int, extra: torch.Tensor | None = None) -> tuple[Statistics, Array]:
+    numbers, more = _fetch(reduce_chunks(lambda: chunks(part.tensor, chunk), domain), extra)
+    return _report(numbers, domain, part, [_first(numbers, part, chunk, kind) for kind in _KINDS]), more
+
+
+def _swept(x: torch.Tensor, chunk: int) -> Statistics:
+    """Return statistics of every element, but zeros and histogram of a sample."""
+    domain, whole = Domain.of(x), thinned(x, x.numel())
+    most = min(max(whole.tensor.numel() // SAMPLE_SHARE, LEAST_SAMPLE), MOST_SAMPLE)
+    part = thinned(x, most)
+    sample, _ = _measured(replace(part, tensor=part.tensor.contiguous()), domain, chunk)
+    units = Units(_shift(sample, domain), _scale(sample, domain))
+    return _with_sweep(sample, sweep(whole.tensor, domain, units), whole, units, domain.bias)
+
+
+def _scale(sample: Statistics, domain: Domain) -> float:
+    """Return the power of two that keeps the squares of float64 values in range; nearly always 1."""
+    exponent = math.frexp(max(abs(sample.minimum or 0), abs(sample.maximum or 0)))[1]
+    return math.ldexp(1.0, -exponent) if domain.scaled and _MOST_EXPONENT < abs(exponent) < _LAST_EXPONENT else 1.0
+
+
+def _shift(sample: Statistics, domain: Domain) -> float:
+    """Return what to subtract before squaring: a value near the mean, or 0 where that is near zero."""
+    mean, std = sample.mean or 0.0, sample.std or 0.0
+    if abs(mean) < _FAR_FROM_ZERO * std and not domain.bias:
+        return 0
+    return round(mean) - domain.bias if domain.integer else mean
+
+
+def _with_sweep(sample: Statistics, swept: Swept, whole: Thinned, units: Units, bias: int) -> Statistics:
+    moments = _Moments.merged(swept.moments)
+    shift = (units.shift + bias) * units.scale
+    mean, std, norm = _unscaled(moments, shift, units.scale, whole.repeats)
+    nan, positive, negative = (number * whole.repeats for number in swept.bad)
+    first = [None if rank is None else whole.index(rank) for rank in swept.first]
+    return replace(
+        sample, count=whole.of, sampled=sample.count, finite=moments.count * whole.repeats, nan=nan,
+        positive_infinity=positive, negative_infinity=negative, minimum=swept.low + bias if moments.count else None,
+        maximum=swept.high + bias if moments.count else None, mean=mean, std=std, norm=norm, first_nan=first[0],
+        first_positive_infinity=first[1], first_negative_infinity=first[2],
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """What `Raw` holds, on the host."""
+
+    counts: list[list[int]]
+    limits: list[int] | list[float]
+    moments: list[list[float]]
+    bins: list[int]
+    one_each: bool
+
+
+def _fetch(raw: Raw, extra: torch.Tensor | None) -> tuple[_Numbers, Array]:
+    """Read everything in one transfer: floats travel as the integers that have the same bits."""
+    parts = [raw.counts, raw.limits, raw.moments, raw.bins, raw.one_each] + ([] if extra is None else [extra])
+    flat = torch.cat([_bits(part) for part in parts]).cpu().numpy()
+    ends = np.cumsum([part.numel() for part in parts])
+    taken = [_as_was(bits, part) for bits, part in zip(np.split(flat, ends[:-1]), parts, strict=True)]
+    counts, limits, moments, bins, one_each = (part.tolist() for part in taken[:5])
+    rows = _rows(moments, raw.moments.shape[1])
+    numbers = _Numbers(_rows(counts, raw.counts.shape[1]), limits, rows, bins, bool(one_each[0]))
+    return numbers, np.empty(0) if extra is None else taken[5]
+
+
+def _bits(part: torch.Tensor) -> torch.Tensor:
+    narrow = part.dtype == torch.float32
+    whole = part.view(torch.int32 if narrow else torch.int64) if part.is_floating_point() else part
+    return whole.reshape(-1).to(torch.int64)
+
+
+def _as_was(bits: Array, part: torch.Tensor) -> Array:
+    if not part.is_floating_point():
+        return bits
+    return bits.astype(np.int32).view(np.float32) if part.dtype == torch.float32 else bits.view(np.float64)
+
+
+Number = TypeVar("Number", int, float)
+
+
+def _rows(flat: list[Number], width: int) -> list[list[Number]]:
+    return [flat[at : at + width] for at in range(0, len(flat), width)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Moments:
+    """Count, mean and sum of squared deviations of the finite values, in the scaled and shifted units."""
+
+    count: int
+    mean: float
+    squares: float
+
+    @classmethod
+    def merged(cls, rows: list[list[float]]) -> _Moments:
+        """Merge those of the chunks (Chan, Golub and LeVeque, 1979)."""
+        count = sum(row[0] for row in rows)
+        mean = math.fsum(n * mean for n, mean, _ in rows) / max(count, 1)
+        squares = math.fsum(part for n, own, m2 in rows for part in (m2, n * (own - mean) ** 2))
+        return cls(int(count), mean, squares)
+
+
+Index = tuple[int, ...]
+
+
+def _report(numbers: _Numbers, domain: Domain, part: Thinned, first: list[Index | None]) -> Statistics:
+    zero, nan, positive, negative = (sum(row[at] for row in numbers.counts) * part.repeats for at in range(4))
+    moments = _Moments.merged(numbers.moments)
+    low, high = _limits(numbers, domain, moments.count)
+    mean, std, norm = _mean_std_norm(moments, numbers, domain, part.repeats)
+    edges, bins = _histogram(numbers, low, high)
+    return Statistics(
+        count=part.tensor.numel() * part.repeats,
+        of=part.of,
+        finite=moments.count * part.repeats,
+        nan=nan,
+        positive_infinity=positive,
+        negative_infinity=negative,
+        zero=zero,
+        minimum=low,
+        maximum=high,
+        mean=mean,
+        std=std,
+        norm=norm,
+        histogram_edges=edges,
+        histogram_counts=tuple(count * part.repeats for count in bins),
+        sampling=part.sampling,
+        of_what="magnitudes" if domain.complex else "values",
+        first_nan=first[0],
+        first_positive_infinity=first[1],
+        first_negative_infinity=first[2],
+    )
+
+
+def _limits(numbers: _Numbers, domain: Domain, finite: int) -> tuple[float, float] | tuple[None, None]:
+    """Return lowest and highest finite value; integers exactly, as int."""
+    low, high = numbers.limits[:2]
+    return (low + domain.bias, high + domain.bias) if finite else (None, None)
+
+
+def _mean_std_norm(
+    moments: _Moments, numbers: _Numbers, domain: Domain, repeats: int
+) -> tuple[float | None, float | None, float | None]:
+    """Return to the tensor's own units: integers were shifted, reals were scaled by a power of two."""
+    shift, scale = (numbers.limits[2] + domain.bias, 1.0) if domain.integer else numbers.limits[2:]
+    return _unscaled(moments, shift, scale, repeats)
+
+
+def _unscaled(
+    moments: _Moments, shift: float, scale: float, repeats: int
+) -> tuple[float | None, float | None, float | None]:
+    if not moments.count:
+        return None, None, None
+    count, squares, mean = moments.count * repeats, moments.squares * repeats, moments.mean + shift
+    if not math.isfinite(squares):
+        return mean / scale, None, None  # one value beyond all that the sample led to expect
+    std = math.sqrt(squares / (count - 1)) / scale if count > 1 else None
+    return mean / scale, std, math.sqrt(squares + count * mean * mean) / scale
+
+
+def _histogram(numbers: _Numbers, low: float | None, high: float | None) -> tuple[tuple[float, ...], list[int]]:
+    """Return edges and counts: a bin for each whole number where there are few, else equal bins; one for a constant."""
+    if low is None or high is None:
+        return (), []
+    if numbers.one_each:
+        shown = int(high - low) + 1
+        return tuple(low - 0.5 + at for at in range(shown + 1)), numbers.bins[:shown]
+    if low == high:
+        return (low - abs(low) / 2, low + abs(low) / 2), numbers.bins[:1]
+    inner = (low * (1 - at / BINS) + high * (at / BINS) for at in range(1, BINS))
+    return (float(low), *inner, float(high)), numbers.bins
+
+
+def _first(numbers: _Numbers, part: Thinned, chunk: int, kind: int) -> Index | None:
+    """Return the index of the first element of a kind (a column of `_KINDS`) in reading order."""
+    rank = 0
+    for piece, counts in zip(chunks(part.tensor, chunk), numbers.counts, strict=True):
+        if counts[kind]:
+            return part.index(rank + counts[kind + len(_KINDS)])
+        rank += piece.numel()
+    return None

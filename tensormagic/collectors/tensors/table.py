@@ -1,0 +1,165 @@
+"""Every tensor and array that a namespace or a collection reaches, as rows: cheap enough for ten thousand of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from tensormagic.collectors.aliasing.sharing import PARTS, Entry, Shared, by_memory, gather, part_of, with_parts
+from tensormagic.collectors.names.namespace import Walk
+from tensormagic.collectors.names.naming import nearest, telling
+from tensormagic.collectors.quiet import quiet
+from tensormagic.reports import Gap, MemoryTotal, TensorReport, TensorRow, TensorTable
+
+LIMIT = 200_000
+MOST_ROWS = 50_000
+
+
+def collect_table(
+    named: Mapping[str, object],
+    *,
+    title: str = "",
+    panels: int = 0,
+    inspect: Callable[[Any, str], TensorReport],
+) -> TensorTable:
+    """Return what a namespace or a collection holds, a row each. Changes nothing, keeps nothing.
+
+    Args:
+        named: Names and what they are bound to.
+        title: What to call a collection.
+        panels: How many of the tensors to inspect in full.
+        inspect: Returns the report of one of them, given it and its name.
+    """
+    with quiet():
+        walk = Walk(named, LIMIT, items=LIMIT)
+        entries = gather(walk, torch.Tensor, np.ndarray)
+        pieces = by_memory(with_parts(entries))
+        groups = _numbers(entries, pieces)
+        rows = tuple(_row(entry, groups.get(id(entry), 0)) for entry in entries[:MOST_ROWS])
+        totals = _totals(entries, pieces)
+    full = zip(entries[:panels], rows[:panels], strict=True)
+    return TensorTable(
+        title=title,
+        rows=rows,
+        totals=totals,
+        groups=len(set(groups.values())),
+        looked=walk.looked,
+        panels=tuple(inspect(entry.item, row.name) for entry, row in full),
+        gaps=_gaps(walk, len(entries)),
+    )
+
+
+def _gaps(walk: Walk, found: int) -> tuple[Gap, ...]:
+    gaps = []
+    if not walk.complete:
+        gaps.append(
+            Gap("tensors", f"only {walk.looked} of the names, items and attributes there are were looked through")
+        )
+    if found > MOST_ROWS:
+        gaps.append(Gap("tensors", f"{MOST_ROWS} of {found} have a row; the totals are over all"))
+    return tuple(gaps)
+
+
+def _numbers(entries: Sequence[Entry], pieces: Sequence[Shared]) -> dict[int, int]:
+    """Return the number of the memory that each entry shares with another, by ``id``; numbered as they are met."""
+    place: dict[int, int] = {}
+    for at, piece in enumerate(pieces):
+        owners = {id(entry.part_of or entry) for entry in piece.entries}
+        if len(owners) > 1:
+            place.update((owner, at) for owner in owners if owner not in place)
+    numbers: dict[int, int] = {}
+    for entry in entries:
+        if id(entry) in place:
+            numbers.setdefault(place[id(entry)], len(numbers) + 1)
+    return {owner: numbers[at] for owner, at in place.items() if at in numbers}
+
+
+def _totals(entries: Sequence[Entry], pieces: Sequence[Shared]) -> tuple[MemoryTotal, ...]:
+    tensors: dict[str, int] = {}
+    for entry in entries:
+        device = entry.memory.device if entry.memory else _device(entry.item)
+        tensors[device] = tensors.get(device, 0) + 1
+    by_device: dict[str, list[int]] = {device: [] for device in tensors}
+    for piece in pieces:
+        by_device.setdefault(piece.device, []).append(piece.nbytes)
+    return tuple(
+        MemoryTotal(device, tensors.get(device, 0), len(sizes), sum(sizes)) for device, sizes in by_device.items()
+    )
+
+
+def _row(entry: Entry, group: int) -> TensorRow:
+    item, names = entry.item, entry.names
+    shown = nearest(telling(names)) if len(names) > 1 else names
+    if not entry.is_tensor:
+        return _array_row(shown[0], item, group, len(shown))
+    return TensorRow(
+        name=shown[0],
+        kind=type(item).__name__,
+        dtype=_plain(item.dtype),
+        shape=_shape(item),
+        device=_device(item),
+        layout=_plain(item.layout),
+        nbytes=_nbytes(item),
+        group=group,
+        gradient=_gradient(item),
+        names=len(shown),
+    )
+
+
+def _array_row(name: str, item: np.ndarray, group: int, names: int) -> TensorRow:
+    return TensorRow(
+        name=name,
+        kind=type(item).__name__,
+        dtype=str(np.ndarray.dtype.__get__(item)),
+        shape=np.ndarray.shape.__get__(item),
+        device="cpu",
+        layout="strided",
+        nbytes=np.ndarray.nbytes.__get__(item),
+        group=group,
+        gradient="",
+        names=names,
+    )
+
+
+@cache
+def _plain(name: object) -> str:
+    """Return a dtype or layout without its prefix."""
+    return str(name).removeprefix("torch.")
+
+
+def _shape(item: torch.Tensor) -> tuple[int, ...]:
+    try:
+        return tuple(item.shape)
+    except Exception:  # a strided nested tensor has no shape, for its rows differ
+        return ()
+
+
+def _device(item: Any) -> str:
+    try:
+        return str(item.device)
+    except Exception:  # an odd subclass may not tell
+        return "unknown"
+
+
+def _nbytes(item: torch.Tensor) -> int:
+    try:
+        if item.layout is torch.strided:
+            return int(item.numel() * item.element_size())
+        parts = (part_of(item, part) for part in PARTS.get(str(item.layout), ()))
+        return sum(part.numel() * part.element_size() for part in parts if part is not None)
+    except Exception:  # an odd tensor may refuse
+        return 0
+
+
+def _gradient(item: torch.Tensor) -> str:
+    """Return the place in autograd, read without the warning that torch gives for a non-leaf's ``.grad``."""
+    if not item.requires_grad:
+        return ""
+    if item.is_leaf:
+        return "leaf, grad" if item.grad is not None else "leaf"
+    node = item.grad_fn
+    return node.name() if node is not None else "tracked"

@@ -1,0 +1,308 @@
+"""What one tensor is: every section of a `TensorReport`, each of which may fail without taking the others along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import _tensor_str
+
+from tensormagic.collectors.aliasing.aliases import AliasSearch, find_aliases
+from tensormagic.collectors.memory.grid import cut_of
+from tensormagic.collectors.memory.layout import layout
+from tensormagic.collectors.memory.memory import Memory
+from tensormagic.collectors.memory.strip import Rows
+from tensormagic.collectors.memory.values import read_values
+from tensormagic.collectors.names.holders import holders
+from tensormagic.collectors.names.namespace import Walk, is_kind, walk_arrays
+from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.tensors.autograd import autograd
+from tensormagic.collectors.tensors.autograd_details import autograd_details
+from tensormagic.collectors.tensors.slices import values
+from tensormagic.collectors.tensors.subject import Subject, study
+from tensormagic.reports import (
+    AutogradReport,
+    Component,
+    DimensionSlices,
+    Gap,
+    KindReport,
+    LayoutReport,
+    Statistics,
+    StorageReport,
+    TensorReport,
+)
+
+_DATA_LINES = 6
+_DATA_COLUMNS = 160
+_REPR_THRESHOLD = 200  # torch's own is 1000, which it prints element by element; no more than six lines are kept
+_EDGE_ITEMS = 3
+_MOST_DEPTH = 2  # components of components of a tensor are shown, theirs are not
+_UNREAD = "what holds its numbers is no plain memory, or could be read by a large copy only"
+_PLACES = ("first_nan", "first_positive_infinity", "first_negative_infinity")  # indices, which a kind's numbers lack
+_FLAGS = ("is_inference", "is_conj", "is_neg", "is_shared", "is_pinned")
+
+Result = TypeVar("Result")
+
+
+class _Sections:
+    """Reads one section after the other; one that cannot be read leaves a gap instead."""
+
+    def __init__(self) -> None:
+        self.gaps: list[Gap] = []
+
+    def read(self, section: str, look: Callable[[], Result], otherwise: Result) -> Result:
+        """Return what ``look`` returns, or ``otherwise`` and a gap where it raises."""
+        try:
+            return look()
+        except Exception as error:  # showing never raises: whatever torch raises becomes a named gap
+            self.gaps.append(Gap(section, reason_of(error)))
+            return otherwise
+
+    def miss(self, section: str, reason: str) -> None:
+        """Leave a gap."""
+        self.gaps.append(Gap(section, reason))
+
+
+def reason_of(error: BaseException) -> str:
+    """Return an error as one line: its first line, and which kind it is."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
+
+
+def collect_tensor(
+    x: torch.Tensor,
+    *,
+    name: str = "tensor",
+    namespace: Mapping[str, object] | None = None,
+    besides: Iterable[object] = (),
+) -> TensorReport:
+    """Return everything that is known about a tensor, and nothing of the tensor itself.
+
+    Never raises for an odd tensor, never writes to it, draws no random numbers, leaves no warning, keeps no reference.
+
+    Args:
+        x: Any tensor.
+        name: What it is called, or the expression it came from.
+        namespace: The person's names, to find who else shares its memory.
+        besides: Tensors that are alive only because they are inspected as well.
+    """
+    with quiet(), torch._C._DisableFuncTorch():
+        return _collect(x, name, dict(namespace or {}), besides=besides)
+
+
+def _collect(
+    x: torch.Tensor, name: str, namespace: dict[str, object], *, besides: Iterable[object] = (), depth: int = 0
+) -> TensorReport:
+    sections = _Sections()
+    subject = study(x)
+    nothing: tuple[int, ...] = ()
+    shape, numel = (
+        sections.read("shape", lambda: subject.shape, nothing),
+        sections.read("numel", lambda: subject.numel, 0),
+    )
+    storage = sections.read("storage", lambda: _storage(subject.plain), None) if subject.strided else None
+    shared = _shared(subject, name, namespace, sections)
+    element_size = sections.read("element size", x.element_size, 0)
+    if numel and subject.numbers is None:
+        sections.miss("values", subject.no_values or _UNREAD)
+    numbers, by_slice = _values(subject, sections)
+    return TensorReport(
+        name=name,
+        type_name=type(x).__name__,
+        role=sections.read("role", lambda: _role(x, storage, shared.search), "unknown"),
+        dtype=str(x.dtype).removeprefix("torch."),
+        shape=shape,
+        device=sections.read("device", lambda: str(x.device), "unknown"),
+        layout_name=sections.read("layout", lambda: str(x.layout).removeprefix("torch."), "unknown"),
+        element_size=element_size,
+        nbytes=numel * element_size,
+        numel=numel,
+        version=sections.read("version", lambda: None if x.is_inference() else x._version, None),
+        is_view=sections.read("is_view", x._is_view, otherwise=False),
+        flags=_flags(subject),
+        data_text=sections.read("data", lambda: _data(subject), ""),
+        storage=storage,
+        layout=_layout(subject, storage, shared, sections),
+        statistics=numbers,
+        slices=by_slice,
+        autograd=sections.read("autograd", lambda: _autograd(x, shared, name, sections), None),
+        aliases=shared.search.aliases,
+        aliases_searched=shared.looked,
+        holders=sections.read("holders", lambda: holders(x, namespace, names=shared.names, besides=besides), None)
+        if not depth
+        else None,
+        kinds=tuple(_kinds(subject, name, sections, depth=depth)),
+        gaps=tuple(sections.gaps),
+    )
+
+
+def _autograd(x: torch.Tensor, shared: _Shared, name: str, sections: _Sections) -> AutogradReport:
+    state = autograd(x, shared.names, name=name)
+    details = sections.read("autograd", lambda: autograd_details(x, shared.names, shared.named, name=name), None)
+    return replace(state, details=details)
+
+
+def _storage(x: torch.Tensor) -> StorageReport | None:
+    memory, storage = Memory.of(x), x.untyped_storage()
+    on_host = memory.device == "cpu" and memory.address != 0
+    return StorageReport(
+        address=memory.address,
+        nbytes=memory.nbytes,
+        elements=memory.nbytes // x.element_size(),
+        device=str(x.device),
+        resizable=storage.resizable(),
+        shared=on_host and storage.is_shared(),
+        pinned=on_host and bool(x.is_pinned()),
+    )
+
+
+def _data(subject: Subject) -> str:
+    return "" if subject.printed is None else data_text(subject.printed)
+
+
+def _values(subject: Subject, sections: _Sections) -> tuple[Statistics | None, tuple[DimensionSlices, ...]]:
+    """Return numbers over the values, wherever they are, which the report says; slices only where they are its own."""
+    numbers = subject.numbers
+    nothing: tuple[Statistics | None, tuple[DimensionSlices, ...]] = (None, ())
+    if numbers is None:
+        return nothing
+    found, slices = sections.read("statistics", lambda: values(numbers.tensor), nothing)
+    if found is None or not numbers.of_what:
+        return found, slices
+    what = f"the magnitudes of {numbers.of_what}" if found.of_what == "magnitudes" else numbers.of_what
+    if subject.strided and numbers.tensor.shape == subject.tensor.shape:
+        return replace(found, of_what=what), slices
+    nowhere: dict[str, Any] = dict.fromkeys(_PLACES)
+    return replace(found, of_what=what, **nowhere), ()
+
+
+def _kinds(subject: Subject, name: str, sections: _Sections, *, depth: int) -> Iterator[KindReport]:
+    """Yield what each kind says, its components as reports of their own."""
+    for one in subject.found:
+        if one.description is None:
+            sections.miss(f"kind {one.kind.key}", reason_of(one.error or Exception()))
+            continue
+        said = one.description
+        parts = said.parts if depth < _MOST_DEPTH else ()
+        components = tuple(
+            Component(f"{name}{part.path}", part.role, _collect(part.tensor, f"{name}{part.path}", {}, depth=depth + 1))
+            for part in parts
+        )
+        yield KindReport(
+            one.kind.key, said.label, said.summary, said.facts, components,
+            map=said.map, stored=said.stored, reading=said.reading, stored_bytes=said.stored_bytes,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What the namespace says about a tensor's memory. Holds tensors: never leaves this module.
+
+    Attributes:
+        search: Who shares the storage.
+        named: Everything that was found under a name.
+        names: The first name of each tensor, by ``tensor._cdata``.
+        looked: How many names and attributes were looked through.
+    """
+
+    search: AliasSearch
+    named: list[tuple[str, Any]]
+    names: dict[int, str]
+    looked: int
+
+
+def _shared(subject: Subject, name: str, namespace: dict[str, object], sections: _Sections) -> _Shared:
+    walk, x = Walk(namespace), subject.tensor
+    nothing: list[tuple[str, Any]] = []
+    named = sections.read("aliases", lambda: list[tuple[str, Any]](walk_arrays(walk)), nothing)
+    names = {item._cdata: label for label, item in reversed(named) if is_kind(item, torch.Tensor)}
+    search = AliasSearch()
+    if subject.strided:
+        search = sections.read("aliases", lambda: find_aliases(x, named, name=name), search)
+    if not walk.complete:
+        sections.miss("aliases", f"only {walk.looked} of the names, items and attributes there are were looked through")
+    if search.found > len(search.aliases):
+        sections.miss("aliases", f"{len(search.aliases)} of the {search.found} that share its storage are listed")
+    return _Shared(search, named, names, walk.looked)
+
+
+def _role(x: torch.Tensor, storage: StorageReport | None, search: AliasSearch) -> str:
+    if storage is None:
+        return "has no storage of its own"
+    if x._is_view():
+        whole = _whole(x, storage, search)
+        return f"view of {whole}" if whole else "view (base has no name)"
+    other = next((alias.name for alias in search.aliases if alias.relation == "same storage"), search.owner)
+    return f"shares its storage with {other}" if other else "owns its storage"
+
+
+def _whole(x: torch.Tensor, storage: StorageReport, search: AliasSearch) -> str:
+    """Return the name a view is a view of: its base, or another view that is the whole base under a name."""
+    named = [alias for alias in search.aliases if alias.relation == "base" and not alias.name.endswith("._base")]
+    if not named and x.numel() < storage.elements:
+        sisters = (alias for alias in search.aliases if alias.relation == "view of the same base")
+        named = [alias for alias in sisters if alias.of_elements == storage.elements and alias.overlap == "yes"]
+    return named[0].name if named else ""
+
+
+def _layout(
+    subject: Subject, storage: StorageReport | None, shared: _Shared, sections: _Sections
+) -> LayoutReport | None:
+    if storage is None:
+        return None
+    x, numbers = subject.plain, subject.numbers
+    shape, stride = tuple(int(size) for size in x.shape), tuple(int(step) for step in x.stride())
+    sizes = {"storage_elements": storage.elements, "element_size": x.element_size()}
+    rows = sections.read("layout", lambda: _rows(x, storage, shared), None)
+    laid = sections.read("layout", lambda: layout(shape, stride, int(x.storage_offset()), rows=rows, **sizes), None)
+    if not laid or numbers is None or numbers.tensor.shape != x.shape:
+        return laid
+    return sections.read("values", lambda: _with_values(numbers.tensor, laid), laid)
+
+
+def _with_values(x: torch.Tensor, laid: LayoutReport) -> LayoutReport:
+    values, levels = read_values(x, cut_of(laid.shape))
+    return replace(laid, grid=replace(laid.grid, values=values, levels=levels))
+
+
+def _rows(x: torch.Tensor, storage: StorageReport, shared: _Shared) -> Rows | None:
+    """Return the rows of the first tensor that is the whole storage in order and has rows: the base, or x itself."""
+    whole = _whole(x, storage, shared.search)
+    bases = [(label, item) for label, item in shared.named if label == whole]
+    own = [(label, item) for label, item in shared.named if item is x]
+    for label, item in bases[:1] + own[:1]:
+        if item.dim() > 1 and _is_whole(item, x.element_size(), storage):
+            return Rows(item.numel() // item.shape[0], label)
+    return None
+
+
+def _is_whole(item: torch.Tensor, element_size: int, storage: StorageReport) -> bool:
+    same = item.element_size() == element_size and item.storage_offset() == 0
+    return same and item.is_contiguous() and item.numel() == storage.elements > 0
+
+
+def _flags(subject: Subject) -> dict[str, str]:
+    """Return the attributes that are only sometimes worth a line, as text; one that cannot be asked is left out."""
+    asked = ((flag, _flag(subject.plain, flag)) for flag in (_FLAGS if subject.strided else _FLAGS[:3]))
+    return {flag: text for flag, text in asked if text}
+
+
+def _flag(x: torch.Tensor, flag: str) -> str:
+    try:
+        return str(getattr(x, flag)())
+    except (RuntimeError, NotImplementedError):
+        return ""
+
+
+def data_text(x: torch.Tensor) -> str:
+    """Return the values as torch prints them, cut to a few lines; long ones summarised however torch is set up."""
+    plain = x.detach()
+    if plain.numel() > _REPR_THRESHOLD and _tensor_str.PRINT_OPTS.threshold > _REPR_THRESHOLD:
+        with _tensor_str.printoptions(threshold=_REPR_THRESHOLD, edgeitems=_EDGE_ITEMS):
+            text = repr(plain)
+    else:
+        text = repr(plain)
+    lines = [line if len(line) <= _DATA_COLUMNS else line[: _DATA_COLUMNS - 1] + "…" for line in text.splitlines()]
+    return "\n".join(lines if len(lines) <= _DATA_LINES else [*lines[: _DATA_LINES - 1], "…"])

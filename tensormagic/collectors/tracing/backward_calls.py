@@ -1,0 +1,131 @@
+"""Sees every backward call: on whichever thread, under whichever name, from the person's code or from torch's own.
+
+``Tensor.backward``, ``torch.autograd.backward`` and ``torch.autograd.grad``, also where they were imported by name
+before, and with them everything of torch's that calls them (``torch.func``, ``torch.autograd.functional``,
+re-entrant checkpointing, ``gradcheck``), hand over to one function, which `torch.autograd` looks up among its own
+names. That name is replaced while somebody follows, and put back with the last one. A call costs about 1 µs more.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import get_ident
+from typing import Any, Protocol
+
+import torch
+
+from tensormagic.collectors.names.caller import uncounted
+from tensormagic.collectors.names.tracebacks import strip_own_frames
+
+_NAME = "_engine_run_backward"
+_RETAINS = 1
+_INPUTS = 3  # its place among the arguments after the roots: gradients, retain_graph, create_graph, inputs, …
+
+
+@dataclass(frozen=True, slots=True)
+class BackwardCall:
+    """One call of the engine.
+
+    Attributes:
+        roots: What it starts from: tensors, or gradient edges.
+        inputs: What gradients were asked for; empty where all leaves collect theirs.
+        accumulates: Whether leaves collect their gradients (``backward``) rather than the call returning them.
+        run: Makes the call and returns what it returns.
+        retains: Whether the graph is to be kept for another call.
+    """
+
+    roots: tuple[Any, ...]
+    inputs: tuple[Any, ...]
+    accumulates: bool
+    run: Callable[[], Any]
+    retains: bool = False
+
+
+class Follower(Protocol):
+    """Who is told of backward calls.
+
+    Attributes:
+        passing: While it is not None, it is called instead of `follow`, with torch's function and the arguments for it;
+            it makes the call and returns what that returns. For one that does not look at what the call does.
+    """
+
+    passing: Callable[[Any, Any, Any, Any], Any] | None
+
+    def follow(self, call: BackwardCall) -> Any:
+        """Make the call, with ``call.run()``, and return what that returns; `uncounted`."""
+
+
+_followers: list[tuple[int, Follower]] = []  # each with the thread that it was begun on
+_replaced: list[tuple[Any, Any]] = []  # torch's function and what stands in for it, while it does
+
+
+@contextmanager
+def followed_backward(follower: Follower) -> Iterator[None]:
+    """Tell ``follower`` of every backward call until the block ends.
+
+    It is told of those on the thread that enters the block, and of those on threads on which nobody follows; where
+    several could be told of these, the one that came last is.
+    """
+    entry = (get_ident(), follower)
+    try:
+        _followers.append(entry)
+        _stand_in()
+        yield
+    finally:
+        _followers[:] = [other for other in _followers if other is not entry]
+        _step_down()
+
+
+def is_followed_here() -> bool:
+    """Return whether somebody follows who began on this thread."""
+    here = get_ident()
+    return any(thread == here for thread, _ in _followers)
+
+
+def _stand_in() -> None:
+    if not _replaced and hasattr(torch.autograd, _NAME):
+        original = getattr(torch.autograd, _NAME)
+        ours = _standing_in_for(original)
+        _replaced.append((original, ours))
+        setattr(torch.autograd, _NAME, ours)
+
+
+def _step_down() -> None:
+    if _replaced and not _followers:
+        original, ours = _replaced.pop()
+        if getattr(torch.autograd, _NAME) is ours:  # else somebody else replaced it meanwhile, and calls ours
+            setattr(torch.autograd, _NAME, original)
+
+
+def _standing_in_for(original: Callable[..., Any]) -> Callable[..., Any]:
+    @uncounted
+    def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
+        follower = _follower_here()
+        if follower is None:
+            return original(roots, *args, **kwargs)
+        try:
+            if follower.passing is not None:
+                return follower.passing(original, roots, args, kwargs)
+            inputs = args[_INPUTS] if len(args) > _INPUTS else kwargs.get("inputs", ())
+            accumulates = bool(kwargs.get("accumulate_grad", True))
+            run = functools.partial(original, roots, *args, **kwargs)
+            retains = bool(args[_RETAINS]) if len(args) > _RETAINS else False
+            return follower.follow(BackwardCall(tuple(roots), tuple(inputs), accumulates, run, retains))
+        except BaseException as error:
+            strip_own_frames(error)  # all but this one's
+            raise
+
+    return run_backward
+
+
+def _follower_here() -> Follower | None:
+    """Return whom to tell of a call on this thread."""
+    if len(_followers) == 1:
+        return _followers[0][1]
+    here = get_ident()
+    followers = _followers.copy()
+    own = (follower for thread, follower in reversed(followers) if thread == here)
+    return next(own, followers[-1][1] if followers else None)

@@ -1,0 +1,1 @@
+"""What a training loop does from step to step."""

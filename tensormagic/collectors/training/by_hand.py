@@ -1,0 +1,96 @@
+"""Updates without an optimizer: ``with torch.no_grad(): w -= lr * w.grad``, seen by the versions of a few leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from tensormagic.collectors.names.identity import Leaves
+from tensormagic.collectors.training.stepping import Brought, Moment, Stepping
+from tensormagic.collectors.training.witnesses import Witness, witnesses_of
+from tensormagic.reports import OptimizerUse
+
+
+class ByHand:
+    """Follows leaves that no optimizer holds.
+
+    Args:
+        leaves: The leaves met so far.
+        brought: As `Stepping` takes it.
+    """
+
+    def __init__(self, leaves: Leaves, brought: Brought) -> None:
+        self._leaves = leaves
+        self._brought = brought
+        self._known = 0
+        self._theirs: set[int] = set()
+        self._witnesses: list[Witness] = []
+        self._versions: list[int] = []
+        self._stepping: Stepping | None = None
+
+    def leave_to(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Note that an optimizer holds these."""
+        self._theirs.update(id(parameter) for parameter in parameters)
+        if self._witnesses and any(id(witness.parameter()) in self._theirs for witness in self._witnesses):
+            self._stepping, self._witnesses = None, []
+            self._known = 0
+
+    def before_pass(self, backward: int | None, passes: int) -> None:
+        """Look before a backward: a leaf that changed since the last one, at that line, was updated."""
+        if self._stepping is None:
+            return
+        if self._versions != self._now():
+            self._stepping.updated(Moment(None, backward, None, passes))
+        self._stepping.before_pass()
+
+    def after_pass(self) -> None:
+        """Look after a backward; where new leaves have come, choose whom to follow."""
+        if self._stepping is not None:
+            self._stepping.after_pass()
+        elif len(self._leaves.known) != self._known:
+            self._choose()
+        self._versions = self._now()
+
+    def forget(self) -> None:
+        """Note that something may have gone by unseen."""
+        self._versions = self._now()
+        if self._stepping is not None:
+            self._stepping.forget()
+
+    @property
+    def updates(self) -> int:
+        """How many updates there were so far."""
+        return self._stepping.tally.steps if self._stepping is not None else 0
+
+    def use(self) -> OptimizerUse | None:
+        """Return what is known; None where nothing was updated by hand."""
+        stepping = self._stepping
+        if stepping is None or not stepping.tally.steps:
+            return None
+        return OptimizerUse(
+            name="", type_name="", steps=stepping.tally.steps, patterns=stepping.tally.patterns(),
+            left_out=stepping.tally.left_out, holds=self._numbers(), accumulation=stepping.accumulation,
+        )  # fmt: skip
+
+    def _numbers(self) -> tuple[int, ...]:
+        alive = (witness.parameter() for witness in self._witnesses)
+        numbers = (self._leaves.find(leaf) for leaf in alive if leaf is not None)
+        return tuple(sorted(number for number in numbers if number is not None))
+
+    def _choose(self) -> None:
+        self._known = len(self._leaves.known)
+        alive = (leaf.reference() for leaf in self._leaves.known)
+        free = [leaf for leaf in alive if leaf is not None and id(leaf) not in self._theirs and _has_gradient(leaf)]
+        if free:
+            self._witnesses = witnesses_of(free)
+            self._stepping = Stepping(self._witnesses, self._brought)
+            self._stepping.begin()
+
+    def _now(self) -> list[int]:
+        found = (witness.parameter() for witness in self._witnesses)
+        return [-1 if leaf is None else leaf._version for leaf in found]
+
+
+def _has_gradient(leaf: torch.Tensor) -> bool:
+    return leaf.is_leaf and leaf.grad is not None

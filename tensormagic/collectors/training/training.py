@@ -1,0 +1,290 @@
+"""What a training loop does from step to step: told of every backward pass and of every step of an optimizer.
+
+It looks at the gradients of a few parameters before and after each; what it finds is counted by pattern, so that a
+million steps take no more room than ten. Passes and steps that it is not told of (a tracer that rests) are not guessed:
+what depends on them is left unjudged.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from threading import get_ident
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from tensormagic.collectors.names.identity import Leaves
+from tensormagic.collectors.names.source import Sites
+from tensormagic.collectors.tracing.backward_calls import BackwardCall
+from tensormagic.collectors.tracing.following import Following
+from tensormagic.collectors.tracing.forward import ForwardRecorder
+from tensormagic.collectors.tracing.pass_log import PassLog
+from tensormagic.collectors.training.by_hand import ByHand
+from tensormagic.collectors.training.growth import Growth
+from tensormagic.collectors.training.held import Held
+from tensormagic.collectors.training.modes import ModelModes
+from tensormagic.collectors.training.stepping import Moment, Stepping
+from tensormagic.collectors.training.trained import Elsewhere
+from tensormagic.collectors.training.witnesses import witnesses_of
+from tensormagic.reports import UNTOUCHED, Gap, OptimizerUse, Training
+
+MOST_OPTIMIZERS = 32
+
+
+class Followed:
+    """An optimizer that steps: who it is, what it holds, and how it stepped."""
+
+    __slots__ = ("held", "name", "reference", "stepping", "type_name")
+
+    def __init__(self, optimizer: torch.optim.Optimizer, name: str, stepping: Stepping, held: Held) -> None:
+        self.reference = weakref.ref(optimizer)
+        self.type_name = type(optimizer).__name__
+        self.name = name or self.type_name
+        self.stepping, self.held = stepping, held
+
+    def use(self) -> OptimizerUse:
+        """Return what is known of it."""
+        tally = self.stepping.tally
+        return OptimizerUse(
+            name=self.name,
+            type_name=self.type_name,
+            steps=tally.steps,
+            patterns=tally.patterns(),
+            left_out=tally.left_out,
+            holds=tuple(sorted(self.held.numbers)),
+            strangers=self.held.strangers,
+            stranger_shapes=self.held.stranger_shapes(),
+            strangers_of=self.held.strangers_of,
+            strangers_idle=self.held.strangers_idle,
+            accumulation=self.stepping.accumulation,
+        )
+
+
+class TrainingWatcher:
+    """Follows what trains.
+
+    Args:
+        namespace: Where optimizers may have a name.
+        leaves: Numbers leaves.
+        sites: Interns the person's lines.
+        passes: What each pass brought.
+        recorder: Sees the forward.
+
+    Attributes:
+        seconds: Spent here.
+    """
+
+    def __init__(
+        self,
+        namespace: Mapping[str, Any],
+        leaves: Leaves,
+        sites: Sites,
+        passes: PassLog,
+        recorder: ForwardRecorder,
+    ) -> None:
+        self._namespace, self._leaves, self._sites, self._modules = namespace, leaves, sites, leaves.modules
+        self._pass_log, self._recorder = passes, recorder
+        self._home = get_ident()
+        self._followed: dict[int, Followed] = {}
+        self._gone: list[Followed] = []
+        self._beyond: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
+        self._by_hand = ByHand(leaves, self._brought)
+        self._elsewhere = Elsewhere(leaves)
+        self._loop, self._growth = recorder.calls.loop, Growth(recorder.origins)
+        self._loop.region = recorder.cuts.region_site
+        self._modes: dict[str, ModelModes] = {}
+        self._steps = 0
+        self._finished = False
+        self._backward: int | None = None
+        self._passes, self._running, self._nodes = 0, 0, 0
+        self._whole = True  # no pass went by on another thread
+        self._seen = True
+        self.optimizers_seen = 0
+        self.seconds = 0.0
+        self._gaps: dict[str, Gap] = {}
+
+    # -- told of passes -------------------------------------------------------------------------------------------
+
+    def before_pass(self, call: BackwardCall, followed: Following) -> None:
+        """Look before a backward."""
+        if self._concerns(call, followed):
+            self._guarded(self._before_pass, followed.site, followed.nodes)
+
+    def _before_pass(self, site: int | None, nodes: Sequence[Any]) -> None:
+        self._running += 1
+        self._by_hand.before_pass(self._backward, self._passes)
+        for optimizer in self._alive():
+            optimizer.stepping.before_pass()
+        self._growth.before_pass(site, nodes, self._steps + self._by_hand.updates)
+        self._backward = site
+
+    def after_pass(self, call: BackwardCall, followed: Following) -> None:
+        """Look after a backward."""
+        if self._concerns(call, followed):
+            self._guarded(self._after_pass, followed.site)
+
+    def _after_pass(self, site: int | None) -> None:
+        self._running -= 1
+        self._passes += 1
+        self._seen, self._loop.cleared, self._loop.passes = True, None, self._passes
+        for optimizer in self._alive():
+            optimizer.stepping.after_pass()
+        self._by_hand.after_pass()
+        self._elsewhere.after_pass()
+        self._growth.after_pass(site)
+
+    def _concerns(self, call: BackwardCall, followed: Following) -> bool:
+        """Return whether leaves collect gradients in a pass of this thread's that lies in no other."""
+        if followed.thread != self._home:
+            self._whole = False
+        return followed.thread == self._home and followed.circumstances is None and call.accumulates
+
+    def forget(self) -> None:
+        """Note that passes and steps may have gone by unseen."""
+        self._seen = False
+        self._guarded(self._forget)
+
+    def _forget(self) -> None:
+        self._by_hand.forget()
+        for followed in self._alive():
+            followed.stepping.forget()
+
+    def finish(self) -> None:
+        """Say that the run has ended: what gets gradients and was in no optimizer's step is looked for elsewhere."""
+        self._guarded(self._finish)
+
+    def _finish(self) -> None:
+        held = {number for optimizer in self._all() for number in optimizer.held.numbers}
+        known = enumerate(self._leaves.known)
+        asking = {number for number, leaf in known if leaf.is_parameter and leaf.owner and leaf.requires_grad}
+        if held:
+            self._elsewhere.finish(asking - held)
+        for optimizer in self._all():
+            optimizer.held.find_owner(self._namespace)
+        self._finished = True
+
+    # -- told of steps --------------------------------------------------------------------------------------------
+
+    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Look before a step of an optimizer."""
+        self._guarded(self._before_step, optimizer)
+
+    def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        followed = self._find(optimizer) or self._meet(optimizer)
+        if followed is not None:
+            followed.stepping.before_step(self._passes)
+
+    def after_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Look after a step."""
+        self._guarded(self._after_step, optimizer)
+
+    def _after_step(self, optimizer: torch.optim.Optimizer) -> None:
+        if (followed := self._find(optimizer)) is None:
+            return
+        followed.held.look(optimizer)
+        site, nodes = self._sites.of_frame(sys._getframe(3)), self._recorder.origins.nodes
+        moment = Moment(
+            site, self._backward, self._loop.cleared, self._passes,
+            forward=nodes != self._nodes, within=self._running > 0, seen=self._seen and self._whole,
+        )  # fmt: skip
+        self._nodes = nodes
+        followed.stepping.after_step(moment, held_by(optimizer))
+        self._look_at_modes(followed)
+        self._steps += 1
+
+    def _look_at_modes(self, followed: Followed) -> None:
+        for owner in followed.held.owners:
+            modes = self._modes.get(owner)
+            if modes is None or modes.reference() is None:
+                model = dict(self._modules.roots()).get(owner)
+                if model is None:
+                    continue
+                modes = self._modes[owner] = ModelModes(owner, model)
+            modes.step()
+
+    def _find(self, optimizer: torch.optim.Optimizer) -> Followed | None:
+        followed = self._followed.get(id(optimizer))
+        return followed if followed is not None and followed.reference() is optimizer else None
+
+    def _meet(self, optimizer: torch.optim.Optimizer) -> Followed | None:
+        if optimizer in self._beyond:
+            return None
+        self.optimizers_seen += 1
+        self._recorder.cuts.trained.step(optimizer)
+        if (gone := self._followed.pop(id(optimizer), None)) is not None:
+            self._gone.append(gone)
+        if len(self._followed) + len(self._gone) >= MOST_OPTIMIZERS:
+            self._beyond.add(optimizer)
+            return None
+        stepping = Stepping(witnesses_of(held_by(optimizer)), self._brought)
+        name = next((name for name, value in list(self._namespace.items()) if value is optimizer), "")
+        found = Followed(optimizer, "" if name.startswith("_") else name, stepping, Held(self._leaves))
+        self._followed[id(optimizer)] = found
+        stepping.begin()
+        self._by_hand.leave_to(held_by(optimizer))
+        return found
+
+    def _trained_elsewhere(self) -> tuple[int, ...]:
+        held = (followed.held.numbers for followed in self._all())
+        return tuple(sorted(self._elsewhere.found.difference(*held)))
+
+    def _all(self) -> list[Followed]:
+        return [*self._gone, *list(self._followed.values())]
+
+    def _alive(self) -> list[Followed]:
+        return [followed for followed in self._followed.values() if followed.reference() is not None]
+
+    def _brought(self, leaf: torch.Tensor) -> tuple[int | None, float]:
+        number, row = self._leaves.find(leaf), self._pass_log.last
+        if number is None or row is None or number >= len(row.norms):
+            return number, UNTOUCHED
+        return number, row.norms[number]
+
+    def _guarded(self, action: Callable[..., None], *arguments: Any) -> None:
+        """Do something outside the person's modes; what goes wrong becomes a gap."""
+        began = perf_counter()
+        try:
+            with torch._C.DisableTorchFunction():
+                action(*arguments)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            self._miss("training", f"the steps of the training could not all be followed: {reason}")
+        self.seconds += perf_counter() - began
+
+    # -- what is known so far -------------------------------------------------------------------------------------
+
+    def gaps(self) -> tuple[Gap, ...]:
+        """Return what could not be followed."""
+        return tuple(self._gaps.values())
+
+    def unmeasured(self, reason: str) -> None:
+        """Note that it could not be measured how far a step moved the parameters."""
+        self._miss("optimizer", f"how far a step moved the parameters could not be measured: {reason}")
+
+    def _miss(self, section: str, reason: str) -> None:
+        self._gaps.setdefault(reason, Gap(section, reason))
+
+    def report(self) -> Training | None:
+        """Return what is known so far; None where nothing trained."""
+        optimizers = tuple(followed.use() for followed in self._all())
+        by_hand = self._by_hand.use()
+        if not self._passes and not optimizers:
+            return None
+        return Training(
+            optimizers=optimizers,
+            optimizers_seen=self.optimizers_seen,
+            by_hand=by_hand,
+            elsewhere=self._trained_elsewhere() if self._finished else None,
+            growth=self._growth.report(),
+            sums=self._loop.sums(),
+            norms=self._loop.norms.report(),
+            modes=tuple(modes.report() for modes in list(self._modes.values())),
+        )
+
+
+def held_by(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
+    """Yield the parameters that an optimizer was given."""
+    return (parameter for group in optimizer.param_groups for parameter in group["params"])

@@ -1,0 +1,178 @@
+"""How far an optimizer's step moves each parameter: the norm of the change over the norm of the weights before.
+
+Around 1e-3 is usual; a layer at 1e-6 does not learn, one at 1e-1 is being thrown about. Two hooks that torch calls
+around every ``Optimizer.step`` see the weights before and after. A copy of a whole model would double its memory, so
+of a parameter with more than `SAMPLE` elements an evenly spaced sample is compared.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any, Protocol
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from tensormagic.collectors.faults.autograd_watch import AutogradWatch
+from tensormagic.collectors.quiet import quiet
+
+SAMPLE = 1 << 16  # elements of one parameter that are compared
+
+Ratios = dict[int, float]  # id of a parameter → norm of its change over its norm before; infinite where that was 0
+
+
+class StepListener(Protocol):
+    """Who is told of every step on the watched thread, measured or not."""
+
+    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Look before it. Never raises."""
+
+    def after_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Look after it. Never raises."""
+
+    def unmeasured(self, reason: str) -> None:
+        """Note that it could not be measured how far a step moved the parameters."""
+
+
+class UpdateWatcher:
+    """Measures the steps of every optimizer in this thread.
+
+    Args:
+        wanted: Whether the step that begins is to be measured.
+        number: Gives the number of a parameter, or None where it plays no part in the run.
+        moved: Told of every measured step: number of a parameter → ratio.
+        listener: Told of every step, and why one could not be measured.
+
+    Attributes:
+        steps: Told of every step besides.
+    """
+
+    def __init__(
+        self,
+        wanted: Callable[[], bool],
+        number: Callable[[torch.Tensor], int | None],
+        moved: Callable[[Ratios], None],
+        listener: StepListener,
+    ) -> None:
+        self._wanted, self._number, self._moved, self._listener = wanted, number, moved, listener
+        self._thread = threading.get_ident()
+        self._handles: list[Any] = []
+        self._before: list[tuple[int, list[int], list[torch.Tensor]]] = []
+        self.seconds = 0.0
+        self.steps: AutogradWatch | None = None
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch until the block ends."""
+        self._watch()
+        try:
+            yield
+        finally:
+            self.step_aside()
+            self._before.clear()
+
+    def _watch(self) -> None:
+        self._handles += [
+            register_optimizer_step_pre_hook(self._begins),
+            register_optimizer_step_post_hook(self._ends),
+        ]
+
+    def step_aside(self) -> bool:
+        """Take the hooks away: Dynamo would follow them into a compiled step."""
+        watched = bool(self._handles)
+        while self._handles:
+            self._handles.pop().remove()
+        return watched
+
+    def step_back(self) -> None:
+        """Put them back."""
+        self._watch()
+
+    def _begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        if self.steps is not None:
+            self.steps.step_begins(plain=len(args) < 2 and not kwargs)  # the optimizer alone
+        self._listener.before_step(optimizer)
+        if self._wanted():
+            self._guarded(lambda: self._keep(optimizer))
+
+    def _ends(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        if self.steps is not None:
+            self.steps.step_ends(optimizer)
+        if self._before:
+            self._guarded(lambda: self._compare(optimizer))
+        self._listener.after_step(optimizer)
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        began = perf_counter()
+        try:
+            with quiet():
+                action()
+        except Exception as error:
+            self._listener.unmeasured(f"{type(error).__name__}: {error}")
+        self.seconds += perf_counter() - began
+
+    def _keep(self, optimizer: torch.optim.Optimizer) -> None:
+        numbers, parameters = self._of(optimizer)
+        self._before.append((id(optimizer), numbers, [_sample(parameter).clone() for parameter in parameters]))
+
+    def _compare(self, optimizer: torch.optim.Optimizer) -> None:
+        while self._before:
+            owner, numbers, before = self._before.pop()
+            if owner == id(optimizer):  # others began and failed
+                break
+        else:
+            return
+        now, parameters = self._of(optimizer)
+        if now == numbers and numbers:
+            after = [_sample(parameter) for parameter in parameters]
+            norms = [*torch._foreach_norm(torch._foreach_sub(after, before)), *torch._foreach_norm(before)]
+            read = _read(norms)
+            self._moved(dict(zip(numbers, map(_ratio, read, read[len(before) :]), strict=False)))
+
+    def _of(self, optimizer: torch.optim.Optimizer) -> tuple[list[int], list[torch.Tensor]]:
+        """Return the parameters that are about to be moved and take part in the run, and their numbers."""
+        numbers: list[int] = []
+        parameters: list[torch.Tensor] = []
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                number = self._number(parameter) if parameter.layout is torch.strided else None
+                if number is not None and parameter.grad is not None and parameter.device.type != "meta":
+                    numbers.append(number)
+                    parameters.append(parameter)
+        return numbers, parameters
+
+
+def _sample(parameter: torch.Tensor) -> torch.Tensor:
+    """Return a view of at most about `SAMPLE` elements, evenly spaced in memory; a copy of what has no such view."""
+    flat = parameter.detach()
+    if not flat.is_contiguous():
+        stride = flat.stride()
+        flat = flat.permute(sorted(range(flat.dim()), key=lambda dim: -stride[dim]))
+    flat = flat.reshape(-1)
+    step = -(-flat.numel() // SAMPLE)
+    return flat[::step] if step > 1 else flat
+
+
+def _read(norms: list[torch.Tensor]) -> list[float]:
+    """Read numbers from wherever they are: one transfer for each device."""
+    read = [0.0] * len(norms)
+    for device in {norm.device for norm in norms}:
+        places = [at for at, norm in enumerate(norms) if norm.device == device]
+        wide = torch.float32 if device.type == "mps" else torch.float64
+        for at, value in zip(places, torch.stack([norms[at].to(wide) for at in places]).tolist(), strict=True):
+            read[at] = value
+    return read
+
+
+def _ratio(change: float, before: float) -> float:
+    if before:
+        return change / before
+    return math.inf if change else 0.0

@@ -1,0 +1,1 @@
+"""What a tensor and the names around it tell of its gradient."""

@@ -1,0 +1,1 @@
+"""What every renderer needs: markup, phrases, colours, small drawings."""

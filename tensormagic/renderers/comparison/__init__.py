@@ -1,0 +1,1 @@
+"""Two traced runs side by side."""

@@ -1,0 +1,274 @@
+"""What is said of two runs side by side: one sentence first, then the same phrases in the terminal and the panel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from tensormagic.renderers.basics.phrases import listed, plural, short_number, tuple_text
+from tensormagic.renderers.trace.trace_phrases import norm_text, seconds_text
+from tensormagic.reports.comparison import (
+    APART,
+    ComparisonReport,
+    GraphDifference,
+    Moment,
+    NodeDifference,
+    NodeMention,
+    NormDifference,
+    ParameterDifference,
+    Side,
+)
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+_LASTING = 3  # steps
+
+HEAD = ("", "steps", "passes", "time", "loss", "nodes", "edges", "findings")
+
+
+def summary(report: ComparisonReport) -> str:
+    """Return the comparison in one sentence: the graph, the gradients, the loss."""
+    parts = (graph_words(report), gradient_words(report), loss_words(report))
+    return "; ".join(part for part in parts if part)
+
+
+def graph_words(report: ComparisonReport) -> str:
+    """Return how the graphs differ; of several, the first that does."""
+    if not report.graphs:
+        nothing = not (report.graphs_only_left or report.graphs_only_right)
+        return "neither run has a backward graph" if nothing else "no graph in common"
+    graph = next((graph for graph in report.graphs if not graph.same), report.graphs[0])
+    alone = _graphs_alone(report)
+    return _graph_words(report, graph) + (f" ({alone})" if alone else "")
+
+
+def _graph_words(report: ComparisonReport, graph: GraphDifference) -> str:
+    if graph.same:
+        return "same graph" if len(report.graphs) == 1 else f"same {len(report.graphs)} graphs"
+    only = [
+        f"{found} only in {side.name} ({listed(map(_kind, nodes), most=3)})"
+        for found, nodes, side in _only(report, graph)
+        if found
+    ]
+    if not only:
+        return f"the same nodes, {plural(graph.edges_only_left + graph.edges_only_right, 'edge')} between them differ"
+    return f"{plural(graph.matched, 'node')} in both, {', '.join(only)}"
+
+
+def _only(report: ComparisonReport, graph: GraphDifference) -> tuple[tuple[int, tuple[NodeMention, ...], Side], ...]:
+    left = graph.only_left_found, graph.only_left, report.left
+    right = graph.only_right_found, graph.only_right, report.right
+    return left, right
+
+
+def _kind(node: NodeMention) -> str:
+    return node.variable if node.op == "accumulate" and node.variable else node.op
+
+
+def _graphs_alone(report: ComparisonReport) -> str:
+    counted = ((report.graphs_only_left, report.left), (report.graphs_only_right, report.right))
+    return ", ".join(f"{plural(found, 'graph')} more in {side.name}" for found, side in counted if found)
+
+
+def gradient_words(report: ComparisonReport) -> str:
+    """Return what is most different about the gradients of the parameters, or that nothing is."""
+    if not report.parameters:
+        return ""
+    if not report.steps_compared:
+        return "no step to compare"
+    for tell in (_bad, _silenced, _apart, _far):
+        if words := tell(report):
+            return words
+    steps = plural(report.steps_compared, "step")
+    if all(one.norms.same for one in report.parameters):
+        return f"all gradients equal in {steps}"
+    return f"all gradients within a factor of {_two_digits(10 ** _largest(report.parameters))} in {steps}"
+
+
+def _bad(report: ComparisonReport) -> str:
+    found = [one for one in report.parameters if bool(one.norms.bad_left) != bool(one.norms.bad_right)]
+    if not found:
+        return ""
+    first = min(found, key=lambda one: one.norms.bad_from_left or one.norms.bad_from_right or 0)
+    norms, name = first.norms, report.left.name if first.norms.bad_left else report.right.name
+    step = norms.bad_from_left or norms.bad_from_right
+    return f"from step {step} on, gradients of {_names(found, first)} are NaN or infinite in {name} alone"
+
+
+def _silenced(report: ComparisonReport) -> str:
+    for which, side in (("right", report.right), ("left", report.left)):
+        found = [one for one in report.parameters if one.norms.silenced == which]
+        if found:
+            verb = "gets" if len(found) == 1 else "get"
+            return f"{_names(found, found[0])} {verb} no gradient in {side.name}"
+    return ""
+
+
+def _apart(report: ComparisonReport) -> str:
+    found = [one for one in report.parameters if _lasting(one.norms)]
+    if not found:
+        return ""
+    first = min(found, key=lambda one: (one.norms.from_step or 0, -abs(_ratio(one.norms.last))))
+    begin, ratio = first.norms.from_step or 0, _ratio(first.norms.last)
+    alike = [one for one in found if one.norms.from_step == begin and _ratio(one.norms.last) * ratio > 0]
+    where = f"from step {begin} on" if begin != _begin(first.norms) else "in every step"
+    told = f"{times(ratio)} in the end" if len(alike) == 1 else f"by up to {times(ratio)} in the end"
+    return f"{where}, gradients of {_names(alike, first)} are {size(ratio)} in {report.right.name}, {told}"
+
+
+def _lasting(norms: NormDifference) -> bool:
+    """Say whether two series are apart for long enough that "from then on" says something."""
+    return norms.from_step is not None and (norms.apart_steps >= _LASTING or norms.apart_steps == norms.compared)
+
+
+def _far(report: ComparisonReport) -> str:
+    first = max(report.parameters, key=lambda one: abs(_ratio(one.norms.worst)))
+    worst = first.norms.worst
+    if worst is None or abs(worst.ratio) < math.log10(APART):
+        return ""
+    told = f"{times(worst.ratio)} {size(worst.ratio)} in {report.right.name}"
+    return f"furthest apart in step {worst.step}: the gradient of `{first.name}` is {told}"
+
+
+def _largest(parameters: Sequence[ParameterDifference]) -> float:
+    return max((abs(_ratio(one.norms.worst)) for one in parameters), default=0.0)
+
+
+def _ratio(moment: Moment | None) -> float:
+    return 0.0 if moment is None or math.isnan(moment.ratio) else moment.ratio
+
+
+def _begin(norms: NormDifference) -> int | None:
+    return norms.first.step if norms.first else None
+
+
+def _names(found: Sequence[ParameterDifference], first: ParameterDifference) -> str:
+    more = len(found) - 1
+    return f"`{first.name}`" + (f" and {plural(more, 'other')}" if more else "")
+
+
+def times(ratio: float) -> str:
+    """Return a ratio, given as a decimal logarithm, as a factor without its direction: ``1.4 times``, ``10² times``."""
+    size_ = abs(ratio)
+    if math.isinf(size_):
+        return "infinitely"
+    if size_ < 2:
+        return f"{_two_digits(10**size_)} times"
+    return f"10{str(round(size_)).translate(_SUPERSCRIPTS)} times"
+
+
+def size(ratio: float) -> str:
+    """Return ``larger`` or ``smaller``."""
+    return "larger" if ratio > 0 else "smaller"
+
+
+def factor(moment: Moment | None) -> str:
+    """Return right over left as a factor: ``×1.4``, ``×0.03``, ``×10⁴``, ``=``; empty where there is none."""
+    if moment is None or math.isnan(moment.ratio):
+        return ""
+    if moment.ratio == 0:
+        return "="
+    if math.isinf(moment.ratio):
+        return f"{norm_text(moment.left)} → {norm_text(moment.right)}"
+    if abs(moment.ratio) < 3:
+        digits = _two_digits(10**moment.ratio)
+        return "≈" if digits in {"1", "10"} and abs(moment.ratio) < 0.1 else f"×{digits}"
+    return f"×10{str(round(moment.ratio)).translate(_SUPERSCRIPTS)}"
+
+
+def _two_digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 9.95 else f"{value:.2g}"
+
+
+def loss_words(report: ComparisonReport) -> str:
+    """Return both losses, first and last kept; empty where neither has any."""
+    left, right = _loss(report.left), _loss(report.right)
+    if not (left or right):
+        return ""
+    if left == right:
+        return f"loss {left} in both"
+    return f"loss {left or 'none'} against {right or 'none'}"
+
+
+def _loss(side: Side) -> str:
+    if side.loss_first is None or side.loss_last is None:
+        return ""
+    ends = short_number(side.loss_first), short_number(side.loss_last)
+    return ends[0] if side.passes_seen == 1 else " → ".join(ends)
+
+
+def side_row(side: Side) -> tuple[str, ...]:
+    """Return a run as a row below `HEAD`."""
+    numbers = str(side.steps_seen), str(side.passes_seen), seconds_text(side.seconds), _loss(side) or "none"
+    return (side.name, *numbers, str(side.nodes), str(side.edges), str(side.findings) if side.findings else "none")
+
+
+def side_notes(report: ComparisonReport) -> list[tuple[str, str]]:
+    """Return each run's name, its own title and how it ended, where that says more than the name."""
+    left, right = report.left, report.right
+    titles = [side.title if left.title != right.title and side.title != side.name else "" for side in (left, right)]
+    notes = [(side.name, ", ".join(filter(None, (title, _end(side)))))
+             for side, title in zip((left, right), titles, strict=True)]  # fmt: skip
+    return [(name, note) for name, note in notes if note]
+
+
+def _end(side: Side) -> str:
+    return f"{side.state}: {side.error}" if side.error else side.state if side.state != "finished" else ""
+
+
+def inner_nodes(graph: GraphDifference) -> list[NodeDifference]:
+    """Return the nodes to list: what came to a leaf is told of the parameters."""
+    return [one for one in graph.nodes if one.left.op != "accumulate" or one.reshaped]
+
+
+def when(norms: NormDifference) -> str:
+    """Return since when, or at which step, two series are apart, in words for a table."""
+    if norms.same:
+        return "equal"
+    if norms.bad_from_left is not None or norms.bad_from_right is not None:
+        steps = (norms.bad_from_left, norms.bad_from_right)
+        return " | ".join("finite" if step is None else f"not finite from {step}" for step in steps)
+    if norms.silenced:
+        return "no gradient | some" if norms.silenced == "left" else "some | no gradient"
+    if norms.from_step is not None and _lasting(norms):
+        return f"from step {norms.from_step} on" if norms.from_step != _begin(norms) else "in every step"
+    return f"most in step {norms.worst.step}" if norms.worst is not None else ""
+
+
+def told_moment(norms: NormDifference) -> Moment | None:
+    """Return the step whose two norms a table shows: the furthest apart, else the last."""
+    return norms.last if norms.worst is None or norms.bad_left or norms.bad_right else norms.worst
+
+
+def node_name(node: NodeMention) -> str:
+    """Return what a node is called: its leaf, or its op and where it is."""
+    if node.op == "accumulate" and node.variable:
+        return node.variable
+    return f"{node.op} in {node.module}" if node.module else node.op
+
+
+def node_changes(one: NodeDifference) -> str:
+    """Return how shape, dtype and the share of zeros differ; empty where they do not."""
+    return "; ".join(_changes(one))
+
+
+def _changes(one: NodeDifference) -> Iterator[str]:
+    left, right = one.left, one.right
+    if left.shapes != right.shapes:
+        yield f"{shapes(left)} | {shapes(right)}"
+    if left.dtype != right.dtype:
+        yield f"{left.dtype} | {right.dtype}"
+    if left.statistics is not None and right.statistics is not None:
+        zeros = [stats.zero / stats.count if stats.count else 0.0 for stats in (left.statistics, right.statistics)]
+        if abs(zeros[0] - zeros[1]) >= 0.1:
+            yield f"zeros {zeros[0]:.0%} | {zeros[1]:.0%}"
+
+
+def shapes(node: NodeMention) -> str:
+    """Return the shapes that a node made."""
+    return ", ".join(tuple_text(shape) for shape in node.shapes) or "no shape"
+
+
+def place(node: NodeMention) -> str:
+    """Return a node's line."""
+    return f"{node.location.label}: {node.location.text}" if node.location else ""

@@ -1,0 +1,1 @@
+"""The one document that the trace viewer reads."""

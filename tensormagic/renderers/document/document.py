@@ -1,0 +1,319 @@
+"""The one document that the trace viewer reads, live and saved alike, and the small deltas between two of them.
+
+The viewer is a browser module; it knows no Python and no report. What it shows is fixed here, as versioned plain
+JSON: a new field is harmless, a changed meaning raises `VERSION`. Nothing is left out silently: where passes, graphs
+or parameters are too many for one output, ``cuts`` says how many of how many are here.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tensormagic.renderers.basics.text_metrics import fitted
+from tensormagic.renderers.document.document_columns import (
+    Interned,
+    edge_columns,
+    is_finite,
+    node_columns,
+    norm_codes,
+    plain,
+    rounded,
+    shape_text,
+    steps,
+    thinned,
+)
+from tensormagic.renderers.document.document_costs import cost_columns
+from tensormagic.renderers.document.document_cuts import ends_document
+from tensormagic.renderers.document.document_frames import frame_rows
+from tensormagic.renderers.document.document_parts import part_columns
+from tensormagic.renderers.document.document_source import source_rows
+from tensormagic.renderers.graph.graph_drawing import BADGE_SIZE, DETAIL_SIZE, LABEL_SIZE, Box, Drawing, badge_rows
+from tensormagic.renderers.graph.graph_drawing import draw as lay_out
+from tensormagic.renderers.trace.pacing_words import paced_text, pacing_lines
+from tensormagic.renderers.trace.trace_phrases import all_clear, can_run, run_text, touched
+from tensormagic.renderers.trace.trace_values import forward_mark
+
+if TYPE_CHECKING:
+    from tensormagic.reports import (
+        Birth,
+        Finding,
+        Graph,
+        LiveFrame,
+        Location,
+        ParameterSeries,
+        Pass,
+        TraceReport,
+    )
+
+VERSION = 2
+
+
+class Draw(Protocol):
+    """Lays a graph out; `tensormagic.renderers.graph.graph_drawing.draw` does."""
+
+    def __call__(self, graph: Graph, *, max_boxes: int) -> Drawing:
+        """Return the drawing of ``graph`` with at most about ``max_boxes`` boxes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one document may hold.
+
+    Attributes:
+        boxes: Drawn boxes of one graph.
+        frame_values: Norms in all frames of all graphs together.
+        measure_values: Other numbers about gradients, in all frames of all graphs together.
+        series_values: Norms in all parameters' series together.
+        parameters: Parameters with a series.
+        graphs: Graphs.
+        nodes: Nodes of all graphs together; the first graph is always whole.
+    """
+
+    boxes: int = 32
+    frame_values: int = 16_000
+    measure_values: int = 8_000
+    series_values: int = 10_000
+    parameters: int = 300
+    graphs: int = 8
+    nodes: int = 6_000
+
+
+SAVED_LIMITS = Limits()
+LIVE_LIMITS = Limits(frame_values=4_000, measure_values=0)
+
+
+def trace_document(report: TraceReport, *, limits: Limits = SAVED_LIMITS, draw: Draw | None = None) -> dict[str, Any]:
+    """Return everything the viewer shows of ``report`` as JSON-ready data.
+
+    Args:
+        report: A finished run, or a snapshot of a running one.
+        limits: How much to keep; what is left out is said in ``cuts``.
+        draw: The layout; by default `graph_drawing.draw`.
+    """
+    builder = _Builder(report, limits, draw or lay_out)
+    return {
+        "version": VERSION,
+        **_header(report),
+        "findings": [_finding(report, finding) for finding in report.findings],
+        "graphs": builder.graphs(),
+        "parameters": builder.parameters(),
+        "passes": builder.passes(),
+        "locations": [_location(location) for location in report.locations],
+        "source": source_rows(report),
+        "gaps": [[gap.section, gap.reason] for gap in report.gaps],
+        "strings": builder.strings.values,
+        "saved": list(map(list, builder.saved.values)),
+        "cuts": builder.cuts,
+    }
+
+
+def pack_delta(frame: LiveFrame) -> tuple[dict[str, Any], bytes]:
+    """Return what changed as a small JSON header and one buffer of float32: node norms, then parameter norms."""
+    header = {
+        "structure": frame.structure,
+        "graph": frame.graph,
+        "pass": frame.pass_number,
+        "step": frame.step,
+        "running": frame.running,
+        "cursor": frame.cursor,
+        "reached": frame.reached,
+        "finished": frame.finished_pass,
+        "seconds": round(frame.seconds, 3),
+        "resting": frame.resting,
+        "next": frame.next_step,
+        "nodes": len(frame.norms),
+        "parameters": len(frame.parameter_norms),
+    }
+    return header, array("f", frame.norms).tobytes() + array("f", frame.parameter_norms).tobytes()
+
+
+def _header(report: TraceReport) -> dict[str, Any]:
+    return {
+        "title": report.title,
+        "state": report.state,
+        "words": [run_text(report), all_clear(report), report.kept and can_run(report.kept)]
+        if report.state == "drawn"
+        else None,
+        "rest": report.pacing.next_step if report.pacing is not None and report.pacing.resting else -1,
+        "pace": [paced_text(report), *pacing_lines(report)] if report.pacing is not None else None,
+        "error": report.error,
+        "seconds": rounded(report.seconds),
+        "own_seconds": rounded(report.own_seconds),
+        "passes_seen": report.passes_seen,
+        "passes_traced": report.passes_traced,
+        "steps_seen": report.steps_seen,
+        "forward_nodes": report.forward_nodes,
+        "cell": {"filename": report.cell.filename, "count": report.cell.count},
+    }
+
+
+def _location(location: Location) -> list[Any]:
+    return [location.label, location.line, location.text, location.function]
+
+
+def _finding(report: TraceReport, finding: Finding) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "severity": finding.severity,
+        "message": finding.message,
+        "remedy": finding.remedy,
+        "where": finding.location.label if finding.location else "",
+        "text": finding.location.text if finding.location else "",
+        "location": _known_location(report, finding.location),
+        "node": list(finding.node) if finding.node else None,
+        "subject": finding.subject,
+        "related": [
+            [line.what, line.location.label, line.location.text, _known_location(report, line.location)]
+            for line in finding.related
+        ],
+        "evidence": {name: plain(value) for name, value in finding.evidence.items()},
+    }
+
+
+def _known_location(report: TraceReport, wanted: Location | None) -> int | None:
+    if wanted is None:
+        return None
+    place = (wanted.filename, wanted.line)
+    return next((i for i, known in enumerate(report.locations) if (known.filename, known.line) == place), None)
+
+
+class _Builder:
+    """The parts of one document that share the table of strings and the list of what was left out."""
+
+    def __init__(self, report: TraceReport, limits: Limits, draw: Draw) -> None:
+        self.report, self.limits, self.draw = report, limits, draw
+        self.strings, self.saved = Interned(), Interned()
+        self.cuts: list[str] = []
+
+    def graphs(self) -> list[dict[str, Any]]:
+        kept = self._kept_graphs()
+        total = sum(len(graph.nodes) * len(graph.frames) for graph in kept)
+        share = min(self.limits.frame_values / total, 1.0) if total else 1.0
+        return [self._graph(graph, max(int(len(graph.frames) * share), 2)) for graph in kept]
+
+    def _kept_graphs(self) -> list[Graph]:
+        kept: list[Graph] = []
+        nodes = 0
+        for graph in self.report.graphs[: self.limits.graphs]:
+            nodes += len(graph.nodes)
+            if kept and nodes > self.limits.nodes:
+                break
+            kept.append(graph)
+        self._cut(len(kept), len(self.report.graphs), "graphs are shown, the most used first")
+        return kept
+
+    def _graph(self, graph: Graph, most: int) -> dict[str, Any]:
+        frames = thinned(graph.frames, most, keep=lambda frame: not is_finite(frame))
+        self._cut(len(frames), len(graph.frames), f"kept passes of graph {graph.number} are shown node by node")
+        drawing = self.draw(graph, max_boxes=self.limits.boxes)
+        return {
+            "number": graph.number,
+            "passes_seen": graph.passes_seen,
+            "nodes": {**node_columns(graph.nodes, self.strings, self.saved), **cost_columns(self.report, graph)},
+            "edges": edge_columns(graph.edges),
+            "roots": list(graph.roots),
+            "order": steps(graph.order),
+            "frames": frame_rows(frames, self.limits.measure_values // len(self.report.graphs)),
+            "shared_edges": list(graph.shared_edges),
+            "births": [_birth(birth) for birth in graph.births],
+            "forward_mark": _birth(mark) if (mark := forward_mark(graph)) is not None else None,
+            "drawing": _drawing(drawing),
+            "ends": ends_document(self.report, graph, drawing),
+            "parts": part_columns(graph, drawing, self.strings),
+        }
+
+    def parameters(self) -> list[dict[str, Any]]:
+        kept = self.report.parameters[: self.limits.parameters]
+        self._cut(len(kept), len(self.report.parameters), "parameters are shown")
+        places = self._pass_places()
+        return [_parameter(parameter, places) for parameter in kept]
+
+    def passes(self) -> list[list[Any]]:
+        rows = [self.report.passes[place] for place in self._pass_places()]
+        self._cut(len(rows), len(self.report.passes), "kept passes are shown in the charts")
+        return [_pass(one) for one in rows]
+
+    def _pass_places(self) -> list[int]:
+        passes = self.report.passes
+        series = min(len(self.report.parameters), self.limits.parameters)
+        most = max(self.limits.series_values // max(series, 1), 12)
+        return thinned(range(len(passes)), most, keep=lambda place: not passes[place].finite)
+
+    def _cut(self, kept: int, total: int, what: str) -> None:
+        if kept < total:
+            self.cuts.append(f"{kept} of {total} {what}")
+
+
+def _pass(one: Pass) -> list[Any]:
+    told = [one.number, one.step, one.graph, one.outcome, rounded(one.seconds), one.reached, one.location, one.finite]
+    return [*told, plain(one.value)]
+
+
+def _birth(birth: Birth) -> dict[str, Any]:
+    return {
+        "pass": birth.pass_number,
+        "node": birth.node,
+        "receiver": birth.receiver,
+        "input": birth.input_number,
+        "nan": birth.nan,
+        "inf": birth.inf,
+        "count": birth.count,
+        "incoming": rounded(birth.incoming_norm),
+        "saved": birth.saved_name,
+        "saved_zero": birth.saved_zero,
+        "saved_negative": birth.saved_negative,
+        "saved_bad": birth.saved_bad,
+        "certain": birth.certain,
+    }
+
+
+def _parameter(parameter: ParameterSeries, places: list[int]) -> dict[str, Any]:
+    norms, updates = parameter.norms, parameter.updates
+    any_update = any(map(touched, updates))
+    return {
+        "name": parameter.name,
+        "shape": shape_text(parameter.shape),
+        "dtype": parameter.dtype,
+        "numel": parameter.numel,
+        "requires_grad": parameter.requires_grad,
+        "used": parameter.used,
+        "touched": parameter.touched,
+        "norms": norm_codes(norms[place] for place in places if place < len(norms)),
+        "updates": norm_codes(updates[place] for place in places if place < len(updates)) if any_update else [],
+    }
+
+
+def _drawing(drawing: Drawing) -> dict[str, Any]:
+    return {
+        "width": _tenths(drawing.width),
+        "height": _tenths(drawing.height),
+        "note": drawing.note,
+        "folded": drawing.folded,
+        "boxes": [_box(box) for box in drawing.boxes],
+        "wires": _wires(drawing),
+    }
+
+
+def _box(box: Box) -> list[Any]:
+    place = [_tenths(value) for value in (box.x, box.y, box.width, box.height)]
+    label = fitted(box.label, box.width - 8, LABEL_SIZE, bold=True)
+    detail = fitted(box.detail, box.width - 6, DETAIL_SIZE)
+    badges = [[badge.node, fitted(badge.label, box.width - 18, BADGE_SIZE)] for badge in box.badges]
+    return [*place, list(box.nodes), label, detail, box.kind, badges, len(badge_rows(box)[0])]
+
+
+def _wires(drawing: Drawing) -> list[list[Any]]:
+    places = {box.id: place for place, box in enumerate(drawing.boxes)}
+    return [[places[wire.source], places[wire.target], _flat(wire.points)] for wire in drawing.wires]
+
+
+def _flat(points: Iterable[tuple[float, float]]) -> list[float]:
+    return [_tenths(value) for point in points for value in point]
+
+
+def _tenths(value: float) -> float:
+    tenths = round(value, 1)
+    return int(tenths) if tenths == int(tenths) else tenths

@@ -1,0 +1,62 @@
+"""The passes of a graph in the viewer's document: norms of each, all statistics of as many as there is room for."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tensormagic.renderers.document.document_columns import norm_codes, rounded, thinned
+from tensormagic.reports import MEASURES
+
+if TYPE_CHECKING:
+    from tensormagic.reports import Frame
+
+_CODED = frozenset({"abs_max", "std"})  # like norms: never negative
+
+
+def frame_rows(frames: Sequence[Frame], most_values: int) -> list[dict[str, Any]]:
+    """Return a row for each pass; with ``measures`` where it was measured in full and is one of those that fit.
+
+    ``measures`` holds a column for each of `reports.MEASURES` that says anything, by node index: a norm's code for the
+    largest magnitude and the deviation, a plain number for the rest, None where there is none.
+    """
+    full = [frame for frame in frames if len(frame.measures) or frame.forward is not None]
+    most = max(most_values // max(*(map(len, _told(full[0]))), 1), 1) if full else 0
+    told = {frame.pass_number for frame in thinned(full, max(most, 2), keep=lambda _: False)} if most_values else set()
+    return [{**_norms(frame), **(_all(frame) if frame.pass_number in told else {})} for frame in frames]
+
+
+def _norms(frame: Frame) -> dict[str, Any]:
+    bad = [[int(node), nan, inf] for node, (nan, inf) in frame.bad.items()]
+    row = {"pass": frame.pass_number, "norms": norm_codes(frame.norms), "bad": bad}
+    return {**row, "parts": norm_codes(frame.parts)} if len(frame.parts) else row
+
+
+def _forward(frame: Frame) -> dict[str, Any]:
+    """Return what the forward of a pass made, as its gradients are told; nothing where that was not asked for."""
+    values = frame.forward
+    if values is None:
+        return {}
+    bad = [[int(node), nan, inf] for node, (nan, inf) in values.bad.items()]
+    return {"forward": {"norms": norm_codes(values.norms), "bad": bad, **dict(_columns(values.measures))}}
+
+
+def _told(frame: Frame) -> tuple[array[float], array[float]]:
+    return frame.measures, frame.forward.measures if frame.forward is not None else array("f")
+
+
+def _all(frame: Frame) -> dict[str, Any]:
+    return {**({"measures": dict(_columns(frame.measures))} if len(frame.measures) else {}), **_forward(frame)}
+
+
+def _columns(measures: array[float]) -> Iterator[tuple[str, list[Any]]]:
+    width = len(MEASURES)
+    there = [value >= 0 or math.isnan(value) for value in measures[::width]]  # the first is a magnitude
+    for place, name in enumerate(MEASURES):
+        column = [value if here else None for value, here in zip(measures[place::width], there, strict=True)]
+        if name in _CODED:
+            yield name, norm_codes(-1.0 if value is None else value for value in column)
+        elif any(column):
+            yield name, [value if value is None else rounded(value) for value in column]

@@ -1,0 +1,178 @@
+"""A refused call as a panel: what is wrong and what to do, the line with the call marked, the operands as a table.
+
+Plain markup throughout, so that it is whole wherever the error is read: in a saved notebook, on a page without scripts.
+What does not fit is framed, marked with a sign and said in words; colour only adds to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tensormagic.renderers.assets import static
+from tensormagic.renderers.basics import theme
+from tensormagic.renderers.basics.finding_html import SIGNS, gaps_html, with_code
+from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.phrases import TIMES
+from tensormagic.renderers.failure import failure_graph
+from tensormagic.renderers.failure.failure_words import (
+    Cell,
+    Row,
+    columns,
+    finding_place,
+    function_text,
+    headline,
+    marked,
+    place_text,
+    related_lines,
+    rows,
+    rule,
+    torch_said,
+    way_lines,
+    works,
+)
+from tensormagic.reports import FailureReport, Finding, Location, TraceReport
+
+_HEADS = {"dtype": "dtype", "device": "device", "stride": "strides", "made": "made in"}
+_SIGN = "\u2716"
+
+
+def render(report: FailureReport) -> str:
+    """Return the panel as an HTML fragment: a ``<section>`` that needs nothing from outside."""
+    style = tag("style", theme.stylesheet(), static("failure.css"))
+    label = f"{function_text(report)}: {headline(report)}"
+    return tag("section", style, body(report), class_="tm tm-failure", aria_label=label)
+
+
+def of_run(report: TraceReport) -> tuple[str, TraceReport]:
+    """Return the call that ended a run as the top of the run's panel, and the run less what is told there."""
+    failure = report.failure
+    if failure is None:
+        return "", report
+    rest = tuple(found for found in report.findings if found not in failure.findings)
+    graph = ""
+    if failure.node is not None:
+        graph = failure_graph.picture(report.graphs[failure.node[0]], failure.node[1], failure_graph.RAN)
+    top = tag("style", static("failure.css")) + tag(
+        "div", body(failure, said=False), graph, class_="tm tm-failure tm-top"
+    )
+    return top, replace(report, findings=rest)
+
+
+def body(report: FailureReport, *, said: bool = True) -> str:
+    """Return what the panel holds; with ``said``, torch's own words too."""
+    wrong = "".join(_finding(finding, report) for finding in report.findings)
+    return "".join((_header(report), wrong, _rule(report), _way(report), _operands(report), _graph(report),
+                    _said(report) if said else "", gaps_html(report.gaps)))  # fmt: skip
+
+
+def _header(report: FailureReport) -> str:
+    name = tag("b", escape(function_text(report)), class_="tm-name")
+    what = tag("span", escape(headline(report)), class_="tm-what")
+    sign = tag("span", _SIGN, class_="tm-sign", aria_hidden="true")
+    line = tag("p", sign, name, " ", what, class_="tm-line")
+    return tag("header", line, tag("p", escape(place_text(report)), class_="tm-where quiet"), class_="tm-head")
+
+
+def _finding(finding: Finding, report: FailureReport) -> str:
+    code = tag("b", SIGNS[finding.severity], " ", escape(f"{finding.code} {finding.severity}"), class_="tm-code-name")
+    more = [finding_place(finding, report), *related_lines(finding)]
+    parts = [tag("p", code, " ", with_code(finding.message))]
+    parts += [tag("p", escape(text), class_="quiet") for text in more if text]
+    if finding.remedy:
+        parts.append(
+            tag("p", tag("span", "\u2192", class_="tm-arrow"), " ", with_code(finding.remedy), class_="tm-fix")
+        )
+    return tag("div", *parts, class_=f"tm-finding tm-{finding.severity}")
+
+
+def _rule(report: FailureReport) -> str:
+    text = rule(report)
+    said = [tag("p", with_code(text))] if text else []
+    ways = works(report)
+    if ways:
+        said.append(tag("p", "works: ", " or ".join(tag("code", escape(way)) for way in ways), class_="tm-fix"))
+    return tag("div", *said, class_="tm-rule") if said else ""
+
+
+# -- the way there -------------------------------------------------------------------------------------------------
+
+
+def _way(report: FailureReport) -> str:
+    before, failed = way_lines(report)
+    lines = [_step(step) for step in before] + ([_failed(failed, report.call)] if failed is not None else [])
+    return tag("div", tag("table", tag("tbody", *lines), class_="tm-way"), class_="tm-scroll") if lines else ""
+
+
+def _step(step: Location | str) -> str:
+    if not isinstance(step, Location):
+        return tag("tr", tag("td", ""), tag("td", escape(f"\u2026 {step}"), class_="quiet"))
+    return tag("tr", tag("td", escape(step.label), class_="tm-label"), tag("td", tag("code", escape(step.text))))
+
+
+def _failed(place: Location, expression: str) -> str:
+    before, call, after = marked(place, expression)
+    code = tag("code", escape(before), tag("mark", escape(call)) if call else "", escape(after))
+    label = tag("td", f"{_SIGN} ", escape(place.label), class_="tm-label")
+    return tag("tr", label, tag("td", code), class_="tm-here")
+
+
+# -- the operands --------------------------------------------------------------------------------------------------
+
+
+def _operands(report: FailureReport) -> str:
+    found = rows(report)
+    if not found:
+        return ""
+    shown = columns(found)
+    heads = ["operand", "given as", "shape", *(_HEADS[name] for name in shown)]
+    head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in heads)))
+    body = tag("tbody", *(tag("tr", *_cells(row, shown), class_="tm-bad" if row.clashes else None) for row in found))
+    return tag("div", tag("table", head, body, class_="tm-operands"), class_="tm-scroll")
+
+
+def _cells(row: Row, shown: list[str]) -> Iterator[str]:
+    name = _name(row.name.text)
+    sign = tag("span", _SIGN if row.clashes else "", class_="tm-sign", aria_hidden="true")
+    yield tag("td", sign, name, _because(row.name), class_="tm-operand")
+    yield tag("td", escape(row.role), class_="quiet")
+    yield tag("td", _shape(row), class_="tm-shape")
+    for column in shown:
+        maker = tag("code", escape(row.maker)) if column == "made" and row.maker else ""
+        yield tag("td", _framed(getattr(row, column)), " " if maker else "", maker, class_=f"tm-{column}")
+
+
+def _name(name: str) -> str:
+    """Return what an operand is called: code where it is some, words where it is told what it came from."""
+    if not name:
+        return tag("span", "\u2014", class_="quiet")
+    return tag("span", with_code(name)) if " of " in name else tag("code", escape(name))
+
+
+def _shape(row: Row) -> str:
+    if row.dimensions is None:
+        return _framed(row.text)
+    sizes = [_framed(cell) for cell in row.dimensions]
+    inside = tag("span", TIMES, class_="tm-times").join(sizes) if sizes else tag("span", "scalar", class_="quiet")
+    return tag("span", inside, class_="tm-dims") + (f" {escape(row.text.text)}" if row.text.text else "")
+
+
+def _framed(cell: Cell) -> str:
+    if not cell.clash:
+        return escape(cell.text)
+    return tag("span", tag("b", escape(cell.text)), _because(cell), class_="tm-dim tm-not")
+
+
+def _because(cell: Cell) -> str:
+    return tag("i", escape(cell.clash)) if cell.clash else ""
+
+
+def _graph(report: FailureReport) -> str:
+    if report.graph is None:
+        return ""
+    return failure_graph.picture(report.graph, report.graph.roots[0], failure_graph.REFUSED)
+
+
+def _said(report: FailureReport) -> str:
+    lead = tag("span", "torch said", class_="quiet")
+    return tag("div", lead, " ", tag("code", escape(torch_said(report))), class_="tm-said")

@@ -1,0 +1,1 @@
+"""From an autograd graph to a drawing: folding, layout, words."""

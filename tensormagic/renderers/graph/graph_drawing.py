@@ -1,0 +1,235 @@
+"""From an autograd graph to a drawing: fold what a person does not think of as a step, then lay the rest out.
+
+Everything that draws the graph (the static picture, the live panel) starts from the same `Drawing`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tensormagic.renderers.basics.phrases import plural
+from tensormagic.renderers.basics.text_metrics import text_width
+from tensormagic.renderers.graph.graph_coarsening import coarsen
+from tensormagic.renderers.graph.graph_cuts import CutRow, SeveredWire, ends_of
+from tensormagic.renderers.graph.graph_folding import Folding, Group, fold
+from tensormagic.renderers.graph.graph_hierarchy import Part, hierarchy
+from tensormagic.renderers.graph.graph_layout import lay_out
+from tensormagic.renderers.graph.graph_words import leaf_label
+from tensormagic.renderers.graph.layout_rows import Spacing
+
+if TYPE_CHECKING:
+    from tensormagic.reports import Graph
+
+
+LABEL_SIZE = 12.0
+DETAIL_SIZE = 10.5
+BADGE_SIZE = 10.0
+HEAD_HEIGHT = 40.0
+BADGE_HEIGHT = 15.0
+MOST_BADGES = 4
+CUT_INDENT = 20.0  # where the words of a cut begin, to the right of its sign
+ROW_WIDTH = 890.0
+MOST_REPEATED = 3
+
+_PADDING = 10.0
+_NARROWEST = 38.0
+_WIDEST = 190.0
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A leaf that collects a gradient, folded into a box that uses it.
+
+    Attributes:
+        node: Index of the accumulate node.
+        label: Its name, short; with ``(in 3 boxes)`` where several boxes use it. Where very many do, it is a badge of
+            the first of them alone.
+    """
+
+    node: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One box of the drawing.
+
+    Attributes:
+        id: Its place in `Drawing.boxes`.
+        nodes: Indices of the graph's nodes it stands for, badges not included. The gradient of the first one that was
+            reached is the gradient of the box: the others were folded into it.
+        label: What it does.
+        detail: Shape of what it makes.
+        kind: ``"op"``, ``"custom"``, ``"accumulate"``, ``"views"``, ``"module"`` or ``"repeat"``.
+        badges: Leaves folded into it.
+        x: Left side.
+        y: Top.
+        width: Of the box, badges included.
+        height: Of the box, badges included.
+        cuts: What it used and sends no gradient to, a line each below the badges.
+    """
+
+    id: int
+    nodes: tuple[int, ...]
+    label: str
+    detail: str
+    kind: str
+    badges: tuple[Badge, ...]
+    x: float
+    y: float
+    width: float
+    height: float
+    cuts: tuple[CutRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A line between two boxes.
+
+    Attributes:
+        source: Id of the box that sends the gradient (drawn at the right).
+        target: Id of the box that receives it.
+        points: The line, from source to target.
+        edges: Indices of the graph's edges it stands for.
+    """
+
+    source: int
+    target: int
+    points: tuple[tuple[float, float], ...]
+    edges: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A graph, folded and laid out.
+
+    Attributes:
+        width: Of the whole, in pixels.
+        height: Of the whole.
+        boxes: In forward order.
+        wires: Between them.
+        node_count: Nodes of the graph.
+        folded: How many of them do not have a box of their own.
+        note: What was folded, in one sentence; empty where every node has its box.
+        parts: What lies inside the boxes: the first ones are the boxes themselves, in their order.
+        severed: Lines along which a value went, and no gradient goes.
+        stubs: Boxes from which a value was taken in such a way, and no line says so; with the cuts.
+        fine: The graph before it was made smaller; another drawing of it starts from there.
+    """
+
+    width: float
+    height: float
+    boxes: tuple[Box, ...]
+    wires: tuple[Wire, ...]
+    node_count: int
+    folded: int
+    note: str
+    parts: tuple[Part, ...] = ()
+    severed: tuple[SeveredWire, ...] = ()
+    stubs: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    fine: Folding | None = None
+
+
+def draw(graph: Graph, *, max_boxes: int = 160, fine: Folding | None = None, inside: bool = True) -> Drawing:
+    """Return the drawing of ``graph``, folded into at most ``max_boxes`` boxes.
+
+    Args:
+        graph: What to draw.
+        max_boxes: How many boxes fit.
+        fine: That of another drawing of the same graph, where there is one.
+        inside: Whether to say as well what lies inside the boxes: `Drawing.parts`.
+    """
+    fine = fine or fold(graph)
+    folding = coarsen(graph, fine, max_boxes)
+    uses = Counter(leaf for group in folding.groups for leaf in group.leaves)
+    groups = _leaves_once(folding.groups, uses)
+    badges = [_badges(graph, group, uses) for group in groups]
+    ends = ends_of(graph, groups, folding.edges)
+    sizes = [
+        with_cuts(box_size(group, marks), rows, badges=bool(marks))
+        for group, marks, rows in zip(groups, badges, ends.rows, strict=True)
+    ]
+    forward = [*((target, source) for source, target in folding.edges), *ends.pairs]
+    layout = lay_out(sizes, forward, Spacing(wrap_width=ROW_WIDTH), heads=[HEAD_HEIGHT] * len(sizes))
+    boxes = tuple(
+        Box(number, group.nodes, group.label, group.detail, group.kind, marks, *position, *size, rows)
+        for number, (group, marks, rows, position, size) in enumerate(
+            zip(groups, badges, ends.rows, layout.positions, sizes, strict=True)
+        )
+    )
+    wires = tuple(
+        Wire(source, target, route[::-1], edges)
+        for ((source, target), edges), route in zip(folding.edges.items(), layout.routes, strict=False)
+    )
+    severed = tuple(
+        SeveredWire(*pair, route, cut)
+        for (pair, cut), route in zip(ends.pairs.items(), layout.routes[len(wires) :], strict=True)
+    )
+    folded = len(graph.nodes) - len(boxes)
+    parts = hierarchy(fine.groups, folding.groups) if inside else ()
+    return Drawing(
+        layout.width, layout.height, boxes, wires, len(graph.nodes), folded, _note(graph, folding), parts,
+        severed, ends.stubs, fine,
+    )  # fmt: skip
+
+
+def badge_rows(box: Box) -> tuple[tuple[Badge, ...], int]:
+    """Return the badges that are written out under a box, and how many more there are, told in one line."""
+    shown = _written_out(box.kind, len(box.badges))
+    return box.badges[:shown], len(box.badges) - shown
+
+
+def _written_out(kind: str, badges: int) -> int:
+    """Return how many badges are written out: all that have room; of a box of many steps all or none."""
+    if badges <= MOST_BADGES:
+        return badges
+    return 0 if kind in {"module", "repeat"} else MOST_BADGES - 1
+
+
+def _badges(graph: Graph, group: Group, uses: Counter[int]) -> tuple[Badge, ...]:
+    return tuple(Badge(leaf, _badge_label(graph, leaf, uses[leaf])) for leaf in group.leaves)
+
+
+def _badge_label(graph: Graph, leaf: int, uses: int) -> str:
+    """Return the name of a leaf, and in how many boxes it is used where that is more than one."""
+    label = leaf_label(graph.nodes[leaf])
+    return f"{label} (in {uses} boxes)" if uses > 1 else label
+
+
+def _leaves_once(groups: Sequence[Group], uses: Counter[int]) -> list[Group]:
+    """Leave a leaf that very many boxes use (of a recurrent network) on the first of them only."""
+    seen: set[int] = set()
+    left = []
+    for group in groups:
+        leaves = tuple(leaf for leaf in group.leaves if uses[leaf] <= MOST_REPEATED or leaf not in seen)
+        seen.update(leaves)
+        left.append(replace(group, leaves=leaves))
+    return left
+
+
+def box_size(group: Group, badges: tuple[Badge, ...]) -> tuple[float, float]:
+    """Return the width and height of a box with its badges."""
+    written = _written_out(group.kind, len(badges))
+    rows = written + (written < len(badges))
+    wanted = [text_width(group.label, LABEL_SIZE, bold=True), text_width(group.detail, DETAIL_SIZE)]
+    wanted += [text_width(badge.label, BADGE_SIZE) + BADGE_HEIGHT for badge in badges[:written]]
+    width = min(max(max(wanted) + 2 * _PADDING, _NARROWEST), _WIDEST)
+    return round(width), HEAD_HEIGHT + (rows * BADGE_HEIGHT + 3 if rows else 0)
+
+
+def with_cuts(size: tuple[float, float], rows: Sequence[CutRow], *, badges: bool) -> tuple[float, float]:
+    """Return the size of a box that also has ``rows`` of cuts."""
+    if not rows:
+        return size
+    wanted = max(text_width(row.label, BADGE_SIZE) for row in rows) + CUT_INDENT + 4
+    return round(min(max(size[0], wanted), _WIDEST)), size[1] + len(rows) * BADGE_HEIGHT + (0 if badges else 3)
+
+
+def _note(graph: Graph, folding: Folding) -> str:
+    """Return what was folded beyond leaves and views; empty where nothing was."""
+    if not folding.note:
+        return ""
+    return f"{plural(len(graph.nodes), 'node')} drawn as {plural(len(folding.groups), 'box', 'boxes')}: {folding.note}"

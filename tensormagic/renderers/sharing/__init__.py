@@ -1,0 +1,1 @@
+"""Shared memory, many tensors and watched writes: as panels and as text."""

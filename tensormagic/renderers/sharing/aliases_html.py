@@ -1,0 +1,212 @@
+"""What a person sees from ``%aliases`` in a notebook: a card for each piece of memory, all on one screen.
+
+The strips of a card stand under each other on one axis, coloured by place as in the panel of one tensor: what lies in
+the same column is the same memory. All is in the markup; there is no script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensormagic.renderers.assets import static
+from tensormagic.renderers.basics import png, theme
+from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
+from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.phrases import count
+from tensormagic.renderers.sharing.sharing_words import (
+    aliases_scope,
+    aliases_summary,
+    alone,
+    clipped,
+    group_notes,
+    group_title,
+    how,
+    is_matrix,
+    letters,
+    marks,
+    names,
+    pair_line,
+    shared_cell,
+    unnoticed,
+    what,
+    writes,
+)
+from tensormagic.reports import AliasGroup, AliasMember, AliasPair, AliasReport
+
+MOST_CARDS = 12
+MOST_LINES = 40
+MOST_MEMBERS = 8  # of a card; more are folded
+MOST_MATRIX = 6
+MOST_PAIRS = 12
+MOST_SAME = 8
+UNIT, UNITS_WIDE, UNITS_HIGH = 3, 80, 6  # pixels of a dot of a strip, and dots along its sides
+# Okabe and Ito's colours for the colour blind, the lighter ones: black letters stand on all of them.
+CHIPS = ("#56b4e9", "#e69f00", "#2bb58c", "#f0e442", "#e08fb9", "#f08a4b", "#9ec9e8", "#c9b46c")
+
+
+def render(report: AliasReport) -> str:
+    """Return the panel as an HTML fragment: a ``<section>`` that needs nothing from outside."""
+    shared = [group for group in report.groups if len(group.members) > 1]
+    parts = [
+        f"<style>{theme.stylesheet()}{static('sharing.css')}</style>",
+        _header(report),
+        findings_html(report.findings),
+        gaps_html(report.gaps),
+        *(_card(group) for group in shared[:MOST_CARDS]),
+        _further(shared[MOST_CARDS:], report.groups_found - len(report.groups)),
+        _same_objects([group for group in report.groups if len(group.members) == 1]),
+    ]
+    return tag("section", *parts, class_="tm tm-sharing", aria_label="Who shares memory")
+
+
+def chip(number: int) -> str:
+    """Return the coloured letters of a piece of memory; nothing for what shares with nobody."""
+    if not number:
+        return ""
+    colour = CHIPS[(number - 1) % len(CHIPS)]
+    return tag("span", letters(number), class_="tm-chip", style=f"background-color:{colour};color:#111")
+
+
+def _header(report: AliasReport) -> str:
+    second = " \u00b7 ".join(part for part in (aliases_scope(report), alone(report)) if part)
+    title = tag("span", "aliases", class_="tm-title") + " " + tag("span", with_code(aliases_summary(report)))
+    return tag("header", tag("p", title), tag("p", escape(second), class_="quiet"), class_="tm-head")
+
+
+def _card(group: AliasGroup) -> str:
+    notes = (tag("p", with_code(note), class_="quiet") for note in group_notes(group) if note not in unnoticed(group))
+    parts = [
+        tag("h3", chip(group.number), " ", escape(group_title(group))),
+        *(tag("p", with_code(note), class_="tm-unseen") for note in unnoticed(group)),
+        _members(group, group.members[:MOST_MEMBERS], first=1),
+        _folded(group),
+        "" if is_matrix(group, MOST_MATRIX) else _pairs(group.pairs),
+        *notes,
+    ]
+    return tag("div", *parts, class_="tm-card")
+
+
+def _further(groups: Sequence[AliasGroup], unlisted: int) -> str:
+    """Return the pieces of memory that have no card, a line each, and how many there are beyond."""
+    left_out = len(groups) - MOST_LINES + unlisted if len(groups) > MOST_LINES else unlisted
+    lines = [tag("li", chip(group.number), " ", escape(_line(group))) for group in groups[:MOST_LINES]]
+    lines += [tag("li", f"and {count(left_out)} more pieces of memory", class_="quiet")] if left_out > 0 else []
+    if not lines:
+        return ""
+    title = tag("summary", f"{count(len(groups) + unlisted)} more pieces of memory")
+    return tag("details", title, tag("ul", *lines, class_="tm-same"), class_="tm-card")
+
+
+def _line(group: AliasGroup) -> str:
+    first = ", ".join(clipped(member.name) for member in group.members[:4])
+    more = f" and {count(group.found - 4)} more" if group.found > 4 else ""
+    return f"{group_title(group)}: {first}{more}"
+
+
+def _folded(group: AliasGroup) -> str:
+    """Return the members beyond the first few, on demand, and how many there are beyond those."""
+    if group.found <= MOST_MEMBERS:
+        return ""
+    rest = group.members[MOST_MEMBERS:]
+    unlisted = group.found - len(group.members)
+    more = tag("p", f"and {count(unlisted)} more", class_="quiet") if unlisted > 0 else ""
+    title = tag("summary", f"{count(group.found - MOST_MEMBERS)} more objects")
+    return tag("details", title, _members(group, rest, first=MOST_MEMBERS + 1), more)
+
+
+def _members(group: AliasGroup, members: Sequence[AliasMember], *, first: int) -> str:
+    matrix = members if is_matrix(group, MOST_MATRIX) else ()
+    drawn = any(member.coverage for member in members)
+    head = ["", "name", _axis(group) if drawn else "", "how, and who counts its writes"]
+    cells = [tag("th", text) for text in head]
+    cells += [tag("th", str(at), class_="tm-in", title=_title(other)) for at, other in enumerate(matrix, 1)]
+    pairs = {frozenset((pair.left, pair.right)): pair for pair in group.pairs}
+    rows = [_member(at, member, group, _shares(member, matrix, pairs)) for at, member in enumerate(members, first)]
+    above = tag("th", "", colspan=len(head)) + tag("th", "elements in", class_="tm-in", colspan=len(matrix))
+    heads = tag("thead", tag("tr", above) if matrix else "", tag("tr", *cells))
+    return tag("table", heads, tag("tbody", *rows), class_="tm-members")
+
+
+def _title(other: AliasMember) -> str:
+    return f"how many elements lie in {clipped(other.name)}"
+
+
+def _axis(group: AliasGroup) -> str:
+    ends = tag("span", "byte 0") + " " + tag("span", count(group.nbytes))
+    return tag("div", ends, class_="tm-axis", style=f"width:{_strip_width(group)}px")
+
+
+def _strip_width(group: AliasGroup) -> int:
+    cells = max((len(member.coverage) for member in group.members), default=1) or 1
+    return UNIT * cells * max(UNITS_WIDE // cells, 1)
+
+
+def _member(at: int, member: AliasMember, group: AliasGroup, shares: Sequence[str]) -> str:
+    badges = "".join(" " + tag("span", mark, class_="tm-badge") for mark in marks(member))
+    kind = tag("span", escape(what(member)), class_="tm-sub")
+    counted = tag("span", writes(member, group), class_="tm-sub")
+    return tag(
+        "tr",
+        tag("th", str(at)),
+        tag("td", tag("b", escape(names(member))), " ", kind, class_="tm-names"),
+        tag("td", strip_image(member)),
+        tag("td", with_code(how(member)), badges, " ", counted, class_="tm-ways"),
+        *shares,
+    )  # fmt: skip
+
+
+def strip_image(member: AliasMember) -> str:
+    """Return a member's strip: coloured by place where it reads, hatched where it does not."""
+    if not member.coverage:
+        return ""
+    cells = len(member.coverage)
+    columns = [_column(at, part, cells) for at, part in enumerate(member.coverage) for _ in range(_dots(cells))]
+    palette = [theme.offset_colour(at / max(cells - 1, 1)) for at in range(cells)]
+    source = png.heatmap([list(row) for row in zip(*columns, strict=True)], palette, size=UNIT)
+    alt = f"{clipped(member.name)} reads bytes {count(member.start)} to {count(max(member.stop - 1, member.start))}"
+    ground = "background-color:#eceef1"  # light on either side: the scale begins in a dark blue
+    return tag("img", src=source, alt=alt, title=alt, style=ground).removesuffix("</img>")
+
+
+def _dots(cells: int) -> int:
+    return max(UNITS_WIDE // cells, 1)
+
+
+def _column(at: int, part: float | None, cells: int) -> list[int]:
+    """Return a column of dots, filled from below as far as the cell is read; crossed lines where that is not known."""
+    if part is None:
+        return [png.NOT_A_NUMBER] * UNITS_HIGH
+    filled = min(max(round(part * UNITS_HIGH), 1 if part else 0), UNITS_HIGH - (part < 1))
+    return [png.PLUS_INFINITY] * (UNITS_HIGH - filled) + [min(at, cells - 1)] * filled
+
+
+def _shares(member: AliasMember, matrix: Sequence[AliasMember], pairs: dict[frozenset[str], AliasPair]) -> list[str]:
+    return [_share(member, other, pairs.get(frozenset((member.name, other.name)))) for other in matrix]
+
+
+def _share(member: AliasMember, other: AliasMember, pair: AliasPair | None) -> str:
+    if other is member:
+        return tag("td", "\u2500", class_="tm-in tm-self")
+    return tag("td", shared_cell(pair, member.name), class_="tm-in", title=_title(other))
+
+
+def _pairs(pairs: Sequence[AliasPair]) -> str:
+    meeting = [tag("li", with_code(pair_line(pair))) for pair in pairs if pair.overlap != "no"]
+    if not meeting:
+        return tag("p", "No two of those that were compared have an element in common.", class_="quiet")
+    more = (
+        [tag("li", f"and {count(len(meeting) - MOST_PAIRS)} more", class_="quiet")] if len(meeting) > MOST_PAIRS else []
+    )
+    listing = tag("ul", *meeting[:MOST_PAIRS], *more, class_="tm-same")
+    return tag("details", tag("summary", f"{count(len(meeting))} pairs overlap"), listing)
+
+
+def _same_objects(single: Sequence[AliasGroup]) -> str:
+    if not single:
+        return ""
+    items = [tag("li", tag("code", escape(names(group.members[0])))) for group in single]
+    shown, rest = items[:MOST_SAME], items[MOST_SAME:]
+    more = tag("p", f"and {count(len(rest))} more", class_="quiet") if rest else ""
+    return tag(
+        "div", tag("h3", "One object, several names"), tag("ul", *shown, class_="tm-same"), more, class_="tm-card"
+    )

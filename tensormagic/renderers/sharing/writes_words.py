@@ -1,0 +1,235 @@
+"""What is said of watched writes, in the same words in the terminal and in the panel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tensormagic.renderers.basics.phrases import count, listed, plural, tuple_text
+from tensormagic.reports import ChangedName, Clash, Write, WritesReport
+
+WHOLE = 120  # a cell of at most so many lines is shown whole
+AROUND = 1  # lines shown before and after one that writes, in a longer one
+MOST_CHANGED = 6  # names listed beside a line
+
+TABLE_HEAD = ("line", "op", "writes to", "shape", "times", "changes besides", "autograd")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """A line of the listing.
+
+    Attributes:
+        number: Its number; 0 for a heading, or for lines left out (no text).
+        text: The code.
+        writes: What it wrote.
+        sign: The severity of the worst finding on it, ``"write"`` where it writes and nothing was found, else ``""``.
+    """
+
+    number: int
+    text: str
+    writes: tuple[Write, ...] = ()
+    sign: str = ""
+
+
+def headline(report: WritesReport) -> str:
+    """Return how much was written, and how much of it changed something else."""
+    if not report.writes_seen:
+        return "no in-place write"
+    lines = {(write.location.filename, write.location.line) for write in report.writes if write.location}
+    parts = [f"{plural(report.writes_seen, 'in-place write')} on {plural(len(lines), 'line')}"]
+    others = {changed.name for write in report.writes for changed in write.changed if changed.relation != "itself"}
+    them = "them" if report.writes_seen > 1 else "it"
+    parts += [f"{plural(len(others), 'other name')} changed by {them}"] if others else []
+    parts += [engine_text(report)] if report.engine_writes else []
+    return ", ".join(parts)
+
+
+def engine_text(report: WritesReport) -> str:
+    """Return how often backward itself added to a gradient."""
+    return f"{plural(report.engine_writes, 'more by backward', 'more by backward')} (it adds up gradients)"
+
+
+def all_clear(report: WritesReport) -> str:
+    """Return the sentence for a run without findings; it claims no more than was looked at."""
+    if not report.writes_seen:
+        return "Nothing was written to in place."
+    return (
+        f"No write changed another name ({count(report.names_searched)} names and attributes were looked through), and "
+        "none read what it wrote."
+    )
+
+
+def state_text(report: WritesReport) -> str:
+    """Return the run's state in a word, with the error of a failed one."""
+    return f"{report.state}: {report.error}" if report.error else report.state
+
+
+def amount_text(changed: ChangedName) -> str:
+    """Return how much of another name was changed: ``4 of 12 elements``."""
+    if changed.items > 1:
+        return f"{plural(changed.items, 'item')} are one memory"
+    if changed.elements is None:
+        return "how much is not known"
+    most = "" if changed.certain else "at most "
+    behind = ", unseen by autograd" if changed.saved and changed.noticed is False else ""
+    same = ", the same tensor" if changed.relation == "same object" else ""
+    return f"{most}{count(changed.elements)} of {plural(changed.of_elements, 'element')}{behind}{same}"
+
+
+def clash_text(clash: Clash) -> str:
+    """Return what memory a write used twice, and what came of it."""
+    if clash.kind == "repeats":
+        return f"changes {clash.elements} elements of {clash.tensor}, not {clash.of_elements}"
+    what = "overlaps itself" if clash.kind == "overlaps itself" else f"reads {_amount(clash)} that it writes"
+    if clash.refused:
+        return f"{what}: refused"
+    if clash.wrong is None:
+        return what
+    return (
+        f"{what}: {plural(clash.wrong, 'element comes', 'elements come')} out wrong"
+        if clash.wrong
+        else (f"{what}: right this time")
+    )
+
+
+def _amount(clash: Clash) -> str:
+    if clash.elements is None:
+        return "elements"
+    return f"{count(clash.elements)} of the {plural(clash.of_elements, 'element')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One thing to say of what a line changed besides.
+
+    Attributes:
+        name: Of the tensor, or of the variable that holds several.
+        amount: How much of it.
+        changed: The one name; None for several together.
+    """
+
+    name: str
+    amount: str
+    changed: ChangedName | None = None
+
+
+def effects(changed: Iterable[ChangedName]) -> list[Effect]:
+    """Return what was changed, three or more tensors that one variable holds together."""
+    by_root: dict[str, list[ChangedName]] = {}
+    for one in {one.name: one for one in changed}.values():
+        root = re.split(r"[.\[]", one.name, maxsplit=1)[0]
+        by_root.setdefault(root, []).append(one)
+    return [effect for root, held in by_root.items() for effect in _effects_of(root, held)]
+
+
+def _effects_of(root: str, held: list[ChangedName]) -> Iterator[Effect]:
+    if len(held) < 3:
+        yield from (Effect(one.name, amount_text(one), one) for one in held)
+        return
+    touched, elements = sum(one.elements or 0 for one in held), sum(one.of_elements for one in held)
+    most = "" if all(one.certain for one in held) else "at most "
+    yield Effect(root, f"{plural(len(held), 'tensor')} in it, {most}{count(touched)} of {plural(elements, 'element')}")
+
+
+def phrases_of(write: Write) -> list[str]:
+    """Return what a write did besides, a phrase each."""
+    said = [clash_text(write.clash)] if write.clash is not None else []
+    found = effects(write.changed)
+    said += [f"{effect.name}: {effect.amount}" for effect in found[:MOST_CHANGED]]
+    left = len(found) - MOST_CHANGED
+    return said + ([f"and {plural(left, 'more name')}"] if left > 0 else [])
+
+
+def target_text(write: Write) -> str:
+    """Return what was written to: ``x``, ``net.0.weight and others``, ``tensors without a name``."""
+    name = write.target or ("tensors" if write.several else "a tensor") + " without a name"
+    return f"{name} and others" if write.several and write.target else name
+
+
+def written_text(writes: tuple[Write, ...]) -> str:
+    """Return what a line writes to and how often: ``b``, ``e ×18``; those without a name only where no other is."""
+    targets: dict[str, int] = {}
+    named = [write for write in writes if write.target]
+    for write in named or writes:
+        target = target_text(write)
+        targets[target] = max(targets.get(target, 0), write.count)
+    return listed([f"{name} \u00d7{count(times)}" if times > 1 else name for name, times in targets.items()], most=3)
+
+
+def table_rows(report: WritesReport) -> Iterator[tuple[str, ...]]:
+    """Yield a row a write, for `TABLE_HEAD`."""
+    for write in report.writes:
+        label = write.location.label if write.location else "not on a line of yours"
+        noticed = {changed.noticed for changed in write.changed if changed.relation != "NumPy array"}
+        said = "does not notice" if False in noticed else "notices" if noticed == {True} else ""
+        besides = "; ".join(phrases_of(write))
+        yield label, write.op, target_text(write), tuple_text(write.shape), count(write.count), besides, said
+
+
+# -- the listing ---------------------------------------------------------------------------------------------------
+
+
+def source_lines(report: WritesReport) -> list[SourceLine]:
+    """Return the lines to list: the watched cell first, then lines of other files that wrote."""
+    by_file: dict[str, dict[int, list[Write]]] = {}
+    for write in report.writes:
+        if write.location is not None:
+            by_file.setdefault(write.location.filename, {}).setdefault(write.location.line, []).append(write)
+    signs = _signs(report)
+    filename = report.cell.filename
+    lines = _cell_lines(report.cell.lines, by_file.pop(filename, {}), signs, filename)
+    for name, writing in by_file.items():
+        lines += _file_lines(name, writing, signs)
+    return lines
+
+
+def _signs(report: WritesReport) -> dict[tuple[str, int], str]:
+    """Return the severity of the worst finding on each line; findings come the most severe first."""
+    signs: dict[tuple[str, int], str] = {}
+    for finding in report.findings:
+        if finding.location is not None:
+            signs.setdefault((finding.location.filename, finding.location.line), finding.severity)
+    return signs
+
+
+def _plain_sign(writes: tuple[Write, ...]) -> str:
+    """Return the sign of a line that no finding stands at: its note may stand at another line of the same names."""
+    if any(write.changed for write in writes):
+        return "note"
+    return "write" if writes else ""
+
+
+def _cell_lines(
+    lines: tuple[str, ...], writing: dict[int, list[Write]], signs: dict[tuple[str, int], str], filename: str
+) -> list[SourceLine]:
+    if not lines:
+        return _file_lines(filename, writing, signs) if writing else []
+    wanted = range(1, len(lines) + 1) if len(lines) <= WHOLE else _near(writing, len(lines))
+    listing: list[SourceLine] = []
+    last = 0
+    for number in wanted:
+        if number > last + 1:
+            listing.append(SourceLine(0, ""))
+        writes = tuple(writing.get(number, ()))
+        sign = signs.get((filename, number), _plain_sign(writes))
+        listing.append(SourceLine(number, lines[number - 1].rstrip(), writes, sign))
+        last = number
+    return listing
+
+
+def _near(writing: dict[int, list[Write]], length: int) -> list[int]:
+    near = {line + shift for line in writing for shift in range(-AROUND, AROUND + 1)}
+    return sorted(line for line in near if 1 <= line <= length)
+
+
+def _file_lines(filename: str, writing: dict[int, list[Write]], signs: dict[tuple[str, int], str]) -> list[SourceLine]:
+    heading = next(iter(writing.values()))[0].location
+    listing = [SourceLine(0, heading.label.rpartition(",")[0] if heading else filename)]
+    for number in sorted(writing):
+        location = writing[number][0].location
+        writes = tuple(writing[number])
+        sign = signs.get((filename, number), _plain_sign(writes))
+        listing.append(SourceLine(number, location.text if location else "", writes, sign))
+    return listing

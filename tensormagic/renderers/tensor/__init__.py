@@ -1,0 +1,1 @@
+"""One tensor: as a panel, as a picture, as text."""

@@ -1,0 +1,64 @@
+"""The autograd disclosure of the panel: sentences, the way to the leaves as a picture, what is sent and kept."""
+
+from __future__ import annotations
+
+from tensormagic.renderers.basics.finding_html import with_code
+from tensormagic.renderers.basics.markup import escape, svg_data_uri, tag
+from tensormagic.renderers.tensor.tensor_autograd_svg import path_svg
+from tensormagic.renderers.tensor.tensor_autograd_text import tree
+from tensormagic.renderers.tensor.tensor_autograd_words import (
+    broken,
+    details_of,
+    lines,
+    path_note,
+    saved_rows,
+    sent_heads,
+    sent_rows,
+    summary,
+)
+from tensormagic.renderers.tensor.tensor_words import name
+from tensormagic.reports import AutogradDetails, Path, TensorReport
+
+
+def autograd_html(report: TensorReport) -> str:
+    """Return the disclosure, open where a backward can only fail; nothing where autograd could not be read."""
+    if report.autograd is None:
+        return ""
+    sentences = "".join(tag("p", with_code(line)) for line in lines(report))
+    state = tag("span", escape(summary(report)), class_="quiet")
+    details = details_of(report)
+    more = _details(details, name(report)) if details is not None else ""
+    return tag("details", tag("summary", "Autograd ", state), sentences, more, open="" if broken(report) else None)
+
+
+def _details(details: AutogradDetails, title: str) -> str:
+    parts = []
+    if details.path is not None:
+        parts += [
+            _picture(details.path, title),
+            _table(sent_heads(details.path), sent_rows(details.path)),
+        ]
+    if details.saved:
+        parts.append(_table(("its node keeps", "what", "state", "version counter"), saved_rows(details)))
+    return "".join(parts)
+
+
+def _picture(path: Path, title: str) -> str:
+    image = f'<img src="{svg_data_uri(path_svg(path, title))}" alt="{escape(chr(10).join(tree(path, title)))}">'
+    note = path_note(path)
+    words = "arrows: the way of the gradient; blue: leaves" + (f"; {note}" if note else "")
+    return tag("div", image, class_="tm-path") + tag("p", escape(words), class_="quiet")
+
+
+def _table(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> str:
+    if not rows:
+        return ""
+    head = tag("tr", *(tag("th", escape(title)) for title in heads))
+    body = (
+        tag("tr", tag("th", tag("code", escape(row[0]))), *(tag("td", _cell(cell)) for cell in row[1:])) for row in rows
+    )
+    return tag("table", tag("thead", head), tag("tbody", *body), class_="tm-list")
+
+
+def _cell(text: str) -> str:
+    return tag("b", escape(text)) if text.startswith("changed in place") else escape(text)

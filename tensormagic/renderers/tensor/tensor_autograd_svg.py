@@ -1,0 +1,107 @@
+"""The way from a tensor to its leaves as a small picture: leaves at the left, the tensor at the right.
+
+An opaque light card, because an image in a page cannot see the page's theme. Arrows run the way the gradient does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tensormagic.renderers.basics.markup import escape
+from tensormagic.renderers.basics.phrases import shortened
+from tensormagic.renderers.basics.svg_paths import arrowhead, line, number
+from tensormagic.renderers.basics.text_metrics import fitted, text_width
+from tensormagic.renderers.graph.graph_layout import lay_out
+from tensormagic.renderers.graph.layout_rows import Spacing
+from tensormagic.reports import BEYOND, Path, PathNode
+
+WIDTH = 860.0
+PAD = 10.0
+BOX_HEIGHT = 36.0
+LABEL, DETAIL = 12.0, 10.5
+_NARROWEST, _WIDEST = 44.0, 150.0
+_HEAD = 7
+
+STYLE = (
+    ".a{font:10.5px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#1b1f24}"
+    ".a .l{font-weight:600;font-size:12px;text-anchor:middle}.a .d{fill:#545d68;text-anchor:middle}"
+    ".a rect{fill:#fff;stroke:#868f99}.a .leaf{fill:#e3eef6;stroke:#2a5484;stroke-width:1.5}"
+    ".a .bad{fill:#fdf3f2;stroke:#b3261e;stroke-width:2}.a .freed{stroke-dasharray:4 3}"
+    ".a .self{fill:#fff4cf;stroke:#1b1f24;stroke-width:1.5}.a .far{stroke-dasharray:3 3}"
+    ".a .w{fill:none;stroke:#545d68;stroke-width:1.2}.a .h{fill:#545d68}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """One box: what stands in it, and how it is drawn."""
+
+    label: str
+    detail: str
+    style: str
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height."""
+        wanted = max(text_width(self.label, LABEL, bold=True), text_width(self.detail, DETAIL)) + 16
+        return round(min(max(wanted, _NARROWEST), _WIDEST)), BOX_HEIGHT
+
+
+def path_svg(path: Path, name: str) -> str:
+    """Return the picture as a standalone SVG; ``name`` is what the tensor is called."""
+    boxes, edges = _boxes(path, name), _edges(path)
+    layout = lay_out([box.size for box in boxes], edges, Spacing(column_gap=26.0, wrap_width=WIDTH - 2 * PAD))
+    wires = "".join(_wire(route) for route in layout.routes)
+    drawn = "".join(_draw(box, *position) for box, position in zip(boxes, layout.positions, strict=True))
+    width, height = number(layout.width + 2 * PAD), number(layout.height + 2 * PAD)
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    ground = '<rect width="100%" height="100%" style="fill:#fff;stroke:none"/>'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="a" {size}><style>{STYLE}</style>{ground}'
+        f'<g transform="translate({number(PAD)},{number(PAD)})">{wires}{drawn}</g></svg>'
+    )
+
+
+def _boxes(path: Path, name: str) -> list[_Box]:
+    boxes = [_box(node) for node in path.nodes]
+    boxes.append(_Box(shortened(name, 20), "", "self"))
+    if any(BEYOND in node.inputs for node in path.nodes):
+        left = path.walked - len(path.nodes)
+        boxes.append(_Box("\u2026", f"{left} more" if path.complete else f"over {left} more", "far"))
+    return boxes
+
+
+def _box(node: PathNode) -> _Box:
+    shape = "\u00d7".join(map(str, node.shape)) or "scalar"
+    if node.is_leaf:
+        return _Box(shortened(node.name, 24) or "leaf", f"{shape}, grad there" if node.has_grad else shape, "leaf")
+    if node.saved:
+        style = "bad" if node.saved == "changed in place" else "freed"  # freed is what every graph is after backward
+        return _Box(shortened(node.op, 24), f"saved: {node.saved}", style)
+    return _Box(shortened(node.op, 24), f"{shortened(node.name, 16)} {shape}".strip(), "op")
+
+
+def _edges(path: Path) -> list[tuple[int, int]]:
+    """Return pairs of boxes in forward direction: what was made first stands at the left."""
+    own, far = len(path.nodes), len(path.nodes) + 1
+    edges = [(0, own)]
+    for place, node in enumerate(path.nodes):
+        edges += [(far if made == BEYOND else made, place) for made in node.inputs if made >= 0 or made == BEYOND]
+    return list(dict.fromkeys(edges))
+
+
+def _wire(route: tuple[tuple[float, float], ...]) -> str:
+    """Draw a line from right to left, its head at the left end."""
+    (x, y), *_ = route
+    body = line([(x + _HEAD, y), *route[1:]])
+    return f'<path class="w" d="{body}"/><path class="h" d="{arrowhead((x, y), _HEAD, 3)}"/>'
+
+
+def _draw(box: _Box, x: float, y: float) -> str:
+    width, middle = box.size[0], x + box.size[0] / 2
+    label, detail = fitted(box.label, width - 8, LABEL, bold=True), fitted(box.detail, width - 6, DETAIL)
+    down = 15 if detail else 22
+    where = f'x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(BOX_HEIGHT)}" rx="4"'
+    text = f'<text class="l" x="{number(middle)}" y="{number(y + down)}">{escape(label)}</text>'
+    below = f'<text class="d" x="{number(middle)}" y="{number(y + 29)}">{escape(detail)}</text>' if detail else ""
+    return f'<rect class="{box.style}" {where}/>{text}{below}'

@@ -1,0 +1,148 @@
+"""What is said about a tensor's place in autograd beyond its one sentence: why, hooks, what is saved and sent."""
+
+from __future__ import annotations
+
+from tensormagic.renderers.basics.phrases import count, listed, plural, short_count, shortened, tuple_text
+from tensormagic.renderers.tensor.tensor_words import autograd_lines, autograd_summary, name
+from tensormagic.renderers.trace.autograd_formulas import formulas
+from tensormagic.reports import BEYOND, NOTHING, AutogradDetails, AutogradReport, Hook, Path, SavedState, TensorReport
+
+STATES = {
+    "fine": "fine",
+    "changed in place": "changed in place",
+    "freed": "freed by an earlier backward()",
+    "packed by a hook": "packed by a saved-tensor hook of yours: not unpacked to be looked at",
+    "unreadable": "cannot be read",
+}
+
+
+def details_of(report: TensorReport) -> AutogradDetails | None:
+    """Return the details, or None where there are none."""
+    return report.autograd.details if report.autograd is not None else None
+
+
+def broken(report: TensorReport) -> bool:
+    """Return whether a backward from here can only fail: what its node needs was changed in place."""
+    details = details_of(report)
+    return details is not None and details.path is not None and bool(_spoilt(details.path, "changed in place"))
+
+
+def _spoilt(path: Path, state: str) -> list[int]:
+    return [place for place, node in enumerate(path.nodes) if node.saved == state]
+
+
+def summary(report: TensorReport) -> str:
+    """Return the closed disclosure's line: the node, how far it is to the leaves, and what is wrong."""
+    details, parts = details_of(report), [autograd_summary(report.autograd)]
+    if details is None:
+        return parts[0]
+    if details.path is not None and report.autograd is not None:
+        parts.append(f"{_nodes(details.path)} to {plural(report.autograd.leaf_count, 'leaf', 'leaves')}")
+    parts += [plural(len(details.hooks), "hook")] if details.hooks else []
+    if details.path is not None:
+        parts += ["a saved tensor was changed in place"] if broken(report) else []
+        parts += ["its graph has been freed"] if _spoilt(details.path, "freed") else []
+    return ", ".join(parts)
+
+
+def _nodes(path: Path) -> str:
+    return plural(path.walked, "node") if path.complete else f"more than {short_count(path.walked)} nodes"
+
+
+def lines(report: TensorReport) -> tuple[str, ...]:
+    """Return the place in autograd in sentences, with the reasons."""
+    autograd, details = report.autograd, details_of(report)
+    if autograd is None:
+        return ()
+    first, *rest = autograd_lines(autograd)
+    if details is None:
+        return (first, *rest)
+    held = "is there" if autograd.grad == "present" else "is None"
+    why = [f"{details.because[0].upper()}{details.because[1:]}."] if autograd.is_leaf else []
+    why.append(f"`{name(report)}.grad` {held}: {details.grad_because}.")
+    path = details.path
+    return (
+        *(_changed(path) if path is not None else []), first, *why, *(line for line in rest if "hook" not in line),
+        *_more(autograd, details), *(_freed(path) if path is not None else []),
+    )  # fmt: skip
+
+
+def _more(autograd: AutogradReport, details: AutogradDetails) -> list[str]:
+    number = details.output_number
+    found = [f"It is output {number} of {autograd.grad_fn}."] if autograd.grad_fn and number else []
+    return found + ([f"Hooks: {listed((_hook(hook) for hook in details.hooks), most=6)}."] if details.hooks else [])
+
+
+def _changed(path: Path) -> list[str]:
+    """Return why a backward from here must fail, where it must."""
+    return [
+        f"`backward()` would raise: a tensor that {node_words(path, place)} saved has been changed in place since."
+        for place in _spoilt(path, "changed in place")[:1]
+    ]
+
+
+def _freed(path: Path) -> list[str]:
+    """Return what is so of every graph after its backward."""
+    freed = "its graph has been freed: an earlier `backward()` without `retain_graph=True` ran through it"
+    return [f"Another `backward()` would raise: {freed}."] if _spoilt(path, "freed") else []
+
+
+def _hook(hook: Hook) -> str:
+    place = f" ({hook.place})" if hook.place else ""
+    return f"`{shortened(hook.function, 40).replace('`', '')}` {hook.kind}{place}"
+
+
+def saved_rows(details: AutogradDetails) -> tuple[tuple[str, str, str, str], ...]:
+    """Return what the node keeps: slot, what it is, state, versions."""
+    return tuple(
+        (saved.slot, _what(saved), STATES.get(saved.state, saved.state), _versions(saved)) for saved in details.saved
+    )
+
+
+def _what(saved: SavedState) -> str:
+    size = f"{tuple_text(saved.shape)} {saved.dtype}" if saved.dtype else ""
+    return f"{saved.name} {size}".strip()
+
+
+def _versions(saved: SavedState) -> str:
+    if saved.version is None:
+        return ""
+    if saved.saved_version == saved.version:
+        return f"version {saved.version}"
+    return f"saved at version {saved.saved_version}, now {saved.version}"
+
+
+def sent_heads(path: Path) -> tuple[str, ...]:
+    """Return the heads of `sent_rows`; none for formulas where none is known."""
+    return ("its backward sends", "to", "formula" if any(how for _, _, how in sent_rows(path)) else "")
+
+
+def sent_rows(path: Path) -> tuple[tuple[str, str, str], ...]:
+    """Return for each input of the tensor's own node where its gradient goes, and by which formula."""
+    node = path.nodes[0]
+    goes = zip(node.inputs, formulas(node.node, len(node.inputs)), strict=True)
+    return tuple((f"input {at}", _target(path, to), "" if to == NOTHING else how) for at, (to, how) in enumerate(goes))
+
+
+def _target(path: Path, to: int) -> str:
+    if to == NOTHING:
+        return "nothing: it needs no gradient"
+    if to == BEYOND:
+        return "a node further away"
+    return node_words(path, to)
+
+
+def node_words(path: Path, place: int) -> str:
+    """Return a node in words: ``w, a leaf``, ``MulBackward0, which made y``."""
+    node = path.nodes[place]
+    if node.is_leaf:
+        return f"{node.name or tuple_text(node.shape)}, a leaf"
+    return f"{node.node}, which made {node.name}" if node.name else node.node
+
+
+def path_note(path: Path) -> str:
+    """Return what is not drawn of the graph; nothing where everything is."""
+    left = path.walked - len(path.nodes)
+    if path.complete:
+        return f"the nearest {len(path.nodes)} of {count(path.walked)} nodes are drawn" if left else ""
+    return f"the nearest {len(path.nodes)} nodes are drawn; there are more than {count(path.walked)}"

@@ -1,0 +1,22 @@
+"""Who keeps a tensor alive, in a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+
+from tensormagic.renderers.tensor.tensor_holders_words import nobody_else, notes, rows
+from tensormagic.renderers.terminal.text_canvas import table
+from tensormagic.reports import HoldersReport
+
+
+def holders_lines(report: HoldersReport | None, name: str, width: int) -> list[str]:
+    """Return the table with its notes, or nothing where nobody was looked for."""
+    if report is None:
+        return []
+    if nobody_else(report, name):
+        lines = [f" HELD BY  {name} alone"]
+    else:
+        lines = table([("HELD BY", "KEEPS ALIVE", "WHICH IS"), *rows(report)], gap=2) if report.holders else []
+    said = " ".join(notes(report, name))
+    head = " " if lines else " HELD BY  "
+    return lines + (textwrap.wrap(said, width, initial_indent=head, subsequent_indent=" ") if said else [])

@@ -1,0 +1,231 @@
+"""What a person sees from ``%tensor x`` in a notebook: one self-contained HTML fragment.
+
+Header, findings, layout picture, who shares the storage, values, and the rest on demand. Everything is in the static
+markup; the inlined viewer only lets another element be picked. The fragment holds no id, so that the same output
+stands on a page twice without a quarrel.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensormagic.renderers.assets import static
+from tensormagic.renderers.basics import theme
+from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
+from tensormagic.renderers.basics.markup import escape, json_block, tag
+from tensormagic.renderers.basics.phrases import shortened
+from tensormagic.renderers.tensor.histogram_html import histogram_html
+from tensormagic.renderers.tensor.kind_html import kinds_html
+from tensormagic.renderers.tensor.layout_verdicts_html import verdicts_html
+from tensormagic.renderers.tensor.statistics_words import statistics_rows, statistics_scope
+from tensormagic.renderers.tensor.tensor_autograd_html import autograd_html
+from tensormagic.renderers.tensor.tensor_copy_html import copy_html
+from tensormagic.renderers.tensor.tensor_holders_html import holders_html
+from tensormagic.renderers.tensor.tensor_layout_html import layout_html
+from tensormagic.renderers.tensor.tensor_picture import Picture, bases_index, picture_of
+from tensormagic.renderers.tensor.tensor_shot_html import shot_html
+from tensormagic.renderers.tensor.tensor_slices_html import slices_html
+from tensormagic.renderers.tensor.tensor_turning import turning, turns
+from tensormagic.renderers.tensor.tensor_words import (
+    alias_row,
+    badges,
+    details,
+    dimensions,
+    format_rows,
+    kind,
+    memory_lines,
+    memory_summary,
+    name,
+    nothing_shares,
+    size_in_memory,
+    size_text,
+    without_dimensions,
+)
+from tensormagic.reports import Grid, Statistics, TensorReport
+
+MOST_ALIASES = 12
+MOST_VIEWER_VALUES = 1024  # values that the viewer can tell; a collector shows 32 by 32 elements at most
+DATA_WIDTH = 2000  # characters of ``x.data`` at most
+TEXT_WIDTH = 120  # characters of a metadata value at most
+
+
+def render(report: TensorReport) -> str:
+    """Return the panel of one tensor as an HTML fragment: a ``<section>`` that needs nothing from outside."""
+    picture = picture_of(report)
+    parts = [
+        f"<style>{theme.stylesheet()}{static('tensor.css')}{static('tensor_values.css')}</style>",
+        _header(report),
+        copy_html(report.verdict),
+        findings_html(report.findings),
+        gaps_html(report.gaps),
+        shot_html(report),
+        kinds_html(report),
+        layout_html(report, picture) if picture is not None else "",
+        verdicts_html(report),
+        _lower_row(report),
+        _more(report),
+        _viewer(report, picture),
+    ]
+    return tag("section", *parts, class_="tm tm-tensor", aria_label=f"Tensor {name(report)}")
+
+
+def _header(report: TensorReport) -> str:
+    size, behind = size_in_memory(report)
+    facts = [
+        tag("b", escape(name(report)), class_="tm-name"),
+        _shape(report),
+        tag("code", escape(shortened(report.dtype, 24))),
+        escape(shortened(kind(report), 32)),
+        escape(shortened(report.role, 60)),
+        escape(report.device),
+        escape(size) + (" " + tag("span", escape(behind), class_="quiet") if behind else ""),
+    ]
+    line = " ".join(fact if fact.startswith("<") else tag("span", fact) for fact in facts if fact)
+    marks = " ".join(tag("span", escape(badge), class_="tm-badge") for badge in badges(report))
+    second = " \u00b7 ".join(tag("span", with_code(part)) for part in details(report))
+    return tag(
+        "header", tag("p", line, class_="tm-line"), " ", tag("p", marks, class_="tm-badges"),
+        tag("p", second, class_="tm-second quiet"), class_="tm-head",
+    )  # fmt: skip
+
+
+def _shape(report: TensorReport) -> str:
+    if not report.shape:
+        return tag("code", without_dimensions(report), class_="tm-shape")
+    sizes = (
+        f"{tag('i', escape(letter))} {size_text(size)}" if letter else size_text(size)
+        for letter, size in dimensions(report)
+    )
+    return tag("code", "(", ", ".join(sizes), ")", class_="tm-shape")
+
+
+def _lower_row(report: TensorReport) -> str:
+    parts = _sharing(report) + _values(report.statistics)
+    return tag("div", parts, class_="tm-two") if parts else ""
+
+
+def _sharing(report: TensorReport) -> str:
+    if report.storage is None and not report.aliases:
+        return ""  # a gap says why
+    if not report.aliases:
+        return tag("div", tag("h3", "Shares with"), tag("p", escape(nothing_shares(report)), class_="quiet"))
+    head = tag("tr", *(tag("th", title) for title in ("Shares with", "how", "overlap", "version counter")))
+    rows = [_alias_row(alias_row(alias)) for alias in report.aliases[:MOST_ALIASES]]
+    left_out = len(report.aliases) - MOST_ALIASES
+    more = tag("p", f"and {left_out} more that share this storage", class_="quiet") if left_out > 0 else ""
+    return tag("div", tag("table", tag("thead", head), tag("tbody", *rows), class_="tm-list"), more)
+
+
+def _alias_row(cells: tuple[str, ...]) -> str:
+    first, *rest = (escape(cell) for cell in cells)
+    return tag("tr", tag("th", tag("code", first)), *(tag("td", cell) for cell in rest))
+
+
+def _values(statistics: Statistics | None) -> str:
+    if statistics is None:
+        return ""
+    rows = [_statistics_row(row) for row in statistics_rows(statistics)]
+    table = tag("table", *rows, class_="tm-list tm-numbers")
+    scope = statistics_scope(statistics)
+    note = tag("p", tag("b", "Values "), escape(scope), class_="quiet tm-scope") if scope else ""
+    return tag("div", tag("div", histogram_html(statistics), table, class_="tm-values"), note)
+
+
+def _statistics_row(row: tuple[str, str, str, str]) -> str:
+    label, value, other, number = map(escape, row)
+    alarming = other not in {"", "finite", "zero", "zero seen"} and number != "0"
+    number = tag("b", number) if alarming else number
+    return tag("tr", f'<td class="quiet">{label}</td><td>{value}</td><td class="quiet">{other}</td><td>{number}</td>')
+
+
+def _more(report: TensorReport) -> str:
+    metadata = {**report.metadata}
+    metadata.pop("data", None)
+    parts = [
+        autograd_html(report),
+        slices_html(report),
+        _disclosure("Memory and holders", memory_summary(report), _memory(report)),
+        _disclosure("All metadata", f"{len(metadata) + 1} fields", _metadata(metadata) + _data(report)),
+    ]
+    return tag("div", *parts, class_="tm-more")
+
+
+def _memory(report: TensorReport) -> str:
+    return _paragraphs(memory_lines(report)) + holders_html(report.holders, name(report)) + _formats(report)
+
+
+def _disclosure(title: str, state: str, content: str) -> str:
+    return tag("details", tag("summary", title, " ", tag("span", escape(state), class_="quiet")), content)
+
+
+def _paragraphs(lines: tuple[str, ...]) -> str:
+    return "".join(tag("p", with_code(line)) for line in lines)
+
+
+def _formats(report: TensorReport) -> str:
+    if report.layout is None or not report.layout.formats:
+        return ""
+    head = tag("tr", *(tag("th", title) for title in ("memory format", "holds", "its stride", "broken by")))
+    rows = (_alias_row(row) for row in format_rows(report.layout))
+    return tag("table", tag("thead", head), tag("tbody", *rows), class_="tm-list")
+
+
+def _metadata(metadata: dict[str, str]) -> str:
+    pairs = (
+        tag("div", tag("dt", escape(key)), " ", tag("dd", escape(shortened(value, TEXT_WIDTH))))
+        for key, value in metadata.items()
+    )
+    return tag("dl", *pairs)
+
+
+def _data(report: TensorReport) -> str:
+    if not report.data_text:
+        return ""
+    return tag("p", "data", class_="quiet") + tag("pre", escape(report.data_text[:DATA_WIDTH]))
+
+
+def _viewer(report: TensorReport, picture: Picture | None) -> str:
+    if picture is None or not picture.drawable:
+        return ""
+    data = tag("script", json_block(_viewer_data(report, picture)), type="application/json", class_="tm-data")
+    scripts = ["tensor_viewer.js", "tensor_slices.js"] if turns(picture) else ["tensor_viewer.js"]
+    return data + "".join(f"<script>{static(script)}</script>" for script in scripts)
+
+
+def _viewer_data(report: TensorReport, picture: Picture) -> dict[str, Any]:
+    """What the viewer needs to phrase any element as the static page phrases its one."""
+    layout, grid, strip = picture.layout, picture.grid, picture.strip
+    return {
+        "name": name(report),
+        "shape": layout.shape,
+        "stride": layout.stride,
+        "offset": layout.storage_offset,
+        "bytes": report.element_size,
+        "rows": grid.rows,
+        "columns": grid.columns,
+        "rowDim": grid.row_dim,
+        "columnDim": grid.column_dim,
+        "fixed": grid.fixed,
+        "values": _viewer_values(grid),
+        "at": [picture.row, picture.column],
+        "base": _base(report),
+        "strip": None if strip is None else [strip.start, strip.stop, strip.cell_elements],
+        "reads": [] if strip is None else [cell.distinct for cell in strip.cells],
+        "letters": layout.dim_names,
+        "readable": bool(grid.values),
+        **(turning(picture, report.statistics) if turns(picture) else {}),
+    }
+
+
+def _viewer_values(grid: Grid) -> list[list[str]]:
+    if len(grid.rows) * len(grid.columns) > MOST_VIEWER_VALUES:
+        return []
+    return [[shortened(text, 24) for text in row] for row in grid.values]
+
+
+def _base(report: TensorReport) -> dict[str, Any] | None:
+    strip = report.layout.strip if report.layout else None
+    if strip is None or not bases_index(report, strip.start):
+        return None
+    shape = next(alias.shape for alias in report.aliases if alias.name == strip.row_name)
+    return {"name": strip.row_name, "shape": shape}

@@ -1,0 +1,216 @@
+"""What the layout picture of a tensor shows, worked out once for the panel, the SVG, the terminal and the figures.
+
+A `Picture` says which colour an offset has, which element is the worked example, and which cell of the storage strip
+an offset lies in. It holds no markup, so that four renderers cannot disagree about what is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tensormagic.renderers.basics import theme
+from tensormagic.reports import Grid, LayoutReport, Statistics, Strip, StripCell, TensorReport
+
+TABLE_CELLS = 144  # up to here a grid is drawn as cells with their numbers in them
+TABLE_COLUMNS = 16
+NUMBERED_STRIP_CELLS = 32  # up to here a strip cell is wide enough for a number
+LEVELS = 24  # colours in a legend and in a map
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A layout, and what is singled out in it.
+
+    Attributes:
+        layout: What is drawn.
+        row: Row of the worked example in `Grid.rows`, or None where nothing can be drawn.
+        column: Its column in `Grid.columns`.
+        index: Its index in the tensor.
+        offset: Its storage offset.
+        low: The offset drawn in the darkest colour: the lowest of the tensor, or of the one slice that is drawn.
+        high: The offset drawn in the lightest colour.
+        drawn: The offsets of the one slice of several that is drawn, where all of it is; else empty, and what lies
+            between ``low`` and ``high`` counts as drawn.
+    """
+
+    layout: LayoutReport
+    row: int | None
+    column: int | None
+    index: tuple[int, ...]
+    offset: int | None
+    low: int
+    high: int
+    drawn: frozenset[int] = frozenset()
+
+    @property
+    def grid(self) -> Grid:
+        """The index grid."""
+        return self.layout.grid
+
+    @property
+    def strip(self) -> Strip | None:
+        """The storage strip."""
+        return self.layout.strip
+
+    @property
+    def drawable(self) -> bool:
+        """Whether there is an element to draw."""
+        return self.offset is not None
+
+    @property
+    def as_table(self) -> bool:
+        """Whether the grid is small enough for a cell with a number in it per element."""
+        columns = len(self.grid.columns)
+        return columns <= TABLE_COLUMNS and columns * len(self.grid.rows) <= TABLE_CELLS
+
+    def colour(self, offset: int) -> str:
+        """Return the colour of an offset."""
+        return theme.offset_colour(fraction(offset, self.low, self.high))
+
+    def cell_colour(self, cell: StripCell) -> str | None:
+        """Return the colour of a strip cell; None where the tensor reads it, but not in the slice that is drawn."""
+        if cell.stop <= self.low or cell.start > self.high:
+            return None
+        if self.drawn and not any(cell.start <= offset < cell.stop for offset in self.drawn):
+            return None
+        return self.colour(min(max((cell.start + cell.stop - 1) // 2, self.low), self.high))
+
+    def strip_cell(self, offset: int) -> int | None:
+        """Return the place in `Strip.cells` where a storage element lies, or None where it is not drawn."""
+        strip = self.strip
+        if strip is None or not strip.start <= offset < strip.stop:
+            return None
+        return (offset - strip.start) // strip.cell_elements
+
+    def level(self, row: int, column: int) -> float | None:
+        """Return an element as a number for colouring, or None where values could not be read."""
+        levels = self.grid.levels
+        return levels[row][column] if levels else None
+
+    def value(self, row: int, column: int) -> str:
+        """Return an element as text, empty where values could not be read."""
+        values = self.grid.values
+        return values[row][column] if values else ""
+
+    def bad(self, row: int, column: int) -> str:
+        """Return ``"NaN"``, ``"Inf"`` or nothing: what a corner mark has to say about an element."""
+        level = self.level(row, column)
+        if level is None or math.isfinite(level):
+            return ""
+        return "NaN" if math.isnan(level) else "Inf"
+
+    def bad_offsets(self) -> dict[int, str]:
+        """Return storage offset → ``"NaN"`` or ``"Inf"`` for the elements shown that are one of them."""
+        marks = {}
+        for row, offsets in enumerate(self.grid.offsets):
+            for column, offset in enumerate(offsets):
+                if mark := self.bad(row, column):
+                    marks[offset] = mark
+        return marks
+
+
+def picture_of(report: TensorReport) -> Picture | None:
+    """Return the picture of a strided tensor, None for a layout without strides."""
+    layout = report.layout
+    if layout is None:
+        return None
+    chosen = _worked_example(layout.grid)
+    low = layout.lowest if layout.lowest is not None else 0
+    high = layout.highest if layout.highest is not None else low
+    if chosen is None:
+        return Picture(layout, None, None, (), None, low, high)
+    row, column = chosen
+    drawn = frozenset(offset for offsets in layout.grid.offsets for offset in offsets)
+    if is_slice(layout):
+        low, high = min(drawn), max(drawn)
+    index, offset = index_at(layout.grid, row, column), layout.grid.offsets[row][column]
+    whole_slice = drawn if is_slice(layout) and layout.grid.complete else frozenset[int]()
+    return Picture(layout, row, column, index, offset, low, high, whole_slice)
+
+
+def is_slice(layout: LayoutReport) -> bool:
+    """Return whether the grid is one slice of several: then only that slice is coloured."""
+    drawn = {layout.grid.row_dim, layout.grid.column_dim}
+    return any(size > 1 for dim, size in enumerate(layout.shape) if dim not in drawn)
+
+
+def _worked_example(grid: Grid) -> tuple[int, int] | None:
+    if not grid.offsets or not grid.offsets[0]:
+        return None
+    return len(grid.offsets) // 2, len(grid.offsets[0]) // 2
+
+
+def index_at(grid: Grid, row: int, column: int) -> tuple[int, ...]:
+    """Return the tensor's index of the element shown at a row and column of the grid."""
+    index = list(grid.fixed)
+    if grid.row_dim is not None:
+        index[grid.row_dim] = grid.rows[row]
+    if grid.column_dim is not None:
+        index[grid.column_dim] = grid.columns[column]
+    return tuple(index)
+
+
+def fraction(value: float, low: float, high: float) -> float:
+    """Return where ``value`` lies between ``low`` (0) and ``high`` (1); 0 where both are the same."""
+    return min(max((value - low) / (high - low), 0.0), 1.0) if high > low else 0.0
+
+
+def read_order(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    """Return when an element comes as the tensor is walked row by row: 1 for its first."""
+    rank = 0
+    for at, size in zip(index, shape, strict=True):
+        rank = rank * size + at
+    return rank + 1
+
+
+def unravel(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the index that the element at ``position`` has in a contiguous tensor of that shape."""
+    index = []
+    for size in reversed(shape):
+        position, at = divmod(position, size)
+        index.append(at)
+    return tuple(reversed(index))
+
+
+def row_dims(shape: tuple[int, ...], row_length: int) -> int:
+    """Return how many leading indices of a contiguous tensor name a row of that length; 0 where none do."""
+    lengths = [math.prod(shape[dims:]) for dims in range(1, len(shape))]
+    return lengths.index(row_length) + 1 if row_length in lengths else 0
+
+
+def share_read(cell: StripCell) -> float | None:
+    """Return which part of a strip cell's storage elements the tensor reads; None where that is not known."""
+    return None if cell.distinct is None else cell.distinct / max(cell.stop - cell.start, 1)
+
+
+def most_reads(strip: Strip) -> int:
+    """Return how often the most read element of a strip with one element a cell is read."""
+    return max((cell.reads or 0 for cell in strip.cells), default=0)
+
+
+def bases_index(report: TensorReport, offset: int) -> str:
+    """Return what a storage element is called in the tensor whose rows are drawn (``a[2, 3]``), or nothing.
+
+    Only where that tensor covers the whole storage, row by row: then its index follows from the offset alone.
+    """
+    strip = report.layout.strip if report.layout else None
+    if strip is None or not strip.row_length or not strip.row_name or report.storage is None:
+        return ""
+    for alias in report.aliases:
+        covers = math.prod(alias.shape) == report.storage.elements
+        if alias.name == strip.row_name and covers and row_dims(alias.shape, strip.row_length):
+            return f"{alias.name}[{', '.join(map(str, unravel(offset, alias.shape)))}]"
+    return ""
+
+
+def value_range(grid: Grid, statistics: Statistics | None) -> tuple[float, float] | None:
+    """Return the values that get the darkest and the lightest colour: what is shown, outliers cut at 3 std."""
+    finite = [level for levels in grid.levels for level in levels if math.isfinite(level)]
+    if not finite:
+        return None
+    low, high = min(finite), max(finite)
+    if statistics is None or statistics.mean is None or not statistics.std or statistics.of_what != "values":
+        return low, high
+    cut_low, cut_high = statistics.mean - 3 * statistics.std, statistics.mean + 3 * statistics.std
+    return (max(low, cut_low), min(high, cut_high)) if max(low, cut_low) < min(high, cut_high) else (low, high)

@@ -1,0 +1,45 @@
+"""The picture that ``%tensor x --picture`` adds: images pixel by pixel, signals as lines, with how to read them."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+
+from tensormagic.renderers.basics import png
+from tensormagic.renderers.basics.markup import escape, svg_data_uri, tag
+from tensormagic.renderers.tensor.tensor_shot_svg import signals_svg
+from tensormagic.renderers.tensor.tensor_shot_words import heading, notes
+from tensormagic.renderers.tensor.tensor_words import name
+from tensormagic.reports import ImageFrame, TensorPicture, TensorReport
+
+SIDE_OF_ONE, SIDE_OF_MANY = 256, 96  # pixels of the page that the longer side of an image takes, about
+
+
+def shot_html(report: TensorReport) -> str:
+    """Return the picture with its heading and notes; nothing where none was asked for or could be made."""
+    picture = report.picture
+    if picture is None:
+        return ""
+    drawn = (
+        _signals(report, picture)
+        if picture.lines
+        else "".join(_image(report, picture, each) for each in picture.images)
+    )
+    head = tag("h3", "Picture ", tag("span", escape(heading(report, picture)), class_="quiet"))
+    below = tag("p", escape("; ".join(notes(picture))), class_="quiet")
+    return tag("div", head, tag("div", drawn, class_="tm-frames"), below, class_="tm-shot")
+
+
+def _signals(report: TensorReport, picture: TensorPicture) -> str:
+    alt = f"{name(report)}: {heading(report, picture)}; {'; '.join(notes(picture))}"
+    return f'<img class="tm-signals" src="{svg_data_uri(signals_svg(picture))}" alt="{escape(alt)}">'
+
+
+def _image(report: TensorReport, picture: TensorPicture, each: ImageFrame) -> str:
+    side = SIDE_OF_ONE if len(picture.images) == 1 else SIDE_OF_MANY
+    scale = max(side // max(each.width, each.height), 1)
+    title = f"{name(report)}[{each.label}]" if each.label else name(report)
+    source = png.image(zlib.decompress(base64.b64decode(each.pixels)), each.width, each.height)
+    size = f'width="{each.width * scale}" height="{each.height * scale}"'
+    caption = tag("figcaption", tag("code", escape(title)))
+    return tag("figure", f'<img src="{source}" {size} alt="{escape(title)}">', caption)

@@ -1,0 +1,147 @@
+"""What a person sees from ``%tensor x`` in a terminal: the panel in characters, same order, same codes, no colours."""
+
+from __future__ import annotations
+
+import textwrap
+from itertools import chain
+
+from tensormagic.renderers.basics.phrases import number_of_bytes, short_count, short_number, shortened
+from tensormagic.renderers.tensor.kind_text import kind_lines
+from tensormagic.renderers.tensor.layout_verdicts_text import verdict_lines
+from tensormagic.renderers.tensor.statistics_words import statistics_rows, statistics_scope
+from tensormagic.renderers.tensor.tensor_autograd_text import autograd_text
+from tensormagic.renderers.tensor.tensor_copy_text import copy_lines
+from tensormagic.renderers.tensor.tensor_holders_text import holders_lines
+from tensormagic.renderers.tensor.tensor_picture import picture_of
+from tensormagic.renderers.tensor.tensor_shot_text import shot_text
+from tensormagic.renderers.tensor.tensor_slices_text import slices_text
+from tensormagic.renderers.tensor.tensor_text_layout import layout_lines
+from tensormagic.renderers.tensor.tensor_words import (
+    alias_row,
+    badges,
+    details,
+    kind,
+    memory_lines,
+    name,
+    nothing_shares,
+    shape,
+    size_in_memory,
+)
+from tensormagic.renderers.terminal.text_canvas import printable, table
+from tensormagic.reports import Finding, Statistics, TensorReport
+
+SIGNS = {"error": "\u2716", "warning": "\u25b2", "note": "\u25cb"}
+BARS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
+NARROWEST = 60
+MOST_ALIASES = 12
+
+
+def render(report: TensorReport, *, width: int = 100) -> str:
+    """Return the report as text, no line wider than ``width`` columns (never narrower than 60)."""
+    width = max(width, NARROWEST)
+    picture = picture_of(report)
+    sections = [
+        _header(report, width),
+        copy_lines(report.verdict, width),
+        list(chain.from_iterable(finding_lines(finding, width) for finding in report.findings)),
+        list(chain.from_iterable(_filled(f" not shown: {gap.section}: {gap.reason}", width) for gap in report.gaps)),
+        shot_text(report, width),
+        kind_lines(report, width),
+        layout_lines(report, picture, width) if picture is not None else [],
+        verdict_lines(report, width),
+        _sharing(report),
+        _values(report.statistics, width),
+        slices_text(report, width),
+        autograd_text(report, width),
+        _sentences("MEMORY", memory_lines(report), width),
+        holders_lines(report.holders, name(report), width),
+    ]
+    lines = "\n\n".join("\n".join(section) for section in sections if section).split("\n")
+    return "\n".join(shortened_line(printable(line), width) for line in lines)
+
+
+def shortened_line(line: str, width: int) -> str:
+    """Return ``line`` cut to ``width``, spaces kept, an ellipsis where something was cut."""
+    return line if len(line) <= width else line[: width - 1] + "\u2026"
+
+
+def _header(report: TensorReport, width: int) -> list[str]:
+    size, behind = size_in_memory(report)
+    facts = [name(report), shortened(kind(report), 32), shortened(report.role, 40)]
+    facts += [shortened(report.dtype, 24), shape(report), report.device, f"{size} {behind}".strip()]
+    rule = "\u2500\u2500 " + " \u2500\u2500 ".join(fact for fact in facts if fact) + " "
+    second = " \u00b7 ".join([*badges(report), *(part.replace("`", "") for part in details(report))])
+    if len(rule) > width:
+        rule = textwrap.fill(rule, width, subsequent_indent="   ")
+    return [*rule.ljust(width, "\u2500").split("\n"), *_filled(second, width, indent="   ")]
+
+
+def _filled(text: str, width: int, *, indent: str = "", hanging: str = "   ") -> list[str]:
+    plain = " ".join(text.split()) if not text.startswith(" ") else text
+    return textwrap.wrap(plain, width, initial_indent=indent, subsequent_indent=hanging, break_on_hyphens=False) or [""]
+
+
+def finding_lines(finding: Finding, width: int) -> list[str]:
+    """Return a finding: sign, severity, code and message, then remedy and place, under a hanging indent."""
+    head = f" {SIGNS[finding.severity]} {finding.severity:<8} {finding.code}  "
+    hanging = " " * len(head)
+    lines = textwrap.wrap(_plain(finding.message), width, initial_indent=head, subsequent_indent=hanging)
+    extra = [finding.remedy and f"remedy: {_plain(finding.remedy)}"]
+    if finding.location is not None:
+        extra.append(f"{finding.location.label}: {finding.location.text}".rstrip(": "))
+    extra += [f"{line.what}: {line.location.label}: {line.location.text}" for line in finding.related]
+    if finding.evidence:
+        extra.append("evidence: " + ", ".join(f"{key} = {value}" for key, value in finding.evidence.items()))
+    wrapped = (textwrap.wrap(text, width, initial_indent=hanging, subsequent_indent=hanging) for text in extra if text)
+    return lines + list(chain.from_iterable(wrapped))
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.replace("`", "").split())
+
+
+def _sharing(report: TensorReport) -> list[str]:
+    if report.storage is None and not report.aliases:
+        return []  # a gap says why
+    if not report.aliases:
+        return [f" SHARES WITH  {nothing_shares(report)}"]
+    rows = [("SHARES WITH", "HOW", "OVERLAP", "VERSION COUNTER")]
+    rows += [alias_row(alias) for alias in report.aliases[:MOST_ALIASES]]
+    left_out = len(report.aliases) - MOST_ALIASES
+    return table(rows) + ([f" and {left_out} more that share this storage"] if left_out > 0 else [])
+
+
+def _values(statistics: Statistics | None, width: int) -> list[str]:
+    if statistics is None:
+        return []
+    rows = statistics_rows(statistics)
+    left = "   ".join(f"{label} {value}" for label, value, _, _ in rows if label)
+    right = "   ".join(f"{label} {number}" for _, _, label, number in rows if label)
+    lines = [f" VALUES  {left}", f"         {right}"]
+    if len(statistics.histogram_counts) > 1:
+        low, high = (short_number(edge) for edge in (statistics.histogram_edges[0], statistics.histogram_edges[-1]))
+        lines.append(
+            f"         {low} {sparkline(statistics.histogram_counts)} {high}   highest bar "
+            f"{short_count(max(statistics.histogram_counts))}"
+        )
+    scope = statistics_scope(statistics)
+    return [*lines, *textwrap.wrap(scope, width, initial_indent=" " * 9, subsequent_indent=" " * 9)]
+
+
+def sparkline(counts: tuple[int, ...]) -> str:
+    """Return a histogram as one line of bars; an empty bin is a dot, so that it is not taken for a small one."""
+    highest = max(counts) or 1
+    return "".join(BARS[round((len(BARS) - 1) * number / highest)] if number else "\u00b7" for number in counts)
+
+
+def _sentences(title: str, lines: tuple[str, ...], width: int) -> list[str]:
+    if not lines:
+        return []
+    hanging = " " * (len(title) + 3)
+    text = " ".join(line.replace("`", "") for line in lines)
+    return textwrap.wrap(text, width, initial_indent=f" {title}  ", subsequent_indent=hanging)
+
+
+def one_line(report: TensorReport) -> str:
+    """Return the report in one line, for lists: ``x (i 4, j 2) float32 cpu 32 B``."""
+    return printable(f"{name(report)} {shape(report)} {report.dtype} {report.device} {number_of_bytes(report.nbytes)}")

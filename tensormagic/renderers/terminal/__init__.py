@@ -1,0 +1,1 @@
+"""What only a terminal can show, and what is drawn in characters."""

@@ -1,0 +1,1 @@
+"""A traced run: as a panel, as a picture, as text."""

@@ -1,0 +1,168 @@
+"""What stays in a notebook of a traced run: one self-contained HTML fragment, readable with scripts and without.
+
+The picture and the tables hold all the information; where scripts run, the viewer takes the picture's place and reads
+the same report from a packed document beside it. Nothing is requested from anywhere, and the fragment holds no id, so
+that the same output stands on a page twice without a quarrel.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from functools import cache
+from typing import TYPE_CHECKING
+
+from tensormagic.renderers.assets import module, static
+from tensormagic.renderers.basics import theme
+from tensormagic.renderers.basics.finding_html import gaps_html, related_html, with_code
+from tensormagic.renderers.basics.markup import attributes, escape, packed, svg_data_uri, tag
+from tensormagic.renderers.document.document import SAVED_LIMITS, trace_document
+from tensormagic.renderers.failure import failure_html
+from tensormagic.renderers.graph.graph_drawing import Drawing, draw
+from tensormagic.renderers.trace import trace_svg
+from tensormagic.renderers.trace.ops_html import operations_html
+from tensormagic.renderers.trace.pacing_words import pacing_lines
+from tensormagic.renderers.trace.trace_phrases import all_clear, run_text, state_text
+from tensormagic.renderers.trace.trace_tables import tables_html
+
+if TYPE_CHECKING:
+    from tensormagic.reports import Finding, Graph, TraceReport
+
+PICTURE_BYTES = 60_000  # the picture is not compressed: a larger one is folded further
+PICTURE_BOXES = (SAVED_LIMITS.boxes, 24)
+
+
+def render(report: TraceReport) -> str:
+    """Return the fragment: header, findings, picture, tables, and the viewer that makes them one live panel."""
+    failure, report = failure_html.of_run(report)
+    drawings = {graph.number: draw(graph, max_boxes=SAVED_LIMITS.boxes) for graph in report.graphs[:1]}
+
+    def drawn(graph: Graph, *, max_boxes: int) -> Drawing:
+        return drawings.get(graph.number) or draw(graph, max_boxes=max_boxes)
+
+    document = json.dumps(trace_document(report, draw=drawn), allow_nan=False, separators=(",", ":"))
+    main = drawings.get(report.graphs[0].number) if report.graphs else None
+    return tag(
+        "section",
+        _style(),
+        failure,
+        _static_part(report, main),
+        operations_html(report),
+        _text_part(report),
+        tag("script", _boot(document)),
+        class_="tm tm-trace",
+        data_tm_waiting="",
+    )
+
+
+def render_static(report: TraceReport, *, picture: bool = True) -> str:
+    """Return header, findings and picture alone, no tables, no script: what a running cell shows without widgets."""
+    main = draw(report.graphs[0], max_boxes=PICTURE_BOXES[1], inside=False) if picture and report.graphs else None
+    return tag("section", _style(), _static_part(report, main, picture=picture), class_="tm tm-trace")
+
+
+@cache
+def viewer_style() -> str:
+    """Return the whole style sheet of the viewer: the tokens, the rules of the panel, and its own."""
+    return panel_style() + static("trace_viewer.css")
+
+
+@cache
+def panel_style() -> str:
+    """Return what the panel needs where no script runs; the viewer brings the rest along."""
+    return theme.stylesheet() + static("trace.css") + static("trace_ops.css")
+
+
+@cache
+def viewer_module() -> str:
+    """Return the viewer's module source."""
+    return module("trace", "viewer.js")
+
+
+def _style() -> str:
+    return tag("style", panel_style())
+
+
+@cache
+def _packed_viewer() -> tuple[str, str]:
+    """Return a name for this very viewer, and the viewer with its style sheet, packed."""
+    source = f"{viewer_module()}\nexport const viewerStyle = {json.dumps(static('trace_viewer.css'))};"
+    return f"{zlib.crc32((source + panel_style()).encode()):08x}", packed(source)
+
+
+def _boot(document: str) -> str:
+    key, viewer = _packed_viewer()
+    call = f'boot(document.currentScript,"{key}","{viewer}","{packed(document)}")'
+    return f"(() => {{{static('trace_boot.js')}\n{call}}})()"
+
+
+def _static_part(report: TraceReport, drawing: Drawing | None, *, picture: bool = True) -> str:
+    """Return what the viewer replaces: the picture, which holds header, findings, graph and charts; or their text."""
+    inner = _picture(report, drawing) if picture else _words(report)
+    return tag("div", inner, class_="tm-static")
+
+
+def _text_part(report: TraceReport) -> str:
+    summary = tag("summary", "As text: findings, parameters, nodes, passes")
+    return tag("details", summary, tag("div", _words(report), tables_html(report), class_="tm-scroll"))
+
+
+def _words(report: TraceReport) -> str:
+    return _header(report) + _findings(report) + gaps_html(report.gaps)
+
+
+def _header(report: TraceReport) -> str:
+    title = tag("strong", escape(report.title or "backward"), class_="tm-title")
+    state = tag("span", escape(state_text(report)))
+    head = tag("p", title, " ", state, " ", tag("span", escape(run_text(report)), class_="quiet"), class_="tm-head")
+    lines = (tag("p", escape(line), class_="quiet tm-paced") for line in pacing_lines(report))
+    return head + "".join(lines)
+
+
+def _findings(report: TraceReport) -> str:
+    if report.findings:
+        return "".join(map(_finding, report.findings))
+    if report.state == "running":
+        return ""
+    return tag("p", escape(all_clear(report)), class_="tm-quietline")
+
+
+def _finding(finding: Finding) -> str:
+    name = tag("strong", escape(f"{finding.code} {finding.severity}"), class_="code-name")
+    parts = [tag("p", name, " ", with_code(finding.message), _place(finding))]
+    parts += related_html(finding)
+    if finding.remedy:
+        parts.append(tag("p", with_code(finding.remedy), class_="quiet"))
+    if finding.evidence:
+        numbers = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in finding.evidence.items())
+        parts.append(tag("p", "numbers: ", escape(numbers), class_="quiet"))
+    return tag("div", *parts, class_=f"tm-finding {finding.severity}")
+
+
+def _place(finding: Finding) -> str:
+    """Return where it is, and the line; the message may have said where already."""
+    place = finding.location
+    if place is None:
+        return ""
+    where = "" if place.label in finding.message else escape(f" {place.label}:")
+    return f"{where} {tag('code', escape(place.text))}" if place.text else where
+
+
+def _picture(report: TraceReport, drawing: Drawing | None) -> str:
+    svg = trace_svg.render(report, drawing=drawing)
+    for boxes in PICTURE_BOXES[1:]:
+        if len(svg) <= PICTURE_BYTES or not report.graphs:
+            break
+        fine = drawing.fine if drawing is not None else None
+        smaller = draw(report.graphs[0], max_boxes=boxes, fine=fine, inside=False)
+        svg = trace_svg.render(report, drawing=smaller)
+    return f"<img{attributes(alt=_alternative(report), src=svg_data_uri(svg))}>"
+
+
+def _alternative(report: TraceReport) -> str:
+    if not report.graphs:
+        return f"{report.title or 'this run'}: no backward graph"
+    graph = report.graphs[0]
+    worst = f" {report.findings[0].message.replace('`', '')}" if report.findings else ""
+    passes = "" if report.state == "drawn" else f", {graph.passes_seen} passes"
+    return f"Backward graph of {report.title or 'this run'}: {len(graph.nodes)} nodes{passes}.{worst}"

@@ -1,0 +1,203 @@
+"""A traced run as one standalone SVG picture: what happened, the graph in its last kept pass, the parameters.
+
+It is what stays of the live panel where no script runs, so everything is in the picture itself: no script, no font,
+no reference to anything outside or inside, an opaque light card of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from tensormagic.renderers.basics.markup import escape
+from tensormagic.renderers.basics.phrases import plural
+from tensormagic.renderers.basics.svg_paths import number
+from tensormagic.renderers.basics.text_metrics import fitted, text_width, wrapped
+from tensormagic.renderers.graph.graph_drawing import Drawing, draw
+from tensormagic.renderers.trace import trace_svg_chart
+from tensormagic.renderers.trace.pacing_words import pacing_lines
+from tensormagic.renderers.trace.trace_phrases import all_clear, run_text
+from tensormagic.renderers.trace.trace_svg_graph import SOLID, STYLE, Scene, graph_svg, legend_svg
+from tensormagic.renderers.trace.trace_values import last_frame
+from tensormagic.reports import TraceReport
+from tensormagic.reports.finding import Finding
+
+WIDTH = 960.0
+_PAD = 14.0
+_INNER = WIDTH - 2 * _PAD
+_MOST_FINDINGS = 3
+_MOST_BOXES = 64  # a picture cannot be zoomed into: it shows less than the panel
+_STATE_INK = {"running": "#1f5fa8", "finished": "#545d68", "failed": "#b3261e", "interrupted": "#8a4b00",
+              "drawn": "#545d68"}  # fmt: skip
+_SEVERITY = {"error": ("#b3261e", "#fdf3f2"), "warning": ("#8a4b00", "#fdf6ea"), "note": ("#1f5fa8", "#f1f6fc")}
+
+Section = tuple[str, float]
+
+_CODE, _MARK = re.compile(r"`([^`]+)`"), "\x00"  # no character that a text could hold and be drawn with
+
+
+def render(report: TraceReport, *, drawing: Drawing | None = None, graph: int = 0) -> str:
+    """Return the picture of a run.
+
+    Args:
+        report: The run.
+        drawing: The drawing of the graph, where there is one already.
+        graph: Which of the report's graphs, by place.
+    """
+    return _card(report, [_header(report), *_paced(report), *_findings(report), *_body(report, drawing, graph)])
+
+
+def chart(report: TraceReport, *, width: float = WIDTH) -> str:
+    """Return the small charts of all parameters as a picture of their own; empty where no pass was kept."""
+    content, height = trace_svg_chart.chart(report, width - 2 * _PAD)
+    return _svg(width, height + 2 * _PAD, _moved(content, _PAD, _PAD), report) if content else ""
+
+
+def _body(report: TraceReport, drawing: Drawing | None, graph: int) -> Iterator[Section]:
+    if report.graphs:
+        shown = report.graphs[graph]
+        scene = Scene(drawing or draw(shown, max_boxes=_MOST_BOXES, inside=False), shown, last_frame(shown))
+        yield from _graph(report, scene)
+    charts, height = trace_svg_chart.chart(report, _INNER)
+    if charts:
+        yield _rule(height + 18, lambda: _moved(charts, _PAD, 10))
+    if report.gaps:
+        yield _lines([f"Not seen: {gap.section}: {gap.reason}" for gap in report.gaps[:4]])
+
+
+def _card(report: TraceReport, sections: list[Section]) -> str:
+    parts, y = [], 0.0
+    for content, height in sections:
+        parts.append(_moved(content, 0, y))
+        y += height
+    return _svg(WIDTH, y + 2, "".join(parts), report)
+
+
+_CODE_STYLE = ".tms .code{font:11.5px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#1b1f24}"
+
+# What XML 1.0 cannot hold, not even escaped: a name may hold anything.
+_NOT_XML = re.compile("[^\\t\\n\\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def _svg(width: float, height: float, content: str, report: TraceReport) -> str:
+    size = f'width="{number(width)}" height="{number(height)}" viewBox="0 0 {number(width)} {number(height)}"'
+    label = escape(f"Gradients of {report.title or 'the traced run'}: {run_text(report)}")
+    inner = f'width="{number(width - 1)}" height="{number(height - 1)}"'
+    ground = f'<rect x=".5" y=".5" {inner} rx="4" fill="#fff" stroke="#d5dae0"/>'
+    solid = SOLID if report.state == "drawn" else ""
+    style = f"<style>{STYLE}{trace_svg_chart.STYLE}{_CODE_STYLE}{solid}</style>"
+    start = f'<svg xmlns="http://www.w3.org/2000/svg" class="tms" {size} role="img" aria-label="{label}">'
+    return _NOT_XML.sub("\ufffd", f"{start}{style}{ground}{content}</svg>\n")
+
+
+def _moved(content: str, x: float, y: float, scale: float = 1.0) -> str:
+    shrunk = f" scale({scale:.3f})" if scale != 1 else ""
+    return f'<g transform="translate({number(x)},{number(y)}){shrunk}">{content}</g>'
+
+
+def _header(report: TraceReport) -> Section:
+    title = fitted(report.title or "traced run", 220, 13, bold=True)
+    at = _PAD + text_width(title, 13, bold=True) + 12
+    words = run_text(report)
+    room = max(WIDTH - _PAD - at - 12 - text_width(words, 12), 90)
+    state = fitted(report.error or report.state, room, 12, bold=True)
+    run = at + text_width(state, 12, bold=True) + 12
+    return (
+        f'<text x="{number(_PAD)}" y="21" font-weight="600" style="font-size:13px">{escape(title)}</text>'
+        f'<text class="l" x="{number(at)}" y="21" style="fill:{_STATE_INK[report.state]}">{escape(state)}</text>'
+        f'<text class="q" x="{number(run)}" y="21" style="font-size:12px">{escape(words)}</text>'
+        f'<path class="g" d="M0,32.5H{number(WIDTH)}"/>'
+    ), 33.0
+
+
+def _paced(report: TraceReport) -> Iterator[Section]:
+    """Say which steps were traced, where not all were."""
+    if lines := list(pacing_lines(report)):
+        yield _lines(lines)
+
+
+def _findings(report: TraceReport) -> Iterator[Section]:
+    for finding in report.findings[:_MOST_FINDINGS]:
+        yield _finding(finding)
+    if len(report.findings) > _MOST_FINDINGS:
+        yield _lines([f"{plural(len(report.findings) - _MOST_FINDINGS, 'finding')} more, not shown in this picture"])
+    if not report.findings:
+        words = escape(all_clear(report))
+        yield f'<text class="l" x="{number(_PAD)}" y="20">{words[0].upper()}{words[1:]}</text>', 30.0
+
+
+def _finding(finding: Finding) -> Section:
+    ink, ground = _SEVERITY[finding.severity]
+    where = f"{finding.location.label}: {finding.location.text}" if finding.location else ""
+    lines = [("", text) for text in _prose(finding.message, 3)]
+    lines += [("q", escape(text)) for text in wrapped(where, _INNER - 120, 12, 1) if text]
+    lines += [("q", text) for text in _prose(finding.remedy, 2) if text]
+    height = 16.0 * len(lines) + 10
+    words = "".join(
+        f'<text class="{style}" x="134" y="{number(17 + 16 * at)}" style="font-size:12px">{text}</text>'
+        for at, (style, text) in enumerate(lines)
+    )
+    return (
+        f'<rect y="0" width="{number(WIDTH)}" height="{number(height)}" fill="{ground}"/>'
+        f'<rect width="3" height="{number(height)}" fill="{ink}"/>'
+        f'<path d="M20,6l6.5,6.5l-6.5,6.5l-6.5,-6.5z" fill="{ink}"/>'
+        f'<text class="l" x="34" y="17" style="fill:{ink}">{escape(finding.code)} {finding.severity}</text>{words}'
+    ), height + 1
+
+
+def _prose(text: str, most: int) -> list[str]:
+    """Return ``text`` broken into lines, as content of text elements; what stands between backticks is set as code.
+
+    Code may go on from one line to the next: each line closes what it opened. A backtick without a partner stays.
+    """
+    marked = _CODE.sub(f"{_MARK}\\1{_MARK}", text)
+    inside, lines = False, []
+    for line in wrapped(marked, _INNER - 132, 12, most):
+        pieces = line.split(_MARK)
+        lines.append("".join(_set(piece, code=inside ^ bool(at % 2)) for at, piece in enumerate(pieces)))
+        inside ^= len(pieces) % 2 == 0
+    return lines
+
+
+def _set(piece: str, *, code: bool) -> str:
+    return f'<tspan class="code">{escape(piece)}</tspan>' if code and piece else escape(piece)
+
+
+def _graph(report: TraceReport, scene: Scene) -> Iterator[Section]:
+    drawing = scene.drawing
+    scale = min(1.0, _INNER / drawing.width) if drawing.width else 1.0
+    left = _PAD + max(0.0, (_INNER - drawing.width * scale) / 2)
+    yield _caption(report, scene)
+    yield _moved(graph_svg(scene), left, 22, scale), 22 + drawing.height * scale + 12
+    if report.state != "drawn":
+        yield _rule(24, lambda: _moved(legend_svg(scene), _PAD, 6))
+
+
+def _caption(report: TraceReport, scene: Scene) -> Section:
+    """Say which pass is shown, and what was folded."""
+    parts = ["Backward graph", _which_pass(report, scene), scene.drawing.note]
+    if others := len(report.graphs) - 1:
+        parts.append(f"{plural(others, 'graph')} of another structure not shown")
+    words = " · ".join(part for part in parts[1:] if part)
+    rest_of_line = f'<tspan class="q" font-weight="400">{escape(words)}</tspan>'
+    return f'<text class="v" x="{number(_PAD)}" y="18">{parts[0]} {rest_of_line}</text>', 22.0
+
+
+def _which_pass(report: TraceReport, scene: Scene) -> str:
+    if scene.frame is None:
+        return "" if report.state == "drawn" else "no pass was kept"
+    step = next((each.step for each in report.passes if each.number == scene.frame.pass_number), None)
+    which = f"pass {scene.frame.pass_number}" + (f", step {step}" if step is not None else "")
+    return f"colours show {which}" if scene.graph.passes_seen > 1 else which
+
+
+def _rule(height: float, content: Callable[[], str]) -> Section:
+    return f'<path class="g" d="M0,.5H{number(WIDTH)}"/>{content()}', height
+
+
+def _lines(texts: list[str]) -> Section:
+    shown = "".join(
+        f'<text class="q" x="{number(_PAD)}" y="{number(14 + 15 * at)}">{escape(fitted(text, _INNER, 10.5))}</text>'
+        for at, text in enumerate(texts)
+    )
+    return shown, 15.0 * len(texts) + 8

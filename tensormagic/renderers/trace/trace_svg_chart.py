@@ -1,0 +1,212 @@
+"""Gradient norms of parameters as small charts: a line over the passes each, or bars where there is one pass.
+
+All charts of a picture share one logarithmic scale, so that a parameter whose gradient is a thousand times smaller
+than another's looks like it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tensormagic.renderers.basics.markup import escape
+from tensormagic.renderers.basics.phrases import MINUS, plural
+from tensormagic.renderers.basics.svg_paths import hatching, number, point
+from tensormagic.renderers.basics.text_metrics import fitted, text_width
+from tensormagic.renderers.trace.trace_phrases import measured, norm_text, touched
+from tensormagic.reports import UNTOUCHED, ParameterSeries, TraceReport
+
+MOST_CHARTS = 24
+STYLE = (
+    ".tms .p{fill:none;stroke:#2a5484;stroke-width:1.3;stroke-linejoin:round}.tms .d{fill:#2a5484}"
+    ".tms .z{fill:#fff;stroke:#2a5484}.tms .bg{fill:#eff1f4}.tms .g{stroke:#d5dae0}.tms .v{font-weight:600}"
+)
+
+_HEIGHT, _LABEL_HEIGHT, _GAP, _NARROWEST = 26.0, 16.0, 12.0, 205.0
+_MOST_POINTS = 240
+_BAR_HEIGHT = 17.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A logarithmic axis, in whole decades: the exponents at its ends."""
+
+    low: int
+    high: int
+
+    def share(self, norm: float) -> float:
+        """Return where on the axis a norm lies, 0 to 1; zero lies at the low end."""
+        if norm <= 0:
+            return 0.0
+        return min(max((math.log10(norm) - self.low) / (self.high - self.low), 0.0), 1.0)
+
+    @property
+    def text(self) -> str:
+        """The two ends, as they are labelled."""
+        return f"1e{self.low} to 1e{self.high}".replace("-", MINUS)
+
+
+def scale_of(parameters: Sequence[ParameterSeries]) -> Scale:
+    """Return whole decades that hold every finite norm above zero; at most twelve of them, the upper ones."""
+    finite = [norm for series in parameters for norm in series.norms if norm > 0 and math.isfinite(norm)]
+    if not finite:
+        return Scale(-5, 1)
+    high = math.ceil(math.log10(max(finite)) + 1e-9)
+    low = max(math.floor(math.log10(min(finite))), high - 12)
+    return Scale(min(low, high - 1), high)
+
+
+def is_bad(series: ParameterSeries) -> bool:
+    """Say whether a gradient of it was not finite."""
+    return not all(map(math.isfinite, series.norms))
+
+
+def chosen(parameters: Sequence[ParameterSeries], most: int = MOST_CHARTS) -> list[ParameterSeries]:
+    """Return at most ``most`` parameters, in the report's order as far as all fit.
+
+    Else NaN and Inf come first, then those without gradient, then the others. Models that got no gradient at all, a
+    teacher or a frozen encoder, stand last.
+    """
+    taught = {series.owner for series in parameters if series.touched} | {""}
+    if len(parameters) <= most:
+        return sorted(parameters, key=lambda series: series.owner not in taught)
+    ranks = {id(series): (series.owner not in taught, not is_bad(series), series.touched > 0) for series in parameters}
+    return sorted(parameters, key=lambda series: ranks[id(series)])[:most]
+
+
+def chart(report: TraceReport, width: float, *, most: int = MOST_CHARTS) -> tuple[str, float]:
+    """Return the charts of the report's parameters as SVG content, ``width`` wide, and their height.
+
+    Args:
+        report: Whose parameters; an empty string comes back where there are none, or no pass.
+        width: Pixels from the origin to the right.
+        most: How many parameters to show; how many are left out is written below.
+    """
+    if not report.parameters or not report.passes:
+        return "", 0.0
+    shown = chosen(report.parameters, most)
+    scale = scale_of(shown)
+    subtitle = f'<tspan class="q" font-weight="400">{_subtitle(report, scale)}</tspan>'
+    head = f'<text class="v" x="0" y="11">Gradient norm {subtitle}</text>'
+    body, height = _bars(shown, scale, width) if len(report.passes) == 1 else _lines(shown, scale, width)
+    left_out = len(report.parameters) - len(shown)
+    foot = ""
+    if left_out:
+        words = f"{plural(left_out, 'parameter')} more, not shown here"
+        foot, height = f'<text class="q" x="0" y="{number(height + 32)}">{words}</text>', height + 20
+    return f'{head}<g transform="translate(0,20)">{body}</g>{foot}', height + 20
+
+
+def _subtitle(report: TraceReport, scale: Scale) -> str:
+    if len(report.passes) == 1:
+        return f"per parameter, log scale {scale.text}"
+    first, last = report.passes[0].step, report.passes[-1].step
+    thinned = len(report.passes) < report.passes_traced
+    kept = f", {len(report.passes)} of {report.passes_traced} passes kept" if thinned else ""
+    return f"per parameter, step {first} to {last}, log scale {scale.text}{kept}"
+
+
+def _lines(shown: Sequence[ParameterSeries], scale: Scale, width: float) -> tuple[str, float]:
+    columns = max(1, min(int((width + _GAP) // (_NARROWEST + _GAP)), len(shown)))
+    wide, tall = min((width + _GAP) / columns - _GAP, 300.0), _LABEL_HEIGHT + _HEIGHT + 10
+    parts = [
+        f'<g transform="translate({point(at % columns * (wide + _GAP), at // columns * tall)})">'
+        f"{sparkline(series, scale, wide)}</g>"
+        for at, series in enumerate(shown)
+    ]
+    return "".join(parts), math.ceil(len(shown) / columns) * tall
+
+
+def sparkline(series: ParameterSeries, scale: Scale, width: float) -> str:
+    """Return one parameter's chart: its name, its last norm, and the line over the passes."""
+    last, bad = _last(series), is_bad(series)
+    value = "no gradient" if last == UNTOUCHED else norm_text(last)
+    name = fitted(series.name, width - text_width(value, 10.5, bold=True) - 10, 10.5)
+    texts = (
+        f'<text x="0" y="10">{escape(name)}</text>'
+        f'<text class="e v{" r" if bad else ""}" x="{number(width)}" y="10">{value}</text>'
+    )
+    ground = f'<rect class="bg" y="{number(_LABEL_HEIGHT)}" width="{number(width)}" height="{number(_HEIGHT)}"/>'
+    return texts + ground + f'<g transform="translate(0,{number(_LABEL_HEIGHT)})">{_curve(series, scale, width)}</g>'
+
+
+def _last(series: ParameterSeries) -> float:
+    return next((norm for norm in reversed(series.norms) if touched(norm)), UNTOUCHED)
+
+
+def _curve(series: ParameterSeries, scale: Scale, width: float) -> str:
+    step = (width - 6) / max(len(series.norms) - 1, 1)
+    runs: list[list[tuple[float, float]]] = [[]]
+    marks = []
+    for at, norm in _thinned(series.norms):
+        x = 3 + at * step
+        if not math.isfinite(norm):
+            marks.append((x, norm))
+            runs.append([])
+        elif measured(norm):
+            runs[-1].append((round(x), 3 + (1 - scale.share(norm)) * (_HEIGHT - 6)))
+    lines = "".join(f'<path class="p" d="M{" ".join(point(*at) for at in run)}"/>' for run in runs if len(run) > 1)
+    alone = (run[0] for run in runs if len(run) == 1)
+    dots = "".join(f'<circle class="d" cx="{number(x)}" cy="{number(y)}" r="1.8"/>' for x, y in alone)
+    return lines + dots + _bad_stretch([x for x, _ in marks], max(step, 5.0))
+
+
+def _bad_stretch(places: Sequence[float], step: float) -> str:
+    """Hatch the passes that were not finite; neighbours share one hatched piece."""
+    pieces: list[list[float]] = []
+    for x in places:
+        if pieces and x - pieces[-1][1] <= step * 1.5:
+            pieces[-1][1] = x
+        else:
+            pieces.append([x, x])
+    parts = []
+    for first, last in pieces:
+        left, wide = max(first - 4, 0.0), last - first + 7
+        place = f'x="{number(left)}" y="0.5" width="{number(wide)}" height="{number(_HEIGHT - 1)}"'
+        parts.append(f'<rect class="b sbad" {place}/>')
+        parts.extend(f'<path class="h" d="{hatching(left, y, wide, 5, 5)}"/>' for y in (1.0, 6.0, 11.0, 16.0, 20.0))
+    return "".join(parts)
+
+
+def _thinned(norms: Sequence[float]) -> list[tuple[int, float]]:
+    """Return (place, norm) pairs; of a long series the smallest and largest of every stretch, and all non-finite."""
+    if len(norms) <= _MOST_POINTS:
+        return list(enumerate(norms))
+    kept: set[int] = {0, len(norms) - 1}
+    stretches = _MOST_POINTS // 2
+    for number_ in range(stretches):
+        places = range(len(norms) * number_ // stretches, len(norms) * (number_ + 1) // stretches)
+        finite = [at for at in places if math.isfinite(norms[at]) and measured(norms[at])]
+        kept.update(at for at in places if not math.isfinite(norms[at]))
+        kept.update({min(finite, key=norms.__getitem__), max(finite, key=norms.__getitem__)} if finite else ())
+    return [(at, norms[at]) for at in sorted(kept)]
+
+
+def _bars(shown: Sequence[ParameterSeries], scale: Scale, width: float) -> tuple[str, float]:
+    names = min(max(text_width(series.name, 10.5) for series in shown) + 10, width * 0.4)
+    columns = 2 if len(shown) > 6 and width > 700 else 1
+    rows, wide = math.ceil(len(shown) / columns), (width + _GAP) / columns - _GAP
+    parts = [
+        f'<g transform="translate({point(at // rows * (wide + _GAP), at % rows * _BAR_HEIGHT)})">'
+        f"{_bar(series, scale, names, wide)}</g>"
+        for at, series in enumerate(shown)
+    ]
+    return "".join(parts), rows * _BAR_HEIGHT + 6
+
+
+def _bar(series: ParameterSeries, scale: Scale, names: float, width: float) -> str:
+    norm = series.norms[0]
+    room = width - names - 66
+    text = f'<text x="0" y="11">{escape(fitted(series.name, names - 8, 10.5))}</text>'
+    ground = f'<rect class="bg" x="{number(names)}" y="2" width="{number(room)}" height="11"/>'
+    if not measured(norm):
+        words = norm_text(norm) if touched(norm) else "no gradient"
+        return f'{text}{ground}<text class="q" x="{number(names + room + 8)}" y="11">{words}</text>'
+    if math.isfinite(norm):
+        long = number(max(room * scale.share(norm), 1.5))
+        bar = f'<rect class="d" x="{number(names)}" y="2" width="{long}" height="11"/>'
+    else:
+        bar = f'<path class="h" d="{hatching(names, 2, room, 11, 7)}"/>'
+    ink = "v" if math.isfinite(norm) else "v r"
+    return f'{text}{ground}{bar}<text class="{ink}" x="{number(names + room + 8)}" y="11">{norm_text(norm)}</text>'

@@ -1,0 +1,223 @@
+"""The drawing of an autograd graph in one pass, as SVG: boxes, wires along the gradient's way, marks, legend."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tensormagic.renderers.basics.phrases import plural
+from tensormagic.renderers.basics.svg_canvas import Canvas
+from tensormagic.renderers.basics.svg_paths import arrowhead, hatching, line, number, point
+from tensormagic.renderers.basics.text_metrics import fitted, text_width
+from tensormagic.renderers.basics.theme import NORM_EXPONENTS, NORM_SCALE_LIGHT
+from tensormagic.renderers.graph.graph_drawing import (
+    BADGE_HEIGHT,
+    BADGE_SIZE,
+    DETAIL_SIZE,
+    HEAD_HEIGHT,
+    LABEL_SIZE,
+    Box,
+    Drawing,
+    Wire,
+    badge_rows,
+)
+from tensormagic.renderers.trace import trace_svg_cuts
+from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, log_text
+from tensormagic.renderers.trace.trace_values import Value, births_by_box, value_of
+from tensormagic.reports import UNREADABLE, Birth, Frame, Graph
+
+_FOOT = 6.0
+_CROWDED = 60  # from this many boxes on, wires carry no numbers
+_TITLES = 220  # from this many boxes on, boxes carry no tooltip and have plain corners: the file stays small
+_THICKNESS = (1.4, 1.9, 2.4, 3.0, 3.7, 4.5)
+
+_LEVELS = "".join(
+    f".tms .s{level}{{stroke:{colour}}}.tms .f{level}{{fill:{colour}}}"
+    f".tms .w{level}{{stroke:{colour};stroke-width:{wide}}}"
+    for level, (colour, wide) in enumerate(zip(NORM_SCALE_LIGHT, _THICKNESS, strict=True))
+)
+STYLE = (
+    ".tms{font:10.5px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#1b1f24}"
+    ".tms .l{font-weight:600;font-size:12px}.tms .q{fill:#545d68}.tms .c{text-anchor:middle}.tms .e{text-anchor:end}"
+    ".tms .b{fill:#fff;stroke-width:1.5;stroke-linejoin:round}.tms .w{fill:none}.tms .k{font-size:10px}"
+    ".tms .t{stroke-width:6}"
+    ".tms .sbad{stroke:#b3261e}.tms .fbad{fill:#b3261e}.tms .wbad{stroke:#b3261e;stroke-width:4}"
+    ".tms .i{stroke:#fff;stroke-width:2.2;stroke-dasharray:3 3;fill:none}"
+    ".tms .snone{stroke:#868f99;stroke-dasharray:4 3}.tms .fnone{fill:#868f99}"
+    ".tms .wnone{stroke:#868f99;stroke-width:1.2;stroke-dasharray:4 3}"
+    ".tms .sblind{stroke:#545d68;stroke-dasharray:1 3;stroke-linecap:round}.tms .fblind{fill:#545d68}"
+    ".tms .wblind{stroke:#545d68;stroke-width:1.4;stroke-dasharray:.5 3;stroke-linecap:round}"
+    ".tms .h{stroke:#b3261e;stroke-width:1.8;fill:none}.tms .r{fill:#b3261e}.tms .m{font-weight:600;fill:#b3261e}"
+    ".tms .o{paint-order:stroke;stroke:#fff;stroke-width:3px;stroke-linejoin:round}" + _LEVELS
+)
+
+# No gradient was asked for: nothing is missing, so nothing is dashed.
+SOLID = ".tms .snone,.tms .wnone{stroke:#545d68;stroke-dasharray:none}.tms .l.q{fill:#1b1f24}"
+
+
+class Scene(NamedTuple):
+    """What is drawn: a drawing, its graph, and the pass that colours it."""
+
+    drawing: Drawing
+    graph: Graph
+    frame: Frame | None
+
+
+def graph_svg(scene: Scene) -> str:
+    """Return the drawing as SVG content, its top left corner at the origin."""
+    drawing, large = scene.drawing, len(scene.drawing.boxes) >= _TITLES
+    values = {box.id: value_of(box.nodes, scene.frame) for box in drawing.boxes}
+    wires, behind, plates, boxes, marks = (Canvas() for _ in range(5))
+    severed, ends = trace_svg_cuts.wires_svg(drawing), trace_svg_cuts.marks_svg(drawing, scene.graph)
+    for wire in drawing.wires:
+        _wire(wires, wire, values)
+    for box in drawing.boxes:
+        if box.kind in {"module", "repeat"}:
+            behind.path(f"b s{_level(values[box.id])}", _plate(box.x - 3, box.y - 3, box.width))
+        plates.path(f"b s{_level(values[box.id])}", _plate(box.x, box.y, box.width, plain=large))
+        _box(boxes, box, scene, values[box.id])
+    if len(drawing.boxes) < _CROWDED:
+        for wire in drawing.wires:
+            _wire_number(marks, wire, values[wire.target])
+    births = births_by_box(drawing, scene.graph).items()
+    born = "".join(_birth(drawing.boxes[number], birth, scene.frame) for number, birth in births)
+    return f"{severed}{wires.svg()}{ends}{behind.svg()}{plates.svg()}{boxes.svg()}{marks.svg()}{born}"
+
+
+def _level(value: Value) -> str:
+    return value.style.removeprefix("n") if value.style != "none" else "none"
+
+
+def _wire(canvas: Canvas, wire: Wire, values: dict[int, Value]) -> None:
+    """Draw a line from source to target, as thick as the gradient that the target received."""
+    value = values[wire.target] if not values[wire.source].untouched else Value()
+    level = _level(value)
+    thick = _THICKNESS[int(level)] if level.isdigit() else 4.0 if value.bad else 1.2
+    tip, length = wire.points[-1], round(5.0 + thick)
+    path = line([*wire.points[:-1], (tip[0] + min(length, wire.points[-2][0] - tip[0]), tip[1])])
+    canvas.path(f"w w{level}", path)
+    if value.bad:
+        canvas.path("i", path)
+    canvas.path(f"f{level}", arrowhead(tip, length, round(2.5 + thick)))
+
+
+def _box(canvas: Canvas, box: Box, scene: Scene, value: Value) -> None:
+    level, middle, bottom = _level(value), box.x + box.width / 2, box.y + HEAD_HEIGHT
+    if value.bad:
+        canvas.path("h", hatching(box.x + 2, bottom - _FOOT - 1, box.width - 4, _FOOT))
+    elif not value.untouched and not value.blind:
+        canvas.path(f"t s{level}", f"M{point(box.x + 1, bottom - _FOOT / 2)}h{number(box.width - 2)}")
+    title = _title(box, value) if len(scene.drawing.boxes) < _TITLES else ""
+    label = fitted(box.label, box.width - 8, LABEL_SIZE, bold=True)
+    ink, height = "l c q" if value.untouched else "l c", box.y + (16 if box.detail else 21)
+    canvas.text(ink, middle, height, label, title=title)
+    if box.detail:
+        canvas.text("q c", middle, box.y + 29, fitted(box.detail, box.width - 6, DETAIL_SIZE))
+    _badges(canvas, box, scene)
+
+
+def _plate(x: float, y: float, width: float, *, plain: bool = False) -> str:
+    """Return the outline of a box's head, its corners cut unless ``plain``: with round joins they look round."""
+    if plain:
+        return f"M{point(x, y)}h{number(width)}v{number(HEAD_HEIGHT)}h-{number(width)}z"
+    across, down = number(width - 4), number(HEAD_HEIGHT - 4)
+    return f"M{point(x + 2, y)}h{across}l2,2v{down}l-2,2h-{across}l-2-2v-{down}z"
+
+
+def _title(box: Box, value: Value) -> str:
+    several = f" ({len(box.nodes)} nodes)" if len(box.nodes) > 1 else ""
+    return f"{box.label} {box.detail}{several}: {value.text}"
+
+
+def _badges(canvas: Canvas, box: Box, scene: Scene) -> None:
+    shown, more = badge_rows(box)
+    for row, badge in enumerate(shown):
+        _badge(canvas, box, row, badge.label, value=value_of((badge.node,), scene.frame))
+    if more:
+        hidden = [value_of((badge.node,), scene.frame) for badge in box.badges[len(shown) :]]
+        bad = sum(value.bad for value in hidden)
+        words = f"+ {more} more" if shown else plural(more, "leaf", "leaves")
+        words += f", {bad} not finite" if bad else ""
+        y = box.y + HEAD_HEIGHT + 3 + len(shown) * BADGE_HEIGHT + BADGE_SIZE
+        canvas.text("k r" if bad else "k q", box.x + 4, y, words)
+
+
+def _badge(canvas: Canvas, box: Box, row: int, label: str, *, value: Value) -> None:
+    x, y = box.x + 3, box.y + HEAD_HEIGHT + 5 + row * BADGE_HEIGHT
+    square = f"M{point(x, y)}h8v8h-8z"
+    if value.bad or value.untouched or value.blind:
+        canvas.path(f"w s{_level(value)}", square)
+    else:
+        canvas.path(f"f{_level(value)}", square)
+    if value.bad:
+        canvas.path("h", hatching(x + 1, y + 1, 6, 6))
+    canvas.text("k", x + 12, y + 8, fitted(label, box.width - 16, BADGE_SIZE))
+
+
+def _wire_number(canvas: Canvas, wire: Wire, value: Value) -> None:
+    """Write the logarithm of the norm, or the count of what is not finite, over a level wire that has room."""
+    (x, y), (tip, height) = wire.points[0], wire.points[-1]
+    text = f"{value.nan + value.inf}" if value.nan or value.inf else "?" if value.blind else log_text(value.norm)
+    room = x - tip - 4
+    if y == height and len(wire.points) == 2 and not value.untouched and text_width(text, BADGE_SIZE) <= room:
+        canvas.text("k c o r" if value.bad else "k c o q", (x + tip) / 2, y - 9, text)
+
+
+def _birth(box: Box, birth: Birth, frame: Frame | None) -> str:
+    """Mark the box in which a NaN or Inf was born, and say in which pass if it is not the one shown."""
+    what = "NaN" if birth.nan else "Inf"
+    when = "" if frame is None or frame.pass_number == birth.pass_number else f", pass {birth.pass_number}"
+    where = f'x="{number(box.x - 3.5)}" y="{number(box.y - 3.5)}" width="{number(box.width + 7)}"'
+    ring = f'<rect class="w sbad" stroke-width="2" {where} height="{number(HEAD_HEIGHT + 7)}" rx="6"/>'
+    x, y, words = box.x + box.width / 2, box.y - 8, f"{what} born {_where(birth, box)}{when}"
+    left = x - text_width(words, DETAIL_SIZE, bold=True) / 2 - 9
+    sign = f'<path class="fbad" d="M{point(left, y - 9.5)}l5.5,5.5l-5.5,5.5l-5.5,-5.5z"/>'
+    return f'{ring}{sign}<text class="m c o" x="{number(x + 3)}" y="{number(y)}">{words}</text>'
+
+
+def _where(birth: Birth, box: Box) -> str:
+    place = "in here" if box.kind in {"module", "repeat"} else "here"
+    return place if birth.certain else f"{place}, or beside it"
+
+
+def legend_svg(scene: Scene) -> str:
+    """Return the key to colours and marks, one line high, its baseline at 11 px."""
+    low, high = NORM_EXPONENTS
+    swatches = "".join(
+        f'<rect class="f{level}" x="{number(148 + 20 * level)}" y="{number(9 - 1.1 * level)}" width="19"'
+        f' height="{number(3 + 1.1 * level)}"/>'
+        for level in range(6)
+    )
+    scale = (
+        f'<text class="q" x="0" y="11">log₁₀ gradient norm</text>'
+        f'<text class="q e" x="142" y="11">{log_label(low)}</text>'
+        f'{swatches}<text class="q" x="273" y="11">{log_label(high)}</text>'
+    )
+    parts, x = [scale], 306.0
+    for mark, words in _marks(scene):
+        parts.append(f'<g transform="translate({number(x)})">{mark}<text class="q" x="27" y="11">{words}</text></g>')
+        x += 27 + text_width(words, DETAIL_SIZE) + 16
+    return "".join(parts)
+
+
+def log_label(exponent: float) -> str:
+    """Return an exponent for the legend: ``−5``."""
+    return f"{exponent:.0f}".replace("-", "−")
+
+
+def _marks(scene: Scene) -> list[tuple[str, str]]:
+    folded = any(box.kind in {"module", "repeat"} for box in scene.drawing.boxes)
+    stacked = f"{_small(3, 0, 's3')}{_small(0, 3, 's3')}"
+    marks = [
+        (f'{_small(0, 1, "sbad")}<path class="h" d="{hatching(1, 3, 20, 7, 5)}"/>', "NaN or Inf, count"),
+        (_small(0, 1, "snone"), "no gradient"),
+        (f'<path class="w w3" d="M8,6H22"/><path class="f3" d="{arrowhead((0, 6), 8, 5)}"/>', "gradient flow"),
+    ]
+    if scene.frame is not None and UNREADABLE in scene.frame.norms:
+        marks.insert(2, (_small(0, 1, "sblind"), NOT_MEASURABLE))
+    if scene.drawing.severed or any(box.cuts for box in scene.drawing.boxes):
+        marks.append((trace_svg_cuts.key_svg(), "cut"))
+    return [*marks, (stacked, "several steps in one box")] if folded else marks
+
+
+def _small(x: float, y: float, style: str) -> str:
+    return f'<rect class="b {style}" x="{number(x)}" y="{number(y)}" width="20" height="10" rx="2"/>'

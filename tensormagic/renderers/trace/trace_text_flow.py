@@ -1,0 +1,116 @@
+"""The way of the gradient as text: the longest chain of boxes from the loss to an input, with a bar for every norm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tensormagic.renderers.basics.phrases import plural, shortened
+from tensormagic.renderers.basics.theme import NORM_EXPONENTS
+from tensormagic.renderers.graph.graph_drawing import Box, Drawing, draw
+from tensormagic.renderers.terminal.glyphs import bar
+from tensormagic.renderers.trace.trace_phrases import log_text, norm_text
+from tensormagic.renderers.trace.trace_text_lines import filled
+from tensormagic.renderers.trace.trace_values import Value, births_by_box, last_frame, value_of
+from tensormagic.reports import Birth, Frame, TraceReport
+
+_MOST_BOXES = 24
+_CELL = 24
+_DRAWN = ("the way of the gradient, loss to input, with the shape that each op made",)
+
+
+def flow(report: TraceReport, width: int) -> list[str]:
+    """Return the lines of the section; none where nothing was recorded."""
+    if not report.graphs or not report.graphs[0].nodes:
+        return []
+    graph = report.graphs[0]
+    frame, drawing = last_frame(graph), draw(graph, max_boxes=_MOST_BOXES, inside=False)
+    path = main_path(drawing)
+    births = births_by_box(drawing, graph)
+    drawn = report.state == "drawn"
+    cells = [
+        _step(box, number) if drawn else _cell(box, value_of(box.nodes, frame), number)
+        for number, box in enumerate(path)
+    ]
+    return [
+        *(line for words in (_DRAWN if drawn else _heading(frame, width)) for line in filled("", words, width)),
+        *_rows(cells, width),
+        *(_birth(drawing.boxes[number], birth) for number, birth in births.items()),
+        *(line for words in _left_out(drawing, path, frame) for line in filled("  ", words, width)),
+    ]
+
+
+def main_path(drawing: Drawing) -> list[Box]:
+    """Return the longest chain of boxes, from where the gradient starts to where it ends."""
+    targets: dict[int, list[int]] = {}
+    for wire in drawing.wires:
+        targets.setdefault(wire.source, []).append(wire.target)
+    length: dict[int, int] = {}
+    following: dict[int, int] = {}
+    for box in drawing.boxes:  # forward order: what a box sends its gradient to was made before it
+        reached = [target for target in targets.get(box.id, ()) if target in length]
+        best = max(reached, key=length.__getitem__, default=-1)
+        length[box.id], following[box.id] = length.get(best, 0) + 1, best
+    at = max(length, key=lambda number: (length[number], number), default=-1)
+    path = []
+    while at >= 0:
+        path.append(drawing.boxes[at])
+        at = following[at]
+    return path
+
+
+def _heading(frame: Frame | None, width: int) -> Iterator[str]:
+    low, high = (f"{exponent:.0f}" for exponent in NORM_EXPONENTS)
+    if frame is None:
+        yield "gradient flow, loss to input (no pass was kept)"
+        return
+    words = f"gradient flow, loss to input, log10 of the norm in pass {frame.pass_number}"
+    scale = f"bars from {low} to {high}".replace("-", "−")
+    yield words if len(words) + len(scale) + 3 > width else f"{words}   {scale}"
+
+
+def _step(box: Box, number: int) -> tuple[str, str]:
+    """Return the two lines of a box that no gradient has come to: its name, and what it makes."""
+    return ("→ " if number else "  ") + shortened(box.label, _CELL), f"  {shortened(box.detail, _CELL)}"
+
+
+def _cell(box: Box, value: Value, number: int) -> tuple[str, str]:
+    """Return the two lines of one box: its name, and its bar with the number."""
+    name = shortened(box.label, _CELL)
+    lead = "  " if not number else "→ "
+    if value.bad:
+        return lead + name, f"  ! {value.text}"
+    if value.untouched or value.blind:
+        return lead + name, f"  {bar(value.norm)} {norm_text(value.norm)}"
+    return lead + name, f"  {bar(value.norm)} {log_text(value.norm)}"
+
+
+def _rows(cells: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
+    upper, lower = "", ""
+    for name, number in cells:
+        wide = max(len(name), len(number)) + 1
+        if upper and len(upper) + wide > width:
+            yield upper.rstrip()
+            yield lower.rstrip()
+            upper = lower = ""
+        upper, lower = upper + name.ljust(wide), lower + number.ljust(wide)
+    yield upper.rstrip()
+    yield lower.rstrip()
+
+
+def _birth(box: Box, birth: Birth) -> str:
+    sure = "" if birth.certain else " or beside it"
+    return f"  {'NaN' if birth.nan else 'Inf'} born in {box.label}{sure}, pass {birth.pass_number}"
+
+
+def _left_out(drawing: Drawing, path: Sequence[Box], frame: Frame | None) -> Iterator[str]:
+    on_path = {box.id for box in path}
+    others = [box for box in drawing.boxes if box.id not in on_path]
+    bad = sum(value_of(box.nodes, frame).bad for box in others)
+    if others:
+        names = ", ".join(box.label for box in others[:3]) + (", …" if len(others) > 3 else "")
+        marked = f", {bad} of them not finite" if bad else ""
+        yield f"beside this path: {plural(len(others), 'box', 'boxes')} ({shortened(names, 40)}){marked}"
+    if drawing.note:
+        yield drawing.note
+    elif drawing.folded:
+        yield f"{plural(drawing.node_count, 'node')}; leaves and chains of views belong to the op beside them"

@@ -1,0 +1,137 @@
+"""What is looked at in single calls: which, how often, and what their operands are called."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+import tensormagic as tm
+from tensormagic.collectors.calls.call_operands import operand_texts
+from tensormagic.collectors.calls.call_watch import CLOSELY
+from tensormagic.collectors.calls.watched_calls import WATCHED
+from tensormagic.collectors.cuts.cut_calls import ROLES
+
+LARGE = torch.zeros(256, 256)
+NAMED = sys.version_info >= (3, 11)  # before that, Python does not say which part of a line is running
+
+
+def observed(trace, kind):
+    """Return what a trace saw of one kind."""
+    return [one for one in trace.report.observations if one.kind == kind]
+
+
+def test_a_line_is_looked_at_closely_at_first_and_then_ever_more_rarely():
+    """Of a hundred calls the first four and then those that are powers of two are looked at, all are counted."""
+    with tm.trace() as trace:
+        for _ in range(100):
+            LARGE.t().reshape(-1)
+    (one,) = observed(trace, "copy")
+    assert (one.calls, one.looked, one.seen) == (100, CLOSELY + 4, CLOSELY + 4)
+    assert one.nbytes == LARGE.nbytes
+    assert trace.report.locations[one.location].text == "LARGE.t().reshape(-1)"
+
+
+def test_calls_of_library_code_belong_to_the_person_s_lines():
+    """Two layers of torch's share one place in torch's code, and are told apart by the lines that call them."""
+    flatten = nn.Flatten(0)
+    with tm.trace() as trace:
+        flatten(LARGE.t())
+        for _ in range(3):
+            flatten(LARGE.t())
+    first, second = observed(trace, "copy")
+    assert (first.calls, second.calls) == (1, 3)
+    assert second.location != first.location
+
+
+@pytest.mark.skipif(not NAMED, reason="Python 3.10 does not say which part of a line is running")
+def test_an_operand_is_called_what_stands_in_the_line():
+    """Names come from the source of the very call that is running, not of another on its line."""
+    turned = LARGE.t()
+    with tm.trace() as trace:
+        both = (turned.reshape(-1), torch.flatten(LARGE.t()))
+    assert len(both) == 2
+    assert [one.operands[0].name for one in observed(trace, "copy")] == ["turned", "LARGE.t()"]
+
+
+@pytest.mark.skipif(not NAMED, reason="Python 3.10 does not say which part of a line is running")
+def test_the_operands_of_both_sides_of_an_operator_are_found():
+    """A binary operator has two, whatever stands around it; another number is not guessed."""
+
+    class Asked:
+        def __sub__(self, other):
+            return operand_texts(sys._getframe(1), 2), operand_texts(sys._getframe(1), 3)
+
+    left, right = Asked(), [1]
+    assert [left - right[0]][0] == (["left", "right[0]"], ["", "", ""])
+
+
+def test_what_is_watched_includes_every_call_that_ends_a_gradient():
+    """One table serves all: each function with a role has it there."""
+    assert {function: WATCHED[function].role for function in ROLES} == ROLES
+
+
+def test_what_was_seen_keeps_nothing_alive():
+    """A tensor that a watched call was given goes when its last name goes."""
+    with tm.trace() as trace:
+        x = torch.zeros(256, 256)
+        x.t().reshape(-1)
+        gone = weakref.ref(x)
+        del x
+        gc.collect()
+        assert gone() is None
+    assert len(observed(trace, "copy")) == 1
+
+
+class Beside(TorchFunctionMode):
+    """A mode of the person's own, as ``torch.set_default_device`` puts one there: it changes nothing."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def test_calls_are_seen_beside_a_mode_of_the_person_s():
+    """Then torch hands over its losses and layers as wholes: what is found in them is the same."""
+    torch.seed()
+    net, x, y = nn.Sequential(nn.Linear(3, 1), nn.Dropout(0.5), nn.Softmax(0)), torch.ones(4, 3), torch.ones(4)
+
+    def step():
+        out = net(x)
+        nn.MSELoss()(out, y)
+        nn.CrossEntropyLoss()(out, y[:, None])
+        nn.CrossEntropyLoss()(net[0].eval()(x), y[:, None])
+
+    with tm.trace() as alone:
+        step()
+    with Beside(), tm.trace() as beside:
+        step()
+    torch.manual_seed(0)
+    kinds = [("draw", "dropout"), ("both broadcast", "mse_loss"), ("normalised", "cross_entropy")]
+    for trace in (alone, beside):
+        assert [(one.kind, one.op) for one in trace.report.observations] == kinds
+        grown = observed(trace, "both broadcast")[0]
+        assert [one.shape for one in (*grown.operands, grown.result)] == [(4, 1), (4,), (4, 4)]
+
+
+def test_dropout_that_is_off_draws_nothing_however_it_is_called():
+    """The share and the switch come by place and by name."""
+    torch.seed()
+    x = torch.ones(8)
+    with tm.trace() as trace:
+        nn.functional.dropout(x, training=False)
+        torch.dropout(x, 0.5, train=False)
+        nn.functional.dropout(x, p=0.0)
+        torch.dropout(x, 0.0, True)
+    assert observed(trace, "draw") == []
+    with Beside(), tm.trace() as trace:
+        nn.functional.dropout(x, training=False)
+        nn.functional.dropout(x, 0.0)
+        nn.functional.alpha_dropout(x)
+        nn.functional.dropout(x)
+    assert [one.op for one in observed(trace, "draw")] == ["dropout"]
+    torch.manual_seed(0)

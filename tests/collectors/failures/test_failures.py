@@ -1,0 +1,211 @@
+"""What is known of a call that torch refused: the call itself, its operands by the person's names, the line."""
+
+from __future__ import annotations
+
+import gc
+import traceback
+import weakref
+
+import pytest
+import torch
+
+import tensormagic as tm
+from tensormagic.api import explain_error
+from tensormagic.collectors.failures import failing_source
+from tests.collectors import failing_calls
+from tests.collectors.failing_calls import REFUSALS, tall, wide
+
+
+def raised_by(run):
+    """Return what a function raises, with its traceback."""
+    try:
+        run()
+    except Exception as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def explained(run):
+    with pytest.raises(Exception) as raised, tm.explain() as told:
+        run()
+    return told.report, raised.value
+
+
+def traced(run):
+    with pytest.raises(Exception) as raised, tm.trace() as trace:
+        run()
+    return trace.report.failure, raised.value
+
+
+def afterwards(run):
+    error = raised_by(run)
+    return explain_error(error), error
+
+
+WAYS = {"explained": explained, "traced": traced, "afterwards": afterwards}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case.run.__name__)
+def test_the_call_and_its_operands_are_named(case, way):
+    """Function, expression, line, module and operands, whether or not somebody watched."""
+    report, error = WAYS[way](case.run)
+    assert (report.function, report.call, report.module) == (case.function, case.call, case.module)
+    assert (report.phase, report.error_type, report.error) == (case.phase, type(error).__name__, str(error))
+    assert case.call.split("\n")[0] in report.location.text
+    assert report.way[-1] == report.location
+    tensors = [operand for operand in report.operands if operand.is_tensor or not operand.text]
+    assert [operand.name for operand in tensors] == [name for name, _ in case.operands]
+    for operand, (_, shape) in zip(tensors, case.operands, strict=True):
+        seen = operand.shape if operand.is_tensor else None
+        assert seen == shape or (shape is None and (way == "afterwards") == (seen is None))
+
+
+def as_raised(error):
+    """Return all that a person can see of an exception: what it is, its lines, and what it came from."""
+    lines = [(entry.name, entry.lineno) for entry in traceback.extract_tb(error.__traceback__)]
+    start = next(at for at, (name, _) in enumerate(lines) if name not in {"raised_by", "explained", "traced"})
+    return type(error), error.args, lines[start:], error.__cause__, error.__context__
+
+
+@pytest.mark.parametrize("way", ["explained", "traced"])
+@pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case.run.__name__)
+def test_the_exception_is_what_it_was(case, way):
+    """Type, arguments, lines, cause and context are those of the plain run."""
+    assert as_raised(WAYS[way](case.run)[1]) == as_raised(raised_by(case.run))
+
+
+@pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case.run.__name__)
+def test_the_failing_expression_is_found_before_python_3_11_as_well(case):
+    """By another package, at the same place, or not at all."""
+    trace = raised_by(case.run).__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == failing_calls.__file__:
+            assert failing_source.position_by_executing(trace) in {failing_source.position(trace), None}
+        trace = trace.tb_next
+
+
+def test_a_product_is_found_before_python_3_11():
+    """The usual case is not among those that are not found at all."""
+    entry = raised_by(failing_calls.product).__traceback__.tb_next
+    assert failing_source.position_by_executing(entry) == failing_source.position(entry) is not None
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_was_given_besides_tensors_is_told(way):
+    """Sizes as one writes them, beside the tensor's layout."""
+    report, _ = WAYS[way](lambda: wide.view(4, 5))
+    source, sizes = report.operands
+    assert (source.role, source.dtype, source.device, source.stride) == ("self", "float32", "cpu", (3, 1))
+    assert (sizes.role, sizes.text, sizes.is_tensor) == ("shape", "(4, 5)", False)
+
+
+def own_key():
+    return {}["key"]
+
+
+def own_error():
+    raise ValueError("mine")
+
+
+def attribute():
+    return wide.nothing
+
+
+def python():
+    return int("x")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("run", [own_key, own_error, attribute, python], ids=lambda run: run.__name__)
+def test_errors_that_are_not_torchs_are_not_explained(run, way):
+    """A KeyError in the person's own code is none of our business."""
+    assert WAYS[way](run)[0] is None
+
+
+def test_an_interrupt_is_not_explained():
+    """The person pressed stop: nothing was refused."""
+    with pytest.raises(KeyboardInterrupt), tm.explain() as told:
+        raise KeyboardInterrupt
+    assert told.report is None
+
+
+def test_the_way_leads_from_the_outermost_line_to_the_failing_one():
+    """Every line of the person's own, the innermost last."""
+    report, _ = afterwards(REFUSALS[7].run)
+    assert [line.text for line in report.way[-2:]] == ["return model(wide)", "h = self.fc(x.flatten(1) * 1)"]
+
+
+def test_what_was_not_kept_is_a_gap():
+    """Without a mode, a result that the line itself computed is gone: it is named, and said to be missing."""
+    report, _ = afterwards(lambda: (wide + 1) @ tall)
+    assert [gap.reason for gap in report.gaps] == ["not kept by Python after the error: the result of `wide + 1`"]
+    assert report.exact is False
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_is_kept_alive(way):
+    """Neither tensors nor frames outlive the exception."""
+
+    def run():
+        nonlocal reference
+        operand = torch.ones(7, 3)
+        reference = weakref.ref(operand)
+        return operand @ tall
+
+    reference = None
+    report, error = WAYS[way](run)
+    assert report.operands[0].name == "operand"
+    del error
+    gc.collect()
+    assert reference() is None
+
+
+def test_a_running_function_keeps_nothing_that_it_has_let_go():
+    """Reading the names of a function that goes on must not leave a copy of them in its frame."""
+    held = torch.ones(3)
+    reference = weakref.ref(held)
+    names = []
+    try:
+        held @ tall
+    except RuntimeError as error:
+        names = [operand.name for operand in explain_error(error).operands]
+    assert names == ["held", "tall"]
+    del held
+    gc.collect()
+    assert reference() is None
+
+
+def test_the_line_that_made_an_operand_is_told_under_a_trace():
+    """The tracer knows which line made what has a graph."""
+
+    def run():
+        weight = torch.ones(3, 3, requires_grad=True)
+        hidden = wide @ weight
+        return hidden @ tall
+
+    report, _ = traced(run)
+    assert report.operands[0].location.text == "hidden = wide @ weight"
+
+
+def test_the_node_that_failed_in_backward_is_told_under_a_trace():
+    """The last node that backward reached."""
+
+    def run():
+        x = torch.ones(3, requires_grad=True)
+        y = x.exp()
+        y.add_(1)
+        y.sum().backward()
+
+    with pytest.raises(RuntimeError), tm.trace() as trace:
+        run()
+    graph, node = trace.report.failure.node
+    assert trace.report.graphs[graph].nodes[node].op == "exp"
+
+
+def test_a_mode_that_was_left_by_an_exception_is_gone():
+    """Twice in a row, and torch's stack of modes is empty in between."""
+    for _ in range(2):
+        report, _ = explained(lambda: wide @ tall)
+        assert report.function == "Tensor.matmul"
+        assert torch._C._len_torch_function_stack() == 0

@@ -1,0 +1,119 @@
+"""Many small gradients measured together are measured as each of them alone is."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from tensormagic.collectors.gradients.small_gradients import MOST_ELEMENTS, SmallGradients
+from tensormagic.collectors.gradients.survey import StatisticsTable, survey
+
+_GENERATOR = torch.Generator().manual_seed(0)
+
+
+def _random(*shape):
+    return torch.randn(*shape, generator=_GENERATOR)
+
+
+SMALL = {
+    "one number": torch.tensor(3.0),
+    "matrix": _random(4, 8),
+    "transposed": _random(4, 8).t(),
+    "the gradient of a sum": torch.ones(()).expand(3, 5),
+    "every other": _random(20)[::2],
+    "zeros": torch.zeros(7),
+    "half of them zero": _random(30).relu(),
+    "constant": torch.full((9,), 1 / 3),
+    "far from zero": _random(100) + 1e4,
+    "squares that vanish in float32": _random(12) * 1e-30,
+    "subnormal": torch.tensor([1e-42, 0.0]),
+    "large": _random(50) * 1e17,
+    "the largest that is small": _random(MOST_ELEMENTS),
+}
+OTHERS = {
+    "more than small": _random(MOST_ELEMENTS + 1),
+    "NaN": torch.tensor([1.0, math.nan]),
+    "infinite": torch.tensor([1.0, math.inf]),
+    "squares that overflow": _random(5) * 1e25,
+    "double": _random(5).double(),
+    "half": _random(5).half(),
+    "complex": torch.complex(_random(3), _random(3)),
+    "empty": torch.empty(0),
+    "sparse": _random(5).to_sparse(),
+    "a parameter": torch.nn.Parameter(_random(3)),
+    "on no device": torch.empty(3, device="meta"),
+}
+
+
+def table_of(gradients, size=None):
+    """Return the table that these gradients, each of the node of its place, fill."""
+    table = StatisticsTable(size or len(gradients))
+    small = SmallGradients(5, table.fill, table.copy)
+    norms = [small.take(index, gradient) for index, gradient in enumerate(gradients)]
+    return table, small, norms
+
+
+def test_each_has_the_numbers_that_it_has_alone():
+    """Counts exactly, the rest to seven digits; the norm that is known at once is the one in the table."""
+    table, small, norms = table_of(list(SMALL.values()))
+    assert len(table) == 0
+    small.settle()
+    for index, gradient in enumerate(SMALL.values()):
+        found, alone = table.get(index), survey(gradient, 5)
+        assert (found.pass_number, found.count, found.zero, found.nan, found.inf) == (5, alone.count, alone.zero, 0, 0)
+        assert (found.norm, found.abs_max) == pytest.approx((alone.norm, alone.abs_max), rel=1e-6)
+        assert found.norm == pytest.approx(norms[index], rel=1e-6)
+        assert found.mean == pytest.approx(alone.mean, rel=1e-5, abs=1e-6 * alone.abs_max)
+        assert found.std == pytest.approx(alone.std, rel=1e-4, abs=1e-6 * alone.abs_max)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_needs_a_longer_look_is_left(name):
+    """Nothing is copied, and None says so."""
+    _, small, norms = table_of([OTHERS[name]])
+    assert norms == [None]
+    assert not small._indices
+
+
+def test_the_engine_may_write_into_a_gradient_afterwards():
+    """It was copied: what is told is what it was."""
+    gradient = torch.ones(4)
+    table, small, _ = table_of([gradient])
+    gradient.mul_(100)
+    small.settle()
+    assert table.get(0).norm == 2.0
+
+
+def test_more_than_there_is_room_for_is_settled_on_the_way():
+    """Ten times the room, all right in the end, and a settled recorder begins anew."""
+    gradients = [torch.full((MOST_ELEMENTS,), float(number)) for number in range(1, 641)]
+    table, small, _ = table_of(gradients)
+    assert 500 < len(table) < 640
+    small.settle()
+    assert np.allclose([table.get(index).mean for index in range(640)], np.arange(1, 641))
+    small.settle()
+    assert len(table) == 640
+
+
+def test_a_node_that_receives_the_same_memory_gets_the_same_numbers():
+    """Also over several nodes, and only where the first of them waits."""
+    table, small, _ = table_of([torch.tensor([3.0, 4.0])], size=3)
+    assert small.hands_on(0, 1)
+    assert small.hands_on(1, 2)
+    assert not small.hands_on(7, 2)
+    small.settle()
+    assert [table.get(index).norm for index in range(3)] == [5.0, 5.0, 5.0]
+    assert not small.hands_on(0, 1)
+
+
+def test_what_is_known_already_stays():
+    """The first statistics of a node are those of its first gradient."""
+    table, small, _ = table_of([torch.ones(1)])
+    small.settle()
+    later = SmallGradients(6, table.fill_where_missing, table.copy)
+    later.take(0, torch.full((1,), 9.0))
+    later.settle()
+    assert (table.get(0).pass_number, table.get(0).norm) == (5, 1.0)

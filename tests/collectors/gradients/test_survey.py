@@ -1,0 +1,137 @@
+"""Everything about one gradient: against plain arithmetic in float64, for layouts and types, on both ways."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from tensormagic.collectors.gradients.measures import measure
+from tensormagic.collectors.gradients.survey import StatisticsTable, survey, survey_of, survey_on_device
+from tensormagic.reports import MEASURES, UNTOUCHED
+
+_GENERATOR = torch.Generator().manual_seed(0)
+
+
+def _random(*shape, dtype=torch.float32):
+    return torch.randn(*shape, generator=_GENERATOR, dtype=torch.float64).to(dtype)
+
+
+CASES = {
+    "matrix": _random(8, 64),
+    "larger than one piece": _random(300, 500),
+    "transposed": _random(300, 500).t(),
+    "every other column": _random(300, 300)[:, ::2],
+    "the gradient of a sum": torch.ones(1).expand(1000, 100),
+    "repeated in the middle": _random(5, 1, 7).expand(5, 3, 7),
+    "squares below the smallest float64": _random(100, 200, dtype=torch.float64) * 1e-200,
+    "squares beyond the largest float32": _random(100, 300) * 1e25,
+    "sums beyond the largest float32": _random(100, 300).abs() * 1e37,
+    "squares at the edge of float32": _random(300, 300) * 5e16,
+    "half": _random(100, 300, dtype=torch.float16).clamp_min(0.01),
+    "bfloat16": _random(100, 300, dtype=torch.bfloat16),
+    "zeros": torch.zeros(1000, 20),
+    "half of them zero": _random(400, 400).relu(),
+    "scalar": torch.tensor(3.0),
+    "empty": torch.empty(0, 3),
+    "constant": torch.full((200, 200), 1 / 3),
+    "far from zero": _random(1000) + 1e4,
+    "one row infinite": _random(200, 200).index_fill(0, torch.tensor([3]), -math.inf),
+    "NaN and infinite": torch.tensor([1.0, math.nan, 2.0, math.inf, 0.0]),
+    "nothing finite": torch.full((3,), math.nan),
+}
+
+
+def _by_definition(gradient):
+    values = gradient.double().reshape(-1)
+    finite = values[values.isfinite()]
+    nan, inf = int(values.isnan().sum()), int(values.isinf().sum())
+    worst = math.nan if nan else math.inf if inf else None
+    some = len(finite) > 0
+    return {
+        "count": values.numel(),
+        # scaled, because float64 squares of 1e-200 vanish too
+        "norm": _norm(values) if worst is None else worst,
+        "abs_max": (float(values.abs().max()) if len(values) else 0.0) if worst is None else worst,
+        "mean": float(finite.mean()) if some else (math.nan if nan or inf else 0.0),
+        "std": float(finite.std(correction=0)) if some else (math.nan if nan or inf else 0.0),
+        "zero": int((values == 0).sum()),
+        "nan": nan,
+        "inf": inf,
+    }
+
+
+def _norm(values):
+    largest = float(values.abs().max()) if len(values) else 0.0
+    return largest * float((values / largest).norm()) if largest > 1e-150 else 0.0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_statistics_are_those_of_the_definition(name):
+    """Counts are exact; the rest agrees with float64 arithmetic to float32's precision."""
+    gradient = CASES[name]
+    expected, found = _by_definition(gradient), survey(gradient, 7)
+    assert (found.pass_number, found.subnormal, found.saturated) == (7, 0, 0)
+    scale = abs(expected["abs_max"]) if math.isfinite(expected["abs_max"]) else 1.0
+    for field, value in expected.items():
+        exact = field in {"count", "zero", "nan", "inf"}
+        wanted = value if exact else pytest.approx(value, rel=2e-5, abs=1e-6 * scale, nan_ok=True)
+        assert getattr(found, field) == wanted, field
+    assert measure(gradient)[0] == pytest.approx(expected["norm"], rel=1e-5, nan_ok=True)
+    assert measure(gradient)[1:] == (expected["nan"], expected["inf"])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_statistics_left_on_the_device_are_the_same(name):
+    """What is read in one batch at the end of a pass, as on a GPU, equals what is read at once."""
+    gradient = CASES[name]
+    now = survey(gradient, 1)
+    later = survey_of(survey_on_device(gradient).tolist(), pass_number=1, count=gradient.numel())
+    assert (later.count, later.zero, later.nan, later.inf) == (now.count, now.zero, now.nan, now.inf)
+    for field in ("norm", "abs_max", "mean", "std"):
+        scale = abs(now.abs_max) if math.isfinite(now.abs_max) else 1.0
+        assert getattr(later, field) == pytest.approx(getattr(now, field), rel=2e-5, abs=1e-6 * scale, nan_ok=True)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("scale", [1e16, 1e17, 1e19, 1e30, 3e38])
+def test_huge_gradients_cause_no_warning(scale):
+    """What overflows in the tracer's sums is taken again in float64, and nobody is told of it."""
+    found = survey(torch.full((300, 300), scale), 1)
+    assert found.norm == pytest.approx(300 * scale, rel=1e-5)
+    assert found.mean == pytest.approx(scale, rel=1e-5)
+    assert found.std == 0
+    assert measure(torch.full((300, 300), scale))[0] == pytest.approx(300 * scale, rel=1e-5)
+
+
+def test_the_largest_magnitude_of_zeros_is_zero():
+    """Not minus zero."""
+    assert math.copysign(1, survey(torch.zeros(5), 1).abs_max) == 1
+
+
+def test_half_precision_says_what_lies_at_the_ends_of_its_range():
+    """Of float16: below 2**-14 but not zero, and at 65504 or beyond; zeros are neither."""
+    gradient = torch.tensor([0.0, 1.0, 3e-5, 6e-8, -5e-6, 65504.0, -65504.0, math.inf], dtype=torch.float16)
+    now = survey(gradient, 1)
+    later = survey_of(survey_on_device(gradient).tolist(), pass_number=1, count=8)
+    assert (now.subnormal, now.saturated, now.zero, now.inf) == (3, 3, 1, 1)
+    assert (later.subnormal, later.saturated) == (3, 3)
+    assert survey(gradient[:-1].expand(5, 7), 1).subnormal == 15
+
+
+def test_a_table_says_of_each_node_what_was_measured():
+    """Packed rows come back as they went in; shares are of the elements; a node without numbers has none."""
+    table = StatisticsTable(3)
+    table[0] = survey(torch.tensor([0.0, -3.0, 1.0, 2.0]), 5)
+    table.copy(0, 2)
+    assert (len(table), 0 in table, 1 in table, 2 in table) == (2, True, False, True)
+    assert table.get(1) is None
+    assert table.get(2) == table.get(0) == survey(torch.tensor([0.0, -3.0, 1.0, 2.0]), 5)
+    columns = list(table.columns())
+    assert dict(zip(MEASURES, columns[:6], strict=True)) == pytest.approx(
+        {"abs_max": 3.0, "mean": 0.0, "std": math.sqrt(14 / 4), "zero_share": 0.25, "subnormal_share": 0.0,
+         "saturated_share": 0.0}
+    )  # fmt: skip
+    assert columns[6:12] == [UNTOUCHED] * 6
+    assert columns[12:] == columns[:6]

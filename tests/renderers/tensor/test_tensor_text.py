@@ -1,0 +1,38 @@
+"""The tensor in a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensormagic.renderers.tensor import tensor_text
+from tests.renderers.samples_tensor import SAMPLES
+from tests.renderers.snapshots import assert_snapshot
+
+
+@pytest.mark.parametrize("name", [name for name in SAMPLES if name != "largest"])
+def test_text_is_as_stored(name: str) -> None:
+    """The whole text, character for character."""
+    assert_snapshot(f"tensor_{name}.txt", tensor_text.render(SAMPLES[name]))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+@pytest.mark.parametrize("name", SAMPLES)
+def test_no_line_is_wider_than_asked(name: str, width: int) -> None:
+    """Whatever the report, lines keep to the width."""
+    assert max(map(len, tensor_text.render(SAMPLES[name], width=width).split("\n"))) <= width
+
+
+def test_wire_leads_from_the_element_to_its_place_in_the_storage() -> None:
+    """The wire leaves row i=2 and its arrow stands over the last digit of offset 15."""
+    lines = tensor_text.render(SAMPLES["transpose_slice"]).split("\n")
+    row = next(line for line in lines if line.startswith(" i=2"))
+    arrow = next(line for line in lines if "\u25bc" in line)
+    offsets = lines[lines.index(arrow) + 1]
+    assert row.rstrip().endswith("\u2500\u2510")
+    assert row.index("\u2510") == arrow.index("\u25bc")
+    assert offsets[: arrow.index("\u25bc") + 1].endswith(" 15")
+
+
+def test_sparkline_tells_empty_bins_from_small_ones() -> None:
+    """An empty bin is a dot, one in a thousand is the lowest bar."""
+    assert tensor_text.sparkline((0, 1, 500, 1000)) == "·▁▅█"

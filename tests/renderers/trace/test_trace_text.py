@@ -1,0 +1,201 @@
+"""A traced run as text: findings first, the way of the gradient, every parameter, and what is not shown."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import replace
+
+import pytest
+
+from tensormagic.renderers.graph.graph_drawing import draw
+from tensormagic.renderers.terminal.glyphs import bar, bars, largest
+from tensormagic.renderers.trace import trace_text
+from tensormagic.renderers.trace.trace_phrases import all_clear, log_text, norm_text, run_text, seconds_text
+from tensormagic.renderers.trace.trace_text_flow import main_path
+from tensormagic.reports import UNTOUCHED, Pass
+from tests.renderers import samples_trace as samples
+from tests.renderers.snapshots import assert_snapshot
+
+CASES = {
+    "broken": samples.broken,
+    "finished": samples.report,
+    "one_pass": samples.one_pass,
+    "empty": samples.empty,
+    "failed": samples.failed,
+    "hostile": samples.hostile,
+    "untouched": samples.untouched,
+    "cuts": samples.cuts,
+    "paced": samples.paced,
+    "forward": samples.forward,
+    "transformer": lambda: samples.report(samples.transformer(8), title="encoder"),
+    "lstm": lambda: samples.report(samples.lstm(300), title="lstm"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_text_is_as_stored(name):
+    """Every kind of run has its text in ``tests/snapshots``; a change is seen there."""
+    assert_snapshot(f"trace_{name}.txt", trace_text.render(CASES[name]()))
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 160])
+@pytest.mark.parametrize("name", CASES)
+def test_no_line_is_wider_than_asked(name, width):
+    """Whatever the names and numbers, the text keeps to its width."""
+    assert max(map(len, trace_text.render(CASES[name](), width=width).splitlines())) <= width
+
+
+def test_findings_come_before_the_picture():
+    """Code, message, line and remedy stand above the gradient flow."""
+    text = trace_text.render(samples.broken())
+    order = ["TM402 error", "3 zeros", "cell 5, line 12: logp = p.log()", "→ use logp", "gradient flow", "parameter"]
+    places = [text.index(words) for words in order]
+    assert places == sorted(places)
+
+
+def test_flow_runs_from_the_loss_to_the_input():
+    """The longest chain of boxes, the loss first; what lies beside it is counted."""
+    drawing = draw(samples.digits_cnn())
+    assert [box.label for box in main_path(drawing)] == [
+        "+", "nll_loss", "log", "softmax", "linear", "view ×2", "relu", "conv", "relu", "conv",
+    ]  # fmt: skip
+    assert "beside this path: 2 boxes (linear, mse_loss)" in trace_text.render(samples.report())
+
+
+def test_birth_is_named():
+    """Which op made the NaN, and in which pass."""
+    assert "  NaN born in log, pass 37\n" in trace_text.render(samples.broken())
+
+
+def test_no_backward_says_what_would_make_one():
+    """An empty trace ends with what to do."""
+    ending = "no backward was seen; call .backward() on a scalar loss inside the traced code\n"
+    assert trace_text.render(samples.empty()).endswith(ending)
+
+
+def test_states_are_told_apart():
+    """Running, finished, failed and interrupted runs say what they are, and claim no more than they know."""
+    running = replace(samples.report(), state="running")
+    assert "digits-cnn  running\n" in trace_text.render(running)
+    assert all_clear(running) == "no problems found in 40 backward passes so far"
+    assert all_clear(replace(samples.empty(), state="running")) == "no backward was seen yet"
+    assert "failed: ValueError: expected 10 classes, got 11" in trace_text.render(samples.failed())
+    assert all_clear(samples.failed()).endswith("2 backward passes; the error is the code's own")
+    assert "digits-cnn  interrupted\n" in trace_text.render(replace(samples.report(), state="interrupted"))
+
+
+def test_gaps_and_other_graphs_are_named():
+    """What could not be seen, and what is not shown, stands at the end."""
+    whole = samples.failed()
+    whole = replace(whole, graphs=(*whole.graphs, replace(samples.chain(3), number=2)))
+    ending = (
+        "not seen: saved tensors: the graph was freed before they were read\nnot shown: 1 graph of another structure\n"
+    )
+    assert trace_text.render(whole).endswith(ending)
+
+
+def test_left_out_parameters_and_passes_are_counted():
+    """Of many parameters forty are shown; the numbers of the others, and of thinned passes, are said."""
+    whole = replace(samples.report(samples.resnet(10)), passes_seen=4000)
+    text = trace_text.render(whole)
+    assert f"not shown: {len(whole.parameters) - 40} parameters more\n" in text
+    assert "40 of 4000 passes were kept; the others are not shown\n" in text
+
+
+def test_first_last_smallest_and_largest_are_those_of_the_series():
+    """The numbers of a row are the series' own; NaN is told as the last, and left out of the extremes."""
+    (series,) = samples.parameters_of(samples.chain(1))
+    norms = array("f", [0.5, 0.25, 2.0, math.nan])
+    whole = samples.report(samples.chain(1), count=4, parameters=(replace(series, norms=norms),))
+    row = next(line for line in trace_text.render(whole).splitlines() if line.startswith("x "))
+    assert row.split()[-4:] == ["5.0e−1", "NaN", "2.5e−1", "2.0e0"]
+    assert "min and max are those of the finite norms" in trace_text.render(whole)
+
+
+def test_one_pass_has_one_number():
+    """A single backward has no first and last."""
+    text = trace_text.render(samples.one_pass())
+    assert "norm\n" in text
+    assert "first" not in text
+
+
+def test_nothing_moves_the_cursor():
+    """Names with escape sequences or direction marks come out harmless."""
+    text = trace_text.render(samples.hostile())
+    assert all(letter.isprintable() or letter == "\n" for letter in text)
+
+
+def test_bars_stand_for_norms():
+    """Eight heights over the scale, and letters of their own for what is no height."""
+    assert [bar(10.0**exponent) for exponent in (-9, -5, -2, 0.9, 9)] == ["▁", "▁", "▅", "█", "█"]
+    assert [bar(norm) for norm in (math.nan, math.inf, UNTOUCHED, 0.0)] == ["!", "!", "·", "0"]
+
+
+def test_a_long_series_keeps_its_nan():
+    """One NaN among a thousand passes marks its stretch; else a bar is the largest of its stretch."""
+    norms = array("f", [1e-3] * 1000)
+    norms[500] = math.nan
+    assert bars(norms, 10, (-5, 1)) == "▃▃▃▃▃!▃▃▃▃"
+    assert largest([UNTOUCHED, 2.0, 1.0]) == 2.0
+    assert largest([]) == UNTOUCHED
+
+
+@pytest.mark.parametrize(
+    ("norm", "written", "log"),
+    [
+        (0.0162, "1.6e−2", "−1.8"), (1.0, "1.0e0", "0.0"), (0.0, "0", "0"), (math.nan, "NaN", "NaN"),
+        (math.inf, "Inf", "Inf"), (UNTOUCHED, "none", "none"), (123456.0, "1.2e5", "5.1"),
+    ],
+)  # fmt: skip
+def test_norms_are_written_in_two_digits(norm, written, log):
+    """Norms, and their logarithms, in the fewest characters that still tell them apart."""
+    assert norm_text(norm) == written
+    assert log_text(norm) == log
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.0004, "0.4 ms"), (0.085, "85 ms"), (12.4, "12.4 s"), (200.0, "3 min 20 s")]
+)
+def test_durations_are_readable(seconds, text):
+    """Milliseconds, seconds, minutes."""
+    assert seconds_text(seconds) == text
+
+
+def test_the_share_of_the_tracer_is_told_only_where_it_is_known():
+    """The tracer's own time is a share of the rest; nothing measured, nothing claimed."""
+    assert run_text(samples.report()) == "40 steps, 40 backward passes in 12.4 s, tracing +4 %"
+    assert run_text(replace(samples.report(), own_seconds=0.0)) == "40 steps, 40 backward passes in 12.4 s"
+
+
+@pytest.mark.parametrize(
+    ("values", "locations", "words"),
+    [
+        ((2.3, 0.5, 0.125), (0, 0, 0), ", loss 2.3 → 0.125"),
+        ((2.3, 0.5, math.nan), (0, 0, 0), ", loss 2.3 → NaN"),
+        ((2.3,), (0,), ", loss 2.3"),
+        ((2.3, 0.5), (0, 1), ""),  # two losses, as of a generator and its critic
+        ((2.3, None), (0, 0), ""),  # not a number every time
+    ],
+)
+def test_the_loss_is_told_where_there_is_one(values, locations, words):
+    """First and last of what backward was called on, where that is one number, on one line."""
+    passes = tuple(
+        Pass(number, number, 1, "finished", 0.1, 3, location, value=value)
+        for number, (value, location) in enumerate(zip(values, locations, strict=True), start=1)
+    )
+    report = replace(samples.broken(), passes=passes, own_seconds=0.0)
+    assert run_text(report).endswith(words)
+    assert ("loss" in run_text(report)) == bool(words)
+
+
+def test_cuts_that_read_the_same_are_one_line():
+    """The same call on the same line, used at twelve places alike: said once, with the number of places."""
+    report = samples.cuts()
+    (graph,) = report.graphs
+    cut = graph.cuts[0]
+    repeated = replace(report, graphs=(replace(graph, cuts=(cut,) * 12),))
+    lines = [line for line in trace_text.render(repeated).splitlines() if f"{cut.op}, line" in line]
+    assert "12 cuts, where the gradient's way ends" in trace_text.render(repeated)
+    assert len(lines) == 1
+    assert " ".join(trace_text.render(repeated).split()).count("at each of 12 places") == 1
