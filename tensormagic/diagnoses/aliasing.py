@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.words import counted, listed, part
+from tensormagic.diagnoses.words import counted, listed, part, rebound
 from tensormagic.reports import Alias, Finding, TensorReport
 
 
@@ -33,7 +33,7 @@ def _is_name(alias: Alias) -> bool:
 
 def _copy_of(report: TensorReport) -> str:
     name, copy = report.name, "copy()" if any(kind.key == "numpy" for kind in report.kinds) else "clone()"
-    return f"{name} = {name}.{copy}" if name.isidentifier() else f"({name}).{copy}"
+    return rebound(name, copy)
 
 
 def internal_overlap(report: TensorReport) -> Iterator[Finding]:

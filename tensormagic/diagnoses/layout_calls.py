@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from tensormagic.diagnoses.observed import called, every_call, expression, how_often, of_kind, times
-from tensormagic.diagnoses.words import grouped, shape, size
+from tensormagic.diagnoses.words import binding, grouped, shape, size
 from tensormagic.reports import Finding, Observation, Operand, RelatedLine, TraceReport
 
 # A copy of a few KiB is what a view costs anyway. One of a MiB takes some tenths of a millisecond, and is worth a note
@@ -132,7 +132,7 @@ def _broadcast_finding(report: TraceReport, one: Observation, result: Operand) -
     left, right = one.operands
     column = max(one.operands, key=lambda operand: len(operand.shape))
     count, each = prod(result.shape), max(prod(left.shape), prod(right.shape))
-    name = column.name if column.name.isidentifier() else f"({column.name})" if column.name else "column"
+    name = binding(column.name) if column.name else "column"
     return Finding(
         code="TM105",
         severity="warning",

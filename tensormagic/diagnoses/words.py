@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 
@@ -60,3 +61,18 @@ def size(nbytes: int) -> str:
 def shape(sizes: Sequence[int]) -> str:
     """Return a shape as Python writes it: ``(4, 1)``, ``(4,)``, ``()``."""
     return str(tuple(sizes))
+
+
+def binding(expression: str) -> str:
+    """Return an expression as it is written before ``.method()``: in brackets where it would bind too loosely."""
+    try:
+        body = ast.parse(expression, mode="eval").body
+    except (SyntaxError, ValueError):
+        return f"({expression})"
+    return expression if isinstance(body, ast.Name | ast.Attribute | ast.Subscript | ast.Call) else f"({expression})"
+
+
+def rebound(expression: str, method: str) -> str:
+    """Return code that calls a method: ``x = x.clone()`` of a name, ``net.weight[0].clone()`` of anything else."""
+    called = f"{binding(expression)}.{method}"
+    return f"{expression} = {called}" if expression.isidentifier() else called

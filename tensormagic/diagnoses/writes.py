@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.words import counted, listed, part
+from tensormagic.diagnoses.words import counted, listed, part, rebound
 from tensormagic.reports import ChangedName, Clash, Finding, Write, WritesReport
 from tensormagic.reports.finding import Scalar, Severity
 
@@ -140,7 +140,7 @@ def _copy_remedy(write: Write, changed: ChangedName) -> str:
         return f"If {root} is to keep its values, make it a copy when it is made: `copy.deepcopy(…)`"
     if changed.extent == "within" or not write.target or write.several or changed.relation == "same storage":
         return f"If {changed.name} is to keep its values, make it a copy when it is made: `….clone()`"
-    copy = f"{write.target} = {write.target}.clone()" if write.target.isidentifier() else f"({write.target}).clone()"
+    copy = rebound(write.target, "clone()")
     return f"Where that is not meant, write to a copy: `{copy}`"
 
 
@@ -174,7 +174,7 @@ def _stored(clash: Clash) -> str:
 
 
 def _full_copy(name: str) -> str:
-    return f"{name} = {name}.clone()" if name.isidentifier() else f"({name}).clone()"
+    return rebound(name, "clone()")
 
 
 def reads_what_it_writes(report: WritesReport) -> Iterator[Finding]:

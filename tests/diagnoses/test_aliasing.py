@@ -45,7 +45,7 @@ def test_a_write_changes_another_name(aliases, message):
 def test_the_copy_of_an_expression():
     """What is no name cannot be bound again."""
     (found,) = diagnose(report("a[0]", alias("a")))
-    assert found.remedy.endswith("(a[0]).clone()")
+    assert found.remedy.endswith("a[0].clone()")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensormagic.diagnoses.words import counted, grouped, listed, part, scientific, verb
+from tensormagic.diagnoses.words import binding, counted, grouped, listed, part, rebound, scientific, verb
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,18 @@ def test_listed(names, text):
 def test_scientific(value, text):
     """Three digits, tidy exponents, and whole numbers where one can read them."""
     assert scientific(value) == text
+
+
+@pytest.mark.parametrize(
+    ("expression", "written"),
+    [("x", "x"), ("net(x)", "net(x)"), ("a.b[0]", "a.b[0]"), ("a + b", "(a + b)"), ("-x", "(-x)"), ("w'", "(w')")],
+)
+def test_what_a_method_is_called_on(expression, written):
+    """In brackets only where the method would belong to a part of it."""
+    assert binding(expression) == written
+
+
+def test_code_that_calls_a_method():
+    """A name is bound again; an expression cannot be."""
+    assert rebound("x", "clone()") == "x = x.clone()"
+    assert rebound("a + b", "copy()") == "(a + b).copy()"

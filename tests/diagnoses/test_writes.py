@@ -65,7 +65,7 @@ def test_notes_about_the_same_two_names_are_one():
     ("facts", "target", "remedy"),
     [
         ({}, "b", "write to a copy: `b = b.clone()`"),
-        ({}, "net.w", "write to a copy: `(net.w).clone()`"),
+        ({}, "net.w", "write to a copy: `net.w.clone()`"),
         ({"extent": "within"}, "b", "If a is to keep its values, make it a copy when it is made: `….clone()`"),
         ({"relation": "same storage"}, "b", "If a is to keep its values"),
         (
