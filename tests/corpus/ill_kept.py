@@ -92,7 +92,7 @@ def evaluate_in_one_batch():
     raise ValueError(f"expected 10 classes, got {len(features)}")
 
 
-@ill("TM502", severity="warning", line="raise ValueError(", subject="local of evaluate_in_one_batch",
+@ill("TM502", severity="warning", line="raise ValueError(", subject="a local of evaluate_in_one_batch",
      says=("The last error keeps 24 MiB", "`1/0`"))  # fmt: skip
 def an_evaluation_that_failed():
     with last_error(evaluate_in_one_batch):
