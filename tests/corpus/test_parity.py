@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tensormagic.collectors.tracing.trace import Tracer
+from tensormagic.reports import TraceReport
 from tests.corpus import test_corpus
 from tests.corpus.cases import HEALTHY
 
@@ -74,10 +75,13 @@ def walks(monkeypatch) -> Counter[Shape]:
 
 @pytest.mark.parametrize("case", HEALTHY, ids=lambda case: case.name)
 def test_the_graph_is_that_of_the_grad_fn_chain(case, walks):
-    """Every graph that backward ran through is there, as often as it was run through, and no other."""
+    """Every graph that backward ran through is there, as often as it was run through, and no other; some run none."""
     report = case.run()
+    if not isinstance(report, TraceReport):
+        assert not walks
+        return
     passes: Counter[Shape] = Counter()
     for graph in report.graphs:
         passes[shown(graph)] += graph.passes_seen
     assert passes == walks
-    assert sum(walks.values()) == report.passes_seen + report.inner_passes_seen > 0
+    assert sum(walks.values()) == report.passes_seen + report.inner_passes_seen >= bool(case.family)
