@@ -83,18 +83,21 @@ class ForwardRecorder(TorchFunctionMode):
         self._place = 0
         self._applied = -1
 
-    def __torch_function__(  # noqa: C901  (one branch a listener: a method of their own would cost every call)
+    def __torch_function__(  # noqa: C901, PLR0912  (one branch a listener: a method of their own would cost every call)
         self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Make the call and note which nodes it made."""
         watched = _watched(func)
-        role = None if watched is None else watched.role
+        role = None
         call = self._callers.standing_in_for(frame := calling_frame(sys._getframe(1)))
-        before = self.cuts.before(func, role, args, sys._getframe(1)) if role is not None else None
+        before = None
         if self._unwritten:
             self.calls.before(func, args)
-        if watched is not None and watched.noted == SETS_DATA:
-            self.autograd.before_setting(args)
+        if watched is not None:
+            if (role := watched.role) is not None:
+                before = self.cuts.before(func, role, args, sys._getframe(1))
+            if watched.noted == SETS_DATA:
+                self.autograd.before_setting(args)
         start = _sequence_number()
         ops = self.ops
         result = call(func, args, kwargs or {}) if ops is None else ops.within(call, frame, func, args, kwargs or {})
@@ -107,18 +110,12 @@ class ForwardRecorder(TorchFunctionMode):
                 self.cuts.used((start, stop), (args, kwargs), result)
         elif role is not None or self.cuts.live or not _is_grad_enabled():
             self.cuts.passed((func, role, before), (args, kwargs), result, sys._getframe(1))
-        stepping = self.autograd.stepping
-        if (
-            watched is not None
-            and not stepping
-            and watched.looks
-            and (place := self.calls.place(call, frame)) is not None
-        ):
-            self.calls.look(watched.looks, Call(func, args, kwargs or {}, result, frame), place)
-        if watched is not None and watched.noted:
-            if not stepping:
+        if watched is not None and not self.autograd.stepping:
+            if watched.looks and (place := self.calls.place(call, frame)) is not None:
+                self.calls.look(watched.looks, Call(func, args, kwargs or {}, result, frame), place)
+            if watched.noted:
                 self.autograd.see(watched.noted, (func, args, kwargs or {}), result, start, frame)
-        elif kwargs and kwargs.get("out") is not None:
+        if kwargs and (watched is None or not watched.noted) and kwargs.get("out") is not None:
             self.autograd.see_out((func, args, kwargs), start, frame)
         if self._grown or self._unwritten:
             self.calls.follow(Call(func, args, kwargs or {}, result, frame))
