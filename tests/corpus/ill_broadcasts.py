@@ -17,7 +17,7 @@ def line_data(count=32):
 
 
 @ill("TM105", severity="warning", line="loss = criterion(net(x), y)", subject="net(x)", says=(
-    "mse_loss(net(x), y) makes (32, 32) of (32, 1) and (32,)", "`(net(x)).squeeze(-1)`"))  # fmt: skip
+    "mse_loss(net(x), y) makes (32, 32) of (32, 1) and (32,)", "`net(x).squeeze(-1)`"))  # fmt: skip
 def a_regression_with_a_row_of_targets():
     """The commonest of all: torch warns, once, of two sizes."""
     x, y = line_data()
