@@ -8,44 +8,32 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from types import CodeType
 from typing import Any
-
-from torch.overrides import TorchFunctionMode
 
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
 from tensormagic.collectors.names.caller import Callers, calling_frame
 from tensormagic.collectors.names.tracebacks import strip_own_frames
+from tensormagic.collectors.tracing.compiled import kept_compiled
 from tensormagic.collectors.tracing.forward import ForwardRecorder
-from tensormagic.collectors.tracing.unnoticed import Unnoticed, active_modes, set_modes
+from tensormagic.collectors.tracing.unnoticed import UnnoticedMode
 from tensormagic.errors import TraceError
 from tensormagic.reports import FailureReport
 
 
-class Witness(TorchFunctionMode):
+class Witness(UnnoticedMode):
     """Makes every call as its own line would."""
 
     def __init__(self) -> None:
         super().__init__()
         self._callers = Callers()
-        self._unnoticed = Unnoticed(self)
 
     def __torch_function__(
         self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Make the call."""
         return self._callers.standing_in_for(calling_frame(sys._getframe(1)))(func, args, kwargs)
-
-    def __enter__(self) -> Witness:
-        """Go onto the stack; torch's own questions about overrides are answered as if nobody were there."""
-        self._unnoticed.__enter__()
-        super().__enter__()  # type: ignore[no-untyped-call]
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Leave it, wherever on it the mode lies."""
-        self._unnoticed.__exit__()
-        set_modes([mode for mode in active_modes() if mode is not self])
 
 
 MODE_CALLS: frozenset[CodeType] = frozenset(
@@ -62,7 +50,7 @@ class Explainer:
 
     def __init__(self, namespace: Mapping[str, Any]) -> None:
         self._around = Surroundings(namespace, None, MODE_CALLS)
-        self._mode: Witness | None = None
+        self._stack = ExitStack()
         self._started = False
         self.found: FailureReport | None = None
 
@@ -75,13 +63,14 @@ class Explainer:
         if self._started:
             raise TraceError("this was used before; make a new one with tensormagic.explain()")
         self._started = True
-        self._mode = Witness().__enter__()
+        with ExitStack() as stack:
+            mode = stack.enter_context(Witness())
+            stack.enter_context(kept_compiled(mode))
+            self._stack = stack.pop_all()
 
     def stop(self, error: BaseException | None = None) -> None:
         """End, with the exception that ended the run, or None; it is left as it would have been."""
-        if self._mode is not None:
-            self._mode.__exit__()
-            self._mode = None
+        self._stack.close()
         if error is not None:
             self.found = failure_of(error, self._around)
             strip_own_frames(error)

@@ -28,7 +28,7 @@ from tensormagic.collectors.names.identity import ModuleNames
 from tensormagic.collectors.names.source import Sites
 from tensormagic.collectors.session.module_oddities import inside
 from tensormagic.collectors.tracing.origins import Origins
-from tensormagic.collectors.tracing.unnoticed import Unnoticed, active_modes, set_modes
+from tensormagic.collectors.tracing.unnoticed import UnnoticedMode, active_modes, set_modes
 from tensormagic.reports import Gap
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Operations(Protocol):
         """Return ``call(func, args, kwargs)``, made from ``frame``."""
 
 
-class ForwardRecorder(TorchFunctionMode):
+class ForwardRecorder(UnnoticedMode):
     """The function mode that is on while a run is traced.
 
     Args:
@@ -78,9 +78,7 @@ class ForwardRecorder(TorchFunctionMode):
         self.autograd = AutogradWatch(sites)
         self.meter: ForwardMeter | None = None
         self.seconds = 0.0
-        self._unnoticed = Unnoticed(self)
         self._aside_since = 0
-        self._place = 0
         self._applied = -1
 
     def __torch_function__(  # noqa: C901, PLR0912  (one branch a listener: a method of their own would cost every call)
@@ -149,20 +147,12 @@ class ForwardRecorder(TorchFunctionMode):
 
     def step_aside(self) -> bool:
         """Leave the stack until `step_back`, where this mode is on it; the run is then as if untraced."""
-        modes = active_modes()
-        if self not in modes:
-            return False
         self._aside_since = _sequence_number()
-        self._unnoticed.pause()
-        self._place = modes.index(self)
-        set_modes([mode for mode in modes if mode is not self])
-        return True
+        return super().step_aside()
 
     def step_back(self, caller: FrameType | None) -> None:
         """Come back, and note what was made meanwhile: by a call of ``caller``'s."""
-        modes = active_modes()
-        set_modes([*modes[: self._place], self, *modes[self._place :]])
-        self._unnoticed.resume()
+        super().step_back(caller)
         if (stop := _sequence_number()) != self._aside_since and caller is not None:
             self._note(self._aside_since, stop, caller)
 
@@ -188,17 +178,6 @@ class ForwardRecorder(TorchFunctionMode):
         """Note what a backward made that was called by ``caller``: with ``create_graph=True`` it makes nodes."""
         if (stop := _sequence_number()) != start and caller is not None:
             self._note(start, stop, caller)
-
-    def __enter__(self) -> ForwardRecorder:
-        """Go onto the stack; torch's own questions about overrides are answered as if nobody were there."""
-        self._unnoticed.__enter__()
-        super().__enter__()  # type: ignore[no-untyped-call]
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Leave it, wherever on it the mode lies."""
-        self._unnoticed.__exit__()
-        set_modes([mode for mode in active_modes() if mode is not self])
 
     def _note(self, start: int, stop: int, frame: FrameType, place: Any = None) -> None:
         began = perf_counter()

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from types import FrameType
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from tensormagic.collectors.tracing.replacing import Replacement
+
+AnyMode = TypeVar("AnyMode", bound="UnnoticedMode")
 
 _QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 _ASKING = (torch.overrides, torch.functional, nn.functional)
@@ -89,6 +92,42 @@ class Unnoticed:
                 torch._C._push_on_torch_function_stack(mode)
 
         return has_torch_function
+
+
+class UnnoticedMode(TorchFunctionMode):
+    """A function mode that torch does not notice, and that can leave the stack for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._unnoticed = Unnoticed(self)
+        self._place = 0
+
+    def __enter__(self: AnyMode) -> AnyMode:
+        """Go onto the stack; torch's own questions about overrides are answered as if nobody were there."""
+        self._unnoticed.__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Leave it, wherever on it the mode lies."""
+        self._unnoticed.__exit__()
+        set_modes([mode for mode in active_modes() if mode is not self])
+
+    def step_aside(self) -> bool:
+        """Leave the stack until `step_back`, where this mode is on it; the run is then as if nobody looked."""
+        modes = active_modes()
+        if self not in modes:
+            return False
+        self._unnoticed.pause()
+        self._place = modes.index(self)
+        set_modes([mode for mode in modes if mode is not self])
+        return True
+
+    def step_back(self, _caller: FrameType | None) -> None:
+        """Come back."""
+        modes = active_modes()
+        set_modes([*modes[: self._place], self, *modes[self._place :]])
+        self._unnoticed.resume()
 
 
 def active_modes() -> list[TorchFunctionMode]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 
 import pytest
 import torch
@@ -167,3 +168,32 @@ def test_dynamo_does_not_compile_the_dispatch_mode_where_a_graph_breaks():
     assert torch.equal(result, x.sin().cos())
     assert dynamo.utils.counters["frames"]["total"] == frames
     assert sum(use.calls for use in trace.report.ops.uses if use.op == "aten.cos.default") == 1
+
+
+def test_a_compiled_function_is_compiled_once_with_and_without_an_explanation():
+    """Dynamo does not follow the mode that waits for an error: no graph break, nothing compiled again, no warning."""
+    counter = CompileCounter()
+    compiled = torch.compile(loss_of, backend=counter)
+    x, weight = torch.randn(3, 4), torch.randn(4, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with tm.explain() as told:
+            compiled(x, weight)
+        compiled(x, weight)
+    assert (counter.frame_count, told.report) == (1, None)
+    assert not dynamo.utils.counters["graph_break"]
+
+
+def test_an_error_after_a_compiled_call_is_explained():
+    """The mode is back on the stack, and its operands are those of the call itself."""
+    compiled = torch.compile(loss_of, backend="eager")
+    x, weight = torch.randn(3, 4), torch.randn(4, 4)
+
+    def refused():
+        compiled(x, weight)
+        x @ (weight[:2] + 1)
+
+    with pytest.raises(RuntimeError), tm.explain() as told:
+        refused()
+    assert told.report.exact
+    assert [operand.shape for operand in told.report.operands] == [(3, 4), (2, 4)]
