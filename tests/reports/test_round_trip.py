@@ -26,11 +26,14 @@ from tests.reports.samples import (
     why_report,
     writes_report,
 )
+from tests.reports.samples_memory import memory_report, memory_run_report
 
 SAMPLES = {
     "aliases": alias_report,
     "comparison": comparison_report,
     "failure": failure_report,
+    "memory": memory_report,
+    "memory run": memory_run_report,
     "overlay": overlay_report,
     "tensor": tensor_report,
     "tensors": tensor_table,

@@ -1,0 +1,197 @@
+"""Where the memory is: every storage that is alive, what it is for, what it is called, and who holds it.
+
+A storage counts once, however many tensors read it. Bytes are those of storages (what an allocator was asked for), not
+of elements; what the allocator keeps in reserve beyond them is told apart, by device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeVar
+
+from tensormagic.errors import ReportFormatError
+from tensormagic.reports.base import Report
+from tensormagic.reports.finding import Gap, Location
+from tensormagic.reports.holders import Holder
+
+Category = Literal["parameter", "gradient", "optimizer state", "saved for backward", "buffer", "input", "other"]
+ReleaseKind = Literal["name", "history", "traceback"]
+Key = TypeVar("Key", bound=Hashable)
+
+CATEGORIES: tuple[Category, ...] = (
+    "parameter", "gradient", "optimizer state", "saved for backward", "buffer", "input", "other",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessUse:
+    """What another process takes of a device, where the driver tells.
+
+    Attributes:
+        pid: Its number.
+        name: Its program; empty where unknown.
+        nbytes: What it takes; None where the driver does not tell.
+    """
+
+    pid: int
+    name: str
+    nbytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """One device, and what is known of its memory.
+
+    Attributes:
+        device: As torch writes it: ``"cpu"``, ``"cuda:0"``, ``"mps:0"``.
+        name: What the maker calls it; empty where unknown.
+        live: Bytes of the storages that were found on it, each once.
+        storages: How many those are.
+        tensors: How many tensors lie over them.
+        allocated: Bytes that torch's allocator counts as in use by tensors; None where it does not count (CPU).
+        reserved: Bytes that torch's allocator has taken from the device; None likewise.
+        peak: The most that was allocated since the counters were reset; None likewise.
+        largest_free: The largest block that is free inside what is reserved; None likewise.
+        free: Bytes free on the device, as the driver tells (on the CPU: memory available to this process).
+        total: Bytes of the device.
+        process: Bytes that this process takes as the driver tells (on the CPU: its resident memory).
+        others: Other processes on the device, the largest first.
+        context: Bytes that this process takes beyond what torch has reserved; None where unknown.
+    """
+
+    device: str
+    name: str = ""
+    live: int = 0
+    storages: int = 0
+    tensors: int = 0
+    allocated: int | None = None
+    reserved: int | None = None
+    peak: int | None = None
+    largest_free: int | None = None
+    free: int | None = None
+    total: int | None = None
+    process: int | None = None
+    others: tuple[ProcessUse, ...] = ()
+    context: int | None = None
+
+    @property
+    def fragmentation(self) -> float | None:
+        """The share of the reserved but unused memory that lies outside its largest block: 0 is none, near 1 is bad."""
+        if self.reserved is None or self.allocated is None or self.largest_free is None:
+            return None
+        unused = self.reserved - self.allocated
+        return 1 - self.largest_free / unused if unused > 0 else 0.0
+
+    @property
+    def unexplained(self) -> int | None:
+        """Bytes that the allocator counts as in use and no storage was found for; None where it does not count."""
+        return None if self.allocated is None else self.allocated - self.live
+
+
+@dataclass(frozen=True, slots=True)
+class LiveStorage:
+    """One storage.
+
+    Attributes:
+        name: The best name: the nearest path that a person would write; empty where it has none.
+        nbytes: Of the storage.
+        device: As torch writes it.
+        category: What it is for.
+        dtype: Of the tensor that stands for it (the first that was met), without the ``torch.`` prefix.
+        shape: Likewise.
+        tensors: How many tensors lie over it, as far as they were met.
+        holders: Who keeps it alive: the nearest few.
+        found: How many places hold it in truth.
+        module: Path of the module that it belongs to, for parameters, buffers and gradients: ``"net.layer1.0"``.
+        location: The line that allocated it, where it is known.
+        shared: Whether its memory is not torch's alone: a NumPy array's, a file's, another process's.
+    """
+
+    name: str
+    nbytes: int
+    device: str
+    category: Category
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    tensors: int = 1
+    holders: tuple[Holder, ...] = ()
+    found: int = 0
+    module: str = ""
+    location: Location | None = None
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What letting go of one name, output or error would free, by itself.
+
+    Attributes:
+        name: ``"losses"``, ``"Out[12]"``, ``"the last error (ValueError)"``.
+        kind: What sort of root it is.
+        nbytes: Bytes of the storages that nothing else keeps alive: those that would be freed.
+        storages: How many those are.
+        reaches: Bytes of all the storages that it leads to, shared ones included.
+        shared_with: What else leads to the largest of the shared ones: names that would have to go too; at most a few.
+        device_bytes: ``nbytes`` by device.
+        code: What to run; empty where there is no safe way.
+    """
+
+    name: str
+    kind: ReleaseKind
+    nbytes: int
+    storages: int
+    reaches: int
+    shared_with: tuple[str, ...] = ()
+    device_bytes: dict[str, int] | None = None
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryReport(Report):
+    """Where the memory is, now.
+
+    Attributes:
+        devices: Each device that holds something or was asked for.
+        storages: The largest first; all of them, or the largest `listed` with the rest in `left_out`.
+        left_out: Storages that are not listed, summed up: a `LiveStorage` a device and category, whose name is empty
+            and whose `tensors` is their number.
+        releases: What letting go of each name would free, the most first.
+        looked: How many objects were looked through.
+        title: What was asked for; empty for the whole session.
+        gaps: What could not be looked at, and why.
+    """
+
+    kind_name: ClassVar[str] = "memory"
+
+    devices: tuple[DeviceMemory, ...] = ()
+    storages: tuple[LiveStorage, ...] = ()
+    left_out: tuple[LiveStorage, ...] = ()
+    releases: tuple[Release, ...] = ()
+    looked: int = 0
+    title: str = ""
+    gaps: tuple[Gap, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all storages, on all devices."""
+        return sum(device.live for device in self.devices)
+
+    def by(self, key: Callable[[LiveStorage], Key]) -> list[tuple[Key, int]]:
+        """Return the bytes of groups of storages, the largest first: ``report.by(lambda one: one.category)``."""
+        totals: dict[Key, int] = {}
+        for one in self.every():
+            totals[key(one)] = totals.get(key(one), 0) + one.nbytes
+        return sorted(totals.items(), key=lambda pair: -pair[1])
+
+    def every(self) -> Iterable[LiveStorage]:
+        """Return the storages that are listed, then the sums of the others."""
+        return (*self.storages, *self.left_out)
+
+    def check(self) -> None:
+        """Raise ReportFormatError where the storages of a device are not what the device says that it holds."""
+        held = dict(self.by(lambda one: one.device))
+        for device in self.devices:
+            if held.get(device.device, 0) != device.live:
+                told = f"{device.device} holds {device.live} bytes, but its storages {held.get(device.device, 0)}"
+                raise ReportFormatError(f"a memory report does not add up: {told}")

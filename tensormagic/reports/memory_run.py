@@ -1,0 +1,204 @@
+"""Memory over a run: the bytes alive at each moment, the peak and what was alive then, and what each line did.
+
+A moment is an operation that allocated or freed something. The timeline is thinned to a bounded number of moments (the
+peak, the first and the last always stay), so that a run of a million operations is as small as one of a thousand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tensormagic.errors import ReportFormatError
+from tensormagic.reports.base import Report
+from tensormagic.reports.finding import Gap, Location
+from tensormagic.reports.graph import Floats
+from tensormagic.reports.memory import Category, DeviceMemory, LiveStorage
+from tensormagic.reports.trace import Cell, State
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The live bytes of one device over a run, stacked by category and by line.
+
+    Each array has a value a moment; at each moment ``before`` and all of ``by_category`` add up to ``live``, and so do
+    ``before`` and all of ``by_line``.
+
+    Attributes:
+        device: As torch writes it.
+        seconds: Time since the run began.
+        operation: Number of the operation, counted over the run.
+        live: Bytes of the storages alive, those from before the run included.
+        before: Bytes that were alive when the run began and still are, at each moment: a part of ``live``.
+        by_category: ``(category, bytes)``: what was allocated in the run, by what it is for at the end of its life or
+            of the run; ``before`` comes on top of these.
+        by_line: ``(index into MemoryRunReport.lines, or -1 for the rest, bytes)``: likewise, by the line that
+            allocated it.
+        peak: Index of the moment at which the most was alive.
+    """
+
+    device: str
+    seconds: Floats
+    operation: tuple[int, ...]
+    live: tuple[int, ...]
+    before: tuple[int, ...]
+    by_category: tuple[tuple[Category, tuple[int, ...]], ...] = ()
+    by_line: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    peak: int = 0
+
+    def check(self) -> None:
+        """Raise ReportFormatError where the parts do not add up to what was alive."""
+        for name, parts in (("categories", self.by_category), ("lines", self.by_line)):
+            totals = [sum(values) for values in zip(self.before, *(values for _, values in parts), strict=True)]
+            if totals != list(self.live):
+                raise ReportFormatError(
+                    f"a timeline of {self.device} does not add up: its {name} are not what is alive"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class LineMemory:
+    """What one line of the person's did to memory, over all its executions.
+
+    Attributes:
+        location: The line.
+        allocated: Bytes that operations called from it allocated, in the backward of what it made included.
+        backward: The part of these that its backward allocated.
+        freed: Bytes that were freed while it ran, whoever allocated them.
+        kept: Bytes of what it allocated that is alive after the run.
+        at_peak: Bytes of what it allocated that was alive at the peak of the run (of the device that peaked highest).
+        largest: Its largest single allocation.
+        calls: How many operations allocated something.
+        executions: How often the line was reached anew; 0 where that is not counted.
+        op: The operation that allocated the most of it: ``"aten.mm.default"``.
+    """
+
+    location: Location
+    allocated: int = 0
+    backward: int = 0
+    freed: int = 0
+    kept: int = 0
+    at_peak: int = 0
+    largest: int = 0
+    calls: int = 0
+    executions: int = 0
+    op: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatedBlock:
+    """A storage that the run allocated.
+
+    Attributes:
+        storage: What it is: name, bytes, category, line.
+        op: The operation that allocated it.
+        line: Index into `MemoryRunReport.lines`; -1 where no line is known.
+        born: Number of the operation that allocated it.
+        died: Number of the operation during or after which it was freed; None where it is alive after the run.
+        phase: ``"forward"``, ``"backward"``, ``"optimizer"`` or ``"other"``.
+    """
+
+    storage: LiveStorage
+    op: str
+    line: int
+    born: int
+    died: int | None = None
+    phase: str = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Leak:
+    """Memory that stays, a like amount for each time that a line runs.
+
+    Attributes:
+        location: The line that allocated what stays.
+        device: Where.
+        each: Bytes more after each iteration.
+        iterations: How many iterations added that much.
+        kept: Bytes in all.
+        holder: What keeps them: ``"losses"``, ``"the graph of total"``; empty where unknown.
+        holder_location: The line that stores them: ``losses.append(loss)``.
+        graph: Whether it is an autograd graph that keeps them (TM503), rather than a container of tensors (TM504).
+    """
+
+    location: Location
+    device: str
+    each: int
+    iterations: int
+    kept: int
+    holder: str = ""
+    holder_location: Location | None = None
+    graph: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfMemory:
+    """The moment at which an allocation was refused.
+
+    Attributes:
+        device: Where.
+        asked: Bytes asked for; None where the message does not tell.
+        op: The operation that asked; empty where unknown.
+        location: The person's line.
+        message: What torch said.
+        free: Bytes free at that moment; None where unknown.
+    """
+
+    device: str
+    asked: int | None
+    op: str = ""
+    location: Location | None = None
+    message: str = ""
+    free: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRunReport(Report):
+    """What a cell did to memory.
+
+    Attributes:
+        cell: The source that ran.
+        state: How the run ended, or that it is running.
+        error: Type and message of what it raised.
+        seconds: Wall time.
+        operations: How many operations ran.
+        before: The devices as they were when the run began.
+        after: The devices as they are at its end.
+        timelines: One a device.
+        lines: What each line did, the most allocated first.
+        peak_blocks: What was alive at the peak of the device that peaked highest, the largest first.
+        peak_left_out: How many more storages there were, and their bytes.
+        kept: Blocks that the run allocated and left alive, the largest first.
+        kept_left_out: How many more there were, and their bytes.
+        leaks: Memory that grows with every iteration.
+        out_of_memory: Where the run died of it.
+        at_end: What was alive at the end (or at the moment of the error), by name and holder.
+        functions: Names of the functions that were gone through line by line (``--func``).
+        gaps: What could not be seen, and why.
+    """
+
+    kind_name: ClassVar[str] = "memory run"
+
+    cell: Cell
+    state: State = "running"
+    error: str = ""
+    seconds: float = 0.0
+    operations: int = 0
+    before: tuple[DeviceMemory, ...] = ()
+    after: tuple[DeviceMemory, ...] = ()
+    timelines: tuple[Timeline, ...] = ()
+    lines: tuple[LineMemory, ...] = ()
+    peak_blocks: tuple[AllocatedBlock, ...] = ()
+    peak_left_out: tuple[int, int] = (0, 0)
+    kept: tuple[AllocatedBlock, ...] = ()
+    kept_left_out: tuple[int, int] = (0, 0)
+    leaks: tuple[Leak, ...] = ()
+    out_of_memory: OutOfMemory | None = None
+    at_end: tuple[LiveStorage, ...] = ()
+    functions: tuple[str, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+    def check(self) -> None:
+        """Raise ReportFormatError where a timeline does not add up."""
+        for timeline in self.timelines:
+            timeline.check()

@@ -1,0 +1,86 @@
+"""Hand-made reports of memory: every field filled, sums that are right, names that are hostile."""
+
+from __future__ import annotations
+
+from array import array
+
+from tensormagic import reports
+from tests.reports.samples import HOSTILE, finding
+
+LINE = reports.Location("cell.py", 7, "losses.append(loss)", 3, "train")
+
+
+def memory_report() -> reports.MemoryReport:
+    """Return a GPU with a parameter and a small rest, and what letting go of two names would free."""
+    return reports.MemoryReport(
+        findings=(finding(),),
+        devices=(device(),),
+        storages=(storage(),),
+        left_out=(reports.LiveStorage("", 24, "cuda:0", "other", tensors=2),),
+        releases=(
+            reports.Release(
+                "net", "name", 4096, 1, 8192, shared_with=(HOSTILE,), device_bytes={"cuda:0": 4096}, code="del net"
+            ),
+        ),
+        looked=17,
+        title=HOSTILE,
+        gaps=(reports.Gap("names", "only 17 objects were looked through"),),
+    )
+
+
+def device() -> reports.DeviceMemory:
+    """Return a device of which everything is known."""
+    return reports.DeviceMemory(
+        device="cuda:0", name=HOSTILE, live=4120, storages=3, tensors=4, allocated=5120, reserved=2**21, peak=6144,
+        largest_free=2**20, free=2**30, total=2**34, process=2**28, context=2**27,
+        others=(reports.ProcessUse(4321, HOSTILE, None), reports.ProcessUse(17, "python", 2**30)),
+    )  # fmt: skip
+
+
+def storage() -> reports.LiveStorage:
+    """Return a weight's storage."""
+    return reports.LiveStorage(
+        name="net.fc.weight", nbytes=4096, device="cuda:0", category="parameter", dtype="float32", shape=(32, 32),
+        tensors=2, holders=(reports.Holder("net.fc.weight", "module", "tensor", 0, LINE),), found=3, module="net.fc",
+        location=LINE, shared=True,
+    )  # fmt: skip
+
+
+def block() -> reports.AllocatedBlock:
+    """Return what a line left alive."""
+    return reports.AllocatedBlock(storage(), "aten.mm.default", 0, 3, 9, "forward")
+
+
+def memory_run_report() -> reports.MemoryRunReport:
+    """Return a run that leaked, and died of it."""
+    return reports.MemoryRunReport(
+        findings=(finding(),),
+        cell=reports.Cell("cell.py", 3, ("%%gpumem", HOSTILE)),
+        state="failed",
+        error="OutOfMemoryError: CUDA out of memory",
+        seconds=1.5,
+        operations=40,
+        before=(device(),),
+        after=(device(),),
+        timelines=(
+            reports.Timeline(
+                device="cuda:0", seconds=array("f", [0.0, 0.5, 1.0]), operation=(0, 3, 9), live=(100, 4196, 80),
+                before=(100, 100, 80), by_category=(("parameter", (0, 4096, 0)),), by_line=((0, (0, 4096, 0)),), peak=1,
+            ),
+        ),
+        lines=(
+            reports.LineMemory(
+                LINE, allocated=4096, backward=96, freed=20, kept=4096, at_peak=4096, largest=4096, calls=2,
+                executions=1, op="aten.mm.default",
+            ),
+        ),
+        peak_blocks=(block(),),
+        peak_left_out=(3, 96),
+        kept=(block(),),
+        kept_left_out=(1, 2),
+        leaks=(reports.Leak(LINE, "cuda:0", 4096, 40, 163840, HOSTILE, LINE, graph=True),),
+        out_of_memory=reports.OutOfMemory("cuda:0", 2**33, "aten.mm.default", LINE, HOSTILE, 2**20),
+        at_end=(storage(),),
+        functions=("train",),
+        gaps=(reports.Gap("lines", "a thread had none"),),
+    )  # fmt: skip
