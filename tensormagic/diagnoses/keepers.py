@@ -112,16 +112,22 @@ def _what(graph: StoredGraph) -> str:
 
 
 def _stored(graph: StoredGraph, severity: str, message: str) -> Finding:
-    stored = "`.item()`" if graph.scalars else "`.detach()`"
     return Finding(
         code="TM503",
         severity="warning" if severity == "warning" else "note",
         message=message,
         location=graph.location,
         evidence={"graphs": graph.graphs, "nodes": graph.nodes, "bytes": graph.nbytes},
-        remedy=f"Store the number, not the graph: {stored}; where nothing is to learn, run under `torch.no_grad()`",
+        remedy=without_graph(scalars=graph.scalars),
         subject=graph.name,
     )
+
+
+def without_graph(*, scalars: bool) -> str:
+    """Return how to store a result and not its graph."""
+    if scalars:
+        return "Store the number, not the graph: `.item()`; where nothing is to learn, run under `torch.no_grad()`"
+    return "Store the values, not the graph: `.detach()`; where nothing is to learn, run under `torch.no_grad()`"
 
 
 # -- TM504: growth -------------------------------------------------------------------------------------------------
@@ -150,4 +156,13 @@ def _growing(growth: Growth) -> Finding:
     )
 
 
-__all__ = ["grows", "kept_by_graphs", "kept_by_history", "kept_by_traceback"]
+__all__ = [
+    "LARGE",
+    "LARGE_GROWTH",
+    "MANY_GRAPHS",
+    "grows",
+    "kept_by_graphs",
+    "kept_by_history",
+    "kept_by_traceback",
+    "without_graph",
+]

@@ -7,7 +7,7 @@ peak, the first and the last always stay), so that a run of a million operations
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from tensormagic.errors import ReportFormatError
 from tensormagic.reports.base import Report
@@ -15,6 +15,8 @@ from tensormagic.reports.finding import Gap, Location
 from tensormagic.reports.graph import Floats
 from tensormagic.reports.memory import Category, DeviceMemory, LiveStorage
 from tensormagic.reports.trace import Cell, State
+
+LeakForm = Literal["items", "sum", "joined"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,10 @@ class Leak:
         holder: What keeps them: ``"losses"``, ``"the graph of total"``; empty where unknown.
         holder_location: The line that stores them: ``losses.append(loss)``.
         graph: Whether it is an autograd graph that keeps them (TM503), rather than a container of tensors (TM504).
+        form: How they are held: as ``"items"`` of something, by one tensor that was added up (``"sum"``), or as one
+            tensor that is made anew each time, ``"joined"`` from itself and something more.
+        training: Whether a backward ran between the iterations, time after time: rather than data being collected.
+        scalars: Whether what is stored are single numbers; for `graph` only.
     """
 
     location: Location
@@ -129,6 +135,9 @@ class Leak:
     holder: str = ""
     holder_location: Location | None = None
     graph: bool = False
+    form: LeakForm = "items"
+    training: bool = False
+    scalars: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,73 @@
+"""TM503 and TM504 inside a run: memory that stays, a like amount after each iteration.
+
+What stays because of a graph is hardly ever meant. What a container collects often is: a warning is said only where a
+training loop collects much of it, step by step; elsewhere it is worth knowing, or nothing at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensormagic.diagnoses.keepers import LARGE, LARGE_GROWTH, MANY_GRAPHS, without_graph
+from tensormagic.diagnoses.words import counted, size
+from tensormagic.reports import Finding, Leak, MemoryRunReport, RelatedLine
+from tensormagic.reports.finding import Severity
+
+
+def graphs_that_stay(report: MemoryRunReport) -> Iterator[Finding]:
+    """TM503: stored results whose graphs keep the activations of every iteration."""
+    for leak in report.leaks:
+        if leak.graph and (leak.kept >= LARGE or leak.iterations >= MANY_GRAPHS):
+            yield _finding(leak, "TM503", "warning" if leak.kept >= LARGE else "note")
+
+
+def grows_in_a_run(report: MemoryRunReport) -> Iterator[Finding]:
+    """TM504: what holds more after each iteration; a warning where a training loop collects much, else a note."""
+    for leak in report.leaks:
+        if not leak.graph and leak.kept >= (LARGE if leak.training else LARGE_GROWTH):
+            yield _finding(leak, "TM504", "warning" if leak.training and leak.kept >= LARGE_GROWTH else "note")
+
+
+def _finding(leak: Leak, code: str, severity: Severity) -> Finding:
+    stored, made = leak.holder_location, leak.location
+    apart = stored is not None and (stored.filename, stored.line) != (made.filename, made.line)
+    return Finding(
+        code=code,
+        severity=severity,
+        message=f"{size(leak.each)} more after each of {counted(leak.iterations, 'iteration')}, {size(leak.kept)} in "
+        f"all: {_why(leak)}.",
+        location=stored or made,
+        evidence={"bytes an iteration": leak.each, "iterations": leak.iterations, "bytes": leak.kept},
+        remedy=_remedy(leak),
+        subject=leak.holder,
+        related=(RelatedLine("the most of it was allocated here", made),) if apart else (),
+    )
+
+
+def _why(leak: Leak) -> str:
+    name = leak.holder
+    if leak.graph and leak.form == "sum":
+        return f"{name} is added up from results with their graphs, which keep the activations of each"
+    if leak.graph:
+        return f"{name or 'something'} stores tensors with their graphs, which keep the activations of each"
+    if leak.form == "joined":
+        return f"{name} is made anew each time from all that it held before and something more"
+    return f"{name} keeps what each of them made" if name else "what this line makes stays alive"
+
+
+def _remedy(leak: Leak) -> str:
+    if leak.graph:
+        return without_graph(scalars=leak.scalars)
+    if leak.form == "joined":
+        return (
+            f"Allocate {leak.holder} once in its full size and write each part to its place, or keep only its last part"
+        )
+    if not leak.holder:
+        return "Keep numbers instead of tensors (`.item()`), or move what is to stay to the CPU (`.cpu()`)"
+    return (
+        f"Keep numbers instead of tensors (`.item()`), give {leak.holder} an end (`collections.deque(maxlen=100)`), or "
+        "empty it when it was used"
+    )
+
+
+__all__ = ["graphs_that_stay", "grows_in_a_run"]
