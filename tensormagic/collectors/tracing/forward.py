@@ -16,7 +16,6 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from tensormagic.collectors.calls.call_watch import Call, CallWatch
@@ -26,8 +25,8 @@ from tensormagic.collectors.faults.autograd_watch import SETS_DATA, AutogradWatc
 from tensormagic.collectors.names.caller import Callers, calling_frame
 from tensormagic.collectors.names.identity import ModuleNames
 from tensormagic.collectors.names.source import Sites
-from tensormagic.collectors.session.module_oddities import inside
 from tensormagic.collectors.tracing.origins import Origins
+from tensormagic.collectors.tracing.running_modules import RunningModules
 from tensormagic.collectors.tracing.unnoticed import UnnoticedMode, active_modes, set_modes
 from tensormagic.reports import Gap
 
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from tensormagic.collectors.tracing.forward_values import ForwardMeter
 
 _sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
-_MODULE_CALL = nn.Module._call_impl.__code__
 
 _is_grad_enabled = torch.is_grad_enabled
 _watched = WATCHED.get
@@ -63,12 +61,13 @@ class ForwardRecorder(UnnoticedMode):
 
     Attributes:
         meter: Told of every call that makes a node, where forward values were asked for.
+        module_path: Gives the path of the innermost module that runs in a frame.
     """
 
     def __init__(self, sites: Sites, modules: ModuleNames) -> None:
         super().__init__()
         self._sites = sites
-        self._modules = modules
+        self.module_path = RunningModules(modules).path_in
         self._callers = Callers()
         self.ops: Operations | None = None  # at level ops, which has looked up where a call comes from
         self.origins = Origins()
@@ -186,26 +185,3 @@ class ForwardRecorder(UnnoticedMode):
             self.origins.retract(start)
         self.origins.add(start, stop, origin)
         self.seconds += perf_counter() - began
-
-    def module_path(self, frame: FrameType | None) -> str:
-        """Return the path of the innermost module whose forward is running in ``frame`` or above it."""
-        while frame is not None:
-            if frame.f_code is _MODULE_CALL:
-                module = frame.f_locals["self"]
-                return self._modules.path(module) or self._learn(module, frame)
-            frame = frame.f_back
-        return ""
-
-    def _learn(self, module: nn.Module, frame: FrameType) -> str:
-        """Learn the outermost module that is running, and with it, as a rule, the path of ``module``."""
-        if label := self._modules.stranger(module):
-            return label
-        outermost, above = module, frame.f_back
-        while above is not None:
-            if above.f_code is _MODULE_CALL:
-                outermost = above.f_locals["self"]
-            above = above.f_back
-        if self._modules.path(outermost) and all(inner is not module for _, inner in inside("", outermost)):
-            return self._modules.add_stranger(module)
-        self._modules.add_root(outermost)
-        return self._modules.path(module) or self._modules.add_stranger(module)
