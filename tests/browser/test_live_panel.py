@@ -34,12 +34,27 @@ def test_a_page_that_is_reloaded_while_the_cell_runs_shows_how_it_ended(notebook
     expect(lab.page.locator(".tmv .box").first).to_be_visible(timeout=30_000)
     lab.saved()
     watch.ignore("Comm not found")  # JupyterLab's own, of the kernel's late answers
-    lab.page.reload()
-    panel = lab.output(1).locator(".tmv")
+    watch.ignore("widget model not found")  # where its widget manager gave up: see below
+    panel = _reopened(lab)
     expect(panel).to_be_visible(timeout=60_000)
     expect(panel.locator(".head")).to_contain_text("finished")
     expect(panel.locator(".findings")).to_contain_text("No problems found in")
     expect(lab.output(1)).to_contain_text("a line of the person's own")
+
+
+def _reopened(lab):
+    """Reload the page, as often as a person would.
+
+    Once in a few dozen loads on a busy machine JupyterLab's widget manager asks the kernel twice at the same time and
+    ends without the model; the kernel still has it, and the next load shows it.
+    """
+    for _ in range(3):
+        lab.page.reload()
+        panel, given_up = lab.output(1).locator(".tmv"), lab.output(1).get_by_text("model not found")
+        expect(panel.or_(given_up).first).to_be_visible(timeout=60_000)
+        if panel.count():
+            break
+    return panel
 
 
 def test_many_outputs_of_a_page_share_one_style_sheet(static_page):
