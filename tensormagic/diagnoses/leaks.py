@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensormagic.diagnoses.keepers import LARGE, LARGE_GROWTH, MANY_GRAPHS, without_graph
-from tensormagic.diagnoses.words import counted, size
+from tensormagic.diagnoses.words import counted, rebound, size
 from tensormagic.reports import Finding, Leak, MemoryRunReport, RelatedLine
 from tensormagic.reports.finding import Severity
 
@@ -48,14 +48,18 @@ def _why(leak: Leak) -> str:
     name = leak.holder
     if leak.graph and leak.form == "sum":
         return f"{name} is added up from results with their graphs, which keep the activations of each"
+    if leak.form == "carried":
+        return f"the graph of {name} goes back over all of them and keeps the activations of each"
     if leak.graph:
-        return f"{name or 'something'} stores tensors with their graphs, which keep the activations of each"
+        return f"{name} stores tensors with their graphs, which keep the activations of each"
     if leak.form == "joined":
         return f"{name} is made anew each time from all that it held before and something more"
     return f"{name} keeps what each of them made" if name else "what this line makes stays alive"
 
 
 def _remedy(leak: Leak) -> str:
+    if leak.form == "carried":
+        return f"Cut off what is carried over into the next iteration: `{rebound(leak.holder, 'detach()')}`"
     if leak.graph:
         return without_graph(scalars=leak.scalars)
     if leak.form == "joined":

@@ -16,7 +16,7 @@ from tensormagic.reports.graph import Floats
 from tensormagic.reports.memory import Category, DeviceMemory, LiveStorage
 from tensormagic.reports.trace import Cell, State
 
-LeakForm = Literal["items", "sum", "joined"]
+LeakForm = Literal["items", "sum", "joined", "carried"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +121,9 @@ class Leak:
         holder: What keeps them: ``"losses"``, ``"the graph of total"``; empty where unknown.
         holder_location: The line that stores them: ``losses.append(loss)``.
         graph: Whether it is an autograd graph that keeps them (TM503), rather than a container of tensors (TM504).
-        form: How they are held: as ``"items"`` of something, by one tensor that was added up (``"sum"``), or as one
-            tensor that is made anew each time, ``"joined"`` from itself and something more.
+        form: How they are held: as ``"items"`` of something, by one tensor that was added up (``"sum"``), by one whose
+            graph goes back over all iterations (``"carried"``), or as one tensor that is made anew each time,
+            ``"joined"`` from itself and something more.
         training: Whether a backward ran between the iterations, time after time: rather than data being collected.
         scalars: Whether what is stored are single numbers; for `graph` only.
     """

@@ -53,6 +53,15 @@ def test_a_sum_and_what_is_no_number():
     assert "`.detach()`" in told.remedy
 
 
+def test_a_graph_that_is_carried_over():
+    """One tensor whose graph goes back over all iterations is detached."""
+    (told,) = found(leak(form="carried", holder="state"))
+    assert told.message.endswith(
+        "480 MiB in all: the graph of state goes back over all of them and keeps the activations of each."
+    )
+    assert told.remedy.endswith("`state = state.detach()`")
+
+
 def test_a_line_that_allocates_and_stores_is_told_once():
     """Nothing is related to itself."""
     (told,) = found(leak(holder_location=MADE))

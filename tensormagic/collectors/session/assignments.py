@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, TypeGuard
 
 from tensormagic.collectors.names.source import is_own_code
 from tensormagic.reports import Location
@@ -20,6 +20,7 @@ from tensormagic.reports import Location
 CellNumber = Callable[[str], "int | None"]
 
 _ADDING = {"append", "extend", "appendleft", "add", "insert"}
+_TAKING = {"pop", "popleft", "popitem", "clear", "remove"}
 
 
 def no_cell(_filename: str) -> int | None:
@@ -107,6 +108,40 @@ def _target(node: ast.AST) -> ast.expr | None:
     own = ast.unparse(target)
     again = any(isinstance(part, ast.expr) and ast.unparse(part) == own for part in ast.walk(node.value))
     return target if again else None
+
+
+def emptied(name: str, filenames: Iterable[str]) -> bool:
+    """Return whether a line takes something out of what a name holds: ``x.pop()``, ``del x[0]``, ``x = x[-9:]``."""
+    every = (target for filename in filenames for target in _emptying("".join(linecache.getlines(filename))))
+    return any(_is(target, name) for target in every)
+
+
+@lru_cache(maxsize=128)
+def _emptying(source: str) -> tuple[str, ...]:
+    """Return what the lines of a source take something out of; nothing of what is no Python."""
+    try:
+        return tuple(ast.unparse(target) for node in ast.walk(ast.parse(source)) for target in _taken(node))
+    except (SyntaxError, ValueError):
+        return ()
+
+
+def _taken(node: ast.AST) -> list[ast.expr]:
+    """Return what a statement or call takes something out of."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _TAKING:
+        return [node.func.value]
+    if isinstance(node, ast.Delete):
+        return [target.value for target in node.targets if isinstance(target, ast.Subscript)]
+    if not isinstance(node, ast.Assign):
+        return []
+    sliced = [target.value for target in node.targets if _is_slice(target)]
+    value = node.value
+    return sliced + (
+        [value.value] if _is_slice(value) and ast.unparse(node.targets[0]) == ast.unparse(value.value) else []
+    )
+
+
+def _is_slice(node: ast.expr) -> TypeGuard[ast.Subscript]:
+    return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
 
 
 def _is(target: str, name: str) -> bool:

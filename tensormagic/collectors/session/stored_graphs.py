@@ -29,6 +29,7 @@ _ADD = "AddBackward0"
 _SCALED = ("DivBackward0", "MulBackward0")  # what a sum may be divided by in the end
 
 WhereGrown = Callable[[str], Location | None]
+_Found = tuple[StoredGraph, "frozenset[int]"]
 
 
 @dataclass(slots=True)
@@ -36,18 +37,23 @@ class _Walked:
     """What a walk through several graphs has met; ``own`` are storages that live without them."""
 
     own: set[int]
+    most: int = MOST_NODES
     seen: set[Any] = field(default_factory=set)
     graphs: int = 0
     saved: int = 0
     freed: int = 0
     sizes: dict[int, int] = field(default_factory=dict)
 
+    def anew(self) -> _Walked:
+        """Return one that has met nothing yet, with the same bounds."""
+        return _Walked(self.own, self.most)
+
     def add(self, root: Any) -> frozenset[Any]:
         """Walk one graph; returns its leaves. It counts where it has nothing but leaves in common with those before."""
         pending, apart = [root], True
         mine: set[Any] = set()
         leaves: set[Any] = set()
-        while pending and len(self.seen) + len(mine) < MOST_NODES:
+        while pending and len(self.seen) + len(mine) < self.most:
             node = pending.pop()
             if is_accumulate(node):
                 leaves.add(node)
@@ -78,7 +84,7 @@ class _Walked:
         return StoredGraph(
             name=name, form=form, items=len(items), graphs=self.graphs, nodes=len(self.seen), saved=self.saved,
             nbytes=nbytes, scalars=all(item.numel() == 1 for item in items), freed=bool(self.freed) and not nbytes,
-            complete=len(self.seen) < MOST_NODES, location=where,
+            complete=len(self.seen) < self.most, location=where,
         )  # fmt: skip
 
 
@@ -92,36 +98,49 @@ def stored_graphs(
         own: Storages that names lead to.
         where: Gives the line that makes something grow, by its name.
     """
-    known = set(own)
-    tracked = [(place, x) for place, x in tensors if place.kind in _PLACES and _is_tracked(x)]
+    return tuple(graph for graph, _ in graphs_and_storages(tensors, own, where))
+
+
+def graphs_and_storages(
+    tensors: Sequence[tuple[Place, torch.Tensor]], own: Iterable[int], where: WhereGrown, most: int = MOST_NODES
+) -> list[tuple[StoredGraph, frozenset[int]]]:
+    """Return the same, each with the identities of the storages that its graphs keep.
+
+    Args:
+        tensors: What a walk has met, and where.
+        own: Storages that names lead to.
+        where: Gives the line that makes something grow, by its name.
+        most: Nodes walked for one container.
+    """
+    known = _Walked(set(own), most)
+    tracked = [(place, x) for place, x in tensors if place.kind in _PLACES and is_tracked(x)]
     found = [*_in_containers(tracked, known, where), *_in_sums(tracked, known, where)]
-    return tuple(sorted(found, key=lambda graph: -graph.nbytes)[:MOST])
+    return sorted(found, key=lambda pair: -pair[0].nbytes)[:MOST]
 
 
-def _is_tracked(x: torch.Tensor) -> bool:
+def is_tracked(x: torch.Tensor) -> bool:
+    """Return whether a tensor has a graph, as far as it says."""
     try:
         return x.grad_fn is not None
     except RuntimeError:  # a view that was changed in a way that autograd forbids
         return False
 
 
-def _in_containers(
-    tracked: list[tuple[Place, torch.Tensor]], own: set[int], where: WhereGrown
-) -> Iterator[StoredGraph]:
+def _in_containers(tracked: list[tuple[Place, torch.Tensor]], known: _Walked, where: WhereGrown) -> Iterator[_Found]:
     groups: dict[str, dict[int, torch.Tensor]] = {}
     for place, x in tracked:
         if place.kind == "item":
             groups.setdefault(_ITEM.sub("", place.path), {})[id(x)] = x
     for name, items in ((name, list(group.values())) for name, group in groups.items()):
         if len(items) >= FEWEST:
-            walked = _Walked(own)
+            walked = known.anew()
             for item in items:
                 walked.add(item.grad_fn)
             if walked.graphs >= FEWEST:
-                yield walked.told(name, "items", items, where(name))
+                yield walked.told(name, "items", items, where(name)), frozenset(walked.sizes)
 
 
-def _in_sums(tracked: list[tuple[Place, torch.Tensor]], own: set[int], where: WhereGrown) -> Iterator[StoredGraph]:
+def _in_sums(tracked: list[tuple[Place, torch.Tensor]], known: _Walked, where: WhereGrown) -> Iterator[_Found]:
     told: set[int] = set()
     for place, x in tracked:
         listed = place.kind == "item" and not place.path.endswith("']")  # those in a list are looked at together
@@ -131,10 +150,10 @@ def _in_sums(tracked: list[tuple[Place, torch.Tensor]], own: set[int], where: Wh
         terms = _terms(x.grad_fn) if x.numel() == 1 else []
         if len(terms) < FEWEST:
             continue
-        walked = _Walked(own)
+        walked = known.anew()
         leaves = {walked.add(term) for term in terms}
         if walked.graphs == len(terms) and len(leaves) == 1 and all(leaves):
-            yield walked.told(place.path, "sum", [x], where(place.path))
+            yield walked.told(place.path, "sum", [x], where(place.path)), frozenset(walked.sizes)
 
 
 def _terms(node: Any) -> list[Any]:

@@ -1,0 +1,131 @@
+"""What grows with every iteration, and what only looks like it: by hand-made births."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensormagic.collectors.memory_runs.leaks import Hold, Rhythm, Stay, find_leaks
+from tensormagic.reports import Location
+
+LINES = tuple(Location("cell.py", number, f"line {number}") for number in range(1, 6))
+STORED = Location("cell.py", 9, "losses.append(loss)")
+MIB = 2**20
+TRAINING = Rhythm(LINES, backwards=range(10, 400, 10))  # 39 backwards, ten operations apart
+INFERENCE = Rhythm(LINES)
+LOSSES = Hold("losses", location=STORED, graph=True, count=40, scalars=True)
+FEATURES = Hold("features", location=STORED)
+
+
+def each(hold: Hold | None, births=range(5, 400, 10), *, line: int = 0, nbytes: int = MIB, **facts) -> list[Stay]:
+    """Return one storage at each birth, from one line."""
+    return [Stay(line, nbytes, born, hold=hold, **facts) for born in births]
+
+
+def items(hold: Hold = FEATURES, births=range(5, 400, 10), **facts) -> list[Stay]:
+    """Return the items of a list, one at each birth."""
+    holds = (Hold(hold.name, item=f"[{at}]", location=hold.location, ends=hold.ends) for at in range(len(births)))
+    return [Stay(0, MIB, born, hold=held, **facts) for held, born in zip(holds, births, strict=True)]
+
+
+def test_losses_with_their_graphs():
+    """All that one list keeps is one leak: its graphs counted, the line that made the most, the line that stores."""
+    stays = each(LOSSES) + each(LOSSES, range(6, 400, 10), line=1, nbytes=3 * MIB)
+    (leak,) = find_leaks(stays, TRAINING)
+    assert (leak.holder, leak.graph, leak.training, leak.scalars) == ("losses", True, True, True)
+    assert (leak.iterations, leak.each, leak.kept) == (40, 4 * MIB, 160 * MIB)
+    assert (leak.location.line, leak.holder_location) == (2, STORED)
+
+
+def test_graphs_need_no_backward_between():
+    """A validation loop that runs with gradients."""
+    (leak,) = find_leaks(each(LOSSES), INFERENCE)
+    assert (leak.graph, leak.training) == (True, False)
+
+
+def test_a_graph_that_is_carried_over_needs_a_backward_between():
+    """A recurrent network goes over many steps in one graph, and is right to."""
+    state = Hold("state", "carried", graph=True)
+    (leak,) = find_leaks(each(state), TRAINING)
+    assert (leak.form, leak.iterations) == ("carried", 40)
+    assert find_leaks(each(state), INFERENCE) == ()
+
+
+def test_what_a_training_loop_collects():
+    """Two tensors an iteration are one amount."""
+    (leak,) = find_leaks(items(births=range(5, 400, 5)), TRAINING)
+    assert (leak.graph, leak.training, leak.iterations, leak.each) == (False, True, 40, 79 * MIB // 40)
+
+
+def test_what_is_collected_without_a_training():
+    """By its items, where a known line puts them in."""
+    (leak,) = find_leaks(items(), INFERENCE)
+    assert (leak.training, leak.iterations, leak.each) == (False, 40, MIB)
+    assert find_leaks(items(Hold("features")), INFERENCE) == ()
+
+
+def test_what_nothing_holds_that_has_a_name():
+    """Told of a training loop only, and where all names were looked at."""
+    (leak,) = find_leaks(each(None), TRAINING)
+    assert (leak.holder, leak.iterations) == ("", 40)
+    assert find_leaks(each(None), INFERENCE) == ()
+    assert find_leaks(each(None), Rhythm(LINES, TRAINING.backwards, complete=False)) == ()
+
+
+@pytest.mark.parametrize(
+    "stays",
+    [
+        items(births=range(10)),
+        items(births=range(5, 200, 10)),
+        items(births=range(365, 400, 10)),
+        items(births=range(5, 400, 40)),
+        items(Hold("queue", location=STORED, ends=True)),
+        each(Hold("losses", graph=True, count=3, location=STORED)),
+        each(Hold("losses", graph=True, count=40, ends=True)),
+        each(None, category="optimizer state"),
+        each(None, category="gradient"),
+        each(None, line=-1),
+        each(None, range(5, 40, 10)),
+        [Stay(0, MIB << (born // 10 % 5 * 2), born) for born in range(5, 400, 10)],
+        [],
+    ],
+    ids=[
+        "data made before the training", "a warm-up that ended", "the last few, of a cache", "one in four steps",
+        "a queue with an end", "three graphs", "a list that the source empties", "momentum", "gradients",
+        "no line", "four iterations", "other amounts each time", "nothing",
+    ],
+)  # fmt: skip
+def test_what_is_left_alone(stays):
+    """A false alarm costs more than a miss."""
+    assert find_leaks(stays, TRAINING) == ()
+
+
+@pytest.mark.parametrize(
+    "hold", [Hold("acts", item="['conv1']", location=STORED), Hold("model.cache", "joined", ends=True)], ids=str
+)
+def test_what_is_left_alone_without_a_training(hold):
+    """Items that have keys of their own; one tensor that no line makes from itself."""
+    assert find_leaks(each(hold), INFERENCE) == ()
+
+
+def test_a_tensor_that_is_joined_from_itself():
+    """Each one replaces the one before: only the last is alive, but it is larger each time."""
+    births = [(born, (at + 1) * MIB) for at, born in enumerate(range(5, 400, 10))]
+    memory = Stay(2, 40 * MIB, 395, hold=Hold("memory", "joined", location=LINES[2]))
+    (leak,) = find_leaks([memory], Rhythm(LINES, TRAINING.backwards, {2: births}))
+    assert (leak.form, leak.training, leak.each, leak.iterations, leak.kept) == ("joined", True, MIB, 39, 39 * MIB)
+    (leak,) = find_leaks([memory], Rhythm(LINES, (), {2: births}))
+    assert not leak.training
+
+
+@pytest.mark.parametrize("sizes", [[2, 2, 2, 2, 2, 2, 2], [1, 2, 3, 2, 3, 4, 5], [1, 2, 3, 4, 5]], ids=str)
+def test_joined_tensors_that_do_not_grow(sizes):
+    """The same size each time, up and down, too few."""
+    births = [(at, nbytes) for at, nbytes in enumerate(sizes)]
+    stay = Stay(2, sizes[-1], len(sizes) - 1, hold=Hold("memory", "joined", location=LINES[2]))
+    assert find_leaks([stay], Rhythm(LINES, (), {2: births})) == ()
+
+
+def test_the_largest_first():
+    """Devices apart."""
+    stays = items() + [Stay(1, 4 * MIB, stay.born, "cuda:0", hold=stay.hold) for stay in items()]
+    assert [(leak.device, leak.each) for leak in find_leaks(stays, INFERENCE)] == [("cuda:0", 4 * MIB), ("cpu", MIB)]
