@@ -20,6 +20,8 @@ RENDERERS: dict[tuple[str, str], str] = {
     ("comparison", "txt"): "tensormagic.renderers.comparison.comparison_text",
     ("failure", "html"): "tensormagic.renderers.failure.failure_html",
     ("failure", "txt"): "tensormagic.renderers.failure.failure_text",
+    ("memory", "html"): "tensormagic.renderers.memory.memory_html",
+    ("memory", "txt"): "tensormagic.renderers.memory.memory_text",
     ("overlay", "html"): "tensormagic.renderers.sharing.overlay_html",
     ("overlay", "txt"): "tensormagic.renderers.sharing.overlay_text",
     ("tensor", "html"): "tensormagic.renderers.tensor.tensor_html",

@@ -1,0 +1,1 @@
+"""The pictures of memory: what is alive now, and what a run did to it."""

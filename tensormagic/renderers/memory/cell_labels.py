@@ -1,0 +1,75 @@
+"""What is written on a rectangle: as much of a name as has room, and the part that tells the most.
+
+``blocks.0.mlp.up.weight.grad`` on an orange cell need not say that it is a gradient, nor that it is a weight: it may
+be written ``blocks.0.mlp.up``, ``0.mlp.up`` or ``mlp.up``. Where not even that has room, the bytes stand alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tensormagic.renderers.basics.phrases import number_of_bytes, plural
+from tensormagic.renderers.basics.text_metrics import text_width
+from tensormagic.renderers.memory.treemap import ELSEWHERE, LEFT_OUT, Cell, Group
+
+SIZE = 11.0  # pixels of the letters
+HEADER = 16.0  # pixels of the strip with a group's name
+LINE = 14.0
+PADDING = 8.0
+_STATE = re.compile(r"state\[(?P<path>.+)\]\['(?P<key>\w+)'\]$")
+_SHORTEST = 3
+
+
+def has_header(group: Group) -> bool:
+    """Say whether a group is worth a header, and has the room for one."""
+    return len(group.cells) > 1 and group.label != ELSEWHERE and group.box.width >= 64 and group.box.height >= 44
+
+
+def is_lowered(cell: Cell, group: Group) -> bool:
+    """Say whether the header of its group lies over the top of a cell."""
+    return has_header(group) and cell.box.y < group.box.y + HEADER
+
+
+def cell_lines(cell: Cell, group: Group) -> list[str]:
+    """Return what is written on a cell: its name, below it its bytes; one of both, or nothing, where room is short."""
+    wide = cell.box.width - PADDING
+    rows = int((cell.box.height - (HEADER if is_lowered(cell, group) else 0) - 2) // LINE)
+    words = (
+        next((label for label in _labels(cell, group) if _fits(label, wide)), ""),
+        number_of_bytes(cell.tile.nbytes),
+    )
+    return [word for word in words if word and _fits(word, wide)][: max(rows, 0)]
+
+
+def _fits(text: str, room: float) -> bool:
+    return text_width(text, SIZE) <= room
+
+
+def _labels(cell: Cell, group: Group) -> Iterator[str]:
+    """Return how a cell may be called, the longest first."""
+    tile = cell.tile
+    if tile.count > 1:
+        without_larger = all(other.tile.count > 1 for other in group.cells) and group.label not in {ELSEWHERE, LEFT_OUT}
+        words = plural(tile.count, "storage") if without_larger else tile.label
+        yield from (words,) if has_header(group) or not group.label else (f"{group.label}: {words}", words)
+        return
+    if not has_header(group):
+        yield tile.title.split("\n", maxsplit=1)[0] or tile.label
+    yield from _shorter(tile.label)
+
+
+def _shorter(name: str) -> Iterator[str]:
+    """Return shorter and shorter forms of a path."""
+    yield name
+    found = _STATE.match(name)
+    if found:
+        tails = list(_shorter(found["path"]))
+        yield from (f"{tail} {found['key']}" for tail in tails)
+        yield from tails
+        return
+    path = name.partition(":")[0].removesuffix(".grad").removesuffix(".weight")
+    parts = path.split(".")
+    yield from (
+        ".".join(parts[at:]) for at in range(len(parts)) if len(".".join(parts[at:])) >= min(_SHORTEST, len(path))
+    )

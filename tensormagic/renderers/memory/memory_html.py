@@ -1,0 +1,201 @@
+"""What a person sees from ``%gpumem`` in a notebook: where the memory is, what fills it, what letting go would free.
+
+Everything is markup, placed in per cent and coloured by the theme: no script, no picture to load. Findings come first,
+then a bar and a treemap a device; the table of all storages with their holders is one click away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tensormagic.renderers.assets import static
+from tensormagic.renderers.basics import theme
+from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
+from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.phrases import count, number_of_bytes, plural, shortened
+from tensormagic.renderers.memory.categories import LETTERS, PLURALS, category_style
+from tensormagic.renderers.memory.device_bar import LETTERS as PART_LETTERS
+from tensormagic.renderers.memory.device_bar import DeviceBar, Part, device_bar
+from tensormagic.renderers.memory.memory_words import (
+    by_category,
+    called,
+    device_notes,
+    frees_by_history,
+    held_by,
+    kind,
+    percent,
+    release_notes,
+    summary,
+    tiles,
+    title,
+    what,
+)
+from tensormagic.renderers.memory.treemap import treemap
+from tensormagic.renderers.memory.treemap_html import WIDTH, treemap_html
+from tensormagic.reports import DeviceMemory, LiveStorage, MemoryReport, Release
+
+MOST_ROWS = 40
+MOST_RELEASES, MOST_RELEASES_FOLDED = 8, 32
+MAP_HEIGHT, SMALL_MAP_HEIGHT = 300.0, 96.0
+_STORAGE_HEAD = ("storage", "bytes", "category", "tensor", "device", "held by")
+
+
+def style() -> str:
+    """Return the style sheet of both panels of memory."""
+    return tag("style", theme.stylesheet(), category_style(), static("memory.css"))
+
+
+def render(report: MemoryReport) -> str:
+    """Return the panel as an HTML fragment: a ``<section>`` that needs nothing from outside."""
+    parts = [
+        style(),
+        _header(report),
+        findings_html(report.findings),
+        gaps_html(report.gaps),
+        *_devices(report),
+        releases_html(report.releases),
+        storages_html(report.storages, report.left_out),
+    ]
+    return tag("section", *parts, class_="tm tm-memory", aria_label=f"Where the {title(report)} is")
+
+
+def _header(report: MemoryReport) -> str:
+    name = tag("span", escape(shortened(title(report), 120)), class_="tm-title")
+    return tag("header", tag("p", name, " ", tag("span", escape(summary(report))), class_="tm-lead"), class_="tm-head")
+
+
+def _devices(report: MemoryReport) -> list[str]:
+    largest = max((device.live for device in report.devices), default=0)
+    return [_device(report, device, largest=device.live == largest) for device in report.devices]
+
+
+def _device(report: MemoryReport, device: DeviceMemory, *, largest: bool) -> str:
+    bar = device_bar(device, report.every())
+    parts = [_about(bar), _bar(bar), _keys(bar)]
+    if device.live:
+        height = MAP_HEIGHT if largest else SMALL_MAP_HEIGHT
+        shares = ", ".join(
+            f"{PLURALS[name]} {percent(nbytes, device.live)}"
+            for name, nbytes in by_category(one for one in report.every() if one.device == device.device)
+        )
+        alternative = f"Treemap of {number_of_bytes(device.live)} on {device.device}: {shares}"
+        parts.append(treemap_html(treemap(tiles(report, device.device), WIDTH, height), alternative))
+    return tag("div", *parts, class_="tm-part")
+
+
+def _about(bar: DeviceBar) -> str:
+    device = bar.device
+    name = tag("h3", escape(device.device))
+    total = f"{number_of_bytes(device.total)} in all" if device.total is not None else ""
+    words = [device.name, total, *device_notes(device)]
+    return tag("div", name, *(tag("span", escape(text), class_="quiet") for text in words if text), class_="tm-about")
+
+
+def _bar(bar: DeviceBar) -> str:
+    inner = "".join(
+        tag("span", class_=_ground(part, cut=bar.cut), style=f"width:{100 * part.share:.2f}%", title=_said(part))
+        for part in bar.parts
+    )
+    return tag("div", inner, class_="tm-bar", role="img", aria_label="; ".join(map(_said, bar.parts))) if inner else ""
+
+
+def _ground(part: Part, *, cut: bool = False) -> str:
+    if part.category:
+        return f"tm-c{LETTERS[part.category]}"
+    return f"tm-d{PART_LETTERS[part.kind]}" + (" tm-cut" if cut and part.kind == "free" else "")
+
+
+def _said(part: Part) -> str:
+    return f"{part.words}: {number_of_bytes(part.nbytes)}"
+
+
+def _keys(bar: DeviceBar) -> str:
+    keys = [key_html(_ground(part), part.words, part.nbytes) for part in bar.parts]
+    if bar.cut:
+        keys.append(tag("span", "(free is not drawn to scale)", class_="tm-key quiet"))
+    return tag("div", *keys, class_="tm-keys")
+
+
+def key_html(ground: str, words: str, nbytes: int) -> str:
+    """Return an entry of a legend: a swatch, what it stands for, its bytes."""
+    swatch = tag("span", class_=f"tm-swatch {ground}")
+    return tag("span", swatch, escape(words), " ", tag("b", number_of_bytes(nbytes)), class_="tm-key")
+
+
+def releases_html(releases: Sequence[Release]) -> str:
+    """Return what letting go of each name would free, the most first; the smaller ones folded."""
+    freeing = [release for release in releases if release.nbytes > 0]
+    if not freeing:
+        return ""
+    top = max(release.nbytes for release in freeing)
+    note = "each by itself, everything else staying"
+    if frees_by_history(freeing):
+        note += "; `%gpumem --free --yes` lets go of what only outputs and errors hold"
+    head = tag(
+        "div", tag("h3", "What letting go would free"), tag("span", _code(note), class_="quiet"), class_="tm-about"
+    )
+    folded = _release_rows(freeing[MOST_RELEASES : MOST_RELEASES + MOST_RELEASES_FOLDED], top)
+    more = f"{count(len(freeing) - MOST_RELEASES)} more that free something"
+    return tag("div", head, _release_rows(freeing[:MOST_RELEASES], top), details_html(more, folded), class_="tm-part")
+
+
+def _code(text: str) -> str:
+    first, *rest = text.split("`")
+    return escape(first) + "".join(
+        tag("code", escape(part)) if at % 2 == 0 else escape(part) for at, part in enumerate(rest)
+    )
+
+
+def _release_rows(releases: Iterable[Release], top: int) -> str:
+    rows = "".join(_release(release, top) for release in releases)
+    return tag("table", tag("tbody", rows), class_="tm-frees") if rows else ""
+
+
+def _release(release: Release, top: int) -> str:
+    code = tag("code", escape(shortened(what(release), 80)))
+    length = 100 * release.nbytes / top if top else 0
+    bar = tag("span", tag("i", style=f"width:{length:.1f}%"), class_="tm-track")
+    cells = (
+        tag("th", code, scope="row"),
+        tag("td", bar),
+        tag("td", number_of_bytes(release.nbytes), class_="tm-num"),
+        tag("td", plural(release.storages, "storage"), class_="tm-num quiet"),
+        tag("td", escape(release_notes(release)), class_="quiet tm-wide"),
+    )
+    return tag("tr", *cells)
+
+
+def details_html(summary_: str, inner: str, *, opened: bool = False) -> str:
+    """Return something folded away; nothing where there is nothing."""
+    if not inner:
+        return ""
+    content = tag("summary", escape(summary_)) + tag("div", inner, class_="tm-scroll")
+    return tag("details", content, class_="tm-more", open="" if opened else None)
+
+
+def storages_html(storages: Sequence[LiveStorage], left_out: Sequence[LiveStorage], *, name: str = "") -> str:
+    """Return the largest storages with their holders, folded; how many more there are is said."""
+    if not storages:
+        return ""
+    rows = "".join(_storage(one) for one in storages[:MOST_ROWS])
+    rest = (*storages[MOST_ROWS:], *left_out)
+    number = len(storages[MOST_ROWS:]) + sum(one.tensors for one in left_out)
+    more = f"and {count(number)} smaller, {number_of_bytes(sum(one.nbytes for one in rest))}" if rest else ""
+    head = tag("thead", tag("tr", *(tag("th", text, scope="col") for text in _STORAGE_HEAD)))
+    filled = tag("table", head, tag("tbody", rows)) + (tag("p", more, class_="quiet") if more else "")
+    total = len(storages) + sum(one.tensors for one in left_out)
+    told = name or f"{plural(total, 'storage')} by size, and who holds them"
+    return details_html(told, filled)
+
+
+def _storage(one: LiveStorage) -> str:
+    place = f"; from {one.location.label}" if one.location is not None else ""
+    cells = (
+        tag("th", tag("code", escape(shortened(called(one), 90))), scope="row"),
+        tag("td", number_of_bytes(one.nbytes), class_="tm-num"),
+        tag("td", escape(one.category)),
+        tag("td", escape(kind(one))),
+        tag("td", escape(one.device)),
+        tag("td", escape((held_by(one) or "nothing else") + place), class_="tm-wide quiet"),
+    )
+    return tag("tr", *cells)

@@ -1,0 +1,38 @@
+"""Bars made of characters, an eighth of a column fine, and rows of a table that hold one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+FULL = "█"
+
+
+def bar(share: float, width: int) -> str:
+    """Return a bar that fills ``share`` of ``width`` columns; what is above nothing shows at least an eighth."""
+    eighths = min(max(round(share * width * 8), int(share > 0)), width * 8)
+    whole, part = divmod(eighths, 8)
+    return FULL * whole + (_EIGHTHS[part] if part else "")
+
+
+def barred(rows: Sequence[tuple[str, int, Sequence[str]]], width: int, *, names: int = 36, top: int = 0) -> list[str]:
+    """Return a line a row: name, bar, then what else there is to say, its cells in columns.
+
+    Args:
+        rows: Name, number, and further cells; the first of these, the number in words, is aligned to the right.
+        width: Columns of a line.
+        names: Columns of the longest name; a longer one is cut.
+        top: The number that fills a bar; the largest by default.
+    """
+    if not rows:
+        return []
+    top = top or max(number for _, number, _ in rows) or 1
+    named = min(max(len(name) for name, _, _ in rows), names)
+    first = max(len(cells[0]) for _, _, cells in rows)
+    room = min(max(width - named - first - 24, 6), 28)
+    lines = []
+    for name, number, cells in rows:
+        told = "  ".join(cell for cell in cells[1:] if cell)
+        shown = name if len(name) <= named else name[: named - 1] + "…"
+        lines.append(f"  {shown:<{named}}  {bar(number / top, room):<{room}}  {cells[0]:>{first}}  {told}".rstrip())
+    return lines
