@@ -54,7 +54,15 @@ from tensormagic.reports.memory import (
     Release,
     ReleaseKind,
 )
-from tensormagic.reports.memory_run import AllocatedBlock, Leak, LineMemory, MemoryRunReport, OutOfMemory, Timeline
+from tensormagic.reports.memory_run import (
+    AllocatedBlock,
+    FunctionMemory,
+    Leak,
+    LineMemory,
+    MemoryRunReport,
+    OutOfMemory,
+    Timeline,
+)
 from tensormagic.reports.modules import HiddenModules, LooseTensor, ModulesReport, UntiedPair
 from tensormagic.reports.observations import Observation, ObservationKind
 from tensormagic.reports.ops import PHASES, NodeCosts, OpsReport, OpUse, Phase, Total
@@ -144,6 +152,7 @@ __all__ = [
     "ForwardBirth",
     "ForwardValues",
     "Frame",
+    "FunctionMemory",
     "Gap",
     "GradientFacts",
     "GradientStatistics",

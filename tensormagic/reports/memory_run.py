@@ -69,6 +69,7 @@ class LineMemory:
         freed: Bytes that were freed while it ran, whoever allocated them.
         kept: Bytes of what it allocated that is alive after the run.
         at_peak: Bytes of what it allocated that was alive at the peak of the run (of the device that peaked highest).
+        peak: The most that was alive in all, on the device that it allocated on, right after one of its allocations.
         largest: Its largest single allocation.
         calls: How many operations allocated something.
         executions: How often the line was reached anew; 0 where that is not counted.
@@ -81,6 +82,7 @@ class LineMemory:
     freed: int = 0
     kept: int = 0
     at_peak: int = 0
+    peak: int = 0
     largest: int = 0
     calls: int = 0
     executions: int = 0
@@ -142,6 +144,27 @@ class Leak:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionMemory:
+    """A function that was gone through line by line (``--func``): there its lines count, whoever wrote it.
+
+    Attributes:
+        name: As it was asked for: ``"model.forward"``.
+        filename: As Python names it.
+        first: Number of the first line of ``source`` in that file.
+        source: Its lines as they stand; empty where they cannot be read.
+        lines: Indices into `MemoryRunReport.lines`, in the order of the source.
+        cell: The execution count of the cell it stands in, or None.
+    """
+
+    name: str
+    filename: str
+    first: int
+    source: tuple[str, ...] = ()
+    lines: tuple[int, ...] = ()
+    cell: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class OutOfMemory:
     """The moment at which an allocation was refused.
 
@@ -183,7 +206,7 @@ class MemoryRunReport(Report):
         leaks: Memory that grows with every iteration.
         out_of_memory: Where the run died of it.
         at_end: What was alive at the end (or at the moment of the error), by name and holder.
-        functions: Names of the functions that were gone through line by line (``--func``).
+        functions: Functions that were gone through line by line (``--func``).
         gaps: What could not be seen, and why.
     """
 
@@ -205,7 +228,7 @@ class MemoryRunReport(Report):
     leaks: tuple[Leak, ...] = ()
     out_of_memory: OutOfMemory | None = None
     at_end: tuple[LiveStorage, ...] = ()
-    functions: tuple[str, ...] = ()
+    functions: tuple[FunctionMemory, ...] = ()
     gaps: tuple[Gap, ...] = ()
 
     def check(self) -> None:

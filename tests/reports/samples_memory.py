@@ -70,7 +70,7 @@ def memory_run_report() -> reports.MemoryRunReport:
         ),
         lines=(
             reports.LineMemory(
-                LINE, allocated=4096, backward=96, freed=20, kept=4096, at_peak=4096, largest=4096, calls=2,
+                LINE, allocated=4096, backward=96, freed=20, kept=4096, at_peak=4096, peak=4196, largest=4096, calls=2,
                 executions=1, op="aten.mm.default",
             ),
         ),
@@ -82,6 +82,6 @@ def memory_run_report() -> reports.MemoryRunReport:
                             training=True, scalars=True),),
         out_of_memory=reports.OutOfMemory("cuda:0", 2**33, "aten.mm.default", LINE, HOSTILE, 2**20),
         at_end=(storage(),),
-        functions=("train",),
+        functions=(reports.FunctionMemory("net.forward", "net.py", 7, ("def forward(self, x):", HOSTILE), (0,), 3),),
         gaps=(reports.Gap("lines", "a thread had none"),),
     )  # fmt: skip
