@@ -76,6 +76,12 @@ class Sites:
             frame = frame.f_back
         return None
 
+    def at_frame(self, frame: FrameType) -> int:
+        """Return the site of the very line that a frame runs, whoever wrote it."""
+        key = (frame.f_code.co_filename, frame.f_lineno)
+        number = self._numbers.get(key)
+        return self._add(key, frame) if number is None else number
+
     def at(self, filename: str, line: int, function: str) -> Location:
         """Return a line of a file as a location, without giving it a number."""
         return location_of(filename, line, function, cell_number=self._cell_number)
