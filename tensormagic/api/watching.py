@@ -52,9 +52,9 @@ def check(
 
 
 class Watch:
-    """Looks at a session again and again, and remembers what an earlier look has shown: the ties of weights, and sizes.
+    """Looks at a session again and again, and remembers what earlier looks have shown of weights, sizes and steps.
 
-    Holds modules weakly, and nothing else of the person's.
+    Holds modules, parameters and optimizers weakly, and nothing else of the person's.
 
     Args:
         cell_number: Gives the number of a cell from its file name.
@@ -62,16 +62,16 @@ class Watch:
 
     def __init__(self, cell_number: Callable[[str], int | None]) -> None:
         require_torch()
-        from tensormagic.collectors.session.ties import Ties
+        from tensormagic.collectors.session.watching import Memory
 
-        self._ties, self._cell_number = Ties(), cell_number
+        self._memory, self._cell_number = Memory(), cell_number
         self._earlier: dict[str, list[WatchReport]] = {}
 
     def look(self, namespace: Mapping[str, Any]) -> WatchReport:
         """Return what stands now."""
         from tensormagic.collectors.session.watching import look
 
-        return diagnosed(look(namespace, ties=self._ties, cell_number=self._cell_number))
+        return diagnosed(look(namespace, memory=self._memory, cell_number=self._cell_number))
 
     def look_after(self, code: str, namespace: Mapping[str, Any]) -> WatchReport:
         """Return what stands after ``code`` has run, as far as a quick look shows it; what each run adds is told."""
@@ -79,7 +79,7 @@ class Watch:
         from tensormagic.collectors.session.watching import LOOKS, look
 
         earlier = self._earlier.pop(code, [])[-(LOOKS - 1) :]
-        found = look(namespace, earlier=earlier, budget=QUICK, ties=self._ties, cell_number=self._cell_number)
+        found = look(namespace, earlier=earlier, budget=QUICK, memory=self._memory, cell_number=self._cell_number)
         self._earlier[code] = [*earlier, found]  # the latest one last
         while len(self._earlier) > MOST_CODES:
             del self._earlier[next(iter(self._earlier))]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tensormagic.diagnoses.cut_remedies import call_words
 from tensormagic.diagnoses.graph_cuts import hides_parameters, names_behind_cuts, read_only_cut
-from tensormagic.diagnoses.parameter_names import passes_words, shortest
+from tensormagic.diagnoses.parameter_names import as_code, passes_words, shortest
 from tensormagic.diagnoses.words import grouped, listed
 from tensormagic.reports import Finding, ParameterSeries, RelatedLine, TraceReport
 
@@ -46,7 +46,7 @@ def _missing_finding(report: TraceReport, of: Sequence[ParameterSeries], missing
         f"({share}).",
         location=report.location(called),
         evidence={series.name: series.numel for series in missing[:8]},
-        remedy=f"{remedy} If it is meant to stay as it is, say so: `{places[0]}.requires_grad_(False)`.",
+        remedy=f"{remedy} If it is meant to stay as it is, say so: `{as_code(places[0])}.requires_grad_(False)`.",
         subject=missing[0].name,
         related=related,
     )

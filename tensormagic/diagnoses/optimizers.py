@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.parameter_names import shortest
+from tensormagic.diagnoses.parameter_names import as_code, shortest
 from tensormagic.diagnoses.words import counted, listed, part
 from tensormagic.reports import Finding, Location, OptimizerUse, ParameterSeries, TraceReport, Training
 
@@ -85,12 +85,12 @@ def _in_no_optimizer(report: TraceReport, users: list[OptimizerUse], missing: _N
         f"{part(len(stepped), len(of), 'parameter')} of {owner}{still}.",
         location=_step_line(report, users[0]),
         evidence={"without an optimizer": len(missing), "stepped": len(stepped), "held but unused": strangers},
-        remedy=_remedy(names, users[0], meant=meant, replaced=strangers > 0),
+        remedy=_remedy(names, of, users[0], meant=meant, replaced=strangers > 0),
         subject=report.parameters[missing[0]].name,
     )
 
 
-def _remedy(names: list[str], use: OptimizerUse, *, meant: bool, replaced: bool) -> str:
+def _remedy(names: list[str], of: list[str], use: OptimizerUse, *, meant: bool, replaced: bool) -> str:
     if meant:
         return (
             "If only a part is to be trained, freeze the rest: `requires_grad_(False)` saves the time of its gradients."
@@ -98,8 +98,8 @@ def _remedy(names: list[str], use: OptimizerUse, *, meant: bool, replaced: bool)
     if replaced:
         return "Make the optimizer after the model has its last form."
     name = use.name if use.name.isidentifier() and use.name != use.type_name else "optimizer"
-    first = names[0] if all(part.isidentifier() for part in names[0].split(".")) else "layer"
-    what = f"[{first}]" if first.endswith((".weight", ".bias")) else f"{first}.parameters()"
+    first = as_code(names[0])
+    what = f"[{first}]" if names[0] in of else f"{first}.parameters()"
     return (
         "Make the optimizer after the model is complete, of all its parameters; or add them: "
         f'`{name}.add_param_group({{"params": {what}}})`'

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tensormagic.diagnoses.words import counted, grouped
 from tensormagic.reports import TraceReport
+
+_NUMBER = re.compile(r"\.(\d+)(?=\.|$)")
 
 
 def passes_words(report: TraceReport) -> str:
@@ -25,6 +28,11 @@ def shortest(missing: Sequence[str], of: Sequence[str]) -> list[str]:
         whole = (module for module in _above(name) if 1 < inside[module] == missed[module])
         places[next(whole, name)] = None
     return list(places)
+
+
+def as_code(name: str) -> str:
+    """Return a module's or parameter's name as Python takes it: ``net.layers[2].weight``."""
+    return _NUMBER.sub(r"[\1]", name)
 
 
 def _above(name: str) -> Iterator[str]:

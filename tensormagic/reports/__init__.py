@@ -78,6 +78,7 @@ from tensormagic.reports.pacing import Pace, Pacing
 from tensormagic.reports.picture import ImageFrame, SignalLine, TensorPicture
 from tensormagic.reports.rootless import ModelInSight, Rootless
 from tensormagic.reports.slices import BadSlice, DimensionSlices, LargeSlice
+from tensormagic.reports.still import StillParameters
 from tensormagic.reports.storage import (
     Grid,
     LayoutReport,
@@ -238,6 +239,7 @@ __all__ = [
     "Step",
     "StepKind",
     "StepPattern",
+    "StillParameters",
     "StorageReport",
     "StoredGraph",
     "StoredGroup",

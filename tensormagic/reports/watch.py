@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap, Location
 from tensormagic.reports.modules import ModulesReport
+from tensormagic.reports.still import StillParameters
 
 KeptBy = Literal["history", "traceback", "both"]
 GraphForm = Literal["items", "sum"]
@@ -124,6 +125,7 @@ class WatchReport(Report):
         graphs: Graphs that stored results keep alive, the largest first.
         sizes: What holds the most, the largest first: containers, and tensors with a name.
         growing: What grew by the same amount from look to look; only where earlier looks were given.
+        still: Parameters that nothing changed while others of their model were trained.
         gaps: What could not be looked at, and why.
     """
 
@@ -139,4 +141,5 @@ class WatchReport(Report):
     graphs: tuple[StoredGraph, ...] = ()
     sizes: tuple[HeldSize, ...] = ()
     growing: tuple[Growth, ...] = ()
+    still: tuple[StillParameters, ...] = ()
     gaps: tuple[Gap, ...] = ()

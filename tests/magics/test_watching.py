@@ -177,3 +177,19 @@ def test_a_notebook_of_ordinary_size_is_looked_through_whole(cell, shell):
     report = api.check(shell.user_ns, quick=True)
     assert report.tensors > 800
     assert report.gaps == ()
+
+
+def test_a_parameter_that_no_loss_uses_is_told_after_the_training(cell):
+    """With the line of its class, once; a run that adds as many steps does not tell it again."""
+    cell("%tensormagic watch on")
+    assert told(cell("class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+                     "        self.body, self.head = nn.Linear(2, 2), nn.Linear(2, 2)\n"
+                     "        self.side = nn.Linear(2, 2)\n"
+                     "    def forward(self, x):\n        return self.head(self.body(x))\n"
+                     "model = Net()\nopt = torch.optim.Adam(model.parameters())")) == []  # fmt: skip
+    steps = "for _ in range(20):\n    opt.zero_grad(); model(torch.ones(1, 2)).sum().backward(); opt.step()"
+    ran = cell(steps)
+    assert told(ran) == ["TM601"]
+    assert "opt holds model.side and had no gradient for it in 20 steps" in " ".join(ran.shown[0]["text/plain"].split())
+    assert "self.side = nn.Linear(2, 2)" in ran.shown[0]["text/plain"]
+    assert told(cell(steps)) == []

@@ -441,8 +441,14 @@ def watch_report() -> reports.WatchReport:
         ),
         sizes=(reports.HeldSize("features", 5, 2**20), reports.HeldSize(HOSTILE, 1, 4)),
         growing=(reports.Growth("features", (1, 2, 3, 4, 5), (4, 8, 12, 16, 20), place),),
+        still=(
+            reports.StillParameters(
+                owner="net", optimizer="opt", held=True, names=("net.side.weight", HOSTILE), numels=(4, 2), still=(1,),
+                trained=(0,), alike=(1,), watched=40, steps=60, location=place,
+            ),
+        ),
         gaps=(reports.Gap("names", "only 20000 objects were looked through"),),
-    )
+    )  # fmt: skip
 
 
 def _modules() -> reports.ModulesReport:

@@ -84,6 +84,33 @@ def grown(name: str, filenames: Iterable[str], cell_number: CellNumber = no_cell
     return None
 
 
+def bound(name: str, filenames: Iterable[str], cell_number: CellNumber = no_cell) -> Location | None:
+    """Return the line that gives a name its value; None where several lines of one file do, or none.
+
+    Args:
+        name: ``"optimizer"``, ``"self.optimizer"`` in a class for ``"trainer.optimizer"``.
+        filenames: Where to look, the first one that has such a line counts.
+        cell_number: Gives the number of a cell.
+    """
+    for filename in filenames:
+        lines = linecache.getlines(filename)
+        places = sorted({line for line, target in _bindings("".join(lines)) if _is(target, name)})
+        if places:
+            text = lines[places[0] - 1].strip()
+            return Location(filename, places[0], text, cell_number(filename)) if len(places) == 1 else None
+    return None
+
+
+@lru_cache(maxsize=128)
+def _bindings(source: str) -> tuple[tuple[int, str], ...]:
+    """Return the lines of a source that assign to something, and to what; none of what is no Python."""
+    try:
+        assignments = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Assign)]
+    except (SyntaxError, ValueError):
+        return ()
+    return tuple((node.lineno, ast.unparse(target)) for node in assignments for target in node.targets)
+
+
 @lru_cache(maxsize=128)
 def _growing(source: str) -> tuple[tuple[int, str], ...]:
     """Return the lines of a source that put more into something, and into what; none of what is no Python."""

@@ -102,14 +102,14 @@ def _places(root: Root) -> Iterator[Place]:
 
 
 def inside(name: str, root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield a module and every one inside it, each once, by path; no code of a class runs."""
+    """Yield a module and every one inside it in order, each once, by path; no code of a class runs."""
     seen, pending = {id(root)}, [(name, root)]
     while pending:
         path, module = pending.pop()
         yield path, module
         if not (inner := registry(module, "_modules")):
             continue
-        for key, child in list(inner.items()):
+        for key, child in reversed(list(inner.items())):
             if child is not None and id(child) not in seen:
                 seen.add(id(child))
                 pending.append((f"{path}.{key}", child))

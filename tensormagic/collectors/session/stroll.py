@@ -62,6 +62,8 @@ class _Kinds(dict[type, str]):
             self[kind] = "tensor"
         elif nn.Module in mro_of(kind):
             self[kind] = "module"
+        elif torch.optim.Optimizer in mro_of(kind):
+            self[kind] = "optimizer"
         elif str(vars(kind).get("__module__", "")).startswith("tensormagic."):
             self[kind] = "ours"
         else:
@@ -78,6 +80,7 @@ class Stroll:
     visits: list[tuple[Place, torch.Tensor]] = field(default_factory=list)  # a tensor, every time that it was met
     tensors: int = 0
     modules: list[tuple[str, nn.Module]] = field(default_factory=list)
+    optimizers: list[tuple[str, torch.optim.Optimizer]] = field(default_factory=list)
     bounded: set[str] = field(default_factory=set)  # the paths of queues that have an end
     looked: int = 0
     cut: str = ""
@@ -110,6 +113,8 @@ class Stroll:
                 self._seen[id(item)] = item
                 if kind == "module":
                     self.modules.append((place.path, item))
+                elif kind == "optimizer":
+                    self.optimizers.append((place.path, item))
                 elif type(item) is deque and item.maxlen is not None:
                     self.bounded.add(place.path)
                 pending.extend(islice(self._inside(place, item, kind), self.budget.limit))

@@ -10,6 +10,7 @@ import itertools
 import linecache
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from tensormagic.collectors.names.namespace import is_history
 from tensormagic.collectors.names.naming import nearest, telling
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.assignments import CellNumber, grown, no_cell, sources
+from tensormagic.collectors.session.learning import Learning
 from tensormagic.collectors.session.module_watch import modules_report
 from tensormagic.collectors.session.stored_graphs import stored_graphs
 from tensormagic.collectors.session.stroll import THOROUGH, Held, Stroll
@@ -44,23 +46,31 @@ _ITEM = re.compile(r"\[[^\[\]]*\]$")
 _SESSION = {"history", "traceback"}
 
 
+@dataclass(slots=True)
+class Memory:
+    """What a watch remembers from look to look: which weights were tied, and how far parameters have come."""
+
+    ties: Ties = field(default_factory=Ties)
+    learning: Learning = field(default_factory=Learning)
+
+
 def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
     namespace: Mapping[str, Any],
     *,
     filename: str = "",
     earlier: Sequence[WatchReport] = (),
     budget: Budget = THOROUGH,
-    ties: Ties | None = None,
+    memory: Memory | None = None,
     cell_number: CellNumber = no_cell,
 ) -> WatchReport:
-    """Return what stands in a session. Changes nothing, keeps nothing but in ``ties``.
+    """Return what stands in a session. Changes nothing, keeps nothing but in ``memory``.
 
     Args:
         namespace: The person's names.
         filename: The file that they are the globals of.
         earlier: What earlier looks found, the oldest first.
         budget: How long to look.
-        ties: Which weights were tied when their modules were first seen.
+        memory: What earlier looks have seen of modules and parameters.
         cell_number: Gives the number of a cell.
     """
     with quiet():
@@ -68,11 +78,12 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
         files = sources(namespace, filename)
         found = _Found(stroll, namespace, files, cell_number)
         sizes = _sizes(stroll)
-        known = Ties() if ties is None else ties
+        known = Memory() if memory is None else memory
         outermost = stroll.outermost()
-        modules = modules_report(outermost, namespace, known, cell_number=cell_number)
+        modules = modules_report(outermost, namespace, known.ties, cell_number=cell_number)
         for _, module in outermost:
-            known.remember(module)
+            known.ties.remember(module)
+        optimizers = stroll.optimizers
         return WatchReport(
             looked=stroll.looked,
             tensors=stroll.tensors,
@@ -84,6 +95,9 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
             graphs=found.graphs(),
             sizes=sizes,
             growing=found.growing(earlier, sizes),
+            still=known.learning.look(outermost, optimizers, files=files, cell_number=cell_number)
+            if stroll.names_complete
+            else (),
             gaps=(Gap("names", stroll.cut),) if stroll.cut else (),
         )
 
