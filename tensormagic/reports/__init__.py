@@ -1,6 +1,7 @@
 """Plain data: what collectors leave and renderers read. Imports nothing but the standard library."""
 
 from tensormagic.reports.aliases import Alias, AliasGroup, AliasMember, AliasPair, AliasReport
+from tensormagic.reports.allocator_run import AllocatorLine, AllocatorRun
 from tensormagic.reports.autograd import BEYOND, NOTHING, AutogradDetails, Hook, Path, PathNode, SavedState
 from tensormagic.reports.base import FORMAT_VERSION, Outlet, Report, install_outlet
 from tensormagic.reports.circumstances import Circumstances
@@ -126,6 +127,8 @@ __all__ = [
     "AliasPair",
     "AliasReport",
     "AllocatedBlock",
+    "AllocatorLine",
+    "AllocatorRun",
     "AutogradDetails",
     "AutogradReport",
     "BadSlice",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tensormagic.errors import ReportFormatError
+from tensormagic.reports.allocator_run import AllocatorRun
 from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap, Location
 from tensormagic.reports.graph import Floats
@@ -207,6 +208,7 @@ class MemoryRunReport(Report):
         out_of_memory: Where the run died of it.
         at_end: What was alive at the end (or at the moment of the error), by name and holder.
         functions: Functions that were gone through line by line (``--func``).
+        allocator: What the CUDA allocator itself recorded, a device each; empty where there is none.
         gaps: What could not be seen, and why.
     """
 
@@ -229,6 +231,7 @@ class MemoryRunReport(Report):
     out_of_memory: OutOfMemory | None = None
     at_end: tuple[LiveStorage, ...] = ()
     functions: tuple[FunctionMemory, ...] = ()
+    allocator: tuple[AllocatorRun, ...] = ()
     gaps: tuple[Gap, ...] = ()
 
     def check(self) -> None:

@@ -82,6 +82,12 @@ def memory_run_report() -> reports.MemoryRunReport:
                             training=True, scalars=True),),
         out_of_memory=reports.OutOfMemory("cuda:0", 2**33, "aten.mm.default", LINE, HOSTILE, 2**20),
         at_end=(storage(),),
+        allocator=(
+            reports.AllocatorRun(
+                "cuda:0", 12, 8192, 2**21, 4196, (reports.AllocatorLine(LINE, 8192, 4096, 3, 4096),),
+                ((None, 2, 96), (LINE, 1, 8)), complete=False,
+            ),
+        ),
         functions=(reports.FunctionMemory("net.forward", "net.py", 7, ("def forward(self, x):", HOSTILE), (0,), 3),),
         gaps=(reports.Gap("lines", "a thread had none"),),
     )  # fmt: skip

@@ -1,0 +1,190 @@
+"""The CUDA allocator's own events over a run, joined to lines and names: a pure function over what torch hands out.
+
+The format is the one that `torch.cuda.memory._snapshot` documents: ``device_traces`` holds a list of events a device,
+``segments`` what is reserved and which blocks of it are in use. An event has ``action``, ``addr``, ``size`` (as asked
+for), ``stream``, ``time_us`` and ``frames``, the innermost first.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tensormagic.collectors.names.source import CellNumber, is_own_code, location_of
+from tensormagic.reports import Location
+from tensormagic.reports.allocator_run import AllocatorLine, AllocatorRun
+
+MOST_LINES = 200
+_IN_USE = {"active_allocated", "active_awaiting_free"}
+_Line = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is known of a device from the run itself.
+
+    Attributes:
+        returned: Bytes of the storages that operations returned, by file and line.
+        peak: The most of them at once, those from before the run included.
+        addresses: Where the storages begin that are alive at the end.
+    """
+
+    returned: Mapping[_Line, int] = field(default_factory=dict)
+    peak: int = 0
+    addresses: Collection[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """How far back the events go.
+
+    Attributes:
+        since: When the run began, in microseconds since 1970: earlier events are another's.
+        limit: How many events torch keeps, beyond which it forgets the oldest; 0 where that is not known.
+    """
+
+    since: float = 0.0
+    limit: int = 0
+
+
+@dataclass(slots=True)
+class _Walk:
+    """A device's events, gone through backwards: only what is in use at the end is known for sure."""
+
+    in_use: int
+    reserved: int
+    peak: int = 0
+    most_reserved: int = 0
+
+    def back(self, events: Sequence[Mapping[str, Any]]) -> None:
+        self._measure()
+        for event in reversed(events):
+            action, size = event.get("action"), int(event.get("size", 0))
+            if action == "alloc":
+                self.in_use -= size
+            elif action == "free_completed":
+                self.in_use += size
+            elif action in {"segment_alloc", "segment_map"}:
+                self.reserved -= size
+            elif action in {"segment_free", "segment_unmap"}:
+                self.reserved += size
+            self._measure()
+
+    def _measure(self) -> None:
+        self.peak = max(self.peak, self.in_use)
+        self.most_reserved = max(self.most_reserved, self.reserved)
+
+
+def allocator_runs(
+    snapshot: Mapping[str, Any],
+    seen: Mapping[int, Seen],
+    history: History,
+    *,
+    cell_number: CellNumber | None = None,
+    is_own: Callable[[str], bool] = is_own_code,
+) -> tuple[AllocatorRun, ...]:
+    """Return what the allocator recorded of a run, on each device that it recorded something of.
+
+    Args:
+        snapshot: As `torch.cuda.memory._snapshot` returns it.
+        seen: What the run itself knows, by the number of the device.
+        history: How far back the events go.
+        cell_number: Gives the number of a cell.
+        is_own: Whether a file is the person's.
+    """
+    lines = _Lines(cell_number, is_own)
+    devices = range(len(snapshot.get("device_traces") or ()))
+    found = (_run(device, snapshot, seen.get(device, Seen()), history=history, lines=lines) for device in devices)
+    return tuple(run for run in found if run.events)
+
+
+def _run(
+    device: int,
+    snapshot: Mapping[str, Any],
+    seen: Seen,
+    *,
+    history: History,
+    lines: _Lines,
+) -> AllocatorRun:
+    trace = snapshot["device_traces"][device]
+    events = [event for event in trace if event.get("time_us", history.since) >= history.since]
+    segments = [segment for segment in snapshot.get("segments") or () if segment.get("device", 0) == device]
+    blocks = [pair for segment in segments for pair in _blocks(segment)]
+    walk = _Walk(sum(_asked(block) for _, block in blocks), sum(int(one.get("total_size", 0)) for one in segments))
+    walk.back(events)
+    complete = len(events) < len(trace) or len(trace) < history.limit
+    return AllocatorRun(
+        device=f"cuda:{device}",
+        events=len(events),
+        peak=walk.peak if complete else None,
+        reserved=walk.most_reserved if complete else None,
+        seen_peak=seen.peak,
+        lines=tuple(_served(events, seen, lines)),
+        unnamed=tuple(_unnamed(blocks, seen, lines)),
+        complete=complete,
+    )
+
+
+def _blocks(segment: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the blocks of a segment that are in use, with their addresses: old snapshots leave these out."""
+    address = int(segment.get("address", 0))
+    for block in segment.get("blocks") or ():
+        if block.get("state") in _IN_USE:
+            yield int(block.get("address", address)), block
+        address += int(block.get("size", 0))
+
+
+def _asked(block: Mapping[str, Any]) -> int:
+    return int(block.get("requested_size", block.get("size", 0)))
+
+
+def _served(events: Iterable[Mapping[str, Any]], seen: Seen, lines: _Lines) -> Iterator[AllocatorLine]:
+    sizes: dict[_Line | None, list[int]] = defaultdict(list)
+    for event in events:
+        if event.get("action") == "alloc":
+            sizes[lines.of(event.get("frames"))].append(int(event.get("size", 0)))
+    most = sorted(sizes, key=lambda line: -sum(sizes[line]))[:MOST_LINES]
+    for line in most:
+        returned = seen.returned.get(line, 0) if line is not None else 0
+        yield AllocatorLine(lines.told(line), sum(sizes[line]), returned, len(sizes[line]), max(sizes[line]))
+
+
+def _unnamed(
+    blocks: Iterable[tuple[int, Mapping[str, Any]]], seen: Seen, lines: _Lines
+) -> Iterator[tuple[Location | None, int, int]]:
+    """Yield what is in use and no tensor was found over, by the line that allocated it, the most bytes first."""
+    sums: dict[_Line | None, list[int]] = defaultdict(list)
+    for address, block in blocks:
+        if address not in seen.addresses:
+            sums[lines.of(block.get("frames"))].append(_asked(block))
+    for line in sorted(sums, key=lambda line: -sum(sums[line]))[:MOST_LINES]:
+        yield lines.told(line), len(sums[line]), sum(sums[line])
+
+
+class _Lines:
+    """The person's lines among the frames that the allocator noted."""
+
+    def __init__(self, cell_number: CellNumber | None, is_own: Callable[[str], bool]) -> None:
+        self._cell_number, self._is_own = cell_number, is_own
+        self._functions: dict[_Line, str] = {}
+
+    def of(self, frames: Any) -> _Line | None:
+        """Return the innermost line of the person's; None where there is none."""
+        for frame in frames or ():
+            filename, line = str(frame.get("filename", "")), int(frame.get("line", 0))
+            if self._is_own(filename):
+                self._functions.setdefault((filename, line), str(frame.get("name", "")))
+                return filename, line
+        return None
+
+    def told(self, line: _Line | None) -> Location | None:
+        """Return a line as a location."""
+        if line is None:
+            return None
+        function = self._functions.get(line, "")
+        return location_of(*line, "" if function == "<module>" else function, cell_number=self._cell_number)
+
+
+__all__ = ["History", "Seen", "allocator_runs"]

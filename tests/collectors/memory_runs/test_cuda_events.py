@@ -1,0 +1,193 @@
+"""The CUDA allocator's events, joined to lines and names: hand-made, in the format that torch documents."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tensormagic.collectors.memory_runs.cuda_events import History, Seen, allocator_runs
+from tensormagic.collectors.memory_runs.cuda_recording import LIMIT, CudaRecording
+
+TORCH = {"filename": "/usr/lib/python3/site-packages/torch/nn/modules/conv.py", "line": 460, "name": "_conv_forward"}
+CONV = {"filename": "/home/me/train.py", "line": 7, "name": "step"}
+LOSS = {"filename": "/home/me/train.py", "line": 9, "name": "<module>"}
+WHOLE = History(since=1000.0, limit=100)
+
+
+def event(action: str, addr: int, size: int, *frames: dict, time_us: float = 2000.0) -> dict:
+    """Return an event as torch hands it out."""
+    return {
+        "action": action, "addr": addr, "size": size, "stream": 0, "time_us": time_us, "frames": list(frames),
+        "compile_context": "N/A", "user_metadata": "",
+    }  # fmt: skip
+
+
+def freed(addr: int, size: int) -> list[dict]:
+    """Return the two events of a free."""
+    return [event("free_requested", addr, size), event("free_completed", addr, size)]
+
+
+def block(address: int, requested: int, *frames: dict, state: str = "active_allocated") -> dict:
+    """Return a block of a segment."""
+    size = -(-requested // 512) * 512
+    return {
+        "address": address, "size": size, "requested_size": requested, "state": state, "frames": list(frames)
+    }  # fmt: skip
+
+
+def snapshot(events: list[dict], *blocks: dict, total: int = 2 << 20) -> dict:
+    """Return a snapshot of one device with one segment."""
+    segment = {"device": 0, "address": 0x1000, "total_size": total, "stream": 0, "segment_type": "small"}
+    return {"segments": [{**segment, "blocks": list(blocks)}], "device_traces": [events]}
+
+
+def convolution() -> dict:
+    """Return a convolution whose workspace is gone again, and a loss; another storage was there before."""
+    return snapshot(
+        [
+            event("alloc", 9, 77, CONV, time_us=500.0),
+            event("segment_alloc", 0x1000, 2 << 20),
+            event("alloc", 0x2000, 4000, TORCH, CONV),
+            event("alloc", 0x4000, 100_000, TORCH, CONV),
+            *freed(0x4000, 100_000),
+            event("alloc", 0x3000, 4, LOSS),
+        ],
+        block(0x1000, 1000),
+        block(0x2000, 4000, TORCH, CONV),
+        block(0x3000, 4, LOSS),
+        block(0x4000, 512, state="inactive"),
+    )
+
+
+def test_a_workspace_that_no_operation_returned():
+    """What the allocator served to a line, less the storages that operations returned there."""
+    seen = Seen({("/home/me/train.py", 7): 4000, ("/home/me/train.py", 9): 4}, 5004, {0x1000, 0x2000})
+    (run,) = allocator_runs(convolution(), {0: seen}, WHOLE)
+    assert (run.device, run.events, run.complete) == ("cuda:0", 6, True)
+    conv, loss = run.lines
+    assert (conv.location.line, conv.location.function) == (7, "step")
+    assert (conv.served, conv.returned, conv.workspace, conv.calls, conv.largest) == (
+        104_000,
+        4000,
+        100_000,
+        2,
+        100_000,
+    )
+    assert (loss.location.line, loss.location.function, loss.workspace) == (9, "", 0)
+
+
+def test_the_peak_is_that_of_the_events():
+    """Exact, as asked for: what was there before, the result and the workspace; beside it what operations returned."""
+    (run,) = allocator_runs(convolution(), {0: Seen({}, 5004)}, WHOLE)
+    assert (run.peak, run.seen_peak, run.reserved) == (1000 + 4000 + 100_000, 5004, 2 << 20)
+
+
+def test_a_peak_in_what_was_reserved_in_between():
+    """A segment that was given back before the end."""
+    events = [event("segment_alloc", 1, 8 << 20), event("segment_free", 1, 8 << 20)]
+    (run,) = allocator_runs(snapshot(events), {}, WHOLE)
+    assert (run.reserved, run.peak) == (10 << 20, 0)
+
+
+def test_blocks_over_which_no_tensor_was_found():
+    """By the line of the frames that they were allocated from; None where nobody recorded then."""
+    (run,) = allocator_runs(convolution(), {0: Seen(addresses={0x2000})}, WHOLE)
+    assert [(place and place.line, count, nbytes) for place, count, nbytes in run.unnamed] == [
+        (None, 1, 1000),
+        (9, 1, 4),
+    ]
+
+
+def test_blocks_without_addresses_of_their_own():
+    """As old snapshots have them: one after the other."""
+    blocks = [block(0, 512), block(0, 100, LOSS)]
+    for each in blocks:
+        del each["address"]
+    (run,) = allocator_runs(snapshot([event("alloc", 1, 100)], *blocks), {0: Seen(addresses={0x1000})}, WHOLE)
+    assert [(count, nbytes) for _, count, nbytes in run.unnamed] == [(1, 100)]
+
+
+@pytest.mark.parametrize(
+    ("history", "complete"),
+    [(History(1000.0, 3), False), (History(1000.0, 4), True), (History(1000.0), False), (History(2500.0), True)],
+)
+def test_a_history_that_was_overwritten_has_no_peak(history, complete):
+    """As many events as torch keeps, and none from before the run; of another's history nothing is known."""
+    events = [event("alloc", at, 10, CONV, time_us=2000.0 + 500 * at) for at in range(3)]
+    (run,) = allocator_runs(snapshot(events), {}, history)
+    assert (run.complete, run.peak is not None, run.reserved is not None) == (complete, complete, complete)
+
+
+def test_devices_without_events_are_left_out():
+    """The second of two."""
+    found = allocator_runs({"segments": [], "device_traces": [[], [event("alloc", 1, 5)]]}, {}, WHOLE)
+    assert [run.device for run in found] == ["cuda:1"]
+
+
+class Cuda:
+    """What is asked of torch.cuda, and what it was told."""
+
+    def __init__(self, *, initialized: bool = True) -> None:
+        self.told: list[object] = []
+        self.memory = SimpleNamespace(_record_memory_history=self.record, _snapshot=convolution)
+        self.is_available = self.is_initialized = lambda: initialized
+
+    def record(self, enabled: str | None, **options: object) -> None:
+        self.told.append((enabled, options))
+
+
+def test_recording_is_switched_on_and_off():
+    """Python frames only, of allocations only, bounded."""
+    cuda = Cuda()
+    recording = CudaRecording(cuda, lambda: False, lambda: 0.001)
+    recording.start()
+    (run,) = recording.stop(lambda: {0: Seen({}, 5004)})
+    assert cuda.told == [("all", {"context": "alloc", "stacks": "python", "max_entries": LIMIT}), (None, {})]
+    assert (run.events, run.seen_peak, recording.gap) == (6, 5004, "")
+
+
+def test_what_the_person_records_is_read_and_left_on():
+    """Nothing is switched."""
+    cuda = Cuda()
+    recording = CudaRecording(cuda, lambda: True, lambda: 0.001)
+    recording.start()
+    (run,) = recording.stop(dict)
+    assert cuda.told == []
+    assert run.complete
+
+
+def test_cuda_is_not_started_by_looking():
+    """Nothing is called where nobody uses it."""
+    cuda = Cuda(initialized=False)
+    recording = CudaRecording(cuda, lambda: False)
+    recording.start()
+    assert (recording.stop(dict), cuda.told, recording.gap) == ((), [], "")
+
+
+def test_what_goes_wrong_is_a_gap_and_recording_ends_all_the_same():
+    """A snapshot that cannot be taken."""
+    cuda = Cuda()
+    cuda.memory._snapshot = lambda: 1 // 0
+    recording = CudaRecording(cuda, lambda: False)
+    recording.start()
+    assert recording.stop(dict) == ()
+    assert recording.gap.startswith("the allocator's own events could not be read: ZeroDivisionError")
+    assert cuda.told[-1] == (None, {})
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+def test_a_real_convolution_on_a_gpu():
+    """The allocator serves at least what the result takes, and its peak is at least that."""
+    x = torch.zeros(8, 3, 64, 64, device="cuda")
+    recording = CudaRecording()
+    was = torch._C._cuda_isHistoryEnabled()
+    recording.start()
+    y = torch.nn.functional.conv2d(x, torch.zeros(16, 3, 3, 3, device="cuda"))
+    (run,) = recording.stop(lambda: {0: Seen(addresses={x.data_ptr(), y.data_ptr()})})
+    assert run.complete
+    assert run.peak >= x.nbytes + y.nbytes
+    assert sum(line.served for line in run.lines) >= y.nbytes
+    assert torch._C._cuda_isHistoryEnabled() == was
