@@ -22,6 +22,8 @@ RENDERERS: dict[tuple[str, str], str] = {
     ("failure", "txt"): "tensormagic.renderers.failure.failure_text",
     ("memory", "html"): "tensormagic.renderers.memory.memory_html",
     ("memory", "txt"): "tensormagic.renderers.memory.memory_text",
+    ("memory run", "html"): "tensormagic.renderers.memory.memory_run_html",
+    ("memory run", "txt"): "tensormagic.renderers.memory.memory_run_text",
     ("overlay", "html"): "tensormagic.renderers.sharing.overlay_html",
     ("overlay", "txt"): "tensormagic.renderers.sharing.overlay_text",
     ("tensor", "html"): "tensormagic.renderers.tensor.tensor_html",

@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterator
 
 from tensormagic.renderers.basics.phrases import number_of_bytes, plural
-from tensormagic.renderers.basics.text_metrics import text_width
+from tensormagic.renderers.basics.text_metrics import fitted, text_width
 from tensormagic.renderers.memory.treemap import ELSEWHERE, LEFT_OUT, Cell, Group
 
-SIZE = 11.0  # pixels of the letters
-HEADER = 16.0  # pixels of the strip with a group's name
-LINE = 14.0
+SIZE = 12.0  # pixels of the letters
+HEADER = 18.0  # pixels of the strip with a group's name
+LINE = 15.0
 PADDING = 8.0
-_STATE = re.compile(r"state\[(?P<path>.+)\]\['(?P<key>\w+)'\]$")
+_STATE = re.compile(r"(?:^|.*\.)state\[(?P<path>.+)\]\['(?P<key>\w+)'\]$")
 _SHORTEST = 3
 
 
@@ -40,6 +40,13 @@ def cell_lines(cell: Cell, group: Group) -> list[str]:
         number_of_bytes(cell.tile.nbytes),
     )
     return [word for word in words if word and _fits(word, wide)][: max(rows, 0)]
+
+
+def header_label(group: Group, room: float) -> str:
+    """Return what a group is called in its header: of a line of code that has no room its number alone."""
+    short = group.label.partition("  ")[0]
+    known = (label for label in (group.label, short) if text_width(label, SIZE, bold=True) <= room)
+    return next(known, fitted(short, room, SIZE, bold=True))
 
 
 def _fits(text: str, room: float) -> bool:

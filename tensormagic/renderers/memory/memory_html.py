@@ -88,7 +88,8 @@ def _about(bar: DeviceBar) -> str:
     name = tag("h3", escape(device.device))
     total = f"{number_of_bytes(device.total)} in all" if device.total is not None else ""
     words = [device.name, total, *device_notes(device)]
-    return tag("div", name, *(tag("span", escape(text), class_="quiet") for text in words if text), class_="tm-about")
+    told = (" " + tag("span", escape(text), class_="quiet") for text in words if text)
+    return tag("div", name, *told, class_="tm-about")
 
 
 def _bar(bar: DeviceBar) -> str:

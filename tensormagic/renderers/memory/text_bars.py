@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
+_RISING = " ▁▂▃▄▅▆▇█"
 FULL = "█"
 
 
@@ -36,3 +37,12 @@ def barred(rows: Sequence[tuple[str, int, Sequence[str]]], width: int, *, names:
         shown = name if len(name) <= named else name[: named - 1] + "…"
         lines.append(f"  {shown:<{named}}  {bar(number / top, room):<{room}}  {cells[0]:>{first}}  {told}".rstrip())
     return lines
+
+
+def heights(values: Sequence[int], top: int, rows: int) -> list[str]:
+    """Return a chart of ``rows`` lines, a column a value, an eighth of a line fine; the first line is the highest."""
+    eighths = [min(max(round(value / max(top, 1) * rows * 8), int(value > 0)), rows * 8) for value in values]
+    return [
+        "".join(_RISING[min(max(height - 8 * (rows - 1 - row), 0), 8)] for height in eighths).rstrip()
+        for row in range(rows)
+    ]

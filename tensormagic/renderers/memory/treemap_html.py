@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.phrases import number_of_bytes, shortened
-from tensormagic.renderers.basics.text_metrics import fitted, text_width
+from tensormagic.renderers.basics.text_metrics import text_width
 from tensormagic.renderers.memory.categories import LETTERS
-from tensormagic.renderers.memory.cell_labels import PADDING, SIZE, cell_lines, has_header, is_lowered
+from tensormagic.renderers.memory.cell_labels import PADDING, SIZE, cell_lines, has_header, header_label, is_lowered
 from tensormagic.renderers.memory.squarify import Box
 from tensormagic.renderers.memory.treemap import Cell, Group, Treemap
 
@@ -34,7 +34,7 @@ def _group(group: Group, map_: Treemap) -> str:
 def _header(group: Group) -> str:
     nbytes = number_of_bytes(group.nbytes)
     room = group.box.width - PADDING - text_width(nbytes, SIZE, bold=True) - 8
-    return escape(fitted(group.label, max(room, 30), SIZE, bold=True)) + tag("i", nbytes)
+    return tag("b", escape(header_label(group, max(room, 30)))) + tag("i", nbytes)
 
 
 def _cell(cell: Cell, group: Group, map_: Treemap) -> str:

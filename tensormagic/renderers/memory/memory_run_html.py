@@ -1,0 +1,177 @@
+"""What a person sees from ``%%gpumem`` in a notebook: the peak, the timeline, what each line took, what stayed.
+
+Everything is markup and small pictures without letters: it needs no script, fits any width and takes the theme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
+from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.phrases import count, number_of_bytes, plural, shortened
+from tensormagic.renderers.memory.lines_html import lines_html
+from tensormagic.renderers.memory.memory_html import details_html, storages_html, style
+from tensormagic.renderers.memory.memory_run_words import (
+    blocks_bytes,
+    leak_words,
+    life,
+    line_words,
+    operation,
+    out_of_memory_words,
+    peak,
+    peak_tiles,
+    state,
+    summary,
+)
+from tensormagic.renderers.memory.memory_words import NO_NAME, kind, percent, tile
+from tensormagic.renderers.memory.source_rows import function_rows, run_rows
+from tensormagic.renderers.memory.timeline_html import timeline_html
+from tensormagic.renderers.memory.timeline_stack import line_ranks, main_timeline
+from tensormagic.renderers.memory.treemap import Tile, treemap
+from tensormagic.renderers.memory.treemap_html import WIDTH, treemap_html
+from tensormagic.reports import AllocatedBlock, Leak, MemoryRunReport, OutOfMemory
+
+MOST_BLOCKS, MOST_LEAKS, MOST_TIMELINES = 24, 12, 4
+MAP_HEIGHT, LARGE_MAP_HEIGHT, MOST_CELLS = 220.0, 300.0, 160
+_BLOCK_HEAD = ("storage", "bytes", "category", "allocated by", "line", "life")
+
+
+def render(report: MemoryRunReport) -> str:
+    """Return the panel as an HTML fragment: a ``<section>`` that needs nothing from outside."""
+    drawn = [timeline for timeline in report.timelines if timeline.live]
+    main = main_timeline(report)
+    ranked = sorted(drawn, key=lambda timeline: timeline is not main)[:MOST_TIMELINES]
+    parts = [
+        style(),
+        _header(report),
+        _out_of_memory(report.out_of_memory),
+        findings_html(report.findings),
+        gaps_html(report.gaps),
+        *(timeline_html(report, timeline) for timeline in ranked),
+        _lines(report, line_ranks(main) if main is not None else {}),
+        _leaks(report.leaks),
+        _peak(report),
+        _end(report),
+    ]
+    return tag("section", *parts, class_="tm tm-memory", aria_label="Memory of a run")
+
+
+def _header(report: MemoryRunReport) -> str:
+    name = tag("span", "gpumem", class_="tm-title")
+    ended = tag("span", escape(shortened(state(report), 200)), class_="tm-error" if report.error else "quiet")
+    top = tag("b", peak(report), class_="tm-peaked")
+    first = tag("p", name, " ", top, " ", tag("span", escape(summary(report))), " ", ended, class_="tm-lead")
+    return tag("header", first, class_="tm-head")
+
+
+def _out_of_memory(failed: OutOfMemory | None) -> str:
+    if failed is None:
+        return ""
+    parts = [tag("p", tag("b", with_code(out_of_memory_words(failed))))]
+    if failed.location is not None:
+        parts.append(tag("p", escape(f"{failed.location.label}: "), tag("code", escape(failed.location.text))))
+    if failed.message:
+        parts.append(tag("p", escape(shortened(failed.message, 400)), class_="quiet"))
+    return tag("div", *parts, class_="tm-died")
+
+
+def _lines(report: MemoryRunReport, ranks: dict[int, int]) -> str:
+    listed = lines_html(run_rows(report), ranks)
+    head = _heading(
+        "Line by line", "bytes: alive at the peak, allocated in all, freed while it ran, kept after the run"
+    )
+    parts = [tag("div", head, listed, class_="tm-part")] if listed else []
+    for function in report.functions:
+        inner = lines_html(function_rows(report, function), ranks)
+        words = "" if inner else "no line of it allocated anything"
+        parts.append(tag("div", _heading(f"In {shortened(function.name, 80)}", words), inner, class_="tm-part"))
+    return "".join(parts)
+
+
+def _heading(text: str, about: str = "") -> str:
+    return tag("div", tag("h3", escape(text)), " ", tag("span", escape(about), class_="quiet"), class_="tm-about")
+
+
+def _leaks(leaks: Sequence[Leak]) -> str:
+    if not leaks:
+        return ""
+    rows = "".join(_leak(leak) for leak in leaks[:MOST_LEAKS])
+    more = f"and {count(len(leaks) - MOST_LEAKS)} more" if len(leaks) > MOST_LEAKS else ""
+    table = tag("table", tag("tbody", rows)) + (tag("p", more, class_="quiet") if more else "")
+    return tag("div", _heading("What grows with every iteration"), table, class_="tm-part")
+
+
+def _leak(leak: Leak) -> str:
+    stored = leak.holder_location or leak.location
+    cells = (
+        tag("th", tag("code", escape(stored.text or leak.location.text)), scope="row"),
+        tag("td", escape(stored.label), class_="quiet"),
+        tag("td", escape(leak_words(leak)), class_="tm-wide"),
+    )
+    return tag("tr", *cells)
+
+
+def _peak(report: MemoryRunReport) -> str:
+    tiles = peak_tiles(report)
+    if not tiles or (report.out_of_memory is not None and report.at_end):
+        return ""
+    number = len(report.peak_blocks) + report.peak_left_out[0]
+    head = _heading("Alive at the peak", f"{plural(number, 'storage')} of this run, by the line that allocated them")
+    table = blocks_html("what was alive at the peak", report.peak_blocks, report.peak_left_out, report)
+    return tag("div", head, _map(tiles, "what was alive at the peak"), table, class_="tm-part")
+
+
+def _map(tiles: Sequence[Tile], what: str, height: float = MAP_HEIGHT) -> str:
+    total = sum(one.nbytes for one in tiles)
+    largest = sorted(tiles, key=lambda one: -one.nbytes)[:3]
+    told = ", ".join(f"{one.label} {percent(one.nbytes, total)}" for one in largest)
+    return treemap_html(treemap(tiles, WIDTH, height, most=MOST_CELLS), f"Treemap of {what}: {told}")
+
+
+def blocks_html(
+    words: str, blocks: Sequence[AllocatedBlock], left_out: tuple[int, int], report: MemoryRunReport
+) -> str:
+    """Return blocks as a table, folded; how many more there are is said."""
+    if not blocks:
+        return ""
+    shown = blocks[:MOST_BLOCKS]
+    rows = "".join(_block(block, report) for block in shown)
+    number = len(blocks) - len(shown) + left_out[0]
+    rest = number_of_bytes(blocks_bytes(blocks[MOST_BLOCKS:]) + left_out[1])
+    more = tag("p", f"and {count(number)} smaller, {rest}", class_="quiet") if number else ""
+    head = tag("thead", tag("tr", *(tag("th", text, scope="col") for text in _BLOCK_HEAD)))
+    total = number_of_bytes(blocks_bytes(blocks) + left_out[1])
+    told = f"{words}: {plural(len(blocks) + left_out[0], 'storage')}, {total}"
+    return details_html(told, tag("table", head, tag("tbody", rows)) + more)
+
+
+def _block(block: AllocatedBlock, report: MemoryRunReport) -> str:
+    one = block.storage
+    cells = (
+        tag(
+            "th",
+            tag("code", escape(shortened(one.name, 80) or NO_NAME)),
+            " ",
+            tag("span", escape(kind(one)), class_="quiet"),
+            scope="row",
+        ),
+        tag("td", number_of_bytes(one.nbytes), class_="tm-num"),
+        tag("td", escape(one.category)),
+        tag("td", tag("code", escape(operation(block.op)))),
+        tag("td", tag("code", escape(line_words(report, block.line, width=32)))),
+        tag("td", escape(life(block)), class_="quiet"),
+    )
+    return tag("tr", *cells)
+
+
+def _end(report: MemoryRunReport) -> str:
+    kept = blocks_html("allocated here and still alive", report.kept, report.kept_left_out, report)
+    when = "alive when it failed" if report.error else "alive after the run"
+    total = number_of_bytes(sum(one.nbytes for one in report.at_end))
+    words = f"{when}: {plural(len(report.at_end), 'storage')}, {total}, and who holds them"
+    table = storages_html(report.at_end, (), name=words)
+    if report.out_of_memory is None or not report.at_end:
+        return kept + table
+    drawn = _map([tile(one) for one in report.at_end], when, LARGE_MAP_HEIGHT)
+    return tag("div", _heading("Alive when it failed", "by name"), drawn, table, kept, class_="tm-part")

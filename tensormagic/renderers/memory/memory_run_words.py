@@ -1,0 +1,115 @@
+"""What the panel, the text and the pictures of a run's memory say: one wording for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tensormagic.renderers.basics.phrases import DOT, count, number_of_bytes, plural, shortened
+from tensormagic.renderers.memory.categories import BEFORE, PLURALS
+from tensormagic.renderers.memory.memory_words import NO_NAME, storage_lines
+from tensormagic.renderers.memory.timeline_stack import OTHER_LINES, Layer, main_timeline
+from tensormagic.renderers.memory.treemap import LEFT_OUT, Tile
+from tensormagic.renderers.trace.trace_phrases import seconds_text
+from tensormagic.reports import AllocatedBlock, Leak, MemoryRunReport, OutOfMemory, Timeline
+
+NO_LINE = "no line of yours"
+COLUMNS = ("at peak", "allocated", "freed", "kept")
+
+
+def state(report: MemoryRunReport) -> str:
+    """Return how the run ended."""
+    return f"{report.state}: {' '.join(report.error.split())}" if report.error else report.state
+
+
+def peak(report: MemoryRunReport) -> str:
+    """Return the peak of the device that had the most alive; empty where nothing was seen."""
+    drawn = main_timeline(report)
+    return f"peak {number_of_bytes(drawn.live[drawn.peak])}" if drawn is not None else ""
+
+
+def summary(report: MemoryRunReport) -> str:
+    """Return where the peak was, what stayed, and how long it took."""
+    drawn = main_timeline(report)
+    took = f"{plural(report.operations, 'operation')} in {seconds_text(report.seconds)}"
+    return took if drawn is None else f" {DOT} ".join((peak_place(drawn), ends_words(drawn), took))
+
+
+def peak_place(timeline: Timeline) -> str:
+    """Return where the peak was: ``on cpu at operation 812``."""
+    return f"on {timeline.device} at operation {count(timeline.operation[timeline.peak])}"
+
+
+def ends_words(timeline: Timeline) -> str:
+    """Return what was alive at both ends."""
+    first, last = timeline.before[0], timeline.live[-1]
+    return f"{number_of_bytes(first)} before, {number_of_bytes(last)} after"
+
+
+def out_of_memory_words(failed: OutOfMemory) -> str:
+    """Return what was refused, in a sentence."""
+    asked = number_of_bytes(failed.asked) if failed.asked is not None else "memory"
+    who = f"`{failed.op}`" if failed.op else "an operation"
+    free = f", {number_of_bytes(failed.free)} was free" if failed.free is not None else ""
+    return f"{failed.device} ran out of memory: {who} asked for {asked}{free}."
+
+
+def leak_words(leak: Leak) -> str:
+    """Return what stays, after how many iterations, and what keeps it."""
+    keeps = f", kept by {' '.join(leak.holder.split())}" if leak.holder else ""
+    what = " in autograd graphs" if leak.graph else ""
+    each = f"{number_of_bytes(leak.each)} more after each of {plural(leak.iterations, 'iteration')}"
+    return f"{each}, {number_of_bytes(leak.kept)} in all{what}{keeps}"
+
+
+def layer_words(report: MemoryRunReport, layer: Layer, *, width: int = 40) -> str:
+    """Return what a layer of the timeline stands for."""
+    if layer.key == OTHER_LINES:
+        return OTHER_LINES
+    return PLURALS[layer.key] if layer.key in PLURALS else line_words(report, int(layer.key), width=width)
+
+
+def line_words(report: MemoryRunReport, index: int, *, width: int = 40) -> str:
+    """Return a line of the person's: ``7  losses.append(loss)``; of another file, with its name."""
+    if not 0 <= index < len(report.lines):
+        return NO_LINE
+    place = report.lines[index].location
+    name = f"line {place.line}" if place.filename == report.cell.filename else place.label
+    return f"{name}  {shortened(place.text, width)}".rstrip()
+
+
+def peak_tiles(report: MemoryRunReport) -> list[Tile]:
+    """Return what was alive at the peak, by line; what had been there before is one tile."""
+    tiles = [block_tile(report, block) for block in report.peak_blocks]
+    number, nbytes = report.peak_left_out
+    if nbytes:
+        tiles.append(Tile(LEFT_OUT, f"{count(number)} smaller", "other", nbytes, f"{count(number)} smaller", number))
+    drawn = main_timeline(report)
+    before = drawn.before[drawn.peak] if drawn is not None else 0
+    if before:
+        tiles.append(Tile(BEFORE, BEFORE, BEFORE, before, f"{BEFORE}\n{number_of_bytes(before)}, alive all the time"))
+    return tiles
+
+
+def block_tile(report: MemoryRunReport, block: AllocatedBlock) -> Tile:
+    """Return a block as what a treemap draws: in the group of its line, by its name or what allocated it."""
+    one = block.storage
+    label = one.name or operation(block.op) or NO_NAME
+    lines = [label, *storage_lines(one)[1:], f"allocated by {block.op or 'an operation'}, {life(block)}"]
+    return Tile(line_words(report, block.line), label, one.category, one.nbytes, "\n".join(lines))
+
+
+def operation(op: str) -> str:
+    """Return an operation as people call it: ``mm`` for ``aten.mm.default``."""
+    parts = op.split(".")
+    return parts[1] if len(parts) > 1 else op
+
+
+def life(block: AllocatedBlock) -> str:
+    """Return from which operation to which a block lived."""
+    end = "alive after the run" if block.died is None else f"freed at {count(block.died)}"
+    return f"operation {count(block.born)} ({block.phase}), {end}"
+
+
+def blocks_bytes(blocks: Iterable[AllocatedBlock]) -> int:
+    """Return the bytes of all of them."""
+    return sum(block.storage.nbytes for block in blocks)

@@ -1,0 +1,83 @@
+"""A timeline in a panel: the stacked areas, their axes and the peak as markup around them, a legend with numbers.
+
+Areas by category and by line stand in one form; two radio buttons and a style rule choose between them, no script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensormagic.renderers.basics.markup import attributes, escape, svg_data_uri, tag
+from tensormagic.renderers.basics.phrases import count, number_of_bytes
+from tensormagic.renderers.memory.categories import LETTERS
+from tensormagic.renderers.memory.memory_run_words import ends_words, layer_words, peak_place
+from tensormagic.renderers.memory.timeline_stack import Layer, by_category, by_line, column_of, ticks
+from tensormagic.renderers.memory.timeline_svg import COLUMNS, areas_svg, scale_top
+from tensormagic.renderers.trace.trace_phrases import seconds_text
+from tensormagic.reports import MemoryRunReport, Timeline
+
+_RIGHT_HALF = 0.6
+
+
+def timeline_html(report: MemoryRunReport, timeline: Timeline) -> str:
+    """Return the timeline of one device, by category and by line."""
+    lines = by_line(timeline)
+    switch = _switch() if any(layer.rank or layer.key.isdigit() for layer in lines) else ""
+    head = tag("div", tag("h3", escape(f"Alive on {timeline.device}")), switch, class_="tm-about")
+    views = [_view(report, timeline, by_category(timeline), "tm-by-category")]
+    views += [_view(report, timeline, lines, "tm-by-line")] if switch else []
+    # A form keeps its buttons apart from those of the same panel elsewhere on the page; "dialog": it never leaves.
+    return tag("form", head, *views, class_="tm-part tm-timeline", method="dialog")
+
+
+def _switch() -> str:
+    choices = (("by category", "tm-pick-category", ""), ("by line", "tm-pick-line", None))
+    return "".join(
+        tag("label", f"<input{attributes(type='radio', name='by', class_=class_, checked=checked)}>", " ", words)
+        for words, class_, checked in choices
+    )
+
+
+def _view(report: MemoryRunReport, timeline: Timeline, layers: Sequence[Layer], class_: str) -> str:
+    keys = "".join(_key(report, timeline, layer) for layer in reversed(layers))
+    said = tag("span", "at the peak", class_="tm-key quiet") if keys else ""
+    return tag("div", _chart(timeline, layers), tag("div", said, keys, class_="tm-keys"), class_=class_)
+
+
+def _key(report: MemoryRunReport, timeline: Timeline, layer: Layer) -> str:
+    words = layer_words(report, layer)
+    ground = f"tm-c{LETTERS[layer.key]}" if layer.key in LETTERS else f"tm-l{layer.rank}"
+    swatch = tag("span", class_=f"tm-swatch {ground}")
+    told = tag("code", escape(words)) if layer.key.isdigit() else escape(words)
+    nbytes = tag("b", number_of_bytes(layer.values[timeline.peak]))
+    return tag("span", swatch, told, " ", nbytes, class_="tm-key")
+
+
+def _chart(timeline: Timeline, layers: Sequence[Layer]) -> str:
+    top = scale_top(timeline)
+    marks = "".join(_tick(nbytes, top) for nbytes in ticks(top))
+    peak = number_of_bytes(timeline.live[timeline.peak])
+    said = f"Live memory: peak {peak} {peak_place(timeline)}, {ends_words(timeline)}"
+    image = f"<img{attributes(alt=said, src=svg_data_uri(areas_svg(timeline, layers)))}>"
+    return tag("div", marks, tag("div", image, _peak(timeline, top), class_="tm-plot"), class_="tm-chart") + _axis(
+        timeline
+    )
+
+
+def _tick(nbytes: int, top: int) -> str:
+    place = f"bottom:{100 * nbytes / top:.2f}%"
+    return tag("span", tag("i", number_of_bytes(nbytes) if nbytes else "0"), class_="tm-tick", style=place)
+
+
+def _peak(timeline: Timeline, top: int) -> str:
+    across = column_of(timeline, timeline.peak, COLUMNS)
+    nbytes = timeline.live[timeline.peak]
+    side = f"right:{100 * (1 - across):.2f}%" if across > _RIGHT_HALF else f"left:{100 * across:.2f}%"
+    label = tag("span", f"peak {number_of_bytes(nbytes)}", class_="tm-peak-label", style=side)
+    return tag("span", class_="tm-peak", style=f"left:{100 * across:.2f}%;height:{100 * nbytes / top:.2f}%") + label
+
+
+def _axis(timeline: Timeline) -> str:
+    last = count(timeline.operation[-1])
+    ends = (f"operation {count(timeline.operation[0])}", f"{last}, after {seconds_text(timeline.seconds[-1])}")
+    return tag("div", *(tag("span", text) for text in ends), class_="tm-axis")
