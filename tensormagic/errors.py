@@ -10,6 +10,7 @@ The tree::
         ├── TraceError              tracing was asked for in a way that cannot work     (also a RuntimeError)
         ├── SettingError            a setting has a value that means nothing            (also a ValueError)
         ├── ReportFormatError       a saved report cannot be read                       (also a ValueError)
+        ├── SnapshotError           a file is no memory snapshot that can be read safely (also a ValueError)
         └── RequirementError        torch (or an optional package) is missing or too old (also an ImportError)
 
 Every message says what was given, what was expected and what to do.
@@ -44,6 +45,10 @@ class SettingError(TensorMagicError, ValueError):
 
 class ReportFormatError(TensorMagicError, ValueError):
     """A saved report is of another kind, another version, or not a report at all."""
+
+
+class SnapshotError(TensorMagicError, ValueError):
+    """A file is no CUDA memory snapshot, is damaged, or asks for more than plain data."""
 
 
 class RequirementError(TensorMagicError, ImportError):

@@ -12,6 +12,7 @@ from tensormagic.api.findings import ignore
 from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, inspect, overlay, tensors
 from tensormagic.api.running import Trace, WriteWatch, trace, warm_up, watch_writes
 from tensormagic.api.showing import form_of, install_display, on_terminal, print_text, show
+from tensormagic.api.snapshots import read_snapshot
 from tensormagic.api.watching import Watch, check
 from tensormagic.errors import TraceError
 
@@ -36,6 +37,7 @@ __all__ = [
     "on_terminal",
     "overlay",
     "print_text",
+    "read_snapshot",
     "show",
     "tensors",
     "trace",

@@ -79,6 +79,16 @@ from tensormagic.reports.pacing import Pace, Pacing
 from tensormagic.reports.picture import ImageFrame, SignalLine, TensorPicture
 from tensormagic.reports.rootless import ModelInSight, Rootless
 from tensormagic.reports.slices import BadSlice, DimensionSlices, LargeSlice
+from tensormagic.reports.snapshot import (
+    BlockState,
+    RefusedAllocation,
+    Segment,
+    SnapshotBlock,
+    SnapshotDevice,
+    SnapshotReport,
+    SnapshotStretch,
+    StretchState,
+)
 from tensormagic.reports.still import StillParameters
 from tensormagic.reports.storage import (
     Grid,
@@ -135,6 +145,7 @@ __all__ = [
     "BadSource",
     "Barrier",
     "Birth",
+    "BlockState",
     "Category",
     "Cell",
     "ChangedName",
@@ -225,6 +236,7 @@ __all__ = [
     "PathNode",
     "Phase",
     "ProcessUse",
+    "RefusedAllocation",
     "RelatedLine",
     "Release",
     "ReleaseKind",
@@ -233,10 +245,15 @@ __all__ = [
     "RunningSum",
     "SavedState",
     "SavedTensor",
+    "Segment",
     "Severity",
     "Sharing",
     "Side",
     "SignalLine",
+    "SnapshotBlock",
+    "SnapshotDevice",
+    "SnapshotReport",
+    "SnapshotStretch",
     "State",
     "Statistics",
     "Step",
@@ -249,6 +266,7 @@ __all__ = [
     "StoredLine",
     "StoredList",
     "StoredMap",
+    "StretchState",
     "Strip",
     "StripCell",
     "TensorPicture",

@@ -27,6 +27,7 @@ from tests.reports.samples import (
     writes_report,
 )
 from tests.reports.samples_memory import memory_report, memory_run_report
+from tests.reports.samples_snapshot import snapshot_report
 
 SAMPLES = {
     "aliases": alias_report,
@@ -34,6 +35,7 @@ SAMPLES = {
     "failure": failure_report,
     "memory": memory_report,
     "memory run": memory_run_report,
+    "memory snapshot": snapshot_report,
     "overlay": overlay_report,
     "tensor": tensor_report,
     "tensors": tensor_table,
