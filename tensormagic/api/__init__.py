@@ -10,6 +10,7 @@ from tensormagic.api.comparing import compare
 from tensormagic.api.explaining import Explanation, explain, explain_error
 from tensormagic.api.findings import ignore
 from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, inspect, overlay, tensors
+from tensormagic.api.memory_now import memory
 from tensormagic.api.running import Trace, WriteWatch, trace, warm_up, watch_writes
 from tensormagic.api.showing import form_of, install_display, on_terminal, print_text, show
 from tensormagic.api.snapshots import read_snapshot
@@ -34,6 +35,7 @@ __all__ = [
     "ignore",
     "inspect",
     "install_display",
+    "memory",
     "on_terminal",
     "overlay",
     "print_text",

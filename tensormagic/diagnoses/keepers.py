@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensormagic.diagnoses.words import counted, listed, size
-from tensormagic.reports import Finding, Growth, KeptMemory, StoredGraph, WatchReport
+from tensormagic.reports import Finding, Growth, KeptMemory, MemoryReport, StoredGraph, WatchReport
 
 LARGE = 16 * 2**20  # bytes; below that nobody misses them
 LARGE_GROWTH = 64 * 2**20  # bytes over the runs that are compared
@@ -17,7 +17,7 @@ _ERROR = "Run a cell that holds nothing but `1/0`: its error takes the old one's
 # -- TM501, TM502: what the session keeps --------------------------------------------------------------------------
 
 
-def kept_by_history(report: WatchReport) -> Iterator[Finding]:
+def kept_by_history(report: WatchReport | MemoryReport) -> Iterator[Finding]:
     """TM501: large storages that only ``Out`` and the names that IPython makes of it keep alive."""
     kept = [one for one in report.kept if one.kind == "history" and one.nbytes >= LARGE]
     if not kept:
@@ -50,7 +50,7 @@ def _out(holders: tuple[str, ...]) -> str:
     return path.partition("]")[0] + "]" if path else holders[0]
 
 
-def kept_by_traceback(report: WatchReport) -> Iterator[Finding]:
+def kept_by_traceback(report: WatchReport | MemoryReport) -> Iterator[Finding]:
     """TM502: large storages that only the frames of the last error keep alive."""
     kept = [one for one in report.kept if one.kind != "history" and one.nbytes >= LARGE]
     if not kept:
@@ -82,7 +82,7 @@ def _local(kept: KeptMemory) -> str:
 # -- TM503: stored graphs ------------------------------------------------------------------------------------------
 
 
-def kept_by_graphs(report: WatchReport) -> Iterator[Finding]:
+def kept_by_graphs(report: WatchReport | MemoryReport) -> Iterator[Finding]:
     """TM503: stored results whose graphs keep activations; a note where a backward has freed these."""
     for graph in report.graphs:
         if graph.nbytes >= LARGE:

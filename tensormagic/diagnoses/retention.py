@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensormagic.diagnoses.words import size
-from tensormagic.reports import Finding, HoldersReport, TensorReport, WatchReport
+from tensormagic.reports import Finding, HoldersReport, MemoryReport, TensorReport, WatchReport
 
 SMALLEST_STORAGE = 16 * 2**20  # bytes; below that nobody misses them
 SMALLEST_SHARE = 16  # the storage is at least so many times what is read of it
@@ -34,7 +34,7 @@ def small_view_of_large_storage(report: TensorReport) -> Iterator[Finding]:
     )
 
 
-def lone_views(report: WatchReport) -> Iterator[Finding]:
+def lone_views(report: WatchReport | MemoryReport) -> Iterator[Finding]:
     """TM205: the same, of everything that a session holds."""
     for view in report.views:
         if view.nbytes >= SMALLEST_STORAGE and view.read * SMALLEST_SHARE <= view.nbytes:

@@ -11,7 +11,7 @@ from tensormagic.reports import TraceReport
 
 OPTIONS = ("--text", "--figure", "--save", "--into", "--help")
 _SWITCHING = "%tensormagic"
-COMPLETED = ("%aliases", "%compare", "%gradgraph", "%tensor", "%tensors", "%why")
+COMPLETED = ("%aliases", "%compare", "%gpumem", "%gradgraph", "%tensor", "%tensors", "%why")
 
 
 def _complete(shell: Any, event: Any) -> list[str]:

@@ -19,6 +19,7 @@ from tensormagic.reports import (
     AliasReport,
     ComparisonReport,
     FailureReport,
+    MemoryReport,
     OverlayReport,
     Report,
     TensorReport,
@@ -30,8 +31,8 @@ from tensormagic.reports import (
 )
 
 REPORT_TYPES = (
-    AliasReport, ComparisonReport, FailureReport, OverlayReport, TensorReport, TensorTable, TraceReport, WatchReport,
-    WhyReport, WritesReport,
+    AliasReport, ComparisonReport, FailureReport, MemoryReport, OverlayReport, TensorReport, TensorTable, TraceReport,
+    WatchReport, WhyReport, WritesReport,
 )  # fmt: skip
 DEFAULT_FIGURES: dict[type[Report], str] = {
     AliasReport: "memory_map",

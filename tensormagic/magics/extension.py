@@ -28,6 +28,7 @@ from tensormagic.magics import (
     completion,
     display,
     explaining,
+    gpumem,
     gradgraph,
     live_output,
     tensor,
@@ -139,6 +140,13 @@ class TensorMagic(Magics):
         """Hold one traced run against another: ``%compare A B``; ``%compare --help`` lists the options."""
         __tracebackhide__ = True
         compare.run(self.shell, line)
+
+    @no_var_expand
+    @line_magic
+    def gpumem(self, line: str) -> None:
+        """Show where the memory is: ``%gpumem [NAMES]``; ``%gpumem --help`` lists the options."""
+        __tracebackhide__ = True
+        gpumem.run(self.shell, line)
 
     @no_var_expand
     @line_magic

@@ -14,6 +14,7 @@ from tensormagic.errors import ReportFormatError
 from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap, Location
 from tensormagic.reports.holders import Holder
+from tensormagic.reports.watch import KeptMemory, LoneView, StoredGraph
 
 Category = Literal["parameter", "gradient", "optimizer state", "saved for backward", "buffer", "input", "other"]
 ReleaseKind = Literal["name", "history", "traceback"]
@@ -157,6 +158,9 @@ class MemoryReport(Report):
         left_out: Storages that are not listed, summed up: a `LiveStorage` a device and category, whose name is empty
             and whose `tensors` is their number.
         releases: What letting go of each name would free, the most first.
+        kept: Large storages that only the session's history or the last error keeps alive, the largest first.
+        views: Views that alone keep a larger storage alive, the largest storage first.
+        graphs: Graphs that stored results keep alive, the largest first.
         looked: How many objects were looked through.
         title: What was asked for; empty for the whole session.
         gaps: What could not be looked at, and why.
@@ -168,6 +172,9 @@ class MemoryReport(Report):
     storages: tuple[LiveStorage, ...] = ()
     left_out: tuple[LiveStorage, ...] = ()
     releases: tuple[Release, ...] = ()
+    kept: tuple[KeptMemory, ...] = ()
+    views: tuple[LoneView, ...] = ()
+    graphs: tuple[StoredGraph, ...] = ()
     looked: int = 0
     title: str = ""
     gaps: tuple[Gap, ...] = ()

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tensormagic.diagnoses import RULES
-from tensormagic.magics import aliases, compare, tensor, tensors, tracegrad, why, writes
+from tensormagic.magics import aliases, compare, gpumem, tensor, tensors, tracegrad, why, writes
 from tensormagic.magics.extension import TensorMagic
 from tests.corpus.no_gpu import generators_checked
 from tests.renderers.snapshots import REFRESH
@@ -28,6 +28,7 @@ PARSERS = {
     "aliases": aliases.parser,
     "aliases_cell": writes.parser,
     "compare": compare.parser,
+    "gpumem": gpumem.parser,
     "tensor": tensor.parser,
     "tensors": tensors.parser,
     "tracegrad": tracegrad.parser,

@@ -14,8 +14,8 @@ from tests.support.kernel import ROOT
 PUBLIC = ("tensormagic", "tensormagic.reports", "tensormagic.errors")
 # The public interface of the design, as far as it exists; what is added later is added here.
 INTERFACE = {
-    "aliases", "inspect", "load_ipython_extension", "overlay", "show", "tensors", "trace", "unload_ipython_extension",
-    "watch_writes",
+    "aliases", "inspect", "load_ipython_extension", "memory", "overlay", "show", "tensors", "trace",
+    "unload_ipython_extension", "watch_writes",
 }  # fmt: skip
 
 

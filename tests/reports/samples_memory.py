@@ -22,6 +22,9 @@ def memory_report() -> reports.MemoryReport:
                 "net", "name", 4096, 1, 8192, shared_with=(HOSTILE,), device_bytes={"cuda:0": 4096}, code="del net"
             ),
         ),
+        kept=(reports.KeptMemory((HOSTILE, "_5"), "history", (4,), "float32", "cuda:0", 16, LINE),),
+        views=(reports.LoneView(HOSTILE, 4, 2**24),),
+        graphs=(reports.StoredGraph(HOSTILE, "items", 4, 4, 40, 8, 2**20, True, False, True, LINE),),
         looked=17,
         title=HOSTILE,
         gaps=(reports.Gap("names", "only 17 objects were looked through"),),

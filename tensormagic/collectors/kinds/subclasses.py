@@ -55,7 +55,7 @@ def _is_wrapper(x: Any) -> bool:
 
 
 def _describe_wrapper(x: Any) -> Description:
-    inner = _inner(x)
+    inner = inner_tensors(x)
     one = inner[0][1] if len(inner) == 1 and inner[0][1].layout == torch.strided else None
     held = f" around {counted(len(inner), 'inner tensor')}" if inner else "; no inner tensor was found in it"
     return Description(
@@ -78,7 +78,7 @@ def _describe_wrapper(x: Any) -> Description:
     )
 
 
-def _inner(x: Any) -> list[tuple[str, torch.Tensor]]:
+def inner_tensors(x: Any) -> list[tuple[str, torch.Tensor]]:
     """Return the tensors that an instance holds, by attribute."""
     found = [(name, item) for name, item in _dictionary(x).items() if torch.Tensor in type(item).__mro__]
     return found or _flattened(x)

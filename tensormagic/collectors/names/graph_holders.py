@@ -76,15 +76,14 @@ def _new_nodes(root: Root, seen: set[Any]) -> Iterator[Root]:
 
 
 def _at(node: Any, name: str, x: torch.Tensor, storage: int | None) -> Iterator[SavedHere]:
-    for slot, tensor in _kept(node):
+    for slot, tensor in kept_by(node):
+        if tensor is None:
+            continue
         same = tensor._cdata == x._cdata
         if not same and (storage is None or _storage_of(tensor) != storage):
             continue
-        how = _HOW.get(slot) or (slot if slot.startswith("ctx.") else f"saved as {slot}")
-        path = f"graph of {name}: {node.name().rsplit('::', 1)[-1]}, {how}"
-        yield SavedHere(
-            name, path, "tensor" if same else "storage", int(tensor.nbytes), tensor._cdata, is_original=same
-        )
+        holds: Literal["tensor", "storage"] = "tensor" if same else "storage"
+        yield SavedHere(name, path_of(node, name, slot), holds, int(tensor.nbytes), tensor._cdata, is_original=same)
 
 
 def _storage_of(x: torch.Tensor) -> int:
@@ -94,8 +93,17 @@ def _storage_of(x: torch.Tensor) -> int:
         return 0  # it has none
 
 
-def _kept(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield what a node keeps and will show, by the name of the slot."""
+def path_of(node: Any, root: str, slot: str) -> str:
+    """Return what a node holds as a person reads it: ``"graph of loss: MmBackward0, saved as self"``."""
+    how = _HOW.get(slot) or (slot if slot.startswith("ctx.") else f"saved as {slot}")
+    return f"graph of {root}: {node.name().rsplit('::', 1)[-1]}, {how}"
+
+
+def kept_by(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
+    """Yield what a node keeps, by the name of the slot.
+
+    None stands for what it keeps and will not show: packed by a hook of the person's, or changed in place since.
+    """
     if type(node).__name__ == "AccumulateGrad":
         yield "variable", node.variable
     elif isinstance(node, torch.autograd.function.BackwardCFunction):
@@ -111,25 +119,38 @@ def _raw_slots(kind: Hashable) -> tuple[str, ...]:
     return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
 
 
-def _read(node: Any, raw: str) -> Iterator[tuple[str, torch.Tensor]]:
+def _read(node: Any, raw: str) -> Iterator[tuple[str, torch.Tensor | None]]:
     slot = raw.removeprefix("_raw_saved_")
     try:
-        packed = getattr(node, raw)
-        several = packed if isinstance(packed, tuple | list) else (packed,)
-        values = None if any(map(is_packed, several)) else getattr(node, f"_saved_{slot}")
-    except RuntimeError:
-        return  # freed, or changed in place
+        if is_packed(getattr(node, raw)):
+            yield slot, None
+            return
+        values = getattr(node, f"_saved_{slot}")
+    except RuntimeError as error:
+        if not _is_freed(error):
+            yield slot, None
+        return
     for value in values if isinstance(values, tuple | list) else (values,):
         if is_kind(value, torch.Tensor):
             yield slot, value
 
 
-def _kept_by_custom(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
+def _is_freed(error: RuntimeError) -> bool:
+    """Return whether torch refuses to show a saved tensor because it is not there any more."""
+    return "second time" in str(error) or "freed" in str(error)
+
+
+def _kept_by_custom(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
     """Yield what a custom Function saved, and what it keeps as attributes of its context, which nothing ever frees."""
+    saved: tuple[torch.Tensor | None, ...] = ()
     try:
-        saved = () if any(map(is_packed, node._raw_saved_tensors)) else node.saved_tensors
-    except RuntimeError:
-        saved = ()
+        if any(map(is_packed, node._raw_saved_tensors)):
+            yield "saved_tensors", None
+        else:
+            saved = node.saved_tensors
+    except RuntimeError as error:
+        if not _is_freed(error):
+            yield "saved_tensors", None
     yield from ((f"saved_tensors[{at}]", value) for at, value in enumerate(saved) if value is not None)
     for name, value in list(vars(node).items()):
         if is_kind(value, torch.Tensor):

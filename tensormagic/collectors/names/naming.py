@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable
 
 # What every optimizer holds of every model: no second name that a person has to be told of.
-_OPTIMIZED = re.compile(r"\.param_groups\[\d+\]\['params'\]\[\d+\]$")
+OPTIMIZED = re.compile(r"\.param_groups\[\d+\]\['params'\]\[\d+\]$")
 
 
 def telling(names: Iterable[str]) -> list[str]:
     """Return the names that say more than that an optimizer updates something; all where there are no others."""
     every = list(names)
-    return [name for name in every if not _OPTIMIZED.search(name)] or every
+    return [name for name in every if not OPTIMIZED.search(name)] or every
 
 
 def plain(names: Iterable[str]) -> list[str]:

@@ -161,7 +161,7 @@ def _of_set(reach: Reach, item: Any, place: Place) -> Iterator[Held]:
 
 
 def _of_tensor(reach: Reach, x: torch.Tensor, place: Place) -> Iterator[Held]:
-    grad = x.grad if x.is_leaf else None
+    grad = x.grad if x.is_leaf or x.retains_grad else None
     if grad is not None:
         yield place.inner(".grad", "attribute"), grad
     if x._base is not None:

@@ -1,5 +1,6 @@
 """One walk through everything a session holds, once each: its names first, then its history, then the last error.
 
+Optimizers come after everything else that names lead to: what they hold is called by the names of the parameters.
 What is met first under a name is the person's; what is met only afterwards, nothing but the session keeps. The walk is
 bounded in objects and time, so that it can be taken after every cell, and says where it was cut short.
 """
@@ -7,7 +8,7 @@ bounded in objects and time, so that it can be taken after every cell, and says 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from time import thread_time
@@ -15,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, Dataset
 
 from tensormagic.collectors.names.holders import Budget, roots
 from tensormagic.collectors.names.holdings import mro_of
@@ -64,6 +66,8 @@ class _Kinds(dict[type, str]):
             self[kind] = "module"
         elif torch.optim.Optimizer in mro_of(kind):
             self[kind] = "optimizer"
+        elif Dataset in mro_of(kind) or DataLoader in mro_of(kind):
+            self[kind] = "data"
         elif str(vars(kind).get("__module__", "")).startswith("tensormagic."):
             self[kind] = "ours"
         else:
@@ -82,43 +86,68 @@ class Stroll:
     modules: list[tuple[str, nn.Module]] = field(default_factory=list)
     optimizers: list[tuple[str, torch.optim.Optimizer]] = field(default_factory=list)
     bounded: set[str] = field(default_factory=set)  # the paths of queues that have an end
+    data: set[str] = field(default_factory=set)  # the paths of data sets and loaders
+    names: dict[int, str] = field(default_factory=dict)  # what tensors are called, by ``tensor._cdata``
     looked: int = 0
     cut: str = ""
     names_complete: bool = False
     _kinds: _Kinds = field(default_factory=_Kinds)
     _seen: dict[int, Any] = field(default_factory=dict)
-    _reach: Reach = field(default_factory=lambda: Reach({}))
+    _reach: Reach = field(init=False)
     _deadline: float = 0.0
 
-    def through(self, namespace: Mapping[str, object]) -> Stroll:
-        """Walk through all that a session holds; returns itself."""
+    def __post_init__(self) -> None:
+        """Let what is read be called by the names that are met."""
+        self._reach = Reach(self.names)
+
+    def through(self, namespace: Mapping[str, object], more: Iterable[tuple[Place, Any]] = ()) -> Stroll:
+        """Walk through all that a session holds; returns itself.
+
+        Args:
+            namespace: The person's names.
+            more: Other places to begin at: the variables of functions that are running.
+        """
         self._deadline = self.budget.clock() + self.budget.seconds
-        every = list(roots(namespace))
+        every = [*roots(namespace), *more]
         self._walk([root for root in every if root[0].kind not in _SESSION])
         self.names_complete = not self.cut
         if self.names_complete:
             self._walk([root for root in every if root[0].kind in _SESSION])
         return self
 
+    def below(self, values: Mapping[str, object]) -> Stroll:
+        """Walk through what some values hold, and nothing else; returns itself."""
+        self._deadline = self.budget.clock() + self.budget.seconds
+        self._walk([(Place(name, "name"), value) for name, value in values.items()])
+        return self
+
     def _walk(self, starts: list[tuple[Place, Any]]) -> None:
-        pending = deque(starts)
-        while pending and not self.cut:
-            place, item = pending.popleft()
+        pending, optimizers = deque(starts), deque[tuple[Place, Any]]()
+        while (pending or optimizers) and not self.cut:
+            place, item = pending.popleft() if pending else optimizers.popleft()
             kind = self._kinds[type(item)]
+            if kind == "optimizer" and pending:
+                optimizers.append((place, item))
+                continue
             self.looked += 1
             is_new = id(item) not in self._seen
             if kind == "tensor":
                 self._meet_tensor(place, item, is_new=is_new)
             if is_new:
                 self._seen[id(item)] = item
-                if kind == "module":
-                    self.modules.append((place.path, item))
-                elif kind == "optimizer":
-                    self.optimizers.append((place.path, item))
-                elif type(item) is deque and item.maxlen is not None:
-                    self.bounded.add(place.path)
+                self._note(place, item, kind)
                 pending.extend(islice(self._inside(place, item, kind), self.budget.limit))
             self._check()
+
+    def _note(self, place: Place, item: Any, kind: str) -> None:
+        if kind == "module":
+            self.modules.append((place.path, item))
+        elif kind == "optimizer":
+            self.optimizers.append((place.path, item))
+        elif kind == "data":
+            self.data.add(place.path)
+        elif type(item) is deque and item.maxlen is not None:
+            self.bounded.add(place.path)
 
     def _check(self) -> None:
         if self.looked > self.budget.limit:
@@ -145,6 +174,7 @@ class Stroll:
 
     def _meet_tensor(self, place: Place, x: torch.Tensor, *, is_new: bool) -> None:
         self.visits.append((place, x))
+        self.names.setdefault(x._cdata, place.path)
         self.tensors += is_new
         try:
             storage = x.untyped_storage()

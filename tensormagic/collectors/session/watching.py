@@ -102,6 +102,22 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
         )
 
 
+def standing_out(
+    stroll: Stroll, namespace: Mapping[str, Any], filename: str = ""
+) -> tuple[tuple[KeptMemory, ...], tuple[LoneView, ...], tuple[StoredGraph, ...]]:
+    """Return what is alive and hardly meant to be, of what a walk has met.
+
+    That is what only the session keeps, what a small view keeps, and what stored graphs keep.
+
+    Args:
+        stroll: A walk through everything.
+        namespace: The person's names.
+        filename: The file that they are the globals of.
+    """
+    found = _Found(stroll, namespace, sources(namespace, filename), no_cell)
+    return found.kept(), found.views(), found.graphs()
+
+
 class _Found:
     """What one walk has met, and what is made of it."""
 

@@ -1,0 +1,59 @@
+"""Where the memory is, now: nothing is run, changed or kept."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from tensormagic.api.findings import diagnosed
+from tensormagic.collectors.requirements import require_torch
+from tensormagic.errors import TensorMagicError
+from tensormagic.reports import MemoryReport
+
+MOST_LISTED = 2_000
+
+
+def memory(
+    namespace: Mapping[str, Any] | None = None,
+    *,
+    only: Mapping[str, Any] | None = None,
+    devices: str | Collection[str] | None = None,
+    most: int = MOST_LISTED,
+) -> MemoryReport:
+    """Return where the memory is: every live storage once, what it is for, what it is called, and who holds it.
+
+    Storages that no name leads to are there, too, without a name; so are those that only an autograd graph keeps.
+
+    Args:
+        namespace: Names, and what they are bound to; by default the caller's globals. The variables of the caller's
+            function, and of those that called it, are names as well.
+        only: Show only the memory that these lead to: ``{"net": net}``.
+        devices: Show only these: ``"cuda:0"``, ``"cuda"`` for all of a kind, or several.
+        most: How many storages to list, the largest first; the others are summed up in ``left_out``.
+
+    Raises:
+        TensorMagicError: where ``namespace`` or ``only`` is no mapping.
+        RequirementError: where torch is missing or too old.
+
+    >>> import torch, tensormagic
+    >>> x = torch.zeros(1000)
+    >>> report = tensormagic.memory({"x": x, "view": x[:10]}, only={"x": x})
+    >>> [(one.name, one.nbytes, one.tensors) for one in report.storages]
+    [('x', 4000, 2)]
+    """
+    require_torch()
+    from tensormagic.collectors.live_memory.live_memory import collect_memory
+
+    for given in (namespace, only):
+        _check_names(given)
+    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
+    seen = caller.f_globals if namespace is None else namespace
+    asked = (devices,) if isinstance(devices, str) else devices
+    return diagnosed(collect_memory(seen, frame=caller, only=only, devices=asked, most=most))
+
+
+def _check_names(given: Any) -> None:
+    if given is not None and not isinstance(given, Mapping):
+        kind = type(given).__name__
+        raise TensorMagicError(f'memory() takes names and their values, but was given a {kind}: {{"net": net}}')

@@ -1,0 +1,95 @@
+"""Where the memory is, now: the walk, the devices' own counters and what stands out, as one report.
+
+Everything that was met is let go of when this returns: looking keeps nothing alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+from tensormagic.collectors.live_memory.blocks import Block
+from tensormagic.collectors.live_memory.devices import READERS, Reader, read_devices
+from tensormagic.collectors.live_memory.running import running
+from tensormagic.collectors.live_memory.survey import Survey
+from tensormagic.collectors.live_memory.telling import summed, told
+from tensormagic.collectors.names.holders import Budget
+from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.session.stroll import THOROUGH, Stroll
+from tensormagic.collectors.session.watching import standing_out
+from tensormagic.reports import DeviceMemory, MemoryReport
+
+MOST_LISTED = 2_000
+
+
+def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by name)
+    namespace: Mapping[str, Any],
+    *,
+    frame: FrameType | None = None,
+    only: Mapping[str, Any] | None = None,
+    devices: Collection[str] | None = None,
+    most: int = MOST_LISTED,
+    budget: Budget = THOROUGH,
+    readers: tuple[tuple[str, Reader], ...] = READERS,
+) -> MemoryReport:
+    """Return where the memory is. Changes nothing, keeps nothing.
+
+    Args:
+        namespace: The person's names.
+        frame: Of the function that asks: its variables are names, too.
+        only: Show only the memory that these lead to.
+        devices: Show only these: ``"cuda:0"``, ``"cuda"`` for all of a kind.
+        most: How many storages to list; the others are summed up.
+        budget: How long to walk.
+        readers: What reads the devices' counters.
+    """
+    with quiet():
+        stroll = Stroll(budget).through(namespace, running(frame, set(namespace)))
+        survey = Survey(stroll, everything=True)
+        wanted = _reached(only, budget) if only is not None else None
+        blocks = [block for block in survey.blocks if wanted is None or _identities(block) & wanted]
+        blocks = [block for block in blocks if _is_asked_for(block.memory.device, devices)]
+        blocks.sort(key=lambda block: -block.nbytes)
+        counters, missing = read_devices(readers)
+        kept, views, graphs = standing_out(stroll, namespace) if only is None else ((), (), ())
+        return MemoryReport(
+            devices=_devices([one for one in counters if _is_asked_for(one.device, devices)], blocks),
+            storages=tuple(told(block) for block in blocks[:most]),
+            left_out=summed(blocks[most:]),
+            kept=kept,
+            views=views,
+            graphs=graphs,
+            looked=survey.looked,
+            title=", ".join(only or ()),
+            gaps=(*survey.gaps, *missing),
+        )
+
+
+def _reached(only: Mapping[str, Any], budget: Budget) -> set[int]:
+    """Return the storages that some values lead to, by their names or their graphs."""
+    return Survey(Stroll(budget).below(only), everything=False).identities
+
+
+def _identities(block: Block) -> set[int]:
+    return block.identities | {block.memory.identity}
+
+
+def _is_asked_for(device: str, asked: Collection[str] | None) -> bool:
+    return asked is None or device in asked or device.partition(":")[0] in asked
+
+
+def _devices(counters: list[DeviceMemory], blocks: list[Block]) -> tuple[DeviceMemory, ...]:
+    """Return the devices with what lies on them; those that hold nothing come where they were asked."""
+    known = {device.device: device for device in counters}
+    held: dict[str, list[Block]] = {}
+    for block in blocks:
+        held.setdefault(block.memory.device, []).append(block)
+    names = [*known, *(name for name in held if name not in known)]
+    return tuple(_with_live(known.get(name, DeviceMemory(name)), held.get(name, [])) for name in names)
+
+
+def _with_live(device: DeviceMemory, blocks: list[Block]) -> DeviceMemory:
+    live, tensors = sum(block.nbytes for block in blocks), sum(len(block.tensors) for block in blocks)
+    return replace(device, live=live, storages=len(blocks), tensors=tensors)

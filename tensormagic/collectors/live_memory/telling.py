@@ -1,0 +1,96 @@
+"""From a block of memory to plain data: its best name, who holds it, and the tensor that stands for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from tensormagic.collectors.live_memory.blocks import Block
+from tensormagic.collectors.live_memory.categories import category_of
+from tensormagic.collectors.names.naming import OPTIMIZED
+from tensormagic.collectors.names.reach import Place
+from tensormagic.collectors.names.source import location_of
+from tensormagic.reports import Category, Holder, LiveStorage, Location
+
+MOST_HOLDERS = 6
+_SESSION = ("history", "traceback")
+_UNNAMED = ("view", "array")  # the base of what has a name, which is what a person can delete
+
+
+def told(block: Block) -> LiveStorage:
+    """Return a block as plain data."""
+    places = sorted(_named(block), key=lambda pair: _rank(*pair))
+    place, x = places[0] if places else (None, next(iter(block.tensors.values()), None))
+    memory, holders = block.memory, _holders(places, x)
+    return LiveStorage(
+        name=place.path if place is not None else "",
+        nbytes=memory.nbytes,
+        device=memory.device,
+        category=category_of(block.roles),
+        dtype="" if x is None else str(x.dtype).removeprefix("torch."),
+        shape=() if x is None else _shape(x),
+        tensors=len(block.tensors),
+        holders=(*holders[:MOST_HOLDERS], *block.saved)[:MOST_HOLDERS],
+        found=len(holders) + block.in_graphs,
+        module=block.module,
+        shared=_is_shared(block),
+    )
+
+
+def summed(blocks: list[Block]) -> tuple[LiveStorage, ...]:
+    """Return the sums of blocks that are not told of one by one: one a device and category, the largest first."""
+    sums: dict[tuple[str, Category], list[int]] = {}
+    for block in blocks:
+        entry = sums.setdefault((block.memory.device, category_of(block.roles)), [0, 0])
+        entry[0] += block.nbytes
+        entry[1] += 1
+    found = [LiveStorage("", nbytes, *key, tensors=count) for key, (nbytes, count) in sums.items()]
+    return tuple(sorted(found, key=lambda one: -one.nbytes))
+
+
+def _named(block: Block) -> list[tuple[Place, torch.Tensor]]:
+    places = [pair for pair in block.places if pair[0].kind not in _UNNAMED]
+    return list({(place.path, place.location): (place, x) for place, x in reversed(places)}.values())[::-1]
+
+
+def _rank(place: Place, x: torch.Tensor) -> tuple[bool, bool, bool, bool, int]:
+    """Return what puts the name first that a person would write: their own, a plain path, of all of it, short."""
+    path = place.path
+    steps = path.count(".") + path.count("[")
+    return place.kind in _SESSION, OPTIMIZED.search(path) is not None, ", " in path, x._is_view(), steps
+
+
+def _holders(places: list[tuple[Place, torch.Tensor]], stands: torch.Tensor | None) -> list[Holder]:
+    return [_holder(place, x, stands) for place, x in places]
+
+
+def _holder(place: Place, x: torch.Tensor, stands: torch.Tensor | None) -> Holder:
+    if x is stands:
+        return Holder(place.path, place.kind, "tensor", 0, _with_text(place.location))
+    return Holder(place.path, place.kind, "storage", int(x.nbytes), _with_text(place.location))
+
+
+def _with_text(place: Location | None) -> Location | None:
+    if place is None or place.text:
+        return place
+    return replace(place, text=location_of(place.filename, place.line, place.function).text)
+
+
+def _shape(x: torch.Tensor) -> tuple[int, ...]:
+    try:
+        return tuple(int(size) for size in x.shape)
+    except (RuntimeError, TypeError):  # sizes that are not known as numbers
+        return ()
+
+
+def _is_shared(block: Block) -> bool:
+    """Return whether torch is not alone on a memory: two storages lie over it, or it is another's, or a file's."""
+    if block.identities:
+        return True
+    x = next(iter(block.tensors.values()), None)
+    try:
+        storage = None if x is None or block.memory.device != "cpu" else x.untyped_storage()
+        return storage is not None and (storage.is_shared() or not storage.resizable())
+    except Exception:  # an odd tensor has no storage of its own
+        return False

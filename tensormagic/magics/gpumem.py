@@ -1,0 +1,40 @@
+"""``%gpumem [NAMES]``: where the memory is, what it is for, and who holds it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensormagic import api
+from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of
+from tensormagic.magics.display import deliver
+from tensormagic.magics.names import path_of, value_of
+
+NAME = "%gpumem"
+
+
+def parser() -> Parser:
+    """Return the parser of ``%gpumem``; its help is the magic's help."""
+    made = make_parser(
+        NAME, "Show where the memory is, on every device: each live storage once, what it is for, and who holds it."
+    )
+    made.add_argument("expression", nargs="*", help="show only what these lead to: net  optimizer  losses")
+    made.add_argument(
+        "--device", action="append", metavar="NAME", help="show only this device: cpu, cuda, cuda:1; several times"
+    )
+    return made
+
+
+def run(shell: Any, line: str) -> None:
+    """Show where the memory is that is alive, or that to which the names on ``line`` lead.
+
+    Raises:
+        UsageError: for an unknown option or an unknown name.
+    """
+    __tracebackhide__ = True
+    options = parser().parse_line(line)
+    if options.help:
+        print(parser().format_help().rstrip())  # noqa: T201  (asked for)
+        return
+    output, asked = output_of(options), expressions(options.expression)
+    only = {path_of(expression): value_of(shell, expression) for expression in asked}
+    deliver(shell, api.memory(shell.user_ns, only=only or None, devices=options.device), output)
