@@ -1,0 +1,99 @@
+"""The sum over storages is what is alive, on random programs: views, resizing, set_, autograd, modules, optimizers."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+import weakref
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tensormagic.collectors.live_memory.live_memory import collect_memory
+from tensormagic.collectors.live_memory.survey import Survey
+from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.session.stroll import THOROUGH, Stroll
+from tests.collectors.live_memory.programs import STEPS, Program, counted
+
+numbers = st.integers(0, 40)
+programs = st.lists(st.tuples(st.integers(0, len(STEPS) - 1), st.tuples(numbers, numbers, numbers)), max_size=14)
+
+
+@pytest.fixture(autouse=True)
+def _few_objects():
+    """Let the garbage collector forget what is there before a test: to look through it two hundred times takes long."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+def surveyed(names):
+    """Return the bytes of each storage that the survey finds, and those of memory that several lie over."""
+    with quiet():
+        survey = Survey(Stroll(THOROUGH).through(names), everything=True)
+        assert survey.gaps == ()
+        return {identity: block for block in survey.blocks for identity in (block.memory.identity, *block.identities)}
+
+
+def over_arrays(names):
+    """Return the bytes of the arrays that tensors lie over, each array once."""
+    arrays = {}
+    for x in names.values():
+        if isinstance(x, torch.Tensor) and x.layout is torch.strided and not x.untyped_storage().resizable():
+            stop = x.untyped_storage().data_ptr() + x.untyped_storage().nbytes()
+            arrays[stop] = max(arrays.get(stop, 0), x.untyped_storage().nbytes())
+    return sum(arrays.values())
+
+
+@pytest.mark.filterwarnings("ignore")
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+@given(programs)
+def test_what_is_found_is_what_is_alive(steps):
+    """Every storage that lives is found, with its bytes, and none that does not; what lies over an array counts once."""
+    with warnings.catch_warnings(), counted() as count:
+        warnings.simplefilter("ignore")
+        program = Program(count)
+        program.run(steps)
+    alive, found = count.storages, surveyed(program.names)
+    assert alive.keys() <= found.keys()
+    own = {key: nbytes for key, nbytes in alive.items() if not found[key].identities}
+    assert {key: found[key].nbytes for key in own} == own
+    shared = {id(found[key]): found[key].nbytes for key in alive.keys() - own.keys()}
+    singly = [x for x in own if not torch.UntypedStorage._new_with_weak_ptr(count._storages[x]).resizable()]
+    assert sum(shared.values()) == over_arrays(program.names) - sum(own[key] for key in singly)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_report_adds_up():
+    """The totals of a report grow by what a program leaves alive, to the byte."""
+    before = collect_memory({}, readers=())
+    with counted() as count:
+        program = Program(count)
+        program.run([(step, (step, 1, 2)) for step in (0, 0, 6, 7, 2, 10, 1)])
+    after = collect_memory(program.names, readers=())
+    after.check()
+    assert after.nbytes - before.nbytes == sum(count.storages.values()) > 0
+    assert sum(dict(after.by(lambda one: one.category)).values()) == after.nbytes
+
+
+def test_looking_keeps_nothing_alive():
+    """After fifty looks Python knows as many objects as before, and what is let go of dies."""
+    net = torch.nn.Linear(4, 4)
+    loss = net(torch.ones(2, 4)).sum()
+    names = {"net": net, "loss": loss}
+    collect_memory(names)
+    gc.collect()
+    before, storages = len(gc.get_objects()), collect_memory(names).devices[0].storages
+    for _ in range(50):
+        report = collect_memory(names)
+    assert report.devices[0].storages == storages
+    del report
+    gc.collect()
+    assert len(gc.get_objects()) <= before + 5
+    gone = weakref.ref(loss)
+    names.clear()
+    del loss
+    assert gone() is None
