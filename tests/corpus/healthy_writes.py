@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,15 +13,21 @@ from torch import nn
 
 import tensormagic as tm
 from tensormagic.reports import WritesReport
+from tests.corpus.cases import Case
 from tests.corpus.data import batches
 
-HEALTHY_WRITES: list[Callable[[], WritesReport]] = []
+Run = Callable[[], WritesReport]
+HEALTHY_WRITES: list[Case] = []
 
 
-def healthy(run: Callable[[], WritesReport]) -> Callable[[], WritesReport]:
-    """Declare a program that is right to write as it does."""
-    HEALTHY_WRITES.append(run)
-    return run
+def healthy(run: Run | None = None, *, nearly: str = "") -> Any:
+    """Declare a program that is right to write as it does; of the code ``nearly`` not even a note may be told."""
+
+    def declare(run: Run) -> Run:
+        HEALTHY_WRITES.append(Case(run, nearly=nearly))
+        return run
+
+    return declare if run is None else declare(run)
 
 
 def _net() -> nn.Sequential:
@@ -54,7 +61,7 @@ def sgd_with_momentum_into_gradients_that_are_kept():
     return watch.report
 
 
-@healthy
+@healthy(nearly="TM201")
 def a_moving_average_of_the_weights():
     net, average = _net(), _net()
     optimizer = torch.optim.AdamW(net.parameters())
@@ -66,7 +73,7 @@ def a_moving_average_of_the_weights():
     return watch.report
 
 
-@healthy
+@healthy(nearly="TM201")
 def the_best_weights_kept_as_a_copy():
     net = _net()
     optimizer = torch.optim.Adam(net.parameters())
@@ -121,7 +128,7 @@ def a_buffer_filled_row_by_row():
     return watch.report
 
 
-@healthy
+@healthy(nearly="TM201")
 def the_state_of_a_recurrent_network():
     cell = nn.LSTMCell(4, 8)
     h, c = torch.zeros(2, 8), torch.zeros(2, 8)
@@ -153,7 +160,7 @@ class _Queue(nn.Module):
         self.mean.mul_(0.9).add_(keys.mean(0), alpha=0.1)
 
 
-@healthy
+@healthy(nearly="TM201")
 def buffers_of_a_module():
     queue = _Queue()
     with tm.watch_writes() as watch:
@@ -175,7 +182,7 @@ def tied_weights():
     return watch.report
 
 
-@healthy
+@healthy(nearly="TM203")
 def masks_and_scores():
     scores = torch.randn(2, 5, 5)
     with tm.watch_writes() as watch:
@@ -188,7 +195,7 @@ def masks_and_scores():
     return watch.report
 
 
-@healthy
+@healthy(nearly="TM203")
 def rows_shuffled_and_shifted_rightly():
     x = torch.arange(12.0).view(4, 3)
     with tm.watch_writes() as watch:
@@ -242,4 +249,122 @@ def a_straight_through_estimator():
         quantized = x * 1
         quantized.data.round_()
         (quantized * 2).sum().backward()
+    return watch.report
+
+
+@healthy(nearly="TM201")
+def a_path_of_copies():
+    state, velocity, path = torch.zeros(2), torch.ones(2), []
+    with tm.watch_writes() as watch:
+        for _ in range(5):
+            state += 0.1 * velocity
+            path.append(state.clone())
+    assert path[0][0] != path[4][0]
+    return watch.report
+
+
+@healthy(nearly="TM201")
+def flatten_that_has_to_copy():
+    """The transposed images cannot be flattened without one."""
+    images = torch.tensor([[0.1, 0.2, 0.9], [0.3, 0.8, 0.1]])
+    with tm.watch_writes() as watch:
+        flat = images.t().flatten()
+        flat[flat > 0.5] = 0
+    assert images.max() == torch.tensor(0.9)
+    return watch.report
+
+
+@healthy(nearly="TM201")
+def windows_that_lie_side_by_side():
+    """Even and odd elements of one signal: between one another, and none in common."""
+    signal = torch.arange(8.0)
+    with tm.watch_writes() as watch:
+        even, odd = signal[::2].clone(), signal[1::2]
+        even.mul_(0.5)
+        even += odd
+    return watch.report
+
+
+@healthy(nearly="TM202")
+def an_expanded_bias_that_is_copied_first():
+    bias = torch.zeros(3)
+    with tm.watch_writes() as watch:
+        table = bias.expand(4, 3).clone()
+        table[0] = 1
+        table.add_(torch.arange(3.0).expand(4, 3))
+    assert table[3, 0] == 0
+    return watch.report
+
+
+@healthy(nearly="TM202")
+def windows_of_unfold_that_are_only_read():
+    signal, means = torch.arange(6.0), torch.empty(4)
+    with tm.watch_writes() as watch:
+        windows = signal.unfold(0, 3, 1)
+        torch.mean(windows, 1, out=means)
+        centred = windows - means.unsqueeze(1)
+        centred /= centred.std(1, keepdim=True)
+    return watch.report
+
+
+@healthy(nearly="TM202")
+def windows_that_do_not_overlap():
+    """Unfolded by steps as long as the windows: each element lies in one of them."""
+    signal = torch.arange(8.0)
+    with tm.watch_writes() as watch:
+        signal.unfold(0, 2, 2).sub_(1)
+    return watch.report
+
+
+@healthy(nearly="TM203")
+def a_shift_of_what_was_copied():
+    x = torch.arange(12.0).view(3, 4)
+    with tm.watch_writes() as watch:
+        x -= x[:, :1].clone()
+        x[:, 1:] = x[:, :-1].clone()
+        x[:] = x.roll(1, dims=1)
+    return watch.report
+
+
+@healthy(nearly="TM203")
+def halves_that_do_not_overlap():
+    """Reads one half, writes the other; and an operation onto exactly what it reads."""
+    x = torch.arange(12.0)
+    with tm.watch_writes() as watch:
+        x[6:] += x[:6]
+        x[::2] = x[1::2]
+        torch.exp(x, out=x)
+    return watch.report
+
+
+@healthy(nearly="TM204")
+def an_array_that_is_copied_into_a_tensor():
+    samples = np.arange(6.0)
+    with tm.watch_writes() as watch:
+        x = torch.tensor(samples)
+        x.sub_(x.mean())
+    assert samples[0] == 0
+    return watch.report
+
+
+@healthy(nearly="TM204")
+def as_tensor_that_has_to_copy():
+    """Of another dtype: a float64 array, as NumPy makes them, and a float32 tensor."""
+    values = np.array([1.0, 2.0, 3.0, 4.0])
+    with tm.watch_writes() as watch:
+        x = torch.as_tensor(values, dtype=torch.float32)
+        x.clamp_(max=2)
+    assert values.max() == 4
+    return watch.report
+
+
+@healthy(nearly="TM204")
+def an_array_for_the_plot_of_every_epoch():
+    """A copy of each; the tensor goes on changing."""
+    w, curve = torch.zeros(3), []
+    with tm.watch_writes() as watch:
+        for _ in range(3):
+            w += 1
+            curve.append(w.numpy().copy())
+    assert curve[0][0] == 1
     return watch.report

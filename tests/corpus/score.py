@@ -99,7 +99,7 @@ def every_case() -> tuple[Case, ...]:
     writes = import_module("tests.corpus.ill_writes").ILL_WRITES
     healthy = import_module("tests.corpus.healthy_writes").HEALTHY_WRITES
     ill = (Case(each.run, each.code, severity=each.severity, line=each.line) for each in writes)
-    return (*ill, *(Case(run) for run in healthy), *ILL, *HEALTHY)
+    return (*ill, *healthy, *ILL, *HEALTHY)
 
 
 def judge(case: Case) -> Verdict:

@@ -19,11 +19,12 @@ def same_numbers():
         yield
 
 
-@pytest.mark.parametrize("run", HEALTHY_WRITES, ids=lambda run: run.__name__)
-def test_nothing_above_a_note_is_said_of_healthy_programs(run):
-    """A false alarm costs more than a miss; and everything could be looked at."""
-    report = run()
-    assert [found.message for found in report.findings if found.severity != "note"] == []
+@pytest.mark.parametrize("case", HEALTHY_WRITES, ids=lambda case: case.name)
+def test_nothing_above_a_note_is_said_of_healthy_programs(case):
+    """A false alarm costs more than a miss; of what a program nearly has not even a note is told."""
+    report = case.run()
+    told = [found for found in report.findings if found.severity != "note" or found.code == case.nearly]
+    assert [found.message for found in told] == []
     assert report.gaps == ()
 
 
@@ -42,8 +43,8 @@ def test_the_illness_is_named_at_its_line(case):
     assert [found.message for found in report.findings[1:] if found.severity != "note"] == []
 
 
-def test_every_code_has_three_programs_and_more():
-    """At least three broken ones a code, and a dozen healthy ones."""
-    for code in ("TM201", "TM202", "TM203", "TM204"):
-        assert sum(case.code == code for case in ILL_WRITES) >= 3
-    assert len(HEALTHY_WRITES) >= 12
+@pytest.mark.parametrize("code", ["TM201", "TM202", "TM203", "TM204"])
+def test_every_code_has_its_programs(code):
+    """At least three broken ones, and three healthy ones that nearly have the fault."""
+    assert sum(case.code == code for case in ILL_WRITES) >= 3
+    assert sum(case.nearly == code for case in HEALTHY_WRITES) >= 3
