@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import metadata
 
 from tensormagic.errors import RequirementError
 
 OLDEST_TORCH = (2, 6)
+_NEEDED = ".".join(map(str, OLDEST_TORCH))
 
 
 def _release(version: str) -> tuple[int, ...]:
@@ -23,12 +25,24 @@ def require_torch(found: str | None = None) -> None:
     Raises:
         RequirementError: says what was found, what is needed, and how to get it.
     """
-    needed = ".".join(map(str, OLDEST_TORCH))
+    if found is None:
+        _require_installed()
+    else:
+        _judge(found)
+
+
+@cache
+def _require_installed() -> None:
+    """Judge the installed torch, once: reading what is installed takes ten milliseconds. A refusal is not kept."""
     try:
-        version = found or metadata.version("torch")
+        version = metadata.version("torch")
     except metadata.PackageNotFoundError:
-        raise RequirementError(f"tensormagic needs torch {needed} or newer, found none: pip install torch") from None
+        raise RequirementError(f"tensormagic needs torch {_NEEDED} or newer, found none: pip install torch") from None
+    _judge(version)
+
+
+def _judge(version: str) -> None:
     if _release(version) < OLDEST_TORCH:
         raise RequirementError(
-            f"tensormagic needs torch {needed} or newer, and found torch {version}: pip install --upgrade torch"
+            f"tensormagic needs torch {_NEEDED} or newer, and found torch {version}: pip install --upgrade torch"
         )

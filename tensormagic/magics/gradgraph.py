@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
-from IPython.core.error import UsageError
-
 from tensormagic import api
-from tensormagic.errors import TensorMagicError
-from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of
-from tensormagic.magics.display import deliver
+from tensormagic.magics.arguments import Parser, make_parser
 from tensormagic.magics.names import value_of
+from tensormagic.magics.one_report import show_one
+from tensormagic.reports import Report
 
 NAME = "%gradgraph"
 
@@ -29,20 +28,9 @@ def run(shell: Any, line: str) -> None:
         UsageError: for an unknown option, an unknown name, several expressions, or something without a graph.
     """
     __tracebackhide__ = True
-    options = parser().parse_line(line)
-    if options.help or not options.expression:
-        print(parser().format_help().rstrip())  # noqa: T201  (asked for)
-        return
-    output, asked = output_of(options), expressions(options.expression)
-    if len(asked) > 1:
-        raise UsageError(f"{NAME} draws one graph, but here are {len(asked)} expressions: {', '.join(asked)}")
-    value = value_of(shell, asked[0])
-    refused = ""
-    try:
-        report = api.gradgraph(value, asked[0], namespace=shell.user_ns)
-    except TensorMagicError as error:
-        refused = str(error)
-    del value
-    if refused:  # raised here, not above: the first error's frames would keep the tensor
-        raise UsageError(refused)
-    deliver(shell, report, output)
+    show_one(shell, line, parser(), only="draws one graph, but here are {} expressions", make=_graph)
+
+
+def _graph(shell: Any, _options: argparse.Namespace, expression: str) -> Report:
+    __tracebackhide__ = True
+    return api.gradgraph(value_of(shell, expression), expression, namespace=shell.user_ns)

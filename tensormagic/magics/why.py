@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
-from IPython.core.error import UsageError
-
 from tensormagic import api
-from tensormagic.errors import TensorMagicError
-from tensormagic.magics.arguments import Parser, check_expression, expressions, make_parser, output_of, unquoted
-from tensormagic.magics.display import deliver
+from tensormagic.magics.arguments import Parser, check_expression, make_parser, unquoted
 from tensormagic.magics.live_output import last_report
 from tensormagic.magics.names import value_of
+from tensormagic.magics.one_report import show_one
+from tensormagic.reports import Report
 
 NAME = "%why"
 
@@ -33,24 +32,14 @@ def run(shell: Any, line: str) -> None:
         UsageError: for an unknown option, an unknown name, several expressions, or what has no gradient.
     """
     __tracebackhide__ = True
-    options = parser().parse_line(line)
-    if options.help or not options.expression:
-        print(parser().format_help().rstrip())  # noqa: T201  (asked for)
-        return
-    output, asked = output_of(options), expressions(options.expression)
-    if len(asked) > 1:
-        raise UsageError(f"{NAME} answers about one thing, but here are {len(asked)}: {', '.join(asked)}")
-    refused = ""
-    name = asked[0].removesuffix(".grad")
+    show_one(shell, line, parser(), only="answers about one thing, but here are {}", make=_answer)
+
+
+def _answer(shell: Any, options: argparse.Namespace, expression: str) -> Report:
+    __tracebackhide__ = True
+    name = expression.removesuffix(".grad")
     value, loss = value_of(shell, name), _loss(shell, unquoted(options.loss))
-    try:
-        report = api.why(value, name, loss=loss, trace=last_report(shell), namespace=shell.user_ns)
-    except TensorMagicError as error:
-        refused = str(error)
-    del value, loss
-    if refused:  # raised here, not above: the first error's frames would keep the tensor
-        raise UsageError(refused)
-    deliver(shell, report, output)
+    return api.why(value, name, loss=loss, trace=last_report(shell), namespace=shell.user_ns)
 
 
 def _loss(shell: Any, expression: str | None) -> Any:

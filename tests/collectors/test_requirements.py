@@ -31,6 +31,16 @@ def test_the_installed_one_is_judged_by_default():
     requirements.require_torch()
 
 
+def test_what_is_installed_is_read_once(monkeypatch):
+    """Not at every call, which would cost each of them ten milliseconds."""
+    asked = []
+    monkeypatch.setattr(requirements.metadata, "version", lambda name: asked.append(name) or "2.9.1")
+    requirements._require_installed.cache_clear()
+    for _ in range(3):
+        requirements.require_torch()
+    assert asked == ["torch"]
+
+
 def test_missing(monkeypatch):
     """No torch at all."""
 
@@ -38,5 +48,6 @@ def test_missing(monkeypatch):
         raise requirements.metadata.PackageNotFoundError
 
     monkeypatch.setattr(requirements.metadata, "version", version)
+    requirements._require_installed.cache_clear()
     with pytest.raises(RequirementError, match=r"needs torch 2.6 or newer, found none: pip install torch"):
         requirements.require_torch()
