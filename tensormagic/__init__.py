@@ -36,6 +36,7 @@ from tensormagic.errors import (
 if TYPE_CHECKING:
     from tensormagic.api import (
         Explanation,
+        MemoryRun,
         Trace,
         WriteWatch,
         aliases,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         show,
         tensors,
         trace,
+        track_memory,
         watch_writes,
         why,
     )
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
         Gap,
         Location,
         MemoryReport,
+        MemoryRunReport,
         OverlayReport,
         Report,
         SnapshotReport,
@@ -85,6 +88,8 @@ __all__ = [
     "Gap",
     "Location",
     "MemoryReport",
+    "MemoryRun",
+    "MemoryRunReport",
     "NoGraphError",
     "NotATensorError",
     "OverlayReport",
@@ -120,6 +125,7 @@ __all__ = [
     "show",
     "tensors",
     "trace",
+    "track_memory",
     "unload_ipython_extension",
     "watch_writes",
     "why",

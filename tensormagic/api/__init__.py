@@ -11,6 +11,7 @@ from tensormagic.api.explaining import Explanation, explain, explain_error
 from tensormagic.api.findings import ignore
 from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, inspect, overlay, tensors
 from tensormagic.api.memory_now import memory
+from tensormagic.api.memory_running import MemoryRun, track_memory
 from tensormagic.api.running import Trace, WriteWatch, trace, warm_up, watch_writes
 from tensormagic.api.showing import form_of, install_display, on_terminal, print_text, show
 from tensormagic.api.snapshots import read_snapshot
@@ -19,6 +20,7 @@ from tensormagic.errors import TraceError
 
 __all__ = [
     "Explanation",
+    "MemoryRun",
     "Trace",
     "TraceError",
     "Watch",
@@ -43,6 +45,7 @@ __all__ = [
     "show",
     "tensors",
     "trace",
+    "track_memory",
     "warm_up",
     "watch_writes",
     "why",

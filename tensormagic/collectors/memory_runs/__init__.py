@@ -1,1 +1,1 @@
-"""A run followed by what it does to memory: what is made, by which line, and what stays."""
+"""Memory over a run: which line allocated what, what was alive when, and what is left."""

@@ -1,0 +1,238 @@
+"""What happened to the memory of one device: births and deaths, folded into sums a few thousand at a time.
+
+What is alive at the highest moment so far is put together from the births and deaths up to it, whenever a batch goes
+beyond what was the highest: exact, without a look at what is alive at every new height.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import NamedTuple
+
+from tensormagic.collectors.memory_runs.blocks import Block
+from tensormagic.collectors.memory_runs.moments import Moment, Moments
+from tensormagic.reports.memory import Category
+
+BEFORE = "before"
+
+
+class Death(NamedTuple):
+    """A storage was freed.
+
+    Attributes:
+        block: Which one.
+        operation: Number of the last operation then.
+        seconds: When.
+        site: The line that was running.
+        task: Number of the backward that was running; -1 where none was.
+        nbytes: Its bytes then.
+    """
+
+    block: Block
+    operation: int
+    seconds: float
+    site: int | None
+    task: int
+    nbytes: int
+
+
+class Resized(NamedTuple):
+    """A storage was grown or shrunk.
+
+    Attributes:
+        block: Which one.
+        operation: Number of the operation.
+        seconds: When.
+        site: The line that was running.
+        change: Bytes more; less than 0 where it shrank.
+        op: Name of the operation; empty where none did it.
+    """
+
+    block: Block
+    operation: int
+    seconds: float
+    site: int | None
+    change: int
+    op: str
+
+
+Event = Block | Death | Resized  # a block itself stands for its birth
+
+
+@dataclass(slots=True)
+class LineTally:
+    """What one line did to the memory of all devices; see `LineMemory`."""
+
+    allocated: int = 0
+    backward: int = 0
+    freed: int = 0
+    largest: int = 0
+    calls: int = 0
+    peak: int = 0
+    last: int = -1
+    ops: dict[str, int] = field(default_factory=dict)
+
+    def add(self, nbytes: int, op: str, operation: int, live: int) -> None:
+        """Count what an operation allocated.
+
+        Args:
+            nbytes: So much.
+            op: Its name.
+            operation: Its number.
+            live: What was alive right after it.
+        """
+        self.allocated += nbytes
+        self.largest = max(self.largest, nbytes)
+        self.peak = max(self.peak, live)
+        self.calls += operation != self.last and nbytes > 0
+        self.last = operation
+        self.ops[op] = self.ops.get(op, 0) + nbytes
+
+
+Tallies = dict["int | None", LineTally]
+
+
+class Ledger:
+    """The memory of one device over a run.
+
+    Args:
+        device: As torch writes it.
+        tallies: What each line did, on all devices.
+
+    Attributes:
+        alive: The storages that are alive, in the order of their births.
+        live: Their bytes.
+        peak: The most bytes that were alive at a moment.
+        peak_blocks: The storages that were, with their bytes then.
+        moments: The timeline.
+    """
+
+    def __init__(self, device: str, tallies: Tallies) -> None:
+        self.device, self._tallies = device, tallies
+        self.alive: dict[Block, None] = {}
+        self.live = 0
+        self.peak = -1
+        self.peak_blocks: list[tuple[Block, int]] = []
+        self.moments = Moments()
+
+    def fold(self, events: Sequence[Event]) -> None:
+        """Count what happened next."""
+        moments, of_event = self._levels(events)
+        top = max(range(len(moments)), key=lambda at: moments[at].live)
+        kept = self.moments.add(moments)
+        indices = [(kept[at], moments[at].live) for at in of_event]
+        split = 0
+        if moments[top].live > self.peak:
+            self.peak = moments[top].live
+            split = next((at for at, moment in enumerate(of_event) if moment > top), len(events))
+            self._settle(events[:split], indices)
+            self.peak_blocks = [(block, block.nbytes) for block in self.alive]
+        self._settle(events[split:], indices[split:])
+        self._thin()
+
+    def _levels(self, events: Sequence[Event]) -> tuple[list[Moment], list[int]]:
+        """Return the moments: what is allocated by one operation is one, what is freed behind it another."""
+        moments: list[Moment] = []
+        of_event: list[int] = []
+        last: tuple[int, bool] | None = None
+        for event in events:
+            change, operation, seconds = _change(event)
+            self.live += change
+            this = (operation, change < 0)
+            if this != last:
+                last = this
+                moments.append(Moment(operation, seconds, self.live))
+            else:
+                moments[-1] = Moment(operation, seconds, self.live)
+            of_event.append(len(moments) - 1)
+        return moments, of_event
+
+    def _settle(self, events: Sequence[Event], moments: Sequence[tuple[int, int]]) -> None:
+        for event, (at, live) in zip(events, moments, strict=False):
+            if isinstance(event, Block):
+                self._born(event, at, live)
+            elif isinstance(event, Death):
+                self._died(event, at)
+            else:
+                self._resized(event, at, live)
+
+    def _born(self, block: Block, at: int, live: int) -> None:
+        block.start = at
+        self.alive[block] = None
+        if not block.before:
+            tally = self._tally(block.site)
+            tally.add(block.nbytes, block.op, block.born, live)
+            if block.place is not None and block.place.phase == "backward":
+                tally.backward += block.nbytes
+
+    def _died(self, death: Death, at: int) -> None:
+        block = death.block
+        self.alive.pop(block, None)
+        block.died = death.operation
+        block.category = block.category or _ended(block, death)
+        self._tally(death.site).freed += block.nbytes
+        if at == block.start and not block.pieces:
+            return
+        for key in _keys(block):
+            for piece in (*(block.pieces or ()), (block.start, at, block.nbytes)):
+                self.moments.count(key, *piece)
+
+    def _resized(self, event: Resized, at: int, live: int) -> None:
+        block, change = event.block, event.change
+        if at > block.start:
+            block.pieces = [*(block.pieces or ()), (block.start, at, block.nbytes)]
+        block.start = at
+        block.nbytes += change
+        tally = self._tally(event.site)
+        if change > 0:
+            tally.add(change, event.op, event.operation, live)
+        else:
+            tally.freed -= change
+
+    def _tally(self, site: int | None) -> LineTally:
+        tally = self._tallies.get(site)
+        return self._tallies.setdefault(site, LineTally()) if tally is None else tally
+
+    def _thin(self) -> None:
+        moved = self.moments.thin()
+        if moved is None:
+            return
+        for block in self.alive:
+            block.start = moved[block.start]
+            if block.pieces:
+                pieces = [(moved[start], moved[end], nbytes) for start, end, nbytes in block.pieces]
+                block.pieces = [piece for piece in pieces if piece[0] < piece[1]]
+
+
+def _change(event: Event) -> tuple[int, int, float]:
+    """Return by how many bytes an event changes what is alive, the number of the operation, and when it was."""
+    if isinstance(event, Block):
+        return event.nbytes, event.born, event.seconds
+    if isinstance(event, Death):
+        return -event.nbytes, event.operation, event.seconds
+    return event.change, event.operation, event.seconds
+
+
+def _ended(block: Block, death: Death) -> Category:
+    """Return what a storage was for, by when it was freed.
+
+    What was allocated outside of a backward and is freed by one was kept for that backward. What a backward allocated
+    and did not free is a gradient. What an optimizer allocated in one of its steps and keeps beyond it is its state.
+    """
+    if death.task != block.task:
+        return "saved for backward" if death.task >= 0 else "gradient"
+    optimizes = block.place is not None and block.place.phase == "optimizer"
+    return "optimizer state" if optimizes and death.site != block.site else "other"
+
+
+def _keys(block: Block) -> tuple[object, ...]:
+    if block.before:
+        return (BEFORE,)
+    return ("category", block.category or "other"), ("line", block.site)
+
+
+def blocks_of(ledgers: Sequence[Ledger]) -> list[Block]:
+    """Return everything that is alive on all devices."""
+    return list(chain.from_iterable(ledger.alive for ledger in ledgers))

@@ -1,0 +1,247 @@
+"""The dispatch mode of a memory run: sees every operation, and remembers each storage that is new.
+
+It runs for each operation. What it does beyond any dispatch mode: one walk up the stack for the line, and, for what
+is new, a weak reference that notes its death. All sums are made later, a few thousand events at a time.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from time import perf_counter
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tensormagic.collectors.memory_runs.blocks import Block, Place, new_block
+from tensormagic.collectors.memory_runs.ledger import Death, Event, Resized
+from tensormagic.collectors.memory_runs.node_lines import NodeLines
+from tensormagic.collectors.memory_runs.op_kinds import ONE, RESIZES, SEVERAL, VIEW, OpKind, tensors_in
+from tensormagic.collectors.names.caller import Callers
+from tensormagic.collectors.ops.op_facts import storages
+from tensormagic.collectors.ops.stack_walk import StackWalk
+
+FEWEST_EVENTS = 1 << 12  # that wait to be added up
+MOST_PLACES = 20_000  # lines × modules: a large model has some hundreds
+
+_ENGINE = torch.autograd.graph._engine_run_backward.__code__
+_current_node: Callable[[], Any] = torch._C._current_autograd_node
+_graph_task: Callable[[], int] = torch._C._current_graph_task_id
+_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
+_getframe = sys._getframe
+_plain = frozenset({torch.Tensor, torch.nn.Parameter})
+
+
+class MemoryMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Remembers every storage that an operation allocates; changes none. ``torch.compile`` stays on.
+
+    Args:
+        walk: Finds where operations are called from.
+        site_of: Gives the number of the innermost own line at a frame or above it.
+        fold: Called when many events wait.
+        clock: Seconds, monotonic.
+
+    Attributes:
+        events: What happened since it was last added up: births, deaths, and what was grown or shrunk.
+        patience: How many may wait.
+        known: The storages that are alive and were met, by address.
+        operations: How many operations ran.
+        here: Where the last operation was called from.
+        failed: Name of the last operation that raised, and its place.
+        inside: Names of operations in which Python code runs that is not seen.
+        gap: Why something could not be looked at; empty where all could.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(
+        self,
+        walk: StackWalk,
+        site_of: Callable[[FrameType | None], int | None],
+        fold: Callable[[], None],
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._walk, self._site_of, self._fold, self._clock = walk, site_of, fold, clock
+        self._kinds: dict[int, OpKind] = {}
+        self._places: dict[tuple[int | None, str, bool], Place] = {}
+        self._nodes = NodeLines(_sequence_number())
+        self._callers = Callers()
+        self._nowhere = Place(None, "", "backward")
+        self._node: tuple[int, Place] = (-1, self._nowhere)
+        self._engine_call: Callable[..., Any] | None = None
+        self._death = self.note_death  # one bound method for all
+        self.events: list[Event] = []
+        self.patience = FEWEST_EVENTS
+        self.known: dict[int, Block] = {}
+        self.operations = 0
+        self.here = Place(None, "", "other")
+        self.failed: tuple[str, Place] | None = None
+        self.inside: set[str] = set()
+        self.gap = ""
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Leave ``torch.compile`` on."""
+        return True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Do without torch's wrapper, which would import the compiler and stand in tracebacks."""
+        return False
+
+    # -- every operation --------------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(
+        self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Make the call, and note what it allocates."""
+        try:
+            above: Any = _getframe(1)
+            code = above.f_code
+        except ValueError:  # a thread of the engine's: no Python above
+            above, code = None, _ENGINE
+        self.operations += 1
+        kind = self._kinds.get(id(func)) or self._new_kind(func)
+        if code is _ENGINE:
+            place = None  # the node is asked where something is new
+            call = self._engine_call or self._new_engine_call(above)
+            if _sequence_number() > self._nodes.last:
+                self._nodes.add(_sequence_number(), self._place_of_node())
+        else:
+            place = self._place_of(above)
+            call = self._callers.standing_in_for(above)
+        try:
+            result = call(kind.call, args, kwargs)
+        except BaseException:
+            self.failed = kind.name, place or self._place_of_node()
+            raise
+        new = kind.new
+        if new == ONE and type(result) is torch.Tensor:
+            try:
+                storage = result.untyped_storage()
+                if storage._cdata not in self.known:
+                    self._born(storage, result, kind, place or self._place_of_node())
+            except Exception:  # it has none: sparse, or nested
+                self._look([result], kind, place or self._place_of_node())
+        elif new and (new != VIEW or place is not None):
+            self._look_further(kind, place or self._place_of_node(), (args, kwargs or {}), result)
+        if len(self.events) > self.patience:
+            self._fold()
+        return result
+
+    def _new_engine_call(self, above: FrameType | None) -> Callable[..., Any]:
+        """Return what makes the engine's calls; a thread of the engine's has no Python above it."""
+        if above is None:
+            return _plainly
+        self._engine_call = self._callers.standing_in_for(above)
+        return self._engine_call
+
+    def _new_kind(self, func: Any) -> OpKind:
+        kind = self._kinds[id(func)] = OpKind(func)
+        if kind.inside:
+            self.inside.add(kind.name)
+        return kind
+
+    # -- where ------------------------------------------------------------------------------------------------------
+
+    def _place_of(self, above: FrameType | None) -> Place:
+        """Return the place of a call that Python code makes, and note it for the nodes made meanwhile."""
+        if _graph_task() != -1:
+            return self._place_inside(above)
+        site, module, optimizes = key = self._walk.walk(above)
+        place = self._places.get(key)
+        if place is None:
+            place = Place(site, module, "optimizer" if optimizes else "forward" if module else "other")
+            if len(self._places) < MOST_PLACES:
+                self._places[key] = place
+        if (number := _sequence_number()) > self._nodes.last:
+            place = place.grown
+            self._nodes.add(number, place)
+        self.here = place
+        return place
+
+    def _place_of_node(self) -> Place:
+        """Return where the node was made for which the engine calls."""
+        node = _current_node()
+        number = -1 if node is None else node._sequence_nr()
+        if number != self._node[0]:
+            made = self._nodes.of(number)
+            self._node = number, self.here_backward if made is None else made.backward
+        return self._node[1]
+
+    @property
+    def here_backward(self) -> Place:
+        """The place of what a backward allocates for nodes of which no line is known: its own call's line."""
+        return self.here.backward
+
+    def _place_inside(self, above: FrameType | None) -> Place:
+        """Return the place of a call that Python code makes while the engine runs: a hook, a checkpoint."""
+        site = self._walk.own_site(above, _ENGINE)
+        place = self._place_of_node()
+        if site is None or site == place.site:
+            return place
+        key = (site, place.module, False)
+        found = self._places.get(key) or self._places.setdefault(key, Place(site, place.module, "forward"))
+        if (number := _sequence_number()) > self._nodes.last:
+            self._nodes.add(number, found)
+        return found.backward
+
+    # -- what -------------------------------------------------------------------------------------------------------
+
+    def _born(self, storage: torch.UntypedStorage, tensor: torch.Tensor, kind: OpKind, place: Place) -> None:
+        block = new_block(storage, tensor, self._death)
+        block.place, block.op, block.born = place, kind.name, self.operations
+        block.seconds, block.task = self._clock(), _graph_task()
+        self.known[block.key] = block
+        self.events.append(block)
+
+    def _look_further(self, kind: OpKind, place: Place, given: tuple[Any, dict[str, Any]], result: Any) -> None:
+        """Note what is new where that is not one plain tensor. Never raises."""
+        try:
+            if kind.new == VIEW and type(result) is torch.Tensor and result.layout is torch.strided:
+                if result.untyped_storage()._cdata not in self.known:
+                    self._look([result], kind, place)
+            elif kind.new in {ONE, SEVERAL, VIEW}:
+                self._look([result], kind, place)
+            elif kind.new == RESIZES:
+                written = list(kind.written(*given))
+                self._look(written, kind, place)
+                self._measure(written, kind, place)
+        except Exception as error:
+            self.gap = f"{kind.name}: {type(error).__name__}: {error}"
+
+    def _look(self, values: Any, kind: OpKind, place: Place) -> None:
+        for tensor in tensors_in(values):
+            for storage in storages(tensor):
+                if storage._cdata not in self.known and storage.device.type != "meta":
+                    self._born(storage, tensor, kind, place)
+
+    def _measure(self, written: list[torch.Tensor], kind: OpKind, place: Place) -> None:
+        """Note what was grown or shrunk."""
+        for tensor in written:
+            for storage in storages(tensor):
+                block = self.known.get(storage._cdata)
+                if block is not None and (size := storage.nbytes()) != block.size:
+                    self.note_size(block, size, place.site, kind.name)
+
+    def note_size(self, block: Block, size: int, site: int | None, op: str) -> None:
+        """Note that a storage has another size now."""
+        self.events.append(Resized(block, self.operations, self._clock(), site, size - block.size, op))
+        block.size = size
+
+    def note_death(self, block: Block) -> None:
+        """Note that a storage was freed. Called by Python whenever that happens; never raises."""
+        if self.known.get(block.key) is block:
+            del self.known[block.key]
+        try:
+            site = self._site_of(_getframe(1))
+        except ValueError:  # a thread of the engine's: no Python above
+            site = None
+        self.events.append(Death(block, self.operations, self._clock(), site, _graph_task(), block.size))
+
+
+def _plainly(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+    return func(*args, **kwargs) if kwargs else func(*args)

@@ -1,0 +1,198 @@
+"""Follows the memory of a run: one dispatch mode, sums in between, and a report at any moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from threading import RLock
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from tensormagic.collectors.memory_runs.blocks import Block, new_block
+from tensormagic.collectors.memory_runs.ledger import Event, Ledger, Tallies, blocks_of
+from tensormagic.collectors.memory_runs.mode import FEWEST_EVENTS, MemoryMode
+from tensormagic.collectors.memory_runs.run_report import Account, Described
+from tensormagic.collectors.memory_runs.standing import standing
+from tensormagic.collectors.names.identity import ModuleNames
+from tensormagic.collectors.names.source import CellNumber, Sites
+from tensormagic.collectors.names.tracebacks import error_text, state_after, strip_own_frames
+from tensormagic.collectors.ops.stack_walk import StackWalk
+from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.tracing.children import abandon_in_children
+from tensormagic.collectors.tracing.running_modules import RunningModules
+from tensormagic.errors import TraceError
+from tensormagic.reports import Cell, Gap, State
+from tensormagic.reports.memory import DeviceMemory
+from tensormagic.reports.memory_run import MemoryRunReport
+
+_INSIDE = "what these allocate inside and give back before they return is not seen: {}"
+
+
+class MemoryRecorder:
+    """Follows what runs between `start` and `stop`.
+
+    Args:
+        namespace: Where names are looked up; read, never written, and not copied.
+        cell: The source that runs, for the report.
+        cell_number: Gives a cell's execution count from its file name.
+        title: A name for the run.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        namespace: Mapping[str, Any],
+        cell: Cell,
+        *,
+        cell_number: CellNumber | None = None,
+        title: str = "",
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
+        self._namespace, self._cell, self._title, self._clock = namespace, cell, title, clock
+        self._sites = Sites(cell_number) if cell_number is not None else Sites()
+        modules = RunningModules(ModuleNames(namespace))
+        walk = StackWalk(self._sites, modules.path_in)
+        self.mode = MemoryMode(walk, self._sites.of_frame, self._fold, clock)
+        self._tallies: Tallies = {}
+        self._ledgers: dict[torch.device, Ledger] = {}
+        self._lock = RLock()  # a live panel asks from another thread
+        self._stack = ExitStack()
+        self._state: State = "running"
+        self._error = ""
+        self._began = self._ended = 0.0
+        self._before: tuple[DeviceMemory, ...] = ()
+        self._described: Described = {}
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin.
+
+        Raises:
+            TraceError: if it was started before.
+        """
+        if self._began:
+            raise TraceError("this run was followed before; make a new one with tensormagic.track_memory()")
+        self._began = self._clock()
+        self._note_standing()
+        self._fold()
+        self._before = self._account().devices()
+        with ExitStack() as stack:
+            stack.enter_context(self.mode)
+            self._stack = stack.pop_all()
+        abandon_in_children(self)
+
+    def abandon(self) -> None:
+        """End at once, in a process that was forked from this one."""
+        self._stack.close()
+        self._state = "interrupted"
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """End, saying how: with the exception that ended the run, or None. Stopping twice is the same as once."""
+        if self._state != "running":
+            return
+        self._stack.close()
+        self._ended = self._clock()
+        self._measure_again()
+        with self._lock:
+            self._fold()
+        self._state = state_after(error)
+        self._error = error_text(error) if error is not None else ""
+        if error is not None:
+            strip_own_frames(error)
+
+    def _note_standing(self) -> None:
+        mode = self.mode
+        for storage, tensor in standing():
+            if storage._cdata not in mode.known:
+                block = new_block(storage, tensor, mode.note_death)
+                block.before, block.seconds = True, self._began
+                mode.known[block.key] = block
+                mode.events.append(block)
+
+    def _measure_again(self) -> None:
+        """Note what was grown or shrunk by no operation."""
+        with quiet():
+            for block in list(self.mode.known.values()):
+                storage = block()
+                if storage is not None and (size := storage.nbytes()) != block.size:
+                    self.mode.note_size(block, size, None, "")
+
+    def _fold(self) -> None:
+        """Add up what happened since the last time. Never raises: it is called in the midst of the run."""
+        with self._lock:
+            events = self.mode.events[:]
+            del self.mode.events[: len(events)]
+            try:
+                self._add_up(events)
+            except Exception as error:
+                self.mode.gap = f"{type(error).__name__}: {error}"
+            self.mode.patience = max(FEWEST_EVENTS, len(self.mode.known))
+
+    def _add_up(self, events: list[Event]) -> None:
+        by_device: dict[torch.device, list[Event]] = {}
+        for event in events:
+            device = event.device if isinstance(event, Block) else event.block.device
+            by_device.setdefault(device, []).append(event)
+        for device, some in by_device.items():
+            if device.type != "meta":
+                self._ledger(device).fold(some)
+
+    def _ledger(self, device: torch.device) -> Ledger:
+        ledger = self._ledgers.get(device)
+        return self._ledgers.setdefault(device, Ledger(str(device), self._tallies)) if ledger is None else ledger
+
+    # -- what is known so far -------------------------------------------------------------------------------------
+
+    @property
+    def seconds(self) -> float:
+        """Wall time so far, or in all."""
+        return (self._ended or self._clock()) - self._began if self._began else 0.0
+
+    def alive(self) -> list[Block]:
+        """Return the storages that are alive, those from before the run included."""
+        with self._lock:
+            self._fold()
+            return blocks_of(list(self._ledgers.values()))
+
+    def _account(self) -> Account:
+        return Account(list(self._ledgers.values()), self._tallies, self._sites.locations, self._described)
+
+    def report(self) -> MemoryRunReport:
+        """Return everything known so far; consistent also while the run goes on."""
+        with self._lock:
+            if self._state == "running":
+                self._fold()
+            return self._report(self._account())
+
+    def _report(self, account: Account) -> MemoryRunReport:
+        now = self.mode.operations, self._clock() if self._state == "running" else self._ended
+        peak, peak_left_out = account.peak()
+        kept, kept_left_out = account.kept()
+        return MemoryRunReport(
+            cell=self._cell,
+            state=self._state,
+            error=self._error,
+            seconds=self.seconds,
+            operations=self.mode.operations,
+            before=self._before,
+            after=account.devices(),
+            timelines=account.timelines(self._began, now),
+            lines=account.lines,
+            peak_blocks=peak,
+            peak_left_out=peak_left_out,
+            kept=kept,
+            kept_left_out=kept_left_out,
+            at_end=account.at_end(),
+            gaps=self._gaps(),
+        )
+
+    def _gaps(self) -> tuple[Gap, ...]:
+        mode = self.mode
+        reasons = (
+            (mode.gap, f"the memory of an operation could not be looked at: {mode.gap}"),
+            (mode.inside, _INSIDE.format(", ".join(sorted(mode.inside)))),
+        )
+        return tuple(Gap("operations", reason) for found, reason in reasons if found)

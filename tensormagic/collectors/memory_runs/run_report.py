@@ -1,0 +1,199 @@
+"""From what was counted in a run to the parts of its report."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from operator import add
+from typing import Any
+
+from tensormagic.collectors.memory_runs.blocks import Block
+from tensormagic.collectors.memory_runs.ledger import BEFORE, Ledger, LineTally, Tallies, blocks_of
+from tensormagic.collectors.memory_runs.moments import Moment
+from tensormagic.reports import Location
+from tensormagic.reports.memory import CATEGORIES, Category, DeviceMemory, LiveStorage
+from tensormagic.reports.memory_run import AllocatedBlock, LineMemory, Timeline
+
+MOST_LINES = 400  # that are told
+MOST_STACKED = 24  # of these, those that the timeline is stacked by
+MOST_BLOCKS = 400  # that are told one by one
+
+Described = dict[int, LiveStorage]  # by the address of a storage that was alive at the end
+Blocks = Sequence[tuple[Block, int]]  # with the bytes that are to be told of
+_NOWHERE = Location("", 0, "")
+
+
+class Account:
+    """What a run did to memory, as plain data.
+
+    Args:
+        ledgers: One a device.
+        tallies: What each line did.
+        locations: The lines, by number.
+        described: What is alive, by name; empty while the run goes on.
+
+    Attributes:
+        lines: What each line did, the most allocated first.
+        alive: What the run allocated and is alive, with its bytes.
+    """
+
+    def __init__(
+        self, ledgers: Sequence[Ledger], tallies: Tallies, locations: Sequence[Location], described: Described
+    ) -> None:
+        self._ledgers, self._locations, self._described = ledgers, locations, described
+        self._every = blocks_of(ledgers)
+        self.alive = [(block, block.nbytes) for block in self._every if not block.before]
+        highest = max(ledgers, key=lambda ledger: ledger.peak, default=None)
+        self._peak: Blocks = highest.peak_blocks if highest is not None else ()
+        self._numbers: dict[int | None, int] = {}
+        self.lines = self._told_lines(dict(tallies))
+
+    def _told_lines(self, tallies: Tallies) -> tuple[LineMemory, ...]:
+        kept, peak = _by_line(self.alive), _by_line(pair for pair in self._peak if not pair[0].before)
+        sites = sorted(tallies, key=lambda site: (-tallies[site].allocated, -1 if site is None else site))
+        told = [site for site in sites if site is not None or tallies[site].allocated][:MOST_LINES]
+        self._numbers = {site: at for at, site in enumerate(told)}
+        return tuple(
+            _line(self._location(site) or _NOWHERE, tallies[site], kept.get(site, 0), peak.get(site, 0))
+            for site in told
+        )
+
+    def _location(self, site: int | None) -> Location | None:
+        return None if site is None else self._locations[site]
+
+    # -- blocks -----------------------------------------------------------------------------------------------------
+
+    def peak(self) -> tuple[tuple[AllocatedBlock, ...], tuple[int, int]]:
+        """Return what was alive at the peak of the device that peaked highest, and how much of it is left out."""
+        return self._told(self._peak)
+
+    def kept(self) -> tuple[tuple[AllocatedBlock, ...], tuple[int, int]]:
+        """Return what the run allocated and left alive, and how much of it is left out."""
+        return self._told(self.alive)
+
+    def at_end(self) -> tuple[LiveStorage, ...]:
+        """Return what is alive, the largest first."""
+        order = sorted(self._every, key=lambda block: -block.nbytes)
+        return tuple(self._storage(block, block.nbytes) for block in order[:MOST_BLOCKS])
+
+    def _told(self, blocks: Blocks) -> tuple[tuple[AllocatedBlock, ...], tuple[int, int]]:
+        order = sorted(blocks, key=lambda pair: -pair[1])
+        left = order[MOST_BLOCKS:]
+        told = tuple(self._block(block, nbytes) for block, nbytes in order[:MOST_BLOCKS])
+        return told, (len(left), sum(nbytes for _, nbytes in left))
+
+    def _block(self, block: Block, nbytes: int) -> AllocatedBlock:
+        line, phase = self._numbers.get(block.site, -1), "other" if block.place is None else block.place.phase
+        return AllocatedBlock(self._storage(block, nbytes), block.op, line, block.born, block.died, phase)
+
+    def _storage(self, block: Block, nbytes: int) -> LiveStorage:
+        """Return what is known of a storage, by name where it is alive and has one."""
+        known = self._described.get(block.key) if block.died is None else None
+        if known is not None:
+            where, module = self._location(block.site), known.module or _module(block)
+            return replace(known, nbytes=nbytes, module=module, location=where)
+        return LiveStorage(
+            name="",
+            nbytes=nbytes,
+            device=str(block.device),
+            category=block.category or "other",
+            dtype=str(block.dtype).removeprefix("torch.") if block.dtype is not None else "",
+            shape=tuple(block.shape),
+            module=_module(block),
+            location=self._location(block.site),
+            shared=block.shared,
+        )
+
+    # -- over time --------------------------------------------------------------------------------------------------
+
+    def devices(self) -> tuple[DeviceMemory, ...]:
+        """Return what is alive on each device."""
+        return tuple(DeviceMemory(one.device, live=one.live, storages=len(one.alive)) for one in self._ledgers)
+
+    def timelines(self, began: float, now: tuple[int, float]) -> tuple[Timeline, ...]:
+        """Return what was alive on each device at each moment that was kept, and now.
+
+        Args:
+            began: When the run began.
+            now: Number of the last operation, and the time.
+        """
+        return tuple(self._timeline(ledger, began, now) for ledger in self._ledgers)
+
+    def _timeline(self, ledger: Ledger, began: float, now: tuple[int, float]) -> Timeline:
+        moments = [*ledger.moments.kept, Moment(*now, ledger.live)]
+        before = _levels(ledger, [BEFORE], lambda block: BEFORE if block.before else None)
+        live = [moment.live for moment in moments]
+        return Timeline(
+            device=ledger.device,
+            seconds=array("f", (moment.seconds - began for moment in moments)),
+            operation=tuple(moment.operation for moment in moments),
+            live=tuple(live),
+            before=before[BEFORE],
+            by_category=self._by_category(ledger),
+            by_line=self._by_line(ledger),
+            peak=live.index(max(live)),
+        )
+
+    def _category(self, block: Block) -> Category:
+        known = self._described.get(block.key)
+        return known.category if known is not None else block.category or "other"
+
+    def _by_category(self, ledger: Ledger) -> tuple[tuple[Category, tuple[int, ...]], ...]:
+        keys = [("category", category) for category in CATEGORIES]
+        found = _levels(ledger, keys, lambda block: None if block.before else ("category", self._category(block)))
+        series = ((category, found["category", category]) for category in CATEGORIES)
+        return tuple((category, levels) for category, levels in series if any(levels))
+
+    def _by_line(self, ledger: Ledger) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        keys = [key for key in ledger.moments.counted if isinstance(key, tuple) and key[0] == "line"]
+        series = _levels(ledger, keys, lambda block: None if block.before else ("line", block.site))
+        known = [key for key in series if key[1] in self._numbers]
+        shown = sorted(known, key=lambda key: (-max(series[key]), self._numbers[key[1]]))[:MOST_STACKED]
+        rest = [series[key] for key in series if key not in shown]
+        total = tuple(sum(values) for values in zip(*rest, strict=True))
+        found = [(self._numbers[key[1]], series[key]) for key in shown if any(series[key])]
+        return (*found, (-1, total)) if any(total) else tuple(found)
+
+
+def _module(block: Block) -> str:
+    return "" if block.place is None else block.place.module
+
+
+def _line(location: Location, tally: LineTally, kept: int, at_peak: int) -> LineMemory:
+    return LineMemory(
+        location, allocated=tally.allocated, backward=tally.backward, freed=tally.freed, kept=kept, at_peak=at_peak,
+        largest=tally.largest, calls=tally.calls, peak=tally.peak,
+        op=max(tally.ops, key=tally.ops.__getitem__, default=""),
+    )  # fmt: skip
+
+
+def _by_line(blocks: Iterable[tuple[Block, int]]) -> dict[int | None, int]:
+    sums: dict[int | None, int] = {}
+    for block, nbytes in blocks:
+        sums[block.site] = sums.get(block.site, 0) + nbytes
+    return sums
+
+
+def _levels(ledger: Ledger, keys: Iterable[Any], key_of: Callable[[Block], Any]) -> dict[Any, tuple[int, ...]]:
+    """Return the bytes under each key at each moment, and now: of what has died, and of what is alive.
+
+    Args:
+        ledger: Of the device.
+        keys: Under which something was counted.
+        key_of: Says under which key a block that is alive counts; None for one that is left out.
+    """
+    length = len(ledger.moments.kept) + 1
+    steps = {key: [0] * (length + 1) for key in keys}
+    for block in ledger.alive:
+        if (key := key_of(block)) is not None:
+            changes = steps.setdefault(key, [0] * (length + 1))
+            changes[block.start] += block.nbytes
+            for start, end, nbytes in block.pieces or ():
+                changes[start] += nbytes
+                changes[end] -= nbytes
+    return {
+        key: tuple(map(add, ledger.moments.series(key), accumulate(changes[:length])))
+        for key, changes in steps.items()
+    }  # fmt: skip
