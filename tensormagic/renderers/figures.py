@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from tensormagic.errors import RequirementError, TensorMagicError
-from tensormagic.renderers import figures_comparison, figures_sharing
+from tensormagic.renderers import figures_comparison, figures_memory, figures_sharing
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.phrases import count, plural, short_number, shortened
 from tensormagic.renderers.tensor.statistics_words import statistics_scope
@@ -27,6 +27,8 @@ from tensormagic.reports import (
     UNREADABLE,
     AliasReport,
     ComparisonReport,
+    MemoryReport,
+    MemoryRunReport,
     ParameterSeries,
     Report,
     Statistics,
@@ -358,7 +360,7 @@ def _flow_note(report: TraceReport, lines: int, points: int) -> str:
 class Kind:
     """One kind of figure: which reports have it, and what draws it."""
 
-    report_class: type[Report]
+    report_class: type[Report] | tuple[type[Report], ...]
     draw: Callable[[Any, Any], Any]
 
 
@@ -369,5 +371,8 @@ KINDS = {
     "gradient_flow": Kind(TraceReport, gradient_flow),
     "memory_map": Kind(AliasReport, _framed(figures_sharing.memory_map)),
     "sizes": Kind(TensorTable, _framed(figures_sharing.sizes)),
+    "treemap": Kind((MemoryReport, MemoryRunReport), _framed(figures_memory.treemap)),
+    "timeline": Kind(MemoryRunReport, _framed(figures_memory.timeline)),
+    "lines": Kind(MemoryRunReport, _framed(figures_memory.lines)),
     "gradient_ratio": Kind(ComparisonReport, _framed(figures_comparison.gradient_ratio)),
 }

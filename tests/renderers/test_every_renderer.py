@@ -15,7 +15,14 @@ import pytest
 
 from tensormagic.renderers.comparison import comparison_html, comparison_text
 from tensormagic.renderers.failure import failure_html, failure_text
-from tensormagic.renderers.memory import memory_html, memory_run_html, memory_run_text, memory_text
+from tensormagic.renderers.memory import (
+    memory_html,
+    memory_run_html,
+    memory_run_svg,
+    memory_run_text,
+    memory_svg,
+    memory_text,
+)
 from tensormagic.renderers.session import watch_html, watch_text
 from tensormagic.renderers.sharing import (
     aliases_html,
@@ -95,6 +102,8 @@ RENDERERS = (
     Renderer("memory_text", memory_text.render, samples_memory.SAMPLES, "text", 24_000),
     Renderer("memory_run_html", memory_run_html.render, samples_memory_run.SAMPLES, "html", 120_000),
     Renderer("memory_run_text", memory_run_text.render, samples_memory_run.SAMPLES, "text", 24_000),
+    Renderer("memory_svg", memory_svg.render, samples_memory.SAMPLES, "svg", 80_000, tells_findings=False),
+    Renderer("memory_run_svg", memory_run_svg.render, samples_memory_run.SAMPLES, "svg", 80_000, tells_findings=False),
     Renderer("watch_html", watch_html.render, samples_watch.SAMPLES, "html", 60_000),
     Renderer("watch_text", watch_text.render, samples_watch.SAMPLES, "text", 24_000),
     Renderer("why_html", why_html.render, samples_why.SAMPLES, "html", 30_000),

@@ -1,0 +1,157 @@
+"""Figures of memory: the treemap, the timeline, the lines. `tensormagic.renderers.figures` gives them plotly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tensormagic.errors import TensorMagicError
+from tensormagic.renderers.basics.phrases import count, number_of_bytes, plural, shortened
+from tensormagic.renderers.figures_sharing import Framed, plain_text
+from tensormagic.renderers.memory import memory_run_words
+from tensormagic.renderers.memory.categories import COLOURS
+from tensormagic.renderers.memory.memory_words import summary, tiles, title
+from tensormagic.renderers.memory.timeline_stack import Layer, by_category, columns, main_timeline, ticks
+from tensormagic.renderers.memory.treemap import Tile
+from tensormagic.reports import LineMemory, MemoryReport, MemoryRunReport
+
+MOST_TILES = 600
+MOST_LINES = 30
+MOST_COLUMNS = 1000
+LINE = 30  # pixels of one line of code
+GROUP, DEVICE = "#4a525c", "#23272d"
+
+
+def treemap(plotly: Any, report: MemoryReport | MemoryRunReport) -> Framed:
+    """Draw what is alive, or was at the peak, as a treemap: device or run, name or line, storage."""
+    if isinstance(report, MemoryRunReport):
+        parts = [("the peak", memory_run_words.peak_tiles(report))]
+        head, note = "Alive at the peak", _said(report)
+    else:
+        parts = [(device.device, tiles(report, device.device)) for device in report.devices if device.live]
+        head, note = title(report).capitalize(), summary(report)
+    nodes = [node for name, inner in parts if inner for node in _tree(name, inner)]
+    if not nodes:
+        raise TensorMagicError('no "treemap" figure: no tensor was alive')
+    drawn = plotly.Treemap(
+        labels=[plain_text(shortened(node.label, 60)) for node in nodes], ids=[plain_text(node.id) for node in nodes],
+        parents=[plain_text(node.parent) for node in nodes], values=[node.nbytes for node in nodes],
+        branchvalues="total", marker={"colors": [node.colour for node in nodes]}, textinfo="label+text",
+        text=[number_of_bytes(node.nbytes) for node in nodes], customdata=[_hover(node) for node in nodes],
+        hovertemplate="%{customdata}<extra></extra>", tiling={"pad": 1}, maxdepth=3,
+    )  # fmt: skip
+    figure = plotly.Figure(drawn)
+    figure.update_layout(uniformtext={"minsize": 9, "mode": "hide"})
+    return Framed(figure, plain_text(head), note, 520)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A rectangle of plotly's treemap, and the one that it lies in."""
+
+    label: str
+    id: str
+    parent: str
+    nbytes: int
+    colour: str
+    told: str = ""
+
+
+def _tree(name: str, inner: Sequence[Tile]) -> Iterable[Node]:
+    """Return the nodes of a device: itself, its groups, their storages, the smallest of these together."""
+    ranked = sorted(inner, key=lambda tile: -tile.nbytes)
+    groups: dict[str, list[Tile]] = {}
+    for tile in ranked[:MOST_TILES]:
+        groups.setdefault(tile.group, []).append(tile)
+    yield Node(name, name, "", _bytes(ranked), DEVICE, _number(ranked))
+    for place, (group, found) in enumerate(groups.items()):
+        where = f"{name}/{place}"
+        yield Node(group, where, name, _bytes(found), GROUP, _number(found))
+        for at, tile in enumerate(found):
+            yield Node(tile.label, f"{where}/{at}", where, tile.nbytes, COLOURS[tile.category], tile.title)
+    rest = ranked[MOST_TILES:]
+    if rest:
+        words = f"{count(sum(tile.count for tile in rest))} smaller"
+        yield Node(words, f"{name}/rest", name, _bytes(rest), COLOURS["other"])
+
+
+def _bytes(inner: Iterable[Tile]) -> int:
+    return sum(tile.nbytes for tile in inner)
+
+
+def _number(inner: Iterable[Tile]) -> str:
+    return plural(sum(tile.count for tile in inner), "storage")
+
+
+def _hover(node: Node) -> str:
+    lines = node.told.split("\n") if node.told else []
+    return "<br>".join(
+        plain_text(shortened(line, 120)) for line in (f"{node.label}: {number_of_bytes(node.nbytes)}", *lines)
+    )
+
+
+def timeline(plotly: Any, report: MemoryRunReport) -> Framed:
+    """Draw the live bytes over the operations of the run, stacked by category, the peak marked."""
+    drawn = main_timeline(report)
+    if drawn is None:
+        raise TensorMagicError('no "timeline" figure: no operation allocated anything')
+    moments = columns(drawn, MOST_COLUMNS)
+    across = [drawn.operation[at] for at in moments]
+    figure = plotly.Figure()
+    for layer in by_category(drawn):
+        figure.add_trace(_area(plotly, report, layer, across, moments))
+    top = drawn.live[drawn.peak]
+    figure.add_annotation(x=drawn.operation[drawn.peak], y=top, text=f"peak {number_of_bytes(top)}", arrowhead=2)
+    figure.update_xaxes(title_text="operation")
+    figure.update_yaxes(title_text="alive", rangemode="tozero", **_round(top))
+    thinned = f"; {len(moments)} of {plural(len(drawn.live), 'moment')} drawn" if len(moments) < len(drawn.live) else ""
+    return Framed(figure, f"Alive on {plain_text(drawn.device)}", _said(report) + thinned, 420)
+
+
+def _said(report: MemoryRunReport) -> str:
+    return f"{memory_run_words.peak(report)} {memory_run_words.summary(report)}".strip()
+
+
+def _round(top: int) -> dict[str, list[Any]]:
+    """Return an axis of bytes with round numbers, in words: plotly's own would write a billion as B."""
+    marks = ticks(top)
+    return {"tickvals": marks, "ticktext": [number_of_bytes(nbytes) if nbytes else "0" for nbytes in marks]}
+
+
+def _area(plotly: Any, report: MemoryRunReport, layer: Layer, across: list[int], moments: list[int]) -> Any:
+    values = [layer.values[at] for at in moments]
+    return plotly.Scatter(
+        x=across, y=values, name=memory_run_words.layer_words(report, layer), stackgroup="live", mode="lines",
+        line={"width": 0, "shape": "hv"}, fillcolor=COLOURS[layer.key],
+        customdata=[number_of_bytes(value) for value in values],
+        hovertemplate="operation %{x}: %{customdata}",
+    )  # fmt: skip
+
+
+def lines(plotly: Any, report: MemoryRunReport) -> Framed:
+    """Draw the lines that took the most as bars: allocated, alive at the peak, kept after the run."""
+    shown = [(at, line) for at, line in enumerate(report.lines) if line.allocated or line.freed][:MOST_LINES]
+    if not shown:
+        raise TensorMagicError('no "lines" figure: no line of yours allocated anything')
+    labels = [plain_text(memory_run_words.line_words(report, at, width=48)) for at, _ in shown]
+    figure = plotly.Figure([
+        plotly.Bar(
+            orientation="h", y=labels, x=[_amount(line, key) for _, line in shown], name=name, marker={"color": colour},
+            customdata=[number_of_bytes(_amount(line, key)) for _, line in shown],
+            hovertemplate=f"%{{y}}<br>{name}: %{{customdata}}<extra></extra>",
+        )
+        for key, name, colour in (
+            ("allocated", "allocated", COLOURS["other"]), ("at_peak", "at the peak", COLOURS["saved for backward"]),
+            ("kept", "kept", COLOURS["gradient"]),
+        )
+    ])  # fmt: skip
+    figure.update_yaxes(autorange="reversed", automargin=True)
+    figure.update_xaxes(**_round(max(max(line.allocated, line.at_peak, line.kept) for _, line in shown)))
+    figure.update_layout(barmode="group")
+    cut = f"{len(shown)} of {plural(len(report.lines), 'line')}; " if len(shown) < len(report.lines) else ""
+    return Framed(figure, "What each line took", cut + _said(report), 160 + LINE * len(shown))
+
+
+def _amount(line: LineMemory, key: str) -> int:
+    return {"allocated": line.allocated, "at_peak": line.at_peak, "kept": line.kept}[key]

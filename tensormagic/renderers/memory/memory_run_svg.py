@@ -1,0 +1,53 @@
+"""The timeline and what was alive at the peak as one SVG file, on a light card: for papers and slides."""
+
+from __future__ import annotations
+
+from tensormagic.renderers.basics.phrases import number_of_bytes
+from tensormagic.renderers.basics.svg_paths import number
+from tensormagic.renderers.memory.categories import PLURALS
+from tensormagic.renderers.memory.memory_run_words import peak, peak_tiles, summary
+from tensormagic.renderers.memory.picture_svg import Page, map_svg, text_svg
+from tensormagic.renderers.memory.timeline_stack import by_category, column_of, main_timeline, ticks
+from tensormagic.renderers.memory.timeline_svg import COLUMNS, ROWS, areas, layer_colour, scale_top
+from tensormagic.renderers.memory.treemap import treemap
+from tensormagic.reports import MemoryRunReport, Timeline
+
+WIDTH, CHART_HEIGHT, MAP_HEIGHT, LEFT = 1000.0, 260.0, 280.0, 76.0
+
+
+def render(report: MemoryRunReport) -> str:
+    """Return the picture: the timeline by category with its peak, then the treemap of the peak by line."""
+    page = Page(WIDTH)
+    drawn = main_timeline(report)
+    page.heading(f"gpumem {peak(report)}")
+    page.text(summary(report))
+    if drawn is None:
+        page.text("no operation allocated anything")
+        return page.svg()
+    page.put(_chart(drawn), CHART_HEIGHT)
+    layers = reversed(by_category(drawn))
+    page.keys([(layer_colour(layer), PLURALS[layer.key], layer.values[drawn.peak]) for layer in layers])
+    tiles = peak_tiles(report)
+    if tiles:
+        page.text("Alive at the peak, by the line that allocated it")
+        page.put(map_svg(treemap(tiles, WIDTH, MAP_HEIGHT)), MAP_HEIGHT)
+    return page.svg()
+
+
+def _chart(drawn: Timeline) -> str:
+    top, inner = scale_top(drawn), WIDTH - LEFT
+    wide, paths = areas(drawn, by_category(drawn))
+    scaled = f'<g transform="translate({LEFT:.0f},0) scale({inner / wide:.5f},{CHART_HEIGHT / ROWS:.5f})">{paths}</g>'
+    marks = "".join(_tick(nbytes, top) for nbytes in ticks(top))
+    nbytes, across = drawn.live[drawn.peak], LEFT + inner * column_of(drawn, drawn.peak, COLUMNS)
+    high = CHART_HEIGHT * (1 - nbytes / top)
+    line = f'<path d="M{number(across)},{number(high)}V{CHART_HEIGHT:.0f}" stroke="#1b1f24" stroke-dasharray="2 3"/>'
+    end = "end" if across > WIDTH * 0.6 else "start"
+    label = text_svg(across + (-6 if end == "end" else 6), 13, f"peak {number_of_bytes(nbytes)}", bold=True, anchor=end)
+    return f"{marks}{scaled}{line}{label}"
+
+
+def _tick(nbytes: int, top: int) -> str:
+    y = CHART_HEIGHT * (1 - nbytes / top)
+    words = text_svg(LEFT - 8, y + 4, number_of_bytes(nbytes) if nbytes else "0", anchor="end", quiet=True)
+    return f'<path d="M{LEFT:.0f},{number(y)}H{WIDTH:.0f}" stroke="#d5dae0"/>{words}'

@@ -1,0 +1,120 @@
+"""What the two pictures of memory have in common: a light card that grows downwards, legends, a treemap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.phrases import number_of_bytes
+from tensormagic.renderers.basics.svg_paths import number
+from tensormagic.renderers.basics.text_metrics import fitted, text_width
+from tensormagic.renderers.basics.theme import ink_on
+from tensormagic.renderers.memory.categories import COLOURS, PLURALS
+from tensormagic.renderers.memory.cell_labels import (
+    HEADER,
+    LINE,
+    SIZE,
+    cell_lines,
+    has_header,
+    header_label,
+    is_lowered,
+)
+from tensormagic.renderers.memory.treemap import Cell, Group, Treemap
+from tensormagic.renderers.memory.treemap_html import shortened_title
+from tensormagic.renderers.trace.trace_text_lines import printable
+
+_MARGIN, _KEY_HEIGHT = 16.0, 22.0
+_FONT = "system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif"
+_INK, _QUIET, _HEADER_GROUND = "#1b1f24", "#545d68", "#23272d"
+
+
+class Page:
+    """A card of a fixed width: things are put below one another."""
+
+    def __init__(self, width: float) -> None:
+        """Start empty, ``width`` pixels wide inside of its margins."""
+        self._width, self._height, self._parts = width, _MARGIN, list[str]()
+
+    def put(self, content: str, height: float) -> None:
+        """Add SVG content of that height."""
+        self._parts.append(f'<g transform="translate({_MARGIN:.0f},{number(self._height)})">{content}</g>')
+        self._height += height + 8
+
+    def heading(self, words: str) -> None:
+        """Add a heading."""
+        self.put(text_svg(0, 15, fitted(" ".join(words.split()), self._width, 16, bold=True), bold=True, size=16), 18)
+
+    def text(self, words: str) -> None:
+        """Add a line of text."""
+        self.put(text_svg(0, 12, fitted(words, self._width, 13), size=13), 14)
+
+    def keys(self, entries: Sequence[tuple[str, str, int]]) -> None:
+        """Add a legend: colour, words, bytes each; in as many lines as it needs."""
+        x, y, parts = 0.0, 0.0, list[str]()
+        for colour, words, nbytes in entries:
+            told = f"{words} {number_of_bytes(nbytes)}"
+            wide = text_width(told, 13) + 36
+            if x and x + wide > self._width:
+                x, y = 0.0, y + _KEY_HEIGHT
+            swatch = f'<rect x="{number(x)}" y="{number(y)}" width="12" height="12" rx="2" fill="{colour}"/>'
+            parts.append(swatch + text_svg(x + 18, y + 11, told, size=13))
+            x += wide
+        self.put("".join(parts), y + _KEY_HEIGHT if parts else 0.0)
+
+    def svg(self) -> str:
+        """Return the whole picture."""
+        wide, high = self._width + 2 * _MARGIN, self._height + _MARGIN / 2
+        size = f'width="{wide:.0f}" height="{high:.0f}" viewBox="0 0 {wide:.0f} {high:.0f}"'
+        ground = f'<rect width="{wide:.0f}" height="{high:.0f}" fill="#fff"/>'
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="{_FONT}">{ground}{"".join(self._parts)}</svg>'
+        )
+
+
+def keys(amounts: Iterable[tuple[str, int]]) -> list[tuple[str, str, int]]:
+    """Return the entries of a legend of categories, the largest first."""
+    totals: dict[str, int] = {}
+    for category, nbytes in amounts:
+        totals[category] = totals.get(category, 0) + nbytes
+    ranked = sorted(totals.items(), key=lambda pair: -pair[1])
+    return [(COLOURS[category], PLURALS[category], nbytes) for category, nbytes in ranked]
+
+
+def text_svg(x: float, y: float, words: str, *, size: float = 12, anchor: str = "start", **look: object) -> str:
+    """Return a text; ``bold``, ``quiet`` and ``ink`` say how it looks."""
+    ink = look.get("ink") or (_QUIET if look.get("quiet") else _INK)
+    weight = "600" if look.get("bold") else None
+    place = {"x": number(x), "y": number(y), "font_size": number(size), "fill": ink, "font_weight": weight}
+    return tag("text", escape(printable(words)), **place, text_anchor=anchor if anchor != "start" else None)
+
+
+def map_svg(map_: Treemap) -> str:
+    """Return a treemap as SVG content."""
+    return "".join(_group(group) for group in map_.groups)
+
+
+def _group(group: Group) -> str:
+    cells = "".join(_cell(cell, group) for cell in group.cells)
+    return cells + (_header(group) if has_header(group) else "")
+
+
+def _cell(cell: Cell, group: Group) -> str:
+    box, ground = cell.box, COLOURS[cell.tile.category]
+    shape = (
+        f'<rect x="{number(box.x)}" y="{number(box.y)}" width="{number(box.width)}" height="{number(box.height)}" '
+        f'fill="{ground}" stroke="#fff"><title>{escape(printable(shortened_title(cell)))}</title></rect>'
+    )
+    top = box.y + (HEADER if is_lowered(cell, group) else 0) + SIZE + 1
+    words = enumerate(cell_lines(cell, group))
+    return shape + "".join(
+        text_svg(box.x + 4, top + at * LINE, word, size=SIZE, ink=ink_on(ground)) for at, word in words
+    )
+
+
+def _header(group: Group) -> str:
+    box, nbytes = group.box, number_of_bytes(group.nbytes)
+    name = header_label(group, max(box.width - text_width(nbytes, SIZE, bold=True) - 16, 30))
+    place = f'x="{number(box.x)}" y="{number(box.y)}" width="{number(box.width)}" height="{HEADER:.0f}"'
+    ground = f'<rect {place} fill="{_HEADER_GROUND}"/>'
+    left = text_svg(box.x + 4, box.y + 13, name, size=SIZE, bold=True, ink="#fff")
+    return ground + left + text_svg(box.x + box.width - 4, box.y + 13, nbytes, size=SIZE, anchor="end", ink="#fff")
