@@ -43,6 +43,38 @@ def truncated_backpropagation_through_time():
 
 
 @healthy(nearly="TM312")
+def a_state_that_goes_on_detached_with_updates_by_hand():
+    """Through ``.data``, weight decay too; what is counted is a number."""
+    w, state, total = torch.zeros(3, requires_grad=True), torch.zeros(3), 0.0
+    with tm.trace(namespace={"w": w}) as trace:
+        for _ in range(8):
+            state = 0.5 * state.detach() + torch.randn(3) * w
+            loss = (state - 1).pow(2).sum()
+            loss.backward()
+            w.data.sub_(w.grad, alpha=0.01)
+            w.data.mul_(0.999)
+            w.grad.data.zero_()
+            total += loss.item()
+    return trace.report
+
+
+@healthy(nearly="TM312")
+def backward_at_each_step_of_a_sequence_and_one_update_by_hand():
+    """The graph grows within a sequence, and the update comes at its end."""
+    cell, head = nn.RNNCell(3, 8), nn.Linear(8, 1)
+    with tm.trace(namespace={"cell": cell, "head": head}) as trace:
+        for _ in range(2):
+            hidden = torch.zeros(4, 8)
+            for _ in range(6):
+                hidden = cell(torch.randn(4, 3), hidden)
+                head(hidden).pow(2).mean().backward(retain_graph=True)
+            for parameter in (*cell.parameters(), *head.parameters()):
+                parameter.data.add_(parameter.grad, alpha=-0.01)
+                parameter.grad = None
+    return trace.report
+
+
+@healthy(nearly="TM312")
 def a_loss_at_each_step_of_a_sequence():
     """Backward at each time step, through all steps so far; one step of the optimizer at the end, and a new state."""
     cell, head = nn.RNNCell(3, 8), nn.Linear(8, 1)

@@ -85,6 +85,38 @@ def a_state_that_is_never_detached():
     return trace.report
 
 
+@ill("TM312", severity="warning", line="total = total + (x @ w - 1).pow(2).mean()",
+     related=("total.backward(retain_graph=True)",))  # fmt: skip
+def a_sum_of_losses_with_the_update_written_by_hand():
+    """No optimizer: the weights are changed under no_grad."""
+    w = torch.zeros(3, requires_grad=True)
+    total = torch.zeros(())
+    with tm.trace(namespace={"w": w}) as trace:
+        for _ in range(8):
+            x = torch.randn(8, 3)
+            total = total + (x @ w - 1).pow(2).mean()
+            total.backward(retain_graph=True)
+            with torch.no_grad():
+                w -= 0.01 * w.grad
+                w.grad = None
+    return trace.report
+
+
+@ill("TM312", severity="warning", line="state = 0.5 * state + x * w", says=("3 nodes a step",),
+     related=("(state - 1).pow(2).sum().backward(retain_graph=True)",))  # fmt: skip
+def a_state_that_goes_on_with_updates_through_data():
+    """As tutorials wrote it before there was no_grad."""
+    w, state = torch.zeros(3, requires_grad=True), torch.zeros(3)
+    with tm.trace(namespace={"w": w}) as trace:
+        for _ in range(8):
+            x = torch.randn(3)
+            state = 0.5 * state + x * w
+            (state - 1).pow(2).sum().backward(retain_graph=True)
+            w.data.sub_(w.grad, alpha=0.01)
+            w.grad.data.zero_()
+    return trace.report
+
+
 # -- TM606: the wrong mode --------------------------------------------------------------------------------------------
 
 

@@ -73,6 +73,11 @@ class BlindWrites:
         """Whether anything that ``.data`` returned is still there."""
         return bool(self._aliases)
 
+    @property
+    def any(self) -> bool:
+        """Whether a write is remembered."""
+        return bool(self._writes)
+
     def is_blind(self, target: Any) -> bool:
         """Return whether ``target`` is what ``.data`` returned, or a view of it."""
         aliases = self._aliases
@@ -92,6 +97,10 @@ class BlindWrites:
             target = target[index]
         if (region := region_of(target)) is not None and region.elements:
             self._writes.append(BlindWrite(record, region))
+
+    def last_at(self, address: int) -> int:
+        """Return the number that autograd had come to at the last write to what begins there; -1 without any."""
+        return next((one.record.start for one in reversed(self._writes) if one.record.address == address), -1)
 
     def forget(self) -> None:
         """Forget everything."""

@@ -1,4 +1,7 @@
-"""Updates without an optimizer: ``with torch.no_grad(): w -= lr * w.grad``, seen by the versions of a few leaves."""
+"""Updates without an optimizer, of a few leaves: ``with torch.no_grad(): w -= lr * w.grad``, seen by their versions.
+
+What is written through ``.data`` leaves the version as it is; that is known from the calls.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Iterable
 
 import torch
 
+from tensormagic.collectors.faults.blind_writes import BlindWrites
 from tensormagic.collectors.names.identity import Leaves
 from tensormagic.collectors.training.stepping import Brought, Moment, Stepping
 from tensormagic.collectors.training.witnesses import Witness, witnesses_of
@@ -18,15 +22,16 @@ class ByHand:
     Args:
         leaves: The leaves met so far.
         brought: As `Stepping` takes it.
+        blind: What was written through ``.data``.
     """
 
-    def __init__(self, leaves: Leaves, brought: Brought) -> None:
-        self._leaves = leaves
+    def __init__(self, leaves: Leaves, brought: Brought, blind: BlindWrites) -> None:
+        self._leaves, self._blind = leaves, blind
         self._brought = brought
         self._known = 0
         self._theirs: set[int] = set()
         self._witnesses: list[Witness] = []
-        self._versions: list[int] = []
+        self._versions: list[tuple[int, int]] = []
         self._stepping: Stepping | None = None
 
     def leave_to(self, parameters: Iterable[torch.Tensor]) -> None:
@@ -87,9 +92,12 @@ class ByHand:
             self._stepping = Stepping(self._witnesses, self._brought)
             self._stepping.begin()
 
-    def _now(self) -> list[int]:
+    def _now(self) -> list[tuple[int, int]]:
         found = (witness.parameter() for witness in self._witnesses)
-        return [-1 if leaf is None else leaf._version for leaf in found]
+        return [(-1, -1) if leaf is None else (leaf._version, self._written(leaf)) for leaf in found]
+
+    def _written(self, leaf: torch.Tensor) -> int:
+        return self._blind.last_at(leaf.data_ptr()) if self._blind.any and leaf.layout is torch.strided else -1
 
 
 def _has_gradient(leaf: torch.Tensor) -> bool:

@@ -91,7 +91,7 @@ class TrainingWatcher:
         self._followed: dict[int, Followed] = {}
         self._gone: list[Followed] = []
         self._beyond: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
-        self._by_hand = ByHand(leaves, self._brought)
+        self._by_hand = ByHand(leaves, self._brought, recorder.autograd.blind)
         self._elsewhere = Elsewhere(leaves)
         self._loop, self._growth = recorder.calls.loop, Growth(recorder.origins)
         self._loop.region = recorder.cuts.region_site
