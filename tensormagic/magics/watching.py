@@ -9,10 +9,13 @@ from typing import Any
 from tensormagic import api
 from tensormagic.magics.cell import cell_number
 from tensormagic.magics.display import show
-from tensormagic.reports import Finding, WatchReport
+from tensormagic.magics.live_output import last_report
+from tensormagic.reports import Finding, TraceReport, WatchReport
 
 EVENT = "post_run_cell"
 _AMOUNTS = ("bytes", "elements", "bytes a run")  # the evidence that has to double before a finding is told again
+
+_Key = tuple[str, str]
 
 
 class Watcher:
@@ -25,17 +28,20 @@ class Watcher:
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._watch: api.Watch | None = None
-        self._told: dict[tuple[str, str], float] = {}
+        self._told: dict[_Key, float] = {}
+        self._panel: TraceReport | None = None  # plain data
 
     def switch(self, *, on: bool) -> None:
         """Begin to look, or leave nothing behind; twice is the same as once."""
         if on and self._watch is None:
             self._watch = api.Watch(functools.partial(cell_number, self._shell))
+            self._panel = last_report(self._shell)
             self._shell.events.register(EVENT, self._look)
         elif not on and self._watch is not None:
             self._shell.events.unregister(EVENT, self._look)
             self._watch = None
             self._told.clear()
+            self._panel = None
 
     def check(self) -> None:
         """Show what stands now, all of it."""
@@ -56,7 +62,8 @@ class Watcher:
 
     def _new(self, report: WatchReport) -> tuple[Finding, ...]:
         """Return what is above a note and was not told yet, or is twice as much as when it was."""
-        found = [finding for finding in report.findings if finding.severity != "note"]
+        shown = self._shown_by_panel()
+        found = [one for one in report.findings if one.severity != "note" and _key(one) not in shown]
         new = tuple(finding for finding in found if self._is_new(finding))
         self._told.update((_key(finding), _amount(finding)) for finding in new)
         if not report.gaps:  # what was mended is told again where it comes back
@@ -64,12 +71,17 @@ class Watcher:
             self._told = {key: amount for key, amount in self._told.items() if key in there}
         return new
 
+    def _shown_by_panel(self) -> set[_Key]:
+        """Return what the panel of the last traced run has told, while the watch was on: it is not told twice."""
+        report = last_report(self._shell)
+        return {_key(one) for one in report.findings} if report is not None and report is not self._panel else set()
+
     def _is_new(self, finding: Finding) -> bool:
         told = self._told.get(_key(finding))
         return told is None or _amount(finding) >= 2 * told > 0
 
 
-def _key(finding: Finding) -> tuple[str, str]:
+def _key(finding: Finding) -> _Key:
     """Return what a finding is about; the history and the last error are one thing each, whatever lies in them."""
     return finding.code, "" if finding.code in {"TM501", "TM502"} else finding.subject
 

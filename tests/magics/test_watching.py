@@ -193,3 +193,16 @@ def test_a_parameter_that_no_loss_uses_is_told_after_the_training(cell):
     assert "opt holds model.side and had no gradient for it in 20 steps" in " ".join(ran.shown[0]["text/plain"].split())
     assert "self.side = nn.Linear(2, 2)" in ran.shown[0]["text/plain"]
     assert told(cell(steps)) == []
+
+
+def test_what_the_panel_of_a_traced_cell_has_told_the_watch_does_not_tell_again(cell):
+    """A module's fault stands in both; what only the watch sees it tells."""
+    cell("%tensormagic watch on")
+    cell("%config TensorMagic.live = 'off'")
+    ran = cell("%%tracegrad\n" + LISTED + "sum(layer(torch.ones(1, 2)).sum() for layer in listed.layers).backward()\n"
+               "features = [net(torch.zeros(4096 * 16, 2)).exp().mean() for _ in range(6)]\n"
+               "net2 = nn.Sequential(nn.Linear(2, 256), nn.ReLU(), nn.Linear(256, 1))")  # fmt: skip
+    assert told(ran).count("TM605") == 1
+    assert told(cell("x = 1")) == []
+    assert told(cell("losses = [net2(torch.zeros(4096, 2)).exp().mean() for _ in range(6)]")) == ["TM503"]
+    assert told(cell("other = Net()")) == ["TM605"]
