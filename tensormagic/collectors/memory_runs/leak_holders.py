@@ -26,7 +26,7 @@ from tensormagic.reports import Location, StoredGraph
 MOST_NODES = 100_000  # of one graph
 _NUMBERED = re.compile(r"\[\d+\]")
 _LAST = re.compile(r"\[[^\[\]]*\]$")
-_GROWING_KINDS = {"item", "name", "attribute"}
+_GROWING_KINDS = {"item", "name", "attribute"}  # others are the parameters of modules, what an optimizer holds
 
 
 @dataclass(slots=True)
@@ -35,15 +35,22 @@ class Holders:
 
     Attributes:
         holds: What was found.
-        complete: Whether everything that has a name was looked at.
+        complete: Whether everything that has a name was looked at, graphs included.
+        cut: Why not all names were looked at; empty where they were.
     """
 
     holds: dict[int, Hold] = field(default_factory=dict)
     complete: bool = True
+    cut: str = ""
 
 
 def find_holders(
-    wanted: Collection[int], namespace: Mapping[str, Any], filenames: Iterable[str], cell_number: CellNumber = no_cell
+    wanted: Collection[int],
+    namespace: Mapping[str, Any],
+    filenames: Iterable[str],
+    variables: Iterable[tuple[Place, Any]] = (),
+    *,
+    cell_number: CellNumber = no_cell,
 ) -> Holders:
     """Return who keeps the storages with these identities.
 
@@ -51,13 +58,14 @@ def find_holders(
         wanted: ``storage._cdata`` of storages that are alive.
         namespace: The person's names.
         filenames: Files whose lines allocated them.
+        variables: The variables of functions that are running.
         cell_number: Gives the number of a cell.
     """
     with quiet():
-        stroll = Stroll(THOROUGH).through(namespace)
+        stroll = Stroll(THOROUGH).through(namespace, variables)
         files = tuple(dict.fromkeys((*filenames, *sources(namespace))))
         search = _Search(stroll, files, cell_number)
-        found = Holders(complete=stroll.names_complete)
+        found = Holders(complete=stroll.names_complete, cut=stroll.cut)
         every = (*search.named(), *search.stored(found), *search.carried())
         for key, hold in every:
             if key in wanted:
@@ -75,27 +83,31 @@ class _Search:
 
     def where(self, name: str) -> Location | None:
         """Return the line that puts more into what has a name."""
-        return grown(name, self._files, self._cell_number)
+        return grown(_as_written(name), self._files, self._cell_number)
+
+    def is_emptied(self, name: str) -> bool:
+        """Return whether a line takes something out of what has a name."""
+        return emptied(_as_written(name), self._files)
 
     def named(self) -> Iterator[tuple[int, Hold]]:
         """Yield the storages that names lead to."""
         for key in self._own:
-            place = _telling_place(self._stroll.storages[key].places)
-            if place is not None:
-                yield key, self._hold_at(place)
+            places = self._stroll.storages[key].places
+            place = _telling_place(places)
+            yield key, self._hold_at(place) if place is not None else Hold(places[0].path, ends=True)
 
     def _hold_at(self, place: Place) -> Hold:
         """Return the container that a tensor is an item of, with all its bounds; the tensor itself where it is none."""
-        if place.kind != "item":
+        if not _is_item(place):
             return self._of_tensor(place.path)
         name, item = _container(place.path)
         ends = any(name == path or name.startswith((f"{path}[", f"{path}.")) for path in self._stroll.bounded)
-        return Hold(name, "items", item, self.where(name), ends=ends or emptied(name, self._files))
+        return Hold(name, "items", item, self.where(name), ends=ends or self.is_emptied(name))
 
     def _of_tensor(self, name: str) -> Hold:
         """Return a tensor as its own holder: it grows only where a line makes it anew from itself."""
         where = self.where(name)
-        return Hold(name, "joined", location=where, ends=where is None or emptied(name, self._files))
+        return Hold(name, "joined", location=where, ends=where is None or self.is_emptied(name))
 
     def stored(self, found: Holders) -> Iterator[tuple[int, Hold]]:
         """Yield the storages that graphs of stored results keep."""
@@ -108,7 +120,7 @@ class _Search:
     def _of_graph(self, graph: StoredGraph) -> Hold:
         return Hold(
             graph.name, graph.form, location=graph.location, graph=True, count=graph.graphs, scalars=graph.scalars,
-            ends=emptied(graph.name, self._files),
+            ends=self.is_emptied(graph.name),
         )  # fmt: skip
 
     def carried(self) -> Iterator[tuple[int, Hold]]:
@@ -142,10 +154,21 @@ def _identity(tensor: torch.Tensor | None) -> int | None:
 
 def _telling_place(places: list[Place]) -> Place | None:
     """Return the nearest place that belongs to the person: an item of a container first, which may be one of many."""
-    items = [place.path for place in places if place.kind == "item"]
+    items = [place.path for place in places if _is_item(place)]
     others = [place.path for place in places if place.kind in _GROWING_KINDS]
     path = next(iter(nearest(items) or nearest(others)), None)
     return next((place for place in places if place.path == path), None)
+
+
+def _is_item(place: Place) -> bool:
+    """Return whether a tensor was found in a container: also one that a function holds in its closure."""
+    numbered = place.kind in {"function", "generator"} and place.path.endswith("]")
+    return place.kind == "item" or numbered
+
+
+def _as_written(name: str) -> str:
+    """Return a name as it stands in the source: of ``train.<locals>.losses`` the variable."""
+    return name.rpartition("<locals>.")[2]
 
 
 def _container(path: str) -> tuple[str, str]:

@@ -23,7 +23,7 @@ FEWEST = 5  # iterations
 FEWEST_GRAPHS = 4  # each of its own
 _ALIKE = 3 / 4  # of the iterations add between half and twice the usual
 _LASTS = 3 / 4  # of the backwards have passed when the last one adds something
-_MEANT: frozenset[Category] = frozenset({"parameter", "gradient", "optimizer state", "buffer"})
+MEANT: frozenset[Category] = frozenset({"parameter", "gradient", "optimizer state", "buffer"})
 
 Births = Sequence[tuple[int, int]]
 
@@ -95,7 +95,7 @@ def find_leaks(stays: Iterable[Stay], rhythm: Rhythm) -> tuple[Leak, ...]:
     """Return what grows with every iteration, the largest first."""
     groups: dict[tuple[str, str | int], list[Stay]] = defaultdict(list)
     for stay in stays:
-        if stay.category not in _MEANT and stay.line >= 0 and stay.nbytes:
+        if stay.category not in MEANT and stay.line >= 0 and stay.nbytes:
             groups[stay.device, stay.hold.name if stay.hold is not None else stay.line].append(stay)
     found = (_leak(group, rhythm) for group in groups.values())
     return tuple(sorted((leak for leak in found if leak is not None), key=lambda leak: -leak.kept))
@@ -166,9 +166,12 @@ def _rounds(group: list[Stay], rhythm: Rhythm) -> dict[int, int]:
 
 
 def _is_training(rounds: Mapping[int, int], rhythm: Rhythm) -> bool:
-    """Return whether something stayed from most backwards to the next, and did so to the end."""
+    """Return whether something stayed from backward to backward, and did so to the end.
+
+    Several backwards may make a step: a generator's and its critic's, some that are accumulated.
+    """
     first, last = min(rounds), max(rounds)
-    dense = 2 * len(rounds) >= last - first + 1
+    dense = 4 * len(rounds) >= last - first + 1
     return len(rounds) >= FEWEST and dense and last >= _LASTS * len(rhythm.backwards)
 
 

@@ -77,7 +77,7 @@ def test_what_nothing_holds_that_has_a_name():
         items(births=range(10)),
         items(births=range(5, 200, 10)),
         items(births=range(365, 400, 10)),
-        items(births=range(5, 400, 40)),
+        items(births=range(5, 400, 60)),
         items(Hold("queue", location=STORED, ends=True)),
         each(Hold("losses", graph=True, count=3, location=STORED)),
         each(Hold("losses", graph=True, count=40, ends=True)),
@@ -89,7 +89,7 @@ def test_what_nothing_holds_that_has_a_name():
         [],
     ],
     ids=[
-        "data made before the training", "a warm-up that ended", "the last few, of a cache", "one in four steps",
+        "data made before the training", "a warm-up that ended", "the last few, of a cache", "one in six steps",
         "a queue with an end", "three graphs", "a list that the source empties", "momentum", "gradients",
         "no line", "four iterations", "other amounts each time", "nothing",
     ],

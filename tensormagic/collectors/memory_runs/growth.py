@@ -1,0 +1,88 @@
+"""What of a run's memory grew with its iterations: the question at its end.
+
+Who holds what is asked once, and only where as many storages stayed from one line as it takes to tell a leak.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from tensormagic.collectors.memory_runs.beats import Beats
+from tensormagic.collectors.memory_runs.blocks import Block
+from tensormagic.collectors.memory_runs.leak_holders import Holders, find_holders
+from tensormagic.collectors.memory_runs.leaks import FEWEST, FEWEST_GRAPHS, MEANT, Rhythm, Stay, find_leaks
+from tensormagic.collectors.names.reach import Place
+from tensormagic.collectors.session.assignments import CellNumber, no_cell
+from tensormagic.reports import Gap, Leak, Location
+from tensormagic.reports.memory import Category
+
+CategoryOf = Callable[[Block], Category]
+
+
+class Growth:
+    """Asks, at the end of a run, what grew.
+
+    Args:
+        namespace: The person's names.
+        variables: Those of functions that are running.
+        cell_number: Gives the number of a cell.
+
+    Attributes:
+        gaps: What was not looked at.
+    """
+
+    def __init__(
+        self,
+        namespace: Mapping[str, Any],
+        variables: Iterable[tuple[Place, Any]] = (),
+        cell_number: CellNumber | None = None,
+    ) -> None:
+        self._namespace, self._variables = namespace, variables
+        self._cell_number = no_cell if cell_number is None else cell_number
+        self.gaps: tuple[Gap, ...] = ()
+
+    def leaks(
+        self, alive: Iterable[Block], beats: Beats, locations: Sequence[Location], category: CategoryOf
+    ) -> tuple[Leak, ...]:
+        """Return what grows with every iteration, the largest first.
+
+        Args:
+            alive: The storages that are alive; those from before the run are left out.
+            beats: What tells the rhythm.
+            locations: The lines, by number.
+            category: What a storage is for.
+        """
+        stayed = [block for block in alive if not block.before and block.site is not None]
+        stayed = [block for block in stayed if category(block) not in MEANT]
+        if not _may_grow(stayed, beats):
+            return ()
+        holders = self._holders(stayed, locations)
+        stays = [_stay(block, category(block), holders) for block in stayed]
+        return find_leaks(stays, Rhythm(locations, beats.backwards, beats.joins, holders.complete))
+
+    def _holders(self, stayed: list[Block], locations: Sequence[Location]) -> Holders:
+        lines = Counter(block.site for block in stayed)
+        files = (locations[site].filename for site, _ in lines.most_common() if site is not None)
+        found = find_holders(
+            {block.key for block in stayed}, self._namespace, files, self._variables, cell_number=self._cell_number
+        )
+        if found.cut:
+            self.gaps = (Gap("names", f"what grows was looked for among a part of the names: {found.cut}"),)
+        return found
+
+
+def _may_grow(stayed: list[Block], beats: Beats) -> bool:
+    """Return whether enough stayed from one line, or one tensor was joined often enough."""
+    lines = Counter(block.site for block in stayed)
+    often = any(count >= FEWEST_GRAPHS for count in lines.values())
+    return often or any(len(beats.joins.get(site, ())) > FEWEST for site in lines if site is not None)
+
+
+def _stay(block: Block, category: Category, holders: Holders) -> Stay:
+    site = -1 if block.site is None else block.site
+    return Stay(site, block.nbytes, block.born, str(block.device), category, holders.holds.get(block.key))
+
+
+__all__ = ["Growth"]
