@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from types import TracebackType
 from typing import Any
 
 from tensormagic.api.running import CellNumber, _Run
@@ -25,6 +26,12 @@ class MemoryRun(_Run[MemoryRunReport]):
         from tensormagic.collectors.memory_runs.recorder import MemoryRecorder
 
         self._follower = MemoryRecorder(namespace, cell, cell_number=cell_number, title=title)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop; an exception goes on."""
+        self._follower.stop(error, sys._getframe(1))  # noqa: SLF001  (the variables of the block's function)
 
 
 def track_memory(*, title: str = "", namespace: Mapping[str, Any] | None = None) -> MemoryRun:

@@ -85,7 +85,7 @@ def gradients_that_are_accumulated():
 
 @healthy(nearly="TM504")
 def a_data_set_that_is_made_before_the_training():
-    net, optimizer, x, y = wide()
+    net, optimizer, _, y = wide()
     with tm.track_memory() as run:
         batches = [torch.randn(2048, 1024) for _ in range(10)]
         for batch in batches:

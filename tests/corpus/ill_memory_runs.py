@@ -97,17 +97,19 @@ def wide() -> tuple[nn.Module, torch.optim.Optimizer, torch.Tensor, torch.Tensor
 
 
 @ill("TM504", severity="warning", subject="all_outputs", line="all_outputs.append(step(net, optimizer, x, y))",
-     says=("8 MiB more after each of 9 iterations, 72 MiB in all: all_outputs keeps", "give all_outputs an end"))  # fmt: skip
+     says=("8 MiB more after each of 9 iterations, 72 MiB in all: all_outputs keeps",
+           "give all_outputs an end"))  # fmt: skip
 def outputs_of_every_training_step():
     net, optimizer, x, y = wide()
     all_outputs = []
     with tm.track_memory() as run:
         for _ in range(9):
-            all_outputs.append(step(net, optimizer, x, y))
+            all_outputs.append(step(net, optimizer, x, y))  # noqa: PERF401
     return run.report
 
 
-@ill("TM504", severity="warning", subject="hooked", line="hooked.append(output.detach())", says=("8 MiB more after each of 9",))
+@ill("TM504", severity="warning", subject="hooked", line="hooked.append(output.detach())",
+     says=("8 MiB more after each of 9",))  # fmt: skip
 def a_hook_that_was_forgotten():
     net, optimizer, x, y = wide()
     hooked = []
@@ -154,4 +156,3 @@ def the_weights_of_every_step():
             step(net, optimizer, x, y)
             trajectory.append([weight.detach().clone() for weight in net.parameters()])
     return run.report
-

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import FrameType
 from typing import Any
 
+from tensormagic.collectors.live_memory.running import running
 from tensormagic.collectors.memory_runs.beats import Beats
 from tensormagic.collectors.memory_runs.blocks import Block
 from tensormagic.collectors.memory_runs.leak_holders import Holders, find_holders
 from tensormagic.collectors.memory_runs.leaks import FEWEST, FEWEST_GRAPHS, MEANT, Rhythm, Stay, find_leaks
-from tensormagic.collectors.names.reach import Place
 from tensormagic.collectors.session.assignments import CellNumber, no_cell
 from tensormagic.reports import Gap, Leak, Location
 from tensormagic.reports.memory import Category
@@ -26,7 +27,7 @@ class Growth:
 
     Args:
         namespace: The person's names.
-        variables: Those of functions that are running.
+        frame: Of the function that runs, whose variables and those of its callers are names, too.
         cell_number: Gives the number of a cell.
 
     Attributes:
@@ -36,17 +37,17 @@ class Growth:
     def __init__(
         self,
         namespace: Mapping[str, Any],
-        variables: Iterable[tuple[Place, Any]] = (),
+        frame: FrameType | None = None,
         cell_number: CellNumber | None = None,
     ) -> None:
-        self._namespace, self._variables = namespace, variables
+        self._namespace, self._frame = namespace, frame
         self._cell_number = no_cell if cell_number is None else cell_number
         self.gaps: tuple[Gap, ...] = ()
 
     def leaks(
         self, alive: Iterable[Block], beats: Beats, locations: Sequence[Location], category: CategoryOf
     ) -> tuple[Leak, ...]:
-        """Return what grows with every iteration, the largest first.
+        """Return what grows with every iteration, the largest first. Never raises.
 
         Args:
             alive: The storages that are alive; those from before the run are left out.
@@ -54,6 +55,15 @@ class Growth:
             locations: The lines, by number.
             category: What a storage is for.
         """
+        try:
+            return self._leaks(alive, beats, locations, category)
+        except Exception as error:  # an odd object that a name leads to: the run is the person's
+            self.gaps = (Gap("leaks", f"what grows could not be looked for: {type(error).__name__}: {error}"),)
+            return ()
+
+    def _leaks(
+        self, alive: Iterable[Block], beats: Beats, locations: Sequence[Location], category: CategoryOf
+    ) -> tuple[Leak, ...]:
         stayed = [block for block in alive if not block.before and block.site is not None]
         stayed = [block for block in stayed if category(block) not in MEANT]
         if not _may_grow(stayed, beats):
@@ -65,8 +75,9 @@ class Growth:
     def _holders(self, stayed: list[Block], locations: Sequence[Location]) -> Holders:
         lines = Counter(block.site for block in stayed)
         files = (locations[site].filename for site, _ in lines.most_common() if site is not None)
+        variables = running(self._frame, set(self._namespace))
         found = find_holders(
-            {block.key for block in stayed}, self._namespace, files, self._variables, cell_number=self._cell_number
+            {block.key for block in stayed}, self._namespace, files, variables, cell_number=self._cell_number
         )
         if found.cut:
             self.gaps = (Gap("names", f"what grows was looked for among a part of the names: {found.cut}"),)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
+from tensormagic.collectors.memory_runs.beats import Beats
 from tensormagic.collectors.memory_runs.blocks import Block
 from tensormagic.collectors.memory_runs.moments import Moment, Moments
 from tensormagic.reports.memory import Category
@@ -100,6 +101,7 @@ class Ledger:
     Args:
         device: As torch writes it.
         tallies: What each line did, on all devices.
+        beats: What tells the rhythm of the run, of all devices.
 
     Attributes:
         alive: The storages that are alive, in the order of their births.
@@ -109,8 +111,9 @@ class Ledger:
         moments: The timeline.
     """
 
-    def __init__(self, device: str, tallies: Tallies) -> None:
+    def __init__(self, device: str, tallies: Tallies, beats: Beats | None = None) -> None:
         self.device, self._tallies = device, tallies
+        self._beats = Beats() if beats is None else beats
         self.alive: dict[Block, None] = {}
         self.live = 0
         self.peak = -1
@@ -162,6 +165,7 @@ class Ledger:
         block.start = at
         self.alive[block] = None
         if not block.before:
+            self._beats.born(block)
             tally = self._tally(block.site)
             tally.add(block.nbytes, block.op, block.born, live)
             if block.place is not None and block.place.phase == "backward":
@@ -173,6 +177,7 @@ class Ledger:
         block.died = death.operation
         block.category = block.category or _ended(block, death)
         self._tally(death.site).freed += block.nbytes
+        self._beats.ran(death.task, death.operation)
         if at == block.start and not block.pieces:
             return
         for key in _keys(block):

@@ -6,11 +6,14 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from threading import RLock
 from time import perf_counter
+from types import FrameType
 from typing import Any
 
 import torch
 
+from tensormagic.collectors.memory_runs.beats import Beats
 from tensormagic.collectors.memory_runs.blocks import Block, new_block
+from tensormagic.collectors.memory_runs.growth import Growth
 from tensormagic.collectors.memory_runs.ledger import Event, Ledger, Tallies, blocks_of
 from tensormagic.collectors.memory_runs.mode import FEWEST_EVENTS, MemoryMode
 from tensormagic.collectors.memory_runs.run_report import Account, Described
@@ -23,7 +26,7 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tracing.children import abandon_in_children
 from tensormagic.collectors.tracing.running_modules import RunningModules
 from tensormagic.errors import TraceError
-from tensormagic.reports import Cell, Gap, State
+from tensormagic.reports import Cell, Gap, Leak, State
 from tensormagic.reports.memory import DeviceMemory
 from tensormagic.reports.memory_run import MemoryRunReport
 
@@ -56,6 +59,7 @@ class MemoryRecorder:
         walk = StackWalk(self._sites, modules.path_in)
         self.mode = MemoryMode(walk, self._sites.of_frame, self._fold, clock)
         self._tallies: Tallies = {}
+        self._beats = Beats()
         self._ledgers: dict[torch.device, Ledger] = {}
         self._lock = RLock()  # a live panel asks from another thread
         self._stack = ExitStack()
@@ -64,6 +68,8 @@ class MemoryRecorder:
         self._began = self._ended = 0.0
         self._before: tuple[DeviceMemory, ...] = ()
         self._described: Described = {}
+        self._leaks: tuple[Leak, ...] = ()
+        self._growth_gaps: tuple[Gap, ...] = ()
 
     # -- life -----------------------------------------------------------------------------------------------------
 
@@ -89,8 +95,13 @@ class MemoryRecorder:
         self._stack.close()
         self._state = "interrupted"
 
-    def stop(self, error: BaseException | None = None) -> None:
-        """End, saying how: with the exception that ended the run, or None. Stopping twice is the same as once."""
+    def stop(self, error: BaseException | None = None, frame: FrameType | None = None) -> None:
+        """End; stopping twice is the same as once.
+
+        Args:
+            error: The exception that ended the run, or None.
+            frame: Of the function whose block this was: its variables are names, too.
+        """
         if self._state != "running":
             return
         self._stack.close()
@@ -98,10 +109,19 @@ class MemoryRecorder:
         self._measure_again()
         with self._lock:
             self._fold()
+            self._grew(frame)
         self._state = state_after(error)
         self._error = error_text(error) if error is not None else ""
         if error is not None:
             strip_own_frames(error)
+
+    def _grew(self, frame: FrameType | None) -> None:
+        """Ask what grew with every iteration, while everything still has its name."""
+        account = self._account()
+        growth = Growth(self._namespace, frame, self._sites.cell_number)
+        blocks = [block for block, _ in account.alive]
+        self._leaks = growth.leaks(blocks, self._beats, self._sites.locations, account.category)
+        self._growth_gaps = growth.gaps
 
     def _note_standing(self) -> None:
         mode = self.mode
@@ -142,7 +162,9 @@ class MemoryRecorder:
 
     def _ledger(self, device: torch.device) -> Ledger:
         ledger = self._ledgers.get(device)
-        return self._ledgers.setdefault(device, Ledger(str(device), self._tallies)) if ledger is None else ledger
+        if ledger is None:
+            ledger = self._ledgers.setdefault(device, Ledger(str(device), self._tallies, self._beats))
+        return ledger
 
     # -- what is known so far -------------------------------------------------------------------------------------
 
@@ -185,6 +207,7 @@ class MemoryRecorder:
             peak_left_out=peak_left_out,
             kept=kept,
             kept_left_out=kept_left_out,
+            leaks=self._leaks,
             at_end=account.at_end(),
             gaps=self._gaps(),
         )
@@ -195,4 +218,4 @@ class MemoryRecorder:
             (mode.gap, f"the memory of an operation could not be looked at: {mode.gap}"),
             (mode.inside, _INSIDE.format(", ".join(sorted(mode.inside)))),
         )
-        return tuple(Gap("operations", reason) for found, reason in reasons if found)
+        return (*(Gap("operations", reason) for found, reason in reasons if found), *self._growth_gaps)

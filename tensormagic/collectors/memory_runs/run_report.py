@@ -136,13 +136,14 @@ class Account:
             peak=live.index(max(live)),
         )
 
-    def _category(self, block: Block) -> Category:
+    def category(self, block: Block) -> Category:
+        """Return what a storage is for, as far as is known."""
         known = self._described.get(block.key)
         return known.category if known is not None else block.category or "other"
 
     def _by_category(self, ledger: Ledger) -> tuple[tuple[Category, tuple[int, ...]], ...]:
         keys = [("category", category) for category in CATEGORIES]
-        found = _levels(ledger, keys, lambda block: None if block.before else ("category", self._category(block)))
+        found = _levels(ledger, keys, lambda block: None if block.before else ("category", self.category(block)))
         series = ((category, found["category", category]) for category in CATEGORIES)
         return tuple((category, levels) for category, levels in series if any(levels))
 

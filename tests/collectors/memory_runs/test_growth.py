@@ -1,0 +1,111 @@
+"""The question at the end of a run: what is asked, what is not, and that nothing is kept alive by it."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import torch
+from torch import nn
+
+import tensormagic as tm
+from tensormagic.collectors.memory_runs import growth
+from tensormagic.collectors.memory_runs.beats import MOST_JOINED, Beats
+from tensormagic.collectors.memory_runs.blocks import Block
+
+
+def block(**facts) -> Block:
+    """Return what is known of a storage that is gone."""
+    made = Block(torch.zeros(1).untyped_storage(), None)
+    known = {"task": -1, "born": 1, "nbytes": 4, "op": "aten.cat.default", "place": None, "before": False}
+    for name, value in {**known, **facts}.items():
+        setattr(made, name, value)
+    return made
+
+
+class Line:
+    """A place that has a line."""
+
+    site = 3
+
+
+def test_a_backward_beats_once():
+    """At the first operation that was seen in it; one inside another is one more, and going back to it none."""
+    beats = Beats()
+    for task, operation in ((-1, 3), (5, 10), (5, 11), (6, 12), (5, 13), (9, 20)):
+        beats.ran(task, operation)
+    assert list(beats.backwards) == [10, 12, 20]
+
+
+def test_what_is_joined_is_noted_by_line():
+    """The latest, a bounded number of them."""
+    beats = Beats()
+    for at in range(2 * MOST_JOINED + 1):
+        beats.born(block(born=at, nbytes=at * 4, place=Line))
+    beats.born(block(op="aten.mm.default", place=Line))
+    beats.born(block())
+    assert list(beats.joins) == [3]
+    assert len(beats.joins[3]) == MOST_JOINED + 1
+    assert beats.joins[3][-1] == (2 * MOST_JOINED, 8 * MOST_JOINED)
+
+
+def test_a_run_that_leaves_little_behind_is_not_looked_through(monkeypatch):
+    """Whatever a session holds."""
+    monkeypatch.setattr(growth, "find_holders", lambda *_, **__: 1 // 0)
+    net = nn.Linear(4, 4)
+    with tm.track_memory() as run:
+        for _ in range(20):
+            net(torch.ones(2, 4)).sum().backward()
+    assert (run.report.leaks, [gap.section for gap in run.report.gaps]) == ((), [])
+
+
+def test_what_goes_wrong_is_a_gap(monkeypatch):
+    """The run is the person's."""
+    monkeypatch.setattr(growth, "find_holders", lambda *_, **__: 1 // 0)
+    kept = []
+    with tm.track_memory() as run:
+        kept.extend(torch.ones(4) + at for at in range(9))
+    assert run.report.leaks == ()
+    assert [gap.reason for gap in run.report.gaps] == [
+        "what grows could not be looked for: ZeroDivisionError: integer division or modulo by zero"
+    ]
+
+
+def test_the_variables_of_the_function_are_names():
+    """Those of its callers, too."""
+    outputs = []
+
+    def fill():
+        with tm.track_memory() as run:
+            for at in range(6):
+                outputs.append(torch.ones(4) * at)  # noqa: PERF401
+        return run.report
+
+    (leak,) = fill().leaks
+    assert (leak.holder, leak.iterations, leak.each, leak.training) == ("outputs", 6, 16, False)
+    assert leak.holder_location.text.startswith("outputs.append")
+
+
+def test_a_report_of_a_leak_keeps_nothing_alive():
+    """Neither the run nor its report."""
+    losses, w = [], torch.ones(4, requires_grad=True)
+    with tm.track_memory() as run:
+        for _ in range(6):
+            losses.append((w * 2).exp().sum())  # noqa: PERF401
+    report = run.report
+    assert [(leak.holder, leak.graph, leak.each) for leak in report.leaks] == [("losses", True, 20)]
+    gone = [weakref.ref(loss) for loss in losses]
+    del losses, run
+    gc.collect()
+    assert [loss() for loss in gone] == [None] * 6
+
+
+def test_iterations_are_counted_on_while_backwards_run():
+    """A backward that frees and makes nothing but gradients is one all the same."""
+    w, seen = torch.ones(4, requires_grad=True), []
+    with tm.track_memory() as run:
+        for _ in range(7):
+            (w * 2).exp().sum().backward()
+            seen.append(w.grad.clone())
+    (leak,) = run.report.leaks
+    assert (leak.holder, leak.training, leak.iterations, leak.each) == ("seen", True, 7, 16)
