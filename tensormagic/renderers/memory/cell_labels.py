@@ -18,7 +18,10 @@ HEADER = 18.0  # pixels of the strip with a group's name
 LINE = 15.0
 PADDING = 8.0
 _STATE = re.compile(r"(?:^|.*\.)state\[(?P<path>.+)\]\['(?P<key>\w+)'\]$")
+_ENDING = re.compile(r"(?:\.weight)?(?:\.grad)?$|Backward\d*$")
+_AFTER = re.compile(r"[:,]")
 _SHORTEST = 3
+_NARROW = 48.0  # pixels of a name below which the bytes are left out
 
 
 def has_header(group: Group) -> bool:
@@ -42,11 +45,16 @@ def cell_lines(cell: Cell, group: Group) -> list[str]:
     return [word for word in words if word and _fits(word, wide)][: max(rows, 0)]
 
 
-def header_label(group: Group, room: float) -> str:
-    """Return what a group is called in its header: of a line of code that has no room its number alone."""
-    short = group.label.partition("  ")[0]
-    known = (label for label in (group.label, short) if text_width(label, SIZE, bold=True) <= room)
-    return next(known, fitted(short, room, SIZE, bold=True))
+def header_words(group: Group) -> list[str]:
+    """Return what stands in a header: the group's name (of a line of code, where room is short, its number), bytes."""
+    nbytes = number_of_bytes(group.nbytes)
+    short, room = group.label.partition("  ")[0], group.box.width - PADDING
+    beside = room - text_width(nbytes, SIZE, bold=True) - PADDING
+    for label in (group.label, short):
+        if text_width(label, SIZE, bold=True) <= beside:
+            return [label, nbytes]
+    name = fitted(short, max(beside, _NARROW), SIZE, bold=True)
+    return [name, nbytes] if beside >= _NARROW else [fitted(short, room, SIZE, bold=True)]
 
 
 def _fits(text: str, room: float) -> bool:
@@ -75,7 +83,7 @@ def _shorter(name: str) -> Iterator[str]:
         yield from (f"{tail} {found['key']}" for tail in tails)
         yield from tails
         return
-    path = name.partition(":")[0].removesuffix(".grad").removesuffix(".weight")
+    path = _ENDING.sub("", _AFTER.split(name, maxsplit=1)[0])
     parts = path.split(".")
     yield from (
         ".".join(parts[at:]) for at in range(len(parts)) if len(".".join(parts[at:])) >= min(_SHORTEST, len(path))

@@ -16,8 +16,8 @@ from tensormagic.renderers.memory.memory_run_words import (
     blocks_bytes,
     leak_words,
     life,
-    line_words,
     operation,
+    origin,
     out_of_memory_words,
     peak,
     peak_tiles,
@@ -117,7 +117,7 @@ def _peak(report: MemoryRunReport) -> str:
     if not tiles or (report.out_of_memory is not None and report.at_end):
         return ""
     number = len(report.peak_blocks) + report.peak_left_out[0]
-    head = _heading("Alive at the peak", f"{plural(number, 'storage')} of this run, by the line that allocated them")
+    head = _heading("Alive at the peak", f"{plural(number, 'storage')}, by the line that allocated them")
     table = blocks_html("what was alive at the peak", report.peak_blocks, report.peak_left_out, report)
     return tag("div", head, _map(tiles, "what was alive at the peak"), table, class_="tm-part")
 
@@ -159,7 +159,7 @@ def _block(block: AllocatedBlock, report: MemoryRunReport) -> str:
         tag("td", number_of_bytes(one.nbytes), class_="tm-num"),
         tag("td", escape(one.category)),
         tag("td", tag("code", escape(operation(block.op)))),
-        tag("td", tag("code", escape(line_words(report, block.line, width=32)))),
+        tag("td", tag("code", escape(origin(report, block, width=32)))),
         tag("td", escape(life(block)), class_="quiet"),
     )
     return tag("tr", *cells)

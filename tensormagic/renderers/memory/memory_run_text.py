@@ -9,8 +9,8 @@ from tensormagic.renderers.memory.categories import PLURALS
 from tensormagic.renderers.memory.memory_run_words import (
     COLUMNS,
     leak_words,
-    line_words,
     operation,
+    origin,
     out_of_memory_words,
     peak,
     state,
@@ -130,7 +130,7 @@ def _blocks(
     if not blocks:
         return
     rest = blocks[MOST_BLOCKS:]
-    yield f"{name}: {plural(len(blocks) + left_out[0], 'storage')} of this run"
+    yield f"{name}: {plural(len(blocks) + left_out[0], 'storage')}"
     yield from table([_block(report, block) for block in blocks[:MOST_BLOCKS]], indent=2, gap=2)
     if rest or left_out[0]:
         nbytes = sum(block.storage.nbytes for block in rest) + left_out[1]
@@ -139,5 +139,5 @@ def _blocks(
 
 def _block(report: MemoryRunReport, block: AllocatedBlock) -> tuple[str, ...]:
     one = block.storage
-    where = line_words(report, block.line, width=32)
+    where = origin(report, block, width=32)
     return shortened(called(one), 36), number_of_bytes(one.nbytes), one.category, operation(block.op), where

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tensormagic.renderers.basics.phrases import DOT, count, number_of_bytes, plural, shortened
 from tensormagic.renderers.memory.categories import BEFORE, PLURALS
-from tensormagic.renderers.memory.memory_words import NO_NAME, storage_lines
+from tensormagic.renderers.memory.memory_words import storage_lines
 from tensormagic.renderers.memory.timeline_stack import OTHER_LINES, Layer, main_timeline
 from tensormagic.renderers.memory.treemap import LEFT_OUT, Tile
 from tensormagic.renderers.trace.trace_phrases import seconds_text
@@ -78,24 +78,34 @@ def line_words(report: MemoryRunReport, index: int, *, width: int = 40) -> str:
 
 
 def peak_tiles(report: MemoryRunReport) -> list[Tile]:
-    """Return what was alive at the peak, by line; what had been there before is one tile."""
+    """Return what was alive at the peak, by line; what is not listed of it is told apart, so that it is the peak."""
     tiles = [block_tile(report, block) for block in report.peak_blocks]
     number, nbytes = report.peak_left_out
     if nbytes:
         tiles.append(Tile(LEFT_OUT, f"{count(number)} smaller", "other", nbytes, f"{count(number)} smaller", number))
     drawn = main_timeline(report)
-    before = drawn.before[drawn.peak] if drawn is not None else 0
-    if before:
+    before = drawn.live[drawn.peak] - sum(tile.nbytes for tile in tiles) if drawn is not None else 0
+    if before > 0:
         tiles.append(Tile(BEFORE, BEFORE, BEFORE, before, f"{BEFORE}\n{number_of_bytes(before)}, alive all the time"))
     return tiles
+
+
+def was_before(block: AllocatedBlock) -> bool:
+    """Say whether a block had been there before the run."""
+    return not block.op and not block.born and block.line < 0
 
 
 def block_tile(report: MemoryRunReport, block: AllocatedBlock) -> Tile:
     """Return a block as what a treemap draws: in the group of its line, by its name or what allocated it."""
     one = block.storage
-    label = one.name or operation(block.op) or NO_NAME
-    lines = [label, *storage_lines(one)[1:], f"allocated by {block.op or 'an operation'}, {life(block)}"]
-    return Tile(line_words(report, block.line), label, one.category, one.nbytes, "\n".join(lines))
+    label = one.name or operation(block.op) or one.category
+    lines = [label, *storage_lines(one)[1:], life(block)]
+    return Tile(origin(report, block), label, one.category, one.nbytes, "\n".join(lines))
+
+
+def origin(report: MemoryRunReport, block: AllocatedBlock, *, width: int = 40) -> str:
+    """Return where a block came from: a line, or that it had been there before the run."""
+    return BEFORE if was_before(block) else line_words(report, block.line, width=width)
 
 
 def operation(op: str) -> str:
@@ -105,9 +115,9 @@ def operation(op: str) -> str:
 
 
 def life(block: AllocatedBlock) -> str:
-    """Return from which operation to which a block lived."""
+    """Return from which operation to which a block lived, and which one allocated it."""
     end = "alive after the run" if block.died is None else f"freed at {count(block.died)}"
-    return f"operation {count(block.born)} ({block.phase}), {end}"
+    return end if was_before(block) else f"operation {count(block.born)} ({block.phase}), {end}"
 
 
 def blocks_bytes(blocks: Iterable[AllocatedBlock]) -> int:

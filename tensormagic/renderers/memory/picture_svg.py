@@ -16,7 +16,7 @@ from tensormagic.renderers.memory.cell_labels import (
     SIZE,
     cell_lines,
     has_header,
-    header_label,
+    header_words,
     is_lowered,
 )
 from tensormagic.renderers.memory.treemap import Cell, Group, Treemap
@@ -112,9 +112,9 @@ def _cell(cell: Cell, group: Group) -> str:
 
 
 def _header(group: Group) -> str:
-    box, nbytes = group.box, number_of_bytes(group.nbytes)
-    name = header_label(group, max(box.width - text_width(nbytes, SIZE, bold=True) - 16, 30))
+    box, (name, *nbytes) = group.box, header_words(group)
     place = f'x="{number(box.x)}" y="{number(box.y)}" width="{number(box.width)}" height="{HEADER:.0f}"'
     ground = f'<rect {place} fill="{_HEADER_GROUND}"/>'
     left = text_svg(box.x + 4, box.y + 13, name, size=SIZE, bold=True, ink="#fff")
-    return ground + left + text_svg(box.x + box.width - 4, box.y + 13, nbytes, size=SIZE, anchor="end", ink="#fff")
+    right = (text_svg(box.x + box.width - 4, box.y + 13, each, size=SIZE, anchor="end", ink="#fff") for each in nbytes)
+    return ground + left + "".join(right)

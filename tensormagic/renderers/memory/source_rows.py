@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tensormagic.reports import FunctionMemory, LineMemory, MemoryRunReport
 
-WHOLE = 80  # a cell of at most so many lines is listed whole
+WHOLE = 40  # a cell of at most so many lines is listed whole
 AROUND = 2  # lines listed before and after one that did something, in a longer one
 MOST = 160
 

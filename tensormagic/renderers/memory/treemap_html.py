@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.phrases import number_of_bytes, shortened
-from tensormagic.renderers.basics.text_metrics import text_width
 from tensormagic.renderers.memory.categories import LETTERS
-from tensormagic.renderers.memory.cell_labels import PADDING, SIZE, cell_lines, has_header, header_label, is_lowered
+from tensormagic.renderers.memory.cell_labels import cell_lines, has_header, header_words, is_lowered
 from tensormagic.renderers.memory.squarify import Box
 from tensormagic.renderers.memory.treemap import Cell, Group, Treemap
 
@@ -32,9 +31,8 @@ def _group(group: Group, map_: Treemap) -> str:
 
 
 def _header(group: Group) -> str:
-    nbytes = number_of_bytes(group.nbytes)
-    room = group.box.width - PADDING - text_width(nbytes, SIZE, bold=True) - 8
-    return tag("b", escape(header_label(group, max(room, 30)))) + tag("i", nbytes)
+    name, *nbytes = header_words(group)
+    return tag("b", escape(name)) + "".join(tag("i", words) for words in nbytes)
 
 
 def _cell(cell: Cell, group: Group, map_: Treemap) -> str:

@@ -9,8 +9,9 @@ import pytest
 
 from tensormagic import renderers
 from tensormagic.renderers.memory.device_bar import device_bar
+from tensormagic.renderers.memory.memory_run_words import peak_tiles
 from tensormagic.renderers.memory.memory_words import held_by, percent, release_notes, summary
-from tensormagic.reports import DeviceMemory, Holder, ProcessUse, Release
+from tensormagic.reports import AllocatedBlock, DeviceMemory, Holder, ProcessUse, Release
 from tests.renderers.markup_reader import Page
 from tests.renderers.samples_memory import GIB, MIB, SAMPLES, storage
 from tests.renderers.samples_memory_run import SAMPLES as RUNS
@@ -134,3 +135,15 @@ def test_what_grows_is_told() -> None:
         "losses.append(loss) cell 7, line 9 300 KiB more after each of 12 iterations, 3.5 MiB in all in autograd "
         "graphs, kept by losses"
     ) in page(RUNS["training"]).text
+
+
+def test_the_map_of_the_peak_is_the_peak() -> None:
+    """Blocks that had been there before the run stand in their own group, and nothing is counted twice."""
+    run = RUNS["training"]
+    peak = run.timelines[0].live[run.timelines[0].peak]
+    assert sum(tile.nbytes for tile in peak_tiles(run)) == peak
+    had = AllocatedBlock(storage("net.weight", 5 * MIB, "parameter", device="cpu"), "", -1, 0)
+    more = replace(run, peak_blocks=(*run.peak_blocks, had))
+    assert sum(tile.nbytes for tile in peak_tiles(more)) == peak
+    groups = [tile.group for tile in peak_tiles(more) if tile.label == "net.weight"]
+    assert groups == ["before the run"]

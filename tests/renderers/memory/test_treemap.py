@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensormagic.renderers.memory.categories import MIXED
-from tensormagic.renderers.memory.cell_labels import cell_lines
+from tensormagic.renderers.memory.cell_labels import cell_lines, header_words
 from tensormagic.renderers.memory.memory_words import inner, root, tile
 from tensormagic.renderers.memory.squarify import Box
 from tensormagic.renderers.memory.treemap import Cell, Group, Tile, treemap
@@ -86,3 +86,22 @@ def test_optimizer_state_is_called_by_its_parameter() -> None:
     name = "opt.state[net.layers.3.fc.weight]['exp_avg']"
     assert written(name, 140)[0] == "layers.3.fc exp_avg"
     assert written(name, 60)[0] == "3.fc"
+
+
+def test_saved_tensors_are_called_by_their_operation() -> None:
+    """Of `graph of loss: MulBackward0, saved as self` the operation stays, last without `Backward0`."""
+    assert [written("graph of loss: MulBackward0, saved as self", width)[0] for width in (220, 110, 60)] == [
+        "MulBackward0, saved as self", "Mul", "Mul",
+    ]  # fmt: skip
+
+
+def test_a_narrow_header_keeps_the_number_of_its_line() -> None:
+    """First the code goes, then the bytes."""
+    cell = Cell(Box(0, 0, 10, 10), Tile("", "x", "other", 2**20))
+
+    def header(width: float) -> list[str]:
+        return header_words(Group(Box(0, 0, width, 80), "line 33  losses.append(loss)", (cell,)))
+
+    assert [header(width) for width in (300, 130, 64)] == [
+        ["line 33  losses.append(loss)", "1 MiB"], ["line 33", "1 MiB"], ["line 33"],
+    ]  # fmt: skip
