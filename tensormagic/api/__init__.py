@@ -9,6 +9,7 @@ from tensormagic.api.asking import why
 from tensormagic.api.comparing import compare
 from tensormagic.api.explaining import Explanation, explain, explain_error
 from tensormagic.api.findings import ignore
+from tensormagic.api.generators import DrawWatch, rng, track_rng
 from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, inspect, overlay, tensors
 from tensormagic.api.memory_now import memory
 from tensormagic.api.memory_running import MemoryRun, track_memory
@@ -19,6 +20,7 @@ from tensormagic.api.watching import Watch, check
 from tensormagic.errors import TraceError
 
 __all__ = [
+    "DrawWatch",
     "Explanation",
     "MemoryRun",
     "Trace",
@@ -42,10 +44,12 @@ __all__ = [
     "overlay",
     "print_text",
     "read_snapshot",
+    "rng",
     "show",
     "tensors",
     "trace",
     "track_memory",
+    "track_rng",
     "warm_up",
     "watch_writes",
     "why",

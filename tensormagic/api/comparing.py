@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 
+from tensormagic.api.generators import DrawWatch
 from tensormagic.api.running import Trace
-from tensormagic.comparisons import compare_traces
-from tensormagic.errors import TensorMagicError
-from tensormagic.reports import ComparisonReport, TraceReport
+from tensormagic.comparisons import compare_draws, compare_traces
+from tensormagic.errors import ReportFormatError, TensorMagicError
+from tensormagic.reports import ComparisonReport, RngComparison, RngRunReport, TraceReport
 
-Run = TraceReport | Trace | str | os.PathLike[str]
+Run = TraceReport | Trace | RngRunReport | DrawWatch | str | os.PathLike[str]
 
 
-def compare(left: Run, right: Run, *, names: Sequence[str] | None = None) -> ComparisonReport:
+def compare(left: Run, right: Run, *, names: Sequence[str] | None = None) -> ComparisonReport | RngComparison:
     """Return what is different between two traced runs: graph, gradients, losses, findings.
+
+    Of two runs whose draws were watched: the first random number that differs.
 
     Nodes are matched by what they are and what stands around them, so that moved lines, another name of the model, or
     a layer more do not hide what is the same.
@@ -25,19 +29,34 @@ def compare(left: Run, right: Run, *, names: Sequence[str] | None = None) -> Com
         names: What to call the two; by default their titles, or ``a`` and ``b`` where these are equal.
 
     Raises:
-        ReportFormatError: for a file that is no saved trace.
-        TensorMagicError: for anything else that is no traced run, or other than two names.
+        ReportFormatError: for a file that is no saved run.
+        TensorMagicError: for anything else that is no such run, for one of each sort, or other than two names.
     """
     if names is not None and len(names) != 2:
         raise TensorMagicError(f"compare() takes two names, one a run, but was given {len(names)}")
-    return compare_traces(_report(left), _report(right), names=names)
+    one, other = _report(left), _report(right)
+    if isinstance(one, RngRunReport) and isinstance(other, RngRunReport):
+        first, second = names or ("a", "b")
+        return compare_draws(one, other, names=(first, second))
+    if isinstance(one, TraceReport) and isinstance(other, TraceReport):
+        return compare_traces(one, other, names=names)
+    raise TensorMagicError(f"compare() takes two runs of one sort, not a {one.kind_name} and a {other.kind_name}")
 
 
-def _report(run: Run) -> TraceReport:
+def _report(run: Run) -> TraceReport | RngRunReport:
     if isinstance(run, str | os.PathLike):
-        return TraceReport.load(run)
+        return _loaded(run)
     report = getattr(run, "report", run)
-    if not isinstance(report, TraceReport):
+    if not isinstance(report, TraceReport | RngRunReport):
         given = type(run).__name__
         raise TensorMagicError(f"compare() takes traced runs: reports, traces, or saved .json files, not a {given}")
     return report
+
+
+def _loaded(path: str | os.PathLike[str]) -> TraceReport | RngRunReport:
+    try:
+        return TraceReport.load(path)
+    except ReportFormatError:
+        with contextlib.suppress(ReportFormatError):
+            return RngRunReport.load(path)
+        raise

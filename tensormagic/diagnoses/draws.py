@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from tensormagic.diagnoses.observed import of_kind
 from tensormagic.diagnoses.words import counted, grouped, listed
-from tensormagic.reports import Finding, Observation, RelatedLine, TraceReport
+from tensormagic.reports import Finding, Observation, RelatedLine, RngRunReport, TraceReport
 
 MOST_LINES = 3
+_SEEDS = {"torch": "`torch.manual_seed(0)`", "numpy": "give NumPy a seed", "python": "`random.seed(0)`"}
 
 
 def unseeded_draws(report: TraceReport) -> Iterator[Finding]:
@@ -31,6 +32,25 @@ def unseeded_draws(report: TraceReport) -> Iterator[Finding]:
         subject=draws[0].op,
         related=tuple(_related(report, one) for one in rest),
     )
+
+
+def unseeded_run(report: RngRunReport) -> Iterator[Finding]:
+    """TM701: the same of a run whose draws were watched: any generator that the system seeded, NumPy's too."""
+    for index, state in enumerate(report.before):
+        draws = [one for one in report.sums if one.generator == index]
+        if state.seeding != "entropy" or not draws or draws[0].kind == "set":
+            continue
+        calls = sum(one.calls for one in draws)
+        yield Finding(
+            code="TM701",
+            severity="note",
+            message=f"{state.name} was seeded by the system, and {counted(calls, 'draw')} came from it: the next run "
+            "gives other numbers.",
+            location=report.location(draws[0].location),
+            evidence={"draws": calls, "seed": state.seed},
+            remedy=f"Where runs are to be compared: {_SEEDS[state.library]} before the model is made.",
+            subject=state.name,
+        )
 
 
 def _related(report: TraceReport, one: Observation) -> RelatedLine:

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 from IPython.core.error import UsageError
 
 from tensormagic.reports import Cell
+
+Passed = Callable[[str, int, int], None]
 
 
 class CellSource:
@@ -42,8 +45,12 @@ class CellSource:
         self.cell = Cell(self._filename, count, (first_line, *source.rstrip("\n").split("\n")[1:]))
         _refuse_await(self._tree)
 
-    def run(self) -> Any:
-        """Run the cell; return the value of its last expression, or None."""
+    def run(self, passed: Passed | None = None) -> Any:
+        """Run the cell; return the value of its last expression, or None.
+
+        Args:
+            passed: Called after each statement but the last: with the file's name, the statement's first and last line.
+        """
         __tracebackhide__ = "__ipython_bottom__"  # IPython shows a traceback from the cell's own frame on
         shown = self._shell.ast_node_interactivity
         if not self._tree.body:
@@ -53,24 +60,28 @@ class CellSource:
             statements, last = self._tree.body, _name_expression(name)
         if shown not in {"last_expr", "last_expr_or_assign"} or not isinstance(last, ast.Expr):
             mode = "none" if shown in {"last_expr", "last_expr_or_assign"} else shown
-            return self._run_all(statements, last, mode)
-        self._execute(statements)
+            return self._run_all([*statements, last], mode, passed)
+        self._execute(statements, passed)
         expression = ast.fix_missing_locations(ast.Expression(last.value))
         return eval(self._compiled(expression, "eval"), self._shell.user_global_ns, self._shell.user_ns)  # noqa: S307
 
-    def _run_all(self, statements: list[ast.stmt], last: ast.stmt, mode: str) -> None:
+    def _run_all(self, statements: list[ast.stmt], mode: str, passed: Passed | None) -> None:
         """Run without a value to return; with ``ast_node_interactivity = "all"`` every expression shows itself."""
         __tracebackhide__ = "__ipython_bottom__"
-        for statement in [*statements, last]:
+        for statement in statements:
             if mode == "all" and isinstance(statement, ast.Expr):
                 code = self._compiled(ast.Interactive([statement]), "single")
                 exec(code, self._shell.user_global_ns, self._shell.user_ns)  # noqa: S102
             else:
                 self._execute([statement])
+            if passed is not None:
+                passed(self._filename, statement.lineno, statement.end_lineno or statement.lineno)
 
-    def _execute(self, statements: list[ast.stmt]) -> None:
+    def _execute(self, statements: list[ast.stmt], passed: Passed | None = None) -> None:
         __tracebackhide__ = "__ipython_bottom__"
-        if statements:
+        if passed is not None:
+            self._run_all(statements, "none", passed)
+        elif statements:
             code = self._compiled(ast.Module(statements, type_ignores=[]), "exec")
             exec(code, self._shell.user_global_ns, self._shell.user_ns)  # noqa: S102  (running the cell is the point)
 

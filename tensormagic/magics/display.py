@@ -22,6 +22,9 @@ from tensormagic.reports import (
     MemoryReport,
     OverlayReport,
     Report,
+    RngComparison,
+    RngReport,
+    RngRunReport,
     TensorReport,
     TensorTable,
     TraceReport,
@@ -31,9 +34,21 @@ from tensormagic.reports import (
 )
 
 REPORT_TYPES = (
-    AliasReport, ComparisonReport, FailureReport, MemoryReport, OverlayReport, TensorReport, TensorTable, TraceReport,
-    WatchReport, WhyReport, WritesReport,
-)  # fmt: skip
+    AliasReport,
+    ComparisonReport,
+    FailureReport,
+    MemoryReport,
+    OverlayReport,
+    RngComparison,
+    RngReport,
+    RngRunReport,
+    TensorReport,
+    TensorTable,
+    TraceReport,
+    WatchReport,
+    WhyReport,
+    WritesReport,
+)
 DEFAULT_FIGURES: dict[type[Report], str] = {
     AliasReport: "memory_map",
     ComparisonReport: "gradient_ratio",

@@ -31,6 +31,7 @@ from tensormagic.magics import (
     gpumem,
     gradgraph,
     live_output,
+    rng,
     tensor,
     tensors,
     tracegrad,
@@ -126,6 +127,17 @@ class TensorMagic(Magics):
         """Run the cell and show its backward graph; ``%tracegrad`` alone shows the last one again."""
         __tracebackhide__ = "__ipython_bottom__"
         return tracegrad.run(self.shell, line, cell, live=self.live)
+
+    @no_var_expand
+    @output_can_be_silenced
+    @line_cell_magic
+    def rng(self, line: str, cell: str | None = None) -> Any:
+        """Show every random generator; at the top of a cell, which call on which line draws from which of them.
+
+        ``%rng``, or ``%%rng`` and a cell; ``%rng --help`` lists the options.
+        """
+        __tracebackhide__ = "__ipython_bottom__"
+        return rng.run(self.shell, line, cell)
 
     @no_var_expand
     @line_magic

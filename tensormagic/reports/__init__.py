@@ -77,6 +77,14 @@ from tensormagic.reports.overlay import (
 )
 from tensormagic.reports.pacing import Pace, Pacing
 from tensormagic.reports.picture import ImageFrame, SignalLine, TensorPicture
+from tensormagic.reports.rng import (
+    Draw,
+    DrawSum,
+    GeneratorState,
+    RngComparison,
+    RngReport,
+    RngRunReport,
+)
 from tensormagic.reports.rootless import ModelInSight, Rootless
 from tensormagic.reports.slices import BadSlice, DimensionSlices, LargeSlice
 from tensormagic.reports.snapshot import (
@@ -159,6 +167,8 @@ __all__ = [
     "CutKind",
     "DeviceMemory",
     "DimensionSlices",
+    "Draw",
+    "DrawSum",
     "Edge",
     "Fact",
     "FailureReport",
@@ -169,6 +179,7 @@ __all__ = [
     "Frame",
     "FunctionMemory",
     "Gap",
+    "GeneratorState",
     "GradientFacts",
     "GradientStatistics",
     "Graph",
@@ -241,6 +252,9 @@ __all__ = [
     "Release",
     "ReleaseKind",
     "Report",
+    "RngComparison",
+    "RngReport",
+    "RngRunReport",
     "Rootless",
     "RunningSum",
     "SavedState",

@@ -23,6 +23,7 @@ from tensormagic.renderers.memory import (
     memory_svg,
     memory_text,
 )
+from tensormagic.renderers.rng import rng_html, rng_text
 from tensormagic.renderers.session import watch_html, watch_text
 from tensormagic.renderers.sharing import (
     aliases_html,
@@ -45,6 +46,7 @@ from tests.renderers import (
     samples_memory_run,
     samples_ops,
     samples_overlay,
+    samples_rng,
     samples_sharing,
     samples_tensor,
     samples_trace,
@@ -97,6 +99,8 @@ RENDERERS = (
     Renderer("comparison_html", comparison_html.render, samples_comparison.SAMPLES, "html", 100_000),
     Renderer("comparison_text", comparison_text.render, samples_comparison.SAMPLES, "text", 24_000),
     Renderer("failure_html", failure_html.render, samples_failure.SAMPLES, "html", 40_000),
+    Renderer("rng_html", rng_html.render, samples_rng.SAMPLES, "html", 40_000),
+    Renderer("rng_text", rng_text.render, samples_rng.SAMPLES, "text", 12_000),
     Renderer("failure_text", failure_text.render, samples_failure.SAMPLES, "text", 12_000),
     Renderer("memory_html", memory_html.render, samples_memory.SAMPLES, "html", 150_000),
     Renderer("memory_text", memory_text.render, samples_memory.SAMPLES, "text", 24_000),

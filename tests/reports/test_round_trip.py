@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tensormagic import reports
+from tests.renderers import samples_rng
 from tests.reports.samples import (
     HOSTILE,
     alias_report,
@@ -37,6 +38,9 @@ SAMPLES = {
     "memory run": memory_run_report,
     "memory snapshot": snapshot_report,
     "overlay": overlay_report,
+    "rng": samples_rng.full_standing,
+    "rng comparison": samples_rng.full_comparison,
+    "rng run": samples_rng.full_run,
     "tensor": tensor_report,
     "tensors": tensor_table,
     "trace": trace_report,

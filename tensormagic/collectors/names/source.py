@@ -86,6 +86,14 @@ class Sites:
         """Return a line of a file as a location, without giving it a number."""
         return location_of(filename, line, function, cell_number=self._cell_number)
 
+    def number(self, filename: str, line: int) -> int:
+        """Return the site of a line of a file or cell, which need not be running."""
+        key = (filename, line)
+        if key not in self._numbers:
+            self._locations.append(location_of(filename, line, "", cell_number=self._cell_number))
+            self._numbers[key] = len(self._locations) - 1
+        return self._numbers[key]
+
     def here(self, depth: int = 1) -> int | None:
         """Return the site of the caller, ``depth`` frames up."""
         return self.of_frame(sys._getframe(depth))

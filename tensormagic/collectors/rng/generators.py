@@ -1,0 +1,227 @@
+"""Reads generators: seed, how far they have come, and a digest of their state. Reading advances none.
+
+Facts of formats, from the sources: torch's CPU state is ``CPUGeneratorImplStateLegacy`` (seed, numbers left, next
+index, 624 words of 64 bits, then the kept half of a normal pair), in ATen/CPUGeneratorImpl.cpp; CUDA's is seed and
+offset. A new ``torch.Generator()`` begins with ``default_rng_seed_val``, 67280421310721 (c10/core/GeneratorImpl.h).
+NumPy's ``PCG64`` is a linear congruential generator: how many steps lie between two states is found bit by bit
+(F. Brown, Random Number Generation with Arbitrary Stride, 1994, as in M. O'Neill's pcg library).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import struct
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from tensormagic.collectors.calls.seen_draws import LARGEST_CHOSEN
+from tensormagic.collectors.rng import mersenne
+from tensormagic.reports.rng import GeneratorState, Library, Seeding
+
+NEVER_SEEDED = 67280421310721
+_ENTROPY_BITS = 96  # NumPy takes 128 bits from the system
+_PCG = {"PCG64": 0x2360ED051FC65DA44385DF649FCCF645, "PCG64DXSM": 0xDA942042E4DD58B5}
+_WIDE = (1 << 128) - 1
+_MOST_DRAWN = 1 << 64
+_MOST_BETWEEN = 4_000  # steps of 624 numbers between two looks
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The state of a generator in plain numbers.
+
+    Attributes:
+        library: Whose it is.
+        algorithm: Its name.
+        device: Where it draws.
+        raw: All of its state: equal where the next numbers are equal.
+        words: The state of a Mersenne Twister; None for others.
+        position: How many of these were given.
+        seed: Seed as its library keeps it; None where it keeps none.
+        pending: Whether half of a pair of normal numbers is kept.
+        steps: State and increment of a linear congruential generator (NumPy's PCG64); None for others.
+    """
+
+    library: Library
+    algorithm: str
+    device: str
+    raw: bytes
+    words: mersenne.Words | None = None
+    position: int = 0
+    seed: int | None = None
+    pending: bool = False
+    steps: tuple[int, int] | None = None
+
+    @property
+    def digest(self) -> str:
+        """Twelve hexadecimal digits of a hash of the state."""
+        return hashlib.blake2b(self.raw, digest_size=6).hexdigest()
+
+    def numbers_to(self, later: Reading) -> int | None:
+        """Return how many numbers a later state is ahead; None where it does not follow from this one."""
+        if self.words is not None and later.words is not None:
+            position = later.position or mersenne.SIZE
+            return mersenne.distance(
+                self.words, self.position or mersenne.SIZE, later.words, position, most=_MOST_BETWEEN
+            )
+        if self.steps is not None and later.steps is not None and self.steps[1] == later.steps[1]:
+            taken = lcg_distance(self.steps[0], later.steps[0], self.steps[1], _PCG[self.algorithm])
+            return taken if taken < _MOST_DRAWN else None
+        if self.algorithm == "Philox" and self.seed == later.seed and later.position >= self.position:
+            return later.position - self.position
+        return None
+
+
+def read(generator: Any) -> Reading:
+    """Return the state of a generator: of torch's, NumPy's or Python's."""
+    if isinstance(generator, torch.Generator):
+        return _of_torch(generator)
+    if isinstance(generator, random.Random):
+        return _of_python(generator)
+    return _of_numpy(generator)
+
+
+def state_of(generator: Any, name: str, names: tuple[str, ...] = ()) -> GeneratorState:
+    """Return what a person is told of a generator.
+
+    Args:
+        generator: ``torch.Generator``, ``numpy.random.Generator`` or ``RandomState``, or ``random.Random``.
+        name: What it is called.
+        names: Its other names.
+    """
+    reading = read(generator)
+    seed, seeding, drawn, least = _TELL[reading.library](generator, reading)
+    return GeneratorState(
+        name=name, library=reading.library, algorithm=reading.algorithm, device=reading.device, seed=seed,
+        seeding=seeding, drawn=drawn, bits=32 if reading.words is not None or reading.library == "torch" else 64,
+        least=least, pending=reading.pending, digest=reading.digest, names=names,
+    )  # fmt: skip
+
+
+# -- torch -----------------------------------------------------------------------------------------------------------
+
+
+def _of_torch(generator: torch.Generator) -> Reading:
+    device, seed = str(generator.device), int(generator.initial_seed())
+    raw = generator.get_state().numpy().tobytes()
+    if generator.device.type == "cpu":
+        _, _, _, position = struct.unpack_from("<QiiQ", raw, 0)
+        words = np.frombuffer(raw, dtype="<u8", count=mersenne.SIZE, offset=24).astype(np.uint32)
+        pending = bool(struct.unpack_from("<i", raw, 5040)[0] or raw[5052])
+        return Reading("torch", "MT19937", device, raw, words, int(position), seed, pending)
+    try:
+        return Reading("torch", "Philox", device, raw, None, int(generator.get_offset()), seed)
+    except (AttributeError, RuntimeError):  # a device whose generator counts otherwise
+        return Reading("torch", "its device's own", device, raw, None, 0, seed)
+
+
+def _tell_torch(_generator: Any, reading: Reading) -> tuple[str, Seeding, int | None, int]:
+    seed = cast("int", reading.seed)
+    told: Seeding = "default" if seed == NEVER_SEEDED else "chosen" if seed < LARGEST_CHOSEN else "entropy"
+    if reading.words is None:
+        return str(seed), told, reading.position if reading.algorithm == "Philox" else None, 0
+    drawn = mersenne.drawn_since(seed, reading.words, reading.position)
+    return str(seed), told, drawn, 0 if drawn is not None else mersenne.MOST_FORWARD * mersenne.SIZE
+
+
+# -- Python ----------------------------------------------------------------------------------------------------------
+
+
+def _of_python(generator: random.Random) -> Reading:
+    _, state, kept = random.Random.getstate(generator)
+    words = np.array(state[:-1], dtype=np.uint32)
+    raw = words.tobytes() + struct.pack("<i?d", state[-1], kept is not None, kept or 0.0)
+    return Reading("python", "MT19937", "cpu", raw, words, state[-1], None, kept is not None)
+
+
+def _tell_python(_generator: Any, reading: Reading) -> tuple[str, Seeding, int | None, int]:
+    origin = mersenne.origin_of(cast("mersenne.Words", reading.words), reading.position)
+    if origin is None:
+        return "", "unknown", None, 0
+    told = str(origin.seed) if len(origin.key) <= 4 else "a text or bytes"
+    return told, "chosen", origin.drawn, 0
+
+
+# -- NumPy -----------------------------------------------------------------------------------------------------------
+
+
+def _of_numpy(generator: Any) -> Reading:
+    legacy = isinstance(generator, np.random.RandomState)
+    state: dict[str, Any] = (
+        cast("dict[str, Any]", generator.get_state(legacy=False)) if legacy else generator.bit_generator.state
+    )
+    algorithm, inner = state["bit_generator"], state["state"]
+    if algorithm != "MT19937":
+        steps = (inner["state"], inner["inc"]) if algorithm in _PCG else None
+        return Reading("numpy", algorithm, "cpu", repr(_plain(state)).encode(), steps=steps)
+    kept = bool(state.get("has_gauss"))
+    raw = inner["key"].tobytes() + struct.pack("<i?d", inner["pos"], kept, state.get("gauss", 0.0))
+    return Reading("numpy", algorithm, "cpu", raw, inner["key"], inner["pos"], None, kept)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _tell_numpy(generator: Any, reading: Reading) -> tuple[str, Seeding, int | None, int]:
+    legacy = isinstance(generator, np.random.RandomState)
+    if legacy and reading.words is not None and (origin := mersenne.origin_of(reading.words, reading.position)):
+        told = str(origin.seed) if len(origin.key) == 1 else str(list(origin.key))
+        return told, "chosen", origin.drawn, 0
+    bits = generator._bit_generator if legacy else generator.bit_generator
+    sequence: Any = getattr(bits, "seed_seq", None)
+    entropy = getattr(sequence, "entropy", None)
+    if entropy is None:
+        return "", "unknown", None, 0
+    drawn = _drawn(type(bits)(_again(sequence)), bits, reading)
+    if drawn is None:  # it was given another state since: that seed tells nothing
+        return "", "unknown", None, 0
+    chosen = not isinstance(entropy, int) or entropy.bit_length() < _ENTROPY_BITS
+    spawned = f", child {list(sequence.spawn_key)}" if sequence.spawn_key else ""
+    return f"{entropy}{spawned}", "chosen" if chosen else "entropy", drawn, 0
+
+
+def _again(sequence: Any) -> Any:
+    kind = type(sequence)
+    return kind(sequence.entropy, spawn_key=sequence.spawn_key, pool_size=sequence.pool_size)
+
+
+def _drawn(fresh: Any, bits: Any, reading: Reading) -> int | None:
+    """Return how many numbers a bit generator has given since it was as fresh as another one."""
+    first, now = fresh.state["state"], bits.state["state"]
+    if reading.words is not None:
+        return mersenne.distance(first["key"], first["pos"], reading.words, reading.position)
+    if reading.algorithm in _PCG:
+        steps = lcg_distance(first["state"], now["state"], now["inc"], _PCG[reading.algorithm])
+        return steps if first["inc"] == now["inc"] and steps < _MOST_DRAWN else None
+    if reading.algorithm == "Philox":
+        return int(now["counter"][0]) * 4 + bits.state["buffer_pos"] - 4 if _same(first["key"], now["key"]) else None
+    if reading.algorithm == "SFC64":
+        return int(now["state"][3]) - int(first["state"][3])
+    return None
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(np.array_equal(one, other))
+
+
+def lcg_distance(start: int, state: int, increment: int, multiplier: int) -> int:
+    """Return how many steps of ``state * multiplier + increment`` modulo 2**128 lead from one state to another."""
+    distance, bit = 0, 1
+    while start != state and bit <= _WIDE:
+        if (start ^ state) & bit:
+            start = (start * multiplier + increment) & _WIDE
+            distance |= bit
+        increment = ((multiplier + 1) * increment) & _WIDE
+        multiplier = (multiplier * multiplier) & _WIDE
+        bit <<= 1
+    return distance
+
+
+_TELL = {"torch": _tell_torch, "numpy": _tell_numpy, "python": _tell_python}

@@ -1,0 +1,65 @@
+"""``%rng``: every random generator; ``%%rng``: run a cell and say which call on which line drew from which of them."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from tensormagic import api
+from tensormagic.magics.arguments import Output, Parser, make_parser, output_of
+from tensormagic.magics.cell import CellSource, cell_number
+from tensormagic.magics.display import check, deliver
+from tensormagic.magics.explaining import Explained
+from tensormagic.magics.names import own_namespace
+
+NAME = "%rng"
+
+
+def parser() -> Parser:
+    """Return the parser of ``%rng`` and ``%%rng``; its help is the magic's help."""
+    return make_parser(
+        NAME,
+        "Show every random generator: its seed, and how many numbers it has given. %%%%rng at the top of a cell: which "
+        "call on which line draws from which of them.",
+    )
+
+
+def run(shell: Any, line: str, cell: str | None = None) -> Any:
+    """Show the generators; with a cell, run it, show who drew, and return the value of its last expression.
+
+    Whatever the cell raises goes on, unchanged, after the report of what happened is shown.
+
+    Raises:
+        UsageError: for an unknown option, a figure, or a file that cannot be saved to; nothing has run then.
+    """
+    __tracebackhide__ = "__ipython_bottom__"
+    options = parser().parse_line(line)
+    if options.help:
+        print(parser().format_help().rstrip())  # noqa: T201  (asked for)
+        return None
+    output = output_of(options)
+    if output.figure is not None:
+        raise UsageError(f"{NAME} has no figure; without --figure it shows the generators as a table")
+    check(output)
+    if cell is None:
+        deliver(shell, api.rng(own_namespace(shell)), output)
+        return None
+    source = CellSource(shell, cell, f"%{NAME} {line}".rstrip())
+    watch = api.DrawWatch(shell.user_ns, source.cell, cell_number=functools.partial(cell_number, shell))
+    with Explained(shell):
+        try:
+            with watch:
+                return source.run(passed=watch.passed)
+        finally:
+            _deliver(shell, watch, output)
+
+
+def _deliver(shell: Any, watch: api.DrawWatch, output: Output) -> None:
+    """Send the report where it was asked for; what fails is a line, not an error: the cell's own outcome stands."""
+    try:
+        deliver(shell, watch.report, output)
+    except UsageError as error:
+        print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201  (as IPython shows it)

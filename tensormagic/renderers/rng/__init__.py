@@ -1,0 +1,1 @@
+"""What a person sees of random generators: as they stand, over a run, and two runs held against each other."""

@@ -1,0 +1,171 @@
+"""What is said of generators and draws, in the same words in the terminal and in the panel."""
+
+from __future__ import annotations
+
+from tensormagic.renderers.basics.phrases import count, plural, shortened
+from tensormagic.reports import Cell, Location
+from tensormagic.reports.rng import Draw, DrawSum, GeneratorState, RngComparison, RngReport, RngRunReport
+
+STATE_HEAD = ("generator", "seed", "numbers given", "algorithm", "state")
+DRAW_HEAD = ("line", "call", "generator", "times", "values")
+CHANGE_HEAD = ("generator", "before", "after", "taken")
+WHOLE = 80  # a cell of at most so many lines is shown whole
+NO_LINE = "no line known"
+_SEED_WIDTH = 28
+
+
+# -- generators ------------------------------------------------------------------------------------------------------
+
+
+def seed_text(state: GeneratorState) -> str:
+    """Return where a generator's numbers come from."""
+    seed = shortened(state.seed, _SEED_WIDTH)
+    if state.seeding == "entropy":
+        return f"{seed} (the system's: another one in each run)"
+    if state.seeding == "default":
+        return "never seeded (torch's own: the same in each run)"
+    return seed or "not known (never seeded, or a state was set)"
+
+
+def drawn_text(state: GeneratorState) -> str:
+    """Return how far a generator has come."""
+    if state.drawn is None:
+        return f"more than {count(state.least)}, or another state was set" if state.least else "not known"
+    kept = ", half a normal pair kept" if state.pending else ""
+    return ("none" if state.drawn == 0 else f"{count(state.drawn)} of {state.bits} bits") + kept
+
+
+def name_text(state: GeneratorState) -> str:
+    """Return a generator's name, and how else it is reached."""
+    others = ", ".join(state.names[:2]) + (f" and {len(state.names) - 2} more" if len(state.names) > 2 else "")
+    return f"{state.name} ({others})" if others else state.name
+
+
+def state_row(state: GeneratorState) -> tuple[str, ...]:
+    """Return a generator's cells, under `STATE_HEAD`."""
+    place = "" if state.device == "cpu" else f" on {state.device}"
+    return name_text(state), seed_text(state), drawn_text(state), state.algorithm + place, state.digest
+
+
+def headline(report: RngReport) -> str:
+    """Return how many generators there are, and how many of them no second run will have."""
+    entropy = sum(state.seeding == "entropy" for state in report.generators)
+    told = plural(len(report.generators), "generator")
+    return f"{told}, {entropy} of them seeded by the system" if entropy else told
+
+
+# -- a run -----------------------------------------------------------------------------------------------------------
+
+
+def run_headline(report: RngRunReport) -> str:
+    """Return how often random numbers were drawn, and from what."""
+    if not report.count:
+        return "nothing was drawn"
+    used = {draw.generator for draw in report.sums if draw.kind == "drew"}
+    drew = sum(draw.calls for draw in report.sums if draw.kind == "drew")
+    set_ = sum(draw.calls for draw in report.sums if draw.kind == "set")
+    names = ", ".join(report.before[index].name for index in sorted(used))
+    told = f"{plural(drew, 'draw')} from {names}" if used else "nothing was drawn"
+    return told + (f"; {plural(set_, 'time')} a generator was set" if set_ else "")
+
+
+def state_text(report: RngRunReport) -> str:
+    """Return the run's state in a word, with the error of a failed one."""
+    return f"{report.state}: {report.error}" if report.error else report.state
+
+
+def call_text(draw: Draw | DrawSum) -> str:
+    """Return what drew."""
+    if draw.kind == "set":
+        return "seeded, or its state set"
+    return draw.op.removeprefix("aten.") or "drew (seen afterwards)"
+
+
+def line_text(report: RngRunReport, draw: Draw | DrawSum) -> str:
+    """Return the line of a draw; two where it lies between them."""
+    here, since = report.location(draw.location), report.location(draw.since)
+    if here is None:
+        return f"after {_label(since, report.cell)}" if since is not None else NO_LINE
+    if since is None or since == here:
+        return _label(here, report.cell)
+    return f"{_label(since, report.cell)} to {_label(here, report.cell)}"
+
+
+def _label(place: Location, cell: Cell) -> str:
+    return str(place.line) if place.filename == cell.filename else place.label
+
+
+def draw_row(report: RngRunReport, draw: DrawSum) -> tuple[str, ...]:
+    """Return a row of draws, under `DRAW_HEAD`."""
+    values = "" if draw.values is None else count(draw.values)
+    name = report.before[draw.generator].name
+    return line_text(report, draw), call_text(draw), name, count(draw.calls), values
+
+
+def change_rows(report: RngRunReport) -> list[tuple[str, ...]]:
+    """Return what the run did to each generator that it touched, under `CHANGE_HEAD`."""
+    touched = {draw.generator for draw in report.sums}
+    set_ = {draw.generator for draw in report.sums if draw.kind == "set"}
+    pairs = ((at, before) for at, before in enumerate(report.before) if at in touched and at < len(report.after))
+    return [_change(before, report.after[at], is_set=at in set_) for at, before in pairs]
+
+
+def _change(before: GeneratorState, after: GeneratorState, *, is_set: bool) -> tuple[str, ...]:
+    if is_set or before.drawn is None or after.drawn is None:
+        return before.name, _stand(before), _stand(after), "set anew" if is_set else "not known"
+    return before.name, _stand(before), _stand(after), f"{count(after.drawn - before.drawn)} of {after.bits} bits"
+
+
+def _stand(state: GeneratorState) -> str:
+    drawn = "?" if state.drawn is None else count(state.drawn)
+    return f"seed {shortened(state.seed, 12) or '?'}, {drawn} given"
+
+
+def source_rows(report: RngRunReport) -> list[tuple[int, str, tuple[DrawSum, ...]]]:
+    """Return the cell's lines with the draws of each; nothing for a long one, or where it cannot be read."""
+    if not report.cell.lines or len(report.cell.lines) > WHOLE:
+        return []
+    drawn: dict[int, list[DrawSum]] = {}
+    for draw in report.sums:
+        place = report.location(draw.location) or report.location(draw.since)
+        if place is not None and place.filename == report.cell.filename:
+            drawn.setdefault(place.line, []).append(draw)
+    return [(at, text, tuple(drawn.get(at, ()))) for at, text in enumerate(report.cell.lines, 1)]
+
+
+def beside(report: RngRunReport, draw: DrawSum) -> str:
+    """Return what stands beside a line that drew."""
+    since, here = report.location(draw.since), report.location(draw.location)
+    between = f", since line {since.line}" if since and here and since != here else ""
+    values = "" if draw.values is None else f", {plural(draw.values, 'value')}"
+    times = f" {count(draw.calls)} times" if draw.calls > 1 else ""
+    return f"{report.before[draw.generator].name}: {call_text(draw)}{times}{values}{between}"
+
+
+# -- two runs --------------------------------------------------------------------------------------------------------
+
+
+def verdict(report: RngComparison) -> str:
+    """Return in one sentence whether two runs drew the same numbers, and where they part."""
+    first, second = report.names
+    same = plural(report.same, "draw")
+    told = {
+        "none": f"{first} and {second} drew the same: {same}.",
+        "start": f"{report.generator} did not stand at the same place when {first} and {second} began.",
+        "state": f"After {same} that are the same, {report.generator} was set to something else, or used elsewhere.",
+        "call": f"After {same} that are the same, {first} and {second} draw by different calls.",
+        "values": f"After {same} that are the same, the next one draws another number of values.",
+        "end": f"{same} are the same; then one of the runs draws no more.",
+    }[report.difference]
+    return told if report.complete else f"{told} Only the first draws of these long runs are kept."
+
+
+def side_text(report: RngComparison, at: int) -> str:
+    """Return what one run did where they part."""
+    draw, place, start = report.sides[at], report.places[at], report.starts[at]
+    where = f"{place.label}: {place.text}" if place is not None else NO_LINE
+    begun = f"{start.name}: {_stand(start)} when it began; " if start is not None else ""
+    if draw is None:
+        return f"{begun}drew no more"
+    values = "" if draw.values is None else f", {plural(draw.values, 'value')}"
+    return f"{begun}{call_text(draw)}{values} ({where})"

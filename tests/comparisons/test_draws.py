@@ -1,0 +1,66 @@
+"""Where two runs part in their random numbers, by hand-made runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tensormagic.comparisons import compare_draws
+from tensormagic.reports import Cell, Location
+from tensormagic.reports.rng import Draw, GeneratorState, RngRunReport
+
+START = GeneratorState("torch, CPU", "torch", "MT19937", seed="3", seeding="chosen", drawn=0, digest="s")
+LINES = (Location("a.py", 1, "x = torch.rand(3)"), Location("a.py", 2, "y = torch.randn(4)"))
+
+
+def run(*draws, start=START):
+    """Return a run of draws, each an operation, its values and the digest after it."""
+    made = tuple(Draw(0, "drew", op, at % 2, at % 2, values, digest) for at, (op, values, digest) in enumerate(draws))
+    return RngRunReport(
+        cell=Cell("a.py", None, ()), before=(start,), after=(start,), locations=LINES, draws=made, count=len(made)
+    )
+
+
+SAME = (("aten.rand", 3, "1"), ("aten.randn", 4, "2"))
+
+
+def test_equal_runs():
+    """All draws are held against each other."""
+    report = compare_draws(run(*SAME), run(*SAME))
+    assert (report.difference, report.same, report.complete) == ("none", 2, True)
+
+
+@pytest.mark.parametrize(
+    ("other", "difference", "same"),
+    [
+        (run(SAME[0], ("aten.rand", 4, "2")), "call", 1),
+        (run(SAME[0], ("aten.randn", 5, "7")), "values", 1),
+        (run(SAME[0], ("aten.randn", 4, "7")), "state", 1),
+        (run(SAME[0]), "end", 1),
+        (run(("aten.rand", 3, "9"), start=replace(START, seed="4", digest="t")), "start", 0),
+    ],
+)
+def test_the_first_difference(other, difference, same):
+    """What differs, and how many draws are the same before it."""
+    report = compare_draws(run(*SAME), other, names=("old", "new"))
+    assert (report.difference, report.same, report.names) == (difference, same, ("old", "new"))
+    assert report.generator == "torch, CPU"
+
+
+def test_both_lines_and_both_starts_are_told():
+    """The draw of each run with its line; where they began elsewhere, both states."""
+    report = compare_draws(run(*SAME), run(("aten.rand", 3, "9"), start=replace(START, seed="4", digest="t")))
+    assert [place.text for place in report.places] == ["x = torch.rand(3)", "x = torch.rand(3)"]
+    assert [state.seed for state in report.starts] == ["3", "4"]
+
+
+def test_moved_lines_are_no_difference():
+    """The same call from another line draws the same."""
+    moved = replace(run(*SAME), locations=(Location("b.py", 9, "z = torch.rand(3)"), LINES[1]))
+    assert compare_draws(run(*SAME), moved).difference == "none"
+
+
+def test_long_runs_say_that_only_their_beginning_is_compared():
+    """Where draws were left out, the report is not complete."""
+    assert not compare_draws(replace(run(*SAME), count=9), run(*SAME)).complete

@@ -1,0 +1,113 @@
+"""``%rng`` and ``%%rng``: what they show, bind and save, and what they say to bad input."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from IPython.core.error import UsageError
+
+from tensormagic.reports import RngComparison, RngReport, RngRunReport
+
+CELL = """%%rng --into seen
+x = torch.randn(3, 4)
+np.random.rand(2)
+y = torch.rand(
+    2,
+)
+x.sum()"""
+
+
+@pytest.fixture
+def names(shell):
+    """Bind NumPy and a generator; seed everything; put the global generators back."""
+    numpy_state, python_state = np.random.get_state(), random.getstate()
+    np.random.seed(7)
+    random.seed(42)
+    torch.manual_seed(3)
+    shell.user_ns.update(np=np, torch=torch, own=torch.Generator().manual_seed(1))
+    yield shell.user_ns
+    np.random.set_state(numpy_state)
+    random.setstate(python_state)
+
+
+def test_the_generators(cell, names):
+    """Both forms in one display, with the seeds that NumPy and Python forgot."""
+    (bundle,) = cell("%rng --into states").shown
+    rows = {line.split()[0]: line for line in bundle["text/plain"].splitlines() if line.startswith(" ")}
+    assert " 7 " in rows["numpy.random"]
+    assert " 42 " in rows["random"]
+    assert "own" in rows
+    assert "tm-rng" in bundle["text/html"]
+    assert isinstance(names["states"], RngReport)
+
+
+def test_a_cell(cell, names):
+    """The cell's value comes back; each draw stands at its line, those of NumPy too."""
+    ran = cell(CELL)
+    assert ran.value.equal(names["x"].sum())
+    seen = names["seen"]
+    assert isinstance(seen, RngRunReport)
+    rows = [(seen.before[one.generator].name, one.op, seen.location(one.location).line) for one in seen.sums]
+    assert rows == [("torch, CPU", "aten.randn", 2), ("numpy.random", "", 3), ("torch, CPU", "aten.rand", 4)]
+    assert [one.values for one in seen.sums] == [12, 4, 2]
+
+
+def test_numbers_are_those_without_the_magic(cell, names):
+    """The same seeds give the same x and y."""
+    cell(CELL)
+    with_magic = names["x"], names["y"]
+    torch.manual_seed(3)
+    np.random.seed(7)
+    cell(CELL.partition("\n")[2])
+    assert with_magic[0].equal(names["x"])
+    assert with_magic[1].equal(names["y"])
+
+
+def test_two_runs_compared(cell, names):
+    """%compare says where they part; a saved run compares like one in memory."""
+    cell(CELL.replace("seen", "one"))
+    torch.manual_seed(4)
+    cell(CELL.replace("seen", "two"))
+    ran = cell("%compare one two --into parted --text")
+    assert ran.out.startswith("torch, CPU did not stand at the same place when one and two began.")
+    assert isinstance(names["parted"], RngComparison)
+
+
+def test_two_saved_runs(cell, names, tmp_path):
+    """Files that --save wrote."""
+    cell(CELL)
+    for name in ("a", "b"):
+        names["seen"].save(tmp_path / f"{name}.json")
+    text = cell(f"%compare {tmp_path / 'a.json'} {tmp_path / 'b.json'} --text").out
+    assert text.startswith("a and b drew the same: 3 draws.")
+
+
+def test_two_sorts_of_runs_are_refused(cell, names):
+    """A traced run and a run of draws have nothing to compare."""
+    cell(CELL)
+    cell("%%tracegrad --into traced --text\nnet(torch.ones(1, 2)).sum().backward()")
+    error = cell("%compare seen traced").error
+    assert "two runs of one sort" in str(error)
+
+
+def test_a_failing_cell_fails(cell, names):
+    """The error is the cell's own, after the report; names that were bound stay."""
+    ran = cell("%%rng --into seen\nz = torch.rand(2)\n1 / 0")
+    assert isinstance(ran.error, ZeroDivisionError)
+    assert names["seen"].state == "failed"
+    assert names["z"].shape == (2,)
+
+
+@pytest.mark.parametrize("line", ["%rng --figure", "%%rng --figure\nx = 1", "%rng --sav x.html", "%rng --into 3"])
+def test_bad_options(cell, names, line):
+    """One plain message; nothing has run."""
+    assert isinstance(cell(line).error, UsageError)
+
+
+def test_the_last_expression_may_stand_alone(cell, names):
+    """A cell of one expression is run and watched."""
+    assert cell("%%rng --into seen\ntorch.rand(2)").value.shape == (2,)
+    assert names["seen"].count == 1
