@@ -1,0 +1,89 @@
+"""The panels of memory in a browser: readable on both sides and at any width, complete without scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tensormagic import renderers
+from tests.renderers.samples_memory import SAMPLES
+from tests.renderers.samples_memory_run import SAMPLES as RUNS
+
+HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>memory</title><body>'
+# The lowest contrast of any text on a treemap, a bar or a line: its ink against the ground that it stands on.
+LOWEST_CONTRAST = """panel => {
+  const numbers = colour => (colour.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(c => c / 255)
+    .map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, at) => sum + c * [0.2126, 0.7152, 0.0722][at], 0);
+  const ground = each => {
+    for (let at = each; at; at = at.parentElement) {
+      const found = numbers(getComputedStyle(at).backgroundColor);
+      if (found.length === 3 || found[3] > 0) return found;
+    }
+    return [255, 255, 255];
+  };
+  const told = each => [...each.childNodes].some(node => node.nodeType === 3 && node.data.trim());
+  return Math.min(...[...panel.querySelectorAll("*")].filter(told).filter(each => each.checkVisibility()).map(each => {
+    const pair = [light(numbers(getComputedStyle(each).color)), light(ground(each))].sort((a, b) => b - a);
+    return (pair[0] + 0.05) / (pair[1] + 0.05);
+  }));
+}"""
+
+
+def shown(report) -> str:
+    return HEAD + renderers.render(report, "html")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("report", [SAMPLES["gpt"], RUNS["died"]], ids=["now", "run"])
+def test_every_text_has_contrast(static_page: Callable[..., Page], report, dark: bool) -> None:
+    """At least 4.5 : 1, on rectangles of every colour too."""
+    page = static_page(shown(report), dark=dark)
+    page.locator("details").evaluate_all("all => all.forEach(each => { each.open = true })")
+    assert page.locator("section.tm-memory").evaluate(LOWEST_CONTRAST) >= 4.5
+
+
+@pytest.mark.parametrize("width", [640, 1100])
+@pytest.mark.parametrize("report", [SAMPLES["gpt"], RUNS["training"]], ids=["now", "run"])
+def test_nothing_runs_over_the_edge(static_page: Callable[..., Page], report, width: int) -> None:
+    """In a narrow notebook cell and a wide one all of it is inside of the panel."""
+    page = static_page(shown(report), width=width)
+    section = page.locator("section.tm-memory")
+    assert section.evaluate("each => each.scrollWidth - each.clientWidth") <= 0
+
+
+def test_rectangles_are_as_large_as_their_bytes(static_page: Callable[..., Page]) -> None:
+    """Measured in the page: 4 KiB take twice the area of 2 KiB."""
+    page = static_page(shown(SAMPLES["small"]))
+    sizes = page.locator(".tm-map > span[title]").evaluate_all(
+        "all => all.map(each => [each.title.split('\\n')[0], each.offsetWidth * each.offsetHeight])"
+    )
+    areas = dict(sizes)
+    assert areas["net.weight"] / areas["x"] == pytest.approx(2, rel=0.02)
+
+
+def test_the_timeline_is_switched_without_scripts(static_page: Callable[..., Page]) -> None:
+    """By category or by line; each of two panels on a page has its own switch; Enter does nothing."""
+    page = static_page(shown(RUNS["training"]) + renderers.render(RUNS["training"], "html"), scripts=False)
+    first, second = page.locator("section.tm-memory").nth(0), page.locator("section.tm-memory").nth(1)
+    expect(first.locator(".tm-by-category")).to_be_visible()
+    expect(first.locator(".tm-by-line")).to_be_hidden()
+    first.get_by_label("by line").check()
+    expect(first.locator(".tm-by-line")).to_be_visible()
+    expect(first.locator(".tm-by-category")).to_be_hidden()
+    expect(second.locator(".tm-by-category")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(first.locator(".tm-by-line")).to_be_visible()
+
+
+def test_the_mark_of_the_peak_stands_on_the_picture(static_page: Callable[..., Page]) -> None:
+    """The dotted line ends where the areas do: its height is the peak's share of the scale."""
+    page = static_page(shown(RUNS["training"]))
+    plot = page.locator(".tm-by-category .tm-plot")
+    mark = plot.locator(".tm-peak").bounding_box()
+    box = plot.bounding_box()
+    assert mark["height"] / box["height"] == pytest.approx(1 / 1.12, abs=0.02)
+    assert box["x"] <= mark["x"] <= box["x"] + box["width"]
