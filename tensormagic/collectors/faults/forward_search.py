@@ -18,7 +18,8 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.gradients.evidence import is_packed
-from tensormagic.collectors.gradients.measures import as_array, flat
+from tensormagic.collectors.gradients.measures import flat
+from tensormagic.collectors.gradients.raw import as_array
 from tensormagic.collectors.graphs.nodes import isinstance_of_torch, saved_slots
 from tensormagic.collectors.graphs.skeleton import Skeleton, Walk
 from tensormagic.collectors.quiet import quiet

@@ -33,16 +33,16 @@ class SavedFacts:
     bad: int = 0
 
 
-_REGULAR: set[type] = set()  # types of nodes that have no such slot
+REGULAR: set[type] = set()  # types of nodes that have no such slot, among those met
 
 
 def singular_slot(node: Any) -> str | None:
     """Return the saved tensor at which the backward of ``node`` may not be finite, or None where there is none."""
-    if type(node) in _REGULAR:
+    if type(node) in REGULAR:
         return None
     slot = SINGULAR_SLOTS.get(node.name())
     if slot is None and type(node).__name__ == node.name().rpartition("::")[2]:  # a type of its own: asked once
-        _REGULAR.add(type(node))
+        REGULAR.add(type(node))
     if slot is None or slot != "self" or not node.name().startswith("PowBackward0"):
         return slot
     exponent = getattr(node, "_saved_exponent", 0)

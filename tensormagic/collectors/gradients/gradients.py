@@ -23,16 +23,17 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.gradients.births import births_of
-from tensormagic.collectors.gradients.evidence import SavedFacts, saved_counts, saved_facts, singular_slot, suspicious
-from tensormagic.collectors.gradients.measures import (
-    NORM_RELIABLE,
-    SMALL,
-    Measured,
-    measure,
-    measure_on_device,
-    named,
-    vector_norm,
+from tensormagic.collectors.gradients.evidence import (
+    REGULAR,
+    SavedFacts,
+    saved_counts,
+    saved_facts,
+    singular_slot,
+    suspicious,
 )
+from tensormagic.collectors.gradients.hooks import Hooks
+from tensormagic.collectors.gradients.measures import Measured, measure, measure_on_device, named
+from tensormagic.collectors.gradients.quick_look import Gradients, quick_look
 from tensormagic.collectors.gradients.small_gradients import SmallGradients
 from tensormagic.collectors.gradients.survey import StatisticsTable, measured, survey, survey_of, survey_on_device
 from tensormagic.collectors.graphs.skeleton import Skeleton, Walk
@@ -109,8 +110,8 @@ class PassRecorder:
         self._deferred = deferred
         self._waiting: list[tuple[Callable[[list[float]], None], torch.Tensor]] = []
         self._facts: dict[int, SavedFacts] = {}
-        self._memory: list[Any] = [None] * skeleton.size  # where the gradient of a node lay, its length and version
-        self._hooks: list[Any] = []  # torch's tables that our hooks stand in, each followed by the number there
+        self.memory: list[Any] = [None] * skeleton.size  # where the gradient of a node lay, its length and version
+        self._hooks = Hooks()
         self._padding: set[int] = set()
         self._wrapped = False
         self._isolated = torch._C._len_torch_dispatch_stack() > 0
@@ -128,33 +129,42 @@ class PassRecorder:
         Args:
             around: Calls each hook, ``around(hook, *arguments)``, where a mode of the tracer's own has to step off.
         """
-        assert self._found is not None
-        index, before, after = self._skeleton.index, self._before, self._after
+        before, after, slowly = self._before, self._after, self._slowly
         if around is not None:
-            before, after = partial(around, before), partial(around, after)
+            before, after, slowly = partial(around, before), partial(around, after), partial(around, slowly)
+        look = quick_look(self, self._skeleton.feeder, self._first.there, slowly) if self._plain else None
         try:
-            for place, node in enumerate(self._found.nodes):
-                slot = singular_slot(node)
-                self._keep(node.register_prehook(partial(before, index[place], node if slot else None, slot)))
-            for place, contested in self._skeleton.contested.items():
-                node = self._found.nodes[place]
-                if node.name() in _PADDING:
-                    self._padding.add(index[place])
-                self._keep(node.register_hook(partial(after, index[place], contested)))
+            with self._hooks.together() as handle:
+                self._hook_nodes(before, look, handle)
+                self._hook_contested(after, handle)
         except BaseException:
             self.close()
             raise
 
-    def _keep(self, handle: Any) -> None:
-        """Remember what undoes a hook: the table it stands in and its number, a quarter of what the handle takes."""
-        if (hooks := handle.hooks_dict_ref()) is not None:
-            self._hooks += (hooks, handle.id)  # both or none, also when an interrupt comes
+    def _hook_nodes(self, before: Callable[..., None], look: Callable[..., None] | None, handle: Any) -> None:
+        assert self._found is not None
+        for index, node in zip(self._skeleton.index, self._found.nodes, strict=True):
+            slot = None if type(node) in REGULAR else singular_slot(node)
+            if look is not None and slot is None:
+                hook = partial(look, index)
+            else:
+                hook = partial(before, index, node if slot else None, slot)
+            if (other := node.register_prehook(hook)) is not handle:
+                self._hooks.keep(other)
+
+    def _hook_contested(self, after: Callable[..., None], handle: Any) -> None:
+        assert self._found is not None
+        index = self._skeleton.index
+        for place, contested in self._skeleton.contested.items():
+            node = self._found.nodes[place]
+            if node.name() in _PADDING:
+                self._padding.add(index[place])
+            if (other := node.register_hook(partial(after, index[place], contested))) is not handle:
+                self._hooks.keep(other)
 
     def close(self) -> None:
         """Take every hook off, drop the nodes, and read what still waits on a device."""
-        while self._hooks:
-            number = self._hooks.pop()
-            self._hooks.pop().pop(number, None)
+        self._hooks.remove()
         self._found = None
         try:
             self._small.settle()
@@ -184,13 +194,14 @@ class PassRecorder:
 
     # -- hooks: called by the engine; they return None, which leaves every gradient as it is ----------------------
 
-    def _before(self, index: int, node: Any, slot: str | None, gradients: Sequence[torch.Tensor | None]) -> None:
-        began = perf_counter()
+    def _before(self, index: int, node: Any, slot: str | None, gradients: Gradients) -> None:
         self.values.order.append(index)
+        self._slowly(index, node, slot, gradients)
+
+    def _slowly(self, index: int, node: Any, slot: str | None, gradients: Gradients) -> None:
+        began = perf_counter()
         try:
-            if slot is None and self._plain and len(gradients) == 1 and self._glance(index, gradients[0]):
-                pass
-            elif self._isolated or torch.is_grad_enabled():
+            if self._isolated or torch.is_grad_enabled():
                 with torch.no_grad(), self._quiet():
                     self._look(index, node, slot, [*map(bare, gradients)] if self._wrapped else gradients)
             else:
@@ -221,7 +232,7 @@ class PassRecorder:
 
     # -- measuring ------------------------------------------------------------------------------------------------
 
-    def _look(self, index: int, node: Any, slot: str | None, gradients: Sequence[torch.Tensor | None]) -> None:
+    def _look(self, index: int, node: Any, slot: str | None, gradients: Gradients) -> None:
         if slot is not None and (saved := suspicious(node, slot)) is not None:
             self._look_into(index, slot, saved)
         first = gradients[0]
@@ -231,25 +242,6 @@ class PassRecorder:
             self._defer_all(index, first)
         else:
             self._look_at_one(index, first)
-
-    def _glance(self, index: int, gradient: torch.Tensor | None) -> bool:
-        """Take the norm of a small gradient the shortest way, as most are; False where it needs a longer look."""
-        if type(gradient) is not torch.Tensor or gradient.dtype is not torch.float32 or not gradient.is_cpu:
-            return False
-        if (count := gradient.numel()) >= SMALL or gradient.layout is not torch.strided or gradient.requires_grad:
-            return False
-        values, feeder = self.values, self._skeleton.feeder[index]
-        memory = self._memory[index] = (gradient.data_ptr(), count, gradient._version)
-        if not self._first.there[index] or values.norms[index] != UNTOUCHED:
-            return False
-        if feeder >= 0 and memory == self._memory[feeder] and memory[0]:
-            values.norms[index] = values.norms[feeder]
-            return feeder not in values.bad
-        values.norms[index] = norm = vector_norm(gradient).item()
-        if NORM_RELIABLE[0] < norm < NORM_RELIABLE[1]:
-            return True
-        values.norms[index] = UNTOUCHED
-        return False
 
     def _look_into(self, index: int, slot: str, saved: torch.Tensor) -> None:
         """Count the zeros and the like in a saved tensor that may explain a NaN."""
@@ -265,9 +257,9 @@ class PassRecorder:
     def _look_at_one(self, index: int, gradient: torch.Tensor) -> None:
         """Measure a gradient, unless it is, unchanged, the very memory that the node before it received."""
         if gradient.layout is torch.strided:
-            memory = self._memory[index] = (gradient.data_ptr(), gradient.numel(), gradient._version)
+            memory = self.memory[index] = (gradient.data_ptr(), gradient.numel(), gradient._version)
             feeder = self._skeleton.feeder[index]
-            if feeder >= 0 and memory == self._memory[feeder] and memory[0]:
+            if feeder >= 0 and memory == self.memory[feeder] and memory[0]:
                 return self._copy(feeder, index)
         if self._wants_survey(index):
             return self._survey(index, gradient)
@@ -281,7 +273,7 @@ class PassRecorder:
             return
         if gradient.layout is torch.strided and not self._defers(gradient):
             memory = (gradient.data_ptr(), gradient.numel(), gradient._version)
-            if memory == self._memory[index] and memory[0]:
+            if memory == self.memory[index] and memory[0]:
                 values.parts[edge] = (values.norms[index], *values.bad.get(index, (0, 0)))
                 return
         self._measure(gradient, partial(values.parts.__setitem__, edge))

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from tensormagic.collectors.gradients.raw import as_array
+
 Measured = tuple[float, int, int]  # norm, NaN count, Inf count
 
 NORM_RELIABLE = (1e-18, 1e18)  # beyond these the squares of float32 numbers vanish or overflow
@@ -21,7 +23,6 @@ _WITHOUT_REDUCTIONS = frozenset(getattr(torch, name) for name in dir(torch) if n
 _WORTH_REORDERING = 1 << 14
 SMALL = 1 << 14  # elements from which it pays to go by rows,
 _ROW = 1 << 13  # of so many elements
-_KNOWN_TO_NUMPY = frozenset({torch.float64, torch.float32, torch.float16})
 PIECE = 1 << 17  # elements that stay in a cache
 vector_norm = torch.linalg.vector_norm
 
@@ -111,11 +112,6 @@ def count_where(condition: Callable[..., Any], values: torch.Tensor, *other: flo
     """
     parts = map(as_array, pieces(values))
     return sum([int(np.count_nonzero(condition(part, *other))) for part in parts])
-
-
-def as_array(piece: torch.Tensor) -> Any:
-    """Return a NumPy view; of a dtype that NumPy has not (bfloat16, float8), a float32 copy: none is lost in it."""
-    return (piece if piece.dtype in _KNOWN_TO_NUMPY else piece.float()).numpy()
 
 
 def measure_on_device(gradient: torch.Tensor) -> torch.Tensor:

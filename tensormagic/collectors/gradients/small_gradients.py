@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.gradients.measures import NORM_RELIABLE, vector_norm
+from tensormagic.collectors.gradients.raw import as_array
 
 MOST_ELEMENTS = 1 << 9  # of a gradient that counts as small
 _ROOM = 1 << 15  # elements that are looked at together: 128 KB
@@ -63,7 +64,7 @@ class SmallGradients:
             self.settle()
         start = self._used
         self._used = stop = start + count
-        self._room[start:stop] = gradient.numpy().ravel()
+        self._room[start:stop] = as_array(gradient.reshape(-1))
         self._starts.append(start)
         self._indices.append(index)
         self._waiting.add(index)

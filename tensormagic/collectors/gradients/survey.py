@@ -21,13 +21,13 @@ import torch
 from tensormagic.collectors.gradients.measures import (
     PIECE,
     Measured,
-    as_array,
     count_where,
     dense,
     flat,
     pieces,
     vector_norm,
 )
+from tensormagic.collectors.gradients.raw import as_array
 from tensormagic.reports import MEASURES, UNTOUCHED, GradientStatistics
 
 _SQUARES_RELIABLE = (1e-17, 1e16)  # magnitudes whose squares, summed, neither vanish nor overflow in float32

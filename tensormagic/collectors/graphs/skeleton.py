@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tensormagic.collectors.names.identity import Leaves
 from tensormagic.collectors.tracing.levels import bare
 from tensormagic.collectors.tracing.makers import Makers
@@ -86,31 +88,43 @@ class Walker:
         starts = tuple(dict.fromkeys(_enter(root, nodes, places) for root in roots))
         if not self._all_asked and any(map(self._is_foreign, nodes)):
             self._all_asked = True
-        signature, numbers = array("i", [len(starts)]), array("Q")
-        foreign, types, origin_of, place_of = set(), self._types, self._origins.of, places.get
+        flat, at, numbers, foreign = [len(starts)], [], array("Q"), set()
+        types, place_of, leaf_number = self._types, places.get, self._leaves.find
         for place, node in enumerate(nodes):  # grows while it is walked
-            ends: list[int] = []
-            for target, slot in node.next_functions:  # as `_enter` does it: a call of it would be a third of the time
+            links = node.next_functions
+            number, sequence = -1, NO_NUMBER
+            if not links and is_accumulate(node):
+                if (known := leaf_number(variable := node.variable)) is None:
+                    known = self._leaves.number(bare(variable))
+                number = known
+            elif self._all_asked and self._is_foreign(node):
+                foreign.add(place)
+            else:
+                sequence = node._sequence_nr()
+            if (kind := types.get(type(node), -1)) < 0:
+                kind = types[type(node)] = len(types)
+            at.append(len(flat) + 1)
+            numbers.append(sequence)
+            flat += (kind, number, len(links))
+            for target, slot in links:  # as `_enter` does it: a call of it would be a third of the time
                 if target is None:
-                    ends += (-1, 0)
+                    flat += (-1, 0)
                     continue
                 if (end := place_of(id(target))) is None:
                     end = places[id(target)] = len(nodes)
                     nodes.append(target)
-                ends += (end, slot)
-            if (kind := types.get(type(node), -1)) < 0:
-                kind = types[type(node)] = len(types)
-            if not ends and is_accumulate(node):
-                number, sequence = self._leaves.number(bare(node.variable)), NO_NUMBER
-            elif self._all_asked and self._is_foreign(node):
-                number, sequence = -1, NO_NUMBER
-                foreign.add(place)
-            else:
-                number = origin_of(sequence := node._sequence_nr())[0]
-            numbers.append(sequence)
-            signature.extend((kind, number, len(ends) // 2, *ends))
+                flat += (end, slot)
+        signature = self._signed(flat, at, numbers)
         self._unwinding.secure(nodes, signature)
         return Walk(nodes, signature, starts, numbers, frozenset(foreign))
+
+    def _signed(self, flat: list[int], at: list[int], numbers: array[int]) -> array[int]:
+        """Return a signature with the numbers of the origins, at ``at``, of the nodes that have a sequence number."""
+        signature = array("i", flat)
+        made = np.frombuffer(numbers, np.uint64) != NO_NUMBER
+        origins = self._origins.of_all(np.frombuffer(numbers, np.uint64)[made])
+        np.frombuffer(signature, np.int32)[np.array(at, np.int64)[made]] = origins
+        return signature
 
     def found_foreign(self, found: Walk) -> bool:
         """Return whether a graph not seen before holds nodes of another thread that nobody has asked for so far."""

@@ -189,7 +189,8 @@ class Leaves:
 
     def find(self, tensor: torch.Tensor) -> int | None:
         """Return the number of ``tensor`` where it is known, else None."""
-        return self._numbers[id(tensor)] if self._is_known(tensor) else None
+        number = self._numbers.get(id(tensor))
+        return number if number is not None and self.known[number].reference() is tensor else None
 
     def called(self, tensor: torch.Tensor) -> str:
         """Return the name of a tensor that is not, and need not be, known as a leaf; empty where it has none."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import torch
 
 SETTLED_CALLS = 1 << 11  # node-making calls remembered (40 KB) beyond those of the last pass and the one before it
@@ -102,6 +104,18 @@ class Origins:
             return self._numbers[at], True
         following = at + 1
         return (self._numbers[following], False) if at >= 0 and following < len(self._starts) else (-1, False)
+
+    def of_all(self, sequence_numbers: Any) -> Any:
+        """Return the origins' numbers of many nodes at once, as `of` does of one; NumPy arrays."""
+        starts, stops = (np.frombuffer(column, np.uint64) for column in (self._starts, self._stops))
+        if not len(starts):
+            return -1
+        self.lost += int(np.count_nonzero(sequence_numbers < np.uint64(self._forgotten_below)))
+        at = np.searchsorted(starts, sequence_numbers, "right") - 1
+        exact = (at >= 0) & (sequence_numbers < stops[at])
+        at = np.where(exact | (at < 0), at, at + 1)
+        known = (at >= 0) & (at < len(starts))
+        return np.where(known, np.frombuffer(self._numbers, np.int32)[np.minimum(at, len(starts) - 1)], -1)
 
     def site_of(self, sequence_number: int) -> int | None:
         """Return the site that made a node; None where that is not known exactly."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tensormagic.collectors.tracing.origins import Origins
 
 
@@ -39,3 +41,16 @@ def test_a_call_that_made_nothing_is_taken_back():
     origins.add(1, 3, (3, ""))
     assert sites(origins, range(3)) == [1, 3, 3]
     assert origins.nodes == 3
+
+
+def test_many_at_once_as_each_alone():
+    """Before, inside, between and after the ranges; what was forgotten counts as lost in both ways."""
+    asked = np.array([0, 4, 5, 6, 7, 8, 9, 12, 2**64 - 1], np.uint64)
+    alone, together = Origins(), Origins()
+    for origins in (alone, together):
+        assert origins.of_all(asked) == -1
+        origins.add(5, 7, (1, ""))
+        origins.add(8, 9, (2, "net"))
+        origins._forgotten_below = 5
+    assert list(together.of_all(asked)) == [alone.of(int(number))[0] for number in asked]
+    assert together.lost == alone.lost == 2

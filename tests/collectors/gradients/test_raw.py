@@ -1,0 +1,83 @@
+"""Reading a tensor's memory without torch hearing of it: what is read, and that nothing is changed by it."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import tensormagic as tm
+from tensormagic.collectors.gradients.raw import as_array
+
+WHOLE = torch.arange(12.0)
+CASES = {
+    "a row": WHOLE,
+    "every other element": WHOLE[::2],
+    "one that is longer than a megabyte": torch.arange(300_000.0),
+    "double": WHOLE.double(),
+    "half": WHOLE.half(),
+    "bfloat16": WHOLE.bfloat16(),
+    "stored with the other sign": torch.complex(WHOLE, WHOLE).conj().imag,
+    "zeros without memory": torch._efficientzerotensor((3,)),
+    "empty": torch.empty(0),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_reads_what_the_tensor_says(name):
+    """The same numbers as in its list."""
+    assert as_array(CASES[name]).tolist() == CASES[name].clone().tolist()
+
+
+def test_keeps_what_it_reads_alive():
+    """The array may outlive the name of a copy that was made for it."""
+    array = as_array(torch.full((1 << 19,), 7.0).clone())
+    torch.full((1 << 19,), 8.0)
+    assert np.all(array == 7.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("count", [4, 600, 20_000])
+def test_a_traced_tensor_can_be_resized_as_before(dtype, count):
+    """Gradients, parameters and what the forward made: ``Tensor.numpy()`` would have made their storage fixed."""
+    weight = torch.ones(count, dtype=dtype, requires_grad=True)
+    with tm.trace(namespace={"weight": weight}, forward=True):
+        squares = weight * weight
+        squares.sum().backward()
+    for tensor in (weight, weight.grad, squares):
+        assert tensor.untyped_storage().resizable()
+
+
+@pytest.mark.parametrize("setting", ["warn", "raise"])
+def test_norms_that_overflow_neither_warn_nor_raise(setting):
+    """NumPy would tell the person of squares that are none of theirs; the norm is right all the same."""
+    weight = torch.ones(5, requires_grad=True)
+    with np.errstate(all=setting), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with tm.trace(namespace={"weight": weight}) as trace:
+            for _ in range(3):
+                (weight * 1e30).sum().backward()
+    (series,) = trace.report.parameters
+    assert list(series.norms) == pytest.approx([5**0.5 * 1e30] * 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "laid_out"),
+    {
+        "in rows": lambda x: x,
+        "in columns": lambda x: x.t().contiguous().t(),
+        "with gaps": lambda x: torch.stack([x, x], dim=2)[:, :, 0],
+        "repeated": lambda x: x[:1].expand(8, 5),
+    }.items(),
+)
+def test_the_quick_look_reads_every_layout_right(name, laid_out):
+    """From the second pass on a small gradient is read straight from memory: the norm stays that of its elements."""
+    gradient = laid_out(torch.randn(8, 5, generator=torch.Generator().manual_seed(0)))
+    weight = torch.ones(8, 5, requires_grad=True)
+    with tm.trace(namespace={"weight": weight}) as trace:
+        for _ in range(3):
+            (weight * 1).backward(gradient)
+    (series,) = trace.report.parameters
+    assert list(series.norms) == pytest.approx([gradient.double().norm().item()] * 3, rel=1e-6), name
