@@ -19,6 +19,8 @@ from tensormagic.collectors.session.assignments import CellNumber, no_cell
 from tensormagic.reports import Gap, Leak, Location
 from tensormagic.reports.memory import Category
 
+SMALLEST = 2**20  # bytes; what collects less than that is no news, unless it is graphs
+
 CategoryOf = Callable[[Block], Category]
 
 
@@ -70,7 +72,8 @@ class Growth:
             return ()
         holders = self._holders(stayed, locations)
         stays = [_stay(block, category(block), holders) for block in stayed]
-        return find_leaks(stays, Rhythm(locations, beats.backwards, beats.joins, holders.complete))
+        found = find_leaks(stays, Rhythm(locations, beats.backwards, beats.joins, holders.complete))
+        return tuple(leak for leak in found if leak.graph or leak.kept >= SMALLEST)
 
     def _holders(self, stayed: list[Block], locations: Sequence[Location]) -> Holders:
         lines = Counter(block.site for block in stayed)

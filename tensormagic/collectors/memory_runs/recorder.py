@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from threading import RLock
 from time import perf_counter
@@ -15,13 +15,13 @@ from tensormagic.collectors.memory_runs.beats import Beats
 from tensormagic.collectors.memory_runs.blocks import Block, new_block
 from tensormagic.collectors.memory_runs.growth import Growth
 from tensormagic.collectors.memory_runs.ledger import Event, Ledger, Tallies, blocks_of
+from tensormagic.collectors.memory_runs.line_profile import LineProfile
 from tensormagic.collectors.memory_runs.mode import FEWEST_EVENTS, MemoryMode
 from tensormagic.collectors.memory_runs.run_report import Account, Described
 from tensormagic.collectors.memory_runs.standing import standing
 from tensormagic.collectors.names.identity import ModuleNames
 from tensormagic.collectors.names.source import CellNumber, Sites
 from tensormagic.collectors.names.tracebacks import error_text, state_after, strip_own_frames
-from tensormagic.collectors.ops.stack_walk import StackWalk
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tracing.children import abandon_in_children
 from tensormagic.collectors.tracing.running_modules import RunningModules
@@ -41,23 +41,29 @@ class MemoryRecorder:
         cell: The source that runs, for the report.
         cell_number: Gives a cell's execution count from its file name.
         title: A name for the run.
+        functions: To go through line by line: themselves, or what a person writes for them.
         clock: Seconds, monotonic.
+
+    Raises:
+        UnknownNameError: for what is no function that is written in Python.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (two parameters; the rest are options, by name)
         self,
         namespace: Mapping[str, Any],
         cell: Cell,
         *,
         cell_number: CellNumber | None = None,
         title: str = "",
+        functions: Iterable[Any] = (),
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         self._namespace, self._cell, self._title, self._clock = namespace, cell, title, clock
         self._sites = Sites(cell_number) if cell_number is not None else Sites()
         modules = RunningModules(ModuleNames(namespace))
-        walk = StackWalk(self._sites, modules.path_in)
-        self.mode = MemoryMode(walk, self._sites.of_frame, self._fold, clock)
+        self._profile = LineProfile(functions, namespace, cell)
+        walk, site_of = self._profile.walk(self._sites, modules.path_in)
+        self.mode = MemoryMode(walk, site_of, self._fold, clock)
         self._tallies: Tallies = {}
         self._beats = Beats()
         self._ledgers: dict[torch.device, Ledger] = {}
@@ -86,6 +92,7 @@ class MemoryRecorder:
         self._fold()
         self._before = self._account().devices()
         with ExitStack() as stack:
+            self._profile.start(stack)
             stack.enter_context(self.mode)
             self._stack = stack.pop_all()
         abandon_in_children(self)
@@ -193,6 +200,7 @@ class MemoryRecorder:
         now = self.mode.operations, self._clock() if self._state == "running" else self._ended
         peak, peak_left_out = account.peak()
         kept, kept_left_out = account.kept()
+        lines = self._profile.lines(account.lines, self._sites)
         return MemoryRunReport(
             cell=self._cell,
             state=self._state,
@@ -202,12 +210,13 @@ class MemoryRecorder:
             before=self._before,
             after=account.devices(),
             timelines=account.timelines(self._began, now),
-            lines=account.lines,
+            lines=lines,
             peak_blocks=peak,
             peak_left_out=peak_left_out,
             kept=kept,
             kept_left_out=kept_left_out,
             leaks=self._leaks,
+            functions=self._profile.told(lines),
             at_end=account.at_end(),
             gaps=self._gaps(),
         )
@@ -218,4 +227,8 @@ class MemoryRecorder:
             (mode.gap, f"the memory of an operation could not be looked at: {mode.gap}"),
             (mode.inside, _INSIDE.format(", ".join(sorted(mode.inside)))),
         )
-        return (*(Gap("operations", reason) for found, reason in reasons if found), *self._growth_gaps)
+        return (
+            *(Gap("operations", reason) for found, reason in reasons if found),
+            *self._growth_gaps,
+            *self._profile.gaps,
+        )

@@ -78,11 +78,11 @@ def test_the_variables_of_the_function_are_names():
     def fill():
         with tm.track_memory() as run:
             for at in range(6):
-                outputs.append(torch.ones(4) * at)  # noqa: PERF401
+                outputs.append(torch.ones(2**18) * at)  # noqa: PERF401
         return run.report
 
     (leak,) = fill().leaks
-    assert (leak.holder, leak.iterations, leak.each, leak.training) == ("outputs", 6, 16, False)
+    assert (leak.holder, leak.iterations, leak.each, leak.training) == ("outputs", 6, 2**20, False)
     assert leak.holder_location.text.startswith("outputs.append")
 
 
@@ -100,12 +100,21 @@ def test_a_report_of_a_leak_keeps_nothing_alive():
     assert [loss() for loss in gone] == [None] * 6
 
 
+def test_what_collects_little_is_no_news():
+    """A history of small tensors; graphs are told of however small."""
+    small = []
+    with tm.track_memory() as run:
+        for at in range(6):
+            small.append(torch.ones(2**10) * at)  # noqa: PERF401
+    assert run.report.leaks == ()
+
+
 def test_iterations_are_counted_on_while_backwards_run():
     """A backward that frees and makes nothing but gradients is one all the same."""
-    w, seen = torch.ones(4, requires_grad=True), []
+    w, seen = torch.ones(2**16, requires_grad=True), []
     with tm.track_memory() as run:
         for _ in range(7):
             (w * 2).exp().sum().backward()
             seen.append(w.grad.clone())
     (leak,) = run.report.leaks
-    assert (leak.holder, leak.training, leak.iterations, leak.each) == ("seen", True, 7, 16)
+    assert (leak.holder, leak.training, leak.iterations, leak.each) == ("seen", True, 7, 2**18)
