@@ -25,12 +25,10 @@ class GraphMemory:
     """A walk.
 
     Attributes:
-        keep: Told of everything that a node keeps: the tensor, the slot, and what gives its path.
         hidden: Saved tensors that torch does not show: packed by a hook, or changed in place since.
         nodes: The nodes met; held until the walk is dropped: an address must not be used twice.
     """
 
-    keep: Keep
     hidden: int = 0
     nodes: set[Any] = field(default_factory=set)
 
@@ -39,11 +37,13 @@ class GraphMemory:
         """Whether all nodes were looked at."""
         return len(self.nodes) < MOST_NODES
 
-    def walk(self, roots: Iterable[tuple[Any, str]]) -> None:
+    def walk(self, roots: Iterable[tuple[Any, str]], keep: Keep) -> None:
         """Go through the graphs that begin at some nodes; a node counts to the first that leads to it.
 
         Args:
             roots: Nodes, each with the name of what it made.
+            keep: Told of everything that a node keeps: the tensor, the slot, and what gives its path. It is not held:
+                whoever owns the walk would be in a cycle with it, and all that was met would wait for the collector.
         """
         for root, name in roots:
             pending = deque([root])
@@ -51,12 +51,12 @@ class GraphMemory:
                 node = pending.popleft()
                 if node not in self.nodes:
                     self.nodes.add(node)
-                    self._read(node, name)
+                    self._read(node, name, keep)
                     pending.extend(after for after, _ in node.next_functions if after is not None)
 
-    def _read(self, node: Any, name: str) -> None:
+    def _read(self, node: Any, name: str, keep: Keep) -> None:
         for slot, tensor in kept_by(node):
             if tensor is None:
                 self.hidden += 1
             else:
-                self.keep(tensor, slot, lambda slot=slot: path_of(node, name, slot))  # type: ignore[misc]
+                keep(tensor, slot, lambda slot=slot: path_of(node, name, slot))  # type: ignore[misc]

@@ -35,7 +35,7 @@ class Survey:
         self._blocks: dict[int, Block] = {}
         self._of: dict[int, tuple[torch.Tensor, list[Block]]] = {}
         self._unreadable: dict[str, int] = {}
-        self._graphs = GraphMemory(self._keep)
+        self._graphs = GraphMemory()
         self._stroll = stroll
         self.looked = stroll.looked
         self._meet_named()
@@ -43,7 +43,7 @@ class Survey:
         roots = list(self._roots())
         if everything:
             roots += self._meet_nameless()
-        self._graphs.walk(roots)
+        self._graphs.walk(roots, self._keep)
         for x, _ in list(self._of.values()):
             self._note_roles(x)
         self.blocks = [_with_inputs(block) for block in merged(self._blocks.values())]

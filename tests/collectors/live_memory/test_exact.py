@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from tensormagic.collectors.live_memory.live_memory import collect_memory
 from tensormagic.collectors.live_memory.survey import Survey
@@ -98,3 +99,20 @@ def test_looking_keeps_nothing_alive():
     names.clear()
     del loss
     assert gone() is None
+
+
+def test_what_a_graph_keeps_dies_with_it_after_a_look():
+    """Without the collector's help: a look leaves no cycle behind that holds nodes or what they have saved."""
+    names = {"loss": torch.ones(2, 4, requires_grad=True).exp().sum()}
+    saved = names["loss"].grad_fn.next_functions[0][0]._saved_result
+    kept = StorageWeakRef(saved.untyped_storage())
+    del saved
+    gc.collect()
+    gc.disable()
+    try:
+        collect_memory(names)
+        assert not kept.expired()
+        names.clear()
+        assert kept.expired()
+    finally:
+        gc.enable()
