@@ -6,13 +6,16 @@ Where the person records already, theirs is read and nothing is switched. CUDA i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 
 from tensormagic.collectors.memory_runs.cuda_events import History, Seen, allocator_runs
+from tensormagic.collectors.memory_runs.ledger import Ledger
 from tensormagic.collectors.names.source import CellNumber
+from tensormagic.reports import Gap, Location
 from tensormagic.reports.allocator_run import AllocatorRun
 
 _is_recording: Callable[[], bool] = getattr(torch._C, "_cuda_isHistoryEnabled", bool)  # not there in old builds
@@ -29,7 +32,7 @@ class CudaRecording:
         clock: Seconds since 1970.
 
     Attributes:
-        gap: Why nothing was recorded although there is CUDA memory; empty where it was.
+        gaps: Why nothing was recorded although there is CUDA memory; empty where it was.
     """
 
     def __init__(
@@ -40,42 +43,82 @@ class CudaRecording:
     ) -> None:
         self._cuda, self._enabled, self._clock = cuda, enabled, clock
         self._history: History | None = None
-        self._mine = False
-        self.gap = ""
+        self._snapshot: Mapping[str, Any] = {}
+        self.gaps: tuple[Gap, ...] = ()
 
-    def start(self) -> None:
-        """Begin, where CUDA is in use. Never raises."""
+    def start(self, stack: ExitStack) -> None:
+        """Begin, where CUDA is in use; recording ends with the stack. Never raises."""
         try:
             if not self._cuda.is_available() or not self._cuda.is_initialized():
                 return
-            self._mine = not self._enabled()
-            if self._mine:
+            mine = not self._enabled()
+            if mine:
+                stack.callback(self._end)
                 self._cuda.memory._record_memory_history("all", context="alloc", stacks="python", max_entries=LIMIT)
-            self._history = History(self._clock() * 1e6, LIMIT if self._mine else 0)
+            self._history = History(self._clock() * 1e6, LIMIT if mine else 0)
         except Exception as error:
-            self.gap = f"the allocator's own events could not be recorded: {type(error).__name__}: {error}"
+            self._missed("recorded", error)
 
-    def stop(
-        self, seen: Callable[[], Mapping[int, Seen]], cell_number: CellNumber | None = None
+    def _end(self) -> None:
+        try:
+            self._cuda.memory._record_memory_history(None)
+        except Exception as error:
+            self._missed("ended", error)
+
+    def take(self) -> None:
+        """Take down what was recorded, while it still is. Never raises."""
+        try:
+            if self._history is not None:
+                self._snapshot = self._cuda.memory._snapshot()
+            elif not self.gaps and self._cuda.is_available() and self._cuda.is_initialized():
+                self.gaps = (
+                    Gap("allocator", "CUDA began in this run: the allocator's own events are read of later ones"),
+                )
+        except Exception as error:
+            self._missed("read", error)
+
+    def runs(
+        self, ledgers: Iterable[Ledger], locations: Sequence[Location], cell_number: CellNumber | None = None
     ) -> tuple[AllocatorRun, ...]:
-        """End; returns what was recorded, nothing where nothing was. Never raises.
+        """Return what was recorded, joined to what the run itself knows; nothing where nothing was. Never raises.
 
         Args:
-            seen: Gives what the run itself knows, by the number of the device.
+            ledgers: One a device.
+            locations: The lines, by number.
             cell_number: Gives the number of a cell.
         """
-        if self._history is None:
+        snapshot, self._snapshot = self._snapshot, {}
+        if self._history is None or not snapshot:
             return ()
         try:
-            snapshot = self._cuda.memory._snapshot()
-            return allocator_runs(snapshot, seen(), self._history, cell_number=cell_number)
+            return allocator_runs(snapshot, seen_by(ledgers, locations), self._history, cell_number=cell_number)
         except Exception as error:
-            self.gap = f"the allocator's own events could not be read: {type(error).__name__}: {error}"
+            self._missed("joined", error)
             return ()
-        finally:
-            self._history = None
-            if self._mine:
-                self._cuda.memory._record_memory_history(None)
+
+    def _missed(self, what: str, error: Exception) -> None:
+        reason = f"the allocator's own events could not be {what}: {type(error).__name__}: {error}"
+        self.gaps = (Gap("allocator", reason),)
 
 
-__all__ = ["CudaRecording"]
+def seen_by(ledgers: Iterable[Ledger], locations: Sequence[Location]) -> dict[int, Seen]:
+    """Return what a run itself knows of each CUDA device, by its number."""
+    found = {}
+    for ledger in ledgers:
+        kind, _, number = ledger.device.partition(":")
+        if kind == "cuda":
+            found[int(number or 0)] = Seen(_returned(ledger, locations), max(ledger.peak, 0), _addresses(ledger))
+    return found
+
+
+def _returned(ledger: Ledger, locations: Sequence[Location]) -> dict[tuple[str, int], int]:
+    lines = ((locations[site], nbytes) for site, nbytes in ledger.served.items() if site is not None)
+    return {(place.filename, place.line): nbytes for place, nbytes in lines}
+
+
+def _addresses(ledger: Ledger) -> frozenset[int]:
+    storages = (block() for block in ledger.alive)
+    return frozenset(storage.data_ptr() for storage in storages if storage is not None)
+
+
+__all__ = ["CudaRecording", "seen_by"]

@@ -7,10 +7,10 @@ nothing is traced.
 
 from __future__ import annotations
 
-import ast
 import functools
 import inspect
 import linecache
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +23,8 @@ from tensormagic.collectors.names.source import Sites
 from tensormagic.collectors.ops.stack_walk import StackWalk
 from tensormagic.errors import UnknownNameError
 from tensormagic.reports import Cell, FunctionMemory, LineMemory
+
+_DEFINES = re.compile(r"\s*(?:async\s+)?def\s+(\w+)")  # not parsed: a cell may hold magics
 
 
 @dataclass(slots=True)
@@ -71,7 +73,7 @@ def find_functions(wanted: Iterable[Any], namespace: Mapping[str, Any], cell: Ce
         UnknownNameError: for what is no function, or none that is written in Python.
     """
     found = Functions(filename=cell.filename)
-    defined = set(_defined("\n".join(cell.lines)))
+    defined = {match[1] for match in map(_DEFINES.match, cell.lines) if match is not None}
     for each in wanted:
         name = each if isinstance(each, str) else getattr(each, "__qualname__", type(each).__name__)
         if name.rpartition(".")[2] in defined:
@@ -101,15 +103,6 @@ def _value(name: str, namespace: Mapping[str, Any]) -> Any:
 
 def _modules(first: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
     return {} if first in namespace or first not in sys.modules else {first: sys.modules[first]}
-
-
-def _defined(source: str) -> Iterator[str]:
-    """Yield the names of the functions that a source defines."""
-    try:
-        every = list(ast.walk(ast.parse(source)))
-    except (SyntaxError, ValueError):
-        return
-    yield from (node.name for node in every if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def _code_of(value: Any, name: str) -> CodeType:

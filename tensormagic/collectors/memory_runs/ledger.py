@@ -109,6 +109,7 @@ class Ledger:
         peak: The most bytes that were alive at a moment.
         peak_blocks: The storages that were, with their bytes then.
         moments: The timeline.
+        served: Bytes that each line allocated on this device.
     """
 
     def __init__(self, device: str, tallies: Tallies, beats: Beats | None = None) -> None:
@@ -119,6 +120,7 @@ class Ledger:
         self.peak = -1
         self.peak_blocks: list[tuple[Block, int]] = []
         self.moments = Moments()
+        self.served: dict[int | None, int] = {}
 
     def fold(self, events: Sequence[Event]) -> None:
         """Count what happened next."""
@@ -166,6 +168,7 @@ class Ledger:
         self.alive[block] = None
         if not block.before:
             self._beats.born(block)
+            self.served[block.site] = self.served.get(block.site, 0) + block.nbytes
             tally = self._tally(block.site)
             tally.add(block.nbytes, block.op, block.born, live)
             if block.place is not None and block.place.phase == "backward":

@@ -13,6 +13,7 @@ import torch
 
 from tensormagic.collectors.memory_runs.beats import Beats
 from tensormagic.collectors.memory_runs.blocks import Block, new_block
+from tensormagic.collectors.memory_runs.cuda_recording import CudaRecording
 from tensormagic.collectors.memory_runs.growth import Growth
 from tensormagic.collectors.memory_runs.ledger import Event, Ledger, Tallies, blocks_of
 from tensormagic.collectors.memory_runs.line_profile import LineProfile
@@ -26,7 +27,7 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tracing.children import abandon_in_children
 from tensormagic.collectors.tracing.running_modules import RunningModules
 from tensormagic.errors import TraceError
-from tensormagic.reports import Cell, Gap, Leak, State
+from tensormagic.reports import AllocatorRun, Cell, Gap, Leak, State
 from tensormagic.reports.memory import DeviceMemory
 from tensormagic.reports.memory_run import MemoryRunReport
 
@@ -75,6 +76,8 @@ class MemoryRecorder:
         self._before: tuple[DeviceMemory, ...] = ()
         self._described: Described = {}
         self._leaks: tuple[Leak, ...] = ()
+        self._cuda = CudaRecording()
+        self._allocator: tuple[AllocatorRun, ...] = ()
         self._growth_gaps: tuple[Gap, ...] = ()
 
     # -- life -----------------------------------------------------------------------------------------------------
@@ -93,6 +96,7 @@ class MemoryRecorder:
         self._before = self._account().devices()
         with ExitStack() as stack:
             self._profile.start(stack)
+            self._cuda.start(stack)
             stack.enter_context(self.mode)
             self._stack = stack.pop_all()
         abandon_in_children(self)
@@ -111,11 +115,13 @@ class MemoryRecorder:
         """
         if self._state != "running":
             return
+        self._cuda.take()
         self._stack.close()
         self._ended = self._clock()
         self._measure_again()
         with self._lock:
             self._fold()
+            self._allocator = self._cuda.runs(self._ledgers.values(), self._sites.locations, self._sites.cell_number)
             self._grew(frame)
         self._state = state_after(error)
         self._error = error_text(error) if error is not None else ""
@@ -217,6 +223,7 @@ class MemoryRecorder:
             kept_left_out=kept_left_out,
             leaks=self._leaks,
             functions=self._profile.told(lines),
+            allocator=self._allocator,
             at_end=account.at_end(),
             gaps=self._gaps(),
         )

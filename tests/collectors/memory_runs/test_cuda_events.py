@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+import tensormagic as tm
 from tensormagic.collectors.memory_runs.cuda_events import History, Seen, allocator_runs
 from tensormagic.collectors.memory_runs.cuda_recording import LIMIT, CudaRecording
+from tensormagic.collectors.memory_runs.ledger import Ledger
+from tensormagic.reports import Location
 
 TORCH = {"filename": "/usr/lib/python3/site-packages/torch/nn/modules/conv.py", "line": 460, "name": "_conv_forward"}
 CONV = {"filename": "/home/me/train.py", "line": 7, "name": "step"}
@@ -138,22 +142,35 @@ class Cuda:
         self.told.append((enabled, options))
 
 
+def recorded(cuda: Cuda, *, enabled: bool = False):
+    """Record what a fake device did; returns what is said of it, and the recording."""
+    recording = CudaRecording(cuda, lambda: enabled, lambda: 0.001)
+    with ExitStack() as stack:
+        recording.start(stack)
+        recording.take()
+    return recording.runs([device()], (Location("/home/me/train.py", 7),)), recording
+
+
+def device() -> Ledger:
+    """Return what a run knows of the device: 4000 bytes from its one line."""
+    ledger = Ledger("cuda:0", {})
+    ledger.peak, ledger.served = 5004, {0: 4000, None: 8}
+    return ledger
+
+
 def test_recording_is_switched_on_and_off():
     """Python frames only, of allocations only, bounded."""
     cuda = Cuda()
-    recording = CudaRecording(cuda, lambda: False, lambda: 0.001)
-    recording.start()
-    (run,) = recording.stop(lambda: {0: Seen({}, 5004)})
+    (run,), recording = recorded(cuda)
     assert cuda.told == [("all", {"context": "alloc", "stacks": "python", "max_entries": LIMIT}), (None, {})]
-    assert (run.events, run.seen_peak, recording.gap) == (6, 5004, "")
+    assert (run.events, run.seen_peak, recording.gaps) == (6, 5004, ())
+    assert (run.lines[0].returned, run.lines[0].workspace) == (4000, 100_000)
 
 
 def test_what_the_person_records_is_read_and_left_on():
     """Nothing is switched."""
     cuda = Cuda()
-    recording = CudaRecording(cuda, lambda: True, lambda: 0.001)
-    recording.start()
-    (run,) = recording.stop(dict)
+    (run,), _ = recorded(cuda, enabled=True)
     assert cuda.told == []
     assert run.complete
 
@@ -161,33 +178,60 @@ def test_what_the_person_records_is_read_and_left_on():
 def test_cuda_is_not_started_by_looking():
     """Nothing is called where nobody uses it."""
     cuda = Cuda(initialized=False)
+    runs, recording = recorded(cuda)
+    assert (runs, cuda.told, recording.gaps) == ((), [], ())
+
+
+def test_cuda_that_begins_in_the_run_is_a_gap():
+    """It cannot be recorded from the beginning."""
+    cuda = Cuda(initialized=False)
     recording = CudaRecording(cuda, lambda: False)
-    recording.start()
-    assert (recording.stop(dict), cuda.told, recording.gap) == ((), [], "")
+    recording.start(ExitStack())
+    cuda.is_available = cuda.is_initialized = lambda: True
+    recording.take()
+    assert [gap.reason for gap in recording.gaps] == [
+        "CUDA began in this run: the allocator's own events are read of later ones"
+    ]
 
 
 def test_what_goes_wrong_is_a_gap_and_recording_ends_all_the_same():
     """A snapshot that cannot be taken."""
     cuda = Cuda()
     cuda.memory._snapshot = lambda: 1 // 0
-    recording = CudaRecording(cuda, lambda: False)
-    recording.start()
-    assert recording.stop(dict) == ()
-    assert recording.gap.startswith("the allocator's own events could not be read: ZeroDivisionError")
+    runs, recording = recorded(cuda)
+    assert runs == ()
+    (gap,) = recording.gaps
+    assert gap.reason.startswith("the allocator's own events could not be read: ZeroDivisionError")
     assert cuda.told[-1] == (None, {})
+
+
+def test_what_cannot_be_switched_on_is_a_gap():
+    """An older torch, say."""
+    cuda = Cuda()
+    cuda.memory._record_memory_history = lambda *_, **__: 1 // 0
+    runs, recording = recorded(cuda)
+    assert runs == ()
+    assert [gap.section for gap in recording.gaps] == ["allocator"]
+
+
+def test_a_run_without_cuda_has_no_allocators_events():
+    """On the CPU nothing of it is asked."""
+    with tm.track_memory() as run:
+        torch.ones(3)
+    assert run.report.allocator == ()
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
 def test_a_real_convolution_on_a_gpu():
-    """The allocator serves at least what the result takes, and its peak is at least that."""
-    x = torch.zeros(8, 3, 64, 64, device="cuda")
-    recording = CudaRecording()
+    """The allocator serves at least what the result takes, and its peak is at least that of the storages."""
+    x, weight = torch.zeros(8, 3, 64, 64, device="cuda"), torch.zeros(16, 3, 3, 3, device="cuda")
     was = torch._C._cuda_isHistoryEnabled()
-    recording.start()
-    y = torch.nn.functional.conv2d(x, torch.zeros(16, 3, 3, 3, device="cuda"))
-    (run,) = recording.stop(lambda: {0: Seen(addresses={x.data_ptr(), y.data_ptr()})})
-    assert run.complete
-    assert run.peak >= x.nbytes + y.nbytes
-    assert sum(line.served for line in run.lines) >= y.nbytes
+    with tm.track_memory() as run:
+        y = torch.nn.functional.conv2d(x, weight)
+    (found,) = run.report.allocator
+    assert found.complete
+    assert found.peak >= found.seen_peak >= x.nbytes + weight.nbytes + y.nbytes
+    (line,) = (line for line in found.lines if "conv2d" in (line.location.text if line.location else ""))
+    assert line.served >= line.returned == y.nbytes
     assert torch._C._cuda_isHistoryEnabled() == was

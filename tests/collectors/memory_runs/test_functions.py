@@ -144,7 +144,7 @@ def test_what_is_no_function_is_refused(wanted, words):
 
 def test_a_function_that_the_cell_defines():
     """It is found once it is there; one of the same name elsewhere is another."""
-    cell = Cell("<ipython-input-3>", 3, ("def step():", "    return 1"))
+    cell = Cell("<ipython-input-3>", 3, ("%%gpumem --func step", "!ls", "def step():", "    return 1"))
     found = find_functions(["step"], {}, cell)
     space, other = {}, {}
     exec(compile("def step():\n    return 1", cell.filename, "exec"), space)
