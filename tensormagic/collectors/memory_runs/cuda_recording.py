@@ -20,6 +20,7 @@ from tensormagic.reports.allocator_run import AllocatorRun
 
 _is_recording: Callable[[], bool] = getattr(torch._C, "_cuda_isHistoryEnabled", bool)  # not there in old builds
 
+_BEGAN = "CUDA began in this run: the allocator's own events are read of later ones"
 LIMIT = 100_000  # events: some hundred bytes each, stacks shared
 
 
