@@ -29,6 +29,7 @@ from tensormagic.magics import (
     display,
     explaining,
     gpumem,
+    gpumem_cell,
     gradgraph,
     live_output,
     rng,
@@ -154,11 +155,15 @@ class TensorMagic(Magics):
         compare.run(self.shell, line)
 
     @no_var_expand
-    @line_magic
-    def gpumem(self, line: str) -> None:
-        """Show where the memory is: ``%gpumem [NAMES]``; ``%gpumem --help`` lists the options."""
-        __tracebackhide__ = True
-        gpumem.run(self.shell, line)
+    @output_can_be_silenced
+    @line_cell_magic
+    def gpumem(self, line: str, cell: str | None = None) -> Any:
+        """Show where the memory is; at the top of a cell, which of its lines took how much, and the peak.
+
+        ``%gpumem [NAMES]``, or ``%%gpumem`` and a cell; each lists its options with ``--help``.
+        """
+        __tracebackhide__ = "__ipython_bottom__"
+        return gpumem.run(self.shell, line) if cell is None else gpumem_cell.run(self.shell, line, cell)
 
     @no_var_expand
     @line_magic

@@ -194,6 +194,7 @@ class MemoryRunReport(Report):
         cell: The source that ran.
         state: How the run ended, or that it is running.
         error: Type and message of what it raised.
+        title: A name for the run; empty where it has none.
         seconds: Wall time.
         operations: How many operations ran.
         before: The devices as they were when the run began.
@@ -217,6 +218,7 @@ class MemoryRunReport(Report):
     cell: Cell
     state: State = "running"
     error: str = ""
+    title: str = ""
     seconds: float = 0.0
     operations: int = 0
     before: tuple[DeviceMemory, ...] = ()

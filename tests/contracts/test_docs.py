@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tensormagic.diagnoses import RULES
-from tensormagic.magics import aliases, compare, gpumem, rng, tensor, tensors, tracegrad, why, writes
+from tensormagic.magics import aliases, compare, gpumem, gpumem_cell, rng, tensor, tensors, tracegrad, why, writes
 from tensormagic.magics.extension import TensorMagic
 from tests.corpus.no_gpu import generators_checked
 from tests.renderers.snapshots import REFRESH
@@ -29,6 +29,7 @@ PARSERS = {
     "aliases_cell": writes.parser,
     "compare": compare.parser,
     "gpumem": gpumem.parser,
+    "gpumem_cell": gpumem_cell.parser,
     "rng": rng.parser,
     "tensor": tensor.parser,
     "tensors": tensors.parser,

@@ -21,7 +21,7 @@ import tensormagic as tm
 CELL_MAGICS = [
     "%%tracegrad", "%%tracegrad --text", "%%tracegrad --live html", "%%tracegrad --live widget",
     "%%tracegrad --every 2", "%%tracegrad --budget 5% --level ops",
-    "%%aliases", "%%aliases --text",
+    "%%aliases", "%%aliases --text", "%%gpumem", "%%gpumem --text",
 ]  # fmt: skip
 
 TRAIN = """
@@ -175,6 +175,8 @@ def lines_of(report):
     """Return the line of the function that the cell called, and the cell's own, as the report has them."""
     if isinstance(report, tm.WritesReport):
         return tuple(write.location for write in report.writes)
+    if isinstance(report, tm.MemoryRunReport):
+        return tuple(sorted((line.location for line in report.lines), key=lambda location: location.line)[::2])
     found = next(node for node in report.nodes if node.op == "sin")
     return report.locations[found.location], report.locations[report.passes[0].location]
 

@@ -61,6 +61,7 @@ def memory_run_report() -> reports.MemoryRunReport:
         cell=reports.Cell("cell.py", 3, ("%%gpumem", HOSTILE)),
         state="failed",
         error="OutOfMemoryError: CUDA out of memory",
+        title=HOSTILE,
         seconds=1.5,
         operations=40,
         before=(device(),),

@@ -51,6 +51,7 @@ class MemoryMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         here: Where the last operation was called from.
         failed: Name of the last operation that raised, and its place.
         inside: Names of operations in which Python code runs that is not seen.
+        over: Whether the run has ended: deaths are of no interest any more.
         gap: Why something could not be looked at; empty where all could.
     """
 
@@ -80,6 +81,7 @@ class MemoryMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.here = Place(None, "", "other")
         self.failed: tuple[str, Place] | None = None
         self.inside: set[str] = set()
+        self.over = False
         self.gap = ""
 
     @classmethod
@@ -234,6 +236,8 @@ class MemoryMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def note_death(self, block: Block) -> None:
         """Note that a storage was freed. Called by Python whenever that happens; never raises."""
+        if self.over:
+            return
         if self.known.get(block.key) is block:
             del self.known[block.key]
         try:

@@ -14,12 +14,12 @@ import torch
 from tensormagic.collectors.memory_runs.beats import Beats
 from tensormagic.collectors.memory_runs.blocks import Block, new_block
 from tensormagic.collectors.memory_runs.cuda_recording import CudaRecording
+from tensormagic.collectors.memory_runs.describing import Described, described, standing
 from tensormagic.collectors.memory_runs.growth import Growth
 from tensormagic.collectors.memory_runs.ledger import Event, Ledger, Tallies, blocks_of
 from tensormagic.collectors.memory_runs.line_profile import LineProfile
 from tensormagic.collectors.memory_runs.mode import FEWEST_EVENTS, MemoryMode
-from tensormagic.collectors.memory_runs.run_report import Account, Described
-from tensormagic.collectors.memory_runs.standing import standing
+from tensormagic.collectors.memory_runs.run_report import Account
 from tensormagic.collectors.names.identity import ModuleNames
 from tensormagic.collectors.names.source import CellNumber, Sites
 from tensormagic.collectors.names.tracebacks import error_text, state_after, strip_own_frames
@@ -79,6 +79,7 @@ class MemoryRecorder:
         self._cuda = CudaRecording()
         self._allocator: tuple[AllocatorRun, ...] = ()
         self._growth_gaps: tuple[Gap, ...] = ()
+        self._unseen: tuple[Gap, ...] = ()
 
     # -- life -----------------------------------------------------------------------------------------------------
 
@@ -121,7 +122,9 @@ class MemoryRecorder:
         self._measure_again()
         with self._lock:
             self._fold()
+            self.mode.over = True
             self._allocator = self._cuda.runs(self._ledgers.values(), self._sites.locations, self._sites.cell_number)
+            self._described, self._unseen = described(self._namespace, frame)
             self._grew(frame)
         self._state = state_after(error)
         self._error = error_text(error) if error is not None else ""
@@ -211,6 +214,7 @@ class MemoryRecorder:
             cell=self._cell,
             state=self._state,
             error=self._error,
+            title=self._title,
             seconds=self.seconds,
             operations=self.mode.operations,
             before=self._before,
@@ -234,8 +238,5 @@ class MemoryRecorder:
             (mode.gap, f"the memory of an operation could not be looked at: {mode.gap}"),
             (mode.inside, _INSIDE.format(", ".join(sorted(mode.inside)))),
         )
-        return (
-            *(Gap("operations", reason) for found, reason in reasons if found),
-            *self._growth_gaps,
-            *self._profile.gaps,
-        )
+        told = (Gap("operations", reason) for found, reason in reasons if found)
+        return tuple(dict.fromkeys((*told, *self._unseen, *self._growth_gaps, *self._profile.gaps)))

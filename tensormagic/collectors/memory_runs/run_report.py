@@ -10,6 +10,7 @@ from operator import add
 from typing import Any
 
 from tensormagic.collectors.memory_runs.blocks import Block
+from tensormagic.collectors.memory_runs.describing import Described
 from tensormagic.collectors.memory_runs.ledger import BEFORE, Ledger, LineTally, Tallies, blocks_of
 from tensormagic.collectors.memory_runs.moments import Moment
 from tensormagic.reports import Location
@@ -20,7 +21,6 @@ MOST_LINES = 400  # that are told
 MOST_STACKED = 24  # of these, those that the timeline is stacked by
 MOST_BLOCKS = 400  # that are told one by one
 
-Described = dict[int, LiveStorage]  # by the address of a storage that was alive at the end
 Blocks = Sequence[tuple[Block, int]]  # with the bytes that are to be told of
 _NOWHERE = Location("", 0, "")
 

@@ -1,0 +1,62 @@
+"""``%%gpumem``: run a cell and say which line took memory, what was alive at the peak, and what is left."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from tensormagic import api
+from tensormagic.magics.arguments import Output, Parser, make_parser, output_of
+from tensormagic.magics.cell import CellSource, cell_number
+from tensormagic.magics.display import check, deliver
+from tensormagic.magics.explaining import Explained
+
+NAME = "%%gpumem"
+
+
+def parser() -> Parser:
+    """Return the parser of ``%%gpumem``; its help is the magic's help."""
+    made = make_parser(
+        NAME,
+        "Run the cell and show the memory it took: over time, by line and by what it is for, with what was alive at "
+        "the peak and what is left.",
+    )
+    made.add_argument("--title", default="", metavar="TEXT", help="a name for the run")
+    return made
+
+
+def run(shell: Any, line: str, cell: str) -> Any:
+    """Follow the cell's memory, show the report, and return the value of the cell's last expression.
+
+    Whatever the cell raises goes on, unchanged, after the report of what happened is shown.
+
+    Raises:
+        UsageError: for an unknown option, or a file that cannot be saved to; nothing has run then.
+    """
+    __tracebackhide__ = "__ipython_bottom__"
+    options = parser().parse_line(line)
+    if options.help:
+        print(parser().format_help().rstrip())  # noqa: T201  (asked for)
+        return None
+    output = output_of(options)
+    check(output)
+    source = CellSource(shell, cell, f"{NAME} {line}".rstrip())
+    number, title = functools.partial(cell_number, shell), options.title.strip("\"'")
+    followed = api.MemoryRun(shell.user_ns, source.cell, cell_number=number, title=title)
+    with Explained(shell):
+        try:
+            with followed:
+                return source.run()
+        finally:
+            _deliver(shell, followed, output)
+
+
+def _deliver(shell: Any, followed: api.MemoryRun, output: Output) -> None:
+    """Send the report where it was asked for; what fails is a line, not an error: the cell's own outcome stands."""
+    try:
+        deliver(shell, followed.report, output)
+    except UsageError as error:
+        print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201  (as IPython shows it)
