@@ -10,7 +10,8 @@ from IPython.core.error import UsageError
 
 # Every magic with a ``parser()``, in the order in which a person meets them.
 MAGICS = (
-    "tensor", "tensors", "aliases", "writes", "gradgraph", "tracegrad", "why", "compare", "gpumem", "gpumem_cell", "rng",
+    "tensor", "tensors", "aliases", "writes", "gradgraph", "tracegrad", "why", "compare", "gpumem", "gpumem_cell",
+    "rng",
 )  # fmt: skip
 # What ``%tensormagic NAME on`` and ``off`` switch: each a Bool setting of the class TensorMagic.
 SWITCHES = {
