@@ -59,7 +59,8 @@ def render(report: MemoryRunReport) -> str:
 
 def _header(report: MemoryRunReport) -> str:
     name = tag("span", "gpumem", class_="tm-title")
-    ended = tag("span", escape(shortened(state(report), 200)), class_="tm-error" if report.error else "quiet")
+    words = "" if report.state == "finished" else shortened(state(report), 200)
+    ended = tag("span", escape(words), class_="tm-error" if report.error else "quiet") if words else ""
     top = tag("b", peak(report), class_="tm-peaked")
     first = tag("p", name, " ", top, " ", tag("span", escape(summary(report))), " ", ended, class_="tm-lead")
     return tag("header", first, class_="tm-head")
