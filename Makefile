@@ -21,7 +21,7 @@ demo: $(VENV)/.has-lab ## open the first example in JupyterLab; with HEADLESS=1 
 ifeq ($(filter-out 0,$(HEADLESS)),)
 	$(jupyter) jupyterlab $(allow_root) $(NOTEBOOK)
 else
-	$(jupyter) tools.notebook_page $(NOTEBOOK) demo/$(basename $(notdir $(NOTEBOOK))).html
+	$(jupyter) tensormagic demo --headless --notebook $(NOTEBOOK) demo
 endif
 
 test: $(VENV)/.has-test $(VENV)/.has-system ## everything a change has to pass: ruff, mypy, import contracts, all tests

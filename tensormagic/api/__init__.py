@@ -10,6 +10,7 @@ from tensormagic.api.comparing import compare
 from tensormagic.api.explaining import Explanation, explain, explain_error
 from tensormagic.api.findings import ignore
 from tensormagic.api.generators import DrawWatch, rng, track_rng
+from tensormagic.api.loading import load
 from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, inspect, overlay, tensors
 from tensormagic.api.memory_now import memory
 from tensormagic.api.memory_running import MemoryRun, track_memory
@@ -39,6 +40,7 @@ __all__ = [
     "ignore",
     "inspect",
     "install_display",
+    "load",
     "memory",
     "on_terminal",
     "overlay",

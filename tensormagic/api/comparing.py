@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Sequence
 
 from tensormagic.api.generators import DrawWatch
+from tensormagic.api.loading import load
 from tensormagic.api.running import Trace
 from tensormagic.comparisons import compare_draws, compare_traces
-from tensormagic.errors import ReportFormatError, TensorMagicError
+from tensormagic.errors import TensorMagicError
 from tensormagic.reports import ComparisonReport, RngComparison, RngRunReport, TraceReport
 
 Run = TraceReport | Trace | RngRunReport | DrawWatch | str | os.PathLike[str]
@@ -54,9 +54,5 @@ def _report(run: Run) -> TraceReport | RngRunReport:
 
 
 def _loaded(path: str | os.PathLike[str]) -> TraceReport | RngRunReport:
-    try:
-        return TraceReport.load(path)
-    except ReportFormatError:
-        with contextlib.suppress(ReportFormatError):
-            return RngRunReport.load(path)
-        raise
+    report = load(path)
+    return report if isinstance(report, TraceReport | RngRunReport) else TraceReport.load(path)  # which says what it is

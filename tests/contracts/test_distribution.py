@@ -23,6 +23,7 @@ def wheel(tmp_path_factory):
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     shutil.copytree(ROOT / "tensormagic", source / "tensormagic", ignore=shutil.ignore_patterns(*NOT_SHIPPED))
+    shutil.copytree(ROOT / "examples", source / "examples")
     code = "import sys; from setuptools import build_meta; print(build_meta.build_wheel(sys.argv[1]))"
     subprocess.run([sys.executable, "-c", code, str(source)], cwd=source, check=True, capture_output=True)
     with zipfile.ZipFile(next(source.glob("*.whl"))) as archive:
@@ -37,9 +38,15 @@ def test_the_wheel_holds_every_file_of_the_package(wheel):
 
 
 def test_the_wheel_holds_nothing_else(wheel):
-    """No tests, no examples, no tools come into a person's site-packages."""
-    foreign = {name for name in wheel if not re.match(r"tensormagic(-[^/]+\.dist-info)?/", name)}
-    assert foreign == set()
+    """No tests and no tools come along; the examples lie beside the package, under ``share``."""
+    known = r"tensormagic(-[^/]+\.dist-info)?/|tensormagic-[^/]+\.data/data/share/tensormagic/examples/"
+    assert {name for name in wheel if not re.match(known, name)} == set()
+
+
+def test_the_wheel_holds_the_examples(wheel):
+    """``python -m tensormagic demo`` finds them in an installation."""
+    shipped = {name.rpartition("/")[2] for name in wheel if "/share/tensormagic/examples/" in name}
+    assert shipped == {path.name for path in (ROOT / "examples").iterdir() if path.suffix in {".ipynb", ".py"}}
 
 
 def constraints():

@@ -21,7 +21,7 @@ def seed_text(state: GeneratorState) -> str:
     """Return where a generator's numbers come from."""
     seed = shortened(state.seed, _SEED_WIDTH)
     if state.seeding == "entropy":
-        return f"{seed} (the system's: another one in each run)"
+        return f"the system's, another in each run: {shortened(state.seed, 12)}"
     if state.seeding == "default":
         return "never seeded (torch's own: the same in each run)"
     return seed or "not known (never seeded, or a state was set)"

@@ -1,12 +1,10 @@
-"""Runs a notebook and writes it as one static page that needs no network: python -m tools.notebook_page IN OUT.
+"""Runs a notebook and writes it as one static page that needs no network: where there is no browser to open.
 
-This is what ``HEADLESS=1 make demo`` does where there is no browser to open.
+This is what ``HEADLESS=1 make demo`` and ``python -m tensormagic demo --headless`` do.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 from pathlib import Path
 
 import nbformat
@@ -41,25 +39,19 @@ def write_page(notebook: nbformat.NotebookNode, page: Path, title: str) -> None:
     page.write_text(html, encoding="utf-8")
 
 
-def main() -> int:
-    """Run the notebook that the command line names; the page is written also where a cell failed."""
-    parser = argparse.ArgumentParser(description="Run a notebook and write it as one static page.")
-    parser.add_argument("notebook", type=Path)
-    parser.add_argument("page", type=Path)
-    given = parser.parse_args()
-    if not given.notebook.is_file():
-        parser.error(f"there is no notebook {given.notebook}")
-    notebook = nbformat.read(given.notebook, as_version=4)
-    print(f"running {given.notebook} …", flush=True)
+def run_to_page(source: Path, page: Path) -> str:
+    """Run a notebook where it lies, and write its page, also where a cell failed.
+
+    Returns:
+        Why it failed; empty where it did not.
+    """
+    notebook = nbformat.read(source, as_version=4)
+    print(f"running {source} \u2026", flush=True)
     failure = ""
     try:
-        execute(notebook, given.notebook.parent)
+        execute(notebook, source.parent)
     except CellExecutionError as error:
         failure = str(error)
-    write_page(notebook, given.page, given.notebook.stem)
-    print(f"{failure}\n" * bool(failure) + f"wrote {given.page.resolve()} ({given.page.stat().st_size / 1e3:.0f} kB)")
-    return 1 if failure else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    write_page(notebook, page, source.stem)
+    print(f"{failure}\n" * bool(failure) + f"wrote {page.resolve()} ({page.stat().st_size / 1e3:.0f} kB)")
+    return failure

@@ -1,0 +1,9 @@
+"""``python -m tensormagic``: the demo, the examples, saved reports, and what is missing on this machine."""
+
+from __future__ import annotations
+
+import sys
+
+from tensormagic.commands import main
+
+sys.exit(main())

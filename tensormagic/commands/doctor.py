@@ -1,0 +1,181 @@
+"""``python -m tensormagic doctor``: versions, widgets, devices, hosts: what works here, what does not, and the fix."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from tensormagic import api
+from tensormagic.commands.needed import Needed, is_older, needed
+from tensormagic.errors import RequirementError
+
+HELP = "say what works on this machine, what does not, and how to mend it"
+
+Standing = Literal["ok", "note", "missing"]
+_SIGNS: dict[Standing, str] = {"ok": "\u2714", "note": "\u25cb", "missing": "\u2716"}
+_WIDGETS = {
+    "anywidget": "shows %%tracegrad while the cell runs",
+    "@jupyter-widgets/jupyterlab-manager": "gives widgets their place in JupyterLab and Notebook",
+}
+# Environment variables by which hosts make themselves known, and what does not work there.
+_COLAB = "live panels need `from google.colab import output; output.enable_custom_widget_manager()`, once"
+_PLAIN = 'live panels may not show: %config TensorMagic.live = "html"'
+_HOSTS = (
+    ("COLAB_RELEASE_TAG", "Google Colab", _COLAB),
+    ("KAGGLE_KERNEL_RUN_TYPE", "Kaggle", _PLAIN),
+    ("DATABRICKS_RUNTIME_VERSION", "Databricks", _PLAIN),
+    ("VSCODE_PID", "VS Code", "widgets come with its Jupyter extension; nothing to set up"),
+    ("JPY_PARENT_PID", "a Jupyter kernel", "all of it works where the checks above are well"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at.
+
+    Attributes:
+        name: What.
+        standing: ``"ok"``; ``"note"``: works without; ``"missing"``: something does not work.
+        told: What was found.
+        fix: What to do; empty where there is nothing to do.
+    """
+
+    name: str
+    standing: Standing
+    told: str
+    fix: str = ""
+
+
+def add_arguments(_parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes: nothing."""
+
+
+def run(_given: argparse.Namespace) -> int:
+    """Print every check; the status is 1 where something that is needed does not work."""
+    sections = {
+        "packages": packages(),
+        "torch": torch_checks(),
+        "notebook": notebook_checks(),
+        "tried out": tried_out(),
+    }
+    failed = False
+    for section, checks in sections.items():
+        print(f"\n{section}")
+        for check in checks:
+            failed = failed or check.standing == "missing"
+            print(f"  {_SIGNS[check.standing]} {check.name:<36} {check.told}")
+            if check.fix:
+                print(f"    {'':<36} {check.fix}")
+    print("\nsomething is missing: see above" if failed else "\nall is well")
+    return int(failed)
+
+
+# -- packages --------------------------------------------------------------------------------------------------------
+
+
+def packages() -> Iterator[Check]:
+    """Yield Python, this package, and everything that it needs, against the oldest version that will do."""
+    yield Check("Python", "ok", f"{platform.python_version()} ({sys.executable})")
+    every = needed()
+    if not every:
+        yield Check("tensormagic", "note", "run from its sources, not installed", "pip install -e .")
+    yield from map(_package, every)
+
+
+def _package(one: Needed) -> Check:
+    oldest = f" (needs {one.oldest} or newer)" if one.oldest else ""
+    extra: Standing = "note" if one.extra else "missing"
+    wanted = f"tensormagic[{one.extra}]" if one.extra else one.name
+    try:
+        found = metadata.version(one.name)
+    except metadata.PackageNotFoundError:
+        return Check(one.name, extra, f"not installed{oldest}", f'pip install "{wanted}"')
+    if one.oldest and is_older(found, one.oldest):
+        return Check(one.name, extra, f"{found}{oldest}", f'pip install --upgrade "{one.name}>={one.oldest}"')
+    return Check(one.name, "ok", found)
+
+
+# -- torch -----------------------------------------------------------------------------------------------------------
+
+
+def torch_checks() -> Iterator[Check]:
+    """Yield what torch can use here."""
+    try:
+        from tensormagic.collectors.system import torch_facts
+
+        facts = torch_facts()
+    except Exception as error:  # noqa: BLE001  (a broken torch may raise anything when it is imported)
+        yield Check("torch", "missing", f"cannot be imported: {type(error).__name__}: {error}", "pip install torch")
+        return
+    absent = ("none", "this torch")
+    for name, told in facts.items():
+        yield Check(name, "note" if told.startswith(absent) else "ok", told)
+
+
+# -- notebooks -------------------------------------------------------------------------------------------------------
+
+
+def notebook_checks(folders: Callable[[], list[str]] | None = None) -> Iterator[Check]:
+    """Yield whether live panels will show, and what is known of the host.
+
+    Args:
+        folders: Gives the folders in which Jupyter looks for front-end extensions.
+    """
+    places = (folders or _extension_folders)()
+    for name, use in _WIDGETS.items():
+        there = next((place for place in places if (Path(place) / name / "package.json").is_file()), "")
+        fix = "" if there else 'install it beside the server that runs JupyterLab: pip install "tensormagic[lab]"'
+        yield Check(name, "ok" if there else "note", f"in {there}" if there else f"not found; it {use}", fix)
+    for variable, host, told in _HOSTS:
+        if variable in os.environ:
+            yield Check(host, "note", told)
+
+
+def _extension_folders() -> list[str]:
+    try:
+        from jupyter_core.paths import jupyter_path
+    except ImportError:
+        return []
+    return [str(place) for place in jupyter_path("labextensions")]
+
+
+# -- tried out -------------------------------------------------------------------------------------------------------
+
+
+def tried_out() -> Iterator[Check]:
+    """Yield whether the main things work, by doing them on a small network."""
+    yield _tried("a tensor looked at", _look)
+    yield _tried("a backward traced", _trace)
+
+
+def _tried(name: str, action: Callable[[], str]) -> Check:
+    try:
+        return Check(name, "ok", action())
+    except RequirementError as error:
+        return Check(name, "missing", str(error))
+    except Exception as error:  # noqa: BLE001  (what does not work here is what is asked)
+        return Check(name, "missing", f"{type(error).__name__}: {error}", "please report this, with all of the above")
+
+
+def _look() -> str:
+    from tensormagic.collectors.system import small_step
+
+    report = api.inspect(small_step()(), "loss")
+    return f"{report.name}: {report.dtype}, {report.nbytes} bytes"
+
+
+def _trace() -> str:
+    from tensormagic.collectors.system import small_step
+
+    step = small_step()
+    with api.trace(namespace={}) as trace:
+        step()
+    report = trace.report
+    return f"{sum(len(graph.nodes) for graph in report.graphs)} nodes, {len(report.passes)} pass"

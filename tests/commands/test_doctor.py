@@ -1,0 +1,99 @@
+"""``python -m tensormagic doctor``: what is told of a machine, by made-up ones."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+import pytest
+
+from tensormagic.commands import doctor, main, needed
+from tensormagic.commands.needed import Needed
+
+
+def test_this_machine_is_well(capsys):
+    """The main things are tried out, and work; the exit status says so."""
+    assert main(["doctor"]) == 0
+    told = capsys.readouterr().out
+    assert "a backward traced" in told
+    assert told.endswith("all is well\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "parsed"),
+    [
+        ("torch>=2.6", Needed("torch", "2.6")),
+        ("ipython", Needed("ipython")),
+        ('jupyterlab>=4.2; extra == "lab"', Needed("jupyterlab", "4.2", "lab")),
+        ("jupyterlab>=4.2 ; extra == 'lab'", Needed("jupyterlab", "4.2", "lab")),
+        ('executing>=1.2; python_version < "3.11"', None),
+        ('tensormagic[lab]; extra == "docs"', None),
+    ],
+)
+def test_requirements_are_read(line, parsed):
+    """Name, oldest version and extra; what is for other Pythons is left out."""
+    assert needed.parsed(line) == parsed
+
+
+@pytest.mark.parametrize(
+    ("version", "oldest", "older"), [("2.5.1+cu124", "2.6", True), ("2.13.0", "2.6", False), ("10.0", "9.9", False)]
+)
+def test_versions_are_compared_by_their_numbers(version, oldest, older):
+    """2.13 is newer than 2.6."""
+    assert needed.is_older(version, oldest) is older
+
+
+def test_a_missing_and_an_old_package(monkeypatch, capsys):
+    """Each says what was found, what is needed, and the command that mends it; the status is 1."""
+    monkeypatch.setattr(doctor, "needed", lambda: [Needed("torch", "2.6"), Needed("anywidget", "0.9")])
+
+    def version(name):
+        if name == "anywidget":
+            raise metadata.PackageNotFoundError(name)
+        return "2.5.1"
+
+    monkeypatch.setattr(doctor.metadata, "version", version)
+    checks = {check.name: check for check in doctor.packages()}
+    assert checks["torch"].told == "2.5.1 (needs 2.6 or newer)"
+    assert checks["torch"].fix == 'pip install --upgrade "torch>=2.6"'
+    assert (checks["anywidget"].standing, checks["anywidget"].fix) == ("missing", 'pip install "anywidget"')
+
+
+def test_a_missing_extra_is_a_note(monkeypatch):
+    """The notebook's packages are not needed for scripts."""
+    monkeypatch.setattr(doctor, "needed", lambda: [Needed("no-such-package", "4.2", "lab")])
+    (_, check) = doctor.packages()
+    assert (check.standing, check.fix) == ("note", 'pip install "tensormagic[lab]"')
+
+
+def test_a_torch_that_cannot_be_imported(monkeypatch):
+    """Its own error is told."""
+    from tensormagic.collectors import system
+
+    monkeypatch.setattr(system, "torch_facts", lambda: (_ for _ in ()).throw(OSError("libtorch.so is broken")))
+    (check,) = doctor.torch_checks()
+    assert check.told == "cannot be imported: OSError: libtorch.so is broken"
+
+
+def test_widgets_that_the_server_lacks(tmp_path, monkeypatch):
+    """Where the extension is not there, what it is for and what to do; where it is, its place."""
+    for variable, _, _ in doctor._HOSTS:
+        monkeypatch.delenv(variable, raising=False)
+    (tmp_path / "anywidget").mkdir()
+    (tmp_path / "anywidget" / "package.json").write_text("{}")
+    there, missing = doctor.notebook_checks(lambda: [str(tmp_path)])
+    assert (there.standing, there.told) == ("ok", f"in {tmp_path}")
+    assert missing.told.startswith("not found; it gives widgets their place")
+
+
+def test_a_host_that_makes_itself_known(monkeypatch):
+    """Its own set-up is told."""
+    monkeypatch.setenv("COLAB_RELEASE_TAG", "release-colab")
+    told = {check.name: check.told for check in doctor.notebook_checks(list)}
+    assert "enable_custom_widget_manager" in told["Google Colab"]
+
+
+def test_what_fails_when_tried_out(monkeypatch, capsys):
+    """The error is told, and the status is 1."""
+    monkeypatch.setattr(doctor, "_trace", lambda: 1 / 0)
+    assert main(["doctor"]) == 1
+    assert "ZeroDivisionError: division by zero" in capsys.readouterr().out
