@@ -48,7 +48,7 @@ def diagnosed(report: AnyReport) -> AnyReport:
 
 def _with_mismatch(report: AnyReport) -> AnyReport:
     """Return the report with what did not fit in the call that torch refused, where there was one."""
-    if isinstance(report, FailureReport) and report.mismatch is None:
+    if isinstance(report, FailureReport) and report.mismatch is None and report.out_of_memory is None:
         return dataclasses.replace(report, mismatch=mismatch_of(report))
     if isinstance(report, TraceReport) and report.failure is not None:
         return dataclasses.replace(report, failure=_with_mismatch(report.failure))

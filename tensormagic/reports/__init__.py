@@ -61,12 +61,12 @@ from tensormagic.reports.memory_run import (
     Leak,
     LineMemory,
     MemoryRunReport,
-    OutOfMemory,
     Timeline,
 )
 from tensormagic.reports.modules import HiddenModules, LooseTensor, ModulesReport, UntiedPair
 from tensormagic.reports.observations import Observation, ObservationKind
 from tensormagic.reports.ops import PHASES, NodeCosts, OpsReport, OpUse, Phase, Total
+from tensormagic.reports.out_of_memory import OutOfMemory
 from tensormagic.reports.overlay import (
     OverlayElement,
     OverlayMember,

@@ -9,6 +9,8 @@ from tensormagic.reports.backward_faults import BackwardFault
 from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap, Location
 from tensormagic.reports.graph import Graph
+from tensormagic.reports.memory import MemoryReport
+from tensormagic.reports.out_of_memory import OutOfMemory
 
 MismatchKind = Literal["shape", "dtype", "device", "view", "layout", "index", "argument"]
 Phase = Literal["forward", "backward", "elsewhere"]
@@ -128,3 +130,5 @@ class FailureReport(Report):
     node: tuple[int, int] | None = None
     backward: BackwardFault | None = None
     graph: Graph | None = None
+    out_of_memory: OutOfMemory | None = None
+    memory: MemoryReport | None = None

@@ -14,7 +14,8 @@ from tensormagic.reports.allocator_run import AllocatorRun
 from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap, Location
 from tensormagic.reports.graph import Floats
-from tensormagic.reports.memory import Category, DeviceMemory, LiveStorage
+from tensormagic.reports.memory import Category, DeviceMemory, LiveStorage, Release
+from tensormagic.reports.out_of_memory import OutOfMemory
 from tensormagic.reports.trace import Cell, State
 
 LeakForm = Literal["items", "sum", "joined", "carried"]
@@ -165,27 +166,6 @@ class FunctionMemory:
     cell: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OutOfMemory:
-    """The moment at which an allocation was refused.
-
-    Attributes:
-        device: Where.
-        asked: Bytes asked for; None where the message does not tell.
-        op: The operation that asked; empty where unknown.
-        location: The person's line.
-        message: What torch said.
-        free: Bytes free at that moment; None where unknown.
-    """
-
-    device: str
-    asked: int | None
-    op: str = ""
-    location: Location | None = None
-    message: str = ""
-    free: int | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRunReport(Report):
     """What a cell did to memory.
@@ -208,6 +188,7 @@ class MemoryRunReport(Report):
         leaks: Memory that grows with every iteration.
         out_of_memory: Where the run died of it.
         at_end: What was alive at the end (or at the moment of the error), by name and holder.
+        releases: What letting go of each name would free, where the run died of memory.
         functions: Functions that were gone through line by line (``--func``).
         allocator: What the CUDA allocator itself recorded, a device each; empty where there is none.
         gaps: What could not be seen, and why.
@@ -232,6 +213,7 @@ class MemoryRunReport(Report):
     leaks: tuple[Leak, ...] = ()
     out_of_memory: OutOfMemory | None = None
     at_end: tuple[LiveStorage, ...] = ()
+    releases: tuple[Release, ...] = ()
     functions: tuple[FunctionMemory, ...] = ()
     allocator: tuple[AllocatorRun, ...] = ()
     gaps: tuple[Gap, ...] = ()

@@ -16,8 +16,10 @@ from tensormagic.reports import (
     Mismatch,
     Node,
     Operand,
+    OutOfMemory,
     RelatedLine,
 )
+from tests.renderers.samples_memory import small
 from tests.reports.samples import HOSTILE
 
 LINE = Location("model.py", 18, "x = self.fc1(x.flatten(1))", 5, "forward")
@@ -162,9 +164,28 @@ def hostile() -> FailureReport:
     )  # fmt: skip
 
 
+def out_of_memory() -> FailureReport:
+    """A GPU whose reserve would have been enough, were it in one piece; what was alive then."""
+    place = Location("model.py", 18, "scores = q @ k.transpose(-2, -1)", 5, "attend")
+    ran_out = OutOfMemory(
+        "cuda:0", 2 * 2**30, "Tensor.matmul", place, "CUDA out of memory.", 310 * 2**20, 24 * 2**30, 19 * 2**30,
+        3 * 2**30, 5 * 2**30,
+    )  # fmt: skip
+    return FailureReport(
+        error_type="OutOfMemoryError",
+        error="CUDA out of memory. Tried to allocate 2.00 GiB.",
+        function="Tensor.matmul",
+        location=place,
+        way=(CALLER, place),
+        out_of_memory=ran_out,
+        memory=small(),
+    )
+
+
 SAMPLES = {
     make.__name__: make()
     for make in (
-        linear, dtypes, devices, view, argument, unknown, bare, afterwards, backward, inside, recorded, hostile,
+        linear, dtypes, devices, view, argument, unknown, bare, afterwards, backward, inside, recorded, out_of_memory,
+        hostile,
     )
 }  # fmt: skip

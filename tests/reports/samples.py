@@ -216,6 +216,8 @@ def failure_report() -> reports.FailureReport:
         node=(0, 1),
         graph=_graph(),
         backward=_backward_fault(),
+        out_of_memory=reports.OutOfMemory("cuda:0", 2**33, "torch.mm", None, HOSTILE, 2**20, 2**34, 5, 6, 7),
+        memory=reports.MemoryReport(title=HOSTILE),
     )  # fmt: skip
 
 

@@ -84,8 +84,9 @@ def memory_run_report() -> reports.MemoryRunReport:
         kept_left_out=(1, 2),
         leaks=(reports.Leak(LINE, "cuda:0", 4096, 40, 163840, HOSTILE, LINE, graph=True, form="sum",
                             training=True, scalars=True),),
-        out_of_memory=reports.OutOfMemory("cuda:0", 2**33, "aten.mm.default", LINE, HOSTILE, 2**20),
+        out_of_memory=reports.OutOfMemory("cuda:0", 2**33, "aten.mm.default", LINE, HOSTILE, 2**20, 2**34, 5, 6, 7),
         at_end=(storage(),),
+        releases=(reports.Release("losses", "name", 4096, 1, 4096),),
         allocator=(
             reports.AllocatorRun(
                 "cuda:0", 12, 8192, 2**21, 4196, (reports.AllocatorLine(LINE, 8192, 4096, 3, 4096),),

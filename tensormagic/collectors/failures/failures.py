@@ -31,12 +31,13 @@ from tensormagic.collectors.failures.failing_source import failing_at
 from tensormagic.collectors.failures.operand_names import OperandNames, module_names, namespace_of
 from tensormagic.collectors.failures.operands import MOST_OPERANDS, Argument, arguments_of, function_name, operand_of
 from tensormagic.collectors.faults.untraced_faults import untraced_fault
+from tensormagic.collectors.memory_runs.out_of_memory import memory_at, out_of_memory_of
 from tensormagic.collectors.names.identity import ModuleNames
 from tensormagic.collectors.names.sharers import names_of
 from tensormagic.collectors.names.source import CellNumber, location_in, location_of
 from tensormagic.collectors.names.still_values import UNKNOWN
 from tensormagic.collectors.tracing.origins import Origins
-from tensormagic.reports import FailureReport, Gap, Graph, Location, Operand
+from tensormagic.reports import FailureReport, Gap, Graph, Location, Operand, OutOfMemory
 from tensormagic.reports.backward_faults import BackwardFault
 from tensormagic.reports.failure import Phase
 
@@ -76,6 +77,9 @@ def failure_of(error: BaseException, around: Surroundings) -> FailureReport | No
     try:
         steps = steps_of(error, around.mode_calls)
         refused = refused_in(steps, around.source)
+        ran_out = out_of_memory_of(error)
+        if ran_out is not None:
+            return _without_memory(error, steps, (refused, ran_out), around)
         return None if refused is None else _report(error, steps, refused, around)
     except Exception as problem:
         gap = Gap("call", f"the failing call could not be read: {type(problem).__name__}: {problem}")
@@ -114,6 +118,27 @@ def _report(error: BaseException, steps: Steps, refused: Refused, around: Surrou
         inside=inside,
         graph=_graph(steps, refused, function, around) if phase == "forward" else None,
         backward=_backward_fault(error, steps, refused, around),
+    )
+
+
+def _without_memory(
+    error: BaseException, steps: Steps, found: tuple[Refused | None, OutOfMemory], around: Surroundings
+) -> FailureReport:
+    """Return what is known of a call for which there was no memory: not what it was given, but what took the memory."""
+    refused, told = found
+    way = _way(steps, around)
+    function = name_of(_as_called(steps, refused)[0]) if refused is not None else ""
+    told = replace(told, op=function, location=way[-1] if way else None)
+    told, memory = memory_at(error, told, around.namespace, around.cell_number)
+    return FailureReport(
+        error_type=type(error).__name__,
+        error=message_of(error),
+        function=function,
+        phase="backward" if is_backward(steps) else "forward",
+        location=told.location,
+        way=way,
+        out_of_memory=told,
+        memory=memory,
     )
 
 

@@ -5,7 +5,7 @@ Everything that was met is let go of when this returns: looking keeps nothing al
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -16,6 +16,7 @@ from tensormagic.collectors.live_memory.running import running
 from tensormagic.collectors.live_memory.survey import Survey
 from tensormagic.collectors.live_memory.telling import summed, told
 from tensormagic.collectors.names.holders import Budget
+from tensormagic.collectors.names.reach import Place
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.stroll import THOROUGH, Stroll
 from tensormagic.collectors.session.watching import standing_out
@@ -28,6 +29,7 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
     namespace: Mapping[str, Any],
     *,
     frame: FrameType | None = None,
+    more: Iterable[tuple[Place, Any]] = (),
     only: Mapping[str, Any] | None = None,
     devices: Collection[str] | None = None,
     most: int = MOST_LISTED,
@@ -39,6 +41,7 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
     Args:
         namespace: The person's names.
         frame: Of the function that asks: its variables are names, too.
+        more: Other places to begin at: the variables of functions that have failed.
         only: Show only the memory that these lead to.
         devices: Show only these: ``"cuda:0"``, ``"cuda"`` for all of a kind.
         most: How many storages to list; the others are summed up.
@@ -46,7 +49,7 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
         readers: What reads the devices' counters.
     """
     with quiet():
-        stroll = Stroll(budget).through(namespace, running(frame, set(namespace)))
+        stroll = Stroll(budget).through(namespace, [*running(frame, set(namespace)), *more])
         survey = Survey(stroll, everything=True)
         wanted = _reached(only, budget) if only is not None else None
         blocks = [block for block in survey.blocks if wanted is None or _identities(block) & wanted]

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.failures.failures import Surroundings, failure_of
 from tensormagic.collectors.memory_runs.beats import Beats
 from tensormagic.collectors.memory_runs.blocks import Block, new_block
 from tensormagic.collectors.memory_runs.cuda_recording import CudaRecording
@@ -19,6 +20,7 @@ from tensormagic.collectors.memory_runs.growth import Growth
 from tensormagic.collectors.memory_runs.ledger import Event, Ledger, Tallies, blocks_of
 from tensormagic.collectors.memory_runs.line_profile import LineProfile
 from tensormagic.collectors.memory_runs.mode import FEWEST_EVENTS, MemoryMode
+from tensormagic.collectors.memory_runs.out_of_memory import out_of_memory_of
 from tensormagic.collectors.memory_runs.run_report import Account
 from tensormagic.collectors.names.identity import ModuleNames
 from tensormagic.collectors.names.source import CellNumber, Sites
@@ -27,7 +29,7 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tracing.children import abandon_in_children
 from tensormagic.collectors.tracing.running_modules import RunningModules
 from tensormagic.errors import TraceError
-from tensormagic.reports import AllocatorRun, Cell, Gap, Leak, State
+from tensormagic.reports import AllocatorRun, Cell, FailureReport, Gap, Leak, State
 from tensormagic.reports.memory import DeviceMemory
 from tensormagic.reports.memory_run import MemoryRunReport
 
@@ -72,6 +74,7 @@ class MemoryRecorder:
         self._stack = ExitStack()
         self._state: State = "running"
         self._error = ""
+        self._failed: FailureReport | None = None
         self._began = self._ended = 0.0
         self._before: tuple[DeviceMemory, ...] = ()
         self._described: Described = {}
@@ -129,6 +132,7 @@ class MemoryRecorder:
         self._state = state_after(error)
         self._error = error_text(error) if error is not None else ""
         if error is not None:
+            self._note_out_of_memory(error)
             strip_own_frames(error)
 
     def _grew(self, frame: FrameType | None) -> None:
@@ -147,6 +151,11 @@ class MemoryRecorder:
                 block.before, block.seconds = True, self._began
                 mode.known[block.key] = block
                 mode.events.append(block)
+
+    def _note_out_of_memory(self, error: BaseException) -> None:
+        """Look at where the memory is while the functions that failed still have it, where it ran out."""
+        if out_of_memory_of(error) is not None:
+            self._failed = failure_of(error, Surroundings(self._namespace, self._sites.cell_number))
 
     def _measure_again(self) -> None:
         """Note what was grown or shrunk by no operation."""
@@ -210,6 +219,7 @@ class MemoryRecorder:
         peak, peak_left_out = account.peak()
         kept, kept_left_out = account.kept()
         lines = self._profile.lines(account.lines, self._sites)
+        failed = self._failed
         return MemoryRunReport(
             cell=self._cell,
             state=self._state,
@@ -228,7 +238,8 @@ class MemoryRecorder:
             leaks=self._leaks,
             functions=self._profile.told(lines),
             allocator=self._allocator,
-            at_end=account.at_end(),
+            out_of_memory=failed.out_of_memory if failed is not None else None,
+            at_end=failed.memory.storages if failed is not None and failed.memory is not None else account.at_end(),
             gaps=self._gaps(),
         )
 

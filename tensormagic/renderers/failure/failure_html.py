@@ -31,6 +31,7 @@ from tensormagic.renderers.failure.failure_words import (
     way_lines,
     works,
 )
+from tensormagic.renderers.memory import memory_html
 from tensormagic.reports import FailureReport, Finding, Location, TraceReport
 
 _HEADS = {"dtype": "dtype", "device": "device", "stride": "strides", "made": "made in"}
@@ -38,10 +39,11 @@ _SIGN = "\u2716"
 
 
 def render(report: FailureReport) -> str:
-    """Return the panel as an HTML fragment: a ``<section>`` that needs nothing from outside."""
+    """Return the panel as an HTML fragment that needs nothing from outside; where memory ran out, with its own."""
     style = tag("style", theme.stylesheet(), static("failure.css"))
     label = f"{function_text(report)}: {headline(report)}"
-    return tag("section", style, body(report), class_="tm tm-failure", aria_label=label)
+    memory = memory_html.render(report.memory) if report.memory is not None else ""
+    return tag("section", style, body(report), class_="tm tm-failure", aria_label=label) + memory
 
 
 def of_run(report: TraceReport) -> tuple[str, TraceReport]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tensormagic.renderers.basics.phrases import plural, tuple_text
+from tensormagic.renderers.memory.out_of_memory_words import out_of_memory_words
 from tensormagic.reports import Clashing, FailureReport, Finding, Location, Operand
 
 MOST_WAY = 5
@@ -76,6 +77,8 @@ def function_text(report: FailureReport) -> str:
 
 def headline(report: FailureReport) -> str:
     """Return what happened, in a few words."""
+    if report.out_of_memory is not None:
+        return "memory ran out"
     if report.mismatch is not None:
         return _KINDS[report.mismatch.kind]
     return "failed within backward" if report.phase == "backward" and report.node is not None else "torch refused this"
@@ -163,7 +166,9 @@ def columns(table: list[Row]) -> list[str]:
 
 
 def rule(report: FailureReport) -> str:
-    """Return what the call asks for, where no finding says it already."""
+    """Return what the call asks for, where no finding says it already; where memory ran out, what there was."""
+    if report.out_of_memory is not None:
+        return out_of_memory_words(report.out_of_memory)
     if report.mismatch is None or any(report.mismatch.rule.rstrip(".") in one.message for one in report.findings):
         return ""
     return report.mismatch.rule

@@ -18,13 +18,13 @@ from tensormagic.renderers.memory.memory_run_words import (
     life,
     operation,
     origin,
-    out_of_memory_words,
     peak,
     peak_tiles,
     state,
     summary,
 )
 from tensormagic.renderers.memory.memory_words import NO_NAME, kind, percent, tile
+from tensormagic.renderers.memory.out_of_memory_words import out_of_memory_words
 from tensormagic.renderers.memory.source_rows import function_rows, run_rows
 from tensormagic.renderers.memory.timeline_html import timeline_html
 from tensormagic.renderers.memory.timeline_stack import line_ranks, main_timeline

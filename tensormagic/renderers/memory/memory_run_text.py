@@ -11,13 +11,13 @@ from tensormagic.renderers.memory.memory_run_words import (
     leak_words,
     operation,
     origin,
-    out_of_memory_words,
     peak,
     state,
     summary,
 )
 from tensormagic.renderers.memory.memory_text import page, storages_text
 from tensormagic.renderers.memory.memory_words import called
+from tensormagic.renderers.memory.out_of_memory_words import out_of_memory_words
 from tensormagic.renderers.memory.source_rows import SourceRow, function_rows, run_rows
 from tensormagic.renderers.memory.text_bars import barred, heights
 from tensormagic.renderers.memory.timeline_stack import by_category, columns, main_timeline, ticks

@@ -10,7 +10,7 @@ from tensormagic.renderers.memory.memory_words import storage_lines
 from tensormagic.renderers.memory.timeline_stack import OTHER_LINES, Layer, main_timeline
 from tensormagic.renderers.memory.treemap import LEFT_OUT, Tile
 from tensormagic.renderers.trace.trace_phrases import seconds_text
-from tensormagic.reports import AllocatedBlock, Leak, MemoryRunReport, OutOfMemory, Timeline
+from tensormagic.reports import AllocatedBlock, Leak, MemoryRunReport, Timeline
 
 NO_LINE = "no line of yours"
 COLUMNS = ("at peak", "allocated", "freed", "kept")
@@ -43,14 +43,6 @@ def ends_words(timeline: Timeline) -> str:
     """Return what was alive at both ends."""
     first, last = timeline.before[0], timeline.live[-1]
     return f"{number_of_bytes(first)} before, {number_of_bytes(last)} after"
-
-
-def out_of_memory_words(failed: OutOfMemory) -> str:
-    """Return what was refused, in a sentence."""
-    asked = number_of_bytes(failed.asked) if failed.asked is not None else "memory"
-    who = f"`{failed.op}`" if failed.op else "an operation"
-    free = f", {number_of_bytes(failed.free)} was free" if failed.free is not None else ""
-    return f"{failed.device} ran out of memory: {who} asked for {asked}{free}."
 
 
 def leak_words(leak: Leak) -> str:
