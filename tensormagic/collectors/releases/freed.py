@@ -1,0 +1,161 @@
+"""What letting go of each name, output or error would free: by itself, and together with others."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from tensormagic.collectors.names.holders import Budget
+from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.releases.flow import Flow, Sum, bits, flow_of, set_of
+from tensormagic.collectors.releases.foreign import join_foreign
+from tensormagic.collectors.releases.references import References
+from tensormagic.collectors.releases.roots import Root, session_roots
+from tensormagic.collectors.session.stroll import THOROUGH, memory_of
+from tensormagic.reports import Gap, Release
+
+MOST = 256
+MOST_TOGETHER = 4  # names that are offered to go together, or named as those that share
+ELSEWHERE = "something that no name leads to"
+_MOST_SETS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Releases:
+    """What would be freed.
+
+    Attributes:
+        releases: The most first; what leads to no memory at all is left out.
+        session: Bytes that only outputs and the last error keep, all of these together.
+        left_out: How many more would be listed.
+        looked: How many objects were looked through.
+        gaps: What could not be looked at, and why.
+    """
+
+    releases: tuple[Release, ...]
+    session: int = 0
+    left_out: int = 0
+    looked: int = 0
+    gaps: tuple[Gap, ...] = ()
+
+
+def collect_releases(namespace: Mapping[str, Any], *, budget: Budget = THOROUGH, most: int = MOST) -> Releases:
+    """Return what would be freed once each name, output or error of a session is let go of, by itself.
+
+    Exact as far as Python and torch count references; where they do not, less is told, not more. What lies in a cycle
+    of references is freed when Python's garbage collector runs next.
+
+    Args:
+        namespace: The names themselves (``globals()``), not a copy: another dictionary with the same values in it
+            holds them too.
+        budget: How long to look.
+        most: How many to list.
+    """
+    with quiet():
+        roots = session_roots(namespace)
+        found, starts = _walked(namespace, roots, budget)
+        weights = _weights(found)
+        starts[-1] += found.held_elsewhere()
+        flow = flow_of(found.edges, starts, weights)
+        gaps = (Gap("releases", found.cut),) if found.cut else ()
+        looked = len(found.objects)
+    every = _told(roots, flow)
+    session = set_of(at for at, root in enumerate(roots) if root.kind in {"history", "traceback"})
+    return Releases(tuple(every[:most]), flow.freed(session).nbytes, max(len(every) - most, 0), looked, gaps)
+
+
+def _walked(namespace: Mapping[str, Any], roots: Sequence[Root], budget: Budget) -> tuple[References, list[list[int]]]:
+    """Return the walk, and the numbers of the objects that each root begins at; last those held from elsewhere."""
+    deadline = budget.clock() + budget.seconds
+    found = References(str(namespace.get("__name__", "__main__")), _lasting(namespace), budget)
+    starts = [[at for value in root.values() if (at := found.root(value)) >= 0] for root in roots]
+    found.walk(deadline)
+    strangers = found.take_strangers()
+    found.walk(deadline)
+    return found, [*starts, strangers]
+
+
+def _lasting(namespace: Mapping[str, Any]) -> frozenset[int]:
+    """Return the addresses of the dictionaries that stay, whatever is deleted: their values are roots, or libraries'.
+
+    Of the modules only real ones are asked: another object may make its dictionary anew whenever it is asked for it,
+    and leave an address that is used again.
+    """
+    modules = (vars(module) for module in list(sys.modules.values()) if isinstance(module, ModuleType))
+    return frozenset({id(namespace), id(namespace.get("_oh")), id(sys.modules), *map(id, modules)})
+
+
+def _weights(found: References) -> dict[int, tuple[int, str]]:
+    """Return the bytes and the device of what is freed, by number."""
+    numbers = found.storages()
+    owners = join_foreign(found, numbers)
+    weights: dict[int, tuple[int, str]] = {}
+    for number in numbers:
+        storage, at = found.objects[number], owners.get(number, number)
+        nbytes = memory_of(storage)
+        if nbytes > weights.get(at, (0, ""))[0]:
+            weights[at] = nbytes, str(storage.device)
+    return weights
+
+
+def _told(roots: Sequence[Root], flow: Flow) -> list[Release]:
+    every = [_release(at, roots, flow) for at, root in enumerate(roots) if root.kind is not None]
+    every += _joint(roots, flow)
+    return sorted((one for one in every if one.reaches), key=lambda one: (-one.nbytes, -one.reaches))
+
+
+def _release(at: int, roots: Sequence[Root], flow: Flow) -> Release:
+    """Return what one root frees. An output that a name is bound to as well is not to be deleted by IPython's means."""
+    alone, root = flow.alone[at], roots[at]
+    shared = flow.shared(1 << at)
+    others = _others(shared[0][0] & ~(1 << at), roots) if shared else ()
+    code = root.code if alone.nbytes or root.kind == "name" else ""
+    return _made(root.label, root, alone, shared, (code, others))
+
+
+def _made(
+    label: str, root: Root, freed: Sum, shared: list[tuple[int, Sum]], rest: tuple[str, tuple[str, ...]]
+) -> Release:
+    code, others = rest
+    return Release(
+        name=label, kind=root.kind or "name", nbytes=freed.nbytes, storages=freed.storages,
+        reaches=freed.nbytes + sum(one.nbytes for _, one in shared), shared_with=others,
+        device_bytes=dict(freed.devices), code=code,
+    )  # fmt: skip
+
+
+def _others(members: int, roots: Sequence[Root]) -> tuple[str, ...]:
+    """Return what else would have to go, at most a few; what nobody can let go of is said first."""
+    found = bits(members)
+    names = [roots[at].label for at in found if at < len(roots) and roots[at].kind is not None]
+    lasting = [ELSEWHERE] if len(names) < len(found) else []
+    return (*lasting, *names)[:MOST_TOGETHER]
+
+
+def _joint(roots: Sequence[Root], flow: Flow) -> list[Release]:
+    """Return the sets of names that free much more together than each by itself."""
+    largest = sorted(flow.together.items(), key=lambda pair: -pair[1].nbytes)[:_MOST_SETS]
+    return [one for members, _ in largest if (one := _together(members, roots, flow)) is not None]
+
+
+def _together(members: int, roots: Sequence[Root], flow: Flow) -> Release | None:
+    found = bits(members)
+    if len(found) > MOST_TOGETHER or found[-1] == len(roots) or any(roots[at].kind is None for at in found):
+        return None
+    freed, alone = flow.freed(members), sum(flow.alone[at].nbytes for at in found)
+    if 2 * freed.nbytes < 3 * alone:
+        return None
+    chosen = [roots[at] for at in found]
+    shared = flow.shared(members)
+    others = _others(shared[0][0] & ~members, roots) if shared else ()
+    return _made(", ".join(root.label for root in chosen), chosen[0], freed, shared, (_code(chosen), others))
+
+
+def _code(chosen: Sequence[Root]) -> str:
+    """Return what lets go of several roots: the names first, for IPython deletes an output under all its names."""
+    names = [root.label for root in chosen if root.kind == "name"]
+    lines = [f"del {', '.join(names)}"] if names else []
+    return "\n".join([*lines, *dict.fromkeys(root.code for root in chosen if root.kind != "name")])

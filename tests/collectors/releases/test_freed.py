@@ -1,0 +1,175 @@
+"""What letting go of one name frees: the cases that people meet, in bytes."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tensormagic.collectors.releases.freed import ELSEWHERE, collect_releases
+from tensormagic.reports import Release
+from tests.collectors.releases.programs import freed_by
+
+
+@pytest.fixture(autouse=True)
+def _no_error_of_before() -> Iterator[None]:
+    """Look without the last error that the test runner may have left."""
+    names = ("last_exc", "last_value", "last_traceback", "last_type")
+    kept = {name: vars(sys).pop(name) for name in names if name in vars(sys)}
+    yield
+    vars(sys).update(kept)
+
+
+def released(source: str) -> dict[str, Release]:
+    """Run a program and return what would be freed, by name."""
+    namespace: dict[str, Any] = {"__name__": "program", "torch": torch, "nn": nn, "np": np}
+    exec(source, namespace)
+    gc.collect()
+    return {one.name: one for one in collect_releases(namespace).releases}
+
+
+def test_a_tensor_frees_its_storage() -> None:
+    """A name that alone holds a tensor frees its bytes, and says how."""
+    found = released("x = torch.zeros(10)")["x"]
+    assert (found.nbytes, found.storages, found.reaches, found.shared_with) == (40, 1, 40, ())
+    assert (found.code, found.device_bytes, found.kind) == ("del x", {"cpu": 40}, "name")
+
+
+def test_a_view_frees_the_whole_storage_where_it_is_alone() -> None:
+    """Of a view whose base has no name the whole storage goes."""
+    assert released("v = torch.zeros(100)[3:5]")["v"].nbytes == 400
+
+
+def test_a_view_and_its_base_go_together() -> None:
+    """Neither of two names of one storage frees it; both do, and that is offered."""
+    found = released("x = torch.zeros(100)\nv = x[3:5]")
+    assert (found["x"].nbytes, found["x"].reaches, found["x"].shared_with) == (0, 400, ("v",))
+    assert (found["x, v"].nbytes, found["x, v"].code) == (400, "del x, v")
+
+
+def test_a_model_frees_its_buffers_while_an_optimizer_is_there() -> None:
+    """The optimizer holds the parameters: the model's name frees its buffers, and the optimizer is named."""
+    made = (
+        "model = nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4))\n"
+        "opt = torch.optim.Adam(model.parameters())\n"
+        "model(torch.zeros(2, 8)).sum().backward()\nopt.step()"
+    )
+    found = released(made)
+    parameters, buffers = 4 * (32 + 4 + 8), 4 * (4 + 4) + 8
+    assert (found["model"].nbytes, found["model"].shared_with) == (buffers, ("opt",))
+    assert found["opt"].nbytes == 2 * parameters + 4 * 4  # what Adam remembers, and four counts of steps
+    assert found["model, opt"].nbytes == 4 * parameters + buffers + 16  # with the gradients
+
+
+def test_a_loss_frees_what_its_graph_saved() -> None:
+    """Activations that backward has not consumed go with the loss; after backward only the loss's own bytes do."""
+    made = "w = torch.zeros(50, requires_grad=True)\nloss = (w * 2).exp().sum()"
+    assert released(made)["loss"].nbytes == 4 + 200 + 8  # the loss, the result of exp, and the number 2
+    assert released(f"{made}\nloss.backward()")["loss"].nbytes == 4
+
+
+def test_a_list_of_losses_frees_their_graphs() -> None:
+    """A list is one name: it frees all that only its items lead to."""
+    found = released("w = torch.ones(50, requires_grad=True)\nlosses = [(w * 2).exp().sum() for _ in range(3)]")
+    assert found["losses"].nbytes == 3 * (4 + 200 + 8)
+
+
+def test_a_cycle_is_freed() -> None:
+    """Objects that refer to each other are freed with the name that leads to them."""
+    found = released("a = [torch.zeros(5)]\na.append(a)")
+    assert found["a"].nbytes == 20
+
+
+def test_what_a_function_that_runs_holds_is_not_promised() -> None:
+    """A tensor that a local of a running function holds as well is held from elsewhere, and that is said."""
+    held = torch.zeros(25)
+    namespace = {"__name__": "program", "x": held}
+    (found,) = collect_releases(namespace).releases
+    assert (found.nbytes, found.reaches, found.shared_with) == (0, 100, (ELSEWHERE,))
+
+
+def test_a_storage_that_something_elsewhere_views_is_not_promised() -> None:
+    """A view that no name leads to keeps the storage; the count of its users tells."""
+    hidden = SimpleNamespace()
+    namespace: dict[str, Any] = {"__name__": "program", "x": torch.zeros(25)}
+    hidden.view = namespace["x"].detach()[1:]
+    (found,) = collect_releases(namespace).releases
+    assert (found.nbytes, found.shared_with) == (0, (ELSEWHERE,))
+
+
+def test_a_graph_that_something_elsewhere_holds_is_not_promised() -> None:
+    """Of nodes nobody shows the count: a tensor that no name leads to is looked for where it could hold one."""
+    namespace: dict[str, Any] = {"__name__": "program", "y": torch.ones(25, requires_grad=True).exp()}
+    hidden = SimpleNamespace(loss=namespace["y"].sum())
+    later = SimpleNamespace(loss=hidden.loss * 2)
+    del hidden
+    (found,) = collect_releases(namespace).releases
+    assert (found.nbytes, found.shared_with) == (0, (ELSEWHERE,))  # exp saved its result, which is y
+    del later
+    assert collect_releases(namespace).releases[0].nbytes == 200  # y, and the leaf it was made of
+
+
+def test_deleting_an_imported_module_frees_nothing() -> None:
+    """Python keeps imported modules: what lies in them stays."""
+    module = ModuleType("held_module")
+    module.cache = torch.zeros(10)  # type: ignore[attr-defined]
+    sys.modules["held_module"] = module
+    try:
+        assert collect_releases({"__name__": "program", "held_module": module}).releases == ()
+    finally:
+        del sys.modules["held_module"]
+
+
+def test_memory_of_an_array_is_free_when_the_array_is() -> None:
+    """A tensor over a NumPy array frees nothing while the array has a name; both together do, each byte once."""
+    found = released("a = np.zeros(100)\nx = torch.from_numpy(a)\ny = torch.from_numpy(a)[2:]")
+    assert [found[name].nbytes for name in ("x", "y")] == [0, 0]
+    assert (found["a, x, y"].nbytes, found["a, x, y"].storages) == (800, 1)
+
+
+def test_memory_of_a_storage_counts_once_under_its_pieces() -> None:
+    """A piece of a storage, and a tensor over an array over a tensor, bring no bytes of their own."""
+    found = released("s = torch.zeros(100).untyped_storage()\npiece = s[8:]")
+    assert (found["s, piece"].nbytes, found["piece"].nbytes, found["s"].nbytes) == (400, 0, 0)
+    found = released("x = torch.zeros(100)\na = x.numpy()\nagain = torch.from_numpy(a)")
+    assert found["x, a, again"].nbytes == 400
+
+
+def test_memory_of_an_array_without_a_name_is_the_tensors() -> None:
+    """A tensor over an array that nothing else holds frees it."""
+    assert released("x = torch.from_numpy(np.zeros(100))")["x"].nbytes == 800
+    assert released("x = torch.zeros(100).numpy()")["x"].nbytes == 400
+
+
+def test_a_list_of_numbers_is_not_looked_through() -> None:
+    """A long list that begins with numbers holds nothing: it is not walked."""
+    looked = collect_releases({"__name__": "program", "numbers": list(map(float, range(100_000)))}).looked
+    assert looked < 50
+
+
+def test_looking_changes_no_count() -> None:
+    """A second look promises what the first did, and nothing is kept alive."""
+    namespace: dict[str, Any] = {"__name__": "program"}
+    exec("import torch\nw = torch.ones(50, requires_grad=True)\nloss = (w * 2).exp().sum()", namespace)
+    first = collect_releases(namespace)
+    assert collect_releases(namespace).releases == first.releases
+    made = "w = torch.ones(50, requires_grad=True)\nloss = (w * 2).exp().sum()"
+    assert freed_by(made, "loss", "w") == 200 + 4 + 200 + 8
+
+
+def test_too_many_objects_are_said_and_nothing_is_promised() -> None:
+    """A walk that is cut short says so; what it has not met counts as held."""
+    from tensormagic.collectors.names.holders import Budget
+
+    namespace: dict[str, Any] = {"__name__": "program", "every": [[torch.zeros(2)] for _ in range(2000)]}
+    found = collect_releases(namespace, budget=Budget(limit=300))
+    assert found.gaps[0].section == "releases"
+    assert "only 300 objects" in found.gaps[0].reason
+    assert sum(one.nbytes for one in found.releases) < 8 * 2000

@@ -1,0 +1,81 @@
+"""Which roots lead where: held against taking a root away and looking what is left."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tensormagic.collectors.releases.flow import bits, flow_of, set_of
+from tensormagic.collectors.releases.reachability import NOBODY, SEVERAL, root_sets, sole_roots
+
+GRAPHS = st.integers(1, 12).flatmap(
+    lambda size: st.tuples(
+        st.lists(st.lists(st.integers(0, size - 1), max_size=4), min_size=size, max_size=size),
+        st.lists(st.lists(st.integers(0, size - 1), max_size=3), min_size=1, max_size=5),
+    )
+)
+
+
+def reached(edges: list[list[int]], starts: list[int]) -> set[int]:
+    """Return what is reached from some nodes."""
+    seen, pending = set(starts), list(starts)
+    while pending:
+        new = [after for after in edges[pending.pop()] if after not in seen]
+        seen.update(new)
+        pending += new
+    return seen
+
+
+@given(GRAPHS)
+@settings(deadline=None, max_examples=300)
+def test_a_root_has_what_is_lost_without_it(graph: tuple[list[list[int]], list[list[int]]]) -> None:
+    """The nodes of a root's colour are those that cannot be reached once the root is taken away."""
+    edges, roots = graph
+    colours = sole_roots(edges, roots)
+    every = reached(edges, [node for starts in roots for node in starts])
+    for root in range(len(roots)):
+        others = [node for at, starts in enumerate(roots) if at != root for node in starts]
+        lost = every - reached(edges, others)
+        assert {node for node, colour in enumerate(colours) if colour == root} == lost
+    assert {node for node, colour in enumerate(colours) if colour == NOBODY} == set(range(len(edges))) - every
+
+
+@given(GRAPHS)
+@settings(deadline=None, max_examples=300)
+def test_shared_nodes_know_their_roots(graph: tuple[list[list[int]], list[list[int]]]) -> None:
+    """The set of a node that several roots reach is that of all roots that reach it."""
+    edges, roots = graph
+    sets = root_sets(edges, roots, colours := sole_roots(edges, roots))
+    led = [reached(edges, starts) for starts in roots]
+    expected = {
+        node: set_of(root for root, nodes in enumerate(led) if node in nodes)
+        for node, colour in enumerate(colours)
+        if colour == SEVERAL
+    }
+    assert sets == expected
+
+
+def test_bytes_are_summed_by_who_frees_them() -> None:
+    """What one root alone leads to is its own; what two lead to takes both, in a cycle as well; each once."""
+    edges = [[1], [0, 3], [3], [], []]
+    flow = flow_of(edges, [[0], [2], []], {1: (10, "cpu"), 2: (5, "cpu"), 3: (100, "cuda:0"), 4: (7, "cpu")})
+    assert [one.nbytes for one in flow.alone] == [10, 5, 0]
+    assert {needed: one.devices for needed, one in flow.together.items()} == {0b11: {"cuda:0": 100}}
+    assert flow.freed(0b11).nbytes == 115
+    assert flow.freed(0b11).storages == 3
+    assert flow.freed(0b01).nbytes == 10
+
+
+def test_a_set_of_roots_is_read_back() -> None:
+    """The numbers of roots go into a set and come out again."""
+    assert bits(set_of([0, 3, 200])) == [0, 3, 200]
+
+
+def test_a_long_chain_takes_no_recursion() -> None:
+    """A chain of 50,000 nodes that two roots begin is walked."""
+    size = 50_000
+    edges = [[at + 1] if at + 1 < size else [] for at in range(size)]
+    roots = [[0], [1]]
+    colours = sole_roots(edges, roots)
+    assert colours[0] == 0
+    assert root_sets(edges, roots, colours)[size - 1] == 0b11

@@ -1,0 +1,35 @@
+"""What would be freed is what is freed: over random programs, measured by weak references to storages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import strategies as st
+
+from tensormagic.collectors.releases.freed import collect_releases
+from tests.collectors.releases.programs import freed_by, programs, quick_collections, run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick() -> Iterator[None]:
+    with quick_collections():
+        yield
+
+
+@given(programs(), st.randoms(use_true_random=False))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+def test_what_is_promised_is_freed(source: str, random: Random) -> None:
+    """Bytes of a few names, and of names that go together, are freed to the byte in a fresh run of the program."""
+    note(source)
+    namespace, storages = run(source)
+    found = {one.name: one for one in collect_releases(namespace).releases}
+    names = [name for name in namespace if name.startswith("v")]
+    del namespace, storages
+    for name in random.sample(names, 2):
+        promised = found[name].nbytes if name in found else 0
+        assert (name, freed_by(source, name)) == (name, promised)
+    for together in [name for name in found if "," in name][:1]:
+        assert (together, freed_by(source, *together.split(", "))) == (together, found[together].nbytes)
