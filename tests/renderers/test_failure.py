@@ -9,9 +9,11 @@ from dataclasses import replace
 import pytest
 
 from tensormagic.renderers.basics.text_metrics import text_width
+from tensormagic.renderers.document.document import trace_document
 from tensormagic.renderers.failure import failure_html, failure_text
 from tensormagic.renderers.failure.failure_words import marked
-from tensormagic.renderers.trace import trace_html, trace_text
+from tensormagic.renderers.graph.crash_mark import with_crash
+from tensormagic.renderers.trace import trace_html, trace_svg, trace_text
 from tensormagic.reports import Location
 from tests.renderers import samples_trace
 from tests.renderers.markup_reader import Page
@@ -103,8 +105,8 @@ def picture_of(html):
 def test_the_crash_is_marked_in_the_graph_so_far():
     """A cross and words beside the refused call, in a picture that is wide enough for them."""
     svg = picture_of(failure_html.render(SAMPLES["recorded"]))
-    (words,) = re.findall(r'<text class="z" x="([\d.]+)" y="[\d.]+">([^<]+)</text>', svg)
-    assert words[1] == "torch refused this"
+    (words,) = re.findall(r'<text class="cw" x="([\d.]+)" y="[\d.]+">([^<]+)</text>', svg)
+    assert words[1].startswith("torch refused this: RuntimeError, ")
     width = float(re.search(r'<svg[^>]* width="([\d.]+)"', svg)[1])
     shift = float(re.search(r"translate\(([\d.]+),", svg)[1])
     assert shift + float(words[0]) + text_width(words[1], 11, bold=True) <= width
@@ -123,7 +125,35 @@ def test_a_run_that_failed_begins_with_the_refused_call():
 def test_the_node_that_failed_is_marked_in_the_runs_graph():
     """In the first picture of the panel, beside the words."""
     run = replace(samples_trace.one_pass(), state="failed", failure=SAMPLES["backward"])
-    assert "backward failed here</text>" in picture_of(trace_html.render(run))
+    html = trace_html.render(run)
+    words = "backward failed here: RuntimeError, train.py, line 5</text>"
+    pictures = [base64.b64decode(part.split('"')[0]).decode() for part in html.split("svg+xml;base64,")[1:]]
+    assert [picture.count(words) for picture in pictures] == [1, 1]
+
+
+def test_a_forward_that_failed_before_any_backward_is_drawn_with_the_refused_call_once():
+    """In the run's own picture, with solid lines and without the scale of norms; not in the block above it too."""
+    run = replace(samples_trace.one_pass(), state="failed", failure=SAMPLES["recorded"], graphs=(), passes=())
+    html = trace_html.render(run)
+    assert html.count("svg+xml;base64,") == 1
+    svg = picture_of(html)
+    assert "Graph so far" in svg
+    assert svg.count("torch refused this: RuntimeError, ") == 1
+    assert "gradient norm" not in svg
+    assert svg == trace_svg.render(run)
+
+
+def test_after_passes_the_graph_up_to_the_refused_call_comes_last_for_the_viewer():
+    """The graph of the passes stays the first; the block above keeps its picture."""
+    run = replace(samples_trace.one_pass(), state="failed", failure=SAMPLES["recorded"])
+    drawn, crash = with_crash(run)
+    document = trace_document(drawn, crash=crash)
+    assert document["crash"][:2] == [len(run.graphs), SAMPLES["recorded"].graph.roots[0]]
+    assert [graph["passes_seen"] > 0 for graph in document["graphs"]] == [True] * len(run.graphs) + [False]
+    assert len({graph["number"] for graph in document["graphs"]}) == len(run.graphs) + 1
+    assert trace_document(samples_trace.one_pass())["crash"] is None
+    assert "torch refused this" in picture_of(trace_html.render(run))
+    assert "torch refused this" not in trace_svg.render(run)
 
 
 def test_the_text_of_a_run_tells_the_refused_call_below_its_findings():

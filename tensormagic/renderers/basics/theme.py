@@ -40,7 +40,7 @@ _DARK = (
     "--bg:#16181c;--bg-2:#1d2025;--band:#22262c;--ink:#e9ecf0;--ink-2:#a4adb8;--line:#343a42;--line-2:#7d8793;--hatch:#5d6671;"
     "--skip:#1d2126;--bar:#a4adb8;--accent:#8ab8f5;--error:#ff9f97;--error-bg:#2a1b1b;--warning:#efb45c;--warning-bg:#29231a;"
     "--note:#8ab8f5;--note-bg:#1a222c;--ok:#7fd1a0;--n0:#38566a;--n1:#4a7188;--n2:#6190a8;--n3:#84b1c6;--n4:#b0d2de;--n5:#eef7f2;"
-    "color-scheme:dark"
+    "--ink-on-dark:invert(1) hue-rotate(180deg);color-scheme:dark"  # of pictures that are drawn dark on light
 )
 _DARK_RULES = (
     f'@media (prefers-color-scheme:dark){{:root:not(:has([data-jp-theme-light="true"],.vscode-light)) .tm{{{_DARK}}}}}'

@@ -30,6 +30,7 @@ from tensormagic.renderers.document.document_cuts import ends_document
 from tensormagic.renderers.document.document_frames import frame_rows
 from tensormagic.renderers.document.document_parts import part_columns
 from tensormagic.renderers.document.document_source import source_rows
+from tensormagic.renderers.graph.crash_mark import Crash
 from tensormagic.renderers.graph.graph_drawing import BADGE_SIZE, DETAIL_SIZE, LABEL_SIZE, Box, Drawing, badge_rows
 from tensormagic.renderers.graph.graph_drawing import draw as lay_out
 from tensormagic.renderers.trace.pacing_words import paced_text, pacing_lines
@@ -85,13 +86,16 @@ SAVED_LIMITS = Limits()
 LIVE_LIMITS = Limits(frame_values=4_000, measure_values=0)
 
 
-def trace_document(report: TraceReport, *, limits: Limits = SAVED_LIMITS, draw: Draw | None = None) -> dict[str, Any]:
+def trace_document(
+    report: TraceReport, *, limits: Limits = SAVED_LIMITS, draw: Draw | None = None, crash: Crash | None = None
+) -> dict[str, Any]:
     """Return everything the viewer shows of ``report`` as JSON-ready data.
 
     Args:
         report: A finished run, or a snapshot of a running one.
         limits: How much to keep; what is left out is said in ``cuts``.
         draw: The layout; by default `graph_drawing.draw`.
+        crash: Where the run ended, as `with_crash` found it.
     """
     builder = _Builder(report, limits, draw or lay_out)
     return {
@@ -107,6 +111,7 @@ def trace_document(report: TraceReport, *, limits: Limits = SAVED_LIMITS, draw: 
         "strings": builder.strings.values,
         "saved": list(map(list, builder.saved.values)),
         "cuts": builder.cuts,
+        "crash": None if crash is None else [crash.graph, crash.node, crash.words],
     }
 
 

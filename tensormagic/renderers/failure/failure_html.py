@@ -31,6 +31,7 @@ from tensormagic.renderers.failure.failure_words import (
     way_lines,
     works,
 )
+from tensormagic.renderers.graph.crash_mark import RAN, REFUSED, crash_words
 from tensormagic.renderers.memory import memory_html
 from tensormagic.reports import FailureReport, Finding, Location, TraceReport
 
@@ -54,17 +55,18 @@ def of_run(report: TraceReport) -> tuple[str, TraceReport]:
     rest = tuple(found for found in report.findings if found not in failure.findings)
     graph = ""
     if failure.node is not None:
-        graph = failure_graph.picture(report.graphs[failure.node[0]], failure.node[1], failure_graph.RAN)
-    top = tag("style", static("failure.css")) + tag(
-        "div", body(failure, said=False), graph, class_="tm tm-failure tm-top"
-    )
+        place, node = failure.node
+        graph = failure_graph.picture(report.graphs[place], node, crash_words(failure, RAN))
+    inner = body(failure, said=False, drawn=bool(report.graphs))
+    top = tag("style", static("failure.css")) + tag("div", inner, graph, class_="tm tm-failure tm-top")
     return top, replace(report, findings=rest)
 
 
-def body(report: FailureReport, *, said: bool = True) -> str:
-    """Return what the panel holds; with ``said``, torch's own words too."""
+def body(report: FailureReport, *, said: bool = True, drawn: bool = True) -> str:
+    """Return what the panel holds; with ``said``, torch's own words too, with ``drawn`` the graph so far."""
     wrong = "".join(_finding(finding, report) for finding in report.findings)
-    return "".join((_header(report), wrong, _rule(report), _way(report), _operands(report), _graph(report),
+    graph = _graph(report) if drawn else ""
+    return "".join((_header(report), wrong, _rule(report), _way(report), _operands(report), graph,
                     _said(report) if said else "", gaps_html(report.gaps)))  # fmt: skip
 
 
@@ -172,7 +174,7 @@ def _because(cell: Cell) -> str:
 def _graph(report: FailureReport) -> str:
     if report.graph is None:
         return ""
-    return failure_graph.picture(report.graph, report.graph.roots[0], failure_graph.REFUSED)
+    return failure_graph.picture(report.graph, report.graph.roots[0], crash_words(report, REFUSED))
 
 
 def _said(report: FailureReport) -> str:

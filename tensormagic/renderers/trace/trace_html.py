@@ -18,6 +18,7 @@ from tensormagic.renderers.basics.finding_html import gaps_html, related_html, w
 from tensormagic.renderers.basics.markup import attributes, escape, packed, svg_data_uri, tag
 from tensormagic.renderers.document.document import SAVED_LIMITS, trace_document
 from tensormagic.renderers.failure import failure_html
+from tensormagic.renderers.graph.crash_mark import Crash, with_crash
 from tensormagic.renderers.graph.graph_drawing import Drawing, draw
 from tensormagic.renderers.trace import trace_svg
 from tensormagic.renderers.trace.ops_html import operations_html
@@ -35,18 +36,19 @@ PICTURE_BOXES = (SAVED_LIMITS.boxes, 24)
 def render(report: TraceReport) -> str:
     """Return the fragment: header, findings, picture, tables, and the viewer that makes them one live panel."""
     failure, report = failure_html.of_run(report)
+    report, crash = with_crash(report)
     drawings = {graph.number: draw(graph, max_boxes=SAVED_LIMITS.boxes) for graph in report.graphs[:1]}
 
     def drawn(graph: Graph, *, max_boxes: int) -> Drawing:
         return drawings.get(graph.number) or draw(graph, max_boxes=max_boxes)
 
-    document = json.dumps(trace_document(report, draw=drawn), allow_nan=False, separators=(",", ":"))
+    document = json.dumps(trace_document(report, draw=drawn, crash=crash), allow_nan=False, separators=(",", ":"))
     main = drawings.get(report.graphs[0].number) if report.graphs else None
     return tag(
         "section",
         _style(),
         failure,
-        _static_part(report, main),
+        _static_part(report, main, crash=crash),
         operations_html(report),
         _text_part(report),
         tag("script", _boot(document)),
@@ -96,9 +98,11 @@ def _boot(document: str) -> str:
     return f"(() => {{{static('trace_boot.js')}\n{call}}})()"
 
 
-def _static_part(report: TraceReport, drawing: Drawing | None, *, picture: bool = True) -> str:
+def _static_part(
+    report: TraceReport, drawing: Drawing | None, *, picture: bool = True, crash: Crash | None = None
+) -> str:
     """Return what the viewer replaces: the picture, which holds header, findings, graph and charts; or their text."""
-    inner = _picture(report, drawing) if picture else _words(report)
+    inner = _picture(report, drawing, crash) if picture else _words(report)
     return tag("div", inner, class_="tm-static")
 
 
@@ -148,14 +152,14 @@ def _place(finding: Finding) -> str:
     return f"{where} {tag('code', escape(place.text))}" if place.text else where
 
 
-def _picture(report: TraceReport, drawing: Drawing | None) -> str:
-    svg = trace_svg.render(report, drawing=drawing)
+def _picture(report: TraceReport, drawing: Drawing | None, crash: Crash | None) -> str:
+    svg = trace_svg.render(report, drawing=drawing, crash=crash)
     for boxes in PICTURE_BOXES[1:]:
         if len(svg) <= PICTURE_BYTES or not report.graphs:
             break
         fine = drawing.fine if drawing is not None else None
         smaller = draw(report.graphs[0], max_boxes=boxes, fine=fine, inside=False)
-        svg = trace_svg.render(report, drawing=smaller)
+        svg = trace_svg.render(report, drawing=smaller, crash=crash)
     return f"<img{attributes(alt=_alternative(report), src=svg_data_uri(svg))}>"
 
 

@@ -13,6 +13,8 @@ from tensormagic.renderers.basics.markup import escape
 from tensormagic.renderers.basics.phrases import plural
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.text_metrics import fitted, text_width, wrapped
+from tensormagic.renderers.graph.crash_mark import STYLE as MARK_STYLE
+from tensormagic.renderers.graph.crash_mark import Crash, Mark, mark_svg, with_crash
 from tensormagic.renderers.graph.graph_drawing import Drawing, draw
 from tensormagic.renderers.trace import trace_svg_chart
 from tensormagic.renderers.trace.pacing_words import pacing_lines
@@ -36,15 +38,20 @@ Section = tuple[str, float]
 _CODE, _MARK = re.compile(r"`([^`]+)`"), "\x00"  # no character that a text could hold and be drawn with
 
 
-def render(report: TraceReport, *, drawing: Drawing | None = None, graph: int = 0) -> str:
+def render(report: TraceReport, *, drawing: Drawing | None = None, graph: int = 0, crash: Crash | None = None) -> str:
     """Return the picture of a run.
 
     Args:
         report: The run.
         drawing: The drawing of the graph, where there is one already.
         graph: Which of the report's graphs, by place.
+        crash: Where the run ended, where ``report`` was made by `with_crash`.
     """
-    return _card(report, [_header(report), *_paced(report), *_findings(report), *_body(report, drawing, graph)])
+    if crash is None:
+        report, crash = with_crash(report)
+    scenes = list(_scene(report, drawing, graph))
+    words = [_header(report), *_paced(report), *_findings(report)]
+    return _card(report, [*words, *_body(report, scenes, crash if crash and crash.graph == graph else None)])
 
 
 def chart(report: TraceReport, *, width: float = WIDTH) -> str:
@@ -53,11 +60,16 @@ def chart(report: TraceReport, *, width: float = WIDTH) -> str:
     return _svg(width, height + 2 * _PAD, _moved(content, _PAD, _PAD), report) if content else ""
 
 
-def _body(report: TraceReport, drawing: Drawing | None, graph: int) -> Iterator[Section]:
+def _scene(report: TraceReport, drawing: Drawing | None, graph: int) -> Iterator[Scene]:
+    """Yield what is drawn of the graph, where there is one."""
     if report.graphs:
         shown = report.graphs[graph]
-        scene = Scene(drawing or draw(shown, max_boxes=_MOST_BOXES, inside=False), shown, last_frame(shown))
-        yield from _graph(report, scene)
+        yield Scene(drawing or draw(shown, max_boxes=_MOST_BOXES, inside=False), shown, last_frame(shown))
+
+
+def _body(report: TraceReport, scenes: list[Scene], crash: Crash | None) -> Iterator[Section]:
+    for scene in scenes:
+        yield from _graph(report, scene, crash)
     charts, height = trace_svg_chart.chart(report, _INNER)
     if charts:
         yield _rule(height + 18, lambda: _moved(charts, _PAD, 10))
@@ -84,8 +96,9 @@ def _svg(width: float, height: float, content: str, report: TraceReport) -> str:
     label = escape(f"Gradients of {report.title or 'the traced run'}: {run_text(report)}")
     inner = f'width="{number(width - 1)}" height="{number(height - 1)}"'
     ground = f'<rect x=".5" y=".5" {inner} rx="4" fill="#fff" stroke="#d5dae0"/>'
-    solid = SOLID if report.state == "drawn" else ""
-    style = f"<style>{STYLE}{trace_svg_chart.STYLE}{_CODE_STYLE}{solid}</style>"
+    marked = MARK_STYLE if report.failure is not None else ""
+    solid = SOLID if report.graphs and _is_drawn_only(report) else ""
+    style = f"<style>{STYLE}{trace_svg_chart.STYLE}{_CODE_STYLE}{solid}{marked}</style>"
     start = f'<svg xmlns="http://www.w3.org/2000/svg" class="tms" {size} role="img" aria-label="{label}">'
     return _NOT_XML.sub("\ufffd", f"{start}{style}{ground}{content}</svg>\n")
 
@@ -163,20 +176,31 @@ def _set(piece: str, *, code: bool) -> str:
     return f'<tspan class="code">{escape(piece)}</tspan>' if code and piece else escape(piece)
 
 
-def _graph(report: TraceReport, scene: Scene) -> Iterator[Section]:
+def _graph(report: TraceReport, scene: Scene, crash: Crash | None) -> Iterator[Section]:
     drawing = scene.drawing
-    scale = min(1.0, _INNER / drawing.width) if drawing.width else 1.0
-    left = _PAD + max(0.0, (_INNER - drawing.width * scale) / 2)
+    mark = mark_svg(drawing, crash.node, crash.words) if crash is not None else Mark()
+    before = max(0.0, -mark.left)
+    wide = before + max(drawing.width, mark.right)
+    scale = min(1.0, _INNER / wide) if wide else 1.0
+    left = _PAD + max(0.0, (_INNER - wide * scale) / 2) + before * scale
     yield _caption(report, scene)
-    yield _moved(graph_svg(scene), left, 22, scale), 22 + drawing.height * scale + 12
-    if report.state != "drawn":
+    content = graph_svg(scene) + mark.svg
+    yield _moved(content, left, 22 + mark.above * scale, scale), 22 + (mark.above + drawing.height) * scale + 12
+    if not _is_drawn_only(report):
         yield _rule(24, lambda: _moved(legend_svg(scene), _PAD, 6))
+
+
+def _is_drawn_only(report: TraceReport) -> bool:
+    """Return whether no backward ran through the graph: it was asked for as a picture, or the forward ended in it."""
+    return report.state == "drawn" or not any(graph.passes_seen for graph in report.graphs)
 
 
 def _caption(report: TraceReport, scene: Scene) -> Section:
     """Say which pass is shown, and what was folded."""
     parts = ["Backward graph", _which_pass(report, scene), scene.drawing.note]
-    if others := len(report.graphs) - 1:
+    if report.state != "drawn" and not scene.graph.passes_seen:
+        parts = ["Graph so far", "what autograd had recorded when the forward ended", scene.drawing.note]
+    if others := sum(graph is not scene.graph and graph.passes_seen > 0 for graph in report.graphs):
         parts.append(f"{plural(others, 'graph')} of another structure not shown")
     words = " · ".join(part for part in parts[1:] if part)
     rest_of_line = f'<tspan class="q" font-weight="400">{escape(words)}</tspan>'

@@ -4,6 +4,7 @@
 import { LARGEST } from "./constants.js";
 import { html, svg, later } from "./words.js";
 import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireState, around, bornMark } from "./marks.js";
+import { crashMarks } from "./crash.js";
 import { cutMarks } from "./cuts.js";
 import { FarView, inks, mapSize, sheet, specks } from "./minimap.js";
 import { listenTo } from "./hands.js";
@@ -30,6 +31,7 @@ export class GraphView {
   /** @type {any} */ cursorMark = later();
   /** @type {any} */ chosenMark = later();
   /** @type {any} */ bornLayer = later();
+  /** @type {any} */ crashLayer = later();
   wireLayer = svg("g", { class: "wires" });
   cutLayer = svg("g", { class: "ends" });
   frameLayer = svg("g", { class: "frames" });
@@ -83,6 +85,7 @@ export class GraphView {
     this.cursorMark = svg("rect", { class: "cursor", rx: 7, visibility: "hidden" });
     this.chosenMark = svg("rect", { class: "chosen", rx: 8, visibility: "hidden" });
     this.bornLayer = svg("g", { class: "born" });
+    this.crashLayer = svg("g");
     this.world.replaceChildren(
       this.frameLayer,
       this.wireLayer,
@@ -91,6 +94,7 @@ export class GraphView {
       this.cursorMark,
       this.chosenMark,
       this.bornLayer,
+      this.crashLayer,
     );
     this.reshape(graph);
     this.element.classList.remove("picking");
@@ -116,6 +120,7 @@ export class GraphView {
     this.boxLayer.replaceChildren();
     this.wireLayer.replaceChildren();
     this.cutLayer.replaceChildren(...cutMarks(graph));
+    this.crashLayer.replaceChildren(...crashMarks(graph));
     this.bars = graph.opened.map(() => undefined);
     this.frameLayer.replaceChildren();
     this.focused = Math.min(this.focused, Math.max(graph.boxes.length - 1, 0));

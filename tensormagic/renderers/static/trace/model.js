@@ -1,6 +1,7 @@
 // @ts-check
 /** A trace document, decoded: columns turned back into what the views ask for. */
 
+import { CRASH_BELOW } from "./crash.js";
 import { decodedForward } from "./forward.js";
 import { decodedMeasures } from "./measures.js";
 import { number, plural, decoded, lossOf } from "./words.js";
@@ -16,6 +17,8 @@ export class Model {
     this.doc = doc;
     /** @type {any[]} */
     this.graphs = doc.graphs.map((/** @type {any} */ graph) => decodedGraph(graph));
+    const [place, node, words] = doc.crash ?? [-1];
+    if (this.graphs[place]) markCrash(this.graphs[place], node, words);
     /** @type {number[]} */
     this.passNumbers = doc.passes.map((/** @type {any[]} */ row) => row[0]);
     /** @type {Map<number, any[]>} */
@@ -133,6 +136,7 @@ function decodedGraph(graph) {
     births: graph.births,
     forwardMark: graph.forward_mark ?? null,
     ends: graph.ends ?? null,
+    crash: null,
     drawing: graph.drawing,
     size: { width: graph.drawing.width, height: graph.drawing.height },
     opened: [],
@@ -150,6 +154,13 @@ function decodedGraph(graph) {
       parts: decoded(frame.parts ?? []),
     })),
   };
+}
+
+/** Note where the run ended, and leave room for its words. @param {any} graph @param {number} node @param {string} words */
+function markCrash(graph, node, words) {
+  const box = graph.boxes[graph.boxOf.get(node)];
+  graph.crash = { node, words };
+  if (box) graph.size.height = Math.max(graph.size.height, box.y + box.h + CRASH_BELOW + 6);
 }
 
 /** Numbers that are written as steps, each from the one before it (document_columns.py). @param {number[]} steps @returns {number[]} */

@@ -321,7 +321,7 @@ export class Panel {
         html(
           "option",
           { value: at, selected: at === place },
-          `graph ${one.number}: ${plural(one.count, "node")}, ${plural(doc.graphs[at].passes_seen, "pass")}`,
+          `graph ${one.number}: ${plural(one.count, "node")}, ${doc.graphs[at].passes_seen || !one.crash ? plural(doc.graphs[at].passes_seen, "pass") : "up to the refused call"}`,
         ),
       ),
     );

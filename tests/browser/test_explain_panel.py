@@ -1,0 +1,68 @@
+"""%tensormagic explain on in JupyterLab, and the crash in the graph: beside the traceback, readable on both sides."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tensormagic.renderers.trace import trace_html
+from tests.renderers import samples_trace
+from tests.renderers.samples_failure import SAMPLES
+from tests.support.lab import LabNotebook
+
+pytestmark = pytest.mark.browser
+
+START = "%load_ext tensormagic\n%tensormagic explain on\nimport torch\nfrom torch import nn"
+NET = "net = nn.Sequential(nn.Linear(784, 64), nn.ReLU(), nn.Linear(32, 10))\nimages = torch.rand(16, 784)"
+
+
+def test_a_failing_cell_shows_the_explanation_below_its_traceback(notebook: Callable[..., LabNotebook]) -> None:
+    """Both are there, the traceback first and unchanged."""
+    opened = notebook(START, NET, "net(images)")
+    opened.run()
+    output = opened.output(2)
+    expect(output.locator("section.tm-failure")).to_have_count(1)
+    panel = output.locator("section.tm-failure")
+    expect(panel).to_contain_text("net.2 takes 32 (in_features)")
+    traceback = output.locator("[data-mime-type='application/vnd.jupyter.stderr'], [data-mime-type*='error']").first
+    expect(traceback).to_contain_text("mat1 and mat2 shapes cannot be multiplied (16x64 and 32x10)")
+    assert traceback.bounding_box()["y"] < panel.bounding_box()["y"]
+    image = panel.locator(".tm-graph img")
+    said = "8 nodes of the graph; torch refused this: RuntimeError, cell 3, line 1: linear"
+    expect(image).to_have_attribute("alt", said)
+    filters = []
+    for dark in (False, True):
+        opened.theme(dark=dark)
+        filters.append(image.evaluate("image => getComputedStyle(image).filter"))
+        if folder := os.environ.get("TM_PICTURES"):
+            panel.scroll_into_view_if_needed()
+            opened.page.screenshot(path=f"{folder}/explain_lab_{'dark' if dark else 'light'}.png", full_page=True)
+    opened.theme(dark=False)
+    assert filters[0] == "none"
+    assert "invert" in filters[1]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_viewer_marks_where_a_backward_failed(static_page: Callable[..., Page], dark: bool) -> None:
+    """A frame round the box and the words below it, inside the drawing."""
+    run = replace(samples_trace.one_pass(), state="failed", failure=SAMPLES["backward"])
+    page = static_page(trace_html.render(run), dark=dark)
+    mark = page.locator(".canvas .crash")
+    expect(mark.locator("text")).to_have_text("backward failed here: RuntimeError, train.py, line 5")
+    words, canvas = mark.locator("text").bounding_box(), page.locator(".canvas").bounding_box()
+    assert canvas["y"] <= words["y"]
+    assert words["y"] + words["height"] <= canvas["y"] + canvas["height"]
+
+
+def test_the_viewer_shows_the_graph_up_to_the_refused_call(static_page: Callable[..., Page]) -> None:
+    """Where no backward came; else it is one of the graphs to choose."""
+    failed = replace(samples_trace.one_pass(), state="failed", failure=SAMPLES["recorded"])
+    page = static_page(trace_html.render(replace(failed, graphs=(), passes=(), passes_seen=0)))
+    expect(page.locator(".canvas .crash text")).to_contain_text("torch refused this: RuntimeError")
+    page = static_page(trace_html.render(failed))
+    expect(page.locator(".canvas .crash")).to_have_count(0)
+    expect(page.locator("option", has_text="up to the refused call")).to_have_count(1)
