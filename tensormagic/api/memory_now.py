@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tensormagic.api.findings import diagnosed
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.errors import TensorMagicError
-from tensormagic.reports import MemoryReport
+from tensormagic.reports import MemoryReport, Release
 
 MOST_LISTED = 2_000
 
@@ -44,13 +45,26 @@ def memory(
     """
     require_torch()
     from tensormagic.collectors.live_memory.live_memory import collect_memory
+    from tensormagic.collectors.releases.freed import collect_releases
 
     for given in (namespace, only):
         _check_names(given)
     caller = sys._getframe(1)  # noqa: SLF001  (documented default)
     seen = caller.f_globals if namespace is None else namespace
     asked = (devices,) if isinstance(devices, str) else devices
-    return diagnosed(collect_memory(seen, frame=caller, only=only, devices=asked, most=most))
+    freed = collect_releases(seen, besides=() if only is None else (only,))  # first: another walk holds what it meets
+    report = collect_memory(seen, frame=caller, only=only, devices=asked, most=most)
+    releases = tuple(one for one in freed.releases if _is_asked_for(one, only, asked))
+    return diagnosed(replace(report, releases=releases, gaps=(*report.gaps, *freed.gaps)))
+
+
+def _is_asked_for(release: Release, only: Mapping[str, Any] | None, devices: Collection[str] | None) -> bool:
+    """Return whether a release is of a name that was asked for, and of memory on a device that was."""
+    named = only is None or not set(only).isdisjoint(release.name.split(", "))
+    placed = [
+        device for device in release.device_bytes or {} if devices and {device, device.split(":")[0]} & {*devices}
+    ]
+    return named and (devices is None or bool(placed))
 
 
 def _check_names(given: Any) -> None:

@@ -30,19 +30,23 @@ class Releases:
     Attributes:
         releases: The most first; what leads to no memory at all is left out.
         session: Bytes that only outputs and the last error keep, all of these together.
-        left_out: How many more would be listed.
         looked: How many objects were looked through.
         gaps: What could not be looked at, and why.
     """
 
     releases: tuple[Release, ...]
     session: int = 0
-    left_out: int = 0
     looked: int = 0
     gaps: tuple[Gap, ...] = ()
 
 
-def collect_releases(namespace: Mapping[str, Any], *, budget: Budget = THOROUGH, most: int = MOST) -> Releases:
+def collect_releases(
+    namespace: Mapping[str, Any],
+    *,
+    besides: Sequence[Mapping[str, Any]] = (),
+    budget: Budget = THOROUGH,
+    most: int = MOST,
+) -> Releases:
     """Return what would be freed once each name, output or error of a session is let go of, by itself.
 
     Exact as far as Python and torch count references; where they do not, less is told, not more. What lies in a cycle
@@ -51,27 +55,41 @@ def collect_releases(namespace: Mapping[str, Any], *, budget: Budget = THOROUGH,
     Args:
         namespace: The names themselves (``globals()``), not a copy: another dictionary with the same values in it
             holds them too.
+        besides: Dictionaries of ours that refer to the same things, for now: what they hold does not count.
         budget: How long to look.
         most: How many to list.
     """
     with quiet():
         roots = session_roots(namespace)
-        found, starts = _walked(namespace, roots, budget)
+        found, starts = _walked(namespace, roots, budget, besides)
         weights = _weights(found)
         starts[-1] += found.held_elsewhere()
         flow = flow_of(found.edges, starts, weights)
-        gaps = (Gap("releases", found.cut),) if found.cut else ()
-        looked = len(found.objects)
+        cut, looked = found.cut, len(found.objects)
     every = _told(roots, flow)
     session = set_of(at for at, root in enumerate(roots) if root.kind in {"history", "traceback"})
-    return Releases(tuple(every[:most]), flow.freed(session).nbytes, max(len(every) - most, 0), looked, gaps)
+    return Releases(tuple(every[:most]), flow.freed(session).nbytes, looked, _gaps(cut, every[most:]))
 
 
-def _walked(namespace: Mapping[str, Any], roots: Sequence[Root], budget: Budget) -> tuple[References, list[list[int]]]:
+def _gaps(cut: str, left_out: Sequence[Release]) -> tuple[Gap, ...]:
+    """Return what was not looked at, and how many names that would free something are not listed."""
+    freeing = sum(one.nbytes > 0 for one in left_out)
+    said = (
+        cut,
+        f"of {freeing} more names that free something, each less than these, nothing is listed" * bool(freeing),
+    )
+    return tuple(Gap("releases", reason) for reason in said if reason)
+
+
+def _walked(
+    namespace: Mapping[str, Any], roots: Sequence[Root], budget: Budget, besides: Sequence[Mapping[str, Any]]
+) -> tuple[References, list[list[int]]]:
     """Return the walk, and the numbers of the objects that each root begins at; last those held from elsewhere."""
     deadline = budget.clock() + budget.seconds
     found = References(str(namespace.get("__name__", "__main__")), _lasting(namespace), budget)
     starts = [[at for value in root.values() if (at := found.root(value)) >= 0] for root in roots]
+    for value in (value for mapping in besides for value in mapping.values()):
+        found.root(value)
     found.walk(deadline)
     strangers = found.take_strangers()
     found.walk(deadline)

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 
+import tensormagic as tm
 from tensormagic.collectors.releases.freed import ELSEWHERE, collect_releases
 from tensormagic.reports import Release
 from tests.collectors.releases.programs import freed_by
@@ -162,6 +163,25 @@ def test_looking_changes_no_count() -> None:
     assert collect_releases(namespace).releases == first.releases
     made = "w = torch.ones(50, requires_grad=True)\nloss = (w * 2).exp().sum()"
     assert freed_by(made, "loss", "w") == 200 + 4 + 200 + 8
+
+
+def test_a_report_of_memory_tells_what_names_free() -> None:
+    """`tm.memory` has the releases; with ``only`` those of these names, although the question holds them itself."""
+    namespace: dict[str, Any] = {"__name__": "program"}
+    exec("import torch\nx = torch.zeros(10)\ny = torch.zeros(20)\nv = y[1:]", namespace)
+    assert [(one.name, one.nbytes) for one in tm.memory(namespace).releases][:2] == [("y, v", 80), ("x", 40)]
+    asked = tm.memory(namespace, only={"x": namespace["x"]})
+    assert [(one.name, one.nbytes) for one in asked.releases] == [("x", 40)]
+    assert tm.memory(namespace, devices="cuda").releases == ()
+
+
+def test_names_beyond_the_list_are_counted() -> None:
+    """Where more names free something than are listed, the report says how many."""
+    namespace: dict[str, Any] = {"__name__": "program"}
+    exec("import torch\na, b, c = torch.zeros(1), torch.zeros(2), torch.zeros(3)", namespace)
+    found = collect_releases(namespace, most=1)
+    assert [one.name for one in found.releases] == ["c"]
+    assert found.gaps[0].reason.startswith("of 2 more names that free something")
 
 
 def test_too_many_objects_are_said_and_nothing_is_promised() -> None:
