@@ -12,31 +12,30 @@ JOINING = frozenset({"aten.cat.default", "aten.constant_pad_nd.default", "aten.s
 
 
 class Beats:
-    """What tells the rhythm of a run; added to by every birth and death.
+    """What tells the rhythm of a run.
 
     Attributes:
+        latest: The number of the last backward that was seen; whoever sees one with a greater number says so.
         backwards: Numbers of the operations at which a backward was first seen to run.
         joins: Operation and bytes of the tensors that a line joined of others.
     """
 
-    __slots__ = ("_latest", "backwards", "joins")
+    __slots__ = ("backwards", "joins", "latest")
 
     def __init__(self) -> None:
         self.backwards = array("q")
         self.joins: dict[int, list[tuple[int, int]]] = {}
-        self._latest = -1
+        self.latest = -1
 
-    def ran(self, task: int, operation: int) -> None:
-        """Note that the backward with this number was running."""
-        if task > self._latest and len(self.backwards) < MOST_BACKWARDS:
-            self._latest = task
+    def began(self, task: int, operation: int) -> None:
+        """Note that a backward with this number, greater than the latest, was running."""
+        self.latest = task
+        if len(self.backwards) < MOST_BACKWARDS:
             self.backwards.append(operation)
 
-    def born(self, block: Block) -> None:
-        """Note a birth."""
-        if block.task >= 0:
-            self.ran(block.task, block.born)
-        if block.op in JOINING and block.site is not None:
+    def joined(self, block: Block) -> None:
+        """Note the birth of what was joined from others."""
+        if block.site is not None:
             every = self.joins.setdefault(block.site, [])
             every.append((block.born, block.nbytes))
             if len(every) > 2 * MOST_JOINED:

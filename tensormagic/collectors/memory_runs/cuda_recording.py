@@ -113,7 +113,7 @@ def seen_by(ledgers: Iterable[Ledger], locations: Sequence[Location]) -> dict[in
 
 
 def _returned(ledger: Ledger, locations: Sequence[Location]) -> dict[tuple[str, int], int]:
-    lines = ((locations[site], nbytes) for site, nbytes in ledger.served.items() if site is not None)
+    lines = ((locations[site], nbytes) for site, nbytes in (ledger.served or {}).items() if site is not None)
     return {(place.filename, place.line): nbytes for place, nbytes in lines}
 
 

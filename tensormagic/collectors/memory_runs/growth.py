@@ -13,7 +13,7 @@ from typing import Any
 from tensormagic.collectors.live_memory.running import running
 from tensormagic.collectors.memory_runs.beats import Beats
 from tensormagic.collectors.memory_runs.blocks import Block
-from tensormagic.collectors.memory_runs.leak_holders import Holders, find_holders
+from tensormagic.collectors.memory_runs.leak_holders import MOST_NODES, Holders, find_holders
 from tensormagic.collectors.memory_runs.leaks import FEWEST, FEWEST_GRAPHS, MEANT, Rhythm, Stay, find_leaks
 from tensormagic.collectors.session.assignments import CellNumber, no_cell
 from tensormagic.reports import Gap, Leak, Location
@@ -82,6 +82,8 @@ class Growth:
         found = find_holders(
             {block.key for block in stayed}, self._namespace, files, variables, cell_number=self._cell_number
         )
+        if not found.complete and not found.cut:
+            self.gaps = (Gap("graphs", f"what grows was looked for in the first {MOST_NODES} nodes of what is stored"),)
         if found.cut:
             self.gaps = (Gap("names", f"what grows was looked for among a part of the names: {found.cut}"),)
         return found

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
-from tensormagic.collectors.memory_runs.beats import Beats
+from tensormagic.collectors.memory_runs.beats import JOINING, Beats
 from tensormagic.collectors.memory_runs.blocks import Block
 from tensormagic.collectors.memory_runs.moments import Moment, Moments
 from tensormagic.reports.memory import Category
@@ -109,7 +109,7 @@ class Ledger:
         peak: The most bytes that were alive at a moment.
         peak_blocks: The storages that were, with their bytes then.
         moments: The timeline.
-        served: Bytes that each line allocated on this device.
+        served: Bytes that each line allocated, of a device whose allocator tells what it served besides; else None.
     """
 
     def __init__(self, device: str, tallies: Tallies, beats: Beats | None = None) -> None:
@@ -120,7 +120,7 @@ class Ledger:
         self.peak = -1
         self.peak_blocks: list[tuple[Block, int]] = []
         self.moments = Moments()
-        self.served: dict[int | None, int] = {}
+        self.served: dict[int | None, int] | None = {} if device.startswith("cuda") else None
 
     def fold(self, events: Sequence[Event]) -> None:
         """Count what happened next."""
@@ -167,8 +167,12 @@ class Ledger:
         block.start = at
         self.alive[block] = None
         if not block.before:
-            self._beats.born(block)
-            self.served[block.site] = self.served.get(block.site, 0) + block.nbytes
+            if block.task > self._beats.latest:
+                self._beats.began(block.task, block.born)
+            if block.op in JOINING:
+                self._beats.joined(block)
+            if self.served is not None:
+                self.served[block.site] = self.served.get(block.site, 0) + block.nbytes
             tally = self._tally(block.site)
             tally.add(block.nbytes, block.op, block.born, live)
             if block.place is not None and block.place.phase == "backward":
@@ -180,7 +184,8 @@ class Ledger:
         block.died = death.operation
         block.category = block.category or _ended(block, death)
         self._tally(death.site).freed += block.nbytes
-        self._beats.ran(death.task, death.operation)
+        if death.task > self._beats.latest:
+            self._beats.began(death.task, death.operation)
         if at == block.start and not block.pieces:
             return
         for key in _keys(block):

@@ -12,12 +12,16 @@ import tensormagic as tm
 from tensormagic.collectors.memory_runs import growth
 from tensormagic.collectors.memory_runs.beats import MOST_JOINED, Beats
 from tensormagic.collectors.memory_runs.blocks import Block
+from tensormagic.collectors.memory_runs.ledger import Death, Ledger
 
 
 def block(**facts) -> Block:
     """Return what is known of a storage that is gone."""
     made = Block(torch.zeros(1).untyped_storage(), None)
-    known = {"task": -1, "born": 1, "nbytes": 4, "op": "aten.cat.default", "place": None, "before": False}
+    known = {
+        "task": -1, "born": 1, "nbytes": 4, "op": "aten.cat.default", "place": None, "before": False, "seconds": 0.0,
+        "start": 0, "pieces": None, "died": None, "category": None,
+    }  # fmt: skip
     for name, value in {**known, **facts}.items():
         setattr(made, name, value)
     return made
@@ -26,27 +30,54 @@ def block(**facts) -> Block:
 class Line:
     """A place that has a line."""
 
-    site = 3
+    site, phase, module = 3, "forward", ""
+
+
+def ledger_of(*blocks: Block, device: str = "cpu") -> tuple[Ledger, Beats]:
+    """Return what is known after some births."""
+    beats = Beats()
+    ledger = Ledger(device, {}, beats)
+    for each in blocks:
+        ledger.fold([each])
+    return ledger, beats
 
 
 def test_a_backward_beats_once():
     """At the first operation that was seen in it; one inside another is one more, and going back to it none."""
-    beats = Beats()
-    for task, operation in ((-1, 3), (5, 10), (5, 11), (6, 12), (5, 13), (9, 20)):
-        beats.ran(task, operation)
+    tasks = ((-1, 3), (5, 10), (5, 11), (6, 12), (5, 13), (9, 20))
+    _, beats = ledger_of(*(block(task=task, born=operation) for task, operation in tasks))
     assert list(beats.backwards) == [10, 12, 20]
+
+
+def test_a_backward_beats_where_it_only_frees():
+    """By the death of what was saved for it."""
+    saved = block(born=2)
+    ledger, beats = ledger_of(saved)
+    ledger.fold([Death(saved, 7, 0.0, None, 4, 4)])
+    assert list(beats.backwards) == [7]
 
 
 def test_what_is_joined_is_noted_by_line():
     """The latest, a bounded number of them."""
     beats = Beats()
     for at in range(2 * MOST_JOINED + 1):
-        beats.born(block(born=at, nbytes=at * 4, place=Line))
-    beats.born(block(op="aten.mm.default", place=Line))
-    beats.born(block())
+        beats.joined(block(born=at, nbytes=at * 4, place=Line))
+    beats.joined(block())
     assert list(beats.joins) == [3]
     assert len(beats.joins[3]) == MOST_JOINED + 1
     assert beats.joins[3][-1] == (2 * MOST_JOINED, 8 * MOST_JOINED)
+
+
+def test_only_what_is_joined_is_noted():
+    """Of all that is born at a line."""
+    _, beats = ledger_of(block(op="aten.mm.default", place=Line), block(place=Line, born=8))
+    assert beats.joins == {3: [(8, 4)]}
+
+
+def test_what_a_line_was_served_is_counted_on_cuda_alone():
+    """Whose allocator tells what it served besides."""
+    assert ledger_of(block(place=Line), device="cuda:0")[0].served == {3: 4}
+    assert ledger_of(block(place=Line))[0].served is None
 
 
 def test_a_run_that_leaves_little_behind_is_not_looked_through(monkeypatch):
