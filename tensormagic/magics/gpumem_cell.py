@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 import sys
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from tensormagic import api
+from tensormagic.errors import UnknownNameError
 from tensormagic.magics.arguments import Output, Parser, make_parser, output_of
 from tensormagic.magics.cell import CellSource, cell_number
 from tensormagic.magics.display import check, deliver
 from tensormagic.magics.explaining import Explained
+from tensormagic.reports import Cell
 
 NAME = "%%gpumem"
 
@@ -25,6 +28,10 @@ def parser() -> Parser:
         "the peak and what is left.",
     )
     made.add_argument("--title", default="", metavar="TEXT", help="a name for the run")
+    made.add_argument(
+        "--func", action="append", default=[], metavar="FUNCTION",
+        help="go into this function line by line: train  model.forward  package.module.f; several times",
+    )  # fmt: skip
     return made
 
 
@@ -34,7 +41,7 @@ def run(shell: Any, line: str, cell: str) -> Any:
     Whatever the cell raises goes on, unchanged, after the report of what happened is shown.
 
     Raises:
-        UsageError: for an unknown option, or a file that cannot be saved to; nothing has run then.
+        UsageError: for an unknown option or function, or a file that cannot be saved to; nothing has run then.
     """
     __tracebackhide__ = "__ipython_bottom__"
     options = parser().parse_line(line)
@@ -44,14 +51,22 @@ def run(shell: Any, line: str, cell: str) -> Any:
     output = output_of(options)
     check(output)
     source = CellSource(shell, cell, f"{NAME} {line}".rstrip())
-    number, title = functools.partial(cell_number, shell), options.title.strip("\"'")
-    followed = api.MemoryRun(shell.user_ns, source.cell, cell_number=number, title=title)
+    followed = _followed(shell, source.cell, options)
     with Explained(shell):
         try:
             with followed:
                 return source.run()
         finally:
             _deliver(shell, followed, output)
+
+
+def _followed(shell: Any, cell: Cell, options: argparse.Namespace) -> api.MemoryRun:
+    """Return what follows the cell, as the options say."""
+    number, title = functools.partial(cell_number, shell), options.title.strip("\"'")
+    try:
+        return api.MemoryRun(shell.user_ns, cell, cell_number=number, title=title, functions=options.func)
+    except UnknownNameError as error:
+        raise UsageError(str(error)) from None
 
 
 def _deliver(shell: Any, followed: api.MemoryRun, output: Output) -> None:

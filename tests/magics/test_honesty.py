@@ -22,6 +22,7 @@ CELL_MAGICS = [
     "%%tracegrad", "%%tracegrad --text", "%%tracegrad --live html", "%%tracegrad --live widget",
     "%%tracegrad --every 2", "%%tracegrad --budget 5% --level ops",
     "%%aliases", "%%aliases --text", "%%gpumem", "%%gpumem --text",
+    "%%gpumem --func nn.Module.train --func nn.Linear",
 ]  # fmt: skip
 
 TRAIN = """
