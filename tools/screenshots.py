@@ -28,6 +28,7 @@ PAUSE = 600  # milliseconds for colours to change and fonts to settle
 CELL = ""
 PICTURES = {
     "01_first_light": {"first_light": ("broken", CELL), "tensor": ("slice", CELL)},
+    "05_memory": {"gpumem": ("held", ".tm-memory"), "gpumem_cell": ("leak", CELL)},
     "04_errors": {"refused_call": ("shapes", ".tm-failure")},
 }
 WIDTH, HEIGHT = 1080, 1600  # high enough for the longest output: what has to be scrolled to is cut

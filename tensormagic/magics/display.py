@@ -54,6 +54,8 @@ REPORT_TYPES = (
 DEFAULT_FIGURES: dict[type[Report], str] = {
     AliasReport: "memory_map",
     ComparisonReport: "gradient_ratio",
+    MemoryReport: "treemap",
+    MemoryRunReport: "timeline",
     TensorReport: "strides",
     TensorTable: "sizes",
     TraceReport: "gradient_flow",

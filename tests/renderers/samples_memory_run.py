@@ -164,7 +164,7 @@ def functions() -> MemoryRunReport:
     """A run whose model was gone through line by line."""
     source = ("    def forward(self, x):", '        """One layer."""', "        return F.relu(self.fc(x))")
     asked = FunctionMemory("net.forward", "/home/ada/net.py", 39, source, (4,))
-    return replace(training(4), functions=(asked, FunctionMemory("idle", "/home/ada/net.py", 90)))
+    return replace(training(4), title="two layers", functions=(asked, FunctionMemory("idle", "/home/ada/net.py", 90)))
 
 
 def empty() -> MemoryRunReport:
@@ -181,7 +181,7 @@ def hostile() -> MemoryRunReport:
     timeline = replace(report.timelines[0], device=bad)
     function = FunctionMemory(bad, bad, 1, (bad, bad), (0,))
     blocks, report = (*report.peak_blocks, odd), replace(report, out_of_memory=None)
-    return replace(report, timelines=(timeline,), peak_blocks=blocks, functions=(function,), error=bad)
+    return replace(report, timelines=(timeline,), peak_blocks=blocks, functions=(function,), error=bad, title=bad)
 
 
 SAMPLES = {make.__name__: make() for make in (training, long, died, functions, empty, hostile)}

@@ -18,25 +18,31 @@ def lines_html(rows: Sequence[SourceRow], ranks: dict[int, int]) -> str:
         return ""
     alive = max((max(one.at_peak, one.kept) for one in memories), default=0)
     moved = max((max(one.allocated, one.freed) for one in memories), default=0)
-    titles = (*COLUMNS, "times", "line")
+    counted = any(one.executions for one in memories)
+    titles = (*COLUMNS, "times" if counted else "operations", "line")
     numbers = (tag("th", text, scope="col", class_="tm-num") for text in titles)
     head = tag("tr", *numbers, tag("th", "source", scope="col"))
-    body = "".join(_row(row, ranks, (alive, moved)) for row in rows)
+    body = "".join(_row(row, ranks, (alive, moved), counted=counted) for row in rows)
     return tag(
         "div", tag("table", tag("thead", head), tag("tbody", body), class_="tm-lines"), class_="tm-scroll tm-tall"
     )
 
 
-def _row(row: SourceRow, ranks: dict[int, int], tops: tuple[int, int]) -> str:
+def _row(row: SourceRow, ranks: dict[int, int], tops: tuple[int, int], *, counted: bool) -> str:
     if not row.number:
         words = tag("b", escape(row.text)) if row.text else "⋯"
         return tag("tr", tag("td", words, colspan=7, class_="quiet"))
     mark = tag("span", class_=f"tm-swatch tm-l{ranks[row.index]}") if row.index in ranks else ""
     source = tag("td", tag("code", escape(row.text)), class_="tm-source")
-    return tag("tr", *_cells(row.memory, tops), tag("td", mark, str(row.number), class_="tm-num quiet"), source)
+    return tag(
+        "tr",
+        *_cells(row.memory, tops, counted=counted),
+        tag("td", mark, str(row.number), class_="tm-num quiet"),
+        source,
+    )
 
 
-def _cells(memory: LineMemory | None, tops: tuple[int, int]) -> list[str]:
+def _cells(memory: LineMemory | None, tops: tuple[int, int], *, counted: bool) -> list[str]:
     if memory is None:
         return ["<td></td>"] * 5
     alive, moved = tops
@@ -46,7 +52,7 @@ def _cells(memory: LineMemory | None, tops: tuple[int, int]) -> list[str]:
         (memory.freed, moved, "f"),
         (memory.kept, alive, "k"),
     )
-    return [*(_amount(*amount) for amount in amounts), _times(memory)]
+    return [*(_amount(*amount) for amount in amounts), _times(memory, counted=counted)]
 
 
 def _amount(nbytes: int, top: int, letter: str) -> str:
@@ -56,8 +62,8 @@ def _amount(nbytes: int, top: int, letter: str) -> str:
     return tag("td", number_of_bytes(nbytes), class_=f"tm-num tm-b{letter}", style=share)
 
 
-def _times(memory: LineMemory) -> str:
-    times = memory.executions or memory.calls
+def _times(memory: LineMemory, *, counted: bool) -> str:
+    times = memory.executions if counted else memory.calls
     backward = f", {number_of_bytes(memory.backward)} of it in its backward" if memory.backward else ""
     most = f"most of it {operation(memory.op)}, at most {number_of_bytes(memory.largest)} at once"
     said = f"{plural(memory.calls, 'operation')} allocated, {most}{backward}"

@@ -22,6 +22,7 @@ from tensormagic.renderers.memory.memory_run_words import (
     peak_tiles,
     state,
     summary,
+    title,
 )
 from tensormagic.renderers.memory.memory_words import NO_NAME, kind, percent, tile
 from tensormagic.renderers.memory.out_of_memory_words import out_of_memory_words
@@ -58,7 +59,7 @@ def render(report: MemoryRunReport) -> str:
 
 
 def _header(report: MemoryRunReport) -> str:
-    name = tag("span", "gpumem", class_="tm-title")
+    name = tag("span", escape(shortened(title(report), 80)), class_="tm-title")
     words = "" if report.state == "finished" else shortened(state(report), 200)
     ended = tag("span", escape(words), class_="tm-error" if report.error else "quiet") if words else ""
     top = tag("b", peak(report), class_="tm-peaked")

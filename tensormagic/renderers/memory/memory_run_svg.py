@@ -5,7 +5,7 @@ from __future__ import annotations
 from tensormagic.renderers.basics.phrases import number_of_bytes
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.memory.categories import PLURALS
-from tensormagic.renderers.memory.memory_run_words import peak, peak_tiles, summary
+from tensormagic.renderers.memory.memory_run_words import peak, peak_tiles, summary, title
 from tensormagic.renderers.memory.picture_svg import Page, map_svg, text_svg
 from tensormagic.renderers.memory.timeline_stack import by_category, column_of, main_timeline, ticks
 from tensormagic.renderers.memory.timeline_svg import COLUMNS, ROWS, areas, layer_colour, scale_top
@@ -19,7 +19,7 @@ def render(report: MemoryRunReport) -> str:
     """Return the picture: the timeline by category with its peak, then the treemap of the peak by line."""
     page = Page(WIDTH)
     drawn = main_timeline(report)
-    page.heading(f"gpumem {peak(report)}")
+    page.heading(f"{title(report)} {peak(report)}")
     page.text(summary(report))
     if drawn is None:
         page.text("no operation allocated anything")

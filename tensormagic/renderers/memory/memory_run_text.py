@@ -14,6 +14,7 @@ from tensormagic.renderers.memory.memory_run_words import (
     peak,
     state,
     summary,
+    title,
 )
 from tensormagic.renderers.memory.memory_text import page, storages_text
 from tensormagic.renderers.memory.memory_words import called
@@ -50,7 +51,7 @@ def render(report: MemoryRunReport, *, width: int = 100) -> str:
 
 def _head(report: MemoryRunReport, width: int) -> Iterator[str]:
     words = " ".join(filter(None, (peak(report), summary(report))))
-    yield from filled("gpumem  ", f"{words}, {state(report)}", width)
+    yield from filled(f"{shortened(title(report), width // 2)}  ", f"{words}, {state(report)}", width)
     yield "─" * width
     failed = report.out_of_memory
     if failed is not None:

@@ -16,6 +16,11 @@ NO_LINE = "no line of yours"
 COLUMNS = ("at peak", "allocated", "freed", "kept")
 
 
+def title(report: MemoryRunReport) -> str:
+    """Return what the run is called."""
+    return f"gpumem {' '.join(report.title.split())}".rstrip()
+
+
 def state(report: MemoryRunReport) -> str:
     """Return how the run ended."""
     return f"{report.state}: {' '.join(report.error.split())}" if report.error else report.state

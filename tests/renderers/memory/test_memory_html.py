@@ -147,3 +147,12 @@ def test_the_map_of_the_peak_is_the_peak() -> None:
     assert sum(tile.nbytes for tile in peak_tiles(more)) == peak
     groups = [tile.group for tile in peak_tiles(more) if tile.label == "net.weight"]
     assert groups == ["before the run"]
+
+
+def test_executions_that_were_not_counted_are_not_made_up() -> None:
+    """Without a count of executions the column tells how many operations allocated, and says so."""
+    run = RUNS["training"]
+    uncounted = replace(run, lines=tuple(replace(line, executions=0) for line in run.lines))
+    assert "kept times line" in page(run).text.replace("  ", " ")
+    assert "kept operations line" in page(uncounted).text
+    assert "1.2 GiB 12 MiB 480 5 out = net(batch)" in page(uncounted).text
