@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from tests.sweeps import transparency
 from tests.sweeps.transparency import LEVELS, SEED, Call, Tally
 
-OPERATORS, MODULES = {"grad": 40, "ops": 16}, {"grad": 8, "ops": 4}
+OPERATORS, MODULES = {"grad": 40, "ops": 16, "memory": 12}, {"grad": 8, "ops": 4, "memory": 4}
 # What once differed, or goes through Python code of torch's that asks who overrides it.
 ALWAYS = {
     "nn.functional.max_pool1d", "nn.functional.adaptive_max_pool2d", "nn.functional.dropout", "einsum", "norm",
@@ -18,6 +19,14 @@ ALWAYS = {
     "prod", "cumprod", "amax", "max", "median", "masked_fill", "linalg.eigh", "linalg.svd", "pinverse",
     "nn.functional.ctc_loss", "nn.functional.cross_entropy",
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _few_objects():
+    """Let the garbage collector forget what is there before: to look through it for each call takes long."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def _sampled_operators(level):

@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 import tensormagic as tm
 
 SEED = 20260101
-LEVELS = ("grad", "ops")
+LEVELS = ("grad", "ops", "memory")  # of a trace; "memory": its memory is followed instead
 DTYPES = (torch.float32, torch.float64, torch.complex64)
 # Their results are whatever lay in memory before.
 UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
@@ -72,7 +72,7 @@ def outcome(call: Call, *, level: str = "") -> tuple[Any, ...]:
 
     Args:
         call: What to do.
-        level: Of the trace that it is done under; without one, it is not traced.
+        level: One of `LEVELS`; without one, it is not traced.
     """
     given = call.make()
     torch.manual_seed(SEED)
@@ -82,13 +82,17 @@ def outcome(call: Call, *, level: str = "") -> tuple[Any, ...]:
         warnings.simplefilter("ignore")
         try:
             if level:
-                with tm.trace(namespace={}, level=level):
+                with _followed(level):
                     seen = _forward_and_backward(call, given)
             else:
                 seen = _forward_and_backward(call, given)
         except Exception as raised:
             error = _told(raised)
     return error, _bits(seen), _bits([tensor.grad for tensor in _leaves(given)]), bytes(torch.get_rng_state())
+
+
+def _followed(level: str) -> Any:
+    return tm.track_memory(namespace={}) if level == "memory" else tm.trace(namespace={}, level=level)
 
 
 def _forward_and_backward(call: Call, given: Any) -> Any:

@@ -13,7 +13,6 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensormagic.collectors.memory_runs.blocks import Block, Place, new_block
 from tensormagic.collectors.memory_runs.ledger import Death, Event, Resized
@@ -22,6 +21,7 @@ from tensormagic.collectors.memory_runs.op_kinds import ONE, RESIZES, SEVERAL, V
 from tensormagic.collectors.names.caller import Callers
 from tensormagic.collectors.ops.op_facts import storages
 from tensormagic.collectors.ops.stack_walk import StackWalk
+from tensormagic.collectors.ops.stepping import SteppingMode
 
 FEWEST_EVENTS = 1 << 12  # that wait to be added up
 MOST_PLACES = 20_000  # lines × modules: a large model has some hundreds
@@ -34,7 +34,7 @@ _getframe = sys._getframe
 _plain = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
-class MemoryMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
     """Remembers every storage that an operation allocates; changes none. ``torch.compile`` stays on.
 
     Args:
@@ -50,12 +50,12 @@ class MemoryMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         operations: How many operations ran.
         here: Where the last operation was called from.
         failed: Name of the last operation that raised, and its place.
+        asks: Whether an operation ran whose backward computes otherwise while a dispatch mode is on.
+        whole: Names of what was therefore looked at from outside only.
         inside: Names of operations in which Python code runs that is not seen.
         over: Whether the run has ended: deaths are of no interest any more.
         gap: Why something could not be looked at; empty where all could.
     """
-
-    supports_higher_order_operators = True
 
     def __init__(
         self,
@@ -80,19 +80,11 @@ class MemoryMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operations = 0
         self.here = Place(None, "", "other")
         self.failed: tuple[str, Place] | None = None
+        self.asks = False
+        self.whole: set[str] = set()
         self.inside: set[str] = set()
         self.over = False
         self.gap = ""
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Leave ``torch.compile`` on."""
-        return True
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Do without torch's wrapper, which would import the compiler and stand in tracebacks."""
-        return False
 
     # -- every operation --------------------------------------------------------------------------------------------
 
@@ -143,6 +135,7 @@ class MemoryMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _new_kind(self, func: Any) -> OpKind:
         kind = self._kinds[id(func)] = OpKind(func)
+        self.asks = self.asks or kind.asks
         if kind.inside:
             self.inside.add(kind.name)
         return kind
@@ -221,6 +214,16 @@ class MemoryMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if storage._cdata not in self.known and storage.device.type != "meta":
                     self._born(storage, tensor, kind, place)
 
+    def note_whole(self, name: str, result: Any, frame: FrameType | None) -> None:
+        """Note what was made while this mode had stepped off, by what has a name. Never raises."""
+        self.whole.add(name)
+        try:
+            self.operations += 1
+            place = self._place_of_node() if frame is None else self._place_of(frame)
+            self._look([result], OpKind(name), place)
+        except Exception as error:
+            self.gap = f"{name}: {type(error).__name__}: {error}"
+
     def _measure(self, written: list[torch.Tensor], kind: OpKind, place: Place) -> None:
         """Note what was grown or shrunk."""
         for tensor in written:
@@ -233,6 +236,12 @@ class MemoryMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Note that a storage has another size now."""
         self.events.append(Resized(block, self.operations, self._clock(), site, size - block.size, op))
         block.size = size
+
+    def note_resized(self, storage: torch.UntypedStorage, frame: FrameType) -> None:
+        """Note that a storage was resized by no operation."""
+        block = self.known.get(storage._cdata)
+        if block is not None and not self.over and (size := storage.nbytes()) != block.size:
+            self.note_size(block, size, self._site_of(frame), "resize_")
 
     def note_death(self, block: Block) -> None:
         """Note that a storage was freed. Called by Python whenever that happens; never raises."""

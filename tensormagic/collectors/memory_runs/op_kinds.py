@@ -10,6 +10,10 @@ import torch
 NOTHING, ONE, SEVERAL, VIEW, RESIZES = range(5)
 
 _GIVES_BACK = {"aten::lift", "aten::lift_fresh"}  # what was made without an operation, as from a list or an array
+_ASKING = frozenset({
+    "cumprod", "eig", "eigh", "householder_product", "lstsq", "masked_fill", "max", "median", "min", "nanmedian",
+    "ormqr", "prod", "svd",
+})  # fmt: skip  # whose nodes are those of `ASKING_NODES`
 
 
 class OpKind:
@@ -22,10 +26,11 @@ class OpKind:
         new: What its result may be: nothing new, one tensor with memory of its own, several, a view, or what may change
             the bytes of a storage.
         lifts: Whether it hands on what was made without any operation.
+        asks: Whether its backward computes otherwise while a dispatch mode is on; see `op_asking`.
         inside: Whether Python code runs inside it, whose own operations are not seen.
     """
 
-    __slots__ = ("call", "inside", "lifts", "name", "new", "op")
+    __slots__ = ("asks", "call", "inside", "lifts", "name", "new", "op")
 
     def __init__(self, op: Any) -> None:
         is_overload = isinstance(op, torch._ops.OpOverload)
@@ -33,6 +38,7 @@ class OpKind:
         self.call = op._op if is_overload else op
         self.new = _new(op) if is_overload else SEVERAL
         self.lifts = is_overload and op._schema.name in _GIVES_BACK
+        self.asks = is_overload and _bare(op._schema.name) in _ASKING
         self.inside = is_overload and op.namespace not in {"aten", "prims", "prim", "profiler"}
 
     def written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
@@ -53,6 +59,10 @@ def _new(op: Any) -> int:
     if not new:
         return VIEW if made and not written else NOTHING
     return ONE if len(schema.returns) == 1 and str(new[0].type) == "Tensor" else SEVERAL
+
+
+def _bare(name: str) -> str:
+    return name.partition("::")[2].strip("_").removeprefix("linalg_")
 
 
 def _changes_size(name: str) -> bool:

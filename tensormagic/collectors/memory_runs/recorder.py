@@ -22,10 +22,12 @@ from tensormagic.collectors.memory_runs.line_profile import LineProfile
 from tensormagic.collectors.memory_runs.mode import FEWEST_EVENTS, MemoryMode
 from tensormagic.collectors.memory_runs.out_of_memory import out_of_memory_of
 from tensormagic.collectors.memory_runs.run_report import Account
+from tensormagic.collectors.memory_runs.stepping_off import SteppingOff
 from tensormagic.collectors.names.identity import ModuleNames
 from tensormagic.collectors.names.source import CellNumber, Sites
 from tensormagic.collectors.names.tracebacks import error_text, state_after, strip_own_frames
 from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.tracing.backward_calls import is_followed_here
 from tensormagic.collectors.tracing.children import abandon_in_children
 from tensormagic.collectors.tracing.running_modules import RunningModules
 from tensormagic.errors import TraceError
@@ -34,6 +36,14 @@ from tensormagic.reports.memory import DeviceMemory
 from tensormagic.reports.memory_run import MemoryRunReport
 
 _INSIDE = "what these allocate inside and give back before they return is not seen: {}"
+_WHOLE = (
+    "torch computes otherwise while operations are followed, so of these only what came out was looked at, not what "
+    "they took inside: {}"
+)
+_COMPILED = (
+    "{} calls went into functions that torch.compile made: of what their kernels allocate, only what the operations "
+    "around them work with was seen"
+)
 
 
 class MemoryRecorder:
@@ -67,6 +77,7 @@ class MemoryRecorder:
         self._profile = LineProfile(functions, namespace, cell)
         walk, site_of = self._profile.walk(self._sites, modules.path_in)
         self.mode = MemoryMode(walk, site_of, self._fold, clock)
+        self._stepping = SteppingOff(self.mode)
         self._tallies: Tallies = {}
         self._beats = Beats()
         self._ledgers: dict[torch.device, Ledger] = {}
@@ -90,10 +101,12 @@ class MemoryRecorder:
         """Begin.
 
         Raises:
-            TraceError: if it was started before.
+            TraceError: if it was started before, or if a trace is on in this thread.
         """
         if self._began:
             raise TraceError("this run was followed before; make a new one with tensormagic.track_memory()")
+        if is_followed_here():
+            raise TraceError("another trace is on in this thread; end it first: each would follow the other")
         self._began = self._clock()
         self._note_standing()
         self._fold()
@@ -101,6 +114,7 @@ class MemoryRecorder:
         with ExitStack() as stack:
             self._profile.start(stack)
             self._cuda.start(stack)
+            self._stepping.enter(stack)
             stack.enter_context(self.mode)
             self._stack = stack.pop_all()
         abandon_in_children(self)
@@ -247,6 +261,8 @@ class MemoryRecorder:
         mode = self.mode
         reasons = (
             (mode.gap, f"the memory of an operation could not be looked at: {mode.gap}"),
+            (mode.whole, _WHOLE.format(", ".join(sorted(mode.whole)))),
+            (self._stepping.compiled_calls, _COMPILED.format(self._stepping.compiled_calls)),
             (mode.inside, _INSIDE.format(", ".join(sorted(mode.inside)))),
         )
         told = (Gap("operations", reason) for found, reason in reasons if found)

@@ -16,12 +16,12 @@ from types import CodeType, FrameType
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensormagic.collectors.ops.op_asking import ASKING_CALLS
 from tensormagic.collectors.ops.op_costs import ForwardLog, NodeCost
 from tensormagic.collectors.ops.op_facts import NEW, ONE_NEW, Row, new_bytes
 from tensormagic.collectors.ops.op_places import Place, Places, Rows
+from tensormagic.collectors.ops.stepping import SteppingMode
 
 _ENGINE = torch.autograd.graph._engine_run_backward.__code__
 _Overload = torch._ops.OpOverload
@@ -30,10 +30,6 @@ _graph_task: Callable[[], int] = torch._C._current_graph_task_id
 _sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 _use_count: Callable[[int], int] = torch._C._storage_Use_Count
 _no_python_dispatch: Callable[[], Any] = torch._C._DisableTorchDispatch
-_depth: Callable[[], int] = torch._C._len_torch_dispatch_stack
-_mode_at: Callable[[int], Any] = torch._C._get_dispatch_stack_at
-_pop_mode: Callable[[Any], Any] = torch._C._pop_torch_dispatch_stack
-_push_mode: Callable[[Any], None] = torch._C._push_on_torch_dispatch_stack
 _getframe = sys._getframe
 
 _Call = Any  # a function: call(func, args, kwargs)
@@ -43,7 +39,7 @@ def _no_node(_id: int, default: NodeCost) -> NodeCost:
     return default
 
 
-class OpMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class OpMode(SteppingMode):  # type: ignore[no-untyped-call]
     """Counts every operation; changes none. ``torch.compile`` stays on, and sees nothing of this mode.
 
     Args:
@@ -57,8 +53,6 @@ class OpMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         devices: Types of the devices that operations ran on.
     """
 
-    supports_higher_order_operators = True
-
     def __init__(self, places: Places) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._places = places
@@ -70,16 +64,6 @@ class OpMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.node_of: Callable[[int, NodeCost], NodeCost] = _no_node
         self.gap = ""
         self.devices: set[str] = set()
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Leave ``torch.compile`` on."""
-        return True
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Do without torch's wrapper, which would import the compiler and stand in tracebacks."""
-        return False
 
     # -- the calls of the person's, announced by the function mode --------------------------------------------------
 
@@ -223,30 +207,3 @@ class OpMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return hook(index, what, *given)
         finally:
             self.come_back(place)
-
-    def leave(self) -> int:
-        """Leave this thread's stack; returns the place there, to come back to: -1 where it was not on it."""
-        depth = _depth()
-        place = next((at for at in range(depth) if _mode_at(at) is self), -1)
-        if place >= 0:
-            above = _pop(depth - place)
-            _push(above[:-1])
-        return place
-
-    def come_back(self, place: int) -> None:
-        """Go back onto the stack, where `leave` said; nothing is done where it is there already."""
-        depth = _depth()
-        if place < 0 or any(_mode_at(at) is self for at in range(depth)):
-            return
-        _push([*_pop(depth - place), self])
-
-
-def _pop(count: int) -> list[Any]:
-    """Take so many modes off the stack; returns them, the innermost first."""
-    return [_pop_mode(None) for _ in range(count)]
-
-
-def _push(modes: list[Any]) -> None:
-    """Put back what `_pop` returned."""
-    for mode in reversed(modes):
-        _push_mode(mode)

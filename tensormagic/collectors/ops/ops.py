@@ -80,7 +80,7 @@ class OpRecorder:
     def step_aside(self) -> bool:
         """Let the function mode step aside, and keep Dynamo from compiling the dispatch mode."""
         if not self.compiled_calls:
-            _skip_in_dynamo(OpMode.__torch_dispatch__)
+            skip_in_dynamo(OpMode.__torch_dispatch__)
         self.compiled_calls += 1
         return self._recorder.step_aside()
 
@@ -177,7 +177,7 @@ def _use(rows: Rows, row: Row) -> OpUse:
     )  # fmt: skip
 
 
-def _skip_in_dynamo(function: Any) -> None:
+def skip_in_dynamo(function: Any) -> None:
     """Keep Dynamo from compiling ``function``, and what it calls, where it runs between two compiled pieces."""
     module = sys.modules.get("torch._dynamo.eval_frame")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import pytest
 import torch
@@ -142,3 +143,67 @@ def test_a_run_is_followed_once():
         pass
     with pytest.raises(TraceError, match="track_memory"), run:
         pass
+
+
+def test_a_storage_that_no_operation_resizes():
+    """What is given back and taken again through its storage, as sharded training does, counts where that happens."""
+    x = torch.zeros(100)
+    with tm.track_memory() as run:
+        y = torch.zeros(1000)
+        y.untyped_storage().resize_(0)
+        x.untyped_storage().resize_(4000)
+    report = run.report
+    assert line_of(report, "y.untyped_storage").freed == 4000
+    assert line_of(report, "x.untyped_storage").allocated == 3600
+    assert report.timelines[0].live[-1] - report.timelines[0].live[0] == 3600
+    assert "resize_" not in vars(torch.UntypedStorage)
+
+
+def test_where_torch_asks_for_modes_what_comes_out_is_seen():
+    """The backward of a product runs with the mode off: its gradient counts, and a gap says what was not seen."""
+    x = torch.rand(50, requires_grad=True)
+    with tm.track_memory() as run:
+        x.prod().backward()
+    assert line_of(run.report, "x.prod()").kept == 200
+    assert [gap.reason[-13:] for gap in run.report.gaps] == ["ProdBackward0"]
+
+
+def test_a_compiled_function_stays_compiled():
+    """It is compiled once, as a whole, whether or not the run is followed; what its operations allocate is seen."""
+    compiled = []
+
+    def backend(graph, _inputs):
+        compiled.append(len(graph.graph.nodes))
+        return graph.forward
+
+    function = torch.compile(lambda x: (x * 2).relu().sum(), backend=backend)
+    x = torch.ones(100)
+    function(x)
+    with tm.track_memory() as run:
+        function(x)
+        function(x)
+    assert len(compiled) == 1
+    assert [gap.reason[:7] for gap in run.report.gaps] == ["2 calls"]
+    assert line_of(run.report, "function = torch.compile").allocated == 2 * (400 + 400 + 4)
+    torch._dynamo.reset()
+
+
+def test_two_do_not_follow_one_thread():
+    """A run cannot be followed while it is traced: each would follow the other."""
+    with tm.trace(), pytest.raises(TraceError, match="another trace"), tm.track_memory():
+        pass
+
+
+def test_nothing_is_kept_alive():
+    """When a run has ended, a tensor dies as soon as its last name goes."""
+    gc.disable()
+    try:
+        with tm.track_memory() as run:
+            x = torch.zeros(10, requires_grad=True)
+            (x * 2).sum().backward()
+        gone = weakref.ref(x)
+        del x
+        assert gone() is None
+        assert run.report.state == "finished"
+    finally:
+        gc.enable()

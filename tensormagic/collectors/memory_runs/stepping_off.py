@@ -1,0 +1,157 @@
+"""Where the mode of a memory run steps off, so that the run stays the person's.
+
+Torch asks, in a few places of its own code, whether a dispatch mode is on, and computes otherwise then: see
+`tensormagic.collectors.ops.op_asking`. There the mode is off, and what came out is looked at. What changes the size of
+a storage by no operation is noted, too.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from types import FrameType
+from typing import Any
+
+import torch
+
+from tensormagic.collectors.memory_runs.mode import MemoryMode
+from tensormagic.collectors.names.caller import Callers, uncounted
+from tensormagic.collectors.ops.op_asking import ASKING_CALLS, ASKING_NODES
+from tensormagic.collectors.ops.ops import skip_in_dynamo
+from tensormagic.collectors.tracing.backward_calls import BackwardCall, followed_backward
+from tensormagic.collectors.tracing.compiled import kept_compiled
+from tensormagic.collectors.tracing.replacing import Replacement
+
+_CALLS: tuple[tuple[Any, str], ...] = (
+    (torch._C._nn, "cross_entropy_loss"), (torch, "ctc_loss"), (torch, "pinverse"), (torch.Tensor, "pinverse"),
+    (torch.linalg, "pinv"), (torch.linalg, "lstsq"),
+)  # fmt: skip
+
+
+class SteppingOff:
+    """Takes the mode off around calls and nodes that ask for it.
+
+    Args:
+        mode: Of the run.
+
+    Attributes:
+        passing: See `tensormagic.collectors.tracing.backward_calls.Follower`.
+        compiled_calls: How many calls went into functions that ``torch.compile`` made.
+    """
+
+    passing: Callable[[Any, Any, Any, Any], Any] | None = None
+
+    def __init__(self, mode: MemoryMode) -> None:
+        self._mode = mode
+        self._callers = Callers()
+        self._replaced: list[Replacement] = []
+        self._left = -1
+        self.compiled_calls = 0
+
+    def enter(self, stack: ExitStack) -> None:
+        """Begin; ``stack`` ends it."""
+        stack.enter_context(followed_backward(self))
+        for owner, name in _CALLS:
+            self._replace(stack, owner, name, self._calling)
+        self._replace(stack, torch.UntypedStorage, "resize_", self._resizing)
+        stack.enter_context(kept_compiled(self))
+
+    def _replace(self, stack: ExitStack, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        if isinstance(owner, type) and name not in vars(owner):
+            stack.callback(delattr, owner, name)  # it was inherited
+        replaced = Replacement(owner, name, make)
+        self._replaced.append(replaced)
+        stack.callback(replaced.undo)
+
+    # -- calls ------------------------------------------------------------------------------------------------------
+
+    def _calling(self, original: Any) -> Callable[..., Any]:
+        asks = ASKING_CALLS[getattr(original, "__wrapped__", original)]
+
+        @uncounted
+        def call(*args: Any, **kwargs: Any) -> Any:
+            frame = sys._getframe(1)
+            made = self._callers.standing_in_for(frame)
+            place = self._mode.leave() if asks(args, kwargs) else -1
+            if place < 0:
+                return made(original, args, kwargs)
+            try:
+                result = made(original, args, kwargs)
+            finally:
+                self._mode.come_back(place)
+            self._mode.note_whole(original.__name__, result, frame)
+            return result
+
+        return functools.wraps(original)(call)
+
+    def _resizing(self, original: Any) -> Callable[..., Any]:
+        @uncounted
+        def resize_(storage: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(storage, *args, **kwargs)
+            self._mode.note_resized(storage, sys._getframe(1))
+            return result
+
+        return resize_
+
+    # -- nodes of a backward ----------------------------------------------------------------------------------------
+
+    @uncounted
+    def follow(self, call: BackwardCall) -> Any:
+        """Make a backward call; around its nodes that ask, the mode is off."""
+        if not self._mode.asks:
+            return call.run()
+        handles = [handle for node in _asking(call.roots) for handle in self._hooked(node)]
+        try:
+            return call.run()
+        finally:
+            for handle in handles:
+                handle.remove()
+            self._return()
+
+    def _hooked(self, node: Any) -> list[Any]:
+        after = functools.partial(self._after, node.name())
+        return [node.register_prehook(self._before), node.register_hook(after)]
+
+    def _before(self, _gradients: Any) -> None:
+        self._left = self._mode.leave()
+
+    def _after(self, name: str, made: Any, _given: Any) -> None:
+        self._return()
+        self._mode.note_whole(name, made, None)
+
+    def _return(self) -> None:
+        left, self._left = self._left, -1
+        self._mode.come_back(left)
+
+    # -- compiled functions: see `kept_compiled` --------------------------------------------------------------------
+
+    def step_aside(self) -> bool:
+        """Let Dynamo see torch's own functions."""
+        if not self.compiled_calls:
+            skip_in_dynamo(MemoryMode.__torch_dispatch__)
+        self.compiled_calls += 1
+        for replaced in self._replaced:
+            replaced.pause()
+        return True
+
+    def step_back(self, _caller: FrameType | None) -> None:
+        """Stand in for them again."""
+        for replaced in self._replaced:
+            replaced.resume()
+
+
+def _asking(roots: tuple[Any, ...]) -> Iterator[Any]:
+    """Yield the nodes of a graph that compute otherwise while a dispatch mode is on."""
+    starts = [root.grad_fn if isinstance(root, torch.Tensor) else getattr(root, "node", None) for root in roots]
+    pending = [node for node in starts if node is not None]
+    seen: set[Any] = set(pending)
+    while pending:
+        node = pending.pop()
+        if node.name() in ASKING_NODES:
+            yield node
+        for after, _ in node.next_functions:
+            if after is not None and after not in seen:
+                seen.add(after)
+                pending.append(after)

@@ -1,0 +1,81 @@
+"""A run's sums are the truth, on random programs: views, resizing, set_, autograd, modules, optimizers.
+
+The truth is slow and simple: after each operation every storage that was ever met is asked whether it is still there.
+"""
+
+from __future__ import annotations
+
+import gc
+import warnings
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tensormagic as tm
+from tests.collectors.live_memory.programs import STEPS, Count, Program
+
+numbers = st.integers(0, 40)
+programs = st.lists(st.tuples(st.integers(0, len(STEPS) - 1), st.tuples(numbers, numbers, numbers)), max_size=14)
+
+
+@pytest.fixture(autouse=True)
+def _few_objects():
+    """Let the garbage collector forget what is there before a test: to look through it two hundred times takes long."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+class Truth(Count):
+    """What is alive after each operation, and what each allocated: everything is asked, each time."""
+
+    def __init__(self):
+        super().__init__()
+        self.levels, self.allocated = [], 0
+        self._sizes = {}
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        alive = self.storages
+        self.levels.append(sum(alive.values()))
+        self.allocated += sum(max(size - self._sizes.get(key, 0), 0) for key, size in alive.items())
+        self._sizes = alive
+        return result
+
+
+def followed(steps):
+    """Run a program under the truth and under ours, and return both, with what ours holds for alive."""
+    gc.disable()  # it would find cycles at one moment or another
+    try:
+        with Truth() as truth, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = Program(truth)
+            with tm.track_memory(namespace={}) as run:
+                program.run(steps)
+            ours = {block.key: block.nbytes for block in run._follower.alive() if not block.before}
+            return truth, run.report, ours, truth.storages
+    finally:
+        gc.enable()
+
+
+@pytest.mark.filterwarnings("ignore")
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+@given(programs)
+def test_every_moment_is_the_truth(steps):
+    """The end is the live set, storage by storage; each moment, the peak and what was allocated are the truth's."""
+    truth, report, ours, alive = followed(steps)
+    assert {key: size for key, size in ours.items() if size} == {key: size for key, size in alive.items() if size}
+    assert report.gaps == ()
+    if not report.timelines:
+        assert not any(truth.levels)
+        return
+    (timeline,) = report.timelines
+    timeline.check()
+    own = [live - before for live, before in zip(timeline.live, timeline.before, strict=True)]
+    assert max(own) == max(truth.levels)
+    assert own[-1] == sum(alive.values())
+    assert sum(line.allocated for line in report.lines) == truth.allocated
+    assert sum(line.allocated - line.freed for line in report.lines) == own[-1]
+    assert sum(line.kept for line in report.lines) == own[-1]
