@@ -33,13 +33,15 @@ from tensormagic.collectors.gradients.evidence import (
 )
 from tensormagic.collectors.gradients.hooks import Hooks
 from tensormagic.collectors.gradients.measures import Measured, measure, measure_on_device, named
-from tensormagic.collectors.gradients.quick_look import Gradients, quick_look
+from tensormagic.collectors.gradients.quick_look import Gradients, Known, Memory, quick_look
 from tensormagic.collectors.gradients.small_gradients import SmallGradients
 from tensormagic.collectors.gradients.survey import StatisticsTable, measured, survey, survey_of, survey_on_device
 from tensormagic.collectors.graphs.skeleton import Skeleton, Walk
 from tensormagic.collectors.tracing.forward_values import PassForward
 from tensormagic.collectors.tracing.levels import bare, outside_levels
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Birth, GradientStatistics
+
+_READ_AT_ONCE = frozenset({torch.float32, torch.float64})
 
 # What these send back is what they received, and zeros around it, or next to it: the same norm, the same NaN and Inf.
 _PADDING = frozenset({"SelectBackward0", "SliceBackward0", "DiagonalBackward0", "SplitBackward0",
@@ -110,7 +112,7 @@ class PassRecorder:
         self._deferred = deferred
         self._waiting: list[tuple[Callable[[list[float]], None], torch.Tensor]] = []
         self._facts: dict[int, SavedFacts] = {}
-        self.memory: list[Any] = [None] * skeleton.size  # where the gradient of a node lay, its length and version
+        self.memory = Memory(skeleton.size)
         self._hooks = Hooks()
         self._padding: set[int] = set()
         self._wrapped = False
@@ -132,8 +134,8 @@ class PassRecorder:
         before, after, slowly = self._before, self._after, self._slowly
         if around is not None:
             before, after, slowly = partial(around, before), partial(around, after), partial(around, slowly)
-        look = quick_look(self, self._skeleton.feeder, self._first.there, slowly) if self._plain else None
         try:
+            look = self._quick_look(slowly) if self._plain else None
             with self._hooks.together() as handle:
                 self._hook_nodes(before, look, handle)
                 self._hook_contested(after, handle)
@@ -141,14 +143,16 @@ class PassRecorder:
             self.close()
             raise
 
+    def _quick_look(self, slowly: Callable[..., None]) -> Callable[[Gradients], None]:
+        assert self._found is not None
+        index_of = dict(zip(map(id, self._found.nodes), self._skeleton.index, strict=True))  # its ids live as long
+        return quick_look(self, Known(index_of.get, self._skeleton.feeder, self._first.there), slowly)
+
     def _hook_nodes(self, before: Callable[..., None], look: Callable[..., None] | None, handle: Any) -> None:
         assert self._found is not None
         for index, node in zip(self._skeleton.index, self._found.nodes, strict=True):
             slot = None if type(node) in REGULAR else singular_slot(node)
-            if look is not None and slot is None:
-                hook = partial(look, index)
-            else:
-                hook = partial(before, index, node if slot else None, slot)
+            hook = look if look is not None and slot is None else partial(before, index, node if slot else None, slot)
             if (other := node.register_prehook(hook)) is not handle:
                 self._hooks.keep(other)
 
@@ -180,6 +184,9 @@ class PassRecorder:
         def keep(read: list[float]) -> None:
             self.values.value = read[0]
 
+        if self._plain and type(root) is torch.Tensor and root.dtype in _READ_AT_ONCE and root.is_cpu:
+            self.values.value = root.item()
+            return
         with torch.no_grad(), self._quiet():
             value = root.detach().reshape(1)
             if value.is_floating_point() and value.device.type != "meta":
@@ -257,9 +264,9 @@ class PassRecorder:
     def _look_at_one(self, index: int, gradient: torch.Tensor) -> None:
         """Measure a gradient, unless it is, unchanged, the very memory that the node before it received."""
         if gradient.layout is torch.strided:
-            memory = self.memory[index] = (gradient.data_ptr(), gradient.numel(), gradient._version)
+            self.memory.note(index, gradient)
             feeder = self._skeleton.feeder[index]
-            if feeder >= 0 and memory == self.memory[feeder] and memory[0]:
+            if feeder >= 0 and self.memory.holds(feeder, gradient):
                 return self._copy(feeder, index)
         if self._wants_survey(index):
             return self._survey(index, gradient)
@@ -271,11 +278,9 @@ class PassRecorder:
         if index in self._padding and values.norms[index] >= 0:
             values.parts[edge] = (values.norms[index], *values.bad.get(index, (0, 0)))
             return
-        if gradient.layout is torch.strided and not self._defers(gradient):
-            memory = (gradient.data_ptr(), gradient.numel(), gradient._version)
-            if memory == self.memory[index] and memory[0]:
-                values.parts[edge] = (values.norms[index], *values.bad.get(index, (0, 0)))
-                return
+        if gradient.layout is torch.strided and not self._defers(gradient) and self.memory.holds(index, gradient):
+            values.parts[edge] = (values.norms[index], *values.bad.get(index, (0, 0)))
+            return
         self._measure(gradient, partial(values.parts.__setitem__, edge))
 
     def _wants_survey(self, index: int) -> bool:

@@ -1,8 +1,8 @@
 """The hook of nearly every node in nearly every pass: takes the norm of one small gradient, in a microsecond.
 
 It is one function with everything it needs at hand, since it runs for every node: what it finds anything unusual in,
-it leaves to the hook that looks at everything. It calls no operation of torch's, so no mode has to be kept from seeing
-it.
+it leaves to the hook that looks at everything. It is the same function for all nodes: the engine says which one it is
+at. It calls no operation of torch's, so no mode has to be kept from seeing it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from math import sqrt
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -24,6 +24,22 @@ if TYPE_CHECKING:
 
 Gradients = Sequence["torch.Tensor | None"]
 
+current_node: Callable[[], Any] = torch._C._current_autograd_node
+
+
+class Known(NamedTuple):
+    """What is known of the nodes of a graph.
+
+    Attributes:
+        index_of: Returns the report index of the live node with an ``id``, or None.
+        feeder: As in `Skeleton`.
+        there: By report index, whether the statistics of a first gradient are known.
+    """
+
+    index_of: Callable[[int], int | None]
+    feeder: array[int]
+    there: bytearray
+
 
 def is_transposed(gradient: torch.Tensor) -> bool:
     """Return whether a matrix lies in memory column by column, without a gap, as the gradients of weights do."""
@@ -31,23 +47,52 @@ def is_transposed(gradient: torch.Tensor) -> bool:
     return len(stride) == 2 and stride[0] == 1 and stride[1] == gradient.size(0)
 
 
+class Memory:
+    """Where the gradients of a pass lay that were looked at last, by report index; plain numbers.
+
+    Three lists, and no tuple for each node: what Python has to look through for garbage, it looks through often.
+    """
+
+    __slots__ = ("addresses", "counts", "versions")
+
+    def __init__(self, size: int) -> None:
+        self.addresses, self.counts, self.versions = [0] * size, [0] * size, [0] * size
+
+    def note(self, index: int, gradient: torch.Tensor) -> None:
+        """Say what a node received."""
+        self.addresses[index], self.counts[index] = gradient.data_ptr(), gradient.numel()
+        self.versions[index] = gradient._version
+
+    def holds(self, index: int, gradient: torch.Tensor) -> bool:
+        """Return whether a gradient is, unchanged, what the node received."""
+        address = gradient.data_ptr()
+        return (
+            address == self.addresses[index] != 0
+            and gradient.numel() == self.counts[index]
+            and gradient._version == self.versions[index]
+        )
+
+
 def quick_look(
-    recorder: PassRecorder, feeder: array[int], there: bytearray, slowly: Callable[[int, None, None, Gradients], None]
-) -> Callable[[int, Gradients], None]:
-    """Return a hook that is given the index of its node, and what torch gives a prehook.
+    recorder: PassRecorder, known: Known, slowly: Callable[[int, None, None, Gradients], None]
+) -> Callable[[Gradients], None]:
+    """Return a hook for any number of nodes, which is given what torch gives a prehook.
 
     Args:
         recorder: Whose pass it is: its values and ``memory`` are filled, and its ``seconds``.
-        feeder: As in `Skeleton`.
-        there: For each node, whether the statistics of its first gradient are known.
+        known: Of the nodes.
         slowly: Looks at what takes longer, and counts its own time.
     """
     values, memory = recorder.values, recorder.memory
     norms, bad, reached = values.norms, values.bad, values.order.append
+    addresses, counts, versions = memory.addresses, memory.counts, memory.versions
+    index_of, feeder, there = known
     tensor, single, most, (least, largest) = torch.Tensor, torch.float32, DOT_AT_ONCE, NORM_RELIABLE
 
-    def look(index: int, gradients: Gradients) -> None:
+    def look(gradients: Gradients) -> None:
         began = perf_counter()
+        if (index := index_of(id(current_node()))) is None:
+            return
         reached(index)
         try:
             gradient: Any = gradients[0]
@@ -59,10 +104,15 @@ def quick_look(
                 and norms[index] == UNTOUCHED
                 and len(gradients) == 1
             ):
-                address, count = gradient.data_ptr(), gradient.numel()
-                memory[index] = here = (address, count, gradient._version)
-                source = feeder[index]
-                if source >= 0 and here == memory[source] and address and source not in bad:
+                addresses[index] = address = gradient.data_ptr()
+                counts[index] = count = gradient.numel()
+                versions[index] = version = gradient._version
+                if (
+                    (source := feeder[index]) >= 0
+                    and address == addresses[source] != 0
+                    and (count, version) == (counts[source], versions[source])
+                    and source not in bad
+                ):
                     norms[index] = norms[source]
                     recorder.seconds += perf_counter() - began
                     return

@@ -13,7 +13,7 @@ import sys
 import sysconfig
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 from tensormagic.reports import Cell, Location
 
@@ -22,6 +22,7 @@ _LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib")
 _LIBRARY_DIRECTORIES = tuple(sysconfig.get_path(name) + os.path.sep for name in _LIBRARIES)
 _INSTALLED = tuple(f"{os.path.sep}{name}{os.path.sep}" for name in ("site-packages", "dist-packages"))
 
+MOST_PLACES = 1 << 14  # in code that are known by their instruction; beyond, they are looked up by their line again
 MAX_SOURCE_LINES = 400  # a longer file is not put into the report as a whole; the lines that matter always are
 
 CellNumber = Callable[[str], "int | None"]
@@ -54,6 +55,7 @@ class Sites:
         self._cell_number = cell_number
         self._own: dict[str, bool] = {}
         self._numbers: dict[tuple[str, int], int] = {}
+        self._places: dict[tuple[int, int], tuple[CodeType, int]] = {}  # the code is kept: its id is in the key
         self._locations: list[Location] = []
 
     @property
@@ -70,9 +72,8 @@ class Sites:
             if mine is None:
                 mine = own.setdefault(filename, is_own_code(filename))
             if mine:
-                key = (filename, frame.f_lineno)
-                number = self._numbers.get(key)
-                return self._add(key, frame) if number is None else number
+                place = self._places.get((id(frame.f_code), frame.f_lasti))
+                return self._number(frame) if place is None else place[1]
             frame = frame.f_back
         return None
 
@@ -102,6 +103,17 @@ class Sites:
     def cell_number(self) -> CellNumber:
         """What gives the execution count of a cell."""
         return self._cell_number
+
+    def _number(self, frame: FrameType) -> int:
+        """Return the site of a place that was not met before; its line may have been, at another place."""
+        key = (frame.f_code.co_filename, frame.f_lineno)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._add(key, frame)
+        if len(self._places) >= MOST_PLACES:
+            self._places.clear()
+        self._places[id(frame.f_code), frame.f_lasti] = (frame.f_code, number)
+        return number
 
     def _add(self, key: tuple[str, int], frame: FrameType) -> int:
         self._locations.append(location_in(frame, key[1], self._cell_number))

@@ -22,7 +22,7 @@ from tensormagic.collectors.calls.call_watch import Call, CallWatch
 from tensormagic.collectors.calls.watched_calls import WATCHED
 from tensormagic.collectors.cuts.cuts import Cuts
 from tensormagic.collectors.faults.autograd_watch import SETS_DATA, AutogradWatch
-from tensormagic.collectors.names.caller import Callers, calling_frame
+from tensormagic.collectors.names.caller import HANDS_OVER, Callers, calling_frame
 from tensormagic.collectors.names.identity import ModuleNames
 from tensormagic.collectors.names.source import Sites
 from tensormagic.collectors.tracing.origins import Origins
@@ -85,14 +85,17 @@ class ForwardRecorder(UnnoticedMode):
     ) -> Any:
         """Make the call and note which nodes it made."""
         watched = _watched(func)
-        role = None
-        call = self._callers.standing_in_for(frame := calling_frame(sys._getframe(1)))
-        before = None
+        role = before = None
+        frame = above = sys._getframe(1)
+        if (code := above.f_code).co_name == HANDS_OVER:
+            frame = calling_frame(above)
+            code = frame.f_code
+        call = self._callers.made.get((id(code), frame.f_lasti)) or self._callers.standing_in_for(frame)
         if self._unwritten:
             self.calls.before(func, args)
         if watched is not None:
             if (role := watched.role) is not None:
-                before = self.cuts.before(func, role, args, sys._getframe(1))
+                before = self.cuts.before(func, role, args, above)
             if watched.noted == SETS_DATA:
                 self.autograd.before_setting(args)
         start = _sequence_number()
@@ -100,13 +103,13 @@ class ForwardRecorder(UnnoticedMode):
         result = call(func, args, kwargs or {}) if ops is None else ops.within(call, frame, func, args, kwargs or {})
         stop = _sequence_number()
         if stop != start:
-            self._note(start, stop, sys._getframe(1), None if ops is None else ops.place)
+            self._note(start, stop, above, None if ops is None else ops.place)
             if self.meter is not None:
                 self.meter.observe((start, stop), (args, kwargs), result)
             if self.cuts.live:
                 self.cuts.used((start, stop), (args, kwargs), result)
         elif role is not None or self.cuts.live or not _is_grad_enabled():
-            self.cuts.passed((func, role, before), (args, kwargs), result, sys._getframe(1))
+            self.cuts.passed((func, role, before), (args, kwargs), result, above)
         if watched is not None and not self.autograd.stepping:
             if watched.looks and (place := self.calls.place(call, frame)) is not None:
                 self.calls.look(watched.looks, Call(func, args, kwargs or {}, result, frame), place)
