@@ -8,6 +8,7 @@ from tensormagic import api
 from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of
 from tensormagic.magics.display import deliver
 from tensormagic.magics.names import path_of, value_of
+from tensormagic.magics.snapshots import read_snapshot
 
 NAME = "%gpumem"
 
@@ -20,6 +21,9 @@ def parser() -> Parser:
     made.add_argument("expression", nargs="*", help="show only what these lead to: net  optimizer  losses")
     made.add_argument(
         "--device", action="append", metavar="NAME", help="show only this device: cpu, cuda, cuda:1; several times"
+    )
+    made.add_argument(
+        "--snapshot", metavar="FILE", help="show a CUDA memory snapshot that torch.cuda.memory._dump_snapshot wrote"
     )
     return made
 
@@ -36,5 +40,8 @@ def run(shell: Any, line: str) -> None:
         print(parser().format_help().rstrip())  # noqa: T201  (asked for)
         return
     output, asked = output_of(options), expressions(options.expression)
+    if options.snapshot is not None:
+        deliver(shell, read_snapshot(shell, options.snapshot, asked), output)
+        return
     only = {path_of(expression): value_of(shell, expression) for expression in asked}
     deliver(shell, api.memory(shell.user_ns, only=only or None, devices=options.device), output)

@@ -26,6 +26,8 @@ RENDERERS: dict[tuple[str, str], str] = {
     ("memory run", "html"): "tensormagic.renderers.memory.memory_run_html",
     ("memory run", "svg"): "tensormagic.renderers.memory.memory_run_svg",
     ("memory run", "txt"): "tensormagic.renderers.memory.memory_run_text",
+    ("memory snapshot", "html"): "tensormagic.renderers.memory.snapshot_html",
+    ("memory snapshot", "txt"): "tensormagic.renderers.memory.snapshot_text",
     ("overlay", "html"): "tensormagic.renderers.sharing.overlay_html",
     ("overlay", "txt"): "tensormagic.renderers.sharing.overlay_text",
     ("rng", "html"): "tensormagic.renderers.rng.rng_html",

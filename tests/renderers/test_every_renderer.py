@@ -22,6 +22,8 @@ from tensormagic.renderers.memory import (
     memory_run_text,
     memory_svg,
     memory_text,
+    snapshot_html,
+    snapshot_text,
 )
 from tensormagic.renderers.rng import rng_html, rng_text
 from tensormagic.renderers.session import watch_html, watch_text
@@ -48,6 +50,7 @@ from tests.renderers import (
     samples_overlay,
     samples_rng,
     samples_sharing,
+    samples_snapshot,
     samples_tensor,
     samples_trace,
     samples_values,
@@ -98,6 +101,8 @@ RENDERERS = (
     Renderer("trace_text", trace_text.render, TRACES, "text", 24_000),
     Renderer("comparison_html", comparison_html.render, samples_comparison.SAMPLES, "html", 100_000),
     Renderer("comparison_text", comparison_text.render, samples_comparison.SAMPLES, "text", 24_000),
+    Renderer("snapshot_html", snapshot_html.render, samples_snapshot.SAMPLES, "html", 120_000),
+    Renderer("snapshot_text", snapshot_text.render, samples_snapshot.SAMPLES, "text", 24_000),
     Renderer("failure_html", failure_html.render, samples_failure.SAMPLES, "html", 40_000),
     Renderer("rng_html", rng_html.render, samples_rng.SAMPLES, "html", 40_000),
     Renderer("rng_text", rng_text.render, samples_rng.SAMPLES, "text", 12_000),

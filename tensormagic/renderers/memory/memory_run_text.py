@@ -66,6 +66,13 @@ def _head(report: MemoryRunReport, width: int) -> Iterator[str]:
 
 
 def _timeline(drawn: Timeline, width: int) -> Iterator[str]:
+    yield from chart_text(drawn, width)
+    rows_ = [(tile, nbytes, (number_of_bytes(nbytes), "at the peak")) for tile, nbytes in _layers(drawn)]
+    yield from barred(rows_[:MOST_LAYERS], width)
+
+
+def chart_text(drawn: Timeline, width: int, *, unit: str = "operation") -> Iterator[str]:
+    """Return what was alive over a run, in characters; ``unit`` is what the axis counts."""
     top = drawn.live[drawn.peak]
     marks = ticks(top, most=3)
     label = max(len(number_of_bytes(nbytes)) for nbytes in (*marks, top)) + 1
@@ -75,10 +82,8 @@ def _timeline(drawn: Timeline, width: int) -> Iterator[str]:
     for at, row in enumerate(rows):
         yield f"{_tick(at, marks, top):>{label}} │{row}"
     yield f"{'0':>{label}} └{'─' * len(moments)}"
-    ends = f"operation {count(drawn.operation[0])}", count(drawn.operation[-1])
+    ends = f"{unit} {count(drawn.operation[0])}", count(drawn.operation[-1])
     yield " " * (label + 2) + ends[0] + ends[1].rjust(max(len(moments) - len(ends[0]), len(ends[1]) + 1))
-    rows_ = [(tile, nbytes, (number_of_bytes(nbytes), "at the peak")) for tile, nbytes in _layers(drawn)]
-    yield from barred(rows_[:MOST_LAYERS], width)
 
 
 def _tick(row: int, marks: Sequence[int], top: int) -> str:

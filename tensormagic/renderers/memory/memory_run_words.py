@@ -39,9 +39,9 @@ def summary(report: MemoryRunReport) -> str:
     return took if drawn is None else f" {DOT} ".join((peak_place(drawn), ends_words(drawn), took))
 
 
-def peak_place(timeline: Timeline) -> str:
+def peak_place(timeline: Timeline, unit: str = "operation") -> str:
     """Return where the peak was: ``on cpu at operation 812``."""
-    return f"on {timeline.device} at operation {count(timeline.operation[timeline.peak])}"
+    return f"on {timeline.device} at {unit} {count(timeline.operation[timeline.peak])}"
 
 
 def ends_words(timeline: Timeline) -> str:

@@ -5,7 +5,8 @@ Areas by category and by line stand in one form; two radio buttons and a style r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from tensormagic.renderers.basics.markup import attributes, escape, svg_data_uri, tag
 from tensormagic.renderers.basics.phrases import count, number_of_bytes
@@ -24,8 +25,9 @@ def timeline_html(report: MemoryRunReport, timeline: Timeline) -> str:
     lines = by_line(timeline)
     switch = _switch() if any(layer.rank or layer.key.isdigit() for layer in lines) else ""
     head = tag("div", tag("h3", escape(f"Alive on {timeline.device}")), switch, class_="tm-about")
-    views = [_view(report, timeline, by_category(timeline), "tm-by-category")]
-    views += [_view(report, timeline, lines, "tm-by-line")] if switch else []
+    words = partial(layer_words, report)
+    views = [tag("div", layers_html(timeline, by_category(timeline), words), class_="tm-by-category")]
+    views += [tag("div", layers_html(timeline, lines, words), class_="tm-by-line")] if switch else []
     # A form keeps its buttons apart from those of the same panel elsewhere on the page; "dialog": it never leaves.
     return tag("form", head, *views, class_="tm-part tm-timeline", method="dialog")
 
@@ -38,14 +40,23 @@ def _switch() -> str:
     )
 
 
-def _view(report: MemoryRunReport, timeline: Timeline, layers: Sequence[Layer], class_: str) -> str:
-    keys = "".join(_key(report, timeline, layer) for layer in reversed(layers))
+def layers_html(
+    timeline: Timeline, layers: Sequence[Layer], words: Callable[[Layer], str], *, unit: str = "operation"
+) -> str:
+    """Return stacked areas with their axes and their legend.
+
+    Args:
+        timeline: What is drawn.
+        layers: Of it, the lowest first.
+        words: What a layer stands for.
+        unit: What the axis counts.
+    """
+    keys = "".join(_key(timeline, layer, words(layer)) for layer in reversed(layers))
     said = tag("span", "at the peak", class_="tm-key quiet") if keys else ""
-    return tag("div", _chart(timeline, layers), tag("div", said, keys, class_="tm-keys"), class_=class_)
+    return _chart(timeline, layers, unit) + tag("div", said, keys, class_="tm-keys")
 
 
-def _key(report: MemoryRunReport, timeline: Timeline, layer: Layer) -> str:
-    words = layer_words(report, layer)
+def _key(timeline: Timeline, layer: Layer, words: str) -> str:
     ground = f"tm-c{LETTERS[layer.key]}" if layer.key in LETTERS else f"tm-l{layer.rank}"
     swatch = tag("span", class_=f"tm-swatch {ground}")
     told = tag("code", escape(words)) if layer.key.isdigit() else escape(words)
@@ -53,14 +64,14 @@ def _key(report: MemoryRunReport, timeline: Timeline, layer: Layer) -> str:
     return tag("span", swatch, told, " ", nbytes, class_="tm-key")
 
 
-def _chart(timeline: Timeline, layers: Sequence[Layer]) -> str:
+def _chart(timeline: Timeline, layers: Sequence[Layer], unit: str) -> str:
     top = scale_top(timeline)
     marks = "".join(_tick(nbytes, top) for nbytes in ticks(top))
     peak = number_of_bytes(timeline.live[timeline.peak])
-    said = f"Live memory: peak {peak} {peak_place(timeline)}, {ends_words(timeline)}"
+    said = f"Live memory: peak {peak} {peak_place(timeline, unit)}, {ends_words(timeline)}"
     image = f"<img{attributes(alt=said, src=svg_data_uri(areas_svg(timeline, layers)))}>"
     return tag("div", marks, tag("div", image, _peak(timeline, top), class_="tm-plot"), class_="tm-chart") + _axis(
-        timeline
+        timeline, unit
     )
 
 
@@ -77,7 +88,7 @@ def _peak(timeline: Timeline, top: int) -> str:
     return tag("span", class_="tm-peak", style=f"left:{100 * across:.2f}%;height:{100 * nbytes / top:.2f}%") + label
 
 
-def _axis(timeline: Timeline) -> str:
+def _axis(timeline: Timeline, unit: str) -> str:
     last = count(timeline.operation[-1])
-    ends = (f"operation {count(timeline.operation[0])}", f"{last}, after {seconds_text(timeline.seconds[-1])}")
+    ends = (f"{unit} {count(timeline.operation[0])}", f"{last}, after {seconds_text(timeline.seconds[-1])}")
     return tag("div", *(tag("span", text) for text in ends), class_="tm-axis")

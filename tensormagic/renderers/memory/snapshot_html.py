@@ -1,0 +1,172 @@
+"""A memory snapshot as a panel: what ran out, the timeline by line, the peak as a treemap, segments with their blocks.
+
+Markup and small pictures, as in the other panels of memory: no script, nothing from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
+from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.phrases import number_of_bytes, plural, shortened
+from tensormagic.renderers.memory.memory_html import details_html, style
+from tensormagic.renderers.memory.snapshot_words import (
+    BLOCK_HEAD,
+    LINE_HEAD,
+    STATES,
+    UNIT,
+    block_rows,
+    device_notes,
+    drawn_stretches,
+    layer_words,
+    left_out_words,
+    line_row,
+    peak_tiles,
+    refused_words,
+    segment_words,
+    stretch_words,
+    summary,
+    title,
+    way_words,
+)
+from tensormagic.renderers.memory.timeline_html import layers_html
+from tensormagic.renderers.memory.timeline_stack import by_line, line_ranks
+from tensormagic.renderers.memory.treemap import treemap
+from tensormagic.renderers.memory.treemap_html import WIDTH, treemap_html
+from tensormagic.reports import RefusedAllocation, Segment, SnapshotBlock, SnapshotReport, SnapshotStretch, Timeline
+
+MOST_LINES, MOST_SEGMENTS, MOST_BLOCKS, MOST_REFUSED, MOST_TIMELINES = 40, 16, 40, 5, 8
+MAP_HEIGHT, MOST_CELLS = 220.0, 100
+_CLASSES = {"awaiting free": "tm-sw", "mixed": "tm-sm", "free": "tm-sf"}
+
+
+def render(report: SnapshotReport) -> str:
+    """Return the panel as an HTML fragment: a ``<section>`` that needs nothing from outside."""
+    ranks = _ranks(report)
+    parts = [
+        style(),
+        _header(report),
+        *map(_refused, report.refused[-MOST_REFUSED:]),
+        findings_html(report.findings),
+        gaps_html(report.gaps),
+        *(_timeline(report, timeline) for timeline in report.timelines[:MOST_TIMELINES]),
+        _peak(report),
+        _lines(report),
+        _segments(report, ranks),
+        _blocks("in use at the peak", report, report.peak_blocks, report.peak_left_out),
+        _blocks("in use at the end", report, report.live, report.live_left_out),
+        _settings(report),
+    ]
+    return tag("section", *parts, class_="tm tm-memory tm-snapshot", aria_label="Memory snapshot")
+
+
+def _ranks(report: SnapshotReport) -> dict[int, int]:
+    """Return the lines that have a colour: those of the timeline that peaks highest."""
+    highest = max(report.timelines, key=lambda one: max(one.live, default=0), default=None)
+    return line_ranks(highest) if highest is not None and highest.live else {}
+
+
+def _header(report: SnapshotReport) -> str:
+    name = tag("span", escape(shortened(title(report), 120)), class_="tm-title")
+    first = tag("p", name, " ", tag("span", escape(summary(report)), class_="tm-peaked"), class_="tm-lead")
+    notes = [f"{one.device}: {note}" for one in report.devices for note in device_notes(one)]
+    return tag("header", first, *(tag("p", escape(note), class_="quiet") for note in notes), class_="tm-head")
+
+
+def _refused(refused: RefusedAllocation) -> str:
+    words = tag("p", tag("b", escape(refused_words(refused))))
+    return tag("div", words, tag("p", tag("code", escape(way_words(refused.way)))), class_="tm-died")
+
+
+def _timeline(report: SnapshotReport, timeline: Timeline) -> str:
+    head = _heading(f"In use on {timeline.device}", "bytes asked for, by the line that allocated them")
+    drawn = layers_html(timeline, by_line(timeline), partial(layer_words, report), unit=UNIT)
+    return tag("div", head, drawn, class_="tm-part tm-timeline")
+
+
+def _peak(report: SnapshotReport) -> str:
+    tiles = peak_tiles(report)
+    if not tiles:
+        return ""
+    total = sum(one.nbytes for one in tiles)
+    head = _heading("In use at the peak", f"{number_of_bytes(total)} by line")
+    drawn = treemap(tiles, WIDTH, MAP_HEIGHT, most=MOST_CELLS)
+    return tag("div", head, treemap_html(drawn, "Treemap of what was in use at the peak, by line"), class_="tm-part")
+
+
+def _lines(report: SnapshotReport) -> str:
+    if not report.lines:
+        return ""
+    rows = "".join(_row(line_row(line)) for line in report.lines[:MOST_LINES])
+    rest = left_out_words(report.lines_left_out, [one.allocated for one in report.lines[MOST_LINES:]])
+    head = _heading("Line by line", "bytes asked for")
+    return tag("div", head, _table(LINE_HEAD, rows), _more(rest), class_="tm-part")
+
+
+def _row(cells: Sequence[str]) -> str:
+    *numbers, words = cells
+    filled = (tag("td", escape(number), class_="tm-num") for number in numbers)
+    return tag("tr", *filled, tag("td", tag("code", escape(words)), class_="tm-wide"))
+
+
+def _table(head: Sequence[str], rows: str) -> str:
+    *numbers, last = head
+    names = [tag("th", escape(text), scope="col", class_="tm-num") for text in numbers]
+    top = tag("thead", tag("tr", *names, tag("th", escape(last), scope="col")))
+    return tag("table", top, tag("tbody", rows))
+
+
+def _segments(report: SnapshotReport, ranks: dict[int, int]) -> str:
+    if not report.segments:
+        return ""
+    largest = report.segments[0].nbytes or 1
+    drawn = [_segment(report, segment, ranks, largest) for segment in report.segments[:MOST_SEGMENTS]]
+    rest = left_out_words(report.segments_left_out, [one.nbytes for one in report.segments[MOST_SEGMENTS:]])
+    said = [tag("span", tag("span", class_=f"tm-swatch {_CLASSES[key]}"), escape(STATES[key]), class_="tm-key")
+            for key in ("free", "awaiting free", "mixed")]  # fmt: skip
+    key = tag("span", "in use: coloured by line, as above", class_="tm-key quiet")
+    head = _heading("Segments", "what the allocator has reserved, and the blocks in it")
+    return tag("div", head, *drawn, tag("div", key, *said, class_="tm-keys"), _more(rest), class_="tm-part")
+
+
+def _segment(report: SnapshotReport, segment: Segment, ranks: dict[int, int], largest: int) -> str:
+    words = tag("p", tag("b", escape(segment.device)), " ", escape(segment_words(segment)), class_="quiet")
+    spans = "".join(_stretch(report, one, ranks, segment.nbytes) for one in drawn_stretches(segment))
+    width = max(100 * segment.nbytes / largest, 1)
+    bar = tag("div", spans, class_="tm-bar tm-segment", style=f"width:{width:.1f}%", role="img",
+              aria_label=segment_words(segment))  # fmt: skip
+    return tag("div", words, bar)
+
+
+def _stretch(report: SnapshotReport, stretch: SnapshotStretch, ranks: dict[int, int], whole: int) -> str:
+    ground = _CLASSES.get(stretch.state, f"tm-l{ranks.get(stretch.line, len(ranks))}")
+    width = 100 * stretch.nbytes / whole if whole else 0
+    return tag("span", class_=ground, style=f"width:{width:.2f}%", title=stretch_words(report, stretch))
+
+
+def _blocks(name: str, report: SnapshotReport, blocks: Sequence[SnapshotBlock], left_out: tuple[int, int]) -> str:
+    if not blocks:
+        return ""
+    rows, rest = block_rows(report, blocks, left_out, MOST_BLOCKS)
+    words = f"{plural(len(blocks) + left_out[0], 'block')} {name}, the largest first"
+    return details_html(words, _table(BLOCK_HEAD, "".join(map(_row, rows))) + _more(rest))
+
+
+def _settings(report: SnapshotReport) -> str:
+    rows = "".join(map(_setting, (report.settings or {}).items()))
+    return details_html("settings of the allocator", tag("table", tag("tbody", rows)) if rows else "")
+
+
+def _setting(pair: tuple[str, str]) -> str:
+    name, value = pair
+    return tag("tr", tag("th", tag("code", escape(name)), scope="row"), tag("td", escape(shortened(value, 200))))
+
+
+def _heading(text: str, about: str) -> str:
+    return tag("div", tag("h3", escape(text)), " ", tag("span", escape(about), class_="quiet"), class_="tm-about")
+
+
+def _more(words: str) -> str:
+    return tag("p", escape(words), class_="quiet") if words else ""
