@@ -23,7 +23,9 @@ class Block:
 
     Attributes:
         memory: Where it lies.
+        part: The first strided tensor over it.
         tensors: The tensors that lie over it, by ``id``.
+        composed: Those of them that lie there only as what they are made of: sparse tensors, wrappers.
         places: Where these were met.
         roles: What it serves as.
         module: Path of the module that it belongs to.
@@ -33,7 +35,9 @@ class Block:
     """
 
     memory: Memory
+    part: torch.Tensor
     tensors: dict[int, torch.Tensor] = field(default_factory=dict)
+    composed: set[int] = field(default_factory=set)
     places: list[tuple[Place, torch.Tensor]] = field(default_factory=list)
     roles: set[Role] = field(default_factory=set)
     module: str = ""
@@ -51,6 +55,7 @@ class Block:
         stop = max(self.memory.address + self.memory.nbytes, other.memory.address + other.memory.nbytes)
         self.memory = Memory(self.memory.identity, self.memory.device, self.memory.address, stop - self.memory.address)
         self.tensors |= other.tensors
+        self.composed |= other.composed
         self.places += other.places
         self.roles |= other.roles
         self.module = self.module or other.module

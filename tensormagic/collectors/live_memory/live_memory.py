@@ -5,7 +5,9 @@ Everything that was met is let go of when this returns: looking keeps nothing al
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import gc
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -48,15 +50,16 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
         budget: How long to walk.
         readers: What reads the devices' counters.
     """
-    with quiet():
+    with quiet(), uncollected():
         stroll = Stroll(budget).through(namespace, [*running(frame, set(namespace)), *more])
+        # Asked before anything else is met: whoever holds a tensor then keeps it.
+        kept, views, graphs = standing_out(stroll, namespace) if only is None else ((), (), ())
         survey = Survey(stroll, everything=True)
         wanted = _reached(only, budget) if only is not None else None
         blocks = [block for block in survey.blocks if wanted is None or _identities(block) & wanted]
         blocks = [block for block in blocks if _is_asked_for(block.memory.device, devices)]
         blocks.sort(key=lambda block: -block.nbytes)
         counters, missing = read_devices(readers)
-        kept, views, graphs = standing_out(stroll, namespace) if only is None else ((), (), ())
         return MemoryReport(
             devices=_devices([one for one in counters if _is_asked_for(one.device, devices)], blocks),
             storages=tuple(told(block) for block in blocks[:most]),
@@ -68,6 +71,18 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
             title=", ".join(only or ()),
             gaps=(*survey.gaps, *missing),
         )
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Let Python look for cycles later: with ten thousand tensors that would take longer than all the rest."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _reached(only: Mapping[str, Any], budget: Budget) -> set[int]:

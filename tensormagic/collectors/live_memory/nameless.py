@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ import torch
 from tensormagic.collectors.names.holdings import mro_of
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Nameless:
     """What was found beyond names.
 
@@ -25,19 +25,9 @@ class Nameless:
         looked: How many objects were looked at.
     """
 
-    tensors: list[torch.Tensor] = field(default_factory=list)
-    nodes: list[Any] = field(default_factory=list)
-    looked: int = 0
-
-
-class _Sorts(dict[type, str]):
-    """What objects of a class are; each class is judged once, by its ancestors alone."""
-
-    def __missing__(self, kind: type) -> str:
-        family = mro_of(kind)
-        node = any("next_functions" in vars(each) for each in family)
-        self[kind] = "tensor" if torch.Tensor in family else "node" if node else ""
-        return self[kind]
+    tensors: list[torch.Tensor]
+    nodes: list[Any]
+    looked: int
 
 
 def nameless(known: Container[int]) -> Nameless:
@@ -46,13 +36,14 @@ def nameless(known: Container[int]) -> Nameless:
     Args:
         known: The ``id`` of each tensor that was met.
     """
-    sorts, found = _Sorts(), Nameless()
     every = gc.get_objects()
-    for item in every:
-        sort = sorts[type(item)]
-        if sort == "tensor" and id(item) not in known:
-            found.tensors.append(item)
-        elif sort == "node":
-            found.nodes.append(item)
-    found.looked = len(every)
-    return found
+    kinds = set(map(type, every))
+    tensors = {kind for kind in kinds if torch.Tensor in mro_of(kind)}
+    nodes = {kind for kind in kinds if any("next_functions" in vars(each) for each in mro_of(kind))}
+    wanted = tensors | nodes
+    found = [item for item in every if type(item) in wanted]
+    return Nameless(
+        tensors=[item for item in found if type(item) in tensors and id(item) not in known],
+        nodes=[item for item in found if type(item) in nodes],
+        looked=len(every),
+    )

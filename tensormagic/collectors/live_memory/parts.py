@@ -1,8 +1,8 @@
 """The strided tensors that hold the memory of a tensor: itself, for most; else what it is made of.
 
-A sparse tensor lies in its indices and values, a nested one in its buffer, a functorch wrapper in what it wraps, a
-wrapper subclass in its inner tensors. Those of a class of the person's are read from the instance; only where it has
-none is ``__tensor_flatten__`` asked, which is made for that.
+A sparse tensor lies in its indices and values, a nested one in its buffer, a functorch or functional wrapper in what it
+wraps, a wrapper subclass in its inner tensors. Those of a class of the person's are read from the instance; only where
+it has none is ``__tensor_flatten__`` asked, which is made for that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LEVELS = 8  # wrapper subclasses round one another
 
 def parts(x: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield the strided tensors that hold a tensor's memory. Raises where that is not told."""
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x)
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x) or torch._is_functional_tensor(x)
     if type(x) in _PLAIN and x.layout is torch.strided and not x.is_nested and not wrapped:
         yield x
     else:
@@ -30,6 +30,8 @@ def parts(x: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def _inside(x: torch.Tensor, levels: int) -> Iterator[torch.Tensor]:
+    if torch._is_functional_tensor(x):
+        x = torch._from_functional_tensor(x)
     for part in components(x):
         inner = inner_tensors(part) if levels and dispatches(part) and not has_memory(part) else []
         for _, tensor in inner:
@@ -49,3 +51,11 @@ def memory_in(part: torch.Tensor) -> Memory:
         storage = part.untyped_storage()
         memory = Memory(storage._cdata, str(storage.device), 0, 0)
     return memory if memory.address else Memory(memory.identity, memory.device, 0, 0)
+
+
+def nbytes_of(x: torch.Tensor) -> int:
+    """Return the bytes of a tensor's elements; 0 where it does not tell."""
+    try:
+        return int(x.nbytes)
+    except Exception:  # an odd tensor may raise anything
+        return 0

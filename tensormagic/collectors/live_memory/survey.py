@@ -12,7 +12,7 @@ from tensormagic.collectors.live_memory.blocks import Block, merged
 from tensormagic.collectors.live_memory.categories import Role
 from tensormagic.collectors.live_memory.graph_memory import LEAF, GraphMemory
 from tensormagic.collectors.live_memory.nameless import nameless
-from tensormagic.collectors.live_memory.parts import memory_in, parts
+from tensormagic.collectors.live_memory.parts import memory_in, nbytes_of, parts
 from tensormagic.collectors.names.naming import OPTIMIZED
 from tensormagic.collectors.names.reach import Place
 from tensormagic.collectors.session.stroll import Stroll
@@ -61,7 +61,7 @@ class Survey:
             ("names", self._stroll.cut),
             ("graphs", "" if graphs.complete else f"only {len(graphs.nodes)} nodes of graphs were looked at"),
             ("graphs", _not_shown(hidden) if hidden else ""),
-            *(("storages", f"{kind}: {number} without a storage") for kind, number in self._unreadable.items()),
+            *(("storages", _not_counted(kind, number)) for kind, number in self._unreadable.items()),
         ]
         return tuple(Gap(section, reason) for section, reason in told if reason)
 
@@ -78,6 +78,8 @@ class Survey:
             for part in parts(x):
                 found.append(self._block(part))
                 found[-1].tensors[id(x)] = x
+                if part is not x:
+                    found[-1].composed.add(id(x))
         except Exception:  # an odd tensor may raise anything: what it is made of cannot be told
             kind = type(x).__name__ if type(x) is not torch.Tensor else str(x.layout).removeprefix("torch.")
             self._unreadable[kind] = self._unreadable.get(kind, 0) + 1
@@ -87,7 +89,7 @@ class Survey:
         identity = part.untyped_storage()._cdata
         known = self._blocks.get(identity)
         if known is None:
-            known = self._blocks[identity] = Block(memory_in(part))
+            known = self._blocks[identity] = Block(memory_in(part), part)
         return known
 
     def _meet_named(self) -> None:
@@ -126,7 +128,7 @@ class Survey:
             yield from _root(x, place.path)
 
     def _meet_nameless(self) -> list[tuple[Any, str]]:
-        found = nameless(self._of)
+        found = nameless(self._of.keys() | {id(block.part) for block in self._blocks.values()})
         self.looked += found.looked
         for x in found.tensors:
             self._blocks_of(x)
@@ -147,7 +149,7 @@ class Survey:
             if slot != LEAF:
                 block.roles.add("saved")
             if len(block.saved) < MOST_SAVED:
-                block.saved.append(Holder(path(), "graph", "storage", _nbytes(x)))
+                block.saved.append(Holder(path(), "graph", "storage", nbytes_of(x)))
 
 
 def _with_inputs(block: Block) -> Block:
@@ -176,8 +178,9 @@ def _root(x: torch.Tensor, name: str) -> Iterator[tuple[Any, str]]:
         yield node, name
 
 
-def _nbytes(x: torch.Tensor) -> int:
-    return int(x.numel()) * x.element_size()
+def _not_counted(kind: str, number: int) -> str:
+    what = "1 tensor" if number == 1 else f"{number} tensors"
+    return f"{what} of the kind {kind}, without a storage that can be read: what it takes is not counted"
 
 
 def _not_shown(hidden: int) -> str:

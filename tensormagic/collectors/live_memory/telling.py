@@ -8,6 +8,7 @@ import torch
 
 from tensormagic.collectors.live_memory.blocks import Block
 from tensormagic.collectors.live_memory.categories import category_of
+from tensormagic.collectors.live_memory.parts import nbytes_of
 from tensormagic.collectors.names.naming import OPTIMIZED
 from tensormagic.collectors.names.reach import Place
 from tensormagic.collectors.names.source import location_of
@@ -20,16 +21,17 @@ _UNNAMED = ("view", "array")  # the base of what has a name, which is what a per
 
 def told(block: Block) -> LiveStorage:
     """Return a block as plain data."""
-    places = sorted(_named(block), key=lambda pair: _rank(*pair))
+    places = sorted(_named(block), key=lambda pair: (_rank(*pair), id(pair[1]) in block.composed, _steps(pair[0])))
     place, x = places[0] if places else (None, next(iter(block.tensors.values()), None))
+    stands = block.part if x is None or id(x) in block.composed else x
     memory, holders = block.memory, _holders(places, x)
     return LiveStorage(
         name=place.path if place is not None else "",
         nbytes=memory.nbytes,
         device=memory.device,
         category=category_of(block.roles),
-        dtype="" if x is None else str(x.dtype).removeprefix("torch."),
-        shape=() if x is None else _shape(x),
+        dtype=str(stands.dtype).removeprefix("torch."),
+        shape=_shape(stands),
         tensors=len(block.tensors),
         holders=(*holders[:MOST_HOLDERS], *block.saved)[:MOST_HOLDERS],
         found=len(holders) + block.in_graphs,
@@ -54,11 +56,14 @@ def _named(block: Block) -> list[tuple[Place, torch.Tensor]]:
     return list({(place.path, place.location): (place, x) for place, x in reversed(places)}.values())[::-1]
 
 
-def _rank(place: Place, x: torch.Tensor) -> tuple[bool, bool, bool, bool, int]:
-    """Return what puts the name first that a person would write: their own, a plain path, of all of it, short."""
+def _rank(place: Place, x: torch.Tensor) -> tuple[bool, bool, bool, bool]:
+    """Return what puts the name first that a person would write: their own, a plain path, of all of it."""
     path = place.path
-    steps = path.count(".") + path.count("[")
-    return place.kind in _SESSION, OPTIMIZED.search(path) is not None, ", " in path, x._is_view(), steps
+    return place.kind in _SESSION, OPTIMIZED.search(path) is not None, ", " in path, x._is_view()
+
+
+def _steps(place: Place) -> int:
+    return place.path.count(".") + place.path.count("[")
 
 
 def _holders(places: list[tuple[Place, torch.Tensor]], stands: torch.Tensor | None) -> list[Holder]:
@@ -68,7 +73,7 @@ def _holders(places: list[tuple[Place, torch.Tensor]], stands: torch.Tensor | No
 def _holder(place: Place, x: torch.Tensor, stands: torch.Tensor | None) -> Holder:
     if x is stands:
         return Holder(place.path, place.kind, "tensor", 0, _with_text(place.location))
-    return Holder(place.path, place.kind, "storage", int(x.nbytes), _with_text(place.location))
+    return Holder(place.path, place.kind, "storage", nbytes_of(x), _with_text(place.location))
 
 
 def _with_text(place: Location | None) -> Location | None:
@@ -80,7 +85,7 @@ def _with_text(place: Location | None) -> Location | None:
 def _shape(x: torch.Tensor) -> tuple[int, ...]:
     try:
         return tuple(int(size) for size in x.shape)
-    except (RuntimeError, TypeError):  # sizes that are not known as numbers
+    except Exception:  # sizes that are not known as numbers raise all kinds of errors
         return ()
 
 
@@ -88,9 +93,7 @@ def _is_shared(block: Block) -> bool:
     """Return whether torch is not alone on a memory: two storages lie over it, or it is another's, or a file's."""
     if block.identities:
         return True
-    x = next(iter(block.tensors.values()), None)
-    try:
-        storage = None if x is None or block.memory.device != "cpu" else x.untyped_storage()
-        return storage is not None and (storage.is_shared() or not storage.resizable())
-    except Exception:  # an odd tensor has no storage of its own
-        return False
+    storage = block.part.untyped_storage()
+    return (
+        block.memory.device == "cpu" and block.memory.address != 0 and (storage.is_shared() or not storage.resizable())
+    )

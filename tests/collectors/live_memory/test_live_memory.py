@@ -1,0 +1,274 @@
+"""What is alive: what it is for, what it is called, who holds it, with the bytes of each."""
+
+from __future__ import annotations
+
+import gc
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from tensormagic import memory
+from tensormagic.collectors.live_memory.categories import category_of
+from tensormagic.reports import CATEGORIES, LiveStorage
+from tests.support.zoo import ZOO
+
+
+def of(report, name) -> LiveStorage:
+    """Return the storage of a name."""
+    return next(one for one in report.storages if one.name == name)
+
+
+def paths(one):
+    """Return who holds it."""
+    return [holder.path for holder in one.holders]
+
+
+def seen(names, **options):
+    """Return a report of what some names lead to."""
+    report = memory(names, only=names, **options)
+    report.check()
+    return report
+
+
+def trained():
+    """Return a small model after a step, its optimizer and its next loss."""
+    net = nn.Sequential(nn.Linear(10, 20), nn.BatchNorm1d(20), nn.ReLU(), nn.Linear(20, 1))
+    optimizer = torch.optim.Adam(net.parameters())
+    x, y = torch.randn(8, 10), torch.randint(0, 1, (8,))
+    net(x).sum().backward()
+    optimizer.step()
+    loss = nn.functional.cross_entropy(net(x), y)
+    return {"net": net, "optimizer": optimizer, "x": x, "y": y, "loss": loss}
+
+
+def test_a_training_step_by_category():
+    """The numbers that one can work out by hand."""
+    report = seen(trained())
+    weights = 4 * (200 + 20 + 20 + 20 + 20 + 1)
+    bytes_of = dict(report.by(lambda one: one.category))
+    assert bytes_of["parameter"] == bytes_of["gradient"] == weights
+    assert bytes_of["optimizer state"] == 2 * weights + 6 * 4  # two moments, and a step each
+    assert bytes_of["buffer"] == 4 * (20 + 20) + 8
+    assert bytes_of["input"] == 8 * 10 * 4 + 8 * 8
+    # What the first layer made, the mean and the deviation, what the ReLU made, log-probabilities, their total weight.
+    assert bytes_of["saved for backward"] == 8 * 20 * 4 + 2 * 20 * 4 + 8 * 20 * 4 + 8 * 4 + 4
+    assert bytes_of["other"] == 4  # the loss
+
+
+def test_names_modules_and_holders_of_a_training_step():
+    """Paths as a person writes them; an optimizer's state by the name of its parameter."""
+    report = seen(trained())
+    weight = of(report, "net.0.weight")
+    assert (weight.category, weight.module, weight.shape, weight.nbytes) == ("parameter", "net.0", (20, 10), 800)
+    assert paths(weight)[:3] == [
+        "net.0.weight", "optimizer.state, key net.0.weight", "optimizer.param_groups[0]['params'][0]",
+    ]  # fmt: skip
+    assert "graph of loss: AccumulateGrad, adds its gradient" in paths(of(report, "net.0.bias"))
+    assert of(report, "net.0.weight.grad").module == "net.0"
+    assert of(report, "optimizer.state[net.0.weight]['exp_avg']").category == "optimizer state"
+    assert of(report, "net.1.running_mean").module == "net.1"
+    saved = next(one for one in report.storages if "ReluBackward0" in str(paths(one)))
+    assert (saved.name, saved.category, saved.nbytes) == ("", "saved for backward", 640)
+
+
+def test_an_optimizer_that_comes_first_does_not_name_the_weights():
+    """The name of a weight is where it lies in its model, whatever the order."""
+    names = trained()
+    names = {"optimizer": names["optimizer"], "deep": {"net": [names["net"]]}}
+    report = seen(names)
+    assert of(report, "deep['net'][0].0.weight").category == "parameter"
+    assert of(report, "optimizer.state[deep['net'][0].3.bias]['step']").nbytes == 4
+
+
+@pytest.mark.parametrize(
+    ("roles", "category"),
+    [
+        ({"saved", "parameter"}, "parameter"), ({"gradient", "saved"}, "gradient"), ({"saved", "data"}, "input"),
+        ({"saved"}, "saved for backward"), ({"buffer", "data"}, "buffer"), (set(), "other"),
+    ],
+)  # fmt: skip
+def test_precedence(roles, category):
+    """The first role of the table that was met counts."""
+    assert category_of(roles) == category
+    assert category in CATEGORIES
+
+
+def test_what_a_data_set_holds_is_input():
+    """With or without a graph; through a loader as well."""
+    loader = DataLoader(TensorDataset(torch.zeros(10, 3), torch.zeros(10)))
+    report = seen({"loader": loader, "other": torch.zeros(2)})
+    assert of(report, "loader.dataset.tensors[0]").category == "input"
+    assert of(report, "other").category == "other"
+
+
+def test_a_batch_is_input_as_long_as_a_graph_keeps_it():
+    """Backward frees the graph; nothing tells the batch from another tensor then."""
+    net, x = nn.Linear(3, 1), torch.ones(5, 3)
+    loss = net(x).sum()
+    assert of(seen({"net": net, "x": x, "loss": loss}), "x").category == "input"
+    loss.backward()
+    assert of(seen({"net": net, "x": x, "loss": loss}), "x").category == "other"
+
+
+def test_views_are_one_storage():
+    """Counted once, with all its bytes, under the name of the whole; the view is a holder."""
+    big = torch.zeros(100)
+    report = seen({"small": big[:3], "big": big})
+    (one,) = report.storages
+    assert (one.name, one.nbytes, one.tensors) == ("big", 400, 2)
+    assert [(holder.path, holder.holds, holder.nbytes) for holder in one.holders[:1]] == [("big", "tensor", 0)]
+    assert ("small", "storage", 12) in [(holder.path, holder.holds, holder.nbytes) for holder in one.holders]
+
+
+def test_an_array_seen_twice_counts_once():
+    """Two storage objects lie over the same bytes: one piece of memory, shared."""
+    values = np.zeros(100, dtype=np.float32)
+    report = seen({"a": torch.from_numpy(values), "b": torch.from_numpy(values[50:])})
+    (one,) = report.storages
+    assert (one.nbytes, one.shared, one.tensors, report.nbytes) == (400, True, 2, 400)
+    assert {"a", "b"} <= set(paths(one))
+
+
+def test_shared_memory_is_marked():
+    """Memory that other processes may use, and a file's; not torch's own."""
+    report = seen({"ours": torch.zeros(3), "shared": torch.zeros(3).share_memory_()})
+    assert [of(report, name).shared for name in ("ours", "shared")] == [False, True]
+
+
+def test_freed_resized_and_replaced_storages():
+    """Bytes are what the storage has now."""
+    freed, grown, moved = torch.zeros(9), torch.zeros(2), torch.zeros(4)
+    freed.untyped_storage().resize_(0)
+    grown.resize_(50)
+    moved.set_(torch.zeros(30))
+    report = seen({"freed": freed, "grown": grown, "moved": moved})
+    assert [of(report, name).nbytes for name in ("freed", "grown", "moved")] == [0, 200, 120]
+
+
+def test_a_retained_gradient_is_found():
+    """The gradient of a result, which Python may never have looked at."""
+    x = torch.ones(3, requires_grad=True)
+    y = x * 2
+    y.retain_grad()
+    y.sum().backward()
+    assert of(seen({"y": y}), "y.grad").category == "gradient"
+
+
+@pytest.mark.parametrize("kind", ZOO)
+def test_every_kind_of_tensor(kind):
+    """Sums are right, nothing is changed; what takes no memory takes none, and a wrapper what lies inside."""
+
+    def look(x):
+        report = seen({"x": x}, devices=["cpu", "meta"])
+        assert all(one.nbytes == 0 for one in report.storages if one.device == "meta")
+        return report.nbytes
+
+    nbytes = ZOO[kind].visit(look)
+    assert nbytes == {"wrapper subclass": 24, "fake": 0, "meta": 0, "csr": 140, "functional": 24}.get(kind, nbytes)
+
+
+def test_variables_of_running_functions():
+    """The caller's, and those of who called it: with the line, and the function where the name is taken."""
+    kept = torch.zeros(11)
+
+    def inner():
+        kept = torch.ones(7)
+        own = torch.ones(5)
+        return kept, own, memory(only={"": [kept, own]}), memory()
+
+    *_, few, report = inner()
+    assert sorted(one.name for one in few.storages) == ["kept", "own"]
+    outer = next(one for one in report.storages if one.nbytes == kept.nbytes and one.shape == (11,))
+    assert outer.name == "test_variables_of_running_functions.<locals>.kept"
+    (holder,) = outer.holders
+    assert holder.location.function == "test_variables_of_running_functions"
+    assert holder.location.text == "*_, few, report = inner()"
+
+
+def test_looking_leaves_no_copy_of_the_variables():
+    """What a function lets go of after a look is gone."""
+    x = torch.zeros(3)
+    count = sys.getrefcount(x)
+    memory()
+    assert sys.getrefcount(x) == count
+
+
+def test_history_and_the_last_error(monkeypatch):
+    """Held by ``Out`` and by a frame: told with the line, called by these only where nothing else leads there."""
+
+    def fails(x):
+        y = x.exp()
+        raise ValueError(str(y.shape))
+
+    try:
+        fails(torch.zeros(5))
+    except ValueError as caught:
+        monkeypatch.setattr(sys, "last_value", caught, raising=False)
+        monkeypatch.setattr(sys, "last_exc", caught, raising=False)
+
+    def session(x):
+        return {"Out": {3: x}, "_3": x, "mine": x}
+
+    report = memory(session(torch.zeros(7)))
+    assert of(report, "mine").found >= 3
+    assert {"Out[3]", "_3"} <= set(paths(of(report, "mine")))
+    traced = next(one for one in report.storages if "the last error (ValueError)" in one.name)
+    assert traced.holders[0].kind == "traceback"
+    assert traced.holders[0].location.text == "raise ValueError(str(y.shape))"
+
+
+def test_what_no_name_leads_to():
+    """A tensor in a reference cycle: found, without a name, held by nothing that has one."""
+    gc.disable()
+    try:
+        x = torch.zeros(12345)
+        x.itself = x
+        del x
+        one = next(one for one in memory().storages if one.nbytes == 4 * 12345)
+    finally:
+        gc.enable()
+        gc.collect()
+    assert (one.name, one.holders, one.found) == ("", (), 0)
+    assert 4 * 12345 not in {one.nbytes for one in memory().storages}
+
+
+def test_a_graph_that_only_a_node_keeps():
+    """Somebody holds a node, nobody the tensor that it made."""
+    node = (torch.ones(777, requires_grad=True).exp() * 2).sum().grad_fn
+    one = next(one for one in memory({}).storages if one.nbytes == 4 * 777 and one.category == "saved for backward")
+    assert "ExpBackward0, saved as result" in paths(one)[0]
+    del node
+
+
+def test_what_a_hook_has_packed_is_not_unpacked():
+    """The person's code does not run; how much is not shown is told."""
+    unpacked = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: (x,), unpacked.append):
+        y = torch.ones(3, requires_grad=True).exp()
+    report = memory({"y": y})
+    assert unpacked == []
+    assert "torch does not show 1 saved tensor" in next(gap.reason for gap in report.gaps if gap.section == "graphs")
+
+
+def test_only_some_names_devices_and_the_largest():
+    """Asked for by what leads there, by device, or by number: the sums are right in each case."""
+    names = {"a": torch.zeros(10), "b": [torch.zeros(20), torch.zeros(5, device="meta")]}
+    report = memory(names, only={"b": names["b"]})
+    assert [one.nbytes for one in report.storages] == [80, 0]
+    assert report.title == "b"
+    assert [one.device for one in memory(names, only=names, devices="meta").storages] == ["meta"]
+    few = memory(names, only=names, most=1)
+    few.check()
+    assert (len(few.storages), sum(one.tensors for one in few.left_out), few.nbytes) == (1, 2, 120)
+
+
+def test_a_namespace_has_to_be_one():
+    """What was given, and what would do."""
+    with pytest.raises(Exception, match=r'given a list: \{"net": net\}'):
+        memory([1])
+    with pytest.raises(Exception, match="names and their values"):
+        memory(only=3)

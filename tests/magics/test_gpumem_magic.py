@@ -1,0 +1,118 @@
+"""%gpumem: what it shows, binds and saves, and that it leaves a session as it was."""
+
+from __future__ import annotations
+
+import gc
+import json
+import weakref
+
+import pytest
+from IPython.core.error import UsageError
+
+from tensormagic.reports import MemoryReport
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_objects():
+    """Let Python forget what was there before the tests: all objects of a long test run are many."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+def test_everything(cell):
+    """Both forms in one display, names and categories in it."""
+    (bundle,) = cell("%gpumem").shown
+    assert sorted(bundle) == ["text/html", "text/plain"]
+    for words in ("net.weight", "parameter", "cpu"):
+        assert words in bundle["text/plain"]
+    assert "net.weight" in bundle["text/html"]
+
+
+def test_names_and_devices(cell):
+    """Only what these lead to; only that device."""
+    report = cell("%gpumem net a[0] --into r --text\nr").value
+    assert report.title == "net, a[0]"
+    assert {one.name for one in report.storages} == {"net.weight", "net.bias", "a"}
+    cell("m = torch.zeros(5, device='meta')")
+    report = cell("%gpumem --device meta --into r --text\nr").value
+    assert {one.device for one in report.storages} == {"meta"}
+
+
+def test_outputs_and_variables(cell):
+    """A tensor that a cell ended with is held by ``Out`` under its number."""
+    cell("torch.ones(333)")
+    report = cell("%gpumem --into r --text\nr").value
+    one = next(one for one in report.storages if one.nbytes == 1332)
+    assert any(holder.path.startswith("Out[") and holder.kind == "history" for holder in one.holders)
+
+
+def test_large_outputs_are_found(cell):
+    """TM501 and TM205, as the watch finds them; TM503 with the line."""
+    cell("torch.ones(17 * 2**20 // 4)")
+    cell("kept = torch.ones(5, 2**22)[0, :3]")
+    report = cell("%gpumem --into r --text\nr").value
+    assert [finding.code for finding in report.findings] == ["TM205", "TM501"]
+    assert "`kept = kept.clone()`" in report.findings[0].remedy
+    assert "%xdel" in report.findings[1].remedy
+    cell("%reset -f out")
+
+
+def test_into_and_save(cell, tmp_path):
+    """Bound to a name, written as files, loaded again."""
+    path = tmp_path / "report.json"
+    ran = cell(f"%gpumem net --into r --save {path} --save {tmp_path}/r.html --save {tmp_path}/r.txt --text")
+    assert ran.shown == []
+    assert MemoryReport.from_dict(json.loads(path.read_text())) == cell("r").value
+    assert "net.weight" in (tmp_path / "r.html").read_text()
+    assert "net.weight" in (tmp_path / "r.txt").read_text()
+
+
+def test_bad_input(cell):
+    """Near names for unknown ones; an unknown option is refused; help is help."""
+    ran = cell("%gpumem nett")
+    assert isinstance(ran.error, UsageError)
+    assert str(ran.error) == "there is no name 'nett' here; did you mean net?"
+    assert "unrecognized arguments: --colour" in cell("%gpumem --colour").err
+    assert "--device NAME" in cell("%gpumem --help").out
+
+
+def test_inside_a_function(cell):
+    """Its variables are names, told with their line."""
+    cell("def work():\n    inner = torch.zeros(99)\n    %gpumem --into r --text\n    return inner.numel()\nwork()")
+    one = next(one for one in cell("r").value.storages if one.nbytes == 396)
+    assert one.name == "inner"
+    assert one.holders[0].location.function == "work"
+
+
+def test_names_complete(shell, cell):
+    """As after %tensor."""
+    cell("attention = a")
+    _, matches = shell.complete("att", "%gpumem att", 11)
+    assert "attention" in matches
+
+
+def test_fifty_looks_leave_nothing(cell, shell):
+    """As many objects and storages as after the first; no name, no output; what is deleted is gone."""
+    cell("loss = net(torch.ones(3, 2)).sum()")
+    cell("%gpumem --text --into r")
+    gc.collect()
+    objects, storages = len(gc.get_objects()), shell.user_ns["r"].devices[0].storages
+    own, version = set(shell.user_ns), shell.user_ns["a"]._version
+    for _ in range(50):
+        shell.run_line_magic("gpumem", "--text --into r")
+    gc.collect()
+    assert shell.user_ns["r"].devices[0].storages == storages
+    assert len(gc.get_objects()) <= objects + 60
+    assert (set(shell.user_ns), shell.user_ns["a"]._version) == (own, version)
+    gone = weakref.ref(shell.user_ns["loss"])
+    cell("del loss")
+    assert gone() is None
+
+
+@pytest.mark.parametrize("line", ["%gpumem", "%gpumem net --text"])
+def test_out_stays_as_it_is(cell, shell, line):
+    """A line magic has no value."""
+    assert cell(line).value is None
+    assert shell.user_ns["Out"] == {}
