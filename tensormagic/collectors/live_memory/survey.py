@@ -184,4 +184,5 @@ def _not_counted(kind: str, number: int) -> str:
 
 
 def _not_shown(hidden: int) -> str:
-    return f"torch does not show {hidden} saved tensors: packed by a hook, or changed in place since they were saved"
+    what = "1 saved tensor" if hidden == 1 else f"{hidden} saved tensors"
+    return f"torch does not show {what}: packed by a hook, or changed in place since the graph saved it"
