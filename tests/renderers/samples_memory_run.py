@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from tensormagic.reports import (
     CATEGORIES,
     AllocatedBlock,
+    AllocatorLine,
+    AllocatorRun,
     Category,
     Cell,
     Finding,
@@ -156,7 +158,13 @@ def died() -> MemoryRunReport:
     )
     return replace(
         training(3), state="failed", error="OutOfMemoryError: CUDA out of memory. Tried to allocate 8.00 GiB.",
-        out_of_memory=failed, at_end=gpt().storages[:90], leaks=(), findings=(),
+        out_of_memory=failed, at_end=gpt().storages[:90], leaks=(), findings=(), releases=gpt().releases[:4],
+        allocator=(
+            AllocatorRun("cuda:0", 412, peak=90 * MIB, reserved=120 * MIB, seen_peak=82 * MIB, lines=(
+                AllocatorLine(place(5), 40 * MIB, 32 * MIB, 30, 8 * MIB), AllocatorLine(None, 2 * MIB, MIB, 4, MIB),
+                AllocatorLine(place(7), 8 * MIB, 8 * MIB, 12, MIB),
+            ), unnamed=((None, 2, MIB),), complete=False),
+        ),
     )  # fmt: skip
 
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.phrases import count, number_of_bytes, plural, shortened
+from tensormagic.renderers.memory.allocator_words import HEAD, allocator_rows, allocator_words
 from tensormagic.renderers.memory.lines_html import lines_html
-from tensormagic.renderers.memory.memory_html import details_html, storages_html, style
+from tensormagic.renderers.memory.memory_html import details_html, releases_html, storages_html, style
 from tensormagic.renderers.memory.memory_run_words import (
     blocks_bytes,
     leak_words,
@@ -31,7 +32,7 @@ from tensormagic.renderers.memory.timeline_html import timeline_html
 from tensormagic.renderers.memory.timeline_stack import line_ranks, main_timeline
 from tensormagic.renderers.memory.treemap import Tile, treemap
 from tensormagic.renderers.memory.treemap_html import WIDTH, treemap_html
-from tensormagic.reports import AllocatedBlock, Leak, MemoryRunReport, OutOfMemory
+from tensormagic.reports import AllocatedBlock, AllocatorRun, Leak, MemoryRunReport, OutOfMemory
 
 MOST_BLOCKS, MOST_LEAKS, MOST_TIMELINES = 24, 12, 4
 MAP_HEIGHT, LARGE_MAP_HEIGHT, MOST_CELLS = 220.0, 300.0, 160
@@ -54,6 +55,7 @@ def render(report: MemoryRunReport) -> str:
         _leaks(report.leaks),
         _peak(report),
         _end(report),
+        _allocator(report.allocator),
     ]
     return tag("section", *parts, class_="tm tm-memory", aria_label="Memory of a run")
 
@@ -176,4 +178,23 @@ def _end(report: MemoryRunReport) -> str:
     if report.out_of_memory is None or not report.at_end:
         return kept + table
     drawn = _map([tile(one) for one in report.at_end], when, LARGE_MAP_HEIGHT)
-    return tag("div", _heading("Alive when it failed", "by name"), drawn, table, kept, class_="tm-part")
+    freed = releases_html(report.releases)
+    return tag("div", _heading("Alive when it failed", "by name"), drawn, freed, table, kept, class_="tm-part")
+
+
+def _allocator(runs: Sequence[AllocatorRun]) -> str:
+    return "".join(_allocator_run(run) for run in runs)
+
+
+def _allocator_run(run: AllocatorRun) -> str:
+    head = tag("thead", tag("tr", *(tag("th", text, scope="col") for text in HEAD)))
+    rows = [
+        tag(
+            "tr",
+            tag("th", tag("code", escape(where)), scope="row"),
+            *(tag("td", text, class_="tm-num") for text in told),
+        )
+        for where, *told in allocator_rows(run)
+    ]
+    table = tag("table", head, tag("tbody", *rows)) if rows else ""
+    return details_html(f"What the allocator of {run.device} recorded", tag("p", escape(allocator_words(run))) + table)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tensormagic.renderers.basics.phrases import count, number_of_bytes, plural, shortened
+from tensormagic.renderers.memory.allocator_words import HEAD, allocator_rows, allocator_words
 from tensormagic.renderers.memory.categories import PLURALS
 from tensormagic.renderers.memory.memory_run_words import (
     COLUMNS,
@@ -16,7 +17,7 @@ from tensormagic.renderers.memory.memory_run_words import (
     summary,
     title,
 )
-from tensormagic.renderers.memory.memory_text import page, storages_text
+from tensormagic.renderers.memory.memory_text import page, releases_text, storages_text
 from tensormagic.renderers.memory.memory_words import called
 from tensormagic.renderers.memory.out_of_memory_words import out_of_memory_words
 from tensormagic.renderers.memory.source_rows import SourceRow, function_rows, run_rows
@@ -25,7 +26,7 @@ from tensormagic.renderers.memory.timeline_stack import by_category, columns, ma
 from tensormagic.renderers.tensor.tensor_text import finding_lines
 from tensormagic.renderers.terminal.text_canvas import table
 from tensormagic.renderers.trace.trace_text_lines import filled
-from tensormagic.reports import AllocatedBlock, MemoryRunReport, Timeline
+from tensormagic.reports import AllocatedBlock, AllocatorRun, MemoryRunReport, Timeline
 
 NARROWEST = 40
 ROWS = 7
@@ -45,6 +46,8 @@ def render(report: MemoryRunReport, *, width: int = 100) -> str:
         _blocks("ALIVE AT THE PEAK", report, report.peak_blocks, report.peak_left_out),
         _blocks("ALLOCATED HERE AND STILL ALIVE", report, report.kept, report.kept_left_out),
         storages_text("ALIVE WHEN IT FAILED" if report.error else "ALIVE AFTER THE RUN", report.at_end),
+        releases_text(report.releases, width),
+        *(_allocator(run, width) for run in report.allocator),
     ]
     return page(sections, width)
 
@@ -128,6 +131,14 @@ def _leaks(report: MemoryRunReport, width: int) -> Iterator[str]:
         yield from filled("    ", leak_words(leak), width)
     if len(report.leaks) > MOST_LEAKS:
         yield f"  and {count(len(report.leaks) - MOST_LEAKS)} more"
+
+
+def _allocator(run: AllocatorRun, width: int) -> Iterator[str]:
+    yield f"WHAT THE ALLOCATOR OF {run.device} RECORDED"
+    yield from filled("  ", allocator_words(run), width)
+    rows = allocator_rows(run)
+    if rows:
+        yield from table([HEAD, *rows], indent=2)
 
 
 def _blocks(

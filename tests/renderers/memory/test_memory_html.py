@@ -127,6 +127,18 @@ def test_a_run_that_died_says_first_what_was_refused() -> None:
     assert "cell 7, line 5: out = net(batch)" in text
     assert "Alive when it failed by name" in text
     assert "Alive at the peak" not in text
+    assert "del losses 693 MiB 24 storages" in text
+
+
+def test_what_only_the_allocator_saw_is_told() -> None:
+    """Its peak beside that of the tensors; which line used memory inside of operations, the most first."""
+    for form in ("html", "txt"):
+        told = renderers.render(RUNS["died"], form)
+        text = " ".join((Page(told).text if form == "html" else told).split())
+        assert "412 events of the allocator of cuda:0; at most 90 MiB in use, 82 MiB of it in tensors" in text
+        assert "2 blocks without a tensor at the end, 1 MiB" in text
+        assert "cell 7, line 5: out = net(batch) 8 MiB 40 MiB 30 no line of yours 1 MiB 2 MiB 4" in text
+        assert "cell 7, line 7" not in text.split("of the allocator")[1]
 
 
 def test_what_grows_is_told() -> None:
