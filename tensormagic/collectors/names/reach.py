@@ -276,6 +276,17 @@ def _of_python_module(reach: Reach, module: ModuleType, place: Place) -> Iterato
         yield from _attributes(reach, module.__dict__, place)
 
 
+def _of_class(reach: Reach, kind: type, place: Place) -> Iterator[Held]:
+    """Yield the attributes of a class of the person's own: a cache, a default, a shared buffer."""
+    home = sys.modules.get(kind.__module__)
+    filename = getattr(home, "__file__", None)
+    if home is None or (type(filename) is str and not is_own_code(filename)):
+        return
+    for name, value in list(vars(kind).items()):
+        if not name.startswith("__") and not reach.is_atom(value):
+            yield place.inner(f".{name}", "attribute"), value
+
+
 def _of_instance(reach: Reach, item: Any, place: Place) -> Iterator[Held]:
     with contextlib.suppress(AttributeError):  # it has only slots
         yield from _attributes(reach, object.__getattribute__(item, "__dict__"), place)
@@ -321,4 +332,5 @@ _READERS: tuple[tuple[type, Callable[..., Iterable[Held]]], ...] = (
     (TracebackType, _of_traceback),
     (FrameType, _of_frame),
     (ModuleType, _of_python_module),
+    (type, _of_class),
 )

@@ -109,6 +109,22 @@ def test_each_kind_of_holder(name, make, path, kind):
     assert [(each.path, each.kind) for each in found] == [(expected, kind)]
 
 
+def test_a_class_keeps_what_its_attributes_hold():
+    """A cache on a class of one's own, and a default of a method; of a library's class nothing is read."""
+    x = torch.zeros(2)
+
+    class Cached:
+        cache = {"big": x}  # noqa: RUF012  (the fault that it is about)
+
+        def method(self, value=x):
+            return value
+
+    assert held(x, Cached=Cached, Linear=nn.Linear) == {
+        "Cached.cache['big']": ("item", "tensor"),
+        "Cached.method, default argument": ("function", "tensor"),
+    }
+
+
 def test_modules_and_optimizers():
     """A parameter is held by its module, by the groups and state of its optimizer, under the parameter's own name."""
     net = nn.Sequential(nn.Linear(2, 2))
