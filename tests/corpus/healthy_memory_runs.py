@@ -210,3 +210,39 @@ def a_snapshot_an_epoch():
             if number % 8 == 7:
                 checkpoints.append(copy.deepcopy(net.state_dict()))
     return run.report
+
+
+@healthy(nearly="TM504")
+def a_ring_of_the_last_outputs():
+    """A list of fixed length: the oldest is overwritten."""
+    net, optimizer, x, y = wide()
+    ring = [None] * 9
+    with tm.track_memory() as run:
+        for number in range(30):
+            ring[number % 9] = step(net, optimizer, x, y)
+    return run.report
+
+
+@healthy(nearly="TM504")
+def a_queue_of_keys_that_is_cut_to_its_length():
+    """As contrastive learning has it; not full yet."""
+    net, optimizer, x, y = wide()
+    queue = torch.zeros(0, 1024)
+    with tm.track_memory() as run:
+        for _ in range(9):
+            queue = torch.cat([queue, step(net, optimizer, x, y)])[-65536:]
+    return run.report
+
+
+@healthy(nearly="TM503")
+def adapted_weights_whose_graph_is_used():
+    """The inner loop of meta-learning keeps its graph until the outer backward."""
+    weight = torch.randn(512, 512, requires_grad=True)
+    x, y = torch.randn(1024, 512), torch.zeros(1024, 512)
+    with tm.track_memory() as run:
+        fast = weight
+        for _ in range(6):
+            (slope,) = torch.autograd.grad(nn.functional.mse_loss(x @ fast, y), fast, create_graph=True)
+            fast = fast - 0.1 * slope
+        nn.functional.mse_loss(x @ fast, y).backward()
+    return run.report

@@ -53,6 +53,26 @@ def test_a_tensor_that_is_joined_again_and_again(cell):
     assert found.message.startswith("16 MiB more after each of 5 iterations, 80 MiB in all: memory is made anew")
 
 
+FAILS = """\
+def train(net):
+    outputs = []
+    for number in range(8):
+        loss = net(torch.ones(2, 2)).square().mean()
+        outputs.append(loss)
+    raise ValueError("no more memory")
+
+train(nn.Linear(2, 2**18))
+"""
+
+
+def test_the_variables_of_a_function_that_failed_are_looked_through(cell):
+    """That is where a person looks when memory ran out."""
+    ran = cell(f"%%gpumem --into r\n{FAILS}")
+    assert isinstance(ran.error, ValueError)
+    (found,) = cell("r").value.findings
+    assert (found.code, found.subject, found.location.line) == ("TM503", "outputs", 6)
+
+
 def test_nothing_is_told_of_a_cell_that_keeps_numbers(cell):
     """The same loop, without the graph."""
     cell(f"%%gpumem --into r\n{STORES.replace('append(loss)', 'append(loss.item())')}")

@@ -6,7 +6,8 @@ Who holds what is asked once, and only where as many storages stayed from one li
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -15,6 +16,8 @@ from tensormagic.collectors.memory_runs.beats import Beats
 from tensormagic.collectors.memory_runs.blocks import Block
 from tensormagic.collectors.memory_runs.leak_holders import MOST_NODES, Holders, find_holders
 from tensormagic.collectors.memory_runs.leaks import FEWEST, FEWEST_GRAPHS, MEANT, Rhythm, Stay, find_leaks
+from tensormagic.collectors.memory_runs.out_of_memory import failing_variables
+from tensormagic.collectors.names.reach import Place
 from tensormagic.collectors.session.assignments import CellNumber, no_cell
 from tensormagic.reports import Gap, Leak, Location
 from tensormagic.reports.memory import Category
@@ -22,6 +25,7 @@ from tensormagic.reports.memory import Category
 SMALLEST = 2**20  # bytes; what collects less than that is no news, unless it is graphs
 
 CategoryOf = Callable[[Block], Category]
+First = Mapping[int, int]
 
 
 class Growth:
@@ -31,6 +35,7 @@ class Growth:
         namespace: The person's names.
         frame: Of the function that runs, whose variables and those of its callers are names, too.
         cell_number: Gives the number of a cell.
+        error: What ended the run: the functions that failed still have their variables.
 
     Attributes:
         gaps: What was not looked at.
@@ -41,13 +46,14 @@ class Growth:
         namespace: Mapping[str, Any],
         frame: FrameType | None = None,
         cell_number: CellNumber | None = None,
+        error: BaseException | None = None,
     ) -> None:
-        self._namespace, self._frame = namespace, frame
+        self._namespace, self._frame, self._error = namespace, frame, error
         self._cell_number = no_cell if cell_number is None else cell_number
         self.gaps: tuple[Gap, ...] = ()
 
     def leaks(
-        self, alive: Iterable[Block], beats: Beats, locations: Sequence[Location], category: CategoryOf
+        self, alive: Iterable[Block], beats: Beats, locations: Sequence[Location], *, category: CategoryOf, first: First
     ) -> tuple[Leak, ...]:
         """Return what grows with every iteration, the largest first. Never raises.
 
@@ -56,31 +62,31 @@ class Growth:
             beats: What tells the rhythm.
             locations: The lines, by number.
             category: What a storage is for.
+            first: Number of the first operation at which each line allocated something.
         """
         try:
-            return self._leaks(alive, beats, locations, category)
+            return self._leaks([(block, category(block)) for block in alive], beats, locations, first)
         except Exception as error:  # an odd object that a name leads to: the run is the person's
             self.gaps = (Gap("leaks", f"what grows could not be looked for: {type(error).__name__}: {error}"),)
             return ()
 
     def _leaks(
-        self, alive: Iterable[Block], beats: Beats, locations: Sequence[Location], category: CategoryOf
+        self, alive: list[tuple[Block, Category]], beats: Beats, locations: Sequence[Location], first: First
     ) -> tuple[Leak, ...]:
-        stayed = [block for block in alive if not block.before and block.site is not None]
-        stayed = [block for block in stayed if category(block) not in MEANT]
+        made = (pair for pair in alive if not pair[0].before and pair[0].site is not None)
+        stayed = {block: category for block, category in made if category not in MEANT}
         if not _may_grow(stayed, beats):
             return ()
         holders = self._holders(stayed, locations)
-        stays = [_stay(block, category(block), holders) for block in stayed]
-        found = find_leaks(stays, Rhythm(locations, beats.backwards, beats.joins, holders.complete))
+        stays = [_stay(block, category, holders) for block, category in stayed.items()]
+        found = find_leaks(stays, Rhythm(locations, beats.backwards, beats.joins, first, holders.complete))
         return tuple(leak for leak in found if leak.graph or leak.kept >= SMALLEST)
 
-    def _holders(self, stayed: list[Block], locations: Sequence[Location]) -> Holders:
+    def _holders(self, stayed: Collection[Block], locations: Sequence[Location]) -> Holders:
         lines = Counter(block.site for block in stayed)
         files = (locations[site].filename for site, _ in lines.most_common() if site is not None)
-        variables = running(self._frame, set(self._namespace))
         found = find_holders(
-            {block.key for block in stayed}, self._namespace, files, variables, cell_number=self._cell_number
+            {block.key for block in stayed}, self._namespace, files, self._variables(), cell_number=self._cell_number
         )
         if not found.complete and not found.cut:
             self.gaps = (Gap("graphs", f"what grows was looked for in the first {MOST_NODES} nodes of what is stored"),)
@@ -88,8 +94,14 @@ class Growth:
             self.gaps = (Gap("names", f"what grows was looked for among a part of the names: {found.cut}"),)
         return found
 
+    def _variables(self) -> Iterator[tuple[Place, Any]]:
+        """Yield the variables of the functions that run, and of those that have just failed."""
+        yield from running(self._frame, set(self._namespace))
+        for place, value in failing_variables(self._error, self._cell_number) if self._error is not None else ():
+            yield replace(place, kind="name"), value
 
-def _may_grow(stayed: list[Block], beats: Beats) -> bool:
+
+def _may_grow(stayed: Collection[Block], beats: Beats) -> bool:
     """Return whether enough stayed from one line, or one tensor was joined often enough."""
     lines = Counter(block.site for block in stayed)
     often = any(count >= FEWEST_GRAPHS for count in lines.values())

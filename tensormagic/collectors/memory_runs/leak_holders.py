@@ -102,12 +102,13 @@ class _Search:
             return self._of_tensor(place.path)
         name, item = _container(place.path)
         ends = any(name == path or name.startswith((f"{path}[", f"{path}.")) for path in self._stroll.bounded)
-        return Hold(name, "items", item, self.where(name), ends=ends or self.is_emptied(name))
+        written = _as_written(name)
+        return Hold(written, "items", item, self.where(name), ends=ends or self.is_emptied(name))
 
     def _of_tensor(self, name: str) -> Hold:
         """Return a tensor as its own holder: it grows only where a line makes it anew from itself."""
         where = self.where(name)
-        return Hold(name, "joined", location=where, ends=where is None or self.is_emptied(name))
+        return Hold(_as_written(name), "joined", location=where, ends=where is None or self.is_emptied(name))
 
     def stored(self, found: Holders) -> Iterator[tuple[int, Hold]]:
         """Yield the storages that graphs of stored results keep."""
@@ -119,8 +120,8 @@ class _Search:
 
     def _of_graph(self, graph: StoredGraph) -> Hold:
         return Hold(
-            graph.name, graph.form, location=graph.location, graph=True, count=graph.graphs, scalars=graph.scalars,
-            ends=self.is_emptied(graph.name),
+            _as_written(graph.name), graph.form, location=graph.location, graph=True, count=graph.graphs,
+            scalars=graph.scalars, ends=self.is_emptied(graph.name),
         )  # fmt: skip
 
     def carried(self) -> Iterator[tuple[int, Hold]]:
@@ -129,7 +130,7 @@ class _Search:
         seen: set[Any] = set()
         for place, x in sorted(tensors.values(), key=lambda pair: pair[0].depth):
             if is_tracked(x):
-                hold = Hold(place.path, "carried", location=self.where(place.path), graph=True)
+                hold = Hold(_as_written(place.path), "carried", location=self.where(place.path), graph=True)
                 yield from ((key, hold) for key in _saved_below(x.grad_fn, seen))
 
 

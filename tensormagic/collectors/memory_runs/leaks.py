@@ -22,6 +22,7 @@ from tensormagic.reports.memory_run import LeakForm
 FEWEST = 5  # iterations
 FEWEST_GRAPHS = 4  # each of its own
 _ALIKE = 3 / 4  # of the iterations add between half and twice the usual
+_BEGINS = 1 / 4  # of the backwards since its line first ran have passed when the first one stays
 _LASTS = 3 / 4  # of the backwards have passed when the last one adds something
 MEANT: frozenset[Category] = frozenset({"parameter", "gradient", "optimizer state", "buffer"})
 
@@ -82,12 +83,14 @@ class Rhythm:
         lines: The lines, by index.
         backwards: Numbers of the operations at which a backward began, ascending.
         joins: Operation and bytes of every tensor that a line joined of others (``torch.cat``), by line.
+        first: Number of the first operation at which each line allocated something.
         complete: Whether everything that has a name was looked at; else what has no holder tells nothing.
     """
 
     lines: Sequence[Location]
     backwards: Sequence[int] = ()
     joins: Mapping[int, Births] | None = None
+    first: Mapping[int, int] | None = None
     complete: bool = True
 
 
@@ -119,13 +122,13 @@ def _graphs(group: list[Stay], hold: Hold, rhythm: Rhythm) -> Leak | None:
     if hold.count:
         return _told(group, rhythm, hold.count, hold) if hold.count >= FEWEST_GRAPHS else None
     rounds = _rounds(group, rhythm)
-    return _told(group, rhythm, len(rounds), hold) if _is_training(rounds, rhythm) else None
+    return _told(group, rhythm, len(rounds), hold) if _is_training(group, rhythm) else None
 
 
 def _items(group: list[Stay], hold: Hold, rhythm: Rhythm) -> Leak | None:
     """Return a leak of items: one a backward, or one a time that a known line puts one in."""
     rounds = _rounds(group, rhythm)
-    if _is_training(rounds, rhythm):
+    if _is_training(group, rhythm):
         added = list(rounds.values())
     elif rhythm.backwards or hold.location is None:
         return None  # collected before the training, or from time to time
@@ -137,7 +140,7 @@ def _items(group: list[Stay], hold: Hold, rhythm: Rhythm) -> Leak | None:
 def _unheld(group: list[Stay], rhythm: Rhythm) -> Leak | None:
     """Return a leak of what nothing that has a name holds: only a training loop shows that it is one."""
     rounds = _rounds(group, rhythm)
-    if not (_is_training(rounds, rhythm) and _is_steady(list(rounds.values()))):
+    if not (_is_training(group, rhythm) and _is_steady(list(rounds.values()))):
         return None
     return _told(group, rhythm, len(rounds), Hold(""))
 
@@ -165,14 +168,18 @@ def _rounds(group: list[Stay], rhythm: Rhythm) -> dict[int, int]:
     return rounds
 
 
-def _is_training(rounds: Mapping[int, int], rhythm: Rhythm) -> bool:
-    """Return whether something stayed from backward to backward, and did so to the end.
+def _is_training(group: list[Stay], rhythm: Rhythm) -> bool:
+    """Return whether something stayed from backward to backward, from the first time on and to the end.
 
-    Several backwards may make a step: a generator's and its critic's, some that are accumulated.
+    Several backwards may make a step: a generator's and its critic's, some that are accumulated. What stays of the last
+    few times only, of many, is what a cache or a ring has not overwritten yet.
     """
+    rounds = _rounds(group, rhythm)
     first, last = min(rounds), max(rounds)
     dense = 4 * len(rounds) >= last - first + 1
-    return len(rounds) >= FEWEST and dense and last >= _LASTS * len(rhythm.backwards)
+    began = bisect_right(rhythm.backwards, min((rhythm.first or {}).get(stay.line, stay.born) for stay in group))
+    early = first - began <= max(1, _BEGINS * (last - began))
+    return len(rounds) >= FEWEST and dense and early and last >= _LASTS * len(rhythm.backwards)
 
 
 def _by_item(group: list[Stay]) -> list[int]:
@@ -195,7 +202,7 @@ def _told(group: list[Stay], rhythm: Rhythm, iterations: int, hold: Hold) -> Lea
     for stay in group:
         by_line[stay.line] += stay.nbytes
     kept = sum(by_line.values())
-    training = _is_training(_rounds(group, rhythm), rhythm)
+    training = _is_training(group, rhythm)
     return Leak(
         rhythm.lines[max(by_line, key=lambda line: by_line[line])], group[0].device, kept // iterations, iterations,
         kept, hold.name, hold.location, graph=hold.graph, form=hold.form, training=training, scalars=hold.scalars,

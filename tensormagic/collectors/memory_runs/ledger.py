@@ -72,6 +72,7 @@ class LineTally:
     largest: int = 0
     calls: int = 0
     peak: int = 0
+    first: int = 0
     last: int = -1
     ops: dict[str, int] = field(default_factory=dict)
 
@@ -84,6 +85,7 @@ class LineTally:
             operation: Its number.
             live: What was alive right after it.
         """
+        self.first = self.first or operation
         self.allocated += nbytes
         self.largest = max(self.largest, nbytes)
         self.peak = max(self.peak, live)

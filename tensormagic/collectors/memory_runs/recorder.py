@@ -142,19 +142,22 @@ class MemoryRecorder:
             self.mode.over = True
             self._allocator = self._cuda.runs(self._ledgers.values(), self._sites.locations, self._sites.cell_number)
             self._described, self._unseen = described(self._namespace, frame)
-            self._grew(frame)
+            self._grew(frame, error)
         self._state = state_after(error)
         self._error = error_text(error) if error is not None else ""
         if error is not None:
             self._note_out_of_memory(error)
             strip_own_frames(error)
 
-    def _grew(self, frame: FrameType | None) -> None:
+    def _grew(self, frame: FrameType | None, error: BaseException | None) -> None:
         """Ask what grew with every iteration, while everything still has its name."""
         account = self._account()
-        growth = Growth(self._namespace, frame, self._sites.cell_number)
+        growth = Growth(self._namespace, frame, self._sites.cell_number, error)
         blocks = [block for block, _ in account.alive]
-        self._leaks = growth.leaks(blocks, self._beats, self._sites.locations, account.category)
+        first = {site: tally.first for site, tally in self._tallies.items() if site is not None}
+        self._leaks = growth.leaks(
+            blocks, self._beats, self._sites.locations, category=account.category, first=first
+        )  # fmt: skip
         self._growth_gaps = growth.gaps
 
     def _note_standing(self) -> None:
@@ -266,4 +269,4 @@ class MemoryRecorder:
             (mode.inside, _INSIDE.format(", ".join(sorted(mode.inside)))),
         )
         told = (Gap("operations", reason) for found, reason in reasons if found)
-        return tuple(dict.fromkeys((*told, *self._unseen, *self._growth_gaps, *self._profile.gaps)))
+        return tuple(dict.fromkeys((*told, *self._unseen, *self._growth_gaps, *self._profile.gaps, *self._cuda.gaps)))

@@ -132,9 +132,7 @@ def _target(node: ast.AST) -> ast.expr | None:
     target = node.targets[0]
     if isinstance(target, ast.Subscript):
         return target.value
-    own = ast.unparse(target)
-    again = any(isinstance(part, ast.expr) and ast.unparse(part) == own for part in ast.walk(node.value))
-    return target if again else None
+    return target if _stands_in(target, node.value) else None
 
 
 def emptied(name: str, filenames: Iterable[str]) -> bool:
@@ -161,10 +159,13 @@ def _taken(node: ast.AST) -> list[ast.expr]:
     if not isinstance(node, ast.Assign):
         return []
     sliced = [target.value for target in node.targets if _is_slice(target)]
-    value = node.value
-    return sliced + (
-        [value.value] if _is_slice(value) and ast.unparse(node.targets[0]) == ast.unparse(value.value) else []
-    )
+    return sliced + [target for target in node.targets if _is_slice(node.value) and _stands_in(target, node.value)]
+
+
+def _stands_in(target: ast.expr, value: ast.expr) -> bool:
+    """Return whether what is assigned to is part of what is assigned."""
+    own = ast.unparse(target)
+    return any(isinstance(part, ast.expr) and ast.unparse(part) == own for part in ast.walk(value))
 
 
 def _is_slice(node: ast.expr) -> TypeGuard[ast.Subscript]:

@@ -107,6 +107,14 @@ def test_what_is_left_alone_without_a_training(hold):
     assert find_leaks(each(hold), INFERENCE) == ()
 
 
+def test_a_ring_that_overwrites_what_is_old():
+    """Its line ran long before what is left of it was made."""
+    latest = items(births=range(305, 400, 10))
+    assert find_leaks(latest, Rhythm(LINES, TRAINING.backwards, first={0: 5})) == ()
+    (leak,) = find_leaks(latest, Rhythm(LINES, TRAINING.backwards, first={0: 295}))
+    assert leak.iterations == 10
+
+
 def test_a_tensor_that_is_joined_from_itself():
     """Each one replaces the one before: only the last is alive, but it is larger each time."""
     births = [(born, (at + 1) * MIB) for at, born in enumerate(range(5, 400, 10))]
