@@ -21,6 +21,7 @@ _STATE = re.compile(r"(?:^|.*\.)state\[(?P<path>.+)\]\['(?P<key>\w+)'\]$")
 _ENDING = re.compile(r"(?:\.weight)?(?:\.grad)?$|Backward\d*$")
 _AFTER = re.compile(r"[:,]")
 _SHORTEST = 3
+_SURE = 0.94  # of the width that is counted with: a notebook's cell may be a little narrower
 _NARROW = 48.0  # pixels of a name below which the bytes are left out
 
 
@@ -36,7 +37,7 @@ def is_lowered(cell: Cell, group: Group) -> bool:
 
 def cell_lines(cell: Cell, group: Group) -> list[str]:
     """Return what is written on a cell: its name, below it its bytes; one of both, or nothing, where room is short."""
-    wide = cell.box.width - PADDING
+    wide = cell.box.width * _SURE - PADDING
     rows = int((cell.box.height - (HEADER if is_lowered(cell, group) else 0) - 2) // LINE)
     words = (
         next((label for label in _labels(cell, group) if _fits(label, wide)), ""),

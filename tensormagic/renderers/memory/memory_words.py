@@ -138,7 +138,7 @@ def release_notes(release: Release) -> str:
     """Return why letting go of a name frees less than it leads to."""
     if release.reaches <= release.nbytes:
         return ""
-    shared = f", shared with {listed(release.shared_with, most=2)}" if release.shared_with else ""
+    shared = f", shared with {listed(release.shared_with, most=3)}" if release.shared_with else ""
     return f"of {number_of_bytes(release.reaches)} that it leads to{shared}"
 
 

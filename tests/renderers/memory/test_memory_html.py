@@ -89,8 +89,8 @@ def test_words() -> None:
     holders = tuple(Holder(path, "name", "tensor") for path in ("x", "y", "Out[3]", "_", "_3"))
     assert held_by(storage("x", 4, "other", holders=holders, found=9)) == "y, Out[3], _, 5 more"
     assert release_notes(Release("x", "name", 10, 1, 10)) == ""
-    assert release_notes(Release("x", "name", 0, 0, 2048, ("y", "z", "w"))) == (
-        "of 2 KiB that it leads to, shared with y, z, and 1 more"
+    assert release_notes(Release("x", "name", 0, 0, 2048, ("y", "z", "w", "v"))) == (
+        "of 2 KiB that it leads to, shared with y, z, w, and 1 more"
     )
     assert summary(SAMPLES["empty"]) == "no tensor is alive"
 
