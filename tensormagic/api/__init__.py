@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tensormagic.api.asking import why
 from tensormagic.api.comparing import compare
-from tensormagic.api.explaining import Explanation, explain, explain_error
+from tensormagic.api.explaining import Explanation, explain, explain_error, is_out_of_memory
 from tensormagic.api.findings import ignore
 from tensormagic.api.generators import DrawWatch, rng, track_rng
 from tensormagic.api.loading import load
@@ -40,6 +40,7 @@ __all__ = [
     "ignore",
     "inspect",
     "install_display",
+    "is_out_of_memory",
     "load",
     "memory",
     "on_terminal",

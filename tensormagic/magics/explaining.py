@@ -27,10 +27,11 @@ class Explained:
     Args:
         shell: The IPython shell.
         source: The source of the expression that is evaluated, where Python cannot know it.
+        memory: Whether memory that ran out is told here; False where the magic itself tells it.
     """
 
-    def __init__(self, shell: Any, source: str = "") -> None:
-        self._shell, self._source = shell, source
+    def __init__(self, shell: Any, source: str = "", *, memory: bool = True) -> None:
+        self._shell, self._source, self._memory = shell, source, memory
 
     def __enter__(self) -> None:
         """Begin."""
@@ -39,7 +40,10 @@ class Explained:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Show the explanation, where torch refused a call."""
-        if error is not None and explain(self._shell, error, source=self._source):
+        if error is None:
+            return
+        elsewhere = not self._memory and api.is_out_of_memory(error)
+        if elsewhere or explain(self._shell, error, source=self._source):
             note_told(self._shell)
 
 

@@ -52,7 +52,7 @@ def run(shell: Any, line: str, cell: str) -> Any:
     check(output)
     source = CellSource(shell, cell, f"{NAME} {line}".rstrip())
     followed = _followed(shell, source.cell, options)
-    with Explained(shell):
+    with Explained(shell, memory=False):
         try:
             with followed:
                 return source.run()

@@ -21,6 +21,7 @@ from tensormagic.collectors.names.reach import Place
 from tensormagic.collectors.names.sharers import names_of
 from tensormagic.collectors.names.source import PACKAGE_DIRECTORY, CellNumber, location_in
 from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.releases.freed import collect_releases
 from tensormagic.collectors.session.stroll import THOROUGH, Stroll
 from tensormagic.reports import Gap, MemoryReport, OutOfMemory
 
@@ -53,8 +54,10 @@ def memory_at(
         cell_number: Gives a cell's execution count from its file name.
     """
     try:
+        freed = collect_releases(namespace)  # first: another walk holds what it meets
         failing = list(failing_variables(error, cell_number))
         memory = collect_memory(namespace, more=failing, most=MOST_LISTED)
+        memory = replace(memory, releases=freed.releases, gaps=(*memory.gaps, *freed.gaps))
         return _with_device(replace(told, only_error=_only(failing, namespace)), memory), memory
     except Exception as problem:  # memory has run out: looking, too, may need more than there is
         gap = Gap("memory", f"could not be looked at: {type(problem).__name__}: {problem}")

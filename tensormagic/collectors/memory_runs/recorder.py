@@ -236,7 +236,7 @@ class MemoryRecorder:
         peak, peak_left_out = account.peak()
         kept, kept_left_out = account.kept()
         lines = self._profile.lines(account.lines, self._sites)
-        failed = self._failed
+        failed, memory = self._failed, self._failed.memory if self._failed is not None else None
         return MemoryRunReport(
             cell=self._cell,
             state=self._state,
@@ -256,7 +256,8 @@ class MemoryRecorder:
             functions=self._profile.told(lines),
             allocator=self._allocator,
             out_of_memory=failed.out_of_memory if failed is not None else None,
-            at_end=failed.memory.storages if failed is not None and failed.memory is not None else account.at_end(),
+            at_end=memory.storages if memory is not None else account.at_end(),
+            releases=memory.releases if memory is not None else (),
             gaps=self._gaps(),
         )
 

@@ -47,7 +47,8 @@ def lines(report: FailureReport, width: int, *, found: bool = True) -> list[str]
         width: Of the widest line.
         found: Whether to tell what was found, and what torch said; not where that stands above already.
     """
-    head, wrong = _head(report, width), _wrong(report, width) if found else []
+    told = found or report.out_of_memory is not None
+    head, wrong = _head(report, width), _wrong(report, width) if told else []
     said = filled("torch said: ", torch_said(report), width) if found else []
     sections = (head, wrong, _way(report, width), _operands(report, width), [*said, *_gaps(report, width)])
     spaced = [line for section in sections if section for line in ("", *section)]

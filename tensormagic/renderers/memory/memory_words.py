@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from tensormagic.renderers.basics.phrases import DOT, count, listed, number_of_bytes, plural, shortened, tuple_text
 from tensormagic.renderers.memory.categories import PLURALS
 from tensormagic.renderers.memory.treemap import LEFT_OUT, Tile
-from tensormagic.reports import DeviceMemory, LiveStorage, MemoryReport, Release
+from tensormagic.reports import DeviceMemory, Holder, LiveStorage, MemoryReport, Release
 
 NO_NAME = "no name"
 NOTABLE_FRAGMENTATION = 0.3
@@ -123,10 +123,18 @@ def kind(one: LiveStorage) -> str:
 
 def held_by(one: LiveStorage, *, most: int = MOST_HOLDERS) -> str:
     """Return who holds a storage besides what it is called after."""
-    paths = [shortened(holder.path, 48) for holder in one.holders if holder.path != called(one)]
+    paths = [_holder(holder) for holder in one.holders if holder.path != called(one)]
     hidden = max(one.found - len(one.holders), 0) + max(len(paths) - most, 0)
     shown = paths[:most] + ([f"{count(hidden)} more"] if hidden else [])
     return ", ".join(shown)
+
+
+def _holder(holder: Holder) -> str:
+    """Return where a holder is; of a variable of a function that failed, the line at which it failed, too."""
+    function, mark, name = holder.path.partition(".<locals>.")
+    if not mark or holder.kind != "traceback" or holder.location is None:
+        return shortened(holder.path, 48)
+    return f"{shortened(name, 32)} in {shortened(function, 32)}, line {holder.location.line}"
 
 
 def what(release: Release) -> str:

@@ -77,6 +77,16 @@ def test_what_only_the_error_holds_is_counted():
     assert report.out_of_memory.only_error == 3 * 4000
 
 
+def test_what_a_name_would_free_is_told_even_then():
+    """The error has its variables, and a name has its own: what ``del`` of it frees does not depend on the error."""
+    names = {"losses": [torch.ones(2000)], "net": torch.nn.Linear(10, 10)}
+    with pytest.raises(RuntimeError), tensormagic.explain(namespace=names) as told:
+        step(names["net"])
+    freed = {one.name: one.nbytes for one in told.report.memory.releases}
+    assert freed["losses"] == 8000
+    assert freed["net"] == 0  # `step` was given it, and the error has `step`
+
+
 @pytest.mark.parametrize("how", ["explain", "track"])
 def test_nothing_is_kept_alive(how):
     """What the functions that failed had is gone as soon as the error is, without a look of Python's for cycles."""
