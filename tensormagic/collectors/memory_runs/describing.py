@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.live_memory.live_memory import uncollected
 from tensormagic.collectors.live_memory.parts import parts
 from tensormagic.collectors.live_memory.running import running
 from tensormagic.collectors.live_memory.survey import Survey
@@ -34,7 +35,7 @@ def described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[De
 
 def _described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[Described, tuple[Gap, ...]]:
     found: Described = {}
-    with quiet():
+    with quiet(), uncollected():
         survey = Survey(Stroll(THOROUGH).through(namespace, running(frame, set(namespace))), everything=True)
         for block in survey.blocks:
             found.update(dict.fromkeys(block.identities | {block.memory.identity}, told(block)))
@@ -43,7 +44,7 @@ def _described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[D
 
 def standing() -> Iterator[tuple[torch.UntypedStorage, torch.Tensor]]:
     """Yield every storage that is alive, some of them more than once, with a tensor over it: what graphs keep, too."""
-    with quiet():
+    with quiet(), uncollected():
         for block in Survey(Stroll(THOROUGH), everything=True).blocks:
             for tensor in block.tensors.values():
                 for part in parts(tensor):
