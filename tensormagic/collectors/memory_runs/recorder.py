@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch import nn
 
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
 from tensormagic.collectors.memory_runs.beats import Beats
@@ -26,13 +27,14 @@ from tensormagic.collectors.memory_runs.stepping_off import SteppingOff
 from tensormagic.collectors.names.identity import ModuleNames
 from tensormagic.collectors.names.source import CellNumber, Sites
 from tensormagic.collectors.names.tracebacks import error_text, state_after, strip_own_frames
+from tensormagic.collectors.ops.op_facts import storages
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tracing.backward_calls import is_followed_here
 from tensormagic.collectors.tracing.children import abandon_in_children
 from tensormagic.collectors.tracing.running_modules import RunningModules
 from tensormagic.errors import TraceError
 from tensormagic.reports import AllocatorRun, Cell, FailureReport, Gap, Leak, State
-from tensormagic.reports.memory import DeviceMemory
+from tensormagic.reports.memory import Category, DeviceMemory
 from tensormagic.reports.memory_run import MemoryRunReport
 
 _INSIDE = "what these allocate inside and give back before they return is not seen: {}"
@@ -73,7 +75,9 @@ class MemoryRecorder:
     ) -> None:
         self._namespace, self._cell, self._title, self._clock = namespace, cell, title, clock
         self._sites = Sites(cell_number) if cell_number is not None else Sites()
-        modules = RunningModules(ModuleNames(namespace))
+        names = ModuleNames(namespace)
+        names.on_root = self._note_module
+        modules = RunningModules(names)
         self._profile = LineProfile(functions, namespace, cell)
         walk, site_of = self._profile.walk(self._sites, modules.path_in)
         self.mode = MemoryMode(walk, site_of, self._fold, clock)
@@ -107,8 +111,11 @@ class MemoryRecorder:
             raise TraceError("this run was followed before; make a new one with tensormagic.track_memory()")
         if is_followed_here():
             raise TraceError("another trace is on in this thread; end it first: each would follow the other")
+        standing = self._standing()
         self._began = self._clock()
-        self._note_standing()
+        for block in standing:
+            block.seconds = self._began
+        self.mode.events += standing
         self._fold()
         self._before = self._account().devices()
         with ExitStack() as stack:
@@ -160,14 +167,28 @@ class MemoryRecorder:
         )  # fmt: skip
         self._growth_gaps = growth.gaps
 
-    def _note_standing(self) -> None:
-        mode = self.mode
-        for storage, tensor in standing():
-            if storage._cdata not in mode.known:
-                block = new_block(storage, tensor, mode.note_death)
-                block.before, block.seconds = True, self._began
-                mode.known[block.key] = block
-                mode.events.append(block)
+    def _standing(self) -> list[Block]:
+        """Return what is there before the run. Never raises."""
+        mode, found = self.mode, list[Block]()
+        try:
+            for storage, tensor in standing():
+                if storage._cdata not in mode.known:
+                    block = new_block(storage, tensor, mode.note_death)
+                    block.before, mode.known[block.key] = True, block
+                    found.append(block)
+        except Exception as error:  # an odd tensor: the run is the person's
+            mode.gap = f"before the run: {type(error).__name__}: {error}"
+        return found
+
+    def _note_module(self, _name: str, module: nn.Module) -> None:
+        """Note what the parameters and buffers of a model are that runs: they may die before the run ends."""
+        registered: tuple[tuple[Category, Iterable[torch.Tensor]], ...] = (
+            ("parameter", module.parameters()), ("buffer", module.buffers()),
+        )  # fmt: skip
+        for category, tensors in registered:
+            for storage in (storage for tensor in tensors for storage in storages(tensor)):
+                if (block := self.mode.known.get(storage._cdata)) is not None:
+                    block.category = category
 
     def _note_out_of_memory(self, error: BaseException) -> None:
         """Look at where the memory is while the functions that failed still have it, where it ran out."""

@@ -207,3 +207,32 @@ def test_nothing_is_kept_alive():
         assert run.report.state == "finished"
     finally:
         gc.enable()
+
+
+def test_a_model_that_lives_in_a_function():
+    """Parameters, gradients and the optimizer's state are told for what they were, although all of it is gone."""
+
+    def train():
+        net = nn.Linear(100, 100)
+        optimizer = torch.optim.Adam(net.parameters(), foreach=False)
+        for _ in range(2):
+            optimizer.zero_grad()
+            net(torch.randn(5, 100)).square().sum().backward()
+            optimizer.step()
+
+    with tm.track_memory() as run:
+        train()
+    weights = 4 * (100 * 100 + 100)
+    highest = {category: max(levels) for category, levels in run.report.timelines[0].by_category}
+    assert (highest["parameter"], highest["gradient"]) == (weights, weights)
+    assert highest["optimizer state"] == 2 * weights + 2 * 4
+    assert run.report.kept == ()
+
+
+def test_what_is_left_has_its_name():
+    """What the run allocated and left is called what a person would write, with its holders."""
+    with tm.track_memory() as run:
+        losses = [torch.zeros(10 + at) for at in range(3)]
+    assert [block.storage.name for block in run.report.kept] == ["losses[2]", "losses[1]", "losses[0]"]
+    assert run.report.kept[0].storage.location.text.startswith("losses = [")
+    assert len(losses) == 3
