@@ -44,7 +44,7 @@ def memory(
     [('x', 4000, 2)]
     """
     require_torch()
-    from tensormagic.collectors.live_memory.live_memory import collect_memory
+    from tensormagic.collectors.live_memory.live_memory import collect_memory, uncollected
     from tensormagic.collectors.releases.freed import collect_releases
 
     for given in (namespace, only):
@@ -52,8 +52,9 @@ def memory(
     caller = sys._getframe(1)  # noqa: SLF001  (documented default)
     seen = caller.f_globals if namespace is None else namespace
     asked = (devices,) if isinstance(devices, str) else devices
-    freed = collect_releases(seen, besides=() if only is None else (only,))  # first: another walk holds what it meets
-    report = collect_memory(seen, frame=caller, only=only, devices=asked, most=most)
+    with uncollected():
+        freed = collect_releases(seen, besides=() if only is None else (only,))  # first: a walk holds what it meets
+        report = collect_memory(seen, frame=caller, only=only, devices=asked, most=most)
     releases = tuple(one for one in freed.releases if _is_asked_for(one, only, asked))
     return diagnosed(replace(report, releases=releases, gaps=(*report.gaps, *freed.gaps)))
 

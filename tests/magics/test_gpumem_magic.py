@@ -93,18 +93,18 @@ def test_names_complete(shell, cell):
     assert "attention" in matches
 
 
-def test_fifty_looks_leave_nothing(cell, shell):
+def test_many_looks_leave_nothing(cell, shell):
     """As many objects and storages as after the first; no name, no output; what is deleted is gone."""
     cell("loss = net(torch.ones(3, 2)).sum()")
     cell("%gpumem --text --into r")
     gc.collect()
     objects, storages = len(gc.get_objects()), shell.user_ns["r"].devices[0].storages
     own, version = set(shell.user_ns), shell.user_ns["a"]._version
-    for _ in range(50):
+    for _ in range(15):
         shell.run_line_magic("gpumem", "--text --into r")
     gc.collect()
     assert shell.user_ns["r"].devices[0].storages == storages
-    assert len(gc.get_objects()) <= objects + 60
+    assert len(gc.get_objects()) <= objects + 20
     assert (set(shell.user_ns), shell.user_ns["a"]._version) == (own, version)
     gone = weakref.ref(shell.user_ns["loss"])
     cell("del loss")
