@@ -9,7 +9,7 @@ got a gradient. What something else writes to (a moving average) is kept up in a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tensormagic.diagnoses.cut_remedies import call_words, instead
 from tensormagic.diagnoses.parameter_names import passes_words, shortest
@@ -17,6 +17,7 @@ from tensormagic.diagnoses.words import listed, part
 from tensormagic.reports import Cut, Finding, LeftOut, Location, RelatedLine, TraceReport
 
 UNRECORDED = frozenset({"no_grad", "inference_mode"})
+_GOES_ON = frozenset({"detach", "data", "item", "numpy", "copy"})  # what comes out may be used where nobody sees it
 
 
 @dataclass(slots=True)
@@ -52,6 +53,45 @@ def cut_on_the_way(report: TraceReport) -> Iterator[Finding]:
         if missing and not (place.cut.kind in UNRECORDED and _is_twin(report, missing)):
             told.update(one.name for one in missing)
             yield _finding(report, place, missing)
+    yield from _ways_lost(report)
+
+
+def _ways_lost(report: TraceReport) -> Iterator[Finding]:
+    """Yield where all that a model makes ends in a cut, and nothing is known of what comes out: NumPy has it, say.
+
+    Where a cut value goes on outside torch nobody sees which node uses it. What is certain is that an optimizer made
+    steps with the model, that nothing of the model ever got a gradient, and that the way of its values ended here.
+    """
+    if report.state == "running" or report.passes_traced < report.passes_seen:
+        return
+    order = {series.name: at for at, series in enumerate(report.parameters)}
+    told = names_behind_cuts(report)
+    for graph in report.graphs:
+        for cut in graph.cuts:
+            lost = [one for one in cut.left_out if _is_lost(report, one) and one.name not in told]
+            if cut.target is None and cut.kind in _GOES_ON and lost:
+                told.update(one.name for one in lost)
+                yield _lost(report, cut, sorted(lost, key=lambda one: order.get(one.name, len(order))))
+
+
+def _is_lost(report: TraceReport, one: LeftOut) -> bool:
+    """Return whether an optimizer holds it, and nothing of its model ever got a gradient."""
+    learns = any(series.touched and series.owner == one.owner for series in report.parameters)
+    return bool(one.held and one.owner) and not one.written and not learns
+
+
+def _lost(report: TraceReport, cut: Cut, lost: Sequence[LeftOut]) -> Finding:
+    found = _finding(report, _Place(cut), lost)
+    who = shortest([one.name for one in lost], [series.name for series in report.parameters])
+    verb, it, makes = ("gets", "it", "it makes") if len(who) == 1 else ("get", "them", "they make")
+    place = report.location(cut.location)
+    cut = replace(cut, kind="numpy", op="numpy") if place is not None and ".numpy()" in place.text else cut
+    return replace(
+        found,
+        message=f"{listed(who)} {verb} no gradient in {passes_words(report)}, though an optimizer holds {it}: "
+        f"what {makes} ends at {call_words(cut)}.",
+        remedy=_remedy(cut, place, lost, who),
+    )
 
 
 def hides_parameters(report: TraceReport) -> bool:

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from tensormagic.diagnoses.cut_remedies import call_words
 from tensormagic.diagnoses.graph_cuts import hides_parameters, names_behind_cuts, read_only_cut
 from tensormagic.diagnoses.parameter_names import as_code, passes_words, shortest
-from tensormagic.diagnoses.words import grouped, listed
-from tensormagic.reports import Finding, ParameterSeries, RelatedLine, TraceReport
+from tensormagic.diagnoses.words import counted, grouped, listed
+from tensormagic.reports import Finding, OptimizerUse, ParameterSeries, RelatedLine, TraceReport
+
+FEWEST_STEPS = 3  # without any gradient
 
 
 def parameter_without_gradient(report: TraceReport) -> Iterator[Finding]:
@@ -26,6 +28,7 @@ def parameter_without_gradient(report: TraceReport) -> Iterator[Finding]:
         missing = [series for series in of if _is_missing(series) and series.name not in cut_off]
         if missing:
             yield _missing_finding(report, of, missing)
+    yield from _models_without_gradient(report)
 
 
 def _is_missing(series: ParameterSeries) -> bool:
@@ -60,3 +63,44 @@ def _remedy(report: TraceReport, missing: Sequence[ParameterSeries]) -> tuple[st
         return "Use it in forward, and what it makes in the loss.", ()
     told = f"What it makes ends at {call_words(cut)} ({place.label}): if it belongs into the loss, let it go on there."
     return told, (RelatedLine("its way ends here", place),)
+
+
+def _models_without_gradient(report: TraceReport) -> Iterator[Finding]:
+    """Yield the optimizers that make steps although nothing that they hold had a gradient at any of them.
+
+    Where a call was seen to end the way, that is TM303's to tell; where the model was made anew, TM604's.
+    """
+    training = report.training
+    if training is None or report.state == "running" or _is_cut_or_replaced(report):
+        return
+    known = report.passes_traced == report.passes_seen and training.optimizers_seen == len(training.optimizers)
+    for use in training.optimizers if known and report.passes_seen >= FEWEST_STEPS else ():
+        idle = use.steps >= FEWEST_STEPS and all(pattern.kind == "idle" for pattern in use.patterns)
+        held = [report.parameters[number] for number in use.holds]
+        missing = [series for series in held if series.owner and _is_missing(series)]
+        if idle and missing and len(missing) == len(held) and not (use.strangers or use.left_out):
+            yield _idle_finding(report, use, missing)
+
+
+def _is_cut_or_replaced(report: TraceReport) -> bool:
+    """Return whether the run tells where a way ends, or a model that gets gradients is in no optimizer."""
+    held = {number for use in report.training.optimizers for number in use.holds} if report.training else set()
+    free = any(series.owner and series.touched and at not in held for at, series in enumerate(report.parameters))
+    return free or any(cut.left_out for cut in (*report.cuts, *(cut for graph in report.graphs for cut in graph.cuts)))
+
+
+def _idle_finding(report: TraceReport, use: OptimizerUse, missing: Sequence[ParameterSeries]) -> Finding:
+    who = shortest([series.name for series in missing], [series.name for series in report.parameters])
+    owners = list(dict.fromkeys(series.owner for series in missing))
+    parameters = counted(len(missing), "parameter")
+    return Finding(
+        code="TM601",
+        severity="warning",
+        message=f"{use.name} makes {counted(use.steps, 'step')}, and no parameter of {listed(owners)} has a gradient "
+        f"at any: {passes_words(report)} led to none of the {parameters} that it holds.",
+        location=report.location(next((pattern.location for pattern in use.patterns), None)),
+        evidence={"steps": use.steps, "parameters": len(missing)},
+        remedy="Calculate the loss from what it makes with calls that autograd follows: `nn.Parameter(x)`, "
+        "`torch.Tensor(x)` and NumPy make new values without a history.",
+        subject=who[0],
+    )

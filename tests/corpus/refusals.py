@@ -14,6 +14,6 @@ def refused(program: Callable[[], Any], **namespace: Any) -> TraceReport:
     try:
         with tm.trace(namespace=namespace) as trace:
             program()
-    except (RuntimeError, TypeError):
+    except (RuntimeError, TypeError, ValueError):
         return trace.report
     raise AssertionError("the program was to raise")

@@ -145,3 +145,31 @@ def test_reentrant_checkpoints_hide_their_parameters():
     (graph,) = report.graphs
     hidden = replace(op(2, "CheckpointFunction"), name="CheckpointFunctionBackward")
     assert diagnose(replace(report, graphs=(replace(graph, nodes=(*graph.nodes, hidden)),))) == ()
+
+
+def lost(*, touched=False, **more):
+    """Return a run in which all that a model makes ended in a cut that nothing is known to have used."""
+    behind = held((replace(BODY[0], name="encoder.weight", owner="encoder"),), by=more.pop("by", True))
+    gradient = [1.0] if touched else [UNTOUCHED]
+    row = parameter("encoder.bias", gradient, owner="encoder", shape=(4,))
+    report = cut_run(cut(target=None, left_out=behind, **more), parameters=(row,))
+    return replace(report, parameters=(report.parameters[0], row))
+
+
+def test_a_way_that_is_lost_outside_torch():
+    """A model that an optimizer holds, of which nothing ever got a gradient."""
+    (found,) = diagnose(lost())
+    assert (found.code, found.severity, found.subject) == ("TM303", "warning", "encoder.weight")
+    assert found.message == (
+        "encoder.weight gets no gradient in 1 backward pass, though an optimizer holds it: what it makes ends at "
+        "`.detach()`."
+    )
+    assert found.location == LINES[2]
+
+
+@pytest.mark.parametrize(
+    "facts", [{"by": False}, {"by": None}, {"touched": True}, {"kind": "no_grad", "op": "no_grad"}], ids=str
+)
+def test_a_value_that_was_only_looked_at_is_no_fault(facts):
+    """Of a model that nobody trains here, or that learns in another way; an evaluation without gradients."""
+    assert "TM303" not in {found.code for found in diagnose(lost(**facts))}

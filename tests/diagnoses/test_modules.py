@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from tensormagic.diagnoses import diagnose
-from tensormagic.reports import UNTOUCHED, Graph
-from tests.diagnoses.samples import CALL, op, parameter, run
+from tensormagic.reports import UNTOUCHED, Graph, OptimizerUse, StepPattern, Training
+from tests.diagnoses.samples import CALL, LINES, op, parameter, run
 
 
 def net(*missing, got=("net.head.weight",), count=1, **more):
@@ -74,3 +74,33 @@ def test_reentrant_checkpointing_hides_its_parameters():
     node = dataclasses.replace(op(0, "CheckpointFunction"), name="CheckpointFunctionBackward")
     report = dataclasses.replace(net("net.block.weight"), graphs=(Graph(1, (node,), ()),))
     assert diagnose(report) == ()
+
+
+def stepped(*kinds, holds=(0, 1), touched=UNTOUCHED, **more):
+    """Return a run in which an optimizer made three steps of each of these kinds; a plain leaf got the gradient."""
+    rows = [parameter(f"base.{name}", [touched] * 3, owner="base") for name in ("weight", "bias")]
+    rows.append(parameter("leaf (3, 3)", [1.0] * 3, owner="", is_parameter=False))
+    patterns = tuple(StepPattern(kind=kind, location=4, count=3) for kind in kinds)
+    use = OptimizerUse(name="opt", type_name="Adam", steps=3 * len(kinds), patterns=patterns, holds=holds, **more)
+    report = run(parameters=rows, count=3)
+    return dataclasses.replace(report, training=Training(optimizers=(use,), optimizers_seen=1))
+
+
+def test_an_optimizer_that_steps_with_nothing():
+    """Its name, its steps, the model that it holds, and the line of the step."""
+    (found,) = diagnose(stepped("idle"))
+    assert (found.code, found.severity, found.subject, found.location) == ("TM601", "warning", "base", LINES[4])
+    assert found.message == (
+        "opt makes 3 steps, and no parameter of base has a gradient at any: 3 backward passes led to none of the 2 "
+        "parameters that it holds."
+    )
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [{"kinds": ("idle", "fresh")}, {"kinds": ("emptied",)}, {"touched": 1.0}, {"strangers": 1}, {"left_out": 2}],
+    ids=str,
+)
+def test_an_optimizer_that_had_gradients_or_other_things_is_left_alone(facts):
+    """One step with gradients, gradients that were cleared, what was reached, what is not known."""
+    assert "TM601" not in {found.code for found in diagnose(stepped(*facts.pop("kinds", ("idle",)), **facts))}
