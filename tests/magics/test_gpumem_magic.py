@@ -45,6 +45,7 @@ def test_outputs_and_variables(cell):
     cell("torch.ones(333)")
     report = cell("%gpumem --into r --text\nr").value
     one = next(one for one in report.storages if one.nbytes == 1332)
+    assert one.name.startswith("Out[")
     assert any(holder.path.startswith("Out[") and holder.kind == "history" for holder in one.holders)
 
 

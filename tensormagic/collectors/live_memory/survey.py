@@ -14,7 +14,7 @@ from tensormagic.collectors.live_memory.graph_memory import LEAF, GraphMemory
 from tensormagic.collectors.live_memory.nameless import nameless
 from tensormagic.collectors.live_memory.parts import memory_in, nbytes_of, parts
 from tensormagic.collectors.names.naming import OPTIMIZED
-from tensormagic.collectors.names.reach import Place
+from tensormagic.collectors.names.reach import Place, registered
 from tensormagic.collectors.session.stroll import Stroll
 from tensormagic.reports import Gap, Holder
 
@@ -104,8 +104,7 @@ class Survey:
     def _meet_registered(self) -> None:
         for path, module in self._stroll.modules:
             for registry, role in _REGISTRIES:
-                held = object.__getattribute__(module, "__dict__").get(registry)
-                for x in list(dict.values(held)) if isinstance(held, dict) else ():
+                for _, x in registered(module, registry):
                     if x is not None:
                         self._mark(x, role, path)
 

@@ -21,7 +21,7 @@ _UNNAMED = ("view", "array")  # the base of what has a name, which is what a per
 
 def told(block: Block) -> LiveStorage:
     """Return a block as plain data."""
-    places = sorted(_named(block), key=lambda pair: (_rank(*pair), id(pair[1]) in block.composed, _steps(pair[0])))
+    places = sorted(_named(block), key=lambda pair: (_rank(*pair), id(pair[1]) in block.composed, *_steps(pair[0])))
     place, x = places[0] if places else (None, next(iter(block.tensors.values()), None))
     stands = block.part if x is None or id(x) in block.composed else x
     memory, holders = block.memory, _holders(places, x)
@@ -62,8 +62,9 @@ def _rank(place: Place, x: torch.Tensor) -> tuple[bool, bool, bool, bool]:
     return place.kind in _SESSION, OPTIMIZED.search(path) is not None, ", " in path, x._is_view()
 
 
-def _steps(place: Place) -> int:
-    return place.path.count(".") + place.path.count("[")
+def _steps(place: Place) -> tuple[bool, int]:
+    """Return what puts the path first that is quickest to write; of outputs, the one that tells the cell."""
+    return not place.path.startswith("Out["), place.path.count(".") + place.path.count("[")
 
 
 def _holders(places: list[tuple[Place, torch.Tensor]], stands: torch.Tensor | None) -> list[Holder]:

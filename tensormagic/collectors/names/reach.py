@@ -180,11 +180,21 @@ def _of_module(reach: Reach, module: nn.Module, place: Place) -> Iterator[Held]:
     attributes = object.__getattribute__(module, "__dict__")
     registries = ("_parameters", "_buffers", "_modules")
     for registry in registries:
-        entries = attributes.get(registry) or {}
-        yield from ((place.inner(f".{name}", "module"), value) for name, value in list(dict.items(entries)))
+        yield from ((place.inner(f".{name}", "module"), value) for name, value in registered(module, registry))
     for name, value in list(attributes.items()):
         if name not in registries and not reach.is_atom(value):
             yield place.inner(f".{name}", "module"), value
+
+
+def registered(module: nn.Module, registry: str) -> list[tuple[str, Any]]:
+    """Return what a module has registered, by name: its ``"_parameters"``, ``"_buffers"`` or ``"_modules"``.
+
+    Those of a scripted module are in C++; what stands in for the dictionary is torch's own.
+    """
+    held = object.__getattribute__(module, "__dict__").get(registry) or {}
+    if dict in type(held).__mro__:
+        return list(dict.items(held))
+    return list(held.items()) if type(held).__module__.startswith("torch.") else []
 
 
 def _of_optimizer(reach: Reach, optimizer: Any, place: Place) -> Iterator[Held]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -112,6 +113,19 @@ def test_a_batch_is_input_as_long_as_a_graph_keeps_it():
     assert of(seen({"net": net, "x": x, "loss": loss}), "x").category == "input"
     loss.backward()
     assert of(seen({"net": net, "x": x, "loss": loss}), "x").category == "other"
+
+
+def test_the_parameters_of_a_scripted_module_are_found():
+    """They lie in C++, behind dictionaries that are torch's own; so do its submodules."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scripted = torch.jit.script(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
+    report = seen({"net": scripted})
+    found = {one.name: (one.category, one.module) for one in report.storages}
+    assert found.items() >= {
+        "net.0.weight": ("parameter", "net.0"), "net.0.bias": ("parameter", "net.0"),
+        "net.1.running_mean": ("buffer", "net.1"), "net.1.weight": ("parameter", "net.1"),
+    }.items()  # fmt: skip
 
 
 def test_views_are_one_storage():
