@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 from tensormagic import renderers
 from tests.renderers.samples_memory import SAMPLES
 from tests.renderers.samples_memory_run import SAMPLES as RUNS
+from tests.support.lab import LabNotebook
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>memory</title><body>'
 # The lowest contrast of any text on a treemap, a bar or a line: its ink against the ground that it stands on.
@@ -87,3 +88,30 @@ def test_the_mark_of_the_peak_stands_on_the_picture(static_page: Callable[..., P
     box = plot.bounding_box()
     assert mark["height"] / box["height"] == pytest.approx(1 / 1.12, abs=0.02)
     assert box["x"] <= mark["x"] <= box["x"] + box["width"]
+
+
+LEAK = """%%gpumem
+losses = []
+for _ in range(8):
+    losses.append(net(x).square().mean())"""
+START = "%load_ext tensormagic\nimport torch\nfrom torch import nn\nnet, x = nn.Linear(64, 64), torch.randn(16384, 64)"
+
+
+def test_both_panels_in_jupyterlab(notebook: Callable[..., LabNotebook]) -> None:
+    """The run with its leak, then what is alive: the switch works there, and both follow the theme."""
+    opened = notebook(START, LEAK, "%gpumem")
+    opened.run()
+    run, now = (opened.output(cell).locator("section.tm-memory") for cell in (1, 2))
+    expect(run.locator(".tm-find")).to_contain_text("TM503")
+    expect(run.locator(".tm-lines")).to_contain_text("losses.append(net(x).square().mean())")
+    run.get_by_label("by line").check()
+    expect(run.locator(".tm-by-line")).to_be_visible()
+    expect(now.locator(".tm-frees th").first).to_have_text("del losses")
+    expect(now.locator(".tm-mh").first).to_contain_text("graph of losses")
+    colours = []
+    for dark in (False, True):
+        opened.theme(dark=dark)
+        colours.append(now.evaluate("panel => getComputedStyle(panel).backgroundColor"))
+        assert min(panel.evaluate(LOWEST_CONTRAST) for panel in (run, now)) >= 4.5
+    opened.theme(dark=False)
+    assert colours[0] != colours[1]
