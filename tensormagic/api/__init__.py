@@ -9,6 +9,7 @@ from tensormagic.api.asking import why
 from tensormagic.api.comparing import compare
 from tensormagic.api.explaining import Explanation, explain, explain_error, is_out_of_memory
 from tensormagic.api.findings import ignore
+from tensormagic.api.freeing import free_history
 from tensormagic.api.generators import DrawWatch, rng, track_rng
 from tensormagic.api.loading import load
 from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, inspect, overlay, tensors
@@ -36,6 +37,7 @@ __all__ = [
     "explain",
     "explain_error",
     "form_of",
+    "free_history",
     "gradgraph",
     "ignore",
     "inspect",

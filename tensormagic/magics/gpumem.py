@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensormagic import api
+from tensormagic.magics import freeing
 from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of
 from tensormagic.magics.display import deliver
 from tensormagic.magics.names import path_of, value_of
@@ -25,6 +26,7 @@ def parser() -> Parser:
     made.add_argument(
         "--snapshot", metavar="FILE", help="show a CUDA memory snapshot that torch.cuda.memory._dump_snapshot wrote"
     )
+    freeing.add_options(made)
     return made
 
 
@@ -38,6 +40,9 @@ def run(shell: Any, line: str) -> None:
     options = parser().parse_line(line)
     if options.help:
         print(parser().format_help().rstrip())  # noqa: T201  (asked for)
+        return
+    if options.free or options.yes:
+        freeing.run(shell, options)
         return
     output, asked = output_of(options), expressions(options.expression)
     if options.snapshot is not None:

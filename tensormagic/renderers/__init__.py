@@ -20,6 +20,8 @@ RENDERERS: dict[tuple[str, str], str] = {
     ("comparison", "txt"): "tensormagic.renderers.comparison.comparison_text",
     ("failure", "html"): "tensormagic.renderers.failure.failure_html",
     ("failure", "txt"): "tensormagic.renderers.failure.failure_text",
+    ("freeing", "html"): "tensormagic.renderers.memory.freeing_html",
+    ("freeing", "txt"): "tensormagic.renderers.memory.freeing_text",
     ("memory", "html"): "tensormagic.renderers.memory.memory_html",
     ("memory", "svg"): "tensormagic.renderers.memory.memory_svg",
     ("memory", "txt"): "tensormagic.renderers.memory.memory_text",

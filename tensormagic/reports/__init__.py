@@ -21,6 +21,7 @@ from tensormagic.reports.failure import Clashing, FailureReport, Mismatch, Opera
 from tensormagic.reports.finding import SEVERITIES, Finding, Gap, Location, RelatedLine, Severity
 from tensormagic.reports.first_bad import BadSource, FirstBad
 from tensormagic.reports.forward import ForwardBirth, ForwardValues
+from tensormagic.reports.freeing import DeviceGain, FreeingReport
 from tensormagic.reports.graph import (
     MEASURES,
     UNREADABLE,
@@ -165,6 +166,7 @@ __all__ = [
     "CopyVerdict",
     "Cut",
     "CutKind",
+    "DeviceGain",
     "DeviceMemory",
     "DimensionSlices",
     "Draw",
@@ -177,6 +179,7 @@ __all__ = [
     "ForwardBirth",
     "ForwardValues",
     "Frame",
+    "FreeingReport",
     "FunctionMemory",
     "Gap",
     "GeneratorState",

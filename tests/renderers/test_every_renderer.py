@@ -16,6 +16,8 @@ import pytest
 from tensormagic.renderers.comparison import comparison_html, comparison_text
 from tensormagic.renderers.failure import failure_html, failure_text
 from tensormagic.renderers.memory import (
+    freeing_html,
+    freeing_text,
     memory_html,
     memory_run_html,
     memory_run_svg,
@@ -44,6 +46,7 @@ from tensormagic.reports import Report
 from tests.renderers import (
     samples_comparison,
     samples_failure,
+    samples_freeing,
     samples_memory,
     samples_memory_run,
     samples_ops,
@@ -107,6 +110,8 @@ RENDERERS = (
     Renderer("rng_html", rng_html.render, samples_rng.SAMPLES, "html", 40_000),
     Renderer("rng_text", rng_text.render, samples_rng.SAMPLES, "text", 12_000),
     Renderer("failure_text", failure_text.render, samples_failure.SAMPLES, "text", 12_000),
+    Renderer("freeing_html", freeing_html.render, samples_freeing.SAMPLES, "html", 40_000),
+    Renderer("freeing_text", freeing_text.render, samples_freeing.SAMPLES, "text", 12_000),
     Renderer("memory_html", memory_html.render, samples_memory.SAMPLES, "html", 150_000),
     Renderer("memory_text", memory_text.render, samples_memory.SAMPLES, "text", 24_000),
     Renderer("memory_run_html", memory_run_html.render, samples_memory_run.SAMPLES, "html", 120_000),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tensormagic import reports
-from tests.renderers import samples_rng
+from tests.renderers import samples_freeing, samples_rng
 from tests.reports.samples import (
     HOSTILE,
     alias_report,
@@ -34,6 +34,7 @@ SAMPLES = {
     "aliases": alias_report,
     "comparison": comparison_report,
     "failure": failure_report,
+    "freeing": samples_freeing.full,
     "memory": memory_report,
     "memory run": memory_run_report,
     "memory snapshot": snapshot_report,

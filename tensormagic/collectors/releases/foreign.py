@@ -23,7 +23,7 @@ def join_foreign(found: References, storages: Sequence[int]) -> dict[int, int]:
         found: A walk that has ended.
         storages: The numbers of those that were met.
     """
-    foreign = [at for at in storages if _is_foreign(found.objects[at])]
+    foreign = [at for at in storages if is_foreign(found.objects[at])]
     if not foreign:
         return {}
     others = [at for at in storages if at not in set(foreign) and found.objects[at].device.type == "cpu"]
@@ -64,7 +64,8 @@ def _holds(storage: torch.UntypedStorage, address: int) -> bool:
     return 0 <= address - storage.data_ptr() < storage.nbytes()
 
 
-def _is_foreign(storage: torch.UntypedStorage) -> bool:
+def is_foreign(storage: torch.UntypedStorage) -> bool:
+    """Return whether a storage lies over memory that torch did not allocate: an array's, a piece of another."""
     return storage.device.type == "cpu" and storage.nbytes() > 0 and not storage.resizable() and not storage.is_shared()
 
 

@@ -13,7 +13,7 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.releases.flow import Flow, Sum, bits, flow_of, set_of
 from tensormagic.collectors.releases.foreign import join_foreign
 from tensormagic.collectors.releases.references import References
-from tensormagic.collectors.releases.roots import Root, session_roots
+from tensormagic.collectors.releases.roots import Root, session_roots, shell_of
 from tensormagic.collectors.session.stroll import THOROUGH, memory_of
 from tensormagic.reports import Gap, Release
 
@@ -59,16 +59,48 @@ def collect_releases(
         budget: How long to look.
         most: How many to list.
     """
+    looked = look(namespace, besides=besides, budget=budget)
+    every = told(looked.roots, looked.flow)
+    session = set_of(looked.of_session())
+    gaps = _gaps(looked.cut, every[most:])
+    return Releases(tuple(every[:most]), looked.flow.freed(session).nbytes, looked.objects, gaps)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A walk that has ended, in plain numbers: of what it met nothing is held.
+
+    Attributes:
+        roots: What can be let go of.
+        flow: What each of them frees; one more root than there are: what is held from elsewhere.
+        objects: How many objects were met.
+        cut: Why not everything was looked through; empty where it was.
+    """
+
+    roots: list[Root]
+    flow: Flow
+    objects: int
+    cut: str
+
+    def of_session(self) -> list[int]:
+        """Return the numbers of the roots that are outputs or the last error."""
+        return [at for at, root in enumerate(self.roots) if root.kind in {"history", "traceback"}]
+
+
+def look(namespace: Mapping[str, Any], *, besides: Sequence[Mapping[str, Any]] = (), budget: Budget = THOROUGH) -> Look:
+    """Walk from all that a session names, and return who frees what.
+
+    Args:
+        namespace: The names themselves.
+        besides: Dictionaries of ours that refer to the same things.
+        budget: How long to look.
+    """
     with quiet():
         roots = session_roots(namespace)
         found, starts = _walked(namespace, roots, budget, besides)
         weights = _weights(found)
         starts[-1] += found.held_elsewhere()
-        flow = flow_of(found.edges, starts, weights)
-        cut, looked = found.cut, len(found.objects)
-    every = _told(roots, flow)
-    session = set_of(at for at, root in enumerate(roots) if root.kind in {"history", "traceback"})
-    return Releases(tuple(every[:most]), flow.freed(session).nbytes, looked, _gaps(cut, every[most:]))
+        return Look(roots, flow_of(found.edges, starts, weights), len(found.objects), found.cut)
 
 
 def _gaps(cut: str, left_out: Sequence[Release]) -> tuple[Gap, ...]:
@@ -86,7 +118,7 @@ def _walked(
 ) -> tuple[References, list[list[int]]]:
     """Return the walk, and the numbers of the objects that each root begins at; last those held from elsewhere."""
     deadline = budget.clock() + budget.seconds
-    found = References(str(namespace.get("__name__", "__main__")), _lasting(namespace), budget)
+    found = References(str(namespace.get("__name__", "__main__")), lasting(namespace), budget)
     starts = [[at for value in root.values() if (at := found.root(value)) >= 0] for root in roots]
     for value in (value for mapping in besides for value in mapping.values()):
         found.root(value)
@@ -96,14 +128,16 @@ def _walked(
     return found, [*starts, strangers]
 
 
-def _lasting(namespace: Mapping[str, Any]) -> frozenset[int]:
+def lasting(namespace: Mapping[str, Any]) -> frozenset[int]:
     """Return the addresses of the dictionaries that stay, whatever is deleted: their values are roots, or libraries'.
 
     Of the modules only real ones are asked: another object may make its dictionary anew whenever it is asked for it,
     and leave an address that is used again.
     """
+    shell = shell_of(namespace)
+    last = getattr(shell, "last_execution_result", None)  # IPython's, until this cell ends; what it holds is a root
     modules = (vars(module) for module in list(sys.modules.values()) if isinstance(module, ModuleType))
-    return frozenset({id(namespace), id(namespace.get("_oh")), id(sys.modules), *map(id, modules)})
+    return frozenset({id(namespace), id(namespace.get("_oh")), id(last), id(sys.modules), *map(id, modules)})
 
 
 def _weights(found: References) -> dict[int, tuple[int, str]]:
@@ -119,13 +153,14 @@ def _weights(found: References) -> dict[int, tuple[int, str]]:
     return weights
 
 
-def _told(roots: Sequence[Root], flow: Flow) -> list[Release]:
-    every = [_release(at, roots, flow) for at, root in enumerate(roots) if root.kind is not None]
+def told(roots: Sequence[Root], flow: Flow) -> list[Release]:
+    """Return what each root frees, and what several do together; the most first."""
+    every = [release_of(at, roots, flow) for at, root in enumerate(roots) if root.kind is not None]
     every += _joint(roots, flow)
     return sorted((one for one in every if one.reaches), key=lambda one: (-one.nbytes, -one.reaches))
 
 
-def _release(at: int, roots: Sequence[Root], flow: Flow) -> Release:
+def release_of(at: int, roots: Sequence[Root], flow: Flow) -> Release:
     """Return what one root frees. An output that a name is bound to as well is not to be deleted by IPython's means."""
     alone, root = flow.alone[at], roots[at]
     shared = flow.shared(1 << at)

@@ -23,6 +23,8 @@ _NUMBERED = re.compile(r"_\d+")
 _IPYTHONS = frozenset({"In", "Out", "_ih", "_oh", "_dh", "exit", "quit", "get_ipython", "open"})
 _ERROR_NAMES = ("last_exc", "last_value", "last_traceback", "last_type")
 
+_ATTRIBUTES = frozenset({"result", "error_in_exec", "error_before_exec", "tb"})
+
 
 @dataclass(slots=True)
 class Root:
@@ -45,6 +47,16 @@ class Root:
         for mapping, key in self.places:
             if key in mapping:
                 yield mapping[key]
+
+    def drop(self) -> None:
+        """Let go of it, as IPython itself does when it clears its outputs."""
+        for mapping, key in self.places:
+            if key in _UNDERSCORES:
+                mapping[key] = ""
+            elif key in _ATTRIBUTES:
+                mapping[key] = None
+            else:
+                mapping.pop(key, None)
 
 
 def session_roots(namespace: Mapping[str, Any]) -> list[Root]:

@@ -133,14 +133,15 @@ def releases_html(releases: Sequence[Release]) -> str:
     if frees_by_history(freeing):
         note += "; `%gpumem --free --yes` lets go of what only outputs and errors hold"
     head = tag(
-        "div", tag("h3", "What letting go would free"), tag("span", _code(note), class_="quiet"), class_="tm-about"
+        "div", tag("h3", "What letting go would free"), tag("span", code_html(note), class_="quiet"), class_="tm-about"
     )
     folded = _release_rows(freeing[MOST_RELEASES : MOST_RELEASES + MOST_RELEASES_FOLDED], top)
     more = f"{count(len(freeing) - MOST_RELEASES)} more that free something"
     return tag("div", head, _release_rows(freeing[:MOST_RELEASES], top), details_html(more, folded), class_="tm-part")
 
 
-def _code(text: str) -> str:
+def code_html(text: str) -> str:
+    """Return a text in which what stands between backticks is code."""
     first, *rest = text.split("`")
     return escape(first) + "".join(
         tag("code", escape(part)) if at % 2 == 0 else escape(part) for at, part in enumerate(rest)

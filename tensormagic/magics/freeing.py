@@ -1,0 +1,35 @@
+"""``%gpumem --free [--yes]``: what only outputs and the last error keep, and letting go of it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from tensormagic import api
+from tensormagic.magics.arguments import Parser, output_of
+from tensormagic.magics.display import deliver
+
+
+def add_options(parser: Parser) -> None:
+    """Add ``--free`` and ``--yes`` to a magic's options."""
+    parser.add_argument(
+        "--free", action="store_true",
+        help="list what only outputs (Out, _) and the last error keep; your own names are left alone",
+    )  # fmt: skip
+    parser.add_argument("--yes", action="store_true", help="with --free: let go of it, and say what that brought")
+
+
+def run(shell: Any, options: argparse.Namespace) -> None:
+    """List what the history keeps, or let go of it.
+
+    Raises:
+        UsageError: where something is asked for that does not go together.
+    """
+    __tracebackhide__ = True
+    if not options.free:
+        raise UsageError("--yes says that what --free lists may go: %gpumem --free --yes")
+    if options.expression or options.device or options.snapshot:
+        raise UsageError("--free looks at outputs and the last error alone: your own names are yours, del frees them")
+    deliver(shell, api.free_history(shell.user_ns, drop=options.yes), output_of(options))

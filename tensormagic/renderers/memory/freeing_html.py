@@ -1,0 +1,36 @@
+"""What a person sees from ``%gpumem --free`` in a notebook: a sentence, a table, and what to run or what it brought."""
+
+from __future__ import annotations
+
+from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
+from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.memory.freeing_words import HOW, entry_words, gain_words, lead
+from tensormagic.renderers.memory.memory_html import code_html, style
+from tensormagic.reports import FreeingReport, Release
+
+
+def render(report: FreeingReport) -> str:
+    """Return the panel as an HTML fragment: a ``<section>`` that needs nothing from outside."""
+    rows = "".join(map(_row, report.entries))
+    gains = "".join(tag("p", escape(words), class_="quiet") for words in map(gain_words, report.gains) if words)
+    hint = tag("p", code_html(HOW), class_="quiet") if report.entries and not report.dropped else ""
+    parts = [
+        style(),
+        tag("header", tag("p", escape(lead(report)), class_="tm-lead"), class_="tm-head"),
+        findings_html(report.findings),
+        gaps_html(report.gaps),
+        tag("table", tag("tbody", rows)) if rows else "",
+        gains,
+        hint,
+    ]
+    return tag("section", *parts, class_="tm tm-memory", aria_label="What only the history keeps in memory")
+
+
+def _row(entry: Release) -> str:
+    name, nbytes, notes = entry_words(entry)
+    cells = (
+        tag("th", tag("code", escape(name)), scope="row"),
+        tag("td", nbytes, class_="tm-num"),
+        tag("td", escape(notes), class_="quiet tm-wide"),
+    )
+    return tag("tr", *cells)

@@ -1,0 +1,37 @@
+"""Hand-made reports of what only the history keeps: nothing, a list, a drop on a GPU, hostile."""
+
+from __future__ import annotations
+
+from tensormagic.reports import DeviceGain, FreeingReport, Gap, Release
+from tests.reports.samples import HOSTILE, finding
+
+MIB = 2**20
+
+
+def entries() -> tuple[Release, ...]:
+    """Return an output, and an error whose traceback shares memory with a name."""
+    return (
+        Release("Out[12]", "history", 48 * MIB, 2, 48 * MIB, device_bytes={"cuda:0": 48 * MIB}, code="%xdel _12"),
+        Release("the last error (ValueError)", "traceback", 16 * MIB, 1, 40 * MIB, shared_with=("net", "opt")),
+    )
+
+
+def full() -> FreeingReport:
+    """Return a report with every field filled."""
+    return FreeingReport(
+        findings=(finding(),), entries=(Release(HOSTILE, "history", 4096, 1, 8192, shared_with=(HOSTILE,)),),
+        nbytes=4096, dropped=True, freed=4000, storages=1,
+        gains=(DeviceGain("cuda:0", 4096, -512, 0), DeviceGain(HOSTILE)),
+        gaps=(Gap("releases", f"only 17 objects were looked through {HOSTILE}"),),
+    )  # fmt: skip
+
+
+SAMPLES = {
+    "nothing": FreeingReport(),
+    "listed": FreeingReport(entries=entries(), nbytes=64 * MIB),
+    "dropped": FreeingReport(
+        entries=entries(), nbytes=64 * MIB, dropped=True, freed=64 * MIB, storages=3,
+        gains=(DeviceGain("cpu", process=3 * MIB), DeviceGain("cuda:0", 64 * MIB, 96 * MIB, 96 * MIB)),
+    ),
+    "hostile": full(),
+}  # fmt: skip
