@@ -18,6 +18,7 @@ from tensormagic.collectors.gradients.evidence import is_packed
 from tensormagic.collectors.names.namespace import is_kind
 
 NODE_LIMIT = 5_000
+MOST_ITEMS = 64  # of a list that a custom Function keeps
 
 Root = tuple[Any, str]
 _HOW = {"variable": "adds its gradient"}
@@ -155,3 +156,6 @@ def _kept_by_custom(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
     for name, value in list(vars(node).items()):
         if is_kind(value, torch.Tensor):
             yield f"ctx.{name}", value
+        elif type(value) in {list, tuple}:
+            several = enumerate(value[:MOST_ITEMS])
+            yield from ((f"ctx.{name}[{at}]", item) for at, item in several if is_kind(item, torch.Tensor))

@@ -258,6 +258,28 @@ def test_a_graph_that_only_a_node_keeps():
     del node
 
 
+class Doubled(torch.autograd.Function):
+    """Keeps what it needs as an attribute, a tensor and a list of them, which nothing ever frees."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """Return twice x."""
+        ctx.one, ctx.several = x.exp(), [x.sin(), x.cos()]
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        """Return twice the gradient."""
+        return 2 * gradient
+
+
+def test_what_a_custom_function_keeps_as_attributes():
+    """By the name of the attribute, in lists as well."""
+    report = seen({"y": Doubled.apply(torch.ones(6, requires_grad=True))})
+    saved = {paths(one)[0]: one.nbytes for one in report.storages if one.category == "saved for backward"}
+    assert saved == {f"graph of y: DoubledBackward, ctx.{name}": 24 for name in ("one", "several[0]", "several[1]")}
+
+
 def test_what_a_hook_has_packed_is_not_unpacked():
     """The person's code does not run; how much is not shown is told."""
     unpacked = []
