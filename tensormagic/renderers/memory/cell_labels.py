@@ -68,7 +68,7 @@ def _labels(cell: Cell, group: Group) -> Iterator[str]:
     if tile.count > 1:
         without_larger = all(other.tile.count > 1 for other in group.cells) and group.label not in {ELSEWHERE, LEFT_OUT}
         words = plural(tile.count, "storage") if without_larger else tile.label
-        yield from (words,) if has_header(group) or not group.label else (f"{group.label}: {words}", words)
+        yield from (words,) if has_header(group) or not group.label else (f"{group.label}: {words}", group.label, words)
         return
     if not has_header(group):
         yield tile.title.split("\n", maxsplit=1)[0] or tile.label

@@ -105,3 +105,11 @@ def test_a_narrow_header_keeps_the_number_of_its_line() -> None:
     assert [header(width) for width in (300, 130, 64)] == [
         ["line 33  losses.append(loss)", "1 MiB"], ["line 33", "1 MiB"], ["line 33"],
     ]  # fmt: skip
+
+
+def test_many_small_ones_of_one_name_keep_the_name() -> None:
+    """Where not all of `xs: 2000 storages` has room, the name stays."""
+    drawn = Cell(Box(0, 0, 200, 60), Tile("xs", "2000 smaller", "other", 2**20, count=2000))
+    assert cell_lines(drawn, Group(drawn.box, "xs", (drawn,)))[0] == "xs: 2000 storages"
+    narrow = Cell(Box(0, 0, 80, 60), drawn.tile)
+    assert cell_lines(narrow, Group(narrow.box, "xs", (narrow,))) == ["xs", "1 MiB"]
