@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tensormagic.collectors.graphs.skeleton import Skeleton
+from tensormagic.collectors.graphs.skeleton import Skeleton, Walk
 from tensormagic.collectors.ops.op_facts import Row
 from tensormagic.collectors.ops.op_places import Places, Rows
 from tensormagic.reports import Node
@@ -57,15 +57,16 @@ class ForwardLog:
             del column[:count]
         self._marks = (max(self._marks[0] - count, 0), max(self._marks[1] - count, 0))
 
-    def take(self, numbers: list[int]) -> tuple[Any, Any, Any]:
+    def take(self, numbers: array[int]) -> tuple[Any, Any, Any]:
         """Return the places in ``numbers`` of the nodes that are known here, and their seconds and bytes."""
         if not self._numbers:
             return (np.empty(0, np.int64),) * 3
-        wanted = np.array(numbers, np.uint64).astype(np.int64)  # a leaf has the largest number there is: -1 here
-        known = np.array(self._numbers)
+        wanted = np.frombuffer(numbers, np.int64)  # a leaf has the largest number there is: -1 here
+        known = np.frombuffer(self._numbers, np.int64)
         at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
         found = np.flatnonzero(known[at] == wanted)
-        return found, np.array(self._seconds)[at[found]], np.array(self._bytes)[at[found]]
+        at = at[found]
+        return found, np.frombuffer(self._seconds)[at], np.frombuffer(self._bytes, np.int64)[at]
 
 
 class NodeCost:
@@ -120,8 +121,8 @@ class GraphCosts:
         """Return where a node's calls are counted: at its line, or that of the backward call."""
         return self._places.rows(self._site if node.location is None else node.location, node.module, "backward")
 
-    def begin(self, site: int | None, log: ForwardLog, nodes: Sequence[Any]) -> dict[int, NodeCost]:
-        """Begin a pass, from the line ``site``, through the live ``nodes``.
+    def begin(self, site: int | None, log: ForwardLog, found: Walk) -> dict[int, NodeCost]:
+        """Begin a pass, from the line ``site``, through the live nodes of a walk.
 
         Returns:
             ``id`` of a live node → what its backward took so far.
@@ -130,14 +131,14 @@ class GraphCosts:
             self._site = site
             for cost, at in zip(self.by_place, self._skeleton.index, strict=True):
                 cost.count_at(self._rows_of(self.nodes[at]))
-        self._add_forward(log, nodes)
+        self._add_forward(log, found.numbers)
         self._passes[1] += 1
-        return dict(zip(map(id, nodes), self.by_place, strict=True))
+        return dict(zip(map(id, found.nodes), self.by_place, strict=True))
 
-    def _add_forward(self, log: ForwardLog, nodes: Sequence[Any]) -> None:
-        found, seconds, nbytes = log.take([node._sequence_nr() for node in nodes])
+    def _add_forward(self, log: ForwardLog, numbers: array[int]) -> None:
+        found, seconds, nbytes = log.take(numbers)
         if len(found):
-            at = np.array(self._skeleton.index)[found]
+            at = np.frombuffer(self._skeleton.index, np.int32)[found]
             self._forward[0, at] += seconds
             self._forward[1, at] += nbytes
             self._passes[0] += 1

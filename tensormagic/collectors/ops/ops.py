@@ -97,7 +97,7 @@ class OpRecorder:
         costs = self._costs.get(skeleton.number)
         if costs is None:
             costs = self._costs[skeleton.number] = GraphCosts(nodes, skeleton, self._places)
-        known = costs.begin(site, self.mode.log, found.nodes)
+        known = costs.begin(site, self.mode.log, found)
         handles: list[Any] = []
         self._passes.append((known, found.nodes, handles))  # an id counts only while its node lives
         self.mode.node_of = known.get

@@ -49,6 +49,7 @@ class StackWalk:
     def walk(self, frame: FrameType | None) -> tuple[int | None, str, bool]:
         """Return the innermost own line, the innermost module, and whether an optimizer of torch's made the call."""
         site, module, optimizes, found = None, "", False, False
+        known = self._kinds.get
         while frame is not None:
             code = frame.f_code
             if code is _MODULE_CALL:
@@ -56,7 +57,8 @@ class StackWalk:
                 if found:
                     break
             elif not found:
-                kind = self._kind(frame)
+                if (kind := known(code.co_filename)) is None:
+                    kind = self._kind(frame)
                 if kind == _OWN:
                     site, found = self._sites.of_frame(frame), True
                     optimizes = not module and (optimizes or self._is_step(frame))
