@@ -11,10 +11,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from tensormagic.collectors.snapshots.fields import whole, word
+from tensormagic.collectors.snapshots.fields import whole
 from tensormagic.collectors.snapshots.frames import Stacks
 from tensormagic.collectors.snapshots.segments import Block
-from tensormagic.collectors.snapshots.walk import Alive, LineSums, Walk, actions_in, line_sums
+from tensormagic.collectors.snapshots.walk import LineSums, Step, Walk, actions_in, line_sums, steps_of
 from tensormagic.reports import Category
 
 MOMENTS = 300  # the highest and the last of each of so many stretches of the history are kept
@@ -60,7 +60,7 @@ class History:
     sums: dict[int, LineSums] = field(default_factory=dict)
     moments: list[Moment] = field(default_factory=list)
     peak: int = -1
-    alive: list[Alive] = field(default_factory=list)
+    alive: list[Step] = field(default_factory=list)
     from_before: list[Block] = field(default_factory=list)
     base: int = 0
     reserved_base: int = 0
@@ -83,29 +83,30 @@ def history_of(
         reserved: Bytes that are reserved at the end.
         stacks: Where lines get their numbers.
     """
-    found = History(device, actions_in(events))
+    steps = steps_of(events, stacks)
+    found = History(device, actions_in(steps))
     frees = "free_requested" if found.actions["free_requested"] else "free_completed"
-    first = Walk(stacks, frees)
-    levels, reserves = _levels(first, events)
+    first = Walk(frees)
+    levels, reserves = _levels(first, steps)
     rest = sum(block.requested for block in blocks) - first.level
     found.base, found.reserved_base = max(rest, first.lost), reserved - first.reserved
     found.misfit = found.base - rest if blocks else 0
     found.from_before = [block for block in blocks if block.address not in first.alive]
-    found.sums = line_sums(events, stacks, frees)
+    found.sums = line_sums(steps, frees)
     found.times = bool(whole(events[0], "time_us"))
     found.reserved_peak = found.reserved_base + max(reserves)
-    last = _replay(found, Walk(stacks, frees), events, levels)
+    last = _replay(found, Walk(frees), steps, levels)
     found.unknown = first.lost_blocks - last.lost_blocks, first.lost - last.lost
     return found
 
 
-def _levels(walk: Walk, events: list[dict[Any, Any]]) -> tuple[list[int], list[int]]:
+def _levels(walk: Walk, steps: list[Step]) -> tuple[list[int], list[int]]:
     """Return what is alive and what is reserved after each event, but for what was before the first."""
     levels: list[int] = []
     reserves: list[int] = []
-    for event in events:
-        walk.take(event)
-        levels.append(walk.level)
+    for step in steps:
+        walk.take(step)
+        levels.append(walk.known - walk.lost)
         reserves.append(walk.reserved)
     return levels, reserves
 
@@ -116,18 +117,18 @@ class _Lost:
     lost: int
 
 
-def _replay(found: History, walk: Walk, events: list[dict[Any, Any]], levels: list[int]) -> _Lost:
+def _replay(found: History, walk: Walk, steps: list[Step], levels: list[int]) -> _Lost:
     """Fill in the moments; return what had been freed by the peak of what was there before the history."""
     peak = levels.index(max(levels))
     keep = _worth_keeping(levels, peak)
     at_peak = _Lost(0, 0)
-    for number, event in enumerate(events):
-        walk.take(event)
-        refused = word(event, "action") == "oom"
+    for number, step in enumerate(steps):
+        walk.take(step)
+        refused = step.action == "oom"
         if refused:
-            found.refused.append((event, found.base + walk.level))
+            found.refused.append((step.event, found.base + walk.level))
         if number in keep or (refused and len(found.refused) <= MOST_REFUSED):
-            found.moments.append(_moment(found, walk, event, number))
+            found.moments.append(_moment(found, walk, step.event, number))
         if number == peak:
             found.peak, found.alive = len(found.moments) - 1, list(walk.alive.values())
             at_peak = _Lost(walk.lost_blocks, walk.lost)

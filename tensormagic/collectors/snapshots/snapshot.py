@@ -13,7 +13,7 @@ from tensormagic.collectors.snapshots.history import MOST_REFUSED, History
 from tensormagic.collectors.snapshots.lines import Lines, lines_of
 from tensormagic.collectors.snapshots.segments import Area, Block, segment_report
 from tensormagic.collectors.snapshots.timelines import refused_in, timeline_of
-from tensormagic.collectors.snapshots.walk import Alive
+from tensormagic.collectors.snapshots.walk import Step
 from tensormagic.reports import Gap, Segment, SnapshotBlock, SnapshotDevice, SnapshotReport
 
 MOST_SEGMENTS = 60
@@ -121,17 +121,17 @@ def _at_peak(read: Gathered, lines: Lines) -> dict[str, Any]:
     history = read.highest
     if history is None:
         return {}
-    found: list[Alive | Block] = sorted([*history.alive, *history.from_before], key=lambda one: -_asked(one))
+    found: list[Step | Block] = sorted([*history.alive, *history.from_before], key=lambda one: -_asked(one))
     count, nbytes = _rest([_asked(one) for one in found[MOST_LISTED:]])
     told = tuple(_of_peak(one, history.device, read, lines) for one in found[:MOST_LISTED])
     return {"peak_blocks": told, "peak_left_out": (count + history.unknown[0], nbytes + history.unknown[1])}
 
 
-def _asked(one: Alive | Block) -> int:
-    return one.nbytes if isinstance(one, Alive) else one.requested
+def _asked(one: Step | Block) -> int:
+    return one.nbytes if isinstance(one, Step) else one.requested
 
 
-def _of_peak(one: Alive | Block, device: str, read: Gathered, lines: Lines) -> SnapshotBlock:
+def _of_peak(one: Step | Block, device: str, read: Gathered, lines: Lines) -> SnapshotBlock:
     if isinstance(one, Block):
         return replace(_block(one, read, lines), nbytes=one.requested)
     event = one.event

@@ -26,13 +26,26 @@ _GROWS, _SHRINKS = {"segment_alloc", "segment_map"}, {"segment_free", "segment_u
 _KNOWN = {"alloc", "free_requested", "free_completed", "oom", "snapshot", *_GROWS, *_SHRINKS}
 
 
-class Alive(NamedTuple):
-    """A block that an event allocated: bytes asked for, the number of its line, what it is for, and the event."""
+class Step(NamedTuple):
+    """An event as it was read: bytes asked for, the number of its line, what its memory is for, and the event."""
 
+    action: str
+    address: int
     nbytes: int
     line: int
     category: Category
     event: dict[Any, Any]
+
+
+def steps_of(events: list[dict[Any, Any]], stacks: Stacks) -> list[Step]:
+    """Read events, each once."""
+    return [
+        Step(
+            word(event, "action"), whole(event, "addr"), size(event, "size"), stacks.line(event.get("frames")),
+            _CATEGORIES.get(word(event, "category"), "other") if "category" in event else "other", event,
+        )
+        for event in events
+    ]  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -50,7 +63,6 @@ class Walk:
     """One way through the events.
 
     Attributes:
-        stacks: Where lines get their numbers.
         frees: The action that ends a block: ``"free_requested"``, or ``"free_completed"`` where there is no such.
         alive: What was allocated and not freed, by address.
         known: Bytes of these.
@@ -61,9 +73,8 @@ class Walk:
         by_category: Likewise.
     """
 
-    stacks: Stacks
     frees: str
-    alive: dict[int, Alive] = field(default_factory=dict)
+    alive: dict[int, Step] = field(default_factory=dict)
     known: int = 0
     lost: int = 0
     lost_blocks: int = 0
@@ -76,28 +87,25 @@ class Walk:
         """Bytes alive, but for those that were there before the first event."""
         return self.known - self.lost
 
-    def take(self, event: dict[Any, Any]) -> None:
+    def take(self, step: Step) -> None:
         """Go on by one event."""
-        action = word(event, "action")
+        action = step.action
         if action == "alloc":
-            self._allocate(event)
+            self._allocate(step)
         elif action == self.frees:
-            self._free(whole(event, "addr"), size(event, "size"))
+            self._free(step.address, step.nbytes)
         elif action in _GROWS:
-            self.reserved += size(event, "size")
+            self.reserved += step.nbytes
         elif action in _SHRINKS:
-            self.reserved -= size(event, "size")
+            self.reserved -= step.nbytes
 
-    def _allocate(self, event: dict[Any, Any]) -> None:
-        address = whole(event, "addr")
-        if address in self.alive:
-            self._free(address, 0)
-        category = _CATEGORIES.get(word(event, "category"), "other")
-        one = Alive(size(event, "size"), self.stacks.line(event.get("frames")), category, event)
-        self.alive[address] = one
-        self.known += one.nbytes
-        self.by_line[one.line] += one.nbytes
-        self.by_category[category] += one.nbytes
+    def _allocate(self, step: Step) -> None:
+        if step.address in self.alive:
+            self._free(step.address, 0)
+        self.alive[step.address] = step
+        self.known += step.nbytes
+        self.by_line[step.line] += step.nbytes
+        self.by_category[step.category] += step.nbytes
 
     def _free(self, address: int, nbytes: int) -> None:
         one = self.alive.pop(address, None)
@@ -110,23 +118,23 @@ class Walk:
         self.by_category[one.category] -= one.nbytes
 
 
-def actions_in(events: list[dict[Any, Any]]) -> Counter[str]:
+def actions_in(steps: list[Step]) -> Counter[str]:
     """Return how many events there are of each kind; those that no torch writes together as ``"unknown"``."""
-    found = Counter(word(event, "action") for event in events)
+    found = Counter(step.action for step in steps)
     unknown = sum(found.pop(action) for action in [*found] if action not in _KNOWN)
     return found + Counter(unknown=unknown)
 
 
-def line_sums(events: list[dict[Any, Any]], stacks: Stacks, frees: str) -> dict[int, LineSums]:
+def line_sums(steps: list[Step], frees: str) -> dict[int, LineSums]:
     """Return what each line allocated, and freed where frees have stacks, by number of the line."""
     sums: dict[int, LineSums] = {}
-    for event in events:
-        action = word(event, "action")
-        if action == "alloc":
-            nbytes = size(event, "size")
-            line = sums.setdefault(stacks.line(event.get("frames")), LineSums())
-            line.allocated, line.calls = line.allocated + nbytes, line.calls + 1
-            line.largest = max(line.largest, nbytes)
-        elif action == frees and event.get("frames"):
-            sums.setdefault(stacks.line(event["frames"]), LineSums()).freed += size(event, "size")
+    for action, _, nbytes, number, *_ in steps:
+        if action not in {"alloc", frees}:
+            continue
+        line = sums.get(number) or sums.setdefault(number, LineSums())
+        if action == frees:
+            line.freed += nbytes
+            continue
+        line.allocated, line.calls = line.allocated + nbytes, line.calls + 1
+        line.largest = max(line.largest, nbytes)
     return sums
