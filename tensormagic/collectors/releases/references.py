@@ -21,7 +21,7 @@ from tensormagic.collectors.names.holders import Budget
 from tensormagic.collectors.releases.referents import Readers, is_custom, is_node
 
 _CLOCK_EVERY = 256
-_uses = torch._C.TensorBase._use_count  # type: ignore[attr-defined]
+_uses: Callable[[Any], int] | None = getattr(torch._C.TensorBase, "_use_count", None)  # a torch that does not tell?
 _grad_fn: Callable[[Any], Any] = torch._C.TensorBase.__dict__["grad_fn"].__get__
 
 
@@ -187,7 +187,7 @@ def _is_held(item: Any, python: int, met: int) -> bool:
     """
     line = type(item).__mro__
     if torch.Tensor in line:
-        used = int(_uses(item)) - 1  # once by its own Python object
+        used = met if _uses is None else _uses(item) - 1  # once by its own Python object
     elif torch.UntypedStorage in line:
         used = int(torch._C._storage_Use_Count(item._cdata)) - 1
     elif met:

@@ -25,7 +25,10 @@ def lead(report: FreeingReport) -> str:
 
 
 def _names(report: FreeingReport) -> str:
-    return listed([entry.name for entry in report.entries], most=MOST_NAMED)
+    names = [entry.name for entry in report.entries]
+    if 1 < len(names) <= MOST_NAMED:
+        return f"{', '.join(names[:-1])} and {names[-1]}"
+    return listed(names, most=MOST_NAMED)
 
 
 def entry_words(entry: Release) -> tuple[str, str, str]:

@@ -11,7 +11,7 @@ from tests.renderers.samples_freeing import SAMPLES
 def test_the_list_says_who_keeps_what_and_how_to_let_go():
     """Both entries with what each frees and shares, the sum of both, and the option that lets go."""
     text = freeing_text.render(SAMPLES["listed"])
-    assert text.startswith("Out[12], the last error (ValueError) keep 64 MiB that nothing else does.\n")
+    assert text.startswith("Out[12] and the last error (ValueError) keep 64 MiB that nothing else does.\n")
     assert "  the last error (ValueError)  16 MiB  of 40 MiB that it leads to, shared with net, opt\n" in text
     assert "%gpumem --free --yes lets go of them. Your own names" in text
     page = freeing_html.render(SAMPLES["listed"])
@@ -22,7 +22,7 @@ def test_the_list_says_who_keeps_what_and_how_to_let_go():
 def test_a_drop_says_what_was_measured():
     """Bytes and storages that are gone, and the devices' own figures; no advice any more."""
     text = freeing_text.render(SAMPLES["dropped"])
-    assert text.startswith("Let go of Out[12], the last error (ValueError): 64 MiB freed, in 3 storages.\n")
+    assert text.startswith("Let go of Out[12] and the last error (ValueError): 64 MiB freed, in 3 storages.\n")
     assert "  cuda:0: allocated 64 MiB less, reserved 96 MiB less, this process takes 96 MiB less\n" in text
     assert "--yes" not in text
 
