@@ -163,7 +163,7 @@ class TensorMagic(Magics):
         ``%gpumem [NAMES]``, or ``%%gpumem`` and a cell; each lists its options with ``--help``.
         """
         __tracebackhide__ = "__ipython_bottom__"
-        return gpumem.run(self.shell, line) if cell is None else gpumem_cell.run(self.shell, line, cell)
+        return gpumem.run(self.shell, line) if cell is None else gpumem_cell.run(self.shell, line, cell, live=self.live)
 
     @no_var_expand
     @line_magic

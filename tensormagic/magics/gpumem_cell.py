@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from IPython.core.error import UsageError
+from IPython.display import display
 
 from tensormagic import api
 from tensormagic.errors import UnknownNameError
 from tensormagic.magics.arguments import Output, Parser, make_parser, output_of
 from tensormagic.magics.cell import CellSource, cell_number
-from tensormagic.magics.display import check, deliver
+from tensormagic.magics.display import bundle, check, deliver, is_notebook
 from tensormagic.magics.explaining import Explained
-from tensormagic.reports import Cell
+from tensormagic.magics.repainting import Repainter
+from tensormagic.reports import Cell, Gap, MemoryRunReport
 
 NAME = "%%gpumem"
 
@@ -32,10 +37,11 @@ def parser() -> Parser:
         "--func", action="append", default=[], metavar="FUNCTION",
         help="go into this function line by line: train  model.forward  package.module.f; several times",
     )  # fmt: skip
+    made.add_argument("--live", choices=("html", "off"), help="whether to show it while it runs, in a notebook")
     return made
 
 
-def run(shell: Any, line: str, cell: str) -> Any:
+def run(shell: Any, line: str, cell: str, *, live: str) -> Any:
     """Follow the cell's memory, show the report, and return the value of the cell's last expression.
 
     Whatever the cell raises goes on, unchanged, after the report of what happened is shown.
@@ -52,12 +58,9 @@ def run(shell: Any, line: str, cell: str) -> Any:
     check(output)
     source = CellSource(shell, cell, f"{NAME} {line}".rstrip())
     followed = _followed(shell, source.cell, options)
-    with Explained(shell, memory=False):
-        try:
-            with followed:
-                return source.run()
-        finally:
-            _deliver(shell, followed, output)
+    is_live = is_notebook(shell) and (options.live or live) != "off" and not output.text and output.figure is None
+    with Explained(shell, memory=False), shown(shell, followed, output, live=is_live), followed:
+        return source.run()
 
 
 def _followed(shell: Any, cell: Cell, options: argparse.Namespace) -> api.MemoryRun:
@@ -69,9 +72,34 @@ def _followed(shell: Any, cell: Cell, options: argparse.Namespace) -> api.Memory
         raise UsageError(str(error)) from None
 
 
-def _deliver(shell: Any, followed: api.MemoryRun, output: Output) -> None:
+@contextmanager
+def shown(shell: Any, followed: api.MemoryRun, output: Output, *, live: bool) -> Iterator[None]:
+    """Show the run while it goes on, where it is ``live``, and its report when it has ended, however it ended."""
+    __tracebackhide__ = "__ipython_bottom__"
+    if not live:
+        try:
+            yield
+        finally:
+            _deliver(shell, followed.report, output)
+        return
+    handle = display(bundle(followed.report), raw=True, display_id=True)
+    repainter = Repainter(lambda: handle.update(bundle(followed.report), raw=True))
+    try:
+        with repainter:
+            yield
+    finally:
+        report = _with_gap(followed.report, repainter.error)
+        handle.update(bundle(report), raw=True)
+        _deliver(shell, report, output, shown=True)
+
+
+def _with_gap(report: MemoryRunReport, error: str) -> MemoryRunReport:
+    return dataclasses.replace(report, gaps=(*report.gaps, Gap("live", error))) if error else report
+
+
+def _deliver(shell: Any, report: MemoryRunReport, output: Output, *, shown: bool = False) -> None:
     """Send the report where it was asked for; what fails is a line, not an error: the cell's own outcome stands."""
     try:
-        deliver(shell, followed.report, output)
+        deliver(shell, report, output, shown=shown)
     except UsageError as error:
         print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201  (as IPython shows it)

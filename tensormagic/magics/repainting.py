@@ -1,0 +1,63 @@
+"""Shows a report again and again while a cell runs, where the output may be replaced: in a notebook.
+
+A thread asks for the newest report at its own pace: once a second, and less often where that takes long. It shares the
+interpreter with the run, and takes at most one fiftieth of the time. It never raises into the run.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+THREAD_NAME = "tensormagic-repainter"
+INTERVAL = 1.0  # seconds between two pictures, at least
+SHARE = 0.02  # of the time, at most, goes into making them
+JOIN_SECONDS = 5.0
+
+
+class Repainter:
+    """Calls ``paint`` while it is entered.
+
+    Args:
+        paint: Shows what there is now.
+        interval: Seconds between two calls, at least.
+        clock: Processor seconds of the thread that asks.
+
+    Attributes:
+        error: What went wrong while showing; empty where nothing did.
+    """
+
+    def __init__(
+        self,
+        paint: Callable[[], None],
+        *,
+        interval: float | None = None,
+        clock: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._paint, self._clock = paint, clock
+        self._interval = INTERVAL if interval is None else interval
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+        self.error = ""
+
+    def __enter__(self) -> Repainter:
+        """Begin."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End, and wait until what is being shown is shown."""
+        self._stopping.set()
+        self._thread.join(JOIN_SECONDS)
+
+    def _run(self) -> None:
+        wait = self._interval
+        while not self._stopping.wait(wait):
+            began = self._clock()
+            try:
+                self._paint()
+            except Exception as error:  # noqa: BLE001  (showing never raises into the run)
+                self.error = f"{type(error).__name__}: {error}"
+                return
+            wait = max(self._interval, (self._clock() - began) / SHARE)
