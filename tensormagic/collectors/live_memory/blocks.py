@@ -31,6 +31,7 @@ class Block:
         module: Path of the module that it belongs to.
         saved: The first few graphs that keep it.
         in_graphs: How often graphs keep it.
+        strangers: What else refers to its tensors, where neither a name nor a graph does.
         identities: Of its storages, where it is more than one.
     """
 
@@ -43,6 +44,7 @@ class Block:
     module: str = ""
     saved: list[Holder] = field(default_factory=list)
     in_graphs: int = 0
+    strangers: list[Holder] = field(default_factory=list)
     identities: set[int] = field(default_factory=set)
 
     @property

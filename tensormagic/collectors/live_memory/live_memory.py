@@ -15,6 +15,7 @@ from typing import Any
 from tensormagic.collectors.live_memory.blocks import Block
 from tensormagic.collectors.live_memory.devices import READERS, Reader, read_devices
 from tensormagic.collectors.live_memory.running import running
+from tensormagic.collectors.live_memory.strangers import note_strangers
 from tensormagic.collectors.live_memory.survey import Survey
 from tensormagic.collectors.live_memory.telling import summed, told
 from tensormagic.collectors.names.holders import Budget
@@ -59,6 +60,7 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
         blocks = [block for block in survey.blocks if wanted is None or _identities(block) & wanted]
         blocks = [block for block in blocks if _is_asked_for(block.memory.device, devices)]
         blocks.sort(key=lambda block: -block.nbytes)
+        note_strangers(blocks, survey.ours)
         counters, missing = read_devices(readers)
         return MemoryReport(
             devices=_devices([one for one in counters if _is_asked_for(one.device, devices)], blocks),

@@ -54,6 +54,12 @@ class Survey:
         return set(self._blocks)
 
     @property
+    def ours(self) -> set[int]:
+        """Return the ``id`` of everything here that holds a tensor."""
+        held = [*self._of.values(), *(block.tensors for block in self.blocks)]
+        return {*map(id, held), *(id(block.tensors) for block in self._blocks.values())}
+
+    @property
     def gaps(self) -> tuple[Gap, ...]:
         """What could not be looked at."""
         graphs, hidden = self._graphs, self._graphs.hidden

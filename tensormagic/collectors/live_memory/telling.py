@@ -33,8 +33,8 @@ def told(block: Block) -> LiveStorage:
         dtype=str(stands.dtype).removeprefix("torch."),
         shape=_shape(stands),
         tensors=len(block.tensors),
-        holders=(*holders[:MOST_HOLDERS], *block.saved)[:MOST_HOLDERS],
-        found=len(holders) + block.in_graphs,
+        holders=(*holders[:MOST_HOLDERS], *block.saved, *block.strangers)[:MOST_HOLDERS],
+        found=len(holders) + block.in_graphs + len(block.strangers),
         module=block.module,
         shared=_is_shared(block),
     )

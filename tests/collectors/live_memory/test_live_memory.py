@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import types
 import warnings
 
 import numpy as np
@@ -248,6 +249,29 @@ def test_what_no_name_leads_to():
         gc.collect()
     assert (one.name, one.holders, one.found) == ("", (), 0)
     assert 4 * 12345 not in {one.nbytes for one in memory().storages}
+
+
+LARGE = 2**18 + 3  # elements: more than a mebibyte
+
+
+def test_who_holds_what_no_name_leads_to(monkeypatch):
+    """A library's global, a list that nothing names, an object of some class: told, though they are no paths."""
+    library = types.ModuleType("library")
+    library.cache = torch.zeros(LARGE)
+    monkeypatch.setitem(sys.modules, "library", library)
+    del library
+    cycle = [torch.zeros(LARGE + 1), 17]
+    cycle.append(cycle)
+    del cycle
+    gc.disable()
+    try:
+        report = memory()
+    finally:
+        gc.enable()
+        gc.collect()
+    held = {one.shape: [holder.path for holder in one.holders] for one in report.storages if not one.name}
+    assert held[(LARGE,)] == ["library.cache"]
+    assert held[(LARGE + 1,)] == ["a list of 3 without a name"]
 
 
 def test_a_graph_that_only_a_node_keeps():
