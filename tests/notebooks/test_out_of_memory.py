@@ -32,3 +32,12 @@ def test_the_explanation_keeps_nothing_alive(run_cells):
     assert "error torch.empty: memory ran out" in " ".join(text_of(cells[2]).split())
     assert text_of(cells[3]) == "[True]\n"
     assert text_of(cells[5]) == "[False]\n"
+
+
+def test_the_remedy_frees_what_only_the_error_holds(run_cells):
+    """``%gpumem --free --yes``, as the panel says: what the failed function had is gone."""
+    asked = (START, "%tensormagic explain on", FAILS, ALIVE, "%gpumem --free --yes", ALIVE)
+    cells = run_cells(*asked, allow_errors=True).cells
+    assert "%gpumem --free --yes" in " ".join(text_of(cells[2]).split())
+    assert text_of(cells[3]) == "[True]\n"
+    assert text_of(cells[5]) == "[False]\n"

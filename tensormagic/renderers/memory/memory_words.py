@@ -75,7 +75,7 @@ def root(name: str) -> str:
 
 def inner(name: str) -> str:
     """Return the rest of a path behind its `root`: ``fc.weight``, ``[17]``; the root itself where there is no more."""
-    rest = name[len(root(name)) :].lstrip(".:, ")
+    rest = name[len(root(name)) :].lstrip(".:, ").removeprefix("<locals>.")
     return rest or name
 
 
