@@ -24,8 +24,10 @@ def graphs_that_stay(report: MemoryRunReport) -> Iterator[Finding]:
 def grows_in_a_run(report: MemoryRunReport) -> Iterator[Finding]:
     """TM504: what holds more after each iteration; a warning where a training loop collects much, else a note."""
     for leak in report.leaks:
-        if not leak.graph and leak.kept >= (LARGE if leak.training else LARGE_GROWTH):
-            yield _finding(leak, "TM504", "warning" if leak.training and leak.kept >= LARGE_GROWTH else "note")
+        least = LARGE if leak.training and not leak.ended else LARGE_GROWTH
+        if not leak.graph and leak.kept >= least:
+            large = leak.training and not leak.ended and leak.kept >= LARGE_GROWTH
+            yield _finding(leak, "TM504", "warning" if large else "note")
 
 
 def _finding(leak: Leak, code: str, severity: Severity) -> Finding:
@@ -34,8 +36,8 @@ def _finding(leak: Leak, code: str, severity: Severity) -> Finding:
     return Finding(
         code=code,
         severity=severity,
-        message=f"{size(leak.each)} more after each of {counted(leak.iterations, 'iteration')}, {size(leak.kept)} in "
-        f"all: {_why(leak)}.",
+        message=f"{size(leak.each)} more after each of {counted(leak.iterations, 'iteration')}, {size(leak.kept)} "
+        f"{'at the peak' if leak.ended else 'in all'}: {_why(leak)}.",
         location=stored or made,
         evidence={"bytes an iteration": leak.each, "iterations": leak.iterations, "bytes": leak.kept},
         remedy=_remedy(leak),
@@ -54,6 +56,8 @@ def _why(leak: Leak) -> str:
         return f"{name} stores tensors with their graphs, which keep the activations of each"
     if leak.form == "joined":
         return f"{name} is made anew each time from all that it held before and something more"
+    if leak.ended:
+        return "what this line makes stayed until then, and was freed all at once"
     return f"{name} keeps what each of them made" if name else "what this line makes stays alive"
 
 
@@ -66,10 +70,13 @@ def _remedy(leak: Leak) -> str:
         return (
             f"Allocate {leak.holder} once in its full size and write each part to its place, or keep only its last part"
         )
+    if leak.ended:
+        return "Keep numbers instead of tensors: what a function collects is freed only when it returns"
+    elsewhere = "" if leak.device == "cpu" else ", move what is to stay to the CPU (`.cpu()`)"
     if not leak.holder:
-        return "Keep numbers instead of tensors (`.item()`), or move what is to stay to the CPU (`.cpu()`)"
+        return f"Keep numbers instead of tensors{elsewhere or ', or only the last ones'}"
     return (
-        f"Keep numbers instead of tensors (`.item()`), give {leak.holder} an end (`collections.deque(maxlen=100)`), or "
+        f"Keep numbers instead of tensors{elsewhere}, give {leak.holder} an end (`collections.deque(maxlen=100)`), or "
         "empty it when it was used"
     )
 

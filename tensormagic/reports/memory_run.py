@@ -130,6 +130,7 @@ class Leak:
             ``"joined"`` from itself and something more.
         training: Whether a backward ran between the iterations, time after time: rather than data being collected.
         scalars: Whether what is stored are single numbers; for `graph` only.
+        ended: Whether it grew up to the peak only and was freed then, as what a function collects is when it returns.
     """
 
     location: Location
@@ -143,6 +144,7 @@ class Leak:
     form: LeakForm = "items"
     training: bool = False
     scalars: bool = False
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,3 +97,23 @@ def test_growth_says_what_holds_it():
     (told,) = found(leak(graph=False, holder="", holder_location=None))
     assert told.message.endswith("what this line makes stays alive.")
     assert told.location == MADE
+
+
+def test_what_grew_up_to_the_peak_only_is_a_note():
+    """What a function collects until it returns."""
+    (told,) = found(leak(graph=False, holder="", holder_location=None, ended=True))
+    assert (told.code, told.severity) == ("TM504", "note")
+    assert told.message == (
+        "12 MiB more after each of 40 iterations, 480 MiB at the peak: what this line makes stayed until then, and was "
+        "freed all at once."
+    )
+    assert "when it returns" in told.remedy
+    assert found(leak(MIB, 63, graph=False, ended=True)) == ()
+
+
+def test_a_device_that_is_not_the_cpu_has_another_way():
+    """To the CPU."""
+    (told,) = found(leak(graph=False))
+    assert ".cpu()" not in told.remedy
+    (told,) = diagnose(MemoryRunReport(cell=Cell("c", 4, ()), leaks=(Leak(MADE, "cuda:0", MIB, 99, 99 * MIB),)))
+    assert ".cpu()" in told.remedy

@@ -83,7 +83,7 @@ def memory_run_report() -> reports.MemoryRunReport:
         kept=(block(),),
         kept_left_out=(1, 2),
         leaks=(reports.Leak(LINE, "cuda:0", 4096, 40, 163840, HOSTILE, LINE, graph=True, form="sum",
-                            training=True, scalars=True),),
+                            training=True, scalars=True, ended=True),),
         out_of_memory=reports.OutOfMemory("cuda:0", 2**33, "aten.mm.default", LINE, HOSTILE, 2**20, 2**34, 5, 6, 7),
         at_end=(storage(),),
         releases=(reports.Release("losses", "name", 4096, 1, 4096),),

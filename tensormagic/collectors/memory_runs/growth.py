@@ -15,7 +15,7 @@ from tensormagic.collectors.live_memory.running import running
 from tensormagic.collectors.memory_runs.beats import Beats
 from tensormagic.collectors.memory_runs.blocks import Block
 from tensormagic.collectors.memory_runs.leak_holders import MOST_NODES, Holders, find_holders
-from tensormagic.collectors.memory_runs.leaks import FEWEST, FEWEST_GRAPHS, MEANT, Rhythm, Stay, find_leaks
+from tensormagic.collectors.memory_runs.leaks import FEWEST, FEWEST_GRAPHS, MEANT, Rhythm, Stay, find_ended, find_leaks
 from tensormagic.collectors.memory_runs.out_of_memory import failing_variables
 from tensormagic.collectors.names.reach import Place
 from tensormagic.collectors.session.assignments import CellNumber, no_cell
@@ -82,6 +82,24 @@ class Growth:
         found = find_leaks(stays, Rhythm(locations, beats.backwards, beats.joins, first, holders.complete))
         return tuple(leak for leak in found if leak.graph or leak.kept >= SMALLEST)
 
+    def ended(
+        self, at_peak: Iterable[tuple[Block, int]], beats: Beats, locations: Sequence[Location], *, first: First
+    ) -> tuple[Leak, ...]:
+        """Return what grew up to the peak and was freed later, all at once.
+
+        Args:
+            at_peak: What was alive then, with its bytes.
+            beats: What tells the rhythm.
+            locations: The lines, by number.
+            first: Number of the first operation at which each line allocated something.
+        """
+        every = list(at_peak)
+        gone = [(block, nbytes) for block, nbytes in every if block.died is not None and not block.before]
+        peak = max((block.born for block, _ in every), default=0)
+        stays = [_stay(block, block.category or "other", Holders(), nbytes) for block, nbytes in gone]
+        found = find_ended(stays, Rhythm(locations, beats.backwards, first=first), peak)
+        return tuple(leak for leak in found if leak.kept >= SMALLEST)
+
     def _holders(self, stayed: Collection[Block], locations: Sequence[Location]) -> Holders:
         lines = Counter(block.site for block in stayed)
         files = (locations[site].filename for site, _ in lines.most_common() if site is not None)
@@ -108,9 +126,9 @@ def _may_grow(stayed: Collection[Block], beats: Beats) -> bool:
     return often or any(len(beats.joins.get(site, ())) > FEWEST for site in lines if site is not None)
 
 
-def _stay(block: Block, category: Category, holders: Holders) -> Stay:
-    site = -1 if block.site is None else block.site
-    return Stay(site, block.nbytes, block.born, str(block.device), category, holders.holds.get(block.key))
+def _stay(block: Block, category: Category, holders: Holders, nbytes: int | None = None) -> Stay:
+    site, size = -1 if block.site is None else block.site, block.nbytes if nbytes is None else nbytes
+    return Stay(site, size, block.born, str(block.device), category, holders.holds.get(block.key), block.died)
 
 
 __all__ = ["Growth"]

@@ -1,4 +1,4 @@
-"""Memory that grows with every iteration, found in what a run left alive: a pure function over births.
+"""Memory that grows with every iteration, found in what a run left alive, or was alive at its peak: from births alone.
 
 A leak has a rhythm: iteration for iteration about as much is made and stays, until the end. Where a backward runs
 between, that is the rhythm of a training loop, and nothing but its births is needed to see it. Elsewhere nothing tells
@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
@@ -25,6 +25,7 @@ _ALIKE = 3 / 4  # of the iterations add between half and twice the usual
 _BEGINS = 1 / 4  # of the backwards since its line first ran have passed when the first one stays
 _LASTS = 3 / 4  # of the backwards have passed when the last one adds something
 MEANT: frozenset[Category] = frozenset({"parameter", "gradient", "optimizer state", "buffer"})
+_BRIEF: frozenset[Category] = MEANT | {"saved for backward"}
 
 Births = Sequence[tuple[int, int]]
 
@@ -65,6 +66,7 @@ class Stay:
         device: Where.
         category: What it is for.
         hold: Who keeps it; None where nothing that has a name does.
+        died: Number of the operation behind which it was freed; None while it is alive.
     """
 
     line: int
@@ -73,6 +75,7 @@ class Stay:
     device: str = "cpu"
     category: Category = "other"
     hold: Hold | None = None
+    died: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,28 @@ def find_leaks(stays: Iterable[Stay], rhythm: Rhythm) -> tuple[Leak, ...]:
             groups[stay.device, stay.hold.name if stay.hold is not None else stay.line].append(stay)
     found = (_leak(group, rhythm) for group in groups.values())
     return tuple(sorted((leak for leak in found if leak is not None), key=lambda leak: -leak.kept))
+
+
+def find_ended(stays: Iterable[Stay], rhythm: Rhythm, peak: int) -> tuple[Leak, ...]:
+    """Return what grew up to the peak of a run and was freed later, all at once, the largest first.
+
+    Args:
+        stays: What was alive at the peak and is not any more.
+        rhythm: What else is known of the run.
+        peak: Number of the operation at which the most was alive.
+    """
+    until = replace(rhythm, backwards=rhythm.backwards[: bisect_right(rhythm.backwards, peak)])
+    groups: dict[tuple[str, int], list[Stay]] = defaultdict(list)
+    for stay in stays:
+        if stay.category not in _BRIEF and stay.line >= 0 and stay.nbytes:
+            groups[stay.device, stay.line].append(stay)
+    at_once = (group for group in groups.values() if len({_round_of_death(stay, rhythm) for stay in group}) == 1)
+    found = (_unheld(group, until) for group in at_once)
+    return tuple(replace(leak, ended=True) for leak in found if leak is not None)
+
+
+def _round_of_death(stay: Stay, rhythm: Rhythm) -> int:
+    return bisect_right(rhythm.backwards, stay.born if stay.died is None else stay.died)
 
 
 def _leak(group: list[Stay], rhythm: Rhythm) -> Leak | None:

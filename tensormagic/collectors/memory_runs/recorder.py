@@ -165,6 +165,7 @@ class MemoryRecorder:
         self._leaks = growth.leaks(
             blocks, self._beats, self._sites.locations, category=account.category, first=first
         )  # fmt: skip
+        self._leaks += growth.ended(account.at_peak, self._beats, self._sites.locations, first=first)
         self._growth_gaps = growth.gaps
 
     def _standing(self) -> list[Block]:

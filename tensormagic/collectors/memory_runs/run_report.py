@@ -37,6 +37,7 @@ class Account:
     Attributes:
         lines: What each line did, the most allocated first.
         alive: What the run allocated and is alive, with its bytes.
+        at_peak: What was alive at the peak of the device that peaked highest, with its bytes then.
     """
 
     def __init__(
@@ -46,12 +47,12 @@ class Account:
         self._every = blocks_of(ledgers)
         self.alive = [(block, block.nbytes) for block in self._every if not block.before]
         highest = max(ledgers, key=lambda ledger: ledger.peak, default=None)
-        self._peak: Blocks = highest.peak_blocks if highest is not None else ()
+        self.at_peak: Blocks = highest.peak_blocks if highest is not None else ()
         self._numbers: dict[int | None, int] = {}
         self.lines = self._told_lines(dict(tallies))
 
     def _told_lines(self, tallies: Tallies) -> tuple[LineMemory, ...]:
-        kept, peak = _by_line(self.alive), _by_line(pair for pair in self._peak if not pair[0].before)
+        kept, peak = _by_line(self.alive), _by_line(pair for pair in self.at_peak if not pair[0].before)
         sites = sorted(tallies, key=lambda site: (-tallies[site].allocated, -1 if site is None else site))
         told = [site for site in sites if site is not None or tallies[site].allocated][:MOST_LINES]
         self._numbers = {site: at for at, site in enumerate(told)}
@@ -67,7 +68,7 @@ class Account:
 
     def peak(self) -> tuple[tuple[AllocatedBlock, ...], tuple[int, int]]:
         """Return what was alive at the peak of the device that peaked highest, and how much of it is left out."""
-        return self._told(self._peak)
+        return self._told(self.at_peak)
 
     def kept(self) -> tuple[tuple[AllocatedBlock, ...], tuple[int, int]]:
         """Return what the run allocated and left alive, and how much of it is left out."""

@@ -55,7 +55,12 @@ def leak_words(leak: Leak) -> str:
     keeps = f", kept by {' '.join(leak.holder.split())}" if leak.holder else ""
     what = " in autograd graphs" if leak.graph else ""
     each = f"{number_of_bytes(leak.each)} more after each of {plural(leak.iterations, 'iteration')}"
-    return f"{each}, {number_of_bytes(leak.kept)} in all{what}{keeps}"
+    total = (
+        f"{number_of_bytes(leak.kept)} at the peak, freed later"
+        if leak.ended
+        else f"{number_of_bytes(leak.kept)} in all"
+    )
+    return f"{each}, {total}{what}{keeps}"
 
 
 def layer_words(report: MemoryRunReport, layer: Layer, *, width: int = 40) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensormagic.collectors.memory_runs.leaks import Hold, Rhythm, Stay, find_leaks
+from tensormagic.collectors.memory_runs.leaks import Hold, Rhythm, Stay, find_ended, find_leaks
 from tensormagic.reports import Location
 
 LINES = tuple(Location("cell.py", number, f"line {number}") for number in range(1, 6))
@@ -137,3 +137,30 @@ def test_the_largest_first():
     """Devices apart."""
     stays = items() + [Stay(1, 4 * MIB, stay.born, "cuda:0", hold=stay.hold) for stay in items()]
     assert [(leak.device, leak.each) for leak in find_leaks(stays, INFERENCE)] == [("cuda:0", 4 * MIB), ("cpu", MIB)]
+
+
+def test_what_grew_up_to_the_peak_and_was_freed_all_at_once():
+    """A function that returns lets go of what it collected; what comes after it is no part of its rhythm."""
+    stays = each(None, range(5, 200, 10), died=205)
+    (leak,) = find_ended(stays, TRAINING, 196)
+    assert (leak.ended, leak.training, leak.holder, leak.iterations, leak.each) == (True, True, "", 20, MIB)
+
+
+@pytest.mark.parametrize(
+    ("facts", "rhythm"),
+    [
+        ({"died": 205}, INFERENCE),
+        ({"died": 205, "category": "saved for backward"}, TRAINING),
+        ({"died": 205}, Rhythm(LINES, range(10, 200, 100))),
+    ],
+    ids=["the activations of a forward", "what a backward freed", "two backwards"],
+)
+def test_what_was_alive_at_the_peak_and_is_no_growth(facts, rhythm):
+    """One forward, one backward, one step."""
+    assert find_ended(each(None, range(5, 200, 10), **facts), rhythm, 196) == ()
+
+
+def test_a_queue_at_the_peak_is_freed_one_after_the_other():
+    """It does not die all at once."""
+    stays = [Stay(0, MIB, born, died=born + 95) for born in range(105, 200, 10)]
+    assert find_ended(stays, TRAINING, 196) == ()
