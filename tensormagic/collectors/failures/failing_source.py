@@ -15,6 +15,8 @@ from itertools import islice
 from types import TracebackType
 from typing import Any
 
+from tensormagic.collectors.failures.executed_source import executed_source
+
 _WORD = 2  # bytes an instruction
 
 Position = tuple[int, int, int, int]
@@ -47,7 +49,8 @@ def failing_at(entry: TracebackType, source: str = "") -> Failing | None:
     if place is None:
         return None
     first, last, start, stop = place
-    lines = source.splitlines() if source else linecache.getlines(code.co_filename, entry.tb_frame.f_globals)
+    lines = source.splitlines() or linecache.getlines(code.co_filename, entry.tb_frame.f_globals)
+    lines = lines or executed_source(entry.tb_frame).splitlines()
     if not 0 < first <= last <= len(lines):
         return None
     piece = _cut(lines[first - 1 : last], start, stop)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import CodeType, FrameType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
+from tensormagic.collectors.failures.executed_source import executed_source
 from tensormagic.collectors.failures.failing_call import (
     Refused,
     Steps,
@@ -194,12 +195,21 @@ def _stem(name: str) -> str:
 def _way(steps: Steps, around: Surroundings) -> tuple[Location, ...]:
     own = [entry for entry in steps.entries if is_own(entry.tb_frame)]
     kept = own if len(own) <= _MOST_WAY else [*own[:2], *own[-_MOST_WAY + 2 :]]
-    way = [location_in(entry.tb_frame, entry.tb_lineno, around.cell_number) for entry in kept]
+    way = [_line_of(entry, around.cell_number) for entry in kept]
     caller = _running(steps.entries[0].tb_frame.f_back) if around.source and way else None
     if caller is not None:  # an expression that a line hands over stands in that line
         line = location_in(caller, caller.f_lineno, around.cell_number)
         way[-1] = replace(line, text=" ".join(around.source.split()))
     return tuple(way)
+
+
+def _line_of(entry: TracebackType, cell_number: CellNumber | None) -> Location:
+    """Return the line at which a frame stands, also of code that was executed from a string."""
+    place = location_in(entry.tb_frame, entry.tb_lineno, cell_number)
+    if place.text or not place.filename.startswith("<"):
+        return place
+    lines = executed_source(entry.tb_frame).splitlines()
+    return replace(place, text=lines[place.line - 1].strip()) if 0 < place.line <= len(lines) else place
 
 
 def _running(frame: FrameType | None) -> FrameType | None:
