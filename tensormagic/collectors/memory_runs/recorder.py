@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from threading import RLock
 from time import perf_counter
@@ -45,6 +45,10 @@ _WHOLE = (
 _COMPILED = (
     "{} calls went into functions that torch.compile made: of what their kernels allocate, only what the operations "
     "around them work with was seen"
+)
+_UNMET = (
+    "{} bytes are alive in the end that no operation on this thread was seen to allocate{}: what other threads,"
+    " compiled kernels and libraries allocate is not followed"
 )
 
 
@@ -148,13 +152,22 @@ class MemoryRecorder:
             self._fold()
             self.mode.over = True
             self._allocator = self._cuda.runs(self._ledgers.values(), self._sites.locations, self._sites.cell_number)
-            self._described, self._unseen = described(self._namespace, frame)
+            self._described, gaps = described(self._namespace, frame)
+            self._unseen = (*gaps, *self._unmet())
             self._grew(frame, error)
         self._state = state_after(error)
         self._error = error_text(error) if error is not None else ""
         if error is not None:
             self._note_out_of_memory(error)
             strip_own_frames(error)
+
+    def _unmet(self) -> Iterator[Gap]:
+        """Yield how much is alive that nobody saw being allocated."""
+        found = {id(one): one for key, one in self._described.items() if key not in self.mode.known and one.nbytes}
+        if found:
+            largest = max(found.values(), key=lambda one: one.nbytes)
+            named = f", the largest of them {largest.name}" if largest.name else ""
+            yield Gap("operations", _UNMET.format(sum(one.nbytes for one in found.values()), named))
 
     def _grew(self, frame: FrameType | None, error: BaseException | None) -> None:
         """Ask what grew with every iteration, while everything still has its name."""

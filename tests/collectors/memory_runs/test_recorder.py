@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 
 import pytest
@@ -236,3 +237,15 @@ def test_what_is_left_has_its_name():
     assert [block.storage.name for block in run.report.kept] == ["losses[2]", "losses[1]", "losses[0]"]
     assert run.report.kept[0].storage.location.text.startswith("losses = [")
     assert len(losses) == 3
+
+
+def test_what_nobody_saw_being_allocated_is_a_gap():
+    """What another thread allocated and left is told with its bytes and its name, not left out in silence."""
+    made = []
+    with tm.track_memory() as run:
+        thread = threading.Thread(target=lambda: made.append(torch.zeros(1000)))
+        thread.start()
+        thread.join()
+    (gap,) = run.report.gaps
+    assert gap.reason.startswith("4000 bytes are alive in the end")
+    assert "made[0]" in gap.reason
