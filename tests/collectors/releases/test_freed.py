@@ -139,6 +139,8 @@ def test_memory_of_a_storage_counts_once_under_its_pieces() -> None:
     """A piece of a storage, and a tensor over an array over a tensor, bring no bytes of their own."""
     found = released("s = torch.zeros(100).untyped_storage()\npiece = s[8:]")
     assert (found["s, piece"].nbytes, found["piece"].nbytes, found["s"].nbytes) == (400, 0, 0)
+    found = released("x = torch.zeros(100)\na = x.numpy()\npiece = x.untyped_storage()[8:]")
+    assert (found["x, a, piece"].nbytes, "piece" in found and found["piece"].nbytes) == (400, 0)
     found = released("x = torch.zeros(100)\na = x.numpy()\nagain = torch.from_numpy(a)")
     assert found["x, a, again"].nbytes == 400
 
