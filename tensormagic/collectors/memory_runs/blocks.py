@@ -59,7 +59,7 @@ class Block(weakref.ref[torch.UntypedStorage]):
         dtype: Of the first tensor over it.
         shape: Likewise.
         before: Whether it was there before the run.
-        shared: Whether its memory is not torch's own.
+        shared: Whether its bytes count with another storage, which lies over the same memory: a NumPy array's.
         start: Index of the first moment of the timeline at which it counts with its present size.
         pieces: Where it was grown or shrunk: first moment, last moment (not included), and bytes in between.
         died: Number of the operation during or after which it was freed.

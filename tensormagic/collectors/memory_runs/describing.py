@@ -42,10 +42,15 @@ def _described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[D
         return found, survey.gaps
 
 
-def standing() -> Iterator[tuple[torch.UntypedStorage, torch.Tensor]]:
-    """Yield every storage that is alive, some of them more than once, with a tensor over it: what graphs keep, too."""
+def standing() -> Iterator[tuple[torch.UntypedStorage, torch.Tensor, bool]]:
+    """Yield every storage that is alive, some of them more than once, with a tensor over it: what graphs keep, too.
+
+    Last: whether its bytes count with another storage over the same memory: every ``torch.from_numpy(a)`` makes one.
+    """
     with quiet(), uncollected():
         for block in Survey(Stroll(THOROUGH), everything=True).blocks:
+            first = block.part.untyped_storage()._cdata
             for tensor in block.tensors.values():
                 for part in parts(tensor):
-                    yield part.untyped_storage(), part
+                    storage = part.untyped_storage()
+                    yield storage, part, bool(block.identities) and storage._cdata in block.identities - {first}

@@ -229,7 +229,7 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
         for tensor in written:
             for storage in storages(tensor):
                 block = self.known.get(storage._cdata)
-                if block is not None and (size := storage.nbytes()) != block.size:
+                if block is not None and not block.shared and (size := storage.nbytes()) != block.size:
                     self.note_size(block, size, place.site, kind.name)
 
     def note_size(self, block: Block, size: int, site: int | None, op: str) -> None:

@@ -185,9 +185,11 @@ class MemoryRecorder:
         """Return what is there before the run. Never raises."""
         mode, found = self.mode, list[Block]()
         try:
-            for storage, tensor in standing():
+            for storage, tensor, is_twin in standing():
                 if storage._cdata not in mode.known:
                     block = new_block(storage, tensor, mode.note_death)
+                    if is_twin:
+                        block.nbytes, block.size, block.shared = 0, 0, True
                     block.before, mode.known[block.key] = True, block
                     found.append(block)
         except Exception as error:  # an odd tensor: the run is the person's
@@ -213,7 +215,7 @@ class MemoryRecorder:
         """Note what was grown or shrunk by no operation."""
         with quiet():
             for block in list(self.mode.known.values()):
-                storage = block()
+                storage = None if block.shared else block()
                 if storage is not None and (size := storage.nbytes()) != block.size:
                     self.mode.note_size(block, size, None, "")
 

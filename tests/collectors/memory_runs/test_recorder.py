@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -109,6 +110,21 @@ def test_what_was_there_before_is_told_apart():
     assert timeline.before[0] - timeline.before[-1] == 4000
     assert line_of(run.report, "held.pop").freed == 4000
     assert line_of(run.report, "held.append").kept == 40
+
+
+def test_two_tensors_over_one_array_count_once():
+    """Each ``torch.from_numpy`` makes a storage; the memory below is one, and a write to it changes no size."""
+    array = np.zeros((600, 1000))
+    tensors = [torch.from_numpy(array)]
+    begun = []
+    for _ in range(2):
+        with tm.track_memory() as run:
+            tensors[-1].add_(1)
+        (timeline,) = run.report.timelines
+        begun.append(timeline.live[0])
+        assert set(timeline.live) == {timeline.live[0]}
+        tensors.append(torch.from_numpy(array))
+    assert begun[0] == begun[1] >= array.nbytes
 
 
 def test_a_run_of_many_operations_stays_small():
