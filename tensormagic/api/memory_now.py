@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from tensormagic.api.findings import diagnosed
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import MemoryReport, Release
+from tensormagic.reports.cells import with_cells
 
 MOST_LISTED = 2_000
 
@@ -21,6 +22,7 @@ def memory(
     only: Mapping[str, Any] | None = None,
     devices: str | Collection[str] | None = None,
     most: int = MOST_LISTED,
+    cell_number: Callable[[str], int | None] | None = None,
 ) -> MemoryReport:
     """Return where the memory is: every live storage once, what it is for, what it is called, and who holds it.
 
@@ -32,6 +34,7 @@ def memory(
         only: Show only the memory that these lead to: ``{"net": net}``.
         devices: Show only these: ``"cuda:0"``, ``"cuda"`` for all of a kind, or several.
         most: How many storages to list, the largest first; the others are summed up in ``left_out``.
+        cell_number: Gives the number of a notebook's cell from its file name: lines are told by it.
 
     Raises:
         TensorMagicError: where ``namespace`` or ``only`` is no mapping.
@@ -56,7 +59,8 @@ def memory(
         freed = collect_releases(seen, besides=() if only is None else (only,))  # first: a walk holds what it meets
         report = collect_memory(seen, frame=caller, only=only, devices=asked, most=most)
     releases = tuple(one for one in freed.releases if _is_asked_for(one, only, asked))
-    return diagnosed(replace(report, releases=releases, gaps=(*report.gaps, *freed.gaps)))
+    report = replace(report, releases=releases, gaps=(*report.gaps, *freed.gaps))
+    return diagnosed(report if cell_number is None else with_cells(report, cell_number))
 
 
 def _is_asked_for(release: Release, only: Mapping[str, Any] | None, devices: Collection[str] | None) -> bool:

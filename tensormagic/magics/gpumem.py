@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from tensormagic import api
 from tensormagic.magics import freeing
 from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of
+from tensormagic.magics.cell import cell_number
 from tensormagic.magics.display import deliver
 from tensormagic.magics.names import path_of, value_of
 from tensormagic.magics.snapshots import read_snapshot
@@ -48,5 +50,6 @@ def run(shell: Any, line: str) -> None:
     if options.snapshot is not None:
         deliver(shell, read_snapshot(shell, options.snapshot, asked), output)
         return
+    numbered = functools.partial(cell_number, shell)
     only = {path_of(expression): value_of(shell, expression) for expression in asked}
-    deliver(shell, api.memory(shell.user_ns, only=only or None, devices=options.device), output)
+    deliver(shell, api.memory(shell.user_ns, only=only or None, devices=options.device, cell_number=numbered), output)
