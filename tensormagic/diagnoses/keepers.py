@@ -11,7 +11,7 @@ LARGE = 16 * 2**20  # bytes; below that nobody misses them
 LARGE_GROWTH = 64 * 2**20  # bytes over the runs that are compared
 MANY_GRAPHS = 10  # stored without memory of their own: worth a word
 
-_ERROR = "`%gpumem --free --yes` lets go of it; so does a cell that holds nothing but `1/0`, whose error takes its place"
+_ERROR = "`%gpumem --free --yes` lets go of it; so does a cell of nothing but `1/0`, whose error takes its place"
 
 
 # -- TM501, TM502: what the session keeps --------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -55,11 +56,22 @@ class Leaf:
         return self.name.startswith("leaf (")
 
 
+@lru_cache(maxsize=1024)
+def _shared(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return one tuple for all equal ones: a model has few shapes."""
+    return shape
+
+
+@cache
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 def _describe(tensor: torch.Tensor, name: str, owner: str) -> Leaf:
     return Leaf(
         name=name,
-        shape=tuple(tensor.shape),
-        dtype=str(tensor.dtype).removeprefix("torch."),
+        shape=_shared(tuple(tensor.shape)),
+        dtype=_dtype_name(tensor.dtype),
         numel=tensor.numel(),
         is_parameter=isinstance(tensor, nn.Parameter),
         owner=owner,

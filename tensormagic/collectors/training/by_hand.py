@@ -5,7 +5,9 @@ What is written through ``.data`` leaves the version as it is; that is known fro
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
+from itertools import chain
 
 import torch
 
@@ -31,7 +33,7 @@ class ByHand:
         self._known = 0
         self._theirs: set[int] = set()
         self._witnesses: list[Witness] = []
-        self._versions: list[tuple[int, int]] = []
+        self._versions = array("q")
         self._stepping: Stepping | None = None
 
     def leave_to(self, parameters: Iterable[torch.Tensor]) -> None:
@@ -92,9 +94,11 @@ class ByHand:
             self._stepping = Stepping(self._witnesses, self._brought)
             self._stepping.begin()
 
-    def _now(self) -> list[tuple[int, int]]:
+    def _now(self) -> array[int]:
+        """Return version and blind write of each witness, one after the other: sixteen bytes a leaf."""
         found = (witness.parameter() for witness in self._witnesses)
-        return [(-1, -1) if leaf is None else (leaf._version, self._written(leaf)) for leaf in found]
+        told = ((-1, -1) if leaf is None else (leaf._version, self._written(leaf)) for leaf in found)
+        return array("q", chain.from_iterable(told))
 
     def _written(self, leaf: torch.Tensor) -> int:
         return self._blind.last_at(leaf.data_ptr()) if self._blind.any and leaf.layout is torch.strided else -1

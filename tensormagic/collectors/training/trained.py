@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from array import array
 from collections.abc import Iterator
 
 import torch
@@ -20,7 +21,8 @@ class Elsewhere:
 
     def __init__(self, leaves: Leaves) -> None:
         self._leaves = leaves
-        self._first: list[tuple[weakref.ref[torch.Tensor], int]] = []
+        self._first: list[weakref.ref[torch.Tensor]] = []
+        self._versions = array("q")  # of those
         self._passes = 0
         self.found: set[int] = set()
 
@@ -32,14 +34,15 @@ class Elsewhere:
 
     def look(self) -> None:
         """Compare now."""
-        for number, (first, version) in enumerate(self._first):
+        for number, (first, version) in enumerate(zip(self._first, self._versions, strict=True)):
             reference = self._leaves.known[number].reference
             leaf = first()
             if reference is not first or (leaf is not None and leaf._version != version):
                 self.found.add(number)
         for leaf_known in self._leaves.known[len(self._first) :]:
             leaf = leaf_known.reference()
-            self._first.append((leaf_known.reference, -1 if leaf is None else leaf._version))
+            self._first.append(leaf_known.reference)
+            self._versions.append(-1 if leaf is None else leaf._version)
 
     def finish(self, missing: set[int]) -> None:
         """Look, once, whether optimizers that did not step hold any of these leaves, given by number."""
