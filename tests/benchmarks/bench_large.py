@@ -98,7 +98,7 @@ def test_traced_folded_and_shown(name):
 @pytest.mark.parametrize("name", GRAPHS)
 def test_drawn_before_backward(name):
     """``%gradgraph`` of the same graphs: looked at, folded and shown in less than ten seconds."""
-    loss = GRAPHS[name]()
+    loss = GRAPHS[name]()()
     began = time.process_time()
     page = renderers.render(tm.gradgraph(loss), "html")
     took = time.process_time() - began
