@@ -34,12 +34,12 @@ def test_it_is_off_until_it_is_switched_on_and_again_afterwards(cell):
 def test_memory_that_ran_out_is_told_by_name(cell):
     """In place of shapes: what was asked for, and what held the memory, the variables of the function among it."""
     cell(SWITCH)
-    source = "def build(n):\n    hidden = torch.ones(1000)\n    return torch.empty(n), hidden\nbuild(2**48)"
+    source = "def build(n):\n    hidden = torch.ones(2**22)\n    return torch.empty(n), hidden\nbuild(2**48)"
     (told,) = explanations(cell(source))
     assert told.startswith("error  torch.empty: memory ran out\ncell ")
     words = " ".join(told.split())
     assert "cpu ran out of memory: torch.empty asked for 1 PiB," in words
-    assert "The functions that failed hold 3.9 KiB that nothing else does" in words
+    assert "The functions that failed hold 16 MiB that nothing else does" in words
     assert "build.<locals>.hidden" in told
 
 
