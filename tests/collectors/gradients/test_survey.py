@@ -105,6 +105,12 @@ def test_huge_gradients_cause_no_warning(scale):
     assert measure(torch.full((300, 300), scale))[0] == pytest.approx(300 * scale, rel=1e-5)
 
 
+def test_huge_and_infinite_gradients_cause_no_warning():
+    """Beside an infinity the finite ones may be too large to be added up."""
+    found = survey(torch.tensor([1.5e308, 1.7e308, math.inf], dtype=torch.float64), 1)
+    assert (found.inf, found.nan, found.count, found.mean) == (1, 0, 3, math.inf)
+
+
 def test_the_largest_magnitude_of_zeros_is_zero():
     """Not minus zero."""
     assert math.copysign(1, survey(torch.zeros(5), 1).abs_max) == 1
