@@ -15,7 +15,6 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensormagic.collectors.aliasing.write_log import WriteLog
 from tensormagic.collectors.aliasing.written import does_write, written_by
@@ -23,6 +22,7 @@ from tensormagic.collectors.memory.versions import prepare_counters
 from tensormagic.collectors.names.caller import Callers
 from tensormagic.collectors.names.source import CellNumber, Sites
 from tensormagic.collectors.names.tracebacks import error_text, state_after, strip_own_frames
+from tensormagic.collectors.ops.stepping import SteppingMode
 from tensormagic.errors import TraceError
 from tensormagic.reports import Cell, State, WritesReport
 
@@ -31,29 +31,17 @@ _graph_task: Callable[[], int] = torch._C._current_graph_task_id
 _Overload = torch._ops.OpOverload
 
 
-class WriteMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class WriteMode(SteppingMode):
     """Makes every op as its own line would, and tells the log of those that write.
 
     ``torch.compile`` stays on, and sees nothing of this mode.
     """
-
-    supports_higher_order_operators = True
 
     def __init__(self, log: WriteLog) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._log = log
         self._callers = Callers()
         self.engine_writes = 0
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Leave ``torch.compile`` on."""
-        return True
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Do without torch's wrapper, which would import the compiler and stand in tracebacks."""
-        return False
 
     def __torch_dispatch__(
         self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

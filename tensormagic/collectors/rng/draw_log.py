@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
@@ -61,22 +61,25 @@ class DrawLog:
 
     def close(self) -> None:
         """Look once more at all of them, and let go."""
-        self.look(None)
-        for each in self._followed.values():
-            self._changed(each, "", None)
+        try:
+            self.look(None)
+            for each in self._followed.values():
+                self._changed(each, "", None)
+            self._ends = tuple(self._end())
+        finally:
+            self._followed.clear()
+            self._foreign.clear()
+            self._defaults.clear()
+
+    def _end(self) -> Iterator[GeneratorState]:
+        """Yield how the generators stand now, by the names that lead to them now."""
         found, _ = generators(self._namespace)
-        named = {key: names for key, (_, names) in found.items()}
-        ends = []
         for key, each in self._followed.items():
             start = self._starts[each.index]
-            names = named.get(key) or [start.name, *start.names]
+            names = found[key][1] if key in found else [start.name, *start.names]
             if not start.name:
                 self._starts[each.index] = state_with_names(start, names)
-            ends.append(state_of(each.generator, names[0], tuple(names[1:])))
-        self._ends = tuple(ends)
-        self._followed.clear()
-        self._foreign.clear()
-        self._defaults.clear()
+            yield state_of(each.generator, names[0], tuple(names[1:]))
 
     def _follow(self, generator: Any, names: list[str]) -> _Followed | None:
         try:

@@ -15,11 +15,11 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensormagic.collectors.names.caller import Callers
 from tensormagic.collectors.names.source import CellNumber, Sites
 from tensormagic.collectors.names.tracebacks import error_text, state_after, strip_own_frames
+from tensormagic.collectors.ops.stepping import SteppingMode
 from tensormagic.collectors.rng.draw_log import DrawLog
 from tensormagic.errors import TraceError
 from tensormagic.reports import Cell, Gap, State
@@ -28,29 +28,17 @@ from tensormagic.reports.rng import RngRunReport
 _Overload = torch._ops.OpOverload
 
 
-class DrawMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class DrawMode(SteppingMode):
     """Makes every op as its own line would, and tells the log of those that may draw.
 
     ``torch.compile`` stays on, and sees nothing of this mode.
     """
-
-    supports_higher_order_operators = True
 
     def __init__(self, log: DrawLog) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._log = log
         self._callers = Callers()
         self.gap: Gap | None = None
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Leave ``torch.compile`` on."""
-        return True
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Do without torch's wrapper, which would import the compiler and stand in tracebacks."""
-        return False
 
     def __torch_dispatch__(
         self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -62,13 +50,14 @@ class DrawMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         call = self._callers.standing_in_for(frame)
         if not may_draw(func):
             return call(func._op, args, kwargs or {})
-        drawing = self._guarded(self._log.before, args, kwargs or {}, frame)
+        drawing = self.guarded(self._log.before, args, kwargs or {}, frame)
         result = call(func._op, args, kwargs or {})
         if drawing is not None:
-            self._guarded(self._log.after, drawing, func, result)
+            self.guarded(self._log.after, drawing, func, result)
         return result
 
-    def _guarded(self, look: Callable[..., Any], *given: Any) -> Any:
+    def guarded(self, look: Callable[..., Any], *given: Any) -> Any:
+        """Look at generators; what goes wrong is a gap, and never an error of the run's."""
         try:
             return look(*given)
         except Exception as error:  # an odd generator must not stop the run
@@ -118,14 +107,14 @@ class DrawWatcher:
         if self._began:
             raise TraceError("these draws were watched before; make a new one with tensormagic.track_rng()")
         self._began = self._clock()
-        self._log.open()
+        self._mode.guarded(self._log.open)
         with ExitStack() as stack:
             stack.enter_context(self._mode)
             self._stack = stack.pop_all()
 
     def passed(self, filename: str, first: int, last: int) -> None:
         """Look at the generators after a statement of the cell has run, which stands on these lines."""
-        self._log.passed(filename, first, last)
+        self._mode.guarded(self._log.passed, filename, first, last)
 
     def stop(self, error: BaseException | None = None) -> None:
         """End, saying how: with the exception that ended the run, or None. Stopping twice is the same as once."""
@@ -135,7 +124,7 @@ class DrawWatcher:
         self._ended = self._clock()
         self._state = state_after(error)
         self._error = error_text(error) if error is not None else ""
-        self._log.close()
+        self._mode.guarded(self._log.close)
         if error is not None:
             strip_own_frames(error)
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from tensormagic.collectors.rng import draw_log
 from tensormagic.collectors.rng.draws import DrawWatcher
 from tensormagic.errors import TraceError
 from tensormagic.reports import Cell
@@ -154,6 +155,18 @@ def test_a_loop_of_many_draws_is_bounded():
     report, _ = watched(run)
     assert report.sums[0].calls == report.count == 10_500
     assert len(report.draws) == 10_000
+
+
+def test_a_generator_that_cannot_be_read_is_a_gap(monkeypatch):
+    """Before, in and after the run: its numbers come, and the report says what was not seen."""
+    monkeypatch.setattr(draw_log, "read", lambda _: 1 // 0)
+    watcher = DrawWatcher({}, Cell("", None, ()))
+    watcher.start()
+    x = torch.rand(2)
+    watcher.passed("cell.py", 1, 1)
+    watcher.stop()
+    assert x.shape == (2,)
+    assert any("ZeroDivisionError" in gap.reason for gap in watcher.report().gaps)
 
 
 def test_twice_is_refused():
