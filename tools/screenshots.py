@@ -28,8 +28,8 @@ PAUSE = 600  # milliseconds for colours to change and fonts to settle
 CELL = ""
 PICTURES = {
     "01_first_light": {"first_light": ("broken", CELL), "tensor": ("slice", CELL)},
-    "05_memory": {"gpumem": ("held", ".tm-memory"), "gpumem_cell": ("leak", CELL)},
-    "04_errors": {"refused_call": ("shapes", ".tm-failure")},
+    "12_memory": {"gpumem": ("held", ".tm-memory"), "gpumem_cell": ("leak", CELL)},
+    "17_errors": {"refused_call": ("shapes", ".tm-failure")},
 }
 WIDTH, HEIGHT = 1080, 1600  # high enough for the longest output: what has to be scrolled to is cut
 
@@ -84,7 +84,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Run examples in JupyterLab and take pictures of them.")
     parser.add_argument("--folder", type=Path, default=ROOT / "docs" / "images")
     parser.add_argument("--all", action="store_true", help="every cell, not only those the documentation shows")
-    parser.add_argument("--example", default="", metavar="NAME", help="only examples whose file name begins so: 04")
+    parser.add_argument("--example", default="", metavar="NAME", help="only examples whose file name begins so: 17")
     parser.add_argument("--size", type=int, nargs=2, default=(WIDTH, HEIGHT), metavar=("WIDTH", "HEIGHT"))
     given: Any = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)

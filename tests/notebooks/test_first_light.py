@@ -112,13 +112,13 @@ def test_the_lines_of_the_model_are_shown_with_their_cell(cells):
 def test_the_script_finds_the_same_and_writes_a_page(tmp_path):
     """Without a notebook: the same finding in the terminal, and a page that needs nothing else."""
     page = tmp_path / "page.html"
-    command = [sys.executable, str(ROOT / "examples" / "first_light.py"), str(page)]
+    command = [sys.executable, str(ROOT / "examples" / "14_script.py"), str(page)]
     done = subprocess.run(
         command, capture_output=True, text=True, check=True, cwd=tmp_path, env=jupyter_environment(tmp_path)
     )
     assert done.stderr == ""
     said = " ".join(done.stdout.split())
-    assert "TM402 error The first NaN gradient is born in log, first_light.py, line" in said
+    assert "TM402 error The first NaN gradient is born in log, 14_script.py, line" in said
     assert "log_p = p.log()" in said
     html = page.read_text(encoding="utf-8")
     assert html.startswith("<!doctype html>")

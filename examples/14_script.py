@@ -1,6 +1,6 @@
 """The first example without a notebook: trains on real digits, breaks, and writes what was found as a page.
 
-Run it with ``python examples/first_light.py [PAGE.html]``; it needs scikit-learn, for its digits.
+Run it with ``python examples/14_script.py [PAGE.html]``; it needs scikit-learn, for its digits.
 """
 
 import sys
