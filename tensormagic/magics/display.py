@@ -69,27 +69,28 @@ def is_notebook(shell: Any) -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def bundle(report: Report, *_include_exclude: Any, **_more: Any) -> dict[str, Any]:
+def bundle(report: Report, *_include_exclude: Any, folded: bool = False, **_more: Any) -> dict[str, Any]:
     """Return a report as static HTML and as plain text; what cannot be drawn becomes a visible line."""
-    return {"text/html": _or_reason(report, "html"), "text/plain": _or_reason(report, "txt")}
+    html = _or_reason(report, "html", renderers.folded if folded else None)
+    return {"text/html": html, "text/plain": _or_reason(report, "txt")}
 
 
-def _or_reason(report: Report, form: str) -> str:
+def _or_reason(report: Report, form: str, render: Callable[[Report], str] | None = None) -> str:
     try:
-        return renderers.render(report, form)
+        return render(report) if render else renderers.render(report, form)
     except Exception as error:  # noqa: BLE001  (showing never raises)
         return f"tensormagic could not draw this report as {form}: {type(error).__name__}: {error}"
 
 
-def show(report: Report) -> None:
-    """Show a report: rich in a notebook, and as text, in colours, in a terminal."""
+def show(report: Report, *, folded: bool = False) -> None:
+    """Show a report: rich in a notebook, and as text, in colours, in a terminal; ``folded`` where it can be opened."""
     if api.on_terminal():
         api.print_text(report)
     else:
-        display(bundle(report), raw=True)
+        display(bundle(report, folded=folded), raw=True)
 
 
-def deliver(shell: Any, report: Report, output: Output, *, shown: bool = False) -> None:
+def deliver(shell: Any, report: Report, output: Output, *, shown: bool = False, folded: bool = False) -> None:
     """Send a report where the options say: name, file, figure, text; and, unless ``shown`` already, to the output.
 
     Raises:
@@ -105,7 +106,7 @@ def deliver(shell: Any, report: Report, output: Output, *, shown: bool = False) 
     elif output.text:
         api.print_text(report)
     elif not shown:
-        show(report)
+        show(report, folded=folded)
     if reasons := [reason for reason in failed if reason]:
         raise UsageError("; ".join(reasons))
 

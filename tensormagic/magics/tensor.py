@@ -65,14 +65,15 @@ def run(shell: Any, line: str) -> None:
 
 
 def _show(shell: Any, found: list[tuple[str, Any]], options: Any, output: Any) -> None:
-    """Show what several have in common, then each."""
+    """Show what several have in common, then each; folded where a picture of all of them stands above."""
     __tracebackhide__ = True
     besides = [one.value for _, one in found]
     try:
-        show_together(shell, {expression: one.value for expression, one in found}, output)
+        drawn = show_together(shell, {expression: one.value for expression, one in found}, output)
         chosen = {**slice_of(options), "besides": besides, "picture": options.picture}
         for expression, one in found:
-            deliver(shell, _inspect(shell, expression, one, chosen), output)
+            report = _inspect(shell, expression, one, chosen)
+            deliver(shell, report, output, folded=drawn and isinstance(report, TensorReport))
     finally:
         besides.clear()
 

@@ -12,14 +12,21 @@ from tensormagic.magics.arguments import Output
 from tensormagic.magics.display import deliver
 
 
-def show_together(shell: Any, values: Mapping[str, Any], output: Output) -> None:
-    """Show what the tensors among ``values`` have of the same memory; nothing for fewer than two."""
+def show_together(shell: Any, values: Mapping[str, Any], output: Output) -> bool:
+    """Show what the tensors among ``values`` have of the same memory; nothing for fewer than two.
+
+    Returns:
+        Whether some of them share memory, so that a picture of it stands there now.
+    """
     tensors = {
         expression: value for expression, value in values.items() if explain.is_tensor(value) or explain.is_array(value)
     }
     if len(tensors) < 2 or output.figure is not None:
-        return
+        return False
     try:
-        deliver(shell, api.overlay(tensors), Output(text=output.text))
+        overlay = api.overlay(tensors)
     except TensorMagicError as error:
         print(f"not drawn together: {error}")  # noqa: T201  (the panels follow)
+        return False
+    deliver(shell, overlay, Output(text=output.text))
+    return bool(overlay.shared)

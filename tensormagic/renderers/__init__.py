@@ -69,6 +69,11 @@ def render(report: Report, form: str, **options: Any) -> str:
     return text
 
 
+def folded(report: Report) -> str:
+    """Return a tensor's panel as HTML that takes one line until it is opened: below a picture of several."""
+    return f'<section class="tm tm-folded">{import_module(RENDERERS["tensor", "html"]).folded(report)}</section>'
+
+
 def figure(report: Report, kind: str) -> Any:
     """Return a plotly figure of ``report``; see `tensormagic.renderers.figures`."""
     return import_module("tensormagic.renderers.figures").figure(report, kind)

@@ -38,8 +38,8 @@ class Alias:
             ``"view of it"``, ``"same storage"`` (``.data``, ``.detach()``, ``set_``), ``"NumPy array"``.
         kind: ``"Tensor"``, ``"Parameter"``, ``"ndarray"`` …
         shape: Its shape.
-        overlap_elements: How many *bytes-wise distinct* elements of the inspected tensor it can read or write;
-            None where counting was given up ("may overlap").
+        overlap_elements: How many of *its* elements, each place in memory counted once, have a byte in common with the
+            inspected tensor; None where counting was given up ("may overlap").
         of_elements: How many elements it has itself.
         overlap: ``"yes"``, ``"no"`` or ``"maybe"``: exact wherever it is not maybe.
         version: The value of its version counter; None where it has none (NumPy arrays, inference tensors).

@@ -114,6 +114,7 @@ def test_in_jupyterlab_slider_and_strip_obey_pointer_and_keys(notebook) -> None:
     overlay, panel = output.locator("section.tm-overlay"), output.locator("section.tm-tensor:has(.tm-turn)")
     overlay.locator(".tm-strip").nth(1).locator("td").nth(1).hover()
     expect(overlay.locator(".tm-said")).to_have_text("t[1, 0, 0] (bytes 4 to 7)  ·  t[1][0, 0] (bytes 4 to 7)")
+    output.locator("summary", has_text="t (i 5").click()
     slider = panel.locator(".tm-turn input")
     slider.focus()
     slider.press("ArrowRight")

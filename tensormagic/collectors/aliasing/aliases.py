@@ -152,7 +152,7 @@ def _alias(x: torch.Tensor, own: Region, candidate: _Candidate) -> Alias:
         relation=candidate.relation,
         kind=type(item).__name__,
         shape=region.shape,
-        overlap_elements=0 if answer == "no" else overlap_elements(own, region),
+        overlap_elements=0 if answer == "no" else overlap_elements(region, own),
         of_elements=region.elements,
         overlap=answer,
         version=item._version if tensor and not item.is_inference() else None,

@@ -17,7 +17,6 @@ from tensormagic.renderers.sharing.aliases_html import CHIPS, chip
 from tensormagic.renderers.sharing.sharing_words import row_cells, table_summary, table_title, total
 from tensormagic.renderers.sharing.tensors_text import shown_rows
 from tensormagic.renderers.tensor import tensor_html
-from tensormagic.renderers.tensor.tensor_text import one_line
 from tensormagic.reports import TensorRow, TensorTable
 
 MOST_ROWS = 100
@@ -69,10 +68,7 @@ def _row(row: TensorRow) -> str:
 def _panels(table: TensorTable) -> str:
     if not table.panels:
         return ""
-    folded = [
-        tag("details", tag("summary", tag("code", escape(one_line(panel)))), tensor_html.render(panel))
-        for panel in table.panels
-    ]
+    folded = [tensor_html.folded(panel) for panel in table.panels]
     left_out = len(table.rows) - len(table.panels)
     more = (
         tag("p", f"The panels of {count(left_out)} more are not in this output.", class_="quiet")

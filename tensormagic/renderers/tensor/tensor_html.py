@@ -25,6 +25,7 @@ from tensormagic.renderers.tensor.tensor_layout_html import layout_html
 from tensormagic.renderers.tensor.tensor_picture import Picture, bases_index, picture_of
 from tensormagic.renderers.tensor.tensor_shot_html import shot_html
 from tensormagic.renderers.tensor.tensor_slices_html import slices_html
+from tensormagic.renderers.tensor.tensor_text import one_line
 from tensormagic.renderers.tensor.tensor_turning import turning, turns
 from tensormagic.renderers.tensor.tensor_words import (
     alias_row,
@@ -67,6 +68,11 @@ def render(report: TensorReport) -> str:
         _viewer(report, picture),
     ]
     return tag("section", *parts, class_="tm tm-tensor", aria_label=f"Tensor {name(report)}")
+
+
+def folded(report: TensorReport) -> str:
+    """Return the panel folded under one line that says which tensor it is."""
+    return tag("details", tag("summary", tag("code", escape(one_line(report)))), render(report))
 
 
 def _header(report: TensorReport) -> str:

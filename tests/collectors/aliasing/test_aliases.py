@@ -129,6 +129,16 @@ def test_interleaved_columns_share_a_range_but_no_element() -> None:
     assert table(even, odd=odd)["odd"].overlap_elements == 0
 
 
+def test_overlap_is_counted_in_elements_of_the_other():
+    """Of the same four bytes, a float32 is one element and its bytes are four."""
+    numbers = torch.zeros(3)
+    raw = numbers.view(torch.uint8)
+    seen = table(numbers[:2], raw=raw)["raw"]
+    assert (seen.overlap_elements, seen.of_elements) == (8, 12)
+    back = table(raw[2:6], numbers=numbers)["numbers"]
+    assert (back.overlap_elements, back.of_elements) == (2, 3)
+
+
 def test_relations_and_their_order() -> None:
     """The same object, its base, its views, its sisters, and what merely has the same storage, in that order."""
     a = base()
@@ -204,7 +214,7 @@ def test_two_storages_over_one_array_are_seen() -> None:
     a, tail = torch.from_numpy(array), torch.from_numpy(array[2:])
     found = table(a, tail=tail, array=array, bytes=array.view(np.uint8)[:, :6])
     assert {name: (alias.relation, alias.overlap_elements) for name, alias in found.items()} == {
-        "tail": ("same storage", 12), "array": ("NumPy array", 24), "bytes": ("NumPy array", 8),
+        "tail": ("same storage", 12), "array": ("NumPy array", 24), "bytes": ("NumPy array", 24),
     }  # fmt: skip
     assert found["tail"].shares_version is False
 
