@@ -1,18 +1,28 @@
-"""The ways out of a report: files, figures and text. `tensormagic.api` installs them when it is imported."""
+"""The ways out of a report: files, figures and text. `tensormagic.api` installs them when it is imported.
+
+A file appears whole or not at all: what is written first is a neighbour with a name of its own, which then takes the
+place of what stood there. A save that fails leaves the old file as it was, and no other.
+"""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
+import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from tensormagic import renderers
 from tensormagic.errors import TensorMagicError
+from tensormagic.renderers.basics.markup import escape
 from tensormagic.reports import Report
 
 _FORMS = {".html": "html", ".htm": "html", ".svg": "svg", ".txt": "txt", ".json": "json"}
+_PACKED = {".gz", ".bz2", ".xz", ".zip", ".zst"}
+_PICTURES = {".png", ".jpg", ".jpeg", ".webp", ".gif", ".pdf"}
 _PAGE = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     "<title>{title}</title><style>body{{margin:16px;background:Canvas;color-scheme:light dark}}</style></head>"
@@ -24,12 +34,23 @@ def form_of(path: str | os.PathLike[str]) -> str:
     """Return the form in which a report is written to ``path``.
 
     Raises:
-        TensorMagicError: where its ending names none.
+        TensorMagicError: where its ending names none; what is given, what there is, and what to do instead.
     """
-    form = _FORMS.get(Path(path).suffix.lower())
+    suffix = Path(path).suffix.lower()
+    form = _FORMS.get(suffix)
     if form is None:
-        raise TensorMagicError(f"cannot save to {str(path)!r}: the ending says the format: {', '.join(_FORMS)}")
+        told = f"cannot save to {os.fspath(path)!r}: the ending says the format: {', '.join(_FORMS)}"
+        raise TensorMagicError(told + _advice(suffix))
     return form
+
+
+def _advice(suffix: str) -> str:
+    """Return what to do instead of an ending that people try."""
+    if suffix in _PACKED:
+        return f"; nothing is packed: save without {suffix}, and pack the file yourself"
+    if suffix in _PICTURES:
+        return f"; {suffix} needs a browser: save as .svg, or as .html and choose Export there (PNG), or print it (PDF)"
+    return ""
 
 
 class Outlet:
@@ -39,7 +60,7 @@ class Outlet:
         """Write ``report`` in the form that the ending of ``path`` names; a folder that is not there is made."""
         text, target = _as_file(report, form_of(path)), Path(path).expanduser()
         _make_folder(target.parent)
-        target.write_text(text, encoding="utf-8")
+        _replace(target, text)
 
     def figure(self, report: Report, kind: str) -> Any:
         """Return a plotly figure."""
@@ -57,8 +78,40 @@ def _make_folder(folder: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from error
 
 
+def _replace(target: Path, text: str) -> None:
+    """Put ``text`` where ``target`` is, all of it or nothing; a link is followed, permissions stay what they were."""
+    target = target.resolve()
+    _refuse_what_must_stay(target)
+    part = target.with_name(f".{target.name[:80]}.{uuid4().hex[:8]}.part")
+    try:
+        with part.open("x", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+        if target.exists():
+            part.chmod(stat.S_IMODE(target.stat().st_mode))
+        part.replace(target)
+    except BaseException as error:
+        _put_away(part, target, error)
+        raise
+
+
+def _put_away(part: Path, target: Path, error: BaseException) -> None:
+    """Remove what was begun; an error names the file that was asked for, not the neighbour that nobody knows."""
+    with suppress(OSError):
+        part.unlink()
+    if isinstance(error, OSError):
+        error.filename, error.filename2 = str(target), None
+
+
+def _refuse_what_must_stay(target: Path) -> None:
+    """A replacement would go around a file's own protection: writing to it would have been refused."""
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+    if target.exists() and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
+
+
 def _as_file(report: Report, form: str) -> str:
     if form == "json":
         return json.dumps(report.to_dict(), allow_nan=False, indent=1)
     body = renderers.render(report, form)
-    return _PAGE.format(title=f"tensormagic: {report.kind_name}", body=body) if form == "html" else body
+    return _PAGE.format(title=escape(f"tensormagic: {report.kind_name}"), body=body) if form == "html" else body
