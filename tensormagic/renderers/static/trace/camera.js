@@ -1,0 +1,171 @@
+// @ts-check
+/** Where a person looks at a picture from: pan and zoom, and how to bring into view what is asked for. */
+
+import { LARGEST } from "./constants.js";
+import { later } from "./words.js";
+import { mapSize } from "./minimap.js";
+
+/** @typedef {import("./constants.js").Box} Box */
+/** @typedef {import("./constants.js").Wire} Wire */
+
+export const FAR = 0.5; // below that zoom only names are read
+const TALLEST = 420;
+const TALLEST_OPEN = 620;
+
+/** The part of a picture that is seen: `show` applies it, and is what a picture has to bring along. */
+export class Camera {
+  view = { k: 1, x: 0, y: 0 };
+  /** @type {any} */ element = later();
+  /** @type {any} */ canvas = later();
+  /** @type {any} */ graph = null;
+  /** @type {string} the height that the view gave itself */ ownHeight = "";
+  sized = false;
+  moved = false;
+  /** what the view measures: kept, for asking the page makes it lay itself out */ room = { width: 1, height: 1 };
+
+  show() {}
+
+  /** Whether boxes are painted, not built. */
+  onPaper() {
+    return false;
+  }
+
+  /** What has to be seen, the words above the boxes included. @returns {{width:number, height:number, top:number}} */
+  extent() {
+    const { width, height } = this.graph.size,
+      top = 20;
+    return { width, height: height + top, top };
+  }
+
+  /** The height the graph wants at this width, in pixels. @param {number} width @returns {number} */
+  wantedHeight(width) {
+    const { width: w, height: h } = this.extent();
+    return Math.min(Math.max(h * Math.min(LARGEST, (width - 16) / w) + 12, 110), this.graph.opened.length ? TALLEST_OPEN : TALLEST);
+  }
+
+  resize() {
+    const width = this.element.clientWidth;
+    if (!width || !this.graph) return;
+    const { style } = this.element;
+    if (style.height !== this.ownHeight) this.sized = true; // the person pulled at the corner
+    const wanted = `${Math.round(this.wantedHeight(width))}px`;
+    if (!this.sized && (!this.moved || this.graph.opened.length)) style.height = this.ownHeight = wanted;
+    this.room = { width, height: this.element.clientHeight };
+    this.canvas.setAttribute("viewBox", `0 0 ${width} ${this.room.height}`);
+    if (!this.moved) this.home();
+    else this.show();
+  }
+
+  /** The first view: all of it where it stays readable, else its width, from where the gradient starts. */
+  home() {
+    const { width, height, top } = this.extent(),
+      { width: W, height: H } = this.room;
+    const whole = Math.min(LARGEST, (W - 16) / width, (H - 8) / height);
+    const beside = whole >= 0.6 ? W : W - mapSize(this.graph.size, H).w - 12; // nothing lies under the map
+    const k = whole >= 0.6 ? whole : Math.max(Math.min(1, (beside - 16) / width), 0.6);
+    this.view = {
+      k,
+      x: Math.max((beside - width * k) / 2, 8),
+      y: (height * k <= H ? (H - height * k) / 2 : 4) + top * k,
+    };
+    const root = this.graph.boxes[this.rootBox()];
+    if (root && whole < 0.6) this.reveal(root);
+    this.show();
+  }
+
+  rootBox() {
+    const fed = new Set(this.graph.wires.map((/** @type {Wire} */ wire) => wire.target));
+    return Math.max(
+      this.graph.boxes.findIndex((/** @type {Box} */ _box, /** @type {number} */ place) => !fed.has(place)),
+      0,
+    );
+  }
+
+  /** See all of it. */
+  fit() {
+    const { width, height, top } = this.extent();
+    this.frame({ x: 0, y: -top, w: width, h: height }, 1.5);
+  }
+
+  /** Bring a piece of the picture into view, as large as it can be. @param {{x:number, y:number, w:number, h:number}} piece @param {number} [most] */
+  frame({ x, y, w, h }, most = LARGEST) {
+    const { width: W, height: H } = this.room,
+      k = Math.max(Math.min(most, (W - 16) / w, (H - 8) / h), 0.02);
+    this.view = { k, x: (W - w * k) / 2 - x * k, y: (H - h * k) / 2 - y * k };
+    this.moved = true;
+    this.show();
+  }
+
+  /** Bring the boxes of some nodes into view, not larger than they are now if all of them can be seen. @param {Set<number>} places */
+  frameBoxes(places) {
+    const boxes = [...places].map((at) => this.graph.boxes[at]);
+    if (!boxes.length) return;
+    const [left, top] = [Math.min(...boxes.map((box) => box.x)) - 24, Math.min(...boxes.map((box) => box.y)) - 34];
+    const [right, bottom] = [
+      Math.max(...boxes.map((box) => box.x + box.w)) + 24,
+      Math.max(...boxes.map((box) => box.y + box.h)) + 16,
+    ];
+    const { k, x, y } = this.view,
+      { width: W, height: H } = this.room;
+    const seen = left * k + x >= 0 && right * k + x <= W && top * k + y >= 0 && bottom * k + y <= H;
+    if (!seen || k < FAR) this.frame({ x: left, y: top, w: right - left, h: bottom - top }, Math.max(Math.min(k, LARGEST), 0.8));
+  }
+
+  /** @param {number} factor @param {number} [x] @param {number} [y] the point that stays where it is */
+  zoom(factor, x = this.room.width / 2, y = this.room.height / 2) {
+    const k = Math.min(Math.max(this.view.k * factor, 0.01), 4),
+      change = k / this.view.k;
+    this.view = { k, x: x - (x - this.view.x) * change, y: y - (y - this.view.y) * change };
+    this.moved = true;
+    this.show();
+  }
+
+  /** Move as little as needed to see a box. @param {{x:number, y:number, w:number, h:number}} box */
+  reveal(box) {
+    const { k } = this.view,
+      { width: W, height: H } = this.room,
+      margin = 24;
+    const left = box.x * k + this.view.x,
+      top = box.y * k + this.view.y;
+    if (left < margin || left + box.w * k > W - margin) this.view.x = W / 2 - (box.x + box.w / 2) * k;
+    if (top < margin || top + box.h * k > H - margin) this.view.y = H / 2 - (box.y + box.h / 2) * k;
+    this.keepInside();
+    this.show();
+  }
+
+  /** Bring an opened box into view: whole where it has room, else from its upper left corner. @param {number} part @param {{x:number,y:number}|null} [from] where the box stood that was opened */
+  revealFrame(part, from = null) {
+    const frame = this.graph.opened.find((/** @type {any} */ one) => one.part === part);
+    if (!frame) return;
+    const { k, y } = this.view,
+      { width: W, height: H } = this.room,
+      { width, height } = this.extent();
+    const room = W - mapSize(this.graph.size, H).w - 28,
+      now = Math.max(Math.min(1, (width > room ? W - 28 : room) / width), Math.min(k, 0.6));
+    // Sideways the whole is in the middle; upwards the frame stays where its box stood, as far as that shows all of it.
+    const top = Math.min(Math.max(from ? from.y * k + y : 14, 14), Math.max(H - 14 - frame.h * now, 14));
+    this.view = { k: now, x: Math.max((Math.max(room + 28, width * now) - width * now) / 2, 8), y: top - frame.y * now };
+    if (height * now <= H) this.view.y = Math.max(this.view.y, 24);
+    this.moved = true;
+    this.show();
+  }
+
+  /** Keep the box of a node in view, while the order is played. @param {number} node */
+  follow(node) {
+    const box = this.graph.boxes[this.graph.boxOf.get(node) ?? -1],
+      { k, x, y } = this.view;
+    if (!box || this.onPaper()) return;
+    const [left, top] = [box.x * k + x, box.y * k + y];
+    if (left < 0 || left + box.w * k > this.room.width || top < 8 || top + box.h * k > this.room.height) this.reveal(box);
+  }
+
+  /** No empty margins where there is more to see on the other side. */
+  keepInside() {
+    const { width, height, top } = this.extent(),
+      { width: W, height: H } = this.room,
+      { k } = this.view;
+    if (height * k > H) this.view.y = Math.min(Math.max(this.view.y, H - 8 - (height - top) * k), top * k + 4);
+    const right = W - (height * k > H ? mapSize(this.graph.size, H).w + 12 : 0) - 8;
+    if (width * k > W) this.view.x = Math.min(Math.max(this.view.x, right - width * k), 8);
+  }
+}

@@ -1,0 +1,136 @@
+// @ts-check
+/** What a person chooses in a panel: a box to open or to fold, a node to read about, a line, a finding. */
+
+import { UNTOUCHED } from "./constants.js";
+import { level } from "./words.js";
+import { sayBoxes } from "./saying.js";
+import { standing, slide } from "./motion.js";
+
+/** @typedef {import("./panel.js").Panel} Panel */
+
+/** @param {Panel} panel @param {number} box */
+export function openBox(panel, box) {
+  const { x, y } = panel.graphView.graph.boxes[box],
+    part = panel.folds.part(box),
+    before = standing(panel.graphView);
+  panel.folds.open(part);
+  reshaped(panel);
+  panel.graphView.revealFrame(part, { x, y });
+  const first = panel.graphView.graph.boxes.findIndex((/** @type {any} */ one) =>
+    panel.folds.grown().path(one.part ?? -1).includes(part),
+  );
+  if (first >= 0) panel.graphView.focus(first);
+  slide(panel.graphView, before, before.get(part) ?? null);
+}
+
+/** @param {Panel} panel @param {number} part */
+export function foldPart(panel, part) {
+  const before = standing(panel.graphView);
+  panel.folds.fold(part);
+  reshaped(panel);
+  const box = panel.graphView.graph.boxes.findIndex((/** @type {any} */ one, /** @type {number} */ at) => panel.folds.part(at) === part);
+  if (box >= 0) panel.graphView.focus(box);
+  slide(panel.graphView, before, null);
+}
+
+/** Fold what lies round the box that has the focus. @param {Panel} panel */
+export function foldAround(panel) {
+  if (!panel.folds.anyOpen()) return;
+  const tree = panel.folds.grown(),
+    around = tree.path(panel.folds.part(panel.graphView.focused)).filter((part) => tree.open.has(part));
+  if (around.length) foldPart(panel, around[around.length - 1]);
+}
+
+/** @param {Panel} panel */
+export function foldAll(panel) {
+  panel.folds.foldAll();
+  reshaped(panel);
+  panel.graphView.moved = false;
+  panel.graphView.resize();
+}
+
+/** @param {Panel} panel */
+export function openAll(panel) {
+  panel.folds.openAll();
+  reshaped(panel);
+  panel.graphView.fit();
+}
+
+/** The same graph with other boxes: everything that goes by boxes is told. @param {Panel} panel */
+export function reshaped(panel) {
+  const node = panel.selection?.node,
+    { graphView } = panel;
+  panel.remember();
+  graphView.reshape(panel.model.graphs[panel.graph]);
+  graphView.moved = true;
+  graphView.resize();
+  panel.arrangeFolds();
+  sayBoxes(panel);
+  if (node !== undefined) {
+    panel.selection = { box: graphView.graph.boxOf.get(node) ?? -1, node };
+    graphView.select(panel.selection.box);
+  } else graphView.select(-1);
+  if (graphView.lit || panel.lit) graphView.highlight(panel.lit ?? (panel.search.found.length ? new Set(panel.search.found) : null));
+  panel.paint();
+}
+
+/** @param {Panel} panel @param {number} box @param {number|string|null} node */
+export function choose(panel, box, node) {
+  const shape = panel.model.graphs[panel.graph].boxes[box],
+    norms = panel.picture.norms;
+  const worst =
+    shape.nodes.find((/** @type {number} */ one) => level(norms[one]) === "bad") ??
+    shape.nodes.find((/** @type {number} */ one) => norms[one] !== UNTOUCHED) ??
+    shape.nodes[0];
+  const chosen = node === null ? worst : Number(node);
+  panel.selection = { box, node: chosen };
+  panel.graphView.select(box);
+  panel.drawer.show(panel.model, panel.graph, box, chosen, panel.picture);
+  const location = panel.model.doc.graphs[panel.graph].nodes.location[chosen];
+  panel.source.mark(location === null ? undefined : panel.model.rowOfLocation.get(location));
+}
+
+/** @param {Panel} panel */
+export function close(panel) {
+  const box = panel.selection?.box;
+  panel.selection = null;
+  panel.drawer.hide();
+  panel.source.mark(undefined);
+  if (panel.graphView.graph) panel.graphView.select(-1);
+  if (box !== undefined && panel.root.contains(document.activeElement))
+    panel.graphView.marks[box]?.element.focus({ preventScroll: true });
+}
+
+/** @param {Panel} panel @param {number} graph @param {number} node @param {boolean} [searching] the focus stays in the field */
+export function showNode(panel, graph, node, searching = false) {
+  if (panel.collapsed()) panel.toggle();
+  if (graph !== panel.graph && panel.model.graphs[graph]) panel.chooseGraph(graph);
+  if (panel.model.graphs[graph] && panel.folds.reveal(node)) reshaped(panel);
+  const box = panel.model.graphs[graph]?.boxOf.get(node);
+  if (box === undefined) return;
+  choose(panel, box, node);
+  panel.graphView.resize();
+  panel.graphView.focus(box);
+  if (searching) panel.search.field.focus({ preventScroll: true });
+}
+
+/** Light the nodes of a line, and bring them into view; a fold or two that hides all of them is opened.
+ * @param {Panel} panel @param {Set<number>|null} nodes */
+export function pickLine(panel, nodes) {
+  panel.lit = nodes;
+  if (nodes && nodes.size <= 12 && panel.folds.hiding(nodes) && panel.folds.hiding(nodes) <= 3) {
+    for (const node of nodes) panel.folds.reveal(node);
+    reshaped(panel);
+  }
+  panel.graphView.highlight(nodes ?? (panel.search.found.length ? new Set(panel.search.found) : null));
+  if (nodes && panel.graphView.lit) panel.graphView.frameBoxes(panel.graphView.lit);
+}
+
+/** @param {Panel} panel @param {number} location */
+export function showLine(panel, location) {
+  if (panel.collapsed()) panel.toggle();
+  const place = panel.model.rowOfLocation.get(location);
+  if (place === undefined) return;
+  panel.source.mark(place);
+  panel.source.pick(panel.source.rows[place].nodes.length ? place : -1);
+}

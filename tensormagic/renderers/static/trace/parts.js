@@ -1,0 +1,130 @@
+// @ts-check
+/** The elements of a panel, and what each of them calls. */
+
+import { html, say, glyph, GLYPHS } from "./words.js";
+import { GraphView } from "./graph.js";
+import { Charts } from "./charts.js";
+import { Source } from "./source.js";
+import { Drawer } from "./drawer.js";
+import { Heat } from "./heat.js";
+import { Search } from "./search.js";
+import { Headline } from "./headline.js";
+import { Player, speedChooser, passPace, orderPace } from "./player.js";
+import { choose, close, foldAll, foldAround, foldPart, openAll, openBox, pickLine, showLine, showNode } from "./choosing.js";
+
+/** @typedef {import("./panel.js").Panel} Panel */
+
+const OPENING = "\nclick: what is inside · Shift+click: numbers of the whole";
+
+let mounted = 0;
+
+/** The views of a panel. @param {Panel} panel @param {boolean} live a kernel feeds it, so that time goes on */
+export function makeViews(panel, live) {
+  mounted += 1;
+  panel.hatch = `tm-hatch-${mounted}-${Math.random().toString(36).slice(2, 7)}`;
+  panel.root = html("div", { class: "tmv", tabindex: -1, style: `--hatch-fill:url(#${panel.hatch})` });
+  const jump = {
+    line: (/** @type {number} */ location) => showLine(panel, location),
+    node: (/** @type {number} */ graph, /** @type {number} */ node) => showNode(panel, graph, node),
+  };
+  panel.headline = new Headline(live, { ...jump, toggle: () => panel.toggle() });
+  panel.graphView = new GraphView(panel.hatch, {
+    select: (box, node) => choose(panel, box, node),
+    tell: (box) => panel.model.boxTip(panel.graph, box) + (panel.folds.opens(box) ? OPENING : ""),
+    opens: (box) => panel.folds?.opens(box) ?? false,
+    open: (box) => openBox(panel, box),
+    fold: (part) => foldPart(panel, part),
+  });
+  panel.charts = new Charts(panel.hatch, { goto: (pass) => panel.goto(pass) });
+  panel.source = new Source({ pick: (nodes) => pickLine(panel, nodes) });
+  panel.drawer = new Drawer({ close: () => close(panel), select: (box, node) => choose(panel, box, node), line: jump.line });
+  panel.heat = new Heat(panel.hatch, () => {
+    panel.remember();
+    panel.paint();
+  });
+  panel.search = new Search({
+    light: (nodes) => panel.graphView.highlight(nodes),
+    show: (node) => showNode(panel, panel.graph, node, true),
+    leave: () => panel.graphView.graph && panel.graphView.focus(panel.graphView.focused),
+  });
+}
+
+/** The two sliders. @param {Panel} panel */
+export function makePlayers(panel) {
+  const { select, speed } = speedChooser();
+  panel.passes = new Player({
+    name: "pass",
+    title: "play the kept passes (space)",
+    label: "play",
+    pace: () => passPace(speed()),
+    move: (at) => panel.scrub(at),
+  });
+  panel.order = new Player({
+    name: "order",
+    title: "play the way that backward goes through the nodes (space)",
+    label: "play the order of backward",
+    pace: () => orderPace(panel.wayLength(), speed()),
+    move: (at) => panel.walk(at),
+  });
+  panel.liveButton = html("button", { type: "button", hidden: true, click: () => panel.follow() }, "Back to live");
+  panel.passes.element.append(panel.liveButton);
+  panel.order.element.append(select);
+  panel.footer = html("footer", { class: "foot-bar" }, panel.passes.element, panel.order.element);
+}
+
+/** The views put in order, with the bar of tools. @param {Panel} panel */
+export function putTogether(panel) {
+  panel.whereabouts = html("span", { class: "whereabouts", "aria-live": "off" });
+  panel.zoomText = html("span", { class: "quiet" });
+  panel.graphView.zoomed = (/** @type {number} */ k) => say(panel.zoomText, `zoom ${Math.round(k * 100)} %`);
+  panel.graphNote = html("span", { class: "quiet" });
+  panel.chooser = html("select", {
+    hidden: true,
+    "aria-label": "graph",
+    change: (/** @type {any} */ event) => panel.chooseGraph(Number(event.target.value)),
+  });
+  const square = (/** @type {string} */ title, /** @type {string} */ icon, /** @type {()=>void} */ click) =>
+    html("button", { type: "button", class: "square", title, "aria-label": title, click }, glyph(icon));
+  panel.foldButton = square("fold all boxes", GLYPHS.fold, () => foldAll(panel));
+  panel.unfoldButton = square("open all boxes", GLYPHS.unfold, () => openAll(panel));
+  const zooms = html(
+    "span",
+    { class: "zooms" },
+    panel.unfoldButton,
+    panel.foldButton,
+    square("zoom in", GLYPHS.in, () => panel.graphView.zoom(1.25)),
+    square("zoom out", GLYPHS.out, () => panel.graphView.zoom(0.8)),
+    square("see all of it", GLYPHS.fit, () => panel.graphView.fit()),
+  );
+  const end = html("span", { class: "end" });
+  panel.tools = html(
+    "span",
+    { class: "tools" },
+    panel.search.element,
+    html("label", {}, html("span", { class: "quiet" }, "colour"), panel.heat.select),
+  );
+  const bar = html(
+    "div",
+    { class: "bar-top" },
+    ...[panel.whereabouts, panel.chooser, end, panel.tools, panel.graphNote, panel.zoomText, zooms],
+  );
+  panel.stage = html("div", { class: "stage" }, bar, panel.graphView.element, panel.heat.legend);
+  panel.lower = html("div", { class: "lower" }, panel.charts.element, panel.source.element);
+  const left = html("div", { class: "left" }, panel.stage, panel.lower);
+  const main = html("div", { class: "main" }, left, panel.drawer.element);
+  panel.notes = html("div", { class: "notes quiet" });
+  panel.root.append(panel.headline.header, panel.headline.findings, main, panel.footer, panel.notes);
+  panel.root.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => pressedOn(panel, event));
+}
+
+/** @param {Panel} panel @param {KeyboardEvent} event */
+function pressedOn(panel, event) {
+  const writing = /** @type {any} */ (event.target).closest?.("input,select,textarea,button");
+  if (event.key === "Escape" && panel.selection) close(panel);
+  else if (event.key === "Escape" && panel.graphView.canvas.contains(document.activeElement)) foldAround(panel);
+  else if (event.key === "/" && !writing && !panel.stage.hidden) panel.search.field.focus();
+  else if (event.key === " " && !writing && !panel.footer.hidden) panel.order.play(!panel.order.timer);
+  else return;
+  event.stopPropagation();
+  event.preventDefault();
+}
