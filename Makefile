@@ -11,7 +11,7 @@ allow_root := $(if $(filter 0,$(shell id -u)),--allow-root)
 # Jupyter's own settings and kernels of the person stay out of what we start.
 jupyter := env JUPYTER_PREFER_ENV_PATH=1 $(run) -m
 
-.PHONY: help demo test lint format bench corpus sweep screenshots coverage clean
+.PHONY: help demo test lint format bench corpus sweep screenshots docs coverage clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -46,6 +46,9 @@ sweep: $(VENV)/.has-test ## what is promised, held against all of torch's own te
 screenshots: $(VENV)/.has-test $(VENV)/.has-system ## the pictures in docs/images, taken of a real run
 	$(run) -m tools.screenshots
 
+docs: $(VENV)/.has-docs ## the documentation site in build/docs/html, with every example run: minutes
+	$(jupyter) tools.docs
+
 coverage: $(VENV)/.has-test ## the tests without browser, with a coverage report
 	$(run) -m pytest -m 'not browser' --cov --cov-report=term
 
@@ -65,6 +68,10 @@ $(VENV)/.has-lab: $(sources) $(moved)
 
 $(VENV)/.has-test: $(sources) $(moved)
 	PYTHON=$(PYTHON) tools/venv.sh $(VENV) test
+	@touch $@ $(VENV)/.has-lab
+
+$(VENV)/.has-docs: $(sources) $(moved)
+	PYTHON=$(PYTHON) tools/venv.sh $(VENV) docs
 	@touch $@ $(VENV)/.has-lab
 
 # Looked for every time, since it is cheap and what was missing may have come.

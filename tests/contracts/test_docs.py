@@ -80,7 +80,7 @@ def test_a_code_has_a_page_with_its_title(code):
 def test_no_page_is_about_a_code_that_is_not_there():
     """The pages are those of the table of rules, and the index lists all of them."""
     assert sorted(path.stem for path in (DOCS / "diagnoses").iterdir()) == sorted(CODES)
-    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    index = (DOCS / "findings.md").read_text(encoding="utf-8")
     assert re.findall(r"\]\(diagnoses/(TM\d+)\.md\)", index) == CODES
 
 

@@ -1,0 +1,116 @@
+"""The documentation site: it builds without a warning, no link is dead, and nothing comes from the network."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from tests.support.kernel import ROOT
+from tests.support.missing import needs_module
+
+LOADING = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("source", "src"), ("video", "src")}
+
+
+@dataclass
+class Page(HTMLParser):
+    """A page of the site: what it links to, what it loads, and the places in it that can be linked to."""
+
+    links: list[str] = field(default_factory=list)
+    loaded: list[str] = field(default_factory=list)
+    places: set[str] = field(default_factory=set)
+
+    def __post_init__(self):
+        super().__init__(convert_charrefs=True)
+
+    def handle_starttag(self, tag, attrs):
+        given = {name: value or "" for name, value in attrs}
+        self.places.update(given[name] for name in ("id", "name") if name in given)
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        self.loaded += [given[name] for kind, name in LOADING if kind == tag and name in given]
+
+
+def read(path: Path) -> Page:
+    """Return what a page links to and loads."""
+    page = Page()
+    page.feed(path.read_text(encoding="utf-8"))
+    return page
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Build the site without running the notebooks; return its folder."""
+    needs_module("sphinx", "myst_nb", "furo")
+    output = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "tools.docs", "--fast", "--output", str(output)]
+    settings = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return output / "html"
+
+
+@pytest.fixture(scope="module")
+def pages(site):
+    """Return every page by its path below the site, but for the search, whose form a script fills."""
+    written = [path for path in site.rglob("*.html") if "_static" not in path.parts]
+    return {path.relative_to(site).as_posix(): read(path) for path in written}
+
+
+def test_every_document_is_on_the_site(pages):
+    """Each page of docs/ and each example has one on the site."""
+    documents = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
+    examples = [path.relative_to(ROOT) for path in (ROOT / "examples").iterdir() if path.suffix in {".ipynb", ".py"}]
+    wanted = {path.with_suffix(".html").as_posix() for path in [*documents, *examples]}
+    assert wanted - set(pages) == set()
+
+
+def test_no_link_is_dead(site, pages):
+    """Every link within the site leads to a file that is there and, where it names a place, to that place."""
+    dead = []
+    for name, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            path = unquote(parts.path)
+            target = os.path.normpath(Path(name).parent / path) if path else name
+            found = pages.get(target)
+            if found is None:
+                dead += [] if (site / target).is_file() else [f"{name}: {link}"]
+            elif parts.fragment and unquote(parts.fragment) not in found.places | {""}:
+                dead.append(f"{name}: {link}")
+    assert dead == []
+
+
+def test_addresses_outside_are_well_formed(pages):
+    """Links that leave the site have a scheme that is safe, and a host."""
+    outside = {link for page in pages.values() for link in page.links if urlsplit(link).scheme}
+    assert {link for link in outside if not re.fullmatch(r"https://[\w.-]+\.\w+(/\S*)?", link)} == set()
+
+
+def test_nothing_is_loaded_from_the_network(pages):
+    """Scripts, styles, fonts and pictures are files of the site."""
+    loaded = {address for page in pages.values() for address in page.loaded}
+    assert [address for address in loaded if re.match(r"(?!data:)[\w+.-]+:|//", address)] == []
+
+
+def test_styles_load_nothing_from_the_network(site):
+    """Nor do the styles themselves ask for anything outside."""
+    styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
+    assert re.findall(r"(?:@import|url\()\s*[\"']?(?:https?:)?//[^)\"']*", styles) == []
+
+
+def test_the_fields_of_reports_are_told(site):
+    """The pages of the API come from the docstrings: functions, errors and the fields of a report."""
+    functions = (site / "api" / "functions.html").read_text(encoding="utf-8")
+    assert 'id="tensormagic.inspect"' in functions
+    fields = re.sub(r"<[^>]*>", "", (site / "api" / "reports_finding.html").read_text(encoding="utf-8"))
+    assert "One plain sentence with the person’s own names and numbers." in fields

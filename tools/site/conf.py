@@ -1,0 +1,61 @@
+"""How Sphinx builds the documentation: Markdown and executed notebooks, in one theme, with nothing from the network.
+
+``tools/docs.py`` lays the sources out and starts Sphinx; ``TENSORMAGIC_DOCS_NOTEBOOKS=off`` in its environment leaves
+the notebooks without outputs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+_HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(_HERE), str(_HERE.parents[1])]
+
+project = "tensormagic"
+author = "The tensormagic developers"
+project_copyright = author
+release = re.findall(r'^version = "(.*)"$', (_HERE.parents[1] / "pyproject.toml").read_text("utf-8"), re.MULTILINE)[0]
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathematics"]
+html_theme = "furo"
+html_title = "tensormagic"
+html_static_path = [str(_HERE / "static")]
+html_css_files = ["site.css"]
+html_js_files = ["site.js"]
+html_show_sphinx = False
+html_copy_source = False
+html_math_renderer = "mathml"
+pygments_style = "friendly"
+pygments_dark_style = "github-dark"
+highlight_language = "none"  # usage lines, cells with magics, and what programs print
+
+myst_enable_extensions = ["attrs_inline", "dollarmath"]
+myst_heading_anchors = 4
+
+nb_execution_mode = os.environ.get("TENSORMAGIC_DOCS_NOTEBOOKS", "force")
+nb_execution_raise_on_error = True
+nb_execution_timeout = 900
+nb_merge_streams = True
+nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # would come from the network, and a live panel is static in the end
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+default_role = "py:obj"  # `name` in a docstring is code
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+
+
+def _without_signature(*given: Any) -> tuple[str, str] | None:
+    """Leave out the signature of a report: its fields are listed below, each with what it means."""
+    _, kind, name, *_ = given
+    return ("", "") if kind == "class" and ".reports." in name else None
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Connect what is ours, and say that pages can be read side by side."""
+    app.connect("autodoc-process-signature", _without_signature)
+    return {"parallel_read_safe": True}
