@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from tensormagic import api
 from tensormagic.commands import main
 
+api.print_anywhere()
 sys.exit(main())

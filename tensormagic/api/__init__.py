@@ -16,7 +16,7 @@ from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, 
 from tensormagic.api.memory_now import memory
 from tensormagic.api.memory_running import MemoryRun, track_memory
 from tensormagic.api.running import Trace, WriteWatch, trace, warm_up, watch_writes
-from tensormagic.api.showing import form_of, install_display, on_terminal, print_text, show
+from tensormagic.api.showing import form_of, install_display, print_anywhere, print_text, prints_best, show
 from tensormagic.api.snapshots import read_snapshot
 from tensormagic.api.watching import Watch, check
 from tensormagic.errors import TraceError
@@ -45,9 +45,10 @@ __all__ = [
     "is_out_of_memory",
     "load",
     "memory",
-    "on_terminal",
     "overlay",
+    "print_anywhere",
     "print_text",
+    "prints_best",
     "read_snapshot",
     "rng",
     "show",

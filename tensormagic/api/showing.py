@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from tensormagic.errors import TensorMagicError
 from tensormagic.renderers import files
+from tensormagic.renderers.terminal.lookalikes import EVERY_BAR, holds, never_raise
 from tensormagic.renderers.terminal.terminal_screen import is_terminal
 from tensormagic.reports import Report, install_outlet
 
@@ -41,9 +42,14 @@ def print_text(report: Report) -> None:
     print_report(report)
 
 
-def on_terminal() -> bool:
-    """Say whether standard output is a terminal."""
-    return is_terminal(sys.stdout)
+def print_anywhere() -> None:
+    """Let this process print any character, whatever standard output can hold: for the command line."""
+    never_raise(sys.stdout)
+
+
+def prints_best() -> bool:
+    """Say whether `print_text` does better than any display: in a terminal, and where not every character can go."""
+    return is_terminal(sys.stdout) or not holds(getattr(sys.stdout, "encoding", None), EVERY_BAR)
 
 
 install_outlet(files.Outlet())

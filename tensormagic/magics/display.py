@@ -84,7 +84,7 @@ def _or_reason(report: Report, form: str, render: Callable[[Report], str] | None
 
 def show(report: Report, *, folded: bool = False) -> None:
     """Show a report: rich in a notebook, and as text, in colours, in a terminal; ``folded`` where it can be opened."""
-    if api.on_terminal():
+    if api.prints_best():
         api.print_text(report)
     else:
         display(bundle(report, folded=folded), raw=True)

@@ -45,14 +45,14 @@ def test_a_script_in_a_terminal(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(SCRIPT)
     text = run_in_terminal([sys.executable, str(path)], tmp_path)
-    assert "\x1b[1;25r" in text
+    assert "\x1b[1;24r" in text
     assert "── in a terminal ──" in text
     assert "log10 of the norm" in text
     screen = shown(text)
     assert screen.everything[: len(OWN)] == OWN
     assert screen.everything[len(OWN)].startswith("tracegrad  in a terminal  finished")
     assert screen.region == (0, 29)
-    assert not [line for line in screen.everything if line.startswith(("── in", "flow  "))]
+    assert not [line for line in screen.everything if line.startswith(("── in", "flow  ", "loss  "))]
 
 
 def test_into_a_pipe_goes_nothing_but_the_text(tmp_path):
@@ -85,6 +85,20 @@ def test_ipython_in_a_terminal(tmp_path):
     command = [sys.executable, "-m", "IPython", "--no-banner", "--no-confirm-exit", str(path)]
     text = run_in_terminal(command, tmp_path, IPYTHONDIR=str(tmp_path / "ipython"))
     assert "log10 of the norm" in text
-    taken, given_back = text.index("\x1b[1;25r"), text.index("\x1b[r")
+    taken, given_back = text.index("\x1b[1;24r"), text.index("\x1b[r")
     assert taken < text.index("own\r\n") < given_back < text.index("finished")
     assert "38;5" in text or "\x1b[36m" in text
+
+
+def test_ipython_in_a_pipe_that_is_not_unicode(tmp_path):
+    """On Windows a pipe takes a code page: the report comes in characters that this one has, and nothing is raised."""
+    path = tmp_path / "cell.ipy"
+    path.write_text("%load_ext tensormagic\nimport torch\nx = torch.ones(2, 3)\n%tensor x\nprint('own')\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONIOENCODING": "cp1252"}
+    command = [sys.executable, "-m", "IPython", "--no-banner", "--no-confirm-exit", str(path)]
+    environment["IPYTHONDIR"] = str(tmp_path / "ipython")
+    ran = subprocess.run(command, capture_output=True, check=True, cwd=tmp_path, env=environment)
+    written = ran.stdout.decode("cp1252")
+    assert "offset(i, j) = 0 + 3·i + 1·j" in written
+    assert "+----+----+----+" in written
+    assert written.splitlines()[-1] == "own"

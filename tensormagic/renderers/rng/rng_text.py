@@ -11,12 +11,12 @@ from tensormagic.renderers.trace.trace_text_lines import filled, printable
 from tensormagic.reports import Finding, Gap
 from tensormagic.reports.rng import RngComparison, RngReport, RngRunReport
 
-NARROWEST = 60
+NARROWEST = 40
 MOST_ROWS = 40
 
 
 def render(report: RngReport | RngRunReport | RngComparison, *, width: int = 100) -> str:
-    """Return the report as text, no line wider than ``width`` (at least 60) columns."""
+    """Return the report as text, no line wider than ``width`` (at least 40) columns."""
     width = max(width, NARROWEST)
     if isinstance(report, RngReport):
         sections = _standing(report, width)

@@ -11,12 +11,12 @@ from tensormagic.renderers.terminal.text_canvas import printable
 from tensormagic.renderers.terminal.text_canvas import table as columns
 from tensormagic.reports import WatchReport
 
-NARROWEST = 60
+NARROWEST = 40
 _NAME_WIDTH = 48
 
 
 def render(report: WatchReport, *, width: int = 100) -> str:
-    """Return the report as text, no line wider than ``width`` columns (never narrower than 60)."""
+    """Return the report as text, no line wider than ``width`` columns (never narrower than 40)."""
     width = max(width, NARROWEST)
     sections = [
         [f"\u2500\u2500 check \u2500\u2500 {summary(report)} ".ljust(width, "\u2500")],

@@ -25,7 +25,7 @@ from tensormagic.renderers.tensor.tensor_text import finding_lines, shortened_li
 from tensormagic.renderers.terminal.text_canvas import printable, table
 from tensormagic.reports import AliasGroup, AliasMember, AliasReport
 
-NARROWEST = 60
+NARROWEST = 40
 MOST_GROUPS = 12
 NAME = 30
 MOST_MEMBERS = 8
@@ -35,7 +35,7 @@ FULL, PART, EMPTY, UNKNOWN = "\u2588", "\u2584", "\u2591", "?"
 
 
 def render(report: AliasReport, *, width: int = 100) -> str:
-    """Return the report as text, no line wider than ``width`` columns (never narrower than 60)."""
+    """Return the report as text, no line wider than ``width`` columns (never narrower than 40)."""
     width = max(width, NARROWEST)
     shared = [group for group in report.groups if len(group.members) > 1]
     sections = [

@@ -23,13 +23,13 @@ from tensormagic.renderers.tensor.tensor_text import finding_lines
 from tensormagic.renderers.terminal.text_canvas import Canvas, printable, table
 from tensormagic.reports import OverlayReport, OverlayRow, OverlayStorage
 
-NARROWEST = 60
+NARROWEST = 40
 READ, NOT_READ = "\u2588", "\u2591"
 PARTS = ("\u2592", "\u2593")  # under half read, half or more
 
 
 def render(report: OverlayReport, *, width: int = 100) -> str:
-    """Return the overlay as text, no line wider than ``width`` columns (never narrower than 60)."""
+    """Return the overlay as text, no line wider than ``width`` columns (never narrower than 40)."""
     width = max(width, NARROWEST)
     blocks = [_storage(report, storage, width) for storage in report.shared]
     blocks[1:1] = [finding_lines(finding, width) for finding in report.findings]

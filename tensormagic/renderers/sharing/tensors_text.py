@@ -12,13 +12,13 @@ from tensormagic.renderers.terminal.text_canvas import printable
 from tensormagic.renderers.terminal.text_canvas import table as columns
 from tensormagic.reports import TensorRow, TensorTable
 
-NARROWEST = 60
+NARROWEST = 40
 MOST_ROWS = 40
 HEAD = ("NAME", "KIND", "SHAPE", "DTYPE", "DEVICE", "BYTES", "MEMORY", "GRADIENT")
 
 
 def render(table: TensorTable, *, width: int = 100) -> str:
-    """Return the table as text, no line wider than ``width`` columns (never narrower than 60)."""
+    """Return the table as text, no line wider than ``width`` columns (never narrower than 40)."""
     width = max(width, NARROWEST)
     sections = [
         _header(table, width),

@@ -32,8 +32,8 @@ _COLUMNS = 5  # what a write changed besides stands in the listing
 
 
 def render(report: WritesReport, *, width: int = 100) -> str:
-    """Return the report as text, no line wider than ``width`` (at least 60) columns."""
-    width = max(width, 60)
+    """Return the report as text, no line wider than ``width`` (at least 40) columns."""
+    width = max(width, 40)
     sections = (_head(report, width), _findings(report, width), _source(report, width), _table(report, width),
                 _gaps(report, width))  # fmt: skip
     blocks = ["\n".join(line[:width] for line in section) for section in sections if section]

@@ -32,12 +32,12 @@ from tensormagic.reports import Finding, Statistics, TensorReport
 
 SIGNS = {"error": "\u2716", "warning": "\u25b2", "note": "\u25cb"}
 BARS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
-NARROWEST = 60
+NARROWEST = 40
 MOST_ALIASES = 12
 
 
 def render(report: TensorReport, *, width: int = 100) -> str:
-    """Return the report as text, no line wider than ``width`` columns (never narrower than 60)."""
+    """Return the report as text, no line wider than ``width`` columns (never narrower than 40)."""
     width = max(width, NARROWEST)
     picture = picture_of(report)
     sections = [

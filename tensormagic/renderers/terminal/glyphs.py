@@ -1,4 +1,4 @@
-"""Bars made of characters: how high a norm stands on a logarithmic scale, in one column of a terminal."""
+"""Bars made of characters: a norm on a logarithmic scale, a loss on a linear one, in one column of a terminal each."""
 
 from __future__ import annotations
 
@@ -32,6 +32,27 @@ def bars(norms: Sequence[float], width: int, exponents: tuple[float, float]) -> 
     columns = min(width, len(norms))
     stretches = (norms[len(norms) * at // columns : len(norms) * (at + 1) // columns] for at in range(columns))
     return "".join(bar(largest(stretch), exponents) for stretch in stretches)
+
+
+def curve(values: Sequence[float], width: int) -> str:
+    """Return a series in at most ``width`` characters, from its least value to its greatest on a linear scale.
+
+    One character is the last value of its stretch, so that the end is what is true now; one that is not finite, the
+    stretch's own or an earlier one in it, stands out.
+    """
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    columns = min(width, len(values))
+    stretches = (values[len(values) * at // columns : len(values) * (at + 1) // columns] for at in range(columns))
+    return "".join(_height(stretch, low, high) for stretch in stretches)
+
+
+def _height(stretch: Sequence[float], low: float, high: float) -> str:
+    if not all(map(math.isfinite, stretch)):
+        return NOT_FINITE
+    span = high / 2 - low / 2  # halves: the whole of it may be too large for a float
+    share = (stretch[-1] / 2 - low / 2) / span if span > 0 else 0.0
+    return BLOCKS[min(int(share * len(BLOCKS)), len(BLOCKS) - 1)]
 
 
 def largest(norms: Sequence[float]) -> float:

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tensormagic import renderers
+from tensormagic.renderers.terminal.lookalikes import writable
 from tensormagic.renderers.terminal.terminal_screen import BottomRows, is_terminal
 from tensormagic.renderers.terminal.terminal_words import ROWS, block
 from tensormagic.reports import LiveFrame, Report, TraceReport
@@ -27,6 +28,8 @@ STYLES = (
     (r"✖\S*", "bold red"),
     (r"^─+$", "dim"),
     (r"[▁▂▃▄▅▆▇█]+", "cyan"),
+    (r"(?<=[▁▂▃▄▅▆▇█·0?!])!+|!+(?=[▁▂▃▄▅▆▇█·0?!])", "bold red"),  # among bars: NaN or Inf
+    (r"(?<=^flow      )!+(?= )", "bold red"),
     (r"(?m)^(?:not shown|not seen|not compared)\b.*$", "dim"),
     (r"(?m)^(?:no problems found|all gradients equal)\b.*$", "green"),
     (r"\bTM\d{3} note\b", "bold blue"),
@@ -41,10 +44,14 @@ def print_report(report: Report, stream: TextIO | None = None) -> None:
     out = stream or sys.stdout
     console = _console(out)
     if console is None:
-        print(renderers.render(report, "txt"), file=out)
+        print(_writable(renderers.render(report, "txt"), out), file=out)
         return
     text = renderers.render(report, "txt", width=min(max(console.width, NARROWEST), WIDEST))
-    console.print(_coloured(text.rstrip("\n")), soft_wrap=True)
+    console.print(_coloured(_writable(text.rstrip("\n"), out)), soft_wrap=True)
+
+
+def _writable(text: str, stream: TextIO) -> str:
+    return writable(text, getattr(stream, "encoding", None))
 
 
 def _console(stream: TextIO) -> Console | None:
@@ -93,7 +100,7 @@ class TerminalSender:
         """Show the newest state."""
         if self._report is not None:
             lines = block(self._report, frame, self._rows.width)
-            self._rows.draw([self._ansi(line) for line in lines])
+            self._rows.draw([self._ansi(_writable(line, self._console.file)) for line in lines])  # type: ignore[arg-type]
 
     def _ansi(self, line: str) -> str:
         with self._console.capture() as captured:

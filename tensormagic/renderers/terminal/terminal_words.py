@@ -1,4 +1,4 @@
-"""What a running trace says in a terminal: five lines, each always about the same, so that no eye need search."""
+"""What a running trace says in a terminal: six lines, each always about the same, so that no eye need search."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from collections.abc import Iterator, Sequence
 
 from tensormagic.renderers.basics.phrases import DOT, plural, short_number, shortened
 from tensormagic.renderers.basics.theme import NORM_EXPONENTS
-from tensormagic.renderers.terminal.glyphs import bars
+from tensormagic.renderers.terminal.glyphs import bars, curve
 from tensormagic.renderers.trace.trace_phrases import measured, norm_text, overhead_text, seconds_text, touched
 from tensormagic.reports import UNTOUCHED, Graph, LiveFrame, TraceReport
 
-ROWS = 5
+ROWS = 6
 _GAP = f" {DOT} "
 _LABEL = 10  # columns of the word before each line
+_WIDEST = 48  # columns of a row of bars
 
 
 def block(report: TraceReport, frame: LiveFrame, width: int) -> list[str]:
-    """Return the lines: where it is and the loss, the gradient flow, who gets most and least, findings.
+    """Return the lines: where it is, how the loss goes, the gradient flow, who gets most and least, findings.
 
     Args:
         report: The last whole report: names, losses, findings.
@@ -28,6 +29,7 @@ def block(report: TraceReport, frame: LiveFrame, width: int) -> list[str]:
     lines = [
         f"──{title}".ljust(width, "─"),
         _labelled("step", _GAP.join(_place(report, frame))),
+        _labelled("loss", _losses(report, width - _LABEL)),
         _labelled("flow", _flow(report, frame, width - _LABEL)),
         _labelled("gradients", _ends(report, frame)),
         _findings(report),
@@ -47,11 +49,18 @@ def _place(report: TraceReport, frame: LiveFrame) -> Iterator[str]:
     yield f"{frame.step}"
     yield plural(frame.finished_pass, "backward pass", "backward passes")
     yield seconds_text(frame.seconds)
-    losses = [one.value for one in report.passes if one.value is not None]
-    if losses:
-        yield f"loss {short_number(losses[0])} → {short_number(losses[-1])}"
     if overhead := overhead_text(report):
         yield overhead
+
+
+def _losses(report: TraceReport, width: int) -> str:
+    """Return the loss of the first pass and of the newest, and between them a bar for every stretch of passes."""
+    losses = [one.value for one in report.passes if one.value is not None]
+    if not losses:
+        return "none yet"
+    first, last = short_number(losses[0]), short_number(losses[-1])
+    room = min(width - len(first) - len(last) - 2, _WIDEST)
+    return f"{first} {curve(losses, room)} {last}" if len(losses) > 1 and room > 0 else last
 
 
 def _flow(report: TraceReport, frame: LiveFrame, width: int) -> str:
@@ -64,8 +73,8 @@ def _flow(report: TraceReport, frame: LiveFrame, width: int) -> str:
     if not any(map(touched, norms)):
         return "backward begins"
     low, high = (f"{exponent:.0f}" for exponent in NORM_EXPONENTS)
-    scale = f"  log10 of the norm, {low} to {high}".replace("-", "−")
-    drawn = bars(norms, max(min(width - len(scale), 48), 8), NORM_EXPONENTS)
+    scale = f"  loss → input, log10 of the norm {low} to {high}".replace("-", "−")
+    drawn = bars(norms, max(min(width - len(scale), _WIDEST), 8), NORM_EXPONENTS)
     return f"{drawn}{scale}"
 
 

@@ -135,20 +135,41 @@ def running():
 
 @pytest.mark.parametrize("width", [30, 60, 89, 200])
 def test_the_block_keeps_to_the_width(width):
-    """Five lines, none wider than the terminal, at any width."""
+    """Six lines, none wider than the terminal, at any width."""
     lines = block(*running(), width)
     assert len(lines) == ROWS
     assert max(map(len, lines)) <= width
 
 
 def test_the_block_says_where_it_is():
-    """The model, step, passes, time, the loss, a bar a node, who gets most and least, findings."""
-    head, step, flow, gradients, findings = block(*running(), 100)
+    """The model, step, passes, time, the way of the loss, a bar a node, who gets most and least, findings."""
+    head, step, loss, flow, gradients, findings = block(*running(), 100)
     assert head.startswith("── digits-cnn ──")
     assert step.startswith("step      3 · 2 backward passes · ")
+    assert loss == "loss      none yet"
     assert set(flow.split()[1]) <= set("▁▂▃▄▅▆▇█")
     assert gradients.startswith("gradients largest ")
     assert findings == "findings  none so far"
+
+
+LOSSES = {
+    "falling": ([4.0, 3.0, 2.0, 1.0, 0.0], "4 █▇▅▃▁ 0"),
+    "many": ([8.0, 0.0] * 96, "8 " + "▁" * 48 + " 0"),
+    "turns NaN": ([1.0, 0.0, math.nan], "1 █▁! NaN"),
+    "huge": ([1.5e308, -1.5e308, 0.0], "1.5e308 █▁▅ 0"),
+    "never changes": ([2.0, 2.0], "2 ▁▁ 2"),
+    "one": ([2.0], "2"),
+    "none": ([], "none yet"),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_loss_is_a_line_of_its_own(name):
+    """From its least to its greatest, on a linear scale; what is not finite stands out in its place."""
+    values, line = LOSSES[name]
+    report, frame = running()
+    passes = tuple(replace(report.passes[0], value=value) for value in values)
+    assert block(replace(report, passes=passes), frame, 100)[2] == f"loss      {line}"
 
 
 def test_the_block_names_a_nan_before_anything_else():
@@ -156,17 +177,17 @@ def test_the_block_names_a_nan_before_anything_else():
     report, frame = running()
     norms = array("f", [math.nan, math.inf, *frame.parameter_norms[2:]])
     first = report.parameters[0].name
-    assert block(report, replace(frame, parameter_norms=norms), 100)[3] == (
+    assert block(report, replace(frame, parameter_norms=norms), 100)[4] == (
         f"gradients NaN or Inf in {first} and 1 other"
     )
     silent = array("f", [UNTOUCHED] * len(norms))
-    assert block(report, replace(frame, parameter_norms=silent), 100)[3] == "gradients none yet"
+    assert block(report, replace(frame, parameter_norms=silent), 100)[4] == "gradients none yet"
 
 
 def test_findings_stand_in_the_last_line():
     """The first in full, how many there are, and the line cut at the edge."""
     report = samples_trace.broken()
-    found = block(report, samples_viewer.live_frame(report, 1, 1), 80)[4]
+    found = block(report, samples_viewer.live_frame(report, 1, 1), 80)[5]
     assert found.startswith(f"findings  {report.findings[0].code} {report.findings[0].severity}")
     assert len(found) <= 80
 
@@ -224,7 +245,7 @@ def test_without_rich_a_terminal_gets_plain_text(monkeypatch):
 
 
 def test_the_sender_shows_a_run_and_takes_itself_away(monkeypatch):
-    """Nothing before the first state, five rows while it runs, nothing after."""
+    """Nothing before the first state, six rows while it runs, nothing after."""
     screen = Screen(rows=20, columns=90)
     stream = Terminal(screen)
     monkeypatch.setattr(sys, "stderr", stream)
@@ -236,6 +257,6 @@ def test_the_sender_shows_a_run_and_takes_itself_away(monkeypatch):
     assert stream.getvalue() == ""
     sender.document(report)
     sender.delta(frame)
-    assert [line.split()[0] for line in screen.lines[-5:]] == ["──", "step", "flow", "gradients", "findings"]
+    assert [line.split()[0] for line in screen.lines[-6:]] == ["──", "step", "loss", "flow", "gradients", "findings"]
     sender.close()
     assert screen.everything == []
