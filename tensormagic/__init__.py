@@ -31,6 +31,7 @@ from tensormagic.errors import (
     TensorMagicError,
     TraceError,
     UnknownNameError,
+    UnknownTopicError,
 )
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ __all__ = [
     "TraceError",
     "TraceReport",
     "UnknownNameError",
+    "UnknownTopicError",
     "WatchReport",
     "WhyReport",
     "WriteWatch",

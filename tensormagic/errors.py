@@ -6,6 +6,7 @@ The tree::
     └── TensorMagicError            the base: ``except tensormagic.TensorMagicError`` catches all of them
         ├── NotATensorError         an expression gave something that is no tensor      (also a TypeError)
         ├── UnknownNameError        a name is not in the namespace                      (also a NameError)
+        ├── UnknownTopicError       there is no page of help on what was asked for      (also a LookupError)
         ├── NoGraphError            a tensor has no autograd graph that could be drawn  (also a ValueError)
         ├── TraceError              tracing was asked for in a way that cannot work     (also a RuntimeError)
         ├── SettingError            a setting has a value that means nothing            (also a ValueError)
@@ -29,6 +30,10 @@ class NotATensorError(TensorMagicError, TypeError):
 
 class UnknownNameError(TensorMagicError, NameError):
     """A name that was asked for is not in the namespace."""
+
+
+class UnknownTopicError(TensorMagicError, LookupError):
+    """Help was asked for on something that the documentation has no page on."""
 
 
 class NoGraphError(TensorMagicError, ValueError):

@@ -15,8 +15,17 @@ from tensormagic.api.loading import load
 from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, inspect, overlay, tensors
 from tensormagic.api.memory_now import memory
 from tensormagic.api.memory_running import MemoryRun, track_memory
+from tensormagic.api.pages import help_index, help_page, help_topics
 from tensormagic.api.running import Trace, WriteWatch, trace, warm_up, watch_writes
-from tensormagic.api.showing import form_of, install_display, print_anywhere, print_text, prints_best, show
+from tensormagic.api.showing import (
+    form_of,
+    install_display,
+    print_anywhere,
+    print_page,
+    print_text,
+    prints_best,
+    show,
+)
 from tensormagic.api.snapshots import read_snapshot
 from tensormagic.api.watching import Watch, check
 from tensormagic.errors import TraceError
@@ -39,6 +48,9 @@ __all__ = [
     "form_of",
     "free_history",
     "gradgraph",
+    "help_index",
+    "help_page",
+    "help_topics",
     "ignore",
     "inspect",
     "install_display",
@@ -47,6 +59,7 @@ __all__ = [
     "memory",
     "overlay",
     "print_anywhere",
+    "print_page",
     "print_text",
     "prints_best",
     "read_snapshot",

@@ -52,4 +52,11 @@ def prints_best() -> bool:
     return is_terminal(sys.stdout) or not holds(getattr(sys.stdout, "encoding", None), EVERY_BAR)
 
 
+def print_page(text: str) -> None:
+    """Print a page of Markdown: set and coloured in a terminal, and as it is into anything else."""
+    from tensormagic.renderers.terminal.terminal_page import print_markdown
+
+    print_markdown(text)
+
+
 install_outlet(files.Outlet())

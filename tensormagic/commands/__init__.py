@@ -7,12 +7,14 @@ line to ``COMMANDS``.
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from tensormagic.errors import TensorMagicError
 
-COMMANDS = ("doctor", "demo", "examples", "show")
+COMMANDS = ("doctor", "demo", "examples", "show", "help")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -44,4 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TensorMagicError as error:
         print(f"tensormagic: {error}")
         return 1
+    except BrokenPipeError:  # `… | head`: nobody reads on, and that is no fault
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     return status

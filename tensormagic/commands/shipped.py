@@ -5,13 +5,10 @@ from __future__ import annotations
 import filecmp
 import json
 import shutil
-import sysconfig
 from pathlib import Path
 
+from tensormagic.api.shipped import shipped
 from tensormagic.errors import TensorMagicError
-
-_CHECKOUT = Path(__file__).resolve().parents[2] / "examples"
-_INSTALLED = Path(sysconfig.get_path("data")) / "share" / "tensormagic" / "examples"
 
 
 def examples() -> list[Path]:
@@ -20,11 +17,12 @@ def examples() -> list[Path]:
     Raises:
         TensorMagicError: where they are not there.
     """
-    for folder in (_CHECKOUT, _INSTALLED):
+    folders = shipped("examples")
+    for folder in folders:
         found = sorted([*folder.glob("*.ipynb"), *folder.glob("*.py")])
         if found:
             return found
-    raise TensorMagicError(f"the examples are in neither {_CHECKOUT} nor {_INSTALLED}: install tensormagic again")
+    raise TensorMagicError(f"the examples are in neither {' nor '.join(map(str, folders))}: install tensormagic again")
 
 
 def title(example: Path) -> str:

@@ -7,6 +7,10 @@ from importlib import import_module, metadata
 from typing import Any
 
 from IPython.core.error import UsageError
+from IPython.display import display
+
+from tensormagic import api
+from tensormagic.errors import TensorMagicError, UnknownTopicError
 
 # Every magic with a ``parser()``, in the order in which a person meets them.
 MAGICS = (
@@ -19,22 +23,55 @@ SWITCHES = {
     "watch": "look after each cell at what is kept and at the modules; silent unless something is wrong",
 }
 STATES = ("on", "off")
+HELP = "help"
 _PACKAGES = ("tensormagic", "torch", "ipython", "ipywidgets", "anywidget", "plotly", "jupyterlab")
 
 
 def run(magics: Any, line: str) -> None:
-    """Print help, versions and settings; check the session; or switch something on or off.
+    """Print help, versions and settings; show a page; check the session; or switch something on or off.
 
     Raises:
-        UsageError: for what is no switch, or neither on nor off.
+        UsageError: for what is no switch and no topic, or neither on nor off.
     """
     words = line.split()
     if words == ["check"]:
         magics.watcher.check()
-    elif words and words not in (["--help"], ["-h"]):
+    elif words[:1] == [HELP]:
+        _help_on(" ".join(words[1:]))
+    elif words and words[0] in SWITCHES:
         _switch(magics, words)
+    elif words and words not in (["--help"], ["-h"]):
+        _show_topic(line)
     else:
         _tell(magics)
+
+
+def _help_on(topic: str) -> None:
+    """Show the page on a topic; without one, list the topics."""
+    try:
+        if topic:
+            _show_page(api.help_page(topic).text)
+        else:
+            print(api.help_index())  # noqa: T201  (asked for)
+    except TensorMagicError as error:
+        raise UsageError(str(error)) from None
+
+
+def _show_topic(line: str) -> None:
+    """Show the page that a line without ``help`` names: ``%tensormagic TM302``."""
+    try:
+        page = api.help_page(line)
+    except UnknownTopicError as error:
+        known = ", ".join(f"{switch} on|off" for switch in SWITCHES)
+        raise UsageError(f"%tensormagic takes check, {known}, help, or a topic; {error}") from None
+    _show_page(page.text)
+
+
+def _show_page(text: str) -> None:
+    if api.prints_best():
+        api.print_page(text)
+    else:
+        display({"text/markdown": text, "text/plain": text}, raw=True)
 
 
 def _tell(magics: Any) -> None:
@@ -42,6 +79,8 @@ def _tell(magics: Any) -> None:
     print(f"{'':<13} %tensormagic check: what is kept that nobody uses, what modules do not know")  # noqa: T201
     for name, text in SWITCHES.items():
         print(f"{'':<13} %tensormagic {name} on|off: {text}")  # noqa: T201
+    print(f"{'':<13} %tensormagic help tracegrad, %tensormagic TM302: the page of a magic, of a finding")  # noqa: T201
+    print(f"{'':<13} %tensormagic help: all topics")  # noqa: T201
     print("\nversions  " + ", ".join(_versions()))  # noqa: T201
     print(f"settings  %config TensorMagic.live = {magics.live!r}")  # noqa: T201
     print(f"          %config TensorMagic.ignore = {magics.ignore!r}")  # noqa: T201
@@ -52,9 +91,8 @@ def _tell(magics: Any) -> None:
 def _switch(magics: Any, words: list[str]) -> None:
     """Switch on or off what the words name; the name alone says how it stands."""
     name, state = words[0], words[1] if len(words) == 2 else ""
-    if name not in SWITCHES or (len(words) > 1 and state not in STATES):
-        known = " or ".join(f"{switch} on|off" for switch in SWITCHES)
-        raise UsageError(f"%tensormagic takes check, {known}, or nothing, but was given {' '.join(words)!r}")
+    if len(words) > 1 and state not in STATES:
+        raise UsageError(f"%tensormagic {name} takes on, off, or nothing, but was given {' '.join(words[1:])!r}")
     if state:
         setattr(magics, name, state == STATES[0])
     print(f"{name} is {STATES[0] if getattr(magics, name) else STATES[1]}: {SWITCHES[name]}")  # noqa: T201  (asked for)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tensormagic import api
+from tensormagic.errors import TensorMagicError
 from tensormagic.magics import about
 from tensormagic.reports import TraceReport
 
@@ -26,10 +27,25 @@ def _complete(shell: Any, event: Any) -> list[str]:
 
 
 def _complete_switch(_shell: Any, event: Any) -> list[str]:
-    """Complete ``%tensormagic``: what can be switched, then on or off."""
+    """Complete ``%tensormagic``: what can be switched, then on or off; topics of help."""
     before = str(event.line).split()[1 : None if str(event.line).endswith(" ") else -1]
-    words = about.SWITCHES if not before else about.STATES if len(before) == 1 else ()
-    return [word for word in words if word.startswith(str(event.symbol))]
+    begun = str(event.symbol).lstrip("%").lower()
+    return [word for word in _words_after(before) if word.lower().startswith(begun)]
+
+
+def _words_after(before: list[str]) -> Iterable[str]:
+    if not before:
+        return dict.fromkeys((*about.SWITCHES, "check", about.HELP, *_topics()))
+    if before == [about.HELP]:
+        return _topics()
+    return about.STATES if len(before) == 1 and before[0] in about.SWITCHES else ()
+
+
+def _topics() -> list[str]:
+    try:
+        return [topic for part in api.help_topics().values() for topic in part]
+    except TensorMagicError:  # an installation without its pages: nothing to offer
+        return []
 
 
 def _names(shell: Any, wanted: Callable[[Any], bool]) -> list[str]:

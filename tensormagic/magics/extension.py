@@ -168,7 +168,10 @@ class TensorMagic(Magics):
     @no_var_expand
     @line_magic
     def tensormagic(self, line: str) -> None:
-        """Say what tensormagic can do and how it is set; ``%tensormagic explain on`` switches something on or off."""
+        """Say what tensormagic can do and how it is set; show a page of help; switch something on or off.
+
+        ``%tensormagic``, ``%tensormagic help tracegrad``, ``%tensormagic TM302``, ``%tensormagic explain on``.
+        """
         about.run(self, line)
 
 

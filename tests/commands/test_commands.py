@@ -51,8 +51,7 @@ def test_a_folder_that_cannot_be_made(tmp_path, capsys):
 
 def test_examples_that_are_not_there(monkeypatch, tmp_path, capsys):
     """A broken installation says where it looked."""
-    monkeypatch.setattr(shipped, "_CHECKOUT", tmp_path / "a")
-    monkeypatch.setattr(shipped, "_INSTALLED", tmp_path / "b")
+    monkeypatch.setattr(shipped, "shipped", lambda kind: [tmp_path / "a" / kind, tmp_path / "b" / kind])
     assert main(["examples"]) == 1
     assert str(tmp_path / "b") in capsys.readouterr().out
 

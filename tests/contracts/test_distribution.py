@@ -1,33 +1,106 @@
-"""What is shipped: the wheel holds every file of the package, and versions are honest."""
+"""What is shipped: sdist and wheel hold every file, work with the sources away, and versions are honest."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
 from tests.support.kernel import ROOT
 
 NOT_SHIPPED = {"__pycache__"}
+PURELIB = "import sysconfig; print(sysconfig.get_path('purelib'))"
+MAGIC_LINES = (
+    "%tensor x",
+    "%tensors",
+    "%aliases x",
+    "%%aliases\ny.data.mul_(2)",
+    "%%tracegrad --into run\nloss = (w * 2).sum()\nloss.backward()",
+    "%gradgraph (w * w).sum()",
+    "%why w",
+    "%compare run run",
+    "%gpumem",
+    "%%gpumem\nz = x + 1",
+    "%rng",
+    "%%rng\ntorch.rand(2)",
+    "%tensormagic",
+    "%tensormagic check",
+    "%tensormagic TM302",
+)
+# Prints where the package is, then each magic that ran without an error, then what else was found.
+SMOKE = f"""
+import contextlib, io, sys
+from IPython.core.interactiveshell import InteractiveShell
+from tensormagic import __file__ as place
+from tensormagic.commands import main
+
+shell = InteractiveShell.instance()
+shell.run_cell("import torch; x = torch.ones(6); y = x[1:]; w = torch.ones(2, requires_grad=True)").raise_error()
+shell.run_cell("%load_ext tensormagic").raise_error()
+done = []
+for cell in {MAGIC_LINES!r}:
+    with contextlib.redirect_stdout(io.StringIO()):
+        shell.run_cell(cell).raise_error()
+    done.append(cell.split("\\n")[0])
+for command in (["help", "tracegrad"], ["examples", "copied"]):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main(command) == 0
+    assert len(out.getvalue()) > 100
+    done.append(command[0])
+print(place, *done, sep="\\n")
+"""
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """Build the wheel from a copy of the sources, with the installed setuptools; return the names inside."""
-    source = tmp_path_factory.mktemp("source")
+def built(tmp_path_factory):
+    """Build the sdist from a copy of the sources, and from that the wheel, with the installed setuptools."""
+    source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("built")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    shutil.copytree(ROOT / "tensormagic", source / "tensormagic", ignore=shutil.ignore_patterns(*NOT_SHIPPED))
-    shutil.copytree(ROOT / "examples", source / "examples")
-    code = "import sys; from setuptools import build_meta; print(build_meta.build_wheel(sys.argv[1]))"
-    subprocess.run([sys.executable, "-c", code, str(source)], cwd=source, check=True, capture_output=True)
-    with zipfile.ZipFile(next(source.glob("*.whl"))) as archive:
+    for name in ("tensormagic", "examples", "docs"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns(*NOT_SHIPPED))
+    build(source, "sdist", folder)
+    shutil.rmtree(source)
+    shutil.unpack_archive(next(folder.glob("*.tar.gz")), folder, filter="data")
+    build(next(path for path in folder.iterdir() if path.is_dir()), "wheel", folder)
+    return next(folder.glob("*.whl"))
+
+
+def build(source, kind, folder):
+    """Build an sdist or a wheel of a folder of sources."""
+    code = f"import sys; from setuptools import build_meta; build_meta.build_{kind}(sys.argv[1])"
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(folder)], cwd=source, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(built):
+    """Return the names of what is in the wheel."""
+    with zipfile.ZipFile(built) as archive:
         return set(archive.namelist())
+
+
+@pytest.fixture(scope="module")
+def installed(built, tmp_path_factory):
+    """Install the wheel into an environment of its own, which borrows what it needs from this one; give its Python."""
+    folder = tmp_path_factory.mktemp("installed")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    python = folder / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-index", "--no-deps"]
+    subprocess.run([*pip, str(built)], check=True)
+    place = subprocess.run([str(python), "-c", PURELIB], check=True, capture_output=True, text=True).stdout.strip()
+    Path(place, "borrowed.pth").write_text(sysconfig.get_path("purelib"))
+    return python
 
 
 def test_the_wheel_holds_every_file_of_the_package(wheel):
@@ -38,8 +111,8 @@ def test_the_wheel_holds_every_file_of_the_package(wheel):
 
 
 def test_the_wheel_holds_nothing_else(wheel):
-    """No tests and no tools come along; the examples lie beside the package, under ``share``."""
-    known = r"tensormagic(-[^/]+\.dist-info)?/|tensormagic-[^/]+\.data/data/share/tensormagic/examples/"
+    """No tests and no tools come along; examples and documentation lie beside the package, under ``share``."""
+    known = r"tensormagic(-[^/]+\.dist-info)?/|tensormagic-[^/]+\.data/data/share/tensormagic/(examples|docs)/"
     assert {name for name in wheel if not re.match(known, name)} == set()
 
 
@@ -47,6 +120,26 @@ def test_the_wheel_holds_the_examples(wheel):
     """``python -m tensormagic demo`` finds them in an installation."""
     shipped = {name.rpartition("/")[2] for name in wheel if "/share/tensormagic/examples/" in name}
     assert shipped == {path.name for path in (ROOT / "examples").iterdir() if path.suffix in {".ipynb", ".py"}}
+
+
+def test_the_wheel_holds_the_documentation(wheel):
+    """``%tensormagic help`` finds every page in an installation."""
+    shipped = {name.partition("/share/tensormagic/")[2] for name in wheel if "/share/tensormagic/docs/" in name}
+    assert shipped == {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")}
+
+
+def test_an_installation_works_with_the_sources_away(installed, tmp_path):
+    """Every magic once, in a shell of the environment that the wheel was installed into."""
+    environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
+    script = tmp_path / "smoke.py"
+    script.write_text(SMOKE, encoding="utf-8")
+    environment["IPYTHONDIR"] = str(tmp_path)
+    command = [str(installed), str(script)]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    place, *done = ran.stdout.splitlines()[-len(MAGIC_LINES) - 3 :]
+    assert Path(place).is_relative_to(installed.parent.parent)
+    assert done == [*(line.split("\n")[0] for line in MAGIC_LINES), "help", "examples"]
 
 
 def constraints():

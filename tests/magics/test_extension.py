@@ -113,8 +113,11 @@ def test_about(cell):
         "TensorMagic.live = 'widget'",
     ):
         assert words in out
-    taken = "takes check, explain on|off or watch on|off, or nothing, but was given 'x y'"
+    taken = "takes check, explain on|off, watch on|off, help, or a topic; there is no page on 'x y'"
     assert taken in str(cell("%tensormagic x y").error)
+    assert "%tensormagic explain takes on, off, or nothing, but was given 'maybe'" in str(
+        cell("%tensormagic explain maybe").error
+    )
 
 
 def test_a_missing_package_is_told_among_the_versions(cell, monkeypatch):

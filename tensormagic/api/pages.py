@@ -1,0 +1,143 @@
+"""The documentation where the person is: its pages come with the package, so that help needs no network.
+
+A page is known by its topic, which is the name of its file: ``TM302``, ``tracegrad``, ``how_it_works``. What a person
+types is taken generously: ``tm302``, ``%%tracegrad``, ``how it works``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path, PurePosixPath
+
+from tensormagic.api.shipped import shipped
+from tensormagic.errors import TensorMagicError, UnknownTopicError
+
+INDEX = "index"
+# What the parts of a topic list are called, and the folder of their pages.
+PARTS = {"": "", "recipes": "recipes", "magics": "magics", "findings": "diagnoses"}
+_LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+_MOST_LINKS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class HelpPage:
+    """A page of the documentation.
+
+    Attributes:
+        topic: What it is asked for by.
+        title: Its first heading, without marks.
+        text: Markdown that stands by itself: no pictures, links to other pages as the words that open them.
+    """
+
+    topic: str
+    title: str
+    text: str
+
+
+def help_topics() -> dict[str, tuple[str, ...]]:
+    """Return all topics by part, each part in the order of the index.
+
+    Raises:
+        TensorMagicError: where the pages are not there.
+    """
+    folder = _folder()
+    index = (folder / f"{INDEX}.md").read_text(encoding="utf-8")
+    order = [PurePosixPath(target).stem for _, _, target in _LINK.findall(index)]
+
+    def place(topic: str) -> tuple[int, str]:
+        return (order.index(topic) if topic in order else len(order), topic)
+
+    names = {part: [path.stem for path in (folder / name).glob("*.md")] for part, name in PARTS.items()}
+    return {part: tuple(sorted(found, key=place)) for part, found in names.items()}
+
+
+def help_page(asked: str, command: str = "%tensormagic help") -> HelpPage:
+    """Return the page on a topic.
+
+    Args:
+        asked: The topic, as a person types it.
+        command: What shows a page where this one will be read.
+
+    Raises:
+        UnknownTopicError: where there is none; says which are near.
+        TensorMagicError: where the pages are not there.
+    """
+    topics = {topic: part for part, found in help_topics().items() for topic in found}
+    topic = _topic_of(asked, list(topics), command)
+    text = (_folder() / PARTS[topics[topic]] / f"{topic}.md").read_text(encoding="utf-8")
+    return HelpPage(topic, _title(text), _by_itself(text, command))
+
+
+def help_index() -> str:
+    """Return all topics as text, each with its title: what there is to be asked for.
+
+    Raises:
+        TensorMagicError: where the pages are not there.
+    """
+    folder, lines = _folder(), []
+    for part, topics in help_topics().items():
+        lines += ["", f"{part or 'pages'}:"] * bool(topics)
+        for topic in topics:
+            title = _title((folder / PARTS[part] / f"{topic}.md").read_text(encoding="utf-8"))
+            lines.append(f"  {topic:<14} {title.removeprefix(f'{topic}: ')}")
+    return "\n".join(lines[1:])
+
+
+def _topic_of(asked: str, topics: list[str], command: str) -> str:
+    """Return the topic that was meant."""
+    words = asked.strip().strip("`\"'").removesuffix(".md")
+    cell = words.startswith("%%")
+    words = re.sub(r"[\s-]+", "_", words.lstrip("%")).lower()
+    by_name = {topic.lower(): topic for topic in topics}
+    names = ([f"{words}_cell"] if cell else []) + [words]
+    found = next((by_name[name] for name in names if name in by_name), None)
+    if found is None:
+        raise UnknownTopicError(f"{_unknown(asked, words, by_name)}; `{command}` lists all topics")
+    return found
+
+
+def _unknown(asked: str, words: str, by_name: dict[str, str]) -> str:
+    near = [by_name[name] for name in get_close_matches(words, by_name, n=3, cutoff=0.5)]
+    near += [by_name[name] for name in by_name if len(words) > 2 and words in name and by_name[name] not in near]
+    hint = f"; near it are {', '.join(near[:5])}" if near else ""
+    return f"there is no page on {asked!r}{hint}"
+
+
+def _folder() -> Path:
+    folders = shipped("docs")
+    for folder in folders:
+        if (folder / f"{INDEX}.md").is_file():
+            return folder
+    places = " nor ".join(map(str, folders))
+    raise TensorMagicError(f"the documentation is in neither {places}: install tensormagic again")
+
+
+def _title(text: str) -> str:
+    return text.split("\n", 1)[0].lstrip("# ").replace("`", "")
+
+
+def _by_itself(text: str, command: str) -> str:
+    """Return a page as it can stand alone: what its links lead to is said at its end."""
+    topics: dict[str, None] = {}
+
+    def told(link: re.Match[str]) -> str:
+        picture, words, target = link.groups()
+        if re.match(r"\w+:", target):
+            return link[0]
+        name = PurePosixPath(target.partition("#")[0])
+        if name.suffix == ".md" and not target.startswith(("#", "../../")):
+            topics[name.stem] = None
+        return "" if picture else words
+
+    body = re.sub(r"\n{3,}", "\n\n", _LINK.sub(told, text)).rstrip()
+    return f"{body}\n{_more(list(topics), command)}"
+
+
+def _more(topics: list[str], command: str) -> str:
+    if not topics:
+        return ""
+    named = ", ".join(f"`{command} {topic}`" for topic in topics[:_MOST_LINKS])
+    rest = " and others: `{command}` lists them" if len(topics) > _MOST_LINKS else ""
+    return f"\nSee also {named}{rest}.\n"

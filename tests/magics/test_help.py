@@ -1,0 +1,113 @@
+"""``%tensormagic help``: the documentation below the cell, without a network."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tensormagic import api
+from tensormagic.api import pages
+from tensormagic.diagnoses import RULES
+from tensormagic.errors import TensorMagicError
+from tensormagic.renderers.terminal.terminal_page import print_markdown
+from tests.support.kernel import ROOT
+from tests.support.screen import Screen, Terminal
+
+
+def complete(shell, line):
+    _, matches = shell.complete(line.split(" ")[-1], line, len(line))
+    return matches
+
+
+@pytest.mark.parametrize(
+    ("asked", "topic"),
+    [
+        ("TM302", "TM302"),
+        ("tm302", "TM302"),
+        ("%%tracegrad", "tracegrad"),
+        ("%gpumem", "gpumem"),
+        ("%%gpumem", "gpumem_cell"),
+        ("%%rng", "rng"),
+        ("`TM302`", "TM302"),
+    ],
+)
+def test_what_a_person_types_is_taken_for_the_topic(asked, topic):
+    """Case and marks of magics do not matter; a cell magic with a page of its own gets that."""
+    assert api.help_page(asked).topic == topic
+
+
+def test_every_page_can_be_asked_for():
+    """The topics are the names of all pages, each once, with every code of a finding among them."""
+    topics = [topic for part in api.help_topics().values() for topic in part]
+    assert sorted(topics) == sorted(path.stem for path in (ROOT / "docs").rglob("*.md"))
+    assert {rule.code for rule in RULES} <= set(topics)
+    assert [topic for topic in topics if api.help_page(topic).topic != topic] == []
+
+
+def test_a_page_stands_by_itself():
+    """No picture, no link to a file; what they led to is said at the end, in words that open it."""
+    for part in api.help_topics().values():
+        for topic in part:
+            text = api.help_page(topic).text
+            assert re.findall(r"\]\((?!https://)[^)]*\)", re.sub(r"```.*?```", "", text, flags=re.DOTALL)) == [], topic
+    assert api.help_page("TM302").text.endswith(
+        "\nSee also `%tensormagic help tracegrad`, `%tensormagic help TM301`.\n"
+    )
+
+
+def test_a_page_that_is_not_there_has_near_ones(cell):
+    """A slip of the fingers is no dead end."""
+    ran = cell("%tensormagic help tracgrad")
+    told = "there is no page on 'tracgrad'; near it are tracegrad; `%tensormagic help` lists all topics"
+    assert told in str(ran.error)
+
+
+def test_pages_that_are_not_installed(monkeypatch, tmp_path):
+    """A broken installation says where it looked; completion offers the switches all the same."""
+    from tensormagic.magics.completion import _words_after
+
+    monkeypatch.setattr(pages, "shipped", lambda kind: [tmp_path / kind])
+    with pytest.raises(TensorMagicError, match=re.escape(str(tmp_path / "docs"))):
+        api.help_page("TM302")
+    assert list(_words_after([])) == ["explain", "watch", "check", "help"]
+
+
+@pytest.mark.parametrize("line", ["%tensormagic help TM302", "%tensormagic TM302"])
+def test_in_a_notebook_the_page_is_shown_as_markdown(cell, line):
+    """As the front end sets Markdown; the text of the page is there for what cannot."""
+    (shown,) = cell(line).shown
+    assert shown["text/markdown"].startswith("# TM302: a saved tensor changed behind autograd's back\n")
+    assert shown["text/plain"] == shown["text/markdown"]
+
+
+def test_topics_are_listed(cell):
+    """Each with its title, by part."""
+    out = cell("%tensormagic help").out
+    assert "\n  TM302          a saved tensor changed behind autograd's back\n" in out
+    assert "\n  tracegrad      %%tracegrad\n" in out
+
+
+def test_help_tells_of_help(cell):
+    """%tensormagic alone says that there is more."""
+    assert "%tensormagic help tracegrad, %tensormagic TM302" in cell("%tensormagic").out
+
+
+def test_tab_completes_topics(shell):
+    """Behind help all topics, behind the magic alone switches as well."""
+    assert complete(shell, "%tensormagic TM30") == [f"TM30{digit}" for digit in range(1, 10)]
+    assert "tracegrad" in complete(shell, "%tensormagic help tra")
+    assert {"explain", "watch", "help", "check"} <= set(complete(shell, "%tensormagic "))
+    assert complete(shell, "%tensormagic explain o") == ["on", "off"]
+
+
+def test_in_a_terminal_the_page_is_set(monkeypatch):
+    """Headings and tables are drawn, not their marks; no line is wider than the window."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "80")
+    screen = Screen(columns=80)  # which refuses what runs over its edge
+    print_markdown(api.help_page("TM302").text, Terminal(screen))
+    text = "\n".join(screen.everything)
+    assert "## Symptom" not in text
+    assert "Symptom" in text
+    assert "w.data.mul_(10)" in text
