@@ -187,7 +187,8 @@ def no_backward_yet(question: Question) -> WhyReport | None:
     way, name = question.facts.way, question.name
     if way is None:
         return None
-    says = f"{question.grad} is None because no backward has run yet: {way.end} leads back to {name}"
+    says = f"{question.grad} is None because no backward has reached {name} since it was made or cleared: "
+    says += f"{way.end} leads back to it"
     over = f", over {listed(way.ops)}." if way.ops else "."
     call = f"{way.end}.backward()" if way.is_scalar else f"{way.end}.sum().backward()"
     return question.told("no backward yet", says + over, remedy=(call,), way=live_way(question.facts))

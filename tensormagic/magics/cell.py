@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable
+from pathlib import PurePath
 from types import FrameType
 from typing import Any
 
@@ -161,3 +162,9 @@ def cell_number(shell: Any, filename: str) -> int | None:
     known = getattr(shell.compile, "_filename_map", {})
     number = known.get(filename)
     return int(number) if number is not None else None
+
+
+def cell_numbers(shell: Any) -> dict[str, int]:
+    """Return the execution count of every cell, by the last part of the name that IPython compiled it under."""
+    known = getattr(shell.compile, "_filename_map", {})
+    return {PurePath(filename).name: int(number) for filename, number in known.items() if number is not None}

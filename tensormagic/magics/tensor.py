@@ -11,12 +11,12 @@ from tensormagic import api
 from tensormagic.collectors.names import explain
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of, slice_of
-from tensormagic.magics.cell import cell_number
+from tensormagic.magics.cell import cell_number, cell_numbers
 from tensormagic.magics.display import deliver
 from tensormagic.magics.explaining import Explained
 from tensormagic.magics.names import check_names, path_of
 from tensormagic.magics.together import show_together
-from tensormagic.reports import Holder, Report, TensorReport, TensorTable
+from tensormagic.reports import Holder, Hook, Report, TensorReport, TensorTable
 
 NAME = "%tensor"
 MOST_PANELS = 6  # of a collection's tensors, shown in full below the table
@@ -101,11 +101,26 @@ def _inspect(shell: Any, expression: str, found: Any, chosen: dict[str, Any]) ->
 
 
 def _with_cells(shell: Any, report: TensorReport) -> TensorReport:
-    """Return the report with the numbers of the cells in which tracebacks and generators stand."""
+    """Return the report with the numbers of the cells in which tracebacks, generators and hooks stand."""
+    report = _with_hooks_in_cells(shell, report)
     if report.holders is None:
         return report
     found = tuple(_in_cell(shell, holder) for holder in report.holders.holders)
     return replace(report, holders=replace(report.holders, holders=found))
+
+
+def _with_hooks_in_cells(shell: Any, report: TensorReport) -> TensorReport:
+    autograd = report.autograd
+    if autograd is None or autograd.details is None or not autograd.details.hooks:
+        return report
+    numbers = cell_numbers(shell)
+    hooks = tuple(_hook_in_cell(numbers, hook) for hook in autograd.details.hooks)
+    return replace(report, autograd=replace(autograd, details=replace(autograd.details, hooks=hooks)))
+
+
+def _hook_in_cell(numbers: dict[str, int], hook: Hook) -> Hook:
+    filename, _, line = hook.place.rpartition(", ")
+    return replace(hook, place=f"cell {numbers[filename]}, {line}") if filename in numbers else hook
 
 
 def _in_cell(shell: Any, holder: Holder) -> Holder:

@@ -93,7 +93,10 @@ def test_no_backward_yet():
     y = w * 2
     loss = y.pow(2).sum()
     report = ask(w, {"w": w, "y": y, "loss": loss})
-    assert report.answer == "w.grad is None because no backward has run yet: loss leads back to w, over y and pow."
+    assert report.answer == (
+        "w.grad is None because no backward has reached w since it was made or cleared: loss leads back to it, over y "
+        "and pow."
+    )
     assert (labels(report), report.remedy) == (["w", "y", "pow", "loss"], ("loss.backward()",))
 
 

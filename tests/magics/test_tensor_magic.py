@@ -331,3 +331,10 @@ def test_an_array_lies_on_the_strip_too(cell):
     first, *_ = cell("%tensor a n").shown
     assert first["text/plain"].startswith("── a and n ── one storage of 48 B on cpu")
     assert "a and n have 8 elements in common" in first["text/plain"]
+
+
+def test_a_hook_stands_where_its_cell_is(cell):
+    """By the number of the cell, as the person sees it, not by the name that IPython compiled it under."""
+    cell("w = torch.ones(2, requires_grad=True)\nhandle = w.register_hook(lambda gradient: None)")
+    (shown,) = cell("%tensor w").shown
+    assert re.search(r"Hooks: <lambda> tensor hook \(cell \d+, line 2\)\.", " ".join(shown["text/plain"].split()))

@@ -232,6 +232,10 @@ ZOO: dict[str, Specimen] = {
     "coo": Specimen(
         lambda: _coo(coalesced=True), ("coalesced True", "density 16.7 % (2 of 12 elements)", "its index is [1, 2]")
     ),
+    "coo one repeat": Specimen(
+        lambda: torch.sparse_coo_tensor([[0, 0], [2, 2]], [1.0, 10.0], (2, 3)),
+        ("1 value repeats a place: coalesce() adds them up and leaves 1", "1 + 10"),
+    ),
     "coo uncoalesced": Specimen(_coo, ("2 values repeat a place: coalesce() adds them up and leaves 2", "1 + 2 + 4")),
     "coo hybrid": Specimen(
         lambda: torch.sparse_coo_tensor([[0, 2]], [[1.0, 2.0], [3.0, 4.0]], (3, 2)),

@@ -28,6 +28,7 @@ class Call:
         inputs: How many went in.
         result: What came out.
         keywords: Constant keyword arguments.
+        of_sizes: Whether it was given whole numbers and nothing else.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Call:
     inputs: int
     result: Footprint
     keywords: Mapping[str, Any] = field(default_factory=dict)
+    of_sizes: bool = False
 
     @property
     def source(self) -> Footprint:
@@ -149,6 +151,12 @@ def _numpy_bridge(call: Call, outcome: Outcome) -> str:
     return _converted_array(call) if outcome == "copy" else _general(call, outcome)
 
 
+def _old_constructor(call: Call, outcome: Outcome) -> str:
+    if call.of_sizes and call.result.nbytes:
+        return f"it was given sizes, not values: {_UNWRITTEN}"
+    return _numpy_bridge(call, outcome)
+
+
 def _converted_array(call: Call) -> str:
     source, result = call.source, call.result
     return f"{source.dtype} → {result.dtype} needs new memory" if source.dtype != result.dtype else ""
@@ -163,7 +171,9 @@ def _always(sentence: str) -> Callable[[Call, Outcome], str]:
     return explain
 
 
+_UNWRITTEN = "nothing was written into this memory, and what lies there is from before"
 _JOINED = "the parts are written one after the other into new memory"
+_EMPTY = "empty empty_like empty_strided empty_permuted new_empty new_empty_strided"
 _Rule = Callable[[Call, Outcome], str]
 _RULES: tuple[tuple[str, _Rule], ...] = (
     ("reshape reshape_as flatten ravel unflatten", _reshape),
@@ -176,7 +186,9 @@ _RULES: tuple[tuple[str, _Rule], ...] = (
     ("expand expand_as broadcast_to broadcast_tensors", _expand),
     (".data", _data),
     ("detach", _detach),
-    ("numpy from_numpy as_tensor asarray Tensor FloatTensor __array__ from_dlpack frombuffer", _numpy_bridge),
+    ("numpy from_numpy as_tensor asarray __array__ from_dlpack frombuffer", _numpy_bridge),
+    ("Tensor FloatTensor DoubleTensor HalfTensor IntTensor LongTensor", _old_constructor),
+    (_EMPTY, _always(_UNWRITTEN)),
     ("tensor array", _always("tensor() always copies its data")),
     ("clone copy deepcopy", _always("it always copies")),
     ("repeat tile repeat_interleave", _always("every repeat is stored: expand would share")),
@@ -190,7 +202,7 @@ _REASONS: dict[str, _Rule] = {name: rule for names, rule in _RULES for name in n
 _FROM_BUFFERS = frozenset(
     ["from_dlpack", "frombuffer", "from_file", "load", "as_tensor", "asarray", "set_", "memmap", "fromfile"]
 )
-_COPIES = frozenset(_REASONS) | {"tril", "triu", "diag_embed"}
+_COPIES = (frozenset(_REASONS) - {*_EMPTY.split()}) | {"tril", "triu", "diag_embed"}
 
 
 def why_view_fails(source: Footprint, to: tuple[int, ...]) -> str:

@@ -100,7 +100,9 @@ def _repeats(x: Any, stored: int, distinct: int | None) -> str:
         return "not looked for repeats: there are too many places, or none to read"
     if distinct == stored:
         return "no place is stored twice, but torch has not checked"
-    return f"{counted(stored - distinct, 'value')} repeat a place: coalesce() adds them up and leaves {distinct}"
+    number = stored - distinct
+    verb = "repeats" if number == 1 else "repeat"
+    return f"{counted(number, 'value')} {verb} a place: coalesce() adds them up and leaves {distinct}"
 
 
 def _strides(sizes: Any) -> list[int]:

@@ -126,7 +126,8 @@ class _Watch:
     def _call(self, part: Part, inputs: list[tuple[str, Footprint]], result: Footprint) -> Call:
         receiver = inputs[0][1] if inputs else None
         name, library = self._callee(part)
-        return Call(name, library=library, first=receiver, inputs=len(inputs), result=result, keywords=_constants(part))
+        given = _constants(part)
+        return Call(name, library, receiver, len(inputs), result, keywords=given, of_sizes=_is_given_sizes(part))
 
     def _callee(self, part: Part) -> tuple[str, bool]:
         """Return the name of what made a value, and whether it is torch's or NumPy's."""
@@ -199,6 +200,8 @@ class _Watch:
             return None
         with quiet():
             found = copy_or_view(value, self._operands(), name=_short(self.source))
+        if not self.steps and [one.name for one in found.operands] == [found.name]:
+            return None  # a tensor by the way that leads to it, `net.weight` or `batch[0]`: nothing was done to it
         shown = tuple(self.steps[-MOST_STEPS:])
         return CopyVerdict(
             found.name, found.operands, shown, len(self.steps) - len(shown), more_operands=found.more_operands
@@ -228,6 +231,12 @@ def _constants(part: ast.AST) -> dict[str, Any]:
     """Return the keyword arguments of a call that are written out."""
     given = part.keywords if isinstance(part, ast.Call) else []
     return {each.arg: each.value.value for each in given if each.arg and isinstance(each.value, ast.Constant)}
+
+
+def _is_given_sizes(part: ast.AST) -> bool:
+    """Return whether a call is given whole numbers and nothing else."""
+    given = part.args if isinstance(part, ast.Call) else []
+    return bool(given) and all(isinstance(each, ast.Constant) and type(each.value) is int for each in given)
 
 
 def _is_access(part: ast.AST) -> bool:

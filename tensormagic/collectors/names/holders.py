@@ -165,6 +165,7 @@ def holders(
         target = _target(x)
         search = _Search(target, budget, budget.clock() + budget.seconds, dict(names or {}))
         search.storages |= {item._cdata for item in besides if isinstance(item, torch.Tensor) and target.shares(item)}
+        search.seen[id(namespace)] = namespace  # a frame that was handed the names themselves holds nothing besides
         search.walk(roots(namespace))
         saved = _saved(x, search, target)
         return _report(x, search, saved)

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.names.source import Sites
-from tensormagic.collectors.rng.found import defaults, generators, identity
-from tensormagic.collectors.rng.generators import Reading, read, state_of
+from tensormagic.collectors.rng.found import defaults, generators
+from tensormagic.collectors.rng.generators import Reading, identity, read, state_of
 from tensormagic.reports import Gap
 from tensormagic.reports.rng import Draw, DrawKind, DrawSum, GeneratorState
 

@@ -13,18 +13,13 @@ import torch
 from tensormagic.collectors.names.holders import roots
 from tensormagic.collectors.names.reach import Place, Reach
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.rng.generators import state_of
+from tensormagic.collectors.rng.generators import identity, state_of
 from tensormagic.reports import Gap
 from tensormagic.reports.rng import GeneratorState, RngReport
 
 MOST_LOOKED = 40_000
 TYPES = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
 Named = dict[int, tuple[Any, list[str]]]
-
-
-def identity(generator: Any) -> int:
-    """Return what tells a generator from others: torch wraps its own anew each time that it hands one to Python."""
-    return int(getattr(generator, "_cdata", 0)) or id(generator)
 
 
 def collect_rng(namespace: Mapping[str, Any]) -> RngReport:

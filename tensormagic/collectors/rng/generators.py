@@ -76,6 +76,11 @@ class Reading:
         return None
 
 
+def identity(generator: Any) -> int:
+    """Return what tells a generator from others: torch wraps its own anew each time that it hands one to Python."""
+    return int(getattr(generator, "_cdata", 0)) or id(generator)
+
+
 def read(generator: Any) -> Reading:
     """Return the state of a generator: of torch's, NumPy's or Python's."""
     if isinstance(generator, torch.Generator):
@@ -119,13 +124,22 @@ def _of_torch(generator: torch.Generator) -> Reading:
         return Reading("torch", "its device's own", device, raw, None, 0, seed)
 
 
-def _tell_torch(_generator: Any, reading: Reading) -> tuple[str, Seeding, int | None, int]:
+def _tell_torch(generator: Any, reading: Reading) -> tuple[str, Seeding, int | None, int]:
     seed = cast("int", reading.seed)
     told: Seeding = "default" if seed == NEVER_SEEDED else "chosen" if seed < LARGEST_CHOSEN else "entropy"
+    if told == "entropy" and not _is_default(generator):
+        told = "unknown"  # as likely drawn from another generator, as a data loader does, which gives it again
     if reading.words is None:
         return str(seed), told, reading.position if reading.algorithm == "Philox" else None, 0
     drawn = mersenne.drawn_since(seed, reading.words, reading.position)
     return str(seed), told, drawn, 0 if drawn is not None else mersenne.MOST_FORWARD * mersenne.SIZE
+
+
+def _is_default(generator: Any) -> bool:
+    """Return whether a generator is that of a device, which torch seeds from the system's entropy when it starts."""
+    module = torch if generator.device.type == "cpu" else getattr(torch, generator.device.type, torch)
+    every = getattr(module, "default_generators", None) or (torch.default_generator,)
+    return identity(generator) in map(identity, every)
 
 
 # -- Python ----------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tensormagic.renderers.basics.phrases import shortened
 from tensormagic.renderers.rng import rng_words as words
 from tensormagic.renderers.tensor.tensor_text import finding_lines, shortened_line
 from tensormagic.renderers.terminal.text_canvas import table
@@ -13,6 +14,7 @@ from tensormagic.reports.rng import RngComparison, RngReport, RngRunReport
 
 NARROWEST = 40
 MOST_ROWS = 40
+_NAME_WIDTH = 32  # other names of a generator must not push its seed off the line
 
 
 def render(report: RngReport | RngRunReport | RngComparison, *, width: int = 100) -> str:
@@ -29,7 +31,7 @@ def render(report: RngReport | RngRunReport | RngComparison, *, width: int = 100
 
 
 def _standing(report: RngReport, width: int) -> list[list[str]]:
-    rows = [words.state_row(state) for state in report.generators]
+    rows = [(shortened(name, _NAME_WIDTH), *rest) for name, *rest in map(words.state_row, report.generators)]
     return [
         [*filled("", f"random generators  {words.headline(report)}", width), "\u2500" * width],
         _findings(report.findings, width),

@@ -308,3 +308,26 @@ def test_sparse_and_meta_tensors():
     meta = torch.empty(3, 4, device="meta")
     assert verdict("m.t()", {"m": meta}).outcome == "view"
     assert verdict("m.clone()", {"m": meta}).outcome == "copy"
+
+
+@pytest.mark.parametrize("expression", ["torch.empty(3)", "torch.empty_like(x)", "x.new_empty(2, 2)"])
+def test_memory_that_nobody_wrote_to_is_said_to_be_such(expression):
+    """The numbers in it are from before: ``empty`` copies nothing, and fills nothing."""
+    (step,) = verdict(expression).steps
+    assert (step.outcome, step.reason) == (
+        "new",
+        "nothing was written into this memory, and what lies there is from before",
+    )
+
+
+def test_the_old_constructor_takes_sizes():
+    """``torch.Tensor(3)`` is three numbers that nobody wrote; ``torch.Tensor([3])`` is the number 3."""
+    (sizes,), (values,) = verdict("torch.Tensor(3)").steps, verdict("torch.Tensor([3])").steps
+    assert sizes.reason.startswith("it was given sizes, not values: nothing was written")
+    assert values.reason == ""
+
+
+@pytest.mark.parametrize("expression", ["net.weight", "batch['x'][0]", "xs[0]"])
+def test_the_way_to_a_tensor_does_nothing_to_it(expression):
+    """An attribute or an item that is a tensor was not made by the expression: there is nothing to be told."""
+    assert verdict(expression) is None

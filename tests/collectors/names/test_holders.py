@@ -231,6 +231,22 @@ def test_the_last_error_keeps_the_locals_of_its_frames(monkeypatch):
     del error, found, named
 
 
+def look_up(namespace):
+    raise KeyError(len(namespace))
+
+
+def test_a_frame_that_was_handed_the_namespace_is_no_holder():
+    """What evaluates expressions is handed all names: its frame holds what the names hold, and nothing besides."""
+    x = torch.zeros(3)
+    namespace = {"x": x}
+    try:
+        look_up(namespace)
+    except KeyError as caught:
+        namespace["error"] = caught
+    assert [each.path for each in holders(x, namespace).holders if "look_up" in each.path] == []
+    namespace.clear()
+
+
 def test_a_frame_that_was_looked_into_tells_its_locals_names():
     """A debugger, or IPython's own traceback, has read ``f_locals``: the copy is no second holder."""
     x = torch.zeros(3)

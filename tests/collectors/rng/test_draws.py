@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from tensormagic.collectors.rng import draw_log
 from tensormagic.collectors.rng.draws import DrawWatcher
+from tensormagic.diagnoses.draws import unseeded_run
 from tensormagic.errors import TraceError
 from tensormagic.reports import Cell
 
@@ -108,6 +110,19 @@ def test_a_generator_without_a_name():
     """It is followed from its first draw, and named so."""
     report, _ = watched(lambda: torch.randperm(10, generator=torch.Generator().manual_seed(9)))
     assert told(report)[0][:3] == ("a generator without a name", "drew", "aten.randperm")
+
+
+def test_a_data_loaders_own_generator_is_not_the_systems():
+    """It is seeded by a draw from the default generator, whose seed gives it again: nobody knows better."""
+
+    def run():
+        torch.manual_seed(0)
+        return list(DataLoader(TensorDataset(torch.arange(4.0)), shuffle=True))
+
+    report, _ = watched(run)
+    (own,) = (state for state in report.before if state.name != "torch, CPU" and state.library == "torch")
+    assert (own.seeding, int(own.seed) > 2**32) == ("unknown", True)
+    assert list(unseeded_run(report)) == []
 
 
 def test_the_numbers_are_those_of_an_unwatched_run():

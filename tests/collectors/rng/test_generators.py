@@ -45,14 +45,20 @@ def test_far_along():
 
 
 @pytest.mark.parametrize(
-    ("seed", "seeding"), [(0, "chosen"), (2**32 - 1, "chosen"), (2**63, "entropy"), (NEVER_SEEDED, "default")]
+    ("seed", "seeding"), [(0, "chosen"), (2**32 - 1, "chosen"), (2**63, "unknown"), (NEVER_SEEDED, "default")]
 )
 def test_who_chose_the_seed(seed, seeding):
-    """A small seed was written down by somebody; one of 64 bits was not; torch's own is neither."""
+    """A small seed was written down by somebody; one of 64 bits may be another generator's; torch's own is neither."""
     generator = torch.Generator()
     if seed != NEVER_SEEDED:
         generator.manual_seed(seed)
     assert by_name(g=generator)["g"].seeding == seeding
+
+
+def test_a_default_generator_with_a_large_seed_has_the_systems():
+    """It is given one of 64 bits when torch starts, and by ``torch.seed()``."""
+    torch.manual_seed(2**63)
+    assert by_name()["torch, CPU"].seeding == "entropy"
 
 
 def test_numpy_and_python_tell_the_seed_that_they_forgot():
