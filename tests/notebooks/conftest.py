@@ -1,7 +1,8 @@
-"""Examples after a run: each is run once, whichever tests look at it."""
+"""Examples after a run: each is run once, whichever tests look at it; the code of its folded answers runs as well."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ import pytest
 from tests.support.kernel import ROOT, run_notebook
 
 EXAMPLE_SECONDS = 300
+_ANSWERS = re.compile(r"<details>(.*?)</details>", re.DOTALL)
+_CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,23 @@ class Executed:
     written: list[Path]
 
 
+def with_answers(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Return a notebook with a cell behind each text for the code of the answer that is folded away there."""
+    notebook.cells = [each for cell in notebook.cells for each in (cell, *answers_in(cell))]
+    return notebook
+
+
+def answers_in(cell: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    """Return what a reader would run who tries out the answers of a text; its cells have the tag ``answer``."""
+    if cell.cell_type != "markdown":
+        return []
+    code = [block for answer in _ANSWERS.findall(cell.source) for block in _CODE.findall(answer)]
+    return [
+        nbformat.v4.new_code_cell(block.rstrip(), metadata={"tags": ["answer"]}, id=f"{cell.id}-answer-{number}")
+        for number, block in enumerate(code, 1)
+    ]
+
+
 @pytest.fixture(scope="session")
 def run_example(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Executed]:
     """Return a function that runs an example in a copy of its folder, the first time it is asked for."""
@@ -39,7 +59,7 @@ def run_example(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Ex
         folder = place / "examples"
         shutil.copytree(ROOT / "examples", folder, ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints"))
         before = set(folder.iterdir())
-        content = nbformat.read(path, as_version=4)
+        content = with_answers(nbformat.read(path, as_version=4))
         settings = place / "settings"
         notebook = run_notebook(content, folder, seconds=EXAMPLE_SECONDS, settings=settings, widget_state=False)
         return Executed(notebook, sorted(set(folder.iterdir()) - before))
