@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from tensormagic.errors import TensorMagicError
+from tensormagic.renderers.export import MOST_CARRIED, MOST_IN_FILE, with_export
 from tensormagic.reports import Report
 
 RENDERERS: dict[tuple[str, str], str] = {
@@ -55,8 +56,14 @@ RENDERERS: dict[tuple[str, str], str] = {
 }
 
 
-def render(report: Report, form: str, **options: Any) -> str:
+def render(report: Report, form: str, *, in_file: bool = False, **options: Any) -> str:
     """Return ``report`` in one form: ``"html"``, ``"svg"`` or ``"txt"``.
+
+    Args:
+        report: What is shown.
+        form: How.
+        in_file: Whether it becomes a file of its own, which may be larger than an output in a notebook.
+        **options: What this kind of panel takes.
 
     Raises:
         TensorMagicError: where this kind of report has no such form; the message lists those there are.
@@ -66,7 +73,9 @@ def render(report: Report, form: str, **options: Any) -> str:
         forms = ", ".join(known for kind, known in RENDERERS if kind == report.kind_name)
         raise TensorMagicError(f"a {report.kind_name} report has no form {form!r}; there are: {forms}, json")
     text: str = import_module(module).render(report, **options)
-    return text
+    if form != "html":
+        return text
+    return with_export(report, text, most=MOST_IN_FILE if in_file else MOST_CARRIED)
 
 
 def folded(report: Report) -> str:

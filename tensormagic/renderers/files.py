@@ -113,5 +113,5 @@ def _refuse_what_must_stay(target: Path) -> None:
 def _as_file(report: Report, form: str) -> str:
     if form == "json":
         return json.dumps(report.to_dict(), allow_nan=False, indent=1)
-    body = renderers.render(report, form)
+    body = renderers.render(report, form, in_file=True)
     return _PAGE.format(title=escape(f"tensormagic: {report.kind_name}"), body=body) if form == "html" else body

@@ -71,6 +71,8 @@
 
   const mountAll = () => {
     for (const table of document.querySelectorAll("section.tm-overlay table.tm-storage")) {
+      const section = table.closest("section");
+      section.tensormagicSource ??= section.outerHTML; // for a page of its own, before anything is changed
       if (!table.tensormagicStrip) table.tensormagicStrip = new Strip(table);
     }
   };

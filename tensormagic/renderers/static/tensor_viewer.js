@@ -299,6 +299,7 @@
     for (const section of document.querySelectorAll("section.tm-tensor")) {
       const block = section.querySelector("script.tm-data");
       if (!block || section.tensormagicPanel) continue;
+      section.tensormagicSource ??= section.outerHTML; // for a page of its own, before anything is changed
       section.tensormagicPanel = new Panel(section, JSON.parse(block.textContent));
     }
   };

@@ -129,6 +129,7 @@
     for (const section of document.querySelectorAll("section.tm-sharing")) {
       const block = section.querySelector("script.tm-table-data");
       if (!block || section.tensormagicTable) continue;
+      section.tensormagicSource ??= section.outerHTML; // for a page of its own, before anything is changed
       section.tensormagicTable = true;
       read(block).then((data) => { section.tensormagicTable = new Table(section, data); });
     }

@@ -5,6 +5,7 @@ async function boot(script, key, packedViewer, packedDocument) {
   const unmounted = ".tm-trace[data-tm-waiting]";
   const section = script?.closest?.(unmounted) ?? document.querySelector(unmounted);
   if (!section || typeof DecompressionStream === "undefined") return;
+  section.tensormagicSource ??= section.outerHTML; // for a page of its own, before anything is changed
   section.removeAttribute("data-tm-waiting");
   const unpacked = (text) =>
     new Response(

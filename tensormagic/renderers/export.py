@@ -1,0 +1,69 @@
+"""The line "Export" below a panel: its picture, its page and its report, taken from the output itself.
+
+Everything is done in the page, by one script that all outputs share; where scripts do not run there is no such line. The
+report travels packed in its output as long as it is small: an output stays small before it can do everything.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from functools import cache
+
+from tensormagic.renderers.assets import module, static
+from tensormagic.renderers.basics.markup import packed, tag
+from tensormagic.reports import Report
+
+MOST_CARRIED = 10_000  # characters of a packed report that an output in a notebook carries
+MOST_IN_FILE = 2_000_000  # and that a page of its own does
+_TIMES_SMALLER = 30  # at best, packed
+_LEAST_NODE = 60  # characters of a packed report for a node of a graph, at least
+_END = "</section>"
+_MAGICS = {
+    "trace": "tracegrad", "comparison": "compare", "failure": "explain", "memory": "gpumem", "memory run": "gpumem-run",
+    "memory snapshot": "gpumem-snapshot", "freeing": "gpumem-free", "writes": "aliases-cell", "watch": "watch",
+    "rng run": "rng-run", "rng comparison": "rng-compare",
+}  # fmt: skip
+
+
+def with_export(report: Report, html: str, *, most: int = MOST_CARRIED) -> str:
+    """Return a panel with what offers to export it; unchanged where the fragment is no section.
+
+    Args:
+        report: What the panel shows.
+        html: The panel.
+        most: Characters of packed report that it may carry.
+    """
+    if not html.endswith(_END):
+        return html
+    key, code = _packed_code()
+    told = ", ".join(json.dumps(text) for text in (key, code, stem(report), carried(report, most)))
+    script = tag("script", f"(() => {{{static('export_boot.js')}\nofferExport(document.currentScript, {told})}})()")
+    return f"{html.removesuffix(_END)}{script}{_END}"
+
+
+def stem(report: Report) -> str:
+    """Return what the files of a report are called, without their ending: ``tracegrad-net-loss``."""
+    magic = _MAGICS.get(report.kind_name, report.kind_name)
+    name = getattr(report, "name", "") or getattr(report, "title", "") or getattr(report, "expression", "")
+    words = re.sub(r"[\W_]+", "-", f"{magic} {name}".lower())
+    return words[:60].strip("-")
+
+
+def carried(report: Report, most: int) -> str:
+    """Return the report as packed JSON that `tensormagic.load` reads back; nothing where that is longer than ``most``."""
+    if _LEAST_NODE * sum(len(graph.nodes) for graph in getattr(report, "graphs", ())) > most:
+        return ""  # writing it down to learn that would take longer than drawing the panel
+    text = json.dumps(report.to_dict(), allow_nan=False, separators=(",", ":"))
+    if len(text) > most * _TIMES_SMALLER:
+        return ""
+    small = packed(text)
+    return small if len(small) <= most else ""
+
+
+@cache
+def _packed_code() -> tuple[str, str]:
+    """Return a name for this very code, and the code, packed."""
+    source = module("export", "menu.js").replace("export function offer", "function offer")
+    return f"{zlib.crc32(source.encode()):08x}", packed(source)

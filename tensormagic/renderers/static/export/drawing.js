@@ -1,0 +1,228 @@
+// @ts-check
+/**
+ * What stands on the screen, as one SVG file: boxes, text, pictures and drawings, where they are and as they look.
+ *
+ * Styles become attributes, so that a browser and an image viewer show the same; nothing is referred to.
+ */
+
+import { attributes, escaped, gradient, paint } from "./paints.js";
+
+/** @typedef {import("./paints.js").Box} Box */
+
+const LEFT_OUT = "script,style,input,select,textarea,.tm-export";
+const SIDES = /** @type {const} */ (["Top", "Right", "Bottom", "Left"]);
+const INHERITED = "fill fill-opacity stroke stroke-width stroke-dasharray stroke-linecap stroke-linejoin stroke-opacity font-family font-size font-weight font-style text-anchor dominant-baseline paint-order letter-spacing".split(" ");
+/** @type {Record<string, string>} what need not be said */
+const INITIAL = {
+  fill: "rgb(0, 0, 0)", stroke: "none", "stroke-width": "1px", "stroke-dasharray": "none", "stroke-linecap": "butt",
+  "stroke-linejoin": "miter", "font-style": "normal", "text-anchor": "start", "dominant-baseline": "auto",
+  "paint-order": "normal", "letter-spacing": "normal", "fill-opacity": "1", "stroke-opacity": "1",
+}; // prettier-ignore
+const OWN_SHARE = /^(class|style|tabindex|role|transform|opacity|on.*|aria-.*|data-.*)$/;
+
+/** The panel as SVG. @param {HTMLElement} section @returns {{svg:string, width:number, height:number}} */
+export function drawingOf(section) {
+  const { left, top } = section.getBoundingClientRect(),
+    [width, height] = [section.scrollWidth + 2, section.offsetHeight],
+    drawing = new Drawing(left, top);
+  drawing.walk(section);
+  const size = { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}` },
+    title = `<title>${escaped(section.ariaLabel ?? "tensormagic")}</title>`,
+    ground = `<rect${attributes({ width, height, ...paint("fill", groundOf(section)) })}/>`,
+    svg = `<svg${attributes(size)}>${title}${ground}${drawing.out.join("")}</svg>\n`;
+  return { svg, width, height };
+}
+
+/** The colour behind an element. @param {Element|null} element @returns {string} */
+function groundOf(element) {
+  const colour = element ? getComputedStyle(element).backgroundColor : "rgb(255, 255, 255)";
+  return !element || paint("fill", colour) ? colour : groundOf(element.parentElement);
+}
+
+class Drawing {
+  /** @type {string[]} */ out = [];
+  /** @type {Map<string, number>} */ ascents = new Map();
+  gradients = 0;
+  pen = document.createElement("canvas").getContext("2d");
+
+  /** @param {number} x @param {number} y where the picture begins, in the window */
+  constructor(x, y) {
+    this.x = x;
+    this.y = y;
+  }
+
+  /** @param {DOMRect} rect @returns {Box} */
+  placed({ left, top, width, height }) {
+    return { left: left - this.x, top: top - this.y, width, height };
+  }
+
+  /** @param {string} name @param {Record<string, unknown>} pairs @param {string} [inner] */
+  add(name, pairs, inner) {
+    this.out.push(`<${name}${attributes(pairs)}${inner === undefined ? "/>" : `>${inner}</${name}>`}`);
+  }
+
+  /** @param {any} element */
+  walk(element) {
+    if (element.matches(LEFT_OUT) || element.checkVisibility?.() === false) return;
+    const style = getComputedStyle(element),
+      box = this.placed(element.getBoundingClientRect()),
+      { left: x, top: y, width, height } = box,
+      clips = style.overflowX !== "visible" && (element.scrollWidth > width + 1 || element.scrollHeight > height + 1);
+    if (style.display === "none" || (clips && width < 2)) return;
+    if (style.visibility === "visible") this.box(element, style);
+    if (element.localName === "svg") return this.vector(element, style, box);
+    if (/img|canvas/.test(element.localName)) return this.image(element, style, box);
+    const view = { x, y, width, height, viewBox: `${x} ${y} ${width} ${height}` };
+    if (clips) this.out.push(`<svg${attributes(view)}>`);
+    if (style.opacity !== "1") this.out.push(`<g${attributes({ opacity: style.opacity })}>`);
+    for (const child of element.childNodes) {
+      if (child.nodeType === 1) this.walk(child);
+      else if (child.nodeType === 3 && style.visibility === "visible") this.text(child, style);
+    }
+    this.out.push((style.opacity !== "1" ? "</g>" : "") + (clips ? "</svg>" : ""));
+  }
+
+  /** Ground, inner rims and borders. @param {Element} element @param {CSSStyleDeclaration} style */
+  box(element, style) {
+    for (const rect of element.getClientRects()) {
+      const box = this.placed(rect),
+        { left: x, top: y, width, height } = box,
+        rx = Number.parseFloat(style.borderTopLeftRadius) || 0,
+        ground = paint("fill", style.backgroundColor),
+        id = `tm-ground-${this.gradients}`,
+        drawn = gradient(style.backgroundImage, box, id);
+      if (ground) this.add("rect", { x, y, width, height, rx, ...ground });
+      if (drawn) {
+        this.gradients += 1;
+        this.out.push(drawn);
+        this.add("rect", { x, y, width, height, rx, fill: `url(#${id})` });
+      }
+      const rims = [...style.boxShadow.matchAll(/(\w+\([^)]*\)) 0px 0px 0px ([\d.]+)px inset/g)].reverse();
+      for (const [, colour, wide] of rims) this.rim(box, Number(wide), paint("stroke", colour), rx);
+      this.borders(box, style, rx);
+    }
+  }
+
+  /** @param {Box} box @param {number} wide @param {object|null} stroke @param {number} rx @param {string} [dashes] */
+  rim({ left, top, width, height }, wide, stroke, rx, dashes) {
+    const size = { x: left + wide / 2, y: top + wide / 2, width: width - wide, height: height - wide };
+    if (!stroke || !wide || size.width <= 0 || size.height <= 0) return;
+    this.add("rect", { ...size, rx, fill: "none", ...stroke, "stroke-width": wide, "stroke-dasharray": dashes ?? "none" });
+  }
+
+  /** @param {Box} box @param {any} style @param {number} rx */
+  borders(box, style, rx) {
+    const { left, top, width, height } = box,
+      sides = SIDES.map((side) => ({
+        wide: Number.parseFloat(style[`border${side}Width`]),
+        line: style[`border${side}Style`],
+        colour: style[`border${side}Color`],
+      })),
+      [first] = sides;
+    const dashed = (/** @type {any} */ { line, wide }) => ({ dashed: `${wide * 3}`, dotted: `${wide}` })[/** @type {"dashed"} */ (line)];
+    if (sides.every((side) => JSON.stringify(side) === JSON.stringify(first)))
+      return this.rim(box, first.wide, paint("stroke", first.colour), rx, dashed(first));
+    sides.forEach((side, at) => {
+      const stroke = paint("stroke", side.colour),
+        half = side.wide / 2,
+        level = at % 2 === 0,
+        edge = [top + half, left + width - half, top + height - half, left + half][at],
+        d = level ? `M${left} ${edge}h${width}` : `M${edge} ${top}v${height}`;
+      if (side.wide && side.line !== "none" && stroke)
+        this.add("path", { d, fill: "none", ...stroke, "stroke-width": side.wide, "stroke-dasharray": dashed(side) ?? "none" });
+    });
+  }
+
+  /** @param {Text} node @param {CSSStyleDeclaration} style */
+  text(node, style) {
+    const font = {
+      "font-family": style.fontFamily,
+      "font-size": style.fontSize,
+      "font-weight": style.fontWeight,
+      "font-style": style.fontStyle,
+      ...paint("fill", style.color),
+    };
+    for (const { left: x, top, right, height, text } of linesOf(node)) {
+      const place = { x: x - this.x, y: top - this.y + this.rise(style, height), textLength: right - x };
+      this.add("text", { ...place, ...font }, escaped(text));
+    }
+  }
+
+  /** How far below the upper edge of a line its letters stand. @param {CSSStyleDeclaration} style @param {number} height */
+  rise(style, height) {
+    const font = `${style.fontStyle} ${style.fontWeight} ${style.fontSize} ${style.fontFamily}`,
+      key = `${height} ${font}`;
+    if (!this.ascents.has(key) && this.pen) {
+      this.pen.font = font;
+      const { fontBoundingBoxAscent: up, fontBoundingBoxDescent: down } = this.pen.measureText("x");
+      this.ascents.set(key, (height - up - down) / 2 + up);
+    }
+    return this.ascents.get(key) ?? height;
+  }
+
+  /** @param {any} element @param {CSSStyleDeclaration} style @param {Box} box */
+  image(element, style, { left: x, top: y, width, height }) {
+    const href = element.toDataURL?.() ?? element.src,
+      more = style.filter === "none" ? {} : { style: `filter:${style.filter}` };
+    if (!href.startsWith("data:")) return;
+    const look = { "image-rendering": style.imageRendering, preserveAspectRatio: "none" };
+    this.add("image", { x, y, width, height, ...look, "xlink:href": href, "xmlns:xlink": "http://www.w3.org/1999/xlink", ...more });
+  }
+
+  /** A drawing inside the panel. @param {any} element @param {CSSStyleDeclaration} style @param {Box} box */
+  vector(element, style, { left: x, top: y, width, height }) {
+    const viewBox = element.getAttribute("viewBox") ?? `0 0 ${width} ${height}`,
+      fit = element.getAttribute("preserveAspectRatio") ?? "xMidYMid",
+      { overflowX: overflow, opacity, color } = style;
+    this.out.push(`<svg${attributes({ x, y, width, height, viewBox, preserveAspectRatio: fit, overflow, opacity, color })}>`);
+    for (const child of element.children) this.shape(child, INITIAL);
+    this.out.push("</svg>");
+  }
+
+  /** @param {Element} element @param {any} above the style of what it stands in */
+  shape(element, above) {
+    const style = getComputedStyle(element),
+      name = element.localName,
+      own = [...element.attributes].filter((one) => !OWN_SHARE.test(one.name) && !INHERITED.includes(one.name));
+    if (style.display === "none" || style.visibility === "hidden") return;
+    /** @type {Record<string, string>} */
+    const pairs = Object.fromEntries(own.map(({ name, value }) => [name, value]));
+    for (const key of INHERITED) {
+      const value = style.getPropertyValue(key);
+      if (value === above[key]) continue;
+      Object.assign(pairs, /^(fill|stroke)$/.test(key) ? (value.startsWith("url") ? { [key]: value } : (paint(key, value) ?? { [key]: "none" })) : { [key]: value });
+    }
+    if (style.transform !== "none") pairs.transform = style.transform;
+    if (style.opacity !== "1") pairs.opacity = style.opacity;
+    this.out.push(`<${name}${attributes(pairs)}>`);
+    const inherited = Object.fromEntries(INHERITED.map((key) => [key, style.getPropertyValue(key)]));
+    for (const child of element.childNodes) {
+      if (child.nodeType === 1) this.shape(/** @type {Element} */ (child), inherited);
+      else this.out.push(escaped(child.textContent ?? ""));
+    }
+    this.out.push(`</${name}>`);
+  }
+}
+
+/** The lines in which a text stands. @param {Text} node */
+function linesOf(node) {
+  const range = document.createRange();
+  /** @type {{left:number, right:number, top:number, height:number, text:string}[]} */
+  const lines = [];
+  let at = 0;
+  for (const letter of node.data.trim() ? node.data : "") {
+    range.setStart(node, at);
+    range.setEnd(node, (at += letter.length));
+    const [rect] = range.getClientRects(),
+      last = lines.at(-1);
+    if (!rect || (!rect.width && !letter.trim())) continue;
+    if (last && Math.abs(last.top - rect.top) < rect.height / 2) {
+      last.text += letter.trim() || "\u00a0";
+      if (!letter.trim()) continue;
+      last.right = Math.max(last.right, rect.right);
+      last.left = Math.min(last.left, rect.left);
+    } else if (letter.trim()) lines.push({ left: rect.left, right: rect.right, top: rect.top, height: rect.height, text: letter });
+  }
+  for (const line of lines) line.text = line.text.trimEnd().replace(/(?<!\u00a0)\u00a0(?!\u00a0)/g, " ");
+  return lines;
+}

@@ -1,0 +1,172 @@
+// @ts-check
+/** The line below a panel that hands it on: as a picture, as a page, as data. Made by a script: without, it is not there. */
+
+import { drawingOf } from "./drawing.js";
+
+/** @typedef {HTMLElement & {tensormagicSource?:string}} Section */
+
+const LOOK =
+  ".tm .tm-export{border-top:1px solid var(--line);margin:0;padding:2px 12px;font:var(--t-xs,11px)/1.8 var(--font-ui);color:var(--ink-2);text-align:right}.tm-tensor .tm-export{margin:4px -13px -4px}.tm .tm-export>summary{cursor:pointer;list-style:none;display:inline-block;padding:0 2px}.tm .tm-export>summary:hover{color:var(--accent)}.tm-export>div{display:flex;flex-wrap:wrap;gap:4px 6px;align-items:center;justify-content:flex-end;padding:0 0 3px}.tm .tm-export button{font:inherit;line-height:18px;color:var(--ink);background:none;border:1px solid var(--line-2);border-radius:var(--radius);padding:0 7px;margin:0;cursor:pointer}.tm .tm-export button:hover{background:var(--bg-2)}.tm-export label{display:inline-flex;gap:4px;align-items:center;margin-right:8px}.tm-export input{margin:0}.tm-export output{flex-basis:100%;color:var(--ink);overflow-wrap:anywhere}.tm-export output:empty{display:none}@media print{.tm-export{display:none}}";
+const PAGE =
+  '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title></title><style>body{margin:16px;background:Canvas;color-scheme:light dark}</style></head><body>';
+
+/** @param {string} name @param {object} [properties] @param {(string|Element)[]} inner @returns {any} */
+const make = (name, properties, ...inner) => {
+  const element = Object.assign(document.createElement(name), properties);
+  element.append(...inner);
+  return element;
+};
+
+/** What a style sheet puts before and after elements, as elements: only those can be measured. @param {HTMLElement} section */
+function spelledOut(section) {
+  const made = [];
+  for (const element of section.querySelectorAll("*"))
+    for (const place of ["::before", "::after"]) {
+      const style = getComputedStyle(element, place),
+        text = /^"(.*)"$/s.exec(style.content);
+      if (!text || style.display === "none" || element.closest("svg,.tm-export")) continue;
+      made.push({ element, place, text: text[1].replace(/\\(.)/g, "$1"), rules: [...style].map((key) => `${key}:${style.getPropertyValue(key)}`).join(";") });
+    }
+  const spans = made.map(({ element, place, text, rules }) => {
+    const span = make("span", {}, text);
+    span.style.cssText = rules;
+    if (place === "::before") element.prepend(span);
+    else element.append(span);
+    return span;
+  });
+  const hush = make("style", {}, ".tm-spelled :is(.tm-turn,.tools,.zooms,.foot-bar){display:none!important}.tm-spelled ::before,.tm-spelled ::after{content:none!important}");
+  section.append(hush);
+  section.classList.add("tm-spelled");
+  return () => {
+    section.classList.remove("tm-spelled");
+    for (const one of [...spans, hush]) one.remove();
+  };
+}
+
+/** Open what is folded and unroll what scrolls, look, and put everything back. @template T @param {HTMLElement} section @param {()=>T} look @returns {T} */
+function unfolded(section, look) {
+  const closed = [...section.querySelectorAll("details:not([open])")];
+  for (const one of closed) one.toggleAttribute("open", true);
+  const rolled = [section, ...section.querySelectorAll("*")].filter(
+    (one) => /auto|scroll/.test(getComputedStyle(one).overflow) && (one.scrollHeight > one.clientHeight + 1 || one.scrollWidth > one.clientWidth + 1),
+  );
+  const old = rolled.map((/** @type {any} */ { style }) => {
+    const { cssText } = style;
+    style.cssText += ";max-height:none!important;height:auto!important;overflow:visible!important";
+    return () => (style.cssText = cssText);
+  });
+  try {
+    return look();
+  } finally {
+    for (const restore of old) restore();
+    for (const one of closed) one.toggleAttribute("open", false);
+  }
+}
+
+/** The output as it came, before a script touched it: what runs again on a page of its own. @param {Section} section */
+function sourceOf(section) {
+  const kept = make("template");
+  kept.innerHTML = section.tensormagicSource;
+  const [copy] = kept.content.children,
+    scripts = [...section.querySelectorAll("script")].slice(copy.querySelectorAll("script").length),
+    inner = [...section.querySelectorAll("section")];
+  copy.append(...scripts.map((one) => one.cloneNode(true)));
+  [...copy.querySelectorAll("section")].forEach((one, at) => {
+    const { tensormagicSource: whole } = /** @type {Section} */ (inner[at] ?? {});
+    if (whole) one.outerHTML = whole;
+  });
+  return copy.outerHTML;
+}
+
+/** @param {string} svg @param {number} width @param {number} height @returns {Promise<Blob>} */
+async function raster(svg, width, height) {
+  const scale = Math.min(2, 16000 / Math.max(width, height)),
+    canvas = make("canvas", { width: Math.round(width * scale), height: Math.round(height * scale) }),
+    image = new Image();
+  image.src = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" }));
+  await image.decode();
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  URL.revokeObjectURL(image.src);
+  return new Promise((done) => canvas.toBlob(done));
+}
+
+/** @param {string} text */
+function copy(text) {
+  const give = (/** @type {ClipboardEvent} */ event) => {
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    event.clipboardData?.setData("text/plain", text);
+  };
+  addEventListener("copy", give, { capture: true, once: true });
+  if (!document.execCommand("copy")) throw Error("this page may not copy");
+}
+
+/** @param {string} filename @param {Blob|string} content @param {string} [type] */
+function download(filename, content, type) {
+  const link = make("a", { href: URL.createObjectURL(new Blob([content], { type })), download: filename });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  return `saved ${filename}`;
+}
+
+/**
+ * Put the line below a panel.
+ * @param {Section} section @param {string} name what its files are called @param {(()=>Promise<string>)|null} json the report; null where it is too large to be carried along
+ */
+export function offer(section, name, json) {
+  const said = make("output"),
+    whole = make("input", { type: "checkbox" });
+  const drawn = () => {
+    line.style.display = "none"; // it is no part of the picture
+    const restore = spelledOut(section);
+    try {
+      return whole.checked ? unfolded(section, () => drawingOf(section)) : drawingOf(section);
+    } finally {
+      restore();
+      line.style.display = "";
+    }
+  };
+  const button = (/** @type {string} */ words, /** @type {()=>any} */ act) =>
+    make("button", {
+      type: "button",
+      onclick: async () => {
+        said.value = "";
+        try {
+          said.value = (await act()) ?? "copied";
+        } catch (error) {
+          said.value = `not done: ${error}`;
+        }
+      },
+    }, words);
+  const png = async () => {
+    const { svg, width, height } = drawn();
+    return download(`${name}.png`, await raster(svg, width, height));
+  };
+  const tools = make(
+    "div",
+    {},
+    make("label", { title: "SVG and PNG: also what is folded, and what has to be scrolled to" }, whole, "all of it"),
+    button("Copy SVG", () => copy(drawn().svg)),
+    button("SVG", () => download(`${name}.svg`, drawn().svg, "image/svg+xml")),
+    button("PNG", png),
+    button("HTML", () => download(`${name}.html`, `${PAGE.replace("<title>", `<title>${name}`)}${sourceOf(section)}</body></html>\n`, "text/html")),
+    ...(json
+      ? [
+          button("Copy JSON", async () => copy(await json())),
+          button("JSON", async () => download(`${name}.json`, await json(), "application/json")),
+        ]
+      : ["JSON: --save FILE.json"]),
+    said,
+  );
+  const line = make("details", { className: "tm-export" }, make("style", {}, LOOK), make("summary", {}, "Export"), tools);
+  line.dataset.lmSuppressShortcuts = "true"; // JupyterLab would take Enter for its own
+  line.onkeydown = (/** @type {KeyboardEvent} */ event) => {
+    event.stopPropagation();
+    if (event.key !== "Escape") return;
+    line.open = false;
+    line.querySelector("summary").focus();
+  };
+  section.append(line);
+}

@@ -1,0 +1,22 @@
+// Puts the line "Export" below the output it stands in. The code is shared by all outputs of a page; the output as it came
+// is kept before a script touches it.
+async function offerExport(script, key, packedCode, name, packedReport) {
+  const section = script?.parentElement;
+  if (!section || typeof DecompressionStream === "undefined") return;
+  section.tensormagicSource ??= section.outerHTML;
+  const unpacked = (text) =>
+    new Response(
+      new Blob([Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0))])
+        .stream()
+        .pipeThrough(new DecompressionStream("gzip")),
+    ).text();
+  const shared = (globalThis.tensormagicExport ??= {});
+  shared[key] ??= unpacked(packedCode).then((source) => {
+    const element = document.createElement("script");
+    element.textContent = `(() => {${source}\ntensormagicExport[${JSON.stringify(key + " offer")}] = offer})()`;
+    document.head.append(element);
+    element.remove();
+    return shared[key + " offer"];
+  });
+  (await shared[key])(section, name, packedReport && (() => unpacked(packedReport)));
+}
