@@ -1,7 +1,7 @@
 """The line "Export" below a panel: its picture, its page and its report, taken from the output itself.
 
-Everything is done in the page, by one script that all outputs share; where scripts do not run there is no such line. The
-report travels packed in its output as long as it is small: an output stays small before it can do everything.
+Everything is done in the page, by one script that all outputs share; where scripts do not run there is no such line.
+The report travels packed in its output as long as it is small: an output stays small before it can do everything.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 
 from tensormagic.renderers.assets import module, static
 from tensormagic.renderers.basics.markup import packed, tag
-from tensormagic.reports import Report
+from tensormagic.reports import Report, TraceReport
 
 MOST_CARRIED = 10_000  # characters of a packed report that an output in a notebook carries
 MOST_IN_FILE = 2_000_000  # and that a page of its own does
@@ -52,8 +52,9 @@ def stem(report: Report) -> str:
 
 
 def carried(report: Report, most: int) -> str:
-    """Return the report as packed JSON that `tensormagic.load` reads back; nothing where that is longer than ``most``."""
-    if _LEAST_NODE * sum(len(graph.nodes) for graph in getattr(report, "graphs", ())) > most:
+    """Return the report as packed JSON that `tensormagic.load` reads; nothing where that is longer than ``most``."""
+    nodes = sum(len(graph.nodes) for graph in report.graphs) if isinstance(report, TraceReport) else 0
+    if _LEAST_NODE * nodes > most:
         return ""  # writing it down to learn that would take longer than drawing the panel
     text = json.dumps(report.to_dict(), allow_nan=False, separators=(",", ":"))
     if len(text) > most * _TIMES_SMALLER:

@@ -5,7 +5,7 @@
  * Styles become attributes, so that a browser and an image viewer show the same; nothing is referred to.
  */
 
-import { attributes, escaped, gradient, paint } from "./paints.js";
+import { attributes, escaped, gradient, paint, part } from "./paints.js";
 
 /** @typedef {import("./paints.js").Box} Box */
 
@@ -23,7 +23,8 @@ const OWN_SHARE = /^(class|style|tabindex|role|transform|opacity|on.*|aria-.*|da
 /** The panel as SVG. @param {HTMLElement} section @returns {{svg:string, width:number, height:number}} */
 export function drawingOf(section) {
   const { left, top } = section.getBoundingClientRect(),
-    [width, height] = [section.scrollWidth + 2, section.offsetHeight],
+    width = section.offsetWidth + section.scrollWidth - section.clientWidth,
+    height = section.offsetHeight,
     drawing = new Drawing(left, top);
   drawing.walk(section);
   const size = { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}` },
@@ -51,9 +52,10 @@ class Drawing {
     this.y = y;
   }
 
-  /** @param {DOMRect} rect @returns {Box} */
-  placed({ left, top, width, height }) {
-    return { left: left - this.x, top: top - this.y, width, height };
+  /** Where a box is drawn: on whole points, as on the screen. @param {DOMRect} rect @returns {Box} */
+  placed(rect) {
+    const [left, top] = [Math.round(rect.left - this.x), Math.round(rect.top - this.y)];
+    return { left, top, width: Math.round(rect.right - this.x) - left, height: Math.round(rect.bottom - this.y) - top };
   }
 
   /** @param {string} name @param {Record<string, unknown>} pairs @param {string} [inner] */
@@ -86,21 +88,34 @@ class Drawing {
   box(element, style) {
     for (const rect of element.getClientRects()) {
       const box = this.placed(rect),
-        { left: x, top: y, width, height } = box,
+        inside = within(box, element),
+        filled = style.backgroundClip === "padding-box" ? inside : box,
+        { left: x, top: y, width, height } = filled,
         rx = Number.parseFloat(style.borderTopLeftRadius) || 0,
         ground = paint("fill", style.backgroundColor),
         id = `tm-ground-${this.gradients}`,
-        drawn = gradient(style.backgroundImage, box, id);
+        inner = part(filled, style.backgroundSize, style.backgroundPosition),
+        drawn = gradient(style.backgroundImage, inner, id);
       if (ground) this.add("rect", { x, y, width, height, rx, ...ground });
       if (drawn) {
         this.gradients += 1;
         this.out.push(drawn);
-        this.add("rect", { x, y, width, height, rx, fill: `url(#${id})` });
+        const { left, top, ...size } = inner;
+        this.add("rect", { x: left, y: top, ...size, rx, fill: `url(#${id})` });
       }
-      const rims = [...style.boxShadow.matchAll(/(\w+\([^)]*\)) 0px 0px 0px ([\d.]+)px inset/g)].reverse();
-      for (const [, colour, wide] of rims) this.rim(box, Number(wide), paint("stroke", colour), rx);
+      const rims = [...style.boxShadow.matchAll(/(\w+\([^)]*\)) (\S+)px (\S+)px 0px (\S+)px inset/g)].reverse();
+      for (const [, colour, ...sizes] of rims) this.shade(inside, paint("fill", colour), sizes.map(Number));
       this.borders(box, style, rx);
     }
+  }
+
+  /** An inner shadow without blur: the box, less a smaller one that may be moved.
+   * @param {Box} box @param {object|null} fill @param {number[]} sizes */
+  shade({ left, top, width, height }, fill, [across, down, wide]) {
+    const inner = [Math.max(wide + across, 0), Math.max(wide + down, 0), Math.min(width - wide + across, width), Math.min(height - wide + down, height)],
+      [x, y, right, bottom] = inner.map((at, side) => at + (side % 2 ? top : left)),
+      d = `M${left} ${top}h${width}v${height}h${-width}z` + (right > x && bottom > y ? `M${x} ${y}V${bottom}H${right}V${y}z` : "");
+    if (fill) this.add("path", { d, ...fill, "fill-rule": "evenodd" });
   }
 
   /** @param {Box} box @param {number} wide @param {object|null} stroke @param {number} rx @param {string} [dashes] */
@@ -118,13 +133,14 @@ class Drawing {
         line: style[`border${side}Style`],
         colour: style[`border${side}Color`],
       })),
-      [first] = sides;
+      [first] = sides,
+      shared = style.borderCollapse === "collapse" && style.display === "table-cell";
     const dashed = (/** @type {any} */ { line, wide }) => ({ dashed: `${wide * 3}`, dotted: `${wide}` })[/** @type {"dashed"} */ (line)];
     if (sides.every((side) => JSON.stringify(side) === JSON.stringify(first)))
       return this.rim(box, first.wide, paint("stroke", first.colour), rx, dashed(first));
     sides.forEach((side, at) => {
       const stroke = paint("stroke", side.colour),
-        half = side.wide / 2,
+        half = shared ? 0 : side.wide / 2,
         level = at % 2 === 0,
         edge = [top + half, left + width - half, top + height - half, left + half][at],
         d = level ? `M${left} ${edge}h${width}` : `M${edge} ${top}v${height}`;
@@ -143,7 +159,7 @@ class Drawing {
       ...paint("fill", style.color),
     };
     for (const { left: x, top, right, height, text } of linesOf(node)) {
-      const place = { x: x - this.x, y: top - this.y + this.rise(style, height), textLength: right - x };
+      const place = { x: x - this.x, y: Math.round(top - this.y + this.rise(style, height)), textLength: right - x };
       this.add("text", { ...place, ...font }, escaped(text));
     }
   }
@@ -202,6 +218,11 @@ class Drawing {
     }
     this.out.push(`</${name}>`);
   }
+}
+
+/** A box without its borders. @param {Box} box @param {Element} element @returns {Box} */
+function within(box, { clientLeft, clientTop, clientWidth: width, clientHeight: height }) {
+  return width ? { left: box.left + clientLeft, top: box.top + clientTop, width, height } : box;
 }
 
 /** The lines in which a text stands. @param {Text} node */

@@ -33,12 +33,15 @@ export function paint(name, colour) {
   return share < 1 ? { ...told, [`${name}-opacity`]: given } : told;
 }
 
+/** @type {Record<string, number>} */
+const TURNS = { top: 0, right: 90, left: 270 };
+
 /** A linear gradient of a box as one of SVG, or null for anything else.
  * @param {string} image as computed @param {Box} box @param {string} id */
 export function gradient(image, { left, top, width, height }, id) {
-  const [, repeats, degrees, list] = /^(repeating-)?linear-gradient\((?:(-?[\d.]+)deg, )?(.*)\)$/s.exec(image) ?? [];
+  const [, repeats, degrees, side, list] = /^(repeating-)?linear-gradient\((?:(-?[\d.]+)deg, |to (\w+), )?(.*)\)$/s.exec(image) ?? [];
   if (!list) return null;
-  const turn = (Number(degrees ?? 180) * Math.PI) / 180,
+  const turn = ((degrees === undefined ? (TURNS[side] ?? 180) : Number(degrees)) * Math.PI) / 180,
     across = Math.sin(turn),
     down = -Math.cos(turn),
     whole = Math.abs(width * across) + Math.abs(height * down),
@@ -53,4 +56,14 @@ export function gradient(image, { left, top, width, height }, id) {
     more = { gradientUnits: "userSpaceOnUse", spreadMethod: repeats ? "repeat" : "pad" },
     inner = stops.map(({ share, colour }) => `<stop${attributes({ offset: String(share / length), ...colour })}/>`);
   return `<linearGradient${attributes({ id, ...ends, ...more })}>${inner.join("")}</linearGradient>`;
+}
+
+/** The part of a box that a background fills. @param {Box} box @param {string} size as computed @param {string} position @returns {Box} */
+export function part({ left, top, width, height }, size, position) {
+  const [wide, high = "auto"] = size.split(" "),
+    [across, down = "50%"] = position.split(" "),
+    length = (/** @type {string} */ told, /** @type {number} */ whole) =>
+      told.endsWith("%") ? (Number.parseFloat(told) / 100) * whole : Number.parseFloat(told),
+    [w, h] = [/^\d/.test(wide) ? length(wide, width) : width, /^\d/.test(high) ? length(high, height) : height];
+  return { left: left + length(across, width - w), top: top + length(down, height - h), width: w, height: h };
 }
