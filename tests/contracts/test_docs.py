@@ -36,6 +36,7 @@ PARSERS = {
     "tracegrad": tracegrad.parser,
     "why": why.parser,
 }
+EXAMPLE = re.compile(r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -60,6 +61,17 @@ def assert_quoted(page: Path, message: str) -> None:
         quote = f"```text\n{message}\n```"
         page.write_text(re.sub(r"```text\n.*?\n```", lambda _: quote, text, flags=re.DOTALL), encoding="utf-8")
     assert blocks(page, "text") == [message + "\n"]
+
+
+def assert_printed(page: Path, source: str, printed: str) -> None:
+    """Compare what an example prints with the block of text below it, or write it there where that was asked for."""
+    wanted = f"```python\n{source}```\n\n```text\n{printed.rstrip()}\n```"
+    text = page.read_text(encoding="utf-8")
+    if REFRESH:
+        old = re.compile(re.escape(f"```python\n{source}```\n\n```text\n") + r".*?```", re.DOTALL)
+        page.write_text(old.sub(lambda _: wanted, text), encoding="utf-8")
+    else:
+        assert wanted in text, printed
 
 
 def relative(path: Path) -> str:
@@ -104,13 +116,17 @@ def test_the_fix_gives_no_finding(code, tmp_path):
 
 @pytest.mark.parametrize("path", [path for path in PAGES if path.parent.name != "diagnoses"], ids=relative)
 def test_examples_on_other_pages_run(path, tmp_path, capsys, monkeypatch):
-    """Every Python block runs, and where a comment says what a line prints, it prints that."""
+    """Every Python block runs, and prints what a comment says, and what the block of text below it quotes."""
     monkeypatch.chdir(tmp_path)
-    for source in blocks(path, "python"):
-        run(source, tmp_path)
+    for number, (source, quoted) in enumerate(EXAMPLE.findall(path.read_text(encoding="utf-8"))):
+        folder = tmp_path / str(number)  # Python remembers the lines of a file by its path
+        folder.mkdir()
+        run(source, folder)
         printed = capsys.readouterr().out
         for told in re.findall(r"^print\(.*\)\s+# ([(\d].*|torch\.\w+)$", source, re.MULTILINE):
             assert told.split("…")[0] in printed
+        if quoted or path.parent.name == "recipes":
+            assert_printed(path, source, printed)
 
 
 @pytest.mark.parametrize("magic", PARSERS)
@@ -132,6 +148,47 @@ def test_the_usage_line_names_every_option(magic):
     parsed = [action for action in PARSERS[magic]()._actions if not isinstance(action, argparse._HelpAction)]
     longest = {action.option_strings[0] for action in parsed if action.option_strings} - {"--help"}
     assert {option for option in longest if option not in usage} == set()
+
+
+def table_below(path: Path, head: str) -> str:
+    """Return the table whose first line begins with ``head``."""
+    text = path.read_text(encoding="utf-8")
+    return text[text.index(head) :].partition("\n\n")[0]
+
+
+def test_the_costs_are_those_of_the_readme():
+    """What was measured stands twice, and is the same."""
+    head = "| forward + backward of |"
+    assert table_below(DOCS / "how_it_works.md", head) == table_below(ROOT / "README.md", head)
+
+
+def test_twenty_questions_are_one_click_away():
+    """Each question of the index leads to a heading; that of a recipe is the question, with an example that runs."""
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    asked = re.findall(r"^\d+\. \[(.+\?)\]\(([\w/]+\.md)#([\w-]+)\)$", index, re.MULTILINE)
+    assert len(asked) >= 20
+    for question, target, place in asked:
+        page = (DOCS / target).read_text(encoding="utf-8")
+        headings = {anchor(heading): heading for heading in re.findall(r"^#+ (.+)$", page, re.MULTILINE)}
+        assert place in headings, target
+        if target.startswith("recipes/"):
+            assert headings[place] == question
+            assert "```python" in page.partition(f"## {question}\n")[2].partition("\n## ")[0]
+
+
+def anchor(heading: str) -> str:
+    """Return the name that GitHub and the site give to a heading's place."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "recipes").glob("*.md")), ids=lambda path: path.stem)
+def test_recipes_name_magics_that_there_are(path):
+    """Each recipe says what to type in a notebook, and that is there."""
+    text = path.read_text(encoding="utf-8")
+    names = {name for kind in TensorMagic.magics.values() for name in kind}
+    assert {found for found in re.findall(r"`%%?(\w+)", text) if found not in names} == set()
+    recipes = text.split("\n## ")[1:]
+    assert [recipe.split("\n")[0] for recipe in recipes if not re.search(r"[Ii]n a notebook:\s[^.]*`%", recipe)] == []
 
 
 def test_every_setting_and_every_magic_has_its_place():

@@ -148,14 +148,16 @@ def beside(report: RngRunReport, draw: DrawSum) -> str:
 def verdict(report: RngComparison) -> str:
     """Return in one sentence whether two runs drew the same numbers, and where they part."""
     first, second = report.names
+    agree = "is" if report.same == 1 else "are"
     same = plural(report.same, "draw")
+    after = f"After {same} that {agree} the same,"
     told = {
         "none": f"{first} and {second} drew the same: {same}.",
         "start": f"{report.generator} did not stand at the same place when {first} and {second} began.",
-        "state": f"After {same} that are the same, {report.generator} was set to something else, or used elsewhere.",
-        "call": f"After {same} that are the same, {first} and {second} draw by different calls.",
-        "values": f"After {same} that are the same, the next one draws another number of values.",
-        "end": f"{same} are the same; then one of the runs draws no more.",
+        "state": f"{after} {report.generator} was set to something else, or used elsewhere.",
+        "call": f"{after} {first} and {second} draw by different calls.",
+        "values": f"{after} the next one draws another number of values.",
+        "end": f"{same} {agree} the same; then one of the runs draws no more.",
     }[report.difference]
     return told if report.complete else f"{told} Only the first draws of these long runs are kept."
 
