@@ -15,6 +15,7 @@ from tensormagic.api.progress import open_progress
 from tensormagic.collectors.names.source import cell_of
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.errors import TraceError
+from tensormagic.garbage import garbage_waits
 from tensormagic.reports import Cell, Level, LiveFrame, Pace, TraceReport, WritesReport
 
 if TYPE_CHECKING:
@@ -50,8 +51,9 @@ class _Run(Generic[AnyReport]):
     @property
     def report(self) -> AnyReport:
         """What has happened so far: a consistent snapshot, also while the block is running."""
-        found: AnyReport = self._follower.report()
-        return diagnosed(found)
+        with garbage_waits:
+            found: AnyReport = self._follower.report()
+            return diagnosed(found)
 
 
 class Trace(_Run[TraceReport]):

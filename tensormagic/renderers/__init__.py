@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from tensormagic.errors import TensorMagicError
+from tensormagic.garbage import garbage_waits
 from tensormagic.renderers.export import MOST_CARRIED, MOST_IN_FILE, with_export
 from tensormagic.reports import Report
 
@@ -72,10 +73,12 @@ def render(report: Report, form: str, *, in_file: bool = False, **options: Any) 
     if module is None:
         forms = ", ".join(known for kind, known in RENDERERS if kind == report.kind_name)
         raise TensorMagicError(f"a {report.kind_name} report has no form {form!r}; there are: {forms}, json")
-    text: str = import_module(module).render(report, **options)
-    if form != "html":
-        return text
-    return with_export(report, text, most=MOST_IN_FILE if in_file else MOST_CARRIED)
+    renderer = import_module(module)
+    with garbage_waits:
+        text: str = renderer.render(report, **options)
+        if form != "html":
+            return text
+        return with_export(report, text, most=MOST_IN_FILE if in_file else MOST_CARRIED)
 
 
 def folded(report: Report) -> str:

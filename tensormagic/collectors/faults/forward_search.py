@@ -9,7 +9,6 @@ the NaN may be older.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.gradients.evidence import is_packed
-from tensormagic.collectors.gradients.measures import flat
+from tensormagic.collectors.gradients.measures import flat, measure
 from tensormagic.collectors.gradients.raw import as_array
 from tensormagic.collectors.graphs.nodes import isinstance_of_torch, saved_slots
 from tensormagic.collectors.graphs.skeleton import Skeleton, Walk
@@ -186,13 +185,8 @@ class _Look:
 
 
 def _count(x: torch.Tensor) -> Counts:
-    values, repeated = flat(x.detach())
-    if not values.numel() or math.isfinite(float(torch.linalg.vector_norm(values, dtype=torch.float64))):
-        return Counts(0, 0, x.numel())
-    array = as_array(values)
-    return Counts(
-        int(np.count_nonzero(np.isnan(array))) * repeated, int(np.count_nonzero(np.isinf(array))) * repeated, x.numel()
-    )
+    _, nan, inf = measure(x.detach())
+    return Counts(nan, inf, x.numel())
 
 
 class _Domain(NamedTuple):

@@ -288,14 +288,13 @@ class PassRecorder:
 
     def _survey(self, index: int, gradient: torch.Tensor) -> None:
         began = perf_counter()
-        norm = self._small.take(index, gradient) if self.values.norms[index] == UNTOUCHED else None
-        if norm is not None:
-            self.values.norms[index] = norm
-        else:
+        numbers = self._small.take(index, gradient) if self.values.norms[index] == UNTOUCHED else None
+        if numbers is None:
             found = survey(gradient, self.values.pass_number)
             self._small.settle()  # a node that is looked at twice keeps the later numbers
             self._keep_statistics(index, found)
-            self._store(index, measured(found))
+            numbers = measured(found)
+        self._store(index, numbers)
         self.survey_seconds += perf_counter() - began
 
     def _keep_rows(self, indices: list[int], rows: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.gradients.raw import as_array
+from tensormagic.collectors.gradients.raw import DOT_AT_ONCE, as_array, small_as_it_lies, vdot
 
 Measured = tuple[float, int, int]  # norm, NaN count, Inf count
 
@@ -75,9 +75,13 @@ def measure(gradient: torch.Tensor) -> Measured:
     1e-23. Half precision is summed in float32.
     """
     if gradient.dtype is torch.float32 and gradient.numel() < SMALL and gradient.layout is torch.strided:
-        norm = vector_norm(gradient).item()
+        readable = type(gradient) is torch.Tensor and gradient.numel() <= DOT_AT_ONCE
+        plain = small_as_it_lies(gradient) if readable else None
+        norm = vector_norm(gradient).item() if plain is None else math.sqrt(vdot(plain, plain))
         if NORM_RELIABLE[0] < norm < NORM_RELIABLE[1]:
             return norm, 0, 0
+        if plain is not None:
+            return of_numbers(plain)
     values, repeated = flat(gradient)
     norm = _norm(values) * math.sqrt(repeated)
     if NORM_RELIABLE[0] < norm < NORM_RELIABLE[1] or values.numel() == 0:
@@ -87,6 +91,16 @@ def measure(gradient: torch.Tensor) -> Measured:
         return norm, 0, 0
     nan, inf = count_where(np.isnan, values), count_where(np.isinf, values)
     return (math.nan if nan else math.inf), nan * repeated, inf * repeated
+
+
+def of_numbers(values: Any) -> Measured:
+    """Return what `measure` does of a NumPy array, summed in float64."""
+    wide = values.astype(np.float64)
+    norm = math.sqrt(vdot(wide, wide))
+    if norm < math.inf:
+        return norm, 0, 0
+    nan, inf = int(np.count_nonzero(np.isnan(wide))), int(np.count_nonzero(np.isinf(wide)))
+    return (math.nan if nan else math.inf if inf else norm), nan, inf
 
 
 def _norm(values: torch.Tensor) -> float:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from tensormagic.collectors.gradients.measures import NORM_RELIABLE
-from tensormagic.collectors.gradients.raw import DOT_AT_ONCE, bytes_at, float32, vdot, view
+from tensormagic.collectors.gradients.raw import DOT_AT_ONCE, bytes_at, float32, is_transposed, vdot, view
 from tensormagic.reports import UNTOUCHED
 
 if TYPE_CHECKING:
@@ -39,12 +39,6 @@ class Known(NamedTuple):
     index_of: Callable[[int], int | None]
     feeder: array[int]
     there: bytearray
-
-
-def is_transposed(gradient: torch.Tensor) -> bool:
-    """Return whether a matrix lies in memory column by column, without a gap, as the gradients of weights do."""
-    stride = gradient.stride()
-    return len(stride) == 2 and stride[0] == 1 and stride[1] == gradient.size(0)
 
 
 class Memory:

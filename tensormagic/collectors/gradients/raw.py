@@ -28,6 +28,24 @@ float32 = _NUMPY[torch.float32]
 vdot: Callable[[Any, Any], Any] = getattr(np.vdot, "__wrapped__", np.vdot)  # warns of no overflow, as ``a.dot(a)`` does
 
 
+def is_transposed(gradient: torch.Tensor) -> bool:
+    """Return whether a matrix lies in memory column by column, without a gap, as the gradients of weights do."""
+    stride = gradient.stride()
+    return len(stride) == 2 and stride[0] == 1 and stride[1] == gradient.size(0)
+
+
+def small_as_it_lies(gradient: torch.Tensor) -> Any:
+    """Return the numbers of a strided float32 tensor on a CPU, in the order of memory; sound while the tensor lives.
+
+    None where they are not there to be read: there are gaps, they are stored negated, or stored nowhere. At most
+    262,144 elements.
+    """
+    if not (gradient.is_contiguous() or is_transposed(gradient)) or gradient.is_neg():
+        return None
+    address = gradient.data_ptr()
+    return view(bytes_at(address), float32, gradient.numel()) if address else None
+
+
 def as_array(piece: torch.Tensor) -> Any:
     """Return a row of numbers on a CPU as a NumPy array that shares its memory, and keeps ``piece`` alive.
 

@@ -8,14 +8,15 @@ holds, and would not where somebody does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
-from tensormagic.collectors.gradients.measures import NORM_RELIABLE, vector_norm
-from tensormagic.collectors.gradients.raw import as_array
+from tensormagic.collectors.gradients.measures import NORM_RELIABLE, Measured, of_numbers
+from tensormagic.collectors.gradients.raw import as_array, small_as_it_lies, vdot
 
 MOST_ELEMENTS = 1 << 9  # of a gradient that counts as small
 _ROOM = 1 << 15  # elements that are looked at together: 128 KB
@@ -42,32 +43,33 @@ class SmallGradients:
         self._copies: list[tuple[int, int]] = []
         self._waiting: set[int] = set()
 
-    def take(self, index: int, gradient: torch.Tensor) -> float | None:
-        """Copy a gradient where it is small and ordinary, and return its norm; None where a longer look is needed."""
+    def take(self, index: int, gradient: torch.Tensor) -> Measured | None:
+        """Copy a gradient where it is small and plain, and return what is measured of each; None of any other."""
         if type(gradient) is not torch.Tensor or gradient.dtype is not torch.float32 or not gradient.is_cpu:
             return None
         count = gradient.numel()
         if not 0 < count <= MOST_ELEMENTS or gradient.layout is not torch.strided or gradient.requires_grad:
             return None
-        norm: float = vector_norm(gradient).item()
-        if not norm < NORM_RELIABLE[1]:  # NaN, infinite, or too large for its squares
-            return None
-        if norm <= NORM_RELIABLE[0]:
-            norm = vector_norm(gradient, dtype=torch.float64).item()
-        self._append(index, gradient, count)
-        return norm
+        copied = self._append(index, gradient, count)
+        norm = math.sqrt(vdot(copied, copied))
+        if NORM_RELIABLE[0] < norm < NORM_RELIABLE[1]:
+            return norm, 0, 0
+        return of_numbers(copied)
 
-    def _append(self, index: int, gradient: torch.Tensor, count: int) -> None:
+    def _append(self, index: int, gradient: torch.Tensor, count: int) -> Any:
         if self._room is None:
             self._room = np.empty(_ROOM, np.float32)
         elif self._used + count > _ROOM:
             self.settle()
-        start = self._used
-        self._used = stop = start + count
-        self._room[start:stop] = as_array(gradient.reshape(-1))
+        start, stop = self._used, self._used + count
+        copied = self._room[start:stop]
+        numbers = small_as_it_lies(gradient)
+        copied[:] = as_array(gradient.reshape(-1)) if numbers is None else numbers
+        self._used = stop
         self._starts.append(start)
         self._indices.append(index)
         self._waiting.add(index)
+        return copied
 
     def hands_on(self, source: int, index: int) -> bool:
         """Note that a node received what ``source`` did; False where that is not waiting."""
@@ -90,7 +92,10 @@ class SmallGradients:
 
 
 def rows_of(values: Any, starts: list[int], pass_number: int) -> Any:
-    """Return a row of the fields of `GradientStatistics` for each stretch of finite float32 ``values``.
+    """Return a row of the fields of `GradientStatistics` for each stretch of float32 ``values``.
+
+    Mean and standard deviation are those of the finite elements, NaN where there are none; norm and largest magnitude
+    are NaN where one element is, else infinite where one is.
 
     Args:
         values: Shape (elements,).
@@ -99,13 +104,23 @@ def rows_of(values: Any, starts: list[int], pass_number: int) -> Any:
     """
     wide = values.astype(np.float64)
     counts = np.diff(starts, append=len(values))
-    means = np.add.reduceat(wide, starts) / counts
-    apart = wide - np.repeat(means, counts)
     rows = np.zeros((len(starts), 11))
     rows[:, 0], rows[:, 1] = pass_number, counts
     rows[:, 2] = np.sqrt(np.add.reduceat(wide * wide, starts))
     rows[:, 3] = np.maximum.reduceat(np.abs(wide), starts)
-    rows[:, 4] = means
-    rows[:, 5] = np.sqrt(np.add.reduceat(apart * apart, starts) / counts)
-    rows[:, 6] = np.add.reduceat((wide == 0).astype(np.int64), starts)
+    rows[:, 6] = _counted(wide == 0, starts)
+    finite = np.isfinite(wide)
+    numbers = counts
+    if not finite.all():
+        rows[:, 7], rows[:, 8] = _counted(np.isnan(wide), starts), _counted(np.isinf(wide), starts)
+        numbers, wide = _counted(finite, starts), np.where(finite, wide, 0.0)
+    with np.errstate(invalid="ignore"):  # 0 / 0 is the NaN that stands for the mean of nothing
+        means = np.add.reduceat(wide, starts) / numbers
+        apart = np.where(finite, wide - np.repeat(means, counts), 0.0)
+        rows[:, 4], rows[:, 5] = means, np.sqrt(np.add.reduceat(apart * apart, starts) / numbers)
     return rows
+
+
+def _counted(marked: Any, starts: list[int]) -> Any:
+    """Return how many elements of each stretch are marked."""
+    return np.add.reduceat(marked.astype(np.int64), starts)

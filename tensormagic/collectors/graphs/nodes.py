@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from tensormagic.collectors.tracing.origins import Origin, Origins
 
 MAX_SAVED = 12  # slots listed a node; an LSTM keeps one for every layer and gate
+
+Outputs = tuple[tuple[tuple[int, ...], ...], str, str]  # shapes, then dtype and device of the first
+_Saved = tuple[str, tuple[Any, ...], str, int, str]  # the fields of `SavedTensor`, with a size as torch gives it
 
 _VERSION_NUMBER = re.compile(r"Backward\d*$")
 _WORD_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[0-9])(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -59,21 +62,24 @@ def describe_nodes(
 def _describe_leaf(node: Any, index: int, name: str) -> Node:
     variable = node.variable
     short = _name_of(node)
+    shapes, dtype, device = _outputs((variable,))
     return Node(
         index=index, name=short, op="accumulate", kind="accumulate", variable=name,
-        shapes=_shared((_shape(variable),)), dtype=_plain(variable.dtype), device=_device(variable.device),
+        shapes=shapes, dtype=dtype, device=device,
     )  # fmt: skip
 
 
 def _describe_op(node: Any, index: int, origin: Origin, *, exact: bool, variable: str) -> Node:
     name = _name_of(node)
     site, module = origin
-    outputs = _outputs(node)
+    try:
+        shapes, dtype, device = _outputs(node._input_metadata)
+    except (RuntimeError, AttributeError):  # nested and functorch outputs have no plain shape
+        shapes, dtype, device = (), "", ""
     return Node(
         index=index, name=name, op=op_name(name), kind="op" if isinstance_of_torch(node) else "custom",
         location=site, exact_location=exact, module=module, variable=variable,
-        shapes=_shared(tuple(shape for shape, _, _ in outputs)), dtype=outputs[0][1] if outputs else "",
-        device=outputs[0][2] if outputs else "", saved=saved_tensors(node),
+        shapes=shapes, dtype=dtype, device=device, saved=saved_tensors(node),
     )  # fmt: skip
 
 
@@ -87,27 +93,37 @@ def isinstance_of_torch(node: Any) -> bool:
     return not isinstance(node, torch.autograd.function.BackwardCFunction)
 
 
-def _outputs(node: Any) -> list[tuple[tuple[int, ...], str, str]]:
+def _outputs(outputs: Iterable[Any]) -> Outputs:
+    """Return the shapes of tensors or of what stands for them, and dtype and device of the first."""
+    found = tuple([(_size(output), output.dtype, output.device) for output in outputs])
     try:
-        return [(_shape(output), _plain(output.dtype), _device(output.device)) for output in node._input_metadata]
-    except (RuntimeError, AttributeError):  # nested and functorch outputs have no plain shape
-        return []
+        return _described_outputs(found)
+    except TypeError:  # symbolic sizes cannot be looked up
+        return _described_outputs.__wrapped__(found)
+
+
+# A model repeats few shapes many times: what stands for all equal ones is made once, and looked up by what torch says.
+@lru_cache(maxsize=4096)
+def _described_outputs(found: tuple[tuple[tuple[Any, ...], torch.dtype, torch.device], ...]) -> Outputs:
+    shapes = tuple(_numbers(size) for size, _, _ in found)
+    return (shapes, _plain(found[0][1]), str(found[0][2])) if found else ((), "", "")
 
 
 @lru_cache(maxsize=4096)
-def _shared(value: Hashable) -> Any:
-    """Return the one object that stands for all equal to ``value``: a model repeats few shapes many times."""
-    return value
+def _described_saved(found: tuple[_Saved, ...]) -> tuple[SavedTensor, ...]:
+    return tuple(SavedTensor(slot, _numbers(size), dtype, nbytes, state) for slot, size, dtype, nbytes, state in found)
 
 
-@lru_cache(maxsize=64)
-def _device(device: Hashable) -> str:
-    return str(device)
-
-
-def _shape(sized: Any) -> tuple[int, ...]:
+def _size(sized: Any) -> tuple[Any, ...]:
     try:
-        return _shared(tuple(map(int, sized.shape)))  # type: ignore[no-any-return]
+        return tuple(sized.shape)
+    except RuntimeError:  # nested
+        return ()
+
+
+def _numbers(size: tuple[Any, ...]) -> tuple[int, ...]:
+    try:
+        return tuple(map(int, size))
     except (RuntimeError, TypeError):  # symbolic or nested sizes
         return ()
 
@@ -121,6 +137,13 @@ def _plain(dtype: Hashable) -> str:
 def _saved_slots(node_type: Hashable) -> tuple[str, ...]:
     names = (name.removeprefix("_raw_saved_") for name in dir(node_type) if name.startswith("_raw_saved_"))
     return tuple(names)
+
+
+@lru_cache(maxsize=512)
+def _slot_attributes(node_type: Hashable) -> tuple[tuple[str, str, str], ...]:
+    """Return the first slots with the names of their attributes: interned, as Python finds an attribute fastest."""
+    slots = _saved_slots(node_type)[:MAX_SAVED]
+    return tuple((slot, sys.intern(f"_raw_saved_{slot}"), sys.intern(f"_saved_{slot}")) for slot in slots)
 
 
 def saved_slots(node: Any) -> tuple[str, ...]:
@@ -170,24 +193,30 @@ def saved_tensors(node: Any) -> tuple[SavedTensor, ...]:
     """
     if not isinstance_of_torch(node):
         return _custom_saved(node)
-    found = (_saved(node, slot) for slot in saved_slots(node)[:MAX_SAVED])
-    return _shared(tuple(saved for saved in found if saved is not None))  # type: ignore[no-any-return]
+    slots = _slot_attributes(cast("Hashable", type(node)))
+    found = [_saved(node, slot, raw, value) for slot, raw, value in slots]
+    return _in_words(tuple([saved for saved in found if saved is not None]))
 
 
-def _saved(node: Any, slot: str) -> SavedTensor | None:
+def _in_words(found: tuple[_Saved, ...]) -> tuple[SavedTensor, ...]:
     try:
-        raw = getattr(node, f"_raw_saved_{slot}")
-        if is_packed(raw):
-            return SavedTensor(slot, (), "", 0, "packed by a hook")
-        tensor = getattr(node, f"_saved_{slot}")
+        return _described_saved(found)
+    except TypeError:  # symbolic sizes cannot be looked up
+        return _described_saved.__wrapped__(found)
+
+
+def _saved(node: Any, slot: str, raw: str, value: str) -> _Saved | None:
+    try:
+        if is_packed(getattr(node, raw)):
+            return slot, (), "", 0, "packed by a hook"
+        tensor = getattr(node, value)
     except RuntimeError as error:
-        return SavedTensor(slot, (), "", 0, _state_of(error))
-    return _describe_saved(slot, tensor) if isinstance(tensor, torch.Tensor) else None
+        return slot, (), "", 0, _state_of(error)
+    return _facts_of(slot, tensor) if isinstance(tensor, torch.Tensor) else None
 
 
-def _describe_saved(slot: str, tensor: torch.Tensor) -> SavedTensor:
-    nbytes = tensor.numel() * tensor.element_size()
-    return _shared(SavedTensor(slot, _shape(tensor), _plain(tensor.dtype), nbytes, "ok"))  # type: ignore[no-any-return]
+def _facts_of(slot: str, tensor: torch.Tensor) -> _Saved:
+    return slot, _size(tensor), _plain(tensor.dtype), tensor.numel() * tensor.element_size(), "ok"
 
 
 def _state_of(error: RuntimeError) -> str:
@@ -205,7 +234,7 @@ def _custom_saved(node: Any) -> tuple[SavedTensor, ...]:
     except RuntimeError as error:
         return (SavedTensor("saved_tensors", (), "", 0, _state_of(error)),)
     named = ((f"saved_tensors[{at}]", tensor) for at, tensor in enumerate(saved))
-    return tuple(_describe_saved(name, tensor) for name, tensor in named if tensor is not None)[:MAX_SAVED]
+    return _in_words(tuple(_facts_of(name, tensor) for name, tensor in named if tensor is not None)[:MAX_SAVED])
 
 
 def _variables(found: Walk, namespace: Mapping[str, Any]) -> dict[int, str]:

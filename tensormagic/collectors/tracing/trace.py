@@ -54,6 +54,7 @@ from tensormagic.collectors.tracing.pass_log import PassLog
 from tensormagic.collectors.training.training import TrainingWatcher
 from tensormagic.collectors.training.updates import UpdateWatcher
 from tensormagic.errors import TraceError
+from tensormagic.garbage import garbage_waits
 from tensormagic.reports import Cell, Gap, LiveFrame, Pass, State, TraceReport
 
 _AGAIN = "inside one pass the same graph was run through several times: of these, the first time is shown"
@@ -217,7 +218,7 @@ class Tracer:
             followed.come_back = self._recorder.leave()
             self._cuts.begin(roots, followed)
             nodes = start_nodes(roots)
-            with self._lock:
+            with self._lock, garbage_waits:
                 followed.circumstances = circumstances(self._running, self._home)
                 if nodes:
                     found = self._walker.walk(nodes)
