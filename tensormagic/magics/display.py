@@ -15,6 +15,7 @@ from IPython.display import display
 from tensormagic import api, renderers
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Output, unquoted
+from tensormagic.renderers.latex import listing
 from tensormagic.reports import (
     AliasReport,
     ComparisonReport,
@@ -70,9 +71,9 @@ def is_notebook(shell: Any) -> bool:
 
 
 def bundle(report: Report, *_include_exclude: Any, folded: bool = False, **_more: Any) -> dict[str, Any]:
-    """Return a report as static HTML and as plain text; what cannot be drawn becomes a visible line."""
-    html = _or_reason(report, "html", renderers.folded if folded else None)
-    return {"text/html": html, "text/plain": _or_reason(report, "txt")}
+    """Return a report as static HTML, as text, and as this text for LaTeX; what cannot be drawn becomes a line."""
+    html, text = _or_reason(report, "html", renderers.folded if folded else None), _or_reason(report, "txt")
+    return {"text/html": html, "text/latex": listing(text), "text/plain": text}
 
 
 def _or_reason(report: Report, form: str, render: Callable[[Report], str] | None = None) -> str:

@@ -78,7 +78,7 @@ def test_the_example_is_live_in_jupyterlab_and_static_afterwards(notebook):
     assert_answers_a_click(panel_of(opened, "broken"))
     saved = {cell.id: cell for cell in opened.saved().cells}
     bundles = [output.data for output in saved["broken"].outputs if "data" in output]
-    assert [sorted(bundle) for bundle in bundles] == [["text/html", "text/plain"]]
+    assert [sorted(bundle) for bundle in bundles] == [["text/html", "text/latex", "text/plain"]]
 
 
 def test_pointing_at_a_cell_of_the_index_grid_moves_the_mark_in_the_storage(notebook):

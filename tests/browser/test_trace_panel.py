@@ -572,7 +572,7 @@ def test_final_output_survives_without_trust(notebook: Callable[..., LabNotebook
     expect(lab.page.locator(".tmv .finding")).to_be_visible()
     saved = lab.saved()
     data = saved.cells[0].outputs[0]["data"]
-    assert sorted(data) == ["text/html", "text/plain"]
+    assert sorted(data) == ["text/html", "text/latex", "text/plain"]
     data["text/html"] = data["text/html"].replace("digits", "others")  # no signature fits this any more
     copy = lab.path.with_name("untrusted.ipynb")
     nbformat.write(saved, copy)

@@ -53,7 +53,9 @@ def test_two_shells_at_once(shell, tmp_path, capsys):
         assert not loaded(second)
     assert loaded(shell)
     shell.run_cell("import torch, tensormagic\ntensormagic.show(tensormagic.inspect(torch.ones(2), 'one'))")
-    assert [sorted(output["data"]) for output in shell.display_pub.outputs] == [["text/html", "text/plain"]]
+    assert [sorted(output["data"]) for output in shell.display_pub.outputs] == [
+        ["text/html", "text/latex", "text/plain"]
+    ]
     assert capsys.readouterr().out == ""
 
 

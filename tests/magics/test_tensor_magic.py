@@ -18,7 +18,7 @@ def test_a_tensor_is_shown_as_text_and_html(cell):
     ran = cell("%tensor b")
     assert ran.error is None
     (bundle,) = ran.shown
-    assert sorted(bundle) == ["text/html", "text/plain"]
+    assert sorted(bundle) == ["text/html", "text/latex", "text/plain"]
     assert bundle["text/plain"].startswith("── b ── view of a ──")
     assert "TM201" in bundle["text/html"]
     assert ran.out == ""
@@ -294,14 +294,14 @@ def test_a_report_shows_itself(shell, cell):
     """As the value of a cell a report is a bundle of both forms; printed, it is text."""
     cell("%tensor a --into r --text")
     data, _ = shell.display_formatter.format(shell.user_ns["r"])
-    assert sorted(data) == ["text/html", "text/plain"]
+    assert sorted(data) == ["text/html", "text/latex", "text/plain"]
     assert cell("print(r)").out.startswith("── a ──")
 
 
 def test_show(cell):
     """tensormagic.show is rich in a notebook, and refuses what is no report."""
     ran = cell("import tensormagic\ntensormagic.show(tensormagic.inspect(a, 'a'))")
-    assert sorted(ran.shown[0]) == ["text/html", "text/plain"]
+    assert sorted(ran.shown[0]) == ["text/html", "text/latex", "text/plain"]
     assert isinstance(cell("tensormagic.show(3)").error, TensorMagicError)
 
 

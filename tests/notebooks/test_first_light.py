@@ -44,7 +44,7 @@ def per_cent(text):
 @pytest.mark.parametrize("name", [*TENSOR_CELLS, *TRACE_CELLS])
 def test_an_output_is_static_html_and_text(cells, name):
     """A saved notebook holds no widget, which could not be shown without its kernel."""
-    assert sorted(shown(cells[name])) == ["text/html", "text/plain"]
+    assert sorted(shown(cells[name])) == ["text/html", "text/latex", "text/plain"]
 
 
 @pytest.mark.parametrize("name", [*TENSOR_CELLS, *TRACE_CELLS])

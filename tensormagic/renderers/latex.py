@@ -1,0 +1,79 @@
+r"""A report in a PDF: its text as LaTeX, with every bar, box and line drawn as a rule.
+
+``nbconvert --to pdf`` takes ``text/latex`` where there is one, else the plain text. The font that it sets plain text in
+has neither blocks nor box drawings: XeLaTeX leaves them out without an error, and everything to their right stands in
+the wrong column. Rules need no font. They are as wide as a character of whatever font is in use (``\fontdimen2``, the
+width of a space), so that columns stay columns; LaTeX's ``fancyvrb``, which every export of notebooks loads, sets them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tensormagic.renderers.terminal.lookalikes import LOOKALIKES
+
+# Widths are in eighths of a character, heights in hundredths of an ex above the lower end of a full block. All of them
+# are whole numbers from 0: in the listings of a notebook "-" and "." are commands.
+_FULL, _TOP = 8, 220
+_RULE = (119, 109)  # where a horizontal line begins and ends, seen from above
+# \tmr: advance, width, upper and lower end, grey. \tmx: where the horizontal arm begins and how long it is, upper and
+# lower end of the vertical one.
+_MACROS = r"""\providecommand\tmw{\dimexpr\fontdimen2\font/8\relax}\providecommand\tmh{\dimexpr.01ex\relax}%
+\providecommand\tmr[5]{{\ifdefined\color\color[gray]{.#5}\fi
+\lower.5ex\hbox to#1\tmw{\vrule width#2\tmw height#3\tmh depth-#4\tmh\hfil}}}%
+\providecommand\tmx[4]{\lower.5ex\hbox to8\tmw{\rlap{\kern#1\tmw\vrule width#2\tmw height119\tmh depth-109\tmh}%
+\kern3.8\tmw\vrule width10\tmh height#3\tmh depth-#4\tmh\hfil}}%
+"""
+_HEIGHTS = {letter: _TOP * (at + 1) // 8 for at, letter in enumerate("▁▂▃▄▅▆▇█")}
+_WIDTHS = {letter: at + 1 for at, letter in enumerate("▏▎▍▌▋▊▉")}
+_GREYS = {"░": 85, "▒": 65, "▓": 40}
+# left, right, up, down
+_ARMS = {
+    "│": (0, 0, 1, 1), "┌": (0, 1, 0, 1), "┐": (1, 0, 0, 1), "└": (0, 1, 1, 0), "┘": (1, 0, 1, 0),
+    "├": (0, 1, 1, 1), "┤": (1, 0, 1, 1), "┬": (1, 1, 0, 1), "┴": (1, 1, 1, 0), "┼": (1, 1, 1, 1),
+}  # fmt: skip
+_FOUND_IN_FONTS = frozenset("±²³µ·×–—•…←→−\u00a0")
+_ESCAPES = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}"}
+_RUNS = re.compile(r"(.)\1*", re.DOTALL)
+
+
+def listing(text: str) -> str:
+    """Return plain text as a LaTeX listing, small enough that 100 columns fit the page."""
+    set_ = "".join(_run(found[1], len(found[0])) for found in _RUNS.finditer(text.rstrip("\n")))
+    return f"{_MACROS}\\begin{{Verbatim}}[commandchars=\\\\\\{{\\}},fontsize=\\scriptsize]\n{set_}\n\\end{{Verbatim}}"
+
+
+def _run(letter: str, times: int) -> str:
+    """Return a run of one character; of what is as wide as the run is, one rule."""
+    width = times * _FULL
+    if letter == "─":
+        return _rule(width, width, *_RULE)
+    if letter in _HEIGHTS:
+        return _rule(width, width, _HEIGHTS[letter], 0)
+    if letter in _GREYS:
+        return _rule(width, width, _TOP, 0, _GREYS[letter])
+    return _one(letter) * times
+
+
+def _one(letter: str) -> str:
+    if letter in _WIDTHS:
+        return _rule(_FULL, _WIDTHS[letter], _TOP, 0)
+    if letter in _ARMS:
+        return _arms(*_ARMS[letter])
+    if letter not in _FOUND_IN_FONTS:
+        letter = LOOKALIKES.get(letter, letter)
+    return "".join(_ESCAPES.get(one, one) for one in letter)
+
+
+def _rule(*numbers: int) -> str:
+    grey = numbers[4] if len(numbers) > 4 else 0
+    return _call("tmr", *numbers[:4], grey)
+
+
+def _arms(left: int, right: int, up: int, down: int) -> str:
+    upper, lower = (_TOP if up else _RULE[0]), (0 if down else _RULE[1])
+    return _call("tmx", (1 - left) * 4, (left + right) * 4, upper, lower)
+
+
+def _call(macro: str, *numbers: int) -> str:
+    return f"\\{macro}" + "".join(f"{{{number}}}" for number in numbers)
