@@ -11,7 +11,9 @@ import argparse
 import os
 import re
 import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -36,16 +38,18 @@ CONTENTS = {
 # Pages that have pages of their own below them.
 BELOW = {
     "findings.md": ("diagnoses/*.md",),
-    "api.md": ("api/functions.md", "api/managers.md", "api/errors.md", "api/*.md"),
+    "api.md": ("api/functions.md", "api/managers.md", "api/errors.md", "api/reports.md", "api/*.md"),
 }
+_NAMES = {"README": "index", "CONTRIBUTING": "contributing"}
 _UP = re.compile(r"\]\(((?:\.\./)*)\.\./(examples/|README|CONTRIBUTING)")
 _PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\.png\)")
+_REPORTS = "tensormagic.reports"
 _PAGES = (".md", ".ipynb")
 _LINKED = re.compile(r"\]\(([^)#\s]+)\.md")
 
 
-def assemble(source: Path) -> None:
-    """Lay out the sources of the site in a folder that is made anew."""
+def assemble(source: Path, *, run_scripts: bool) -> None:
+    """Lay out the sources of the site in a folder that is made anew; a script is run for what it prints."""
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(ROOT / "docs", source)
     (source / "examples").mkdir()
@@ -53,7 +57,7 @@ def assemble(source: Path) -> None:
         text = notebook.read_text(encoding="utf-8").replace("](../docs/", "](../")
         (source / "examples" / notebook.name).write_text(text, encoding="utf-8")
     for script in sorted((ROOT / "examples").glob("*.py")):
-        _write_script(script, source / "examples")
+        _write_script(script, source / "examples", run=run_scripts)
     shutil.copy(ROOT / "CHANGELOG.md", source / "changes.md")
     shutil.copy(ROOT / "CONTRIBUTING.md", source / "contributing.md")
     _write_api(source / "api")
@@ -75,20 +79,26 @@ def _as_on_the_site(page: Path) -> str:
     return _PICTURE.sub(both, text)
 
 
-_NAMES = {"README": "index", "CONTRIBUTING": "contributing"}
-
-
-def _write_script(script: Path, folder: Path) -> None:
-    """Write a page that shows a script, and lets it be downloaded."""
+def _write_script(script: Path, folder: Path, *, run: bool) -> None:
+    """Write a page that shows a script and what it prints, and lets it be downloaded."""
     shutil.copy(script, folder)
     code = script.read_text(encoding="utf-8")
     title = code.lstrip('#" \n').split("\n", 1)[0].strip().rstrip('".')
     page = f"# {title}\n\n[`{script.name}`]({script.name})\n\n```python\n{code.rstrip()}\n```\n"
+    page += f"\nIt prints:\n\n```text\n{_printed(script).rstrip()}\n```\n" if run else ""
     folder.joinpath(f"{script.stem}.md").write_text(page, encoding="utf-8")
 
 
+def _printed(script: Path) -> str:
+    """Run a script in a folder of its own; return what it prints."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {**os.environ, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, str(script)]
+        return subprocess.run(command, cwd=folder, env=settings, check=True, capture_output=True, text=True).stdout
+
+
 def _write_api(folder: Path) -> None:
-    """Write the pages that autodoc fills: the functions, what they hand out, the errors, and the reports by module."""
+    """Write the pages that autodoc fills: functions, what they hand out, errors, and the reports with their fields."""
     folder.mkdir()
     public = {name: getattr(tensormagic, name) for name in tensormagic.__all__ if "ipython" not in name}
     classes = {name: value for name, value in public.items() if isinstance(value, type)}
@@ -98,9 +108,12 @@ def _write_api(folder: Path) -> None:
     _write_rst(folder / "functions.md", "Functions", [f".. autofunction:: tensormagic.{name}" for name in functions])
     _write_rst(folder / "managers.md", "Context managers", [_members("class", f"tensormagic.{name}") for name in runs])
     _write_rst(folder / "errors.md", "Errors", [_members("exception", f"tensormagic.{name}") for name in errors])
-    for module in sorted((ROOT / "tensormagic" / "reports").glob("[!_]*.py")):
-        parts = [_members("module", f"tensormagic.reports.{module.stem}")]
-        _write_rst(folder / f"reports_{module.stem}.md", f"`reports.{module.stem}`", parts)
+    own = {value.__module__ for value in classes.values() if value.__module__.startswith(_REPORTS)}
+    modules = [f"{_REPORTS}.{path.stem}" for path in sorted((ROOT / "tensormagic" / "reports").glob("[!_]*.py"))]
+    _write_modules(folder / "reports.md", "Reports", [name for name in modules if name in own])
+    _write_modules(
+        folder / "reports_parts.md", "What reports are made of", [name for name in modules if name not in own]
+    )
 
 
 def _members(kind: str, name: str) -> str:
@@ -108,7 +121,16 @@ def _members(kind: str, name: str) -> str:
 
 
 def _write_rst(page: Path, title: str, parts: Iterable[str]) -> None:
-    page.write_text(f"# {title}\n\n```{{eval-rst}}\n" + "\n\n".join(parts) + "\n```\n", encoding="utf-8")
+    page.write_text(f"# {title}\n\n{_rst(parts)}", encoding="utf-8")
+
+
+def _write_modules(page: Path, title: str, modules: Iterable[str]) -> None:
+    parts = [f"## `{name}`\n\n{_rst([_members('module', name)])}" for name in modules]
+    page.write_text(f"# {title}\n\n" + "\n".join(parts), encoding="utf-8")
+
+
+def _rst(parts: Iterable[str]) -> str:
+    return "```{eval-rst}\n" + "\n\n".join(parts) + "\n```\n"
 
 
 def _write_contents(source: Path) -> None:
@@ -148,7 +170,7 @@ def build(output: Path, *, run_notebooks: bool) -> int:
     Returns:
         Sphinx's exit status: 0 where all went well.
     """
-    assemble(output / "source")
+    assemble(output / "source", run_scripts=run_notebooks)
     shutil.rmtree(output / "html", ignore_errors=True)
     os.environ["TENSORMAGIC_DOCS_NOTEBOOKS"] = "force" if run_notebooks else "off"
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # Jupyter's own settings and kernels of the person stay out

@@ -112,5 +112,5 @@ def test_the_fields_of_reports_are_told(site):
     """The pages of the API come from the docstrings: functions, errors and the fields of a report."""
     functions = (site / "api" / "functions.html").read_text(encoding="utf-8")
     assert 'id="tensormagic.inspect"' in functions
-    fields = re.sub(r"<[^>]*>", "", (site / "api" / "reports_finding.html").read_text(encoding="utf-8"))
+    fields = re.sub(r"<[^>]*>", "", (site / "api" / "reports.html").read_text(encoding="utf-8"))
     assert "One plain sentence with the person’s own names and numbers." in fields

@@ -47,6 +47,7 @@ autodoc_typehints_format = "short"
 default_role = "py:obj"  # `name` in a docstring is code
 napoleon_use_ivar = True
 napoleon_use_rtype = False
+toc_object_entries_show_parents = "hide"
 
 
 def _without_signature(*given: Any) -> tuple[str, str] | None:
