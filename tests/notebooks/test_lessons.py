@@ -65,7 +65,7 @@ SHOWN = {
     },
     "07_in_place": {
         "version": ("version 2",),
-        "memory": ("False True",),
+        "memory": ("relu reuses the memory: False", "relu_ reuses the memory: True"),
         "break": ("TM301 error y was changed in place by `y += 1` after sigmoid had saved it", "version 0 then"),
         "which": ("x.sin() works", "x.exp() raises", "x.relu() raises"),
         "spoilt": ("backward would fail: 1 tensor that it saved was changed in place since",),
