@@ -80,7 +80,8 @@ def _or_reason(report: Report, form: str, render: Callable[[Report], str] | None
     try:
         return render(report) if render else renderers.render(report, form)
     except Exception as error:  # noqa: BLE001  (showing never raises)
-        return f"tensormagic could not draw this report as {form}: {type(error).__name__}: {error}"
+        reason = f"tensormagic could not draw this report as {form}: {type(error).__name__}: {error}"
+        return renderers.sentence(reason, form)
 
 
 def show(report: Report, *, folded: bool = False) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 from tensormagic.errors import TensorMagicError
 from tensormagic.garbage import garbage_waits
+from tensormagic.renderers.basics.markup import escape
+from tensormagic.renderers.basics.plain_text import plain, plain_report
 from tensormagic.renderers.export import MOST_CARRIED, MOST_IN_FILE, with_export
 from tensormagic.reports import Report
 
@@ -75,7 +77,7 @@ def render(report: Report, form: str, *, in_file: bool = False, **options: Any) 
         raise TensorMagicError(f"a {report.kind_name} report has no form {form!r}; there are: {forms}, json")
     renderer = import_module(module)
     with garbage_waits:
-        text: str = renderer.render(report, **options)
+        text: str = renderer.render(plain_report(report), **options)
         if form != "html":
             return text
         return with_export(report, text, most=MOST_IN_FILE if in_file else MOST_CARRIED)
@@ -83,9 +85,15 @@ def render(report: Report, form: str, *, in_file: bool = False, **options: Any) 
 
 def folded(report: Report) -> str:
     """Return a tensor's panel as HTML that takes one line until it is opened: below a picture of several."""
-    return f'<section class="tm tm-folded">{import_module(RENDERERS["tensor", "html"]).folded(report)}</section>'
+    inside = import_module(RENDERERS["tensor", "html"]).folded(plain_report(report))
+    return f'<section class="tm tm-folded">{inside}</section>'
+
+
+def sentence(text: str, form: str) -> str:
+    """Return one sentence that stands in the place of a report, in the same form."""
+    return escape(plain(text)) if form in {"html", "svg"} else plain(text)
 
 
 def figure(report: Report, kind: str) -> Any:
     """Return a plotly figure of ``report``; see `tensormagic.renderers.figures`."""
-    return import_module("tensormagic.renderers.figures").figure(report, kind)
+    return import_module("tensormagic.renderers.figures").figure(plain_report(report), kind)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from tensormagic.renderers.basics.plain_text import plain_report
 from tensormagic.renderers.document.document import LIVE_LIMITS, pack_delta, trace_document
 from tensormagic.renderers.graph.graph_drawing import Drawing, draw
 from tensormagic.renderers.live_pace import Pace
@@ -301,7 +302,7 @@ class WidgetSender:
         self.widget = _widget_class()(_document=self._document_of(report))
 
     def _document_of(self, report: TraceReport) -> dict[str, Any]:
-        return trace_document(report, limits=LIVE_LIMITS, draw=self._draw)
+        return trace_document(plain_report(report), limits=LIVE_LIMITS, draw=self._draw)
 
     def _draw(self, graph: Graph, *, max_boxes: int) -> Drawing:
         """Lay a graph out once, and again where it grew: while it runs, one graph is drawn the same every time."""
@@ -355,11 +356,13 @@ def _widget_class() -> Any:
 
 def first_bundle(report: TraceReport) -> Bundle:
     """Return what to show before the run, in hosts that cannot show the widget."""
+    report = plain_report(report)
     return {"text/html": trace_html.render_static(report), "text/plain": trace_text.render(report)}
 
 
 def running_bundle(report: TraceReport) -> Bundle:
     """Return what the html mode shows while the cell runs: static, and small enough to be sent often."""
+    report = plain_report(report)
     html = trace_html.render_static(report)
     if len(html) > HTML_BYTES:
         html = trace_html.render_static(report, picture=False)
@@ -368,4 +371,5 @@ def running_bundle(report: TraceReport) -> Bundle:
 
 def final_bundle(report: TraceReport) -> Bundle:
     """Return what stays in the notebook: the viewer with everything in it, and plain text for terminals."""
+    report = plain_report(report)
     return {"text/html": trace_html.render(report), "text/plain": trace_text.render(report)}

@@ -13,6 +13,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from tensormagic.renderers.basics.plain_text import plain_report
 from tensormagic.renderers.comparison import comparison_html, comparison_text
 from tensormagic.renderers.failure import failure_html, failure_text
 from tensormagic.renderers.memory import (
@@ -168,7 +169,7 @@ def test_size_is_kept(renderer: Renderer, sample: str) -> None:
 @each_telling_case
 def test_findings_are_told_in_full(renderer: Renderer, sample: str) -> None:
     """Every finding is there with its code, severity, message and remedy."""
-    report = renderer.samples[sample]
+    report = plain_report(renderer.samples[sample])
     text = "".join(char for char in seen(renderer, renderer.render(report)) if char.isprintable() and char != "\ufffd")
     for finding in report.findings:
         for part in (finding.code, finding.severity, finding.message, finding.remedy):
@@ -178,7 +179,7 @@ def test_findings_are_told_in_full(renderer: Renderer, sample: str) -> None:
 @each_telling_case
 def test_gaps_are_named(renderer: Renderer, sample: str) -> None:
     """Everything that could not be read is named, with the reason."""
-    report = renderer.samples[sample]
+    report = plain_report(renderer.samples[sample])
     text = "".join(char for char in seen(renderer, renderer.render(report)) if char.isprintable() and char != "\ufffd")
     for gap in getattr(report, "gaps", ()):
         assert said(gap.section) in text

@@ -1,7 +1,8 @@
 """The one place where text becomes markup: everything a person or a tensor can say is escaped here.
 
 ``escape`` is for element text and quoted attributes alike. ``json_block`` is for data inside a ``<script>``: in
-there HTML escaping does not apply, but ``</script>`` and ``<!--`` must never appear.
+there HTML escaping does not apply, but ``</script>`` and ``<!--`` must never appear. What is invisible is written out
+by `plain_text`.
 """
 
 from __future__ import annotations
@@ -10,14 +11,19 @@ import base64
 import gzip
 import html
 import json
+import re
 from typing import Any
 
+from tensormagic.renderers.basics.plain_text import visible
+
 _WORTH_WAITING = 500_000  # characters, packed as small as can be
+_UNSAFE_IN_SCRIPT = re.compile("[<\u2028\u2029\ud800-\udfff]")
 
 
 def escape(text: object) -> str:
     """Return ``text`` safe for element content and for quoted attribute values."""
-    return html.escape(str(text), quote=True)
+    words = str(text)
+    return html.escape(words if words.isascii() and words.isprintable() else visible(words), quote=True)
 
 
 def attributes(**pairs: object) -> str:
@@ -34,7 +40,7 @@ def tag(name: str, *content: str, **pairs: object) -> str:
 def json_block(data: Any) -> str:
     """Return ``data`` as JSON that can stand inside a ``<script>`` element."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return _UNSAFE_IN_SCRIPT.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def packed(text: str) -> str:

@@ -17,6 +17,7 @@ _ADVANCES = {
     100: "mMWw@%…→←",
 }  # fmt: skip
 _ADVANCE = {character: advance / 100 for advance, characters in _ADVANCES.items() for character in characters}
+_NARROWEST = min(_ADVANCE.values())
 _OTHER = 0.66  # most letters of Latin, Greek and Cyrillic scripts
 _WIDE = 1.0  # ideographs and pictures
 _FIRST_WIDE = 0x1100
@@ -42,7 +43,7 @@ def fitted(text: str, width: float, size: float, *, bold: bool = False) -> str:
     """Return ``text``, its middle replaced by an ellipsis where it would be wider than ``width``."""
     if text_width(text, size, bold=bold) <= width:
         return text
-    keep = len(text) - 1
+    keep = min(len(text) - 1, int(width / (size * _NARROWEST)) + 1)  # not letter by letter from the end of a long one
     while keep > 2 and text_width(_cut(text, keep), size, bold=bold) > width:
         keep -= 1
     return _cut(text, keep)

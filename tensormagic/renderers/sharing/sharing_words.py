@@ -72,11 +72,12 @@ def what(member: AliasMember) -> str:
 
 def how(member: AliasMember) -> str:
     """Return how a member comes to lie in the memory."""
-    base = f"`{clipped(member.base)}`"
-    text = (
-        _HOW[member.relation].format(base=base).replace("``", "") if member.base else _NAMELESS.get(member.relation, "")
-    )
-    text = text or _HOW[member.relation].format(base="another tensor")
+    template = _HOW.get(member.relation, "")
+    if member.base:
+        text = template.format(base=f"`{clipped(member.base)}`").replace("``", "")
+    else:
+        text = _NAMELESS.get(member.relation, "") or template.format(base="another tensor")
+    text = text or shortened(member.relation, 60)  # a word from another version
     return f"{text}: {ARROW.join(member.operations)}" if member.operations else text
 
 

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tensormagic import renderers
+from tensormagic.renderers.basics.plain_text import plain_report
 from tensormagic.renderers.terminal.lookalikes import writable
 from tensormagic.renderers.terminal.terminal_screen import BottomRows, is_terminal
 from tensormagic.renderers.terminal.terminal_words import ROWS, block
@@ -94,7 +95,7 @@ class TerminalSender:
 
     def document(self, report: TraceReport) -> None:
         """Keep what the next state is told with."""
-        self._report = report
+        self._report = plain_report(report)
 
     def delta(self, frame: LiveFrame) -> None:
         """Show the newest state."""

@@ -1,0 +1,122 @@
+r"""Makes the texts of a report harmless to look at, before anything draws them.
+
+Escaping (`markup`) keeps text from becoming markup. This keeps it from doing anything else: a control character from
+moving a terminal's cursor, a bidirectional control from turning the line around it, half a surrogate pair from being
+refused by every encoder, a name of a million characters from filling the notebook. What is invisible is written as
+Python writes it (``\x1b``, ``\u202e``), what is too long is cut and says so. Right-to-left letters, accents and
+pictures stay as they are. The report itself, and what is saved of it as JSON, keeps every character.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from array import array
+from typing import Any, TypeVar
+
+LONGEST_LINE = 500  # characters; torch's own longest lines have some two hundred
+LONGEST_TEXT = 20_000
+SHOWN_OF_LONG = 400
+SHOWN_OF_MANY = 18_000
+
+# Unicode's controls, those of direction and formatting, separators of lines and paragraphs, tags, half pairs, and what
+# is no character. Left alone: tab, newline, and the joiners (U+200C, U+200D) that scripts and pictures need.
+_WILD = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb"
+    "\ufffe\uffff\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+_MARK = "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f]"
+_PILE = re.compile(f"({_MARK}{{4}}){_MARK}+")  # more marks on one letter than any language writes cover other lines
+
+_TELLING: dict[type, tuple[str, ...]] = {}  # fields that may hold text, by class
+
+_Value = TypeVar("_Value")
+
+
+def plain(text: str) -> str:
+    """Return ``text`` with what is invisible written out, and with what is too long cut, saying so."""
+    if _is_plain(text):
+        return text
+    lines = text[: LONGEST_TEXT + 1].split("\n") if "\n" in text[:SHOWN_OF_MANY] else [text]
+    shown = "\n".join(map(_plain_line, lines))
+    return shown if len(shown) <= LONGEST_TEXT else shown[:SHOWN_OF_MANY] + _cut_note(text)
+
+
+def visible(text: str) -> str:
+    r"""Return ``text`` with what is invisible written as Python writes it: ``\x00``, ``\u202e``."""
+    return _PILE.sub(r"\1…", _WILD.sub(_written, text))
+
+
+def plain_report(report: _Value) -> _Value:
+    """Return ``report`` with every text in it `plain`; the very same object where all of them are."""
+    changed: _Value = _plain_value(report)
+    return changed
+
+
+def _is_plain(text: str) -> bool:
+    return len(text) <= LONGEST_LINE and text.isascii() and text.isprintable()
+
+
+def _written(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
+
+
+def _plain_line(line: str) -> str:
+    shown = visible(line[: LONGEST_LINE + 1])
+    if len(line) <= LONGEST_LINE and len(shown) <= LONGEST_LINE:
+        return shown
+    return shown[:SHOWN_OF_LONG] + _cut_note(line)
+
+
+def _cut_note(text: str) -> str:
+    return f"… ({len(text):,} characters)".replace(",", "\u00a0")
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, tuple | list):
+        return _plain_items(value)
+    if isinstance(value, dict):
+        items = {_plain_value(key): _plain_value(item) for key, item in value.items()}
+        return value if items == value else items
+    return _plain_fields(value)
+
+
+def _plain_items(value: Any) -> Any:
+    items = [_plain_value(item) for item in value]
+    same = all(new is old for new, old in zip(items, value, strict=True))
+    return value if same else type(value)(items)
+
+
+def _plain_fields(value: Any) -> Any:
+    changed = {}
+    cls = type(value)
+    if cls not in _TELLING:
+        _TELLING[cls] = _telling_fields(cls)
+    for name in _TELLING[cls]:
+        old = getattr(value, name)
+        if not old or (isinstance(old, str) and _is_plain(old)):  # nearly all: a graph has thousands of nodes
+            continue
+        new = _plain_value(old)
+        if new is not old:
+            changed[name] = new
+    return dataclasses.replace(value, **changed) if changed else value
+
+
+def _telling_fields(cls: type) -> tuple[str, ...]:
+    """Return the fields of a report's dataclass that may hold text, at any depth; of anything else none."""
+    if not dataclasses.is_dataclass(cls):
+        return ()
+    hints = typing.get_type_hints(cls)
+    return tuple(field.name for field in dataclasses.fields(cls) if _may_tell(hints[field.name]))
+
+
+def _may_tell(hint: Any) -> bool:
+    if typing.get_origin(hint) is typing.Literal:
+        return False
+    arguments = [argument for argument in typing.get_args(hint) if argument is not Ellipsis]
+    if arguments:
+        return any(map(_may_tell, arguments))
+    return hint not in {int, float, bool, type(None), array}

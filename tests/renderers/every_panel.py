@@ -1,0 +1,25 @@
+"""Every kind of report that has a renderer, with its samples: what tests of all panels go through.
+
+A new kind is a line in the package's ``RENDERERS``; its samples come from the line in `test_every_renderer`, and a
+kind without a sample fails the tests that read this table.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from tensormagic.renderers import RENDERERS
+from tensormagic.reports import Report
+from tests.renderers.test_every_renderer import RENDERERS as TESTED
+
+
+def _samples() -> dict[str, dict[str, Report]]:
+    found: dict[str, dict[str, Report]] = defaultdict(dict)
+    for renderer in TESTED:
+        for name, report in renderer.samples.items():
+            found[report.kind_name][name] = report
+    return dict(found)
+
+
+SAMPLES = _samples()
+FORMS = {kind: [form for known, form in RENDERERS if known == kind] for kind, _ in RENDERERS}

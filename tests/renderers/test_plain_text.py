@@ -1,0 +1,68 @@
+"""What is invisible is written out, what is too long is cut and says so, and everything else stays as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensormagic.renderers import sentence
+from tensormagic.renderers.basics.markup import escape, json_block
+from tensormagic.renderers.basics.plain_text import plain, plain_report
+from tests.renderers.hostile import HUGE, everywhere
+from tests.reports.samples import tensor_report, trace_report
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\x1b[31mb", r"a\x1b[31mb"),
+        ("x\x00\x07\x9b", r"x\x00\x07\x9b"),
+        ("a\u202eb\u2069", r"a\u202eb\u2069"),
+        ("\ud83d", r"\ud83d"),
+        ("a\r\nb\tc", "a\\r\nb\tc"),
+        ("\u2028\ufeff\u200b", r"\u2028\ufeff\u200b"),
+        ("e" + "\u0300" * 9, "e" + "\u0300" * 4 + "…"),
+    ],
+)
+def test_what_is_invisible_is_written_as_python_writes_it(text: str, shown: str) -> None:
+    """Controls, directions, separators and half pairs are seen; more accents than any language has are not."""
+    assert plain(text) == shown
+    assert plain(plain(text)) == shown
+
+
+@pytest.mark.parametrize("text", ["x", "שלום", "مرحبا", "naïve café", "👩\u200d👧", "тензор", "a\n\tb", "", "\u00a0"])
+def test_what_people_write_stays(text: str) -> None:
+    """Letters of any script, joined pictures, tabs and line ends are left alone."""
+    assert plain(text) == text
+
+
+def test_long_text_is_cut_and_says_so() -> None:
+    """Of a million letters four hundred are shown, with the count; lines are cut one by one."""
+    assert plain("x" * HUGE) == "x" * 400 + "… (1\u00a0000\u00a0000 characters)"
+    assert plain("x" * 500) == "x" * 500
+    assert plain(f"a\n{'b' * 501}\nc") == f"a\n{'b' * 400}… (501 characters)\nc"
+    many = plain("line\n" * HUGE)
+    assert len(many) < 20_000
+    assert many.endswith("… (5\u00a0000\u00a0000 characters)")
+    assert plain(many) == many
+    assert plain("\x1b" * 500) == r"\x1b" * 100 + "… (500 characters)"
+
+
+def test_report_without_such_text_is_the_very_same() -> None:
+    """Nothing is copied where nothing has to change; where it has, every field of every part is plain."""
+    calm = everywhere(trace_report(), "calm")
+    assert plain_report(calm) is calm
+    for make in (trace_report, tensor_report):
+        shown = plain_report(everywhere(make(), "\u202e"))
+        assert shown.to_dict() == everywhere(make(), r"\u202e").to_dict()
+
+
+def test_escape_and_data_write_out_what_is_invisible_too() -> None:
+    """Where text reaches markup by another way, it is no less safe."""
+    assert escape("<\u202e\x00>") == r"&lt;\u202e\x00&gt;"
+    assert json_block("</script>\u2028\ud800") == r'"\u003c/script>\u2028\ud800"'
+
+
+def test_reason_in_the_place_of_a_panel_is_text() -> None:
+    """Where a report could not be drawn, the error's own words are no markup either."""
+    assert sentence("KeyError: '<b>\x1b'", "html") == r"KeyError: &#x27;&lt;b&gt;\x1b&#x27;"
+    assert sentence("KeyError: '<b>\x1b'", "txt") == r"KeyError: '<b>\x1b'"
