@@ -1,9 +1,18 @@
-"""The first example without a notebook: trains on real digits, breaks, and writes what was found as a page.
+"""Everything without a notebook: an ordinary training program that asks four questions about itself.
 
-Run it with ``python examples/14_script.py [PAGE.html]``; it needs scikit-learn, for its digits.
+It reads handwritten digits, once with a mistake that PyTorch does not mention, and once without:
+
+* before: will a second run give the same numbers? (``tm.rng``)
+* during: what did backward do, and on which line did it go wrong? (``tm.trace``)
+* afterwards: what is different without the mistake? (``tm.compare``)
+* in the end: what lies in memory, and what of it does nobody need? (``tm.memory``, ``tm.check``)
+
+Run it with ``python 14_script.py [PAGE.html]``; it needs scikit-learn, for its digits, and some ten seconds.
 """
 
 import sys
+from collections.abc import Callable, Iterator
+from itertools import islice
 
 import torch
 import torch.nn.functional as F
@@ -12,37 +21,95 @@ from torch import nn
 
 import tensormagic as tm
 
-torch.manual_seed(1)
-pixels, labels = load_digits(return_X_y=True)
-images = torch.tensor(pixels, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
-digits = torch.tensor(labels)
+STEPS = 92
+Trained = tuple[nn.Module, torch.optim.Optimizer, list[torch.Tensor]]
 
-coarse = images[0, 0].t()[1:, ::2]
-print(tm.inspect(coarse, name="coarse"))
 
-net = nn.Sequential(
-    nn.Conv2d(1, 32, 3, padding=1),
-    nn.ReLU(),
-    nn.Conv2d(32, 64, 3, padding=1),
-    nn.ReLU(),
-    nn.MaxPool2d(2),
-    nn.Flatten(),
-    nn.Linear(64 * 4 * 4, 10),
-)
-optimizer = torch.optim.Adam(net.parameters(), lr=0.003)
+def digits() -> tuple[torch.Tensor, torch.Tensor]:
+    """Return 1797 images of 8 × 8 pixels, and which digit each of them is."""
+    pixels, labels = load_digits(return_X_y=True)
+    return torch.tensor(pixels, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16, torch.tensor(labels)
 
-with tm.trace(title="softmax, then log") as trace:
-    for step in range(92):
+
+def network() -> nn.Sequential:
+    """Return a small convolutional network."""
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(32, 64, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64 * 4 * 4, 10),
+    )
+
+
+def softmax_then_log(scores: torch.Tensor) -> torch.Tensor:
+    """Return logarithms of probabilities the way that goes wrong: at some step a probability is rounded to zero."""
+    p = scores.softmax(dim=1)
+    return p.log()
+
+
+def log_softmax(scores: torch.Tensor) -> torch.Tensor:
+    """Return the same without ever making the probability."""
+    return F.log_softmax(scores, dim=1)
+
+
+def batches(images: torch.Tensor, labels: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield batches of 64, drawn at random, for ever."""
+    while True:
         rows = torch.randperm(len(images))[:64]
-        temperature = max(0.95**step, 0.03)
-        p = (net(images[rows]) / temperature).softmax(dim=1)
-        log_p = p.log()  # at some step p holds a zero: F.log_softmax would not make it
-        loss = F.nll_loss(log_p, digits[rows])
+        yield images[rows], labels[rows]
+
+
+def train(
+    log_probabilities: Callable[[torch.Tensor], torch.Tensor], images: torch.Tensor, labels: torch.Tensor
+) -> Trained:
+    """Train a new network, always from the same seed; returns it, its optimizer and the loss of every step."""
+    torch.manual_seed(1)
+    net, losses = network(), []
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.003)
+    for step, (inputs, targets) in enumerate(islice(batches(images, labels), STEPS)):
+        temperature = max(0.95**step, 0.03)  # sharpens the probabilities as training goes on
+        loss = F.nll_loss(log_probabilities(net(inputs) / temperature), targets)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        losses.append(loss)  # one mistake more, of another kind: tm.check finds it in the end
+    return net, optimizer, losses
 
-print(trace.report)
-page = sys.argv[1] if len(sys.argv) > 1 else "first_light.html"
-trace.report.save(page)
-print(f"written to {page}")
+
+def headline(question: str) -> None:
+    """Print a question above its answer."""
+    print(f"\n\n{question}\n{'=' * len(question)}\n")
+
+
+torch.set_num_threads(1)  # tensors this small are quicker in one thread
+images, labels = digits()
+
+headline("Will a second run give the same numbers?")
+torch.manual_seed(0)
+for generator in tm.rng().generators:
+    told = f"seed {generator.seed}" if generator.seeding == "chosen" else "not seeded by us"
+    print(f"{generator.name:14} {told}")
+
+headline("What did backward do?")
+with tm.trace(title="softmax, then log") as broken:
+    train(softmax_then_log, images, labels)
+for finding in broken.report.findings:
+    print(f"{finding.code} {finding.severity}: {finding.message}\n  {finding.location.text}\n  {finding.remedy}")
+page = sys.argv[1] if len(sys.argv) > 1 else "14_script.html"
+broken.report.save(page)
+print(f"\nThe whole graph, to be opened in a browser: {page}")
+
+headline("What is different without the mistake?")
+with tm.trace(title="log_softmax") as mended:
+    net, optimizer, losses = train(log_softmax, images, labels)
+print(tm.compare(broken, mended))
+with torch.no_grad():
+    print(f"{(net(images).argmax(1) == labels).float().mean():.0%} of the digits are read right")
+
+headline("What lies in memory, and what of it does nobody need?")
+print(tm.memory({"net": net, "optimizer": optimizer, "images": images, "losses": losses}))
+for finding in tm.check({"net": net, "optimizer": optimizer, "losses": losses}).findings:
+    print(f"{finding.code} {finding.severity}: {finding.message}\n  {finding.remedy}")

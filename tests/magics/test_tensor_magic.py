@@ -338,3 +338,11 @@ def test_a_hook_stands_where_its_cell_is(cell):
     cell("w = torch.ones(2, requires_grad=True)\nhandle = w.register_hook(lambda gradient: None)")
     (shown,) = cell("%tensor w").shown
     assert re.search(r"Hooks: <lambda> tensor hook \(cell \d+, line 2\)\.", " ".join(shown["text/plain"].split()))
+
+
+def test_an_error_in_an_expression_is_no_holder(cell):
+    """IPython keeps the last error, whose frames were handed all names: they are not listed as holding each tensor."""
+    ran = cell("%tensor a @ a")
+    assert isinstance(ran.error, RuntimeError)
+    (shown,) = cell("%tensor b").shown
+    assert "the last error" not in shown["text/plain"]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 
 import pytest
 
-from tests.support.kernel import ROOT, jupyter_environment
+from tests.support.kernel import ROOT
 
 EXAMPLE = ROOT / "examples" / "01_first_light.ipynb"
 TENSOR_CELLS = ("batch", "transpose", "slice", "weight")
@@ -107,21 +105,3 @@ def test_the_mended_run_is_clean(cells):
 def test_the_lines_of_the_model_are_shown_with_their_cell(cells):
     """The operations inside ``forward`` are blamed on the cell that holds the class."""
     assert f"cell {cells['net'].execution_count}" in shown(cells["broken"])["text/html"]
-
-
-def test_the_script_finds_the_same_and_writes_a_page(tmp_path):
-    """Without a notebook: the same finding in the terminal, and a page that needs nothing else."""
-    page = tmp_path / "page.html"
-    command = [sys.executable, str(ROOT / "examples" / "14_script.py"), str(page)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=True, cwd=tmp_path, env=jupyter_environment(tmp_path)
-    )
-    assert done.stderr == ""
-    said = " ".join(done.stdout.split())
-    assert "TM402 error The first NaN gradient is born in log, 14_script.py, line" in said
-    assert "log_p = p.log()" in said
-    html = page.read_text(encoding="utf-8")
-    assert html.startswith("<!doctype html>")
-    assert "TM402" in html
-    assert not re.search(r"(?:src|href)\s*=\s*[\"']?https?:", html)
-    assert list(tmp_path.glob("*.html")) == [page]

@@ -158,14 +158,16 @@ def holders(
         x: Any tensor; the storage of one that is not strided is not followed.
         namespace: The person's names.
         names: What tensors are called, by ``tensor._cdata``, as far as that is known.
-        besides: Other tensors that are alive only because they are looked at in the same breath: no holders.
+        besides: Other tensors that are alive only because they are looked at in the same breath, and dictionaries of
+            all names: no holders.
         budget: How long to search.
     """
     with quiet():
         target = _target(x)
         search = _Search(target, budget, budget.clock() + budget.seconds, dict(names or {}))
         search.storages |= {item._cdata for item in besides if isinstance(item, torch.Tensor) and target.shares(item)}
-        search.seen[id(namespace)] = namespace  # a frame that was handed the names themselves holds nothing besides
+        # A frame that was handed all names, as that which evaluates expressions is, holds nothing besides.
+        search.seen.update((id(each), each) for each in (namespace, *besides) if type(each) is dict)
         search.walk(roots(namespace))
         saved = _saved(x, search, target)
         return _report(x, search, saved)

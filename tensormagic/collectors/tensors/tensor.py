@@ -89,7 +89,8 @@ def collect_tensor(
         besides: Tensors that are alive only because they are inspected as well.
     """
     with quiet(), torch._C._DisableFuncTorch():
-        return _collect(x, name, dict(namespace or {}), besides=besides)
+        known = namespace or {}
+        return _collect(x, name, dict(known), besides=(*besides, known))
 
 
 def _collect(
