@@ -11,6 +11,7 @@ from IPython.display import display
 
 from tensormagic import api
 from tensormagic.errors import TensorMagicError, UnknownTopicError
+from tensormagic.magics.display import is_notebook
 
 # Every magic with a ``parser()``, in the order in which a person meets them.
 MAGICS = (
@@ -75,17 +76,44 @@ def _show_page(text: str) -> None:
 
 
 def _tell(magics: Any) -> None:
-    print(_help())  # noqa: T201  (asked for)
-    print(f"{'':<13} %tensormagic check: what is kept that nobody uses, what modules do not know")  # noqa: T201
-    for name, text in SWITCHES.items():
-        print(f"{'':<13} %tensormagic {name} on|off: {text}")  # noqa: T201
-    print(f"{'':<13} %tensormagic help tracegrad, %tensormagic TM302: the page of a magic, of a finding")  # noqa: T201
-    print(f"{'':<13} %tensormagic help: all topics")  # noqa: T201
-    print("\nversions  " + ", ".join(_versions()))  # noqa: T201
-    print(f"settings  %config TensorMagic.live = {magics.live!r}")  # noqa: T201
-    print(f"          %config TensorMagic.ignore = {magics.ignore!r}")  # noqa: T201
-    for name in SWITCHES:
-        print(f"          %config TensorMagic.{name} = {getattr(magics, name)!r}")  # noqa: T201
+    """Say what there is: in a notebook as a table, elsewhere as text."""
+    text = "\n".join((*_magic_lines(), *_own_lines(), "", *_state_lines(magics)))
+    if is_notebook(magics.shell):
+        display({"text/markdown": _table(magics), "text/plain": text}, raw=True)
+    else:
+        print(text)  # noqa: T201  (asked for)
+
+
+def _own_lines() -> list[str]:
+    return [f"{'':<13} {command}: {text}" for command, text in _own()]
+
+
+def _own() -> list[tuple[str, str]]:
+    """Return what %tensormagic itself takes, and what that does."""
+    return [
+        ("%tensormagic check", "what is kept that nobody uses, what modules do not know"),
+        *((f"%tensormagic {name} on|off", text) for name, text in SWITCHES.items()),
+        ("%tensormagic help tracegrad, %tensormagic TM302", "the page of a magic, of a finding"),
+        ("%tensormagic help", "all topics"),
+    ]
+
+
+def _state_lines(magics: Any) -> list[str]:
+    names = ("live", "ignore", *SWITCHES)
+    settings = [f"%config TensorMagic.{name} = {getattr(magics, name)!r}" for name in names]
+    return [
+        "versions  " + ", ".join(_versions()),
+        *(f"{'' if at else 'settings':<9} {line}" for at, line in enumerate(settings)),
+    ]
+
+
+def _table(magics: Any) -> str:
+    """Return the same as Markdown: each magic with the line that shows its page."""
+    rows = [(made.prog, str(made.description), f"%tensormagic help {made.prog}") for made in _parsers()]
+    told = "\n".join(f"| `{name}` | {text} | `{page}` |" for name, text, page in rows)
+    own = "\n".join(f"| `{command.replace('|', chr(92) + '|')}` | {text} | |" for command, text in _own())
+    state = "\n".join(_state_lines(magics))
+    return f"| magic | does | its page |\n|:--|:--|:--|\n{told}\n{own}\n\n```text\n{state}\n```"
 
 
 def _switch(magics: Any, words: list[str]) -> None:
@@ -98,10 +126,13 @@ def _switch(magics: Any, words: list[str]) -> None:
     print(f"{name} is {STATES[0] if getattr(magics, name) else STATES[1]}: {SWITCHES[name]}")  # noqa: T201  (asked for)
 
 
-def _help() -> str:
-    parsers = [import_module(f"tensormagic.magics.{name}").parser() for name in MAGICS]
-    rows = [(made.prog, str(made.description)) for made in parsers]
-    return "\n".join(f"{name:<13} {text}\n{'':<13} %{name.lstrip('%')} --help lists its options" for name, text in rows)
+def _parsers() -> list[Any]:
+    return [import_module(f"tensormagic.magics.{name}").parser() for name in MAGICS]
+
+
+def _magic_lines() -> list[str]:
+    rows = [(made.prog, str(made.description)) for made in _parsers()]
+    return [f"{name:<13} {text}\n{'':<13} %{name.lstrip('%')} --help lists its options" for name, text in rows]
 
 
 def _versions() -> list[str]:

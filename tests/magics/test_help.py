@@ -93,6 +93,18 @@ def test_help_tells_of_help(cell):
     assert "%tensormagic help tracegrad, %tensormagic TM302" in cell("%tensormagic").out
 
 
+def test_in_a_notebook_the_magics_are_a_table(notebook, cell):
+    """Each with the line that shows its page, and that line works; the text is there for what cannot."""
+    (shown,) = cell("%tensormagic").shown
+    lines = re.findall(r"\| `%tensormagic help (%[^`]*)` \|$", shown["text/markdown"], re.MULTILINE)
+    assert {"%tensor", "%%tracegrad", "%%aliases", "%%gpumem"} <= set(lines)
+    assert [api.help_page(line).title for line in lines if line != "%%rng"] == [
+        line for line in lines if line != "%%rng"
+    ]
+    assert "| `%tensormagic explain on\\|off` | explain torch's errors" in shown["text/markdown"]
+    assert shown["text/plain"].startswith("%tensor  ")
+
+
 def test_tab_completes_topics(shell):
     """Behind help all topics, behind the magic alone switches as well."""
     assert complete(shell, "%tensormagic TM30") == [f"TM30{digit}" for digit in range(1, 10)]
