@@ -36,3 +36,15 @@ def test_a_long_cell_is_a_table():
     long = replace(run, cell=Cell("cell.py", 4, ("x",) * 200))
     assert "LINE" in rng_text.render(long)
     assert "3 to 5" in rng_text.render(long)
+
+
+def test_one_draw_is_the_same_and_two_are():
+    """The sentence about two runs agrees with its number."""
+    from dataclasses import replace
+
+    from tensormagic.renderers.rng.rng_words import verdict
+
+    one = replace(samples_rng.ended(), same=1)
+    assert verdict(one).startswith("1 draw is the same; ")
+    assert verdict(replace(one, difference="values")).startswith("After 1 draw that is the same, the next one ")
+    assert verdict(replace(one, difference="values", same=2)).startswith("After 2 draws that are the same, the next ")
