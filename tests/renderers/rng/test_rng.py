@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tensormagic.renderers.rng import rng_html, rng_text
+from tensormagic.renderers.rng.rng_words import verdict
 from tensormagic.reports import Cell
 from tests.renderers import samples_rng
 from tests.renderers.markup_reader import Page
@@ -40,10 +41,6 @@ def test_a_long_cell_is_a_table():
 
 def test_one_draw_is_the_same_and_two_are():
     """The sentence about two runs agrees with its number."""
-    from dataclasses import replace
-
-    from tensormagic.renderers.rng.rng_words import verdict
-
     one = replace(samples_rng.ended(), same=1)
     assert verdict(one).startswith("1 draw is the same; ")
     assert verdict(replace(one, difference="values")).startswith("After 1 draw that is the same, the next one ")
