@@ -12,17 +12,21 @@ from tensormagic.renderers.terminal.terminal_screen import is_terminal
 from tensormagic.reports import Report, install_outlet
 
 form_of = files.form_of
-_display: Callable[[Report], None] | None = None
+_display: Callable[..., None] | None = None
 
 
-def install_display(display: Callable[[Report], None] | None) -> None:
+def install_display(display: Callable[..., None] | None) -> None:
     """Say how `show` shows where more than text is possible; None: as text. The notebook extension calls this."""
     global _display  # noqa: PLW0603  (the one seam by which a notebook shows reports)
     _display = display
 
 
-def show(report: Report) -> None:
+def show(report: Report, *, slide: bool = False) -> None:
     """Show a report: rich in a notebook with the extension loaded, else as text on standard output.
+
+    Args:
+        report: What is shown.
+        slide: For a projector: large type, one part at a time, with the arrow keys; of text there is no such form.
 
     Raises:
         TensorMagicError: for anything that is no report.
@@ -30,7 +34,7 @@ def show(report: Report) -> None:
     if not isinstance(report, Report):
         raise TensorMagicError(f"show() takes a report, but was given a {type(report).__name__}; try inspect(x) first")
     if _display is not None:
-        _display(report)
+        _display(report, slide=slide)
     else:
         print_text(report)
 

@@ -46,12 +46,14 @@ class Output:
         figure: Show a plotly figure of this kind (``""``: the magic's own default); None: no figure.
         save: Write it to these files.
         into: Bind it to this name.
+        slide: Show and save it for a projector.
     """
 
     text: bool
     figure: str | None = None
     save: tuple[str, ...] = ()
     into: str | None = None
+    slide: bool = False
 
 
 def make_parser(name: str, description: str) -> Parser:
@@ -66,6 +68,11 @@ def make_parser(name: str, description: str) -> Parser:
         help="write the report; the ending says how: .html .json .svg .txt; may be given several times",
     )  # fmt: skip
     parser.add_argument("--into", metavar="NAME", help="bind the report to this name")
+    parser.add_argument(
+        "--slide",
+        action="store_true",
+        help="for a projector: large type, part by part; arrow keys turn, F: full screen",
+    )
     parser.add_argument("--help", "-h", action="store_true", help="show this help")
     return parser
 
@@ -79,7 +86,7 @@ def output_of(options: object) -> Output:
     into = getattr(options, "into", None)
     if into is not None and (not into.isidentifier() or keyword.iskeyword(into)):
         raise UsageError(f"--into takes a name, but was given {into!r}")
-    return Output(bool(options.text), options.figure, tuple(options.save), into)  # type: ignore[attr-defined]
+    return Output(bool(options.text), options.figure, tuple(options.save), into, slide=bool(options.slide))  # type: ignore[attr-defined]
 
 
 def slice_of(options: argparse.Namespace) -> dict[str, list[str]]:

@@ -70,9 +70,13 @@ def is_notebook(shell: Any) -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def bundle(report: Report, *_include_exclude: Any, folded: bool = False, **_more: Any) -> dict[str, Any]:
+def bundle(
+    report: Report, *_include_exclude: Any, folded: bool = False, slide: bool = False, **_more: Any
+) -> dict[str, Any]:
     """Return a report as static HTML, as text, and as this text for LaTeX; what cannot be drawn becomes a line."""
-    html, text = _or_reason(report, "html", renderers.folded if folded else None), _or_reason(report, "txt")
+    slides = functools.partial(renderers.render, form="html", slide=True)
+    html = _or_reason(report, "html", slides if slide else renderers.folded if folded else None)
+    text = _or_reason(report, "txt")
     return {"text/html": html, "text/latex": listing(text), "text/plain": text}
 
 
@@ -84,12 +88,12 @@ def _or_reason(report: Report, form: str, render: Callable[[Report], str] | None
         return renderers.sentence(reason, form)
 
 
-def show(report: Report, *, folded: bool = False) -> None:
+def show(report: Report, *, folded: bool = False, slide: bool = False) -> None:
     """Show a report: rich in a notebook, and as text, in colours, in a terminal; ``folded`` where it can be opened."""
     if api.prints_best():
         api.print_text(report)
     else:
-        display(bundle(report, folded=folded), raw=True)
+        display(bundle(report, folded=folded, slide=slide), raw=True)
 
 
 def deliver(shell: Any, report: Report, output: Output, *, shown: bool = False, folded: bool = False) -> None:
@@ -100,15 +104,15 @@ def deliver(shell: Any, report: Report, output: Output, *, shown: bool = False, 
     """
     if output.into:
         shell.user_ns[output.into] = report
-    failed = [_attempt(functools.partial(_save, report, given)) for given in output.save]
+    failed = [_attempt(functools.partial(_save, report, given, slide=output.slide)) for given in output.save]
     if output.figure is not None:
         failed.append(_attempt(lambda: _show_figure(report, output.figure or DEFAULT_FIGURES.get(type(report), ""))))
         if failed[-1] and not shown:
-            show(report)
+            show(report, slide=output.slide)
     elif output.text:
         api.print_text(report)
     elif not shown:
-        show(report, folded=folded)
+        show(report, folded=folded and not output.slide, slide=output.slide)
     if reasons := [reason for reason in failed if reason]:
         raise UsageError("; ".join(reasons))
 
@@ -155,9 +159,9 @@ def _show_figure(report: Report, kind: str) -> None:
     display({"application/vnd.plotly.v1+json": figure, "text/plain": _or_reason(report, "txt")}, raw=True)
 
 
-def _save(report: Report, given: str) -> None:
+def _save(report: Report, given: str, *, slide: bool) -> None:
     path = _path(given)
-    report.save(path)
+    report.save(path, slide=slide and api.form_of(path) == "html")
     print(f"saved {path}")  # noqa: T201  (what was done, in one line)
 
 

@@ -89,7 +89,7 @@ def shown(shell: Any, followed: api.MemoryRun, output: Output, *, live: bool) ->
             yield
     finally:
         report = _with_gap(followed.report, repainter.error)
-        handle.update(bundle(report), raw=True)
+        handle.update(bundle(report, slide=output.slide), raw=True)
         _deliver(shell, report, output, shown=True)
 
 

@@ -51,7 +51,7 @@ def shown(shell: Any, trace: api.Trace, output: Output, mode: str) -> Iterator[N
     finally:
         panel.stop()
         report = _with_gaps(trace.report, panel)
-        handle.update(bundle(report), raw=True)
+        handle.update(bundle(report, slide=output.slide), raw=True)
         panel.retire()
         _deliver(shell, report, output, shown=True)
 

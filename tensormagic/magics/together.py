@@ -28,5 +28,5 @@ def show_together(shell: Any, values: Mapping[str, Any], output: Output) -> bool
     except TensorMagicError as error:
         print(f"not drawn together: {error}")  # noqa: T201  (the panels follow)
         return False
-    deliver(shell, overlay, Output(text=output.text))
+    deliver(shell, overlay, Output(text=output.text, slide=output.slide))
     return bool(overlay.shared)

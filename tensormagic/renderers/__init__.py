@@ -14,7 +14,8 @@ from tensormagic.garbage import garbage_waits
 from tensormagic.renderers.basics.markup import escape
 from tensormagic.renderers.basics.plain_text import plain, plain_report
 from tensormagic.renderers.export import MOST_CARRIED, MOST_IN_FILE, with_export
-from tensormagic.reports import Report
+from tensormagic.renderers.slides import with_slides
+from tensormagic.reports import Report, TraceReport
 
 RENDERERS: dict[tuple[str, str], str] = {
     # (report's kind_name, form) → module with a render(report) -> str
@@ -59,13 +60,14 @@ RENDERERS: dict[tuple[str, str], str] = {
 }
 
 
-def render(report: Report, form: str, *, in_file: bool = False, **options: Any) -> str:
+def render(report: Report, form: str, *, in_file: bool = False, slide: bool = False, **options: Any) -> str:
     """Return ``report`` in one form: ``"html"``, ``"svg"`` or ``"txt"``.
 
     Args:
         report: What is shown.
         form: How.
         in_file: Whether it becomes a file of its own, which may be larger than an output in a notebook.
+        slide: Whether HTML is for a wall: large type, one part at a time.
         **options: What this kind of panel takes.
 
     Raises:
@@ -75,11 +77,15 @@ def render(report: Report, form: str, *, in_file: bool = False, **options: Any) 
     if module is None:
         forms = ", ".join(known for kind, known in RENDERERS if kind == report.kind_name)
         raise TensorMagicError(f"a {report.kind_name} report has no form {form!r}; there are: {forms}, json")
+    if slide and isinstance(report, TraceReport):
+        options["viewer"] = False  # its picture and its tables are the slides
     renderer = import_module(module)
     with garbage_waits:
         text: str = renderer.render(plain_report(report), **options)
         if form != "html":
             return text
+        if slide:
+            return with_slides(text)
         return with_export(report, text, most=MOST_IN_FILE if in_file else MOST_CARRIED)
 
 

@@ -56,9 +56,12 @@ def _advice(suffix: str) -> str:
 class Outlet:
     """Connects `Report.save`, `Report.figure` and ``str(report)`` with the renderers."""
 
-    def save(self, report: Report, path: str | os.PathLike[str]) -> None:
+    def save(self, report: Report, path: str | os.PathLike[str], *, slide: bool = False) -> None:
         """Write ``report`` in the form that the ending of ``path`` names; a folder that is not there is made."""
-        text, target = _as_file(report, form_of(path)), Path(path).expanduser()
+        form = form_of(path)
+        if slide and form != "html":
+            raise TensorMagicError(f"slides are a page: save to .html, not to {os.fspath(path)!r}")
+        text, target = _as_file(report, form, slide=slide), Path(path).expanduser()
         _make_folder(target.parent)
         _replace(target, text)
 
@@ -110,8 +113,8 @@ def _refuse_what_must_stay(target: Path) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
 
 
-def _as_file(report: Report, form: str) -> str:
+def _as_file(report: Report, form: str, *, slide: bool) -> str:
     if form == "json":
         return json.dumps(report.to_dict(), allow_nan=False, indent=1)
-    body = renderers.render(report, form, in_file=True)
+    body = renderers.render(report, form, **({"in_file": True, "slide": slide} if form == "html" else {}))
     return _PAGE.format(title=escape(f"tensormagic: {report.kind_name}"), body=body) if form == "html" else body

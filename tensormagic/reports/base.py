@@ -24,8 +24,8 @@ ReportType = TypeVar("ReportType", bound="Report")
 class Outlet(Protocol):
     """What the layer above reports provides: ways out of plain data."""
 
-    def save(self, report: Report, path: str | os.PathLike[str]) -> None:
-        """Write the report in the format that the file's ending names."""
+    def save(self, report: Report, path: str | os.PathLike[str], *, slide: bool = False) -> None:
+        """Write the report in the format that the file's ending names; ``slide``: for a wall."""
 
     def figure(self, report: Report, kind: str) -> Any:
         """Return a plotly figure of that kind."""
@@ -102,9 +102,18 @@ class Report:
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there; a report that was read is checked."""
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the report to ``path``; its ending (.html, .json, .txt, .svg) says in which format."""
-        _require_outlet().save(self, path)
+    def save(self, path: str | os.PathLike[str], *, slide: bool = False) -> None:
+        """Write the report to ``path``; its ending (.html, .json, .txt, .svg) says in which format.
+
+        Args:
+            path: The file; what stands there is replaced, whole or not at all. Folders are made, ``~`` is home.
+            slide: For a wall: large type, one part at a time; only for .html.
+
+        Raises:
+            TensorMagicError: for an ending that no format has, or a report that has not this format.
+            OSError: where the file cannot be written; what stood there is left.
+        """
+        _require_outlet().save(self, path, slide=slide)
 
     def figure(self, kind: str) -> Any:
         """Return a ``plotly.graph_objects.Figure`` of that kind."""

@@ -171,3 +171,13 @@ def test_text_that_utf8_cannot_say(tmp_path):
     for form in ("txt", "html", "json"):
         report.save(tmp_path / f"run.{form}")
         assert "half" in (tmp_path / f"run.{form}").read_text(encoding="utf-8")
+
+
+def test_slides_are_pages(tmp_path):
+    """Large, everything open; another form is refused with what to do."""
+    sample("memory").save(tmp_path / "run.html", slide=True)
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert 'class="tm tm-slides tm-memory"' in page
+    assert page.count("<details") == page.count('<details open=""') > 0
+    with pytest.raises(TensorMagicError, match=r"slides are a page: save to \.html, not to '.*run\.svg'"):
+        sample("memory").save(tmp_path / "run.svg", slide=True)

@@ -286,9 +286,12 @@
         for (let i = 0; i < 3; i++) svg.appendChild(document.createElementNS(SVG, "path"));
       }
       const origin = this.picture.getBoundingClientRect(), a = from.getBoundingClientRect(), b = to.getBoundingClientRect();
-      const edge = this.section.querySelector(".tm-grid").getBoundingClientRect().right - origin.left + 9;
-      const x = b.left + b.width / 2 - origin.left, y = a.bottom - origin.top, top = b.top - origin.top;
-      const path = `M${a.right - origin.left} ${y}H${edge}V${top - 10}H${x}V${top - 3}`;
+      // Where a page is zoomed, rectangles are larger than the lengths in which the line is drawn.
+      const scale = origin.width / this.picture.offsetWidth || 1;
+      const across = (at) => (at - origin.left) / scale, down = (at) => (at - origin.top) / scale;
+      const edge = across(this.section.querySelector(".tm-grid").getBoundingClientRect().right) + 9;
+      const x = across(b.left + b.width / 2), y = down(a.bottom), top = down(b.top);
+      const path = `M${across(a.right)} ${y}H${edge}V${top - 10}H${x}V${top - 3}`;
       svg.children[0].setAttribute("d", path);
       svg.children[1].setAttribute("d", path);
       svg.children[2].setAttribute("d", `M${x - 4} ${top - 7}h8l-4 7z`);

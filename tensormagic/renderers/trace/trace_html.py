@@ -33,7 +33,7 @@ PICTURE_BYTES = 60_000  # the picture is not compressed: a larger one is folded 
 PICTURE_BOXES = (SAVED_LIMITS.boxes, 24)
 
 
-def render(report: TraceReport) -> str:
+def render(report: TraceReport, *, viewer: bool = True) -> str:
     """Return the fragment: header, findings, picture, tables, and the viewer that makes them one live panel."""
     failure, report = failure_html.of_run(report)
     report, crash = with_crash(report)
@@ -42,6 +42,9 @@ def render(report: TraceReport) -> str:
     def drawn(graph: Graph, *, max_boxes: int) -> Drawing:
         return drawings.get(graph.number) or draw(graph, max_boxes=max_boxes)
 
+    if not viewer:
+        parts = (failure, _static_part(report, None, crash=crash), operations_html(report), _text_part(report))
+        return tag("section", _style(), *parts, class_="tm tm-trace")
     document = json.dumps(trace_document(report, draw=drawn, crash=crash), allow_nan=False, separators=(",", ":"))
     main = drawings.get(report.graphs[0].number) if report.graphs else None
     return tag(

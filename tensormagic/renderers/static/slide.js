@@ -1,0 +1,157 @@
+// A panel as slides: one part at a time, as large as it fits. The parts are the panel's own; without this script they
+// stand one below the other. Keys count only while the focus is inside.
+(() => {
+  "use strict";
+  const GROUPS = ".tm-folds,.tm-more,.tm-scroll,.tm-inside";
+  const WORDS = ".tm-find,.tm-finding,.tm-gaps,.tm-clear,.tm-quietline,.tm-paced,.tm-copy,.tm-failed";
+  const FACTORS = [1.6, 1.45, 1.3, 1.2, 1.1, 1];
+  const SMALLER = [1, 0.85, 0.7]; // than can be read from far away: for what is too wide otherwise
+
+  /** Whether a disclosure is only the cover of several parts. */
+  const covers = (part) => part.matches("details") && part.querySelectorAll("table").length > 1;
+
+  /** The parts of a panel in their order; what only holds parts together is marked. */
+  const partsOf = (element) =>
+    [...element.children].flatMap((part) => {
+      if (part.matches("style,script,summary,nav,.tm-export,.tm-wire")) return [];
+      if (!part.matches(GROUPS) && !covers(part)) return [part];
+      part.classList.add("tm-taken");
+      return partsOf(part);
+    });
+
+  /** What is shown together: first the words, then each part. */
+  const pagesOf = (parts) => {
+    const words = parts.filter((part) => part.matches(WORDS));
+    const rest = parts.filter((part) => !part.matches(WORDS) && !part.matches(".tm-head"));
+    const pages = [];
+    let lines = []; // a line of text stands with what comes after it
+    for (const part of rest) {
+      lines.push(part);
+      if (part.matches("p")) continue;
+      pages.push(lines);
+      lines = [];
+    }
+    return [words, ...pages, lines].filter((page) => page.length);
+  };
+
+  class Slides {
+    constructor(section) {
+      this.section = section;
+      this.parts = partsOf(section);
+      this.heads = this.parts.filter((part) => part.matches(".tm-head"));
+      this.pages = pagesOf(this.parts);
+      if (!this.pages.length) this.pages = [[]];
+      this.at = 0;
+      this.build();
+      section.classList.add("tm-stage");
+      const alone = section.parentElement === document.body;
+      section.classList.toggle("tm-alone", alone);
+      if (alone) document.body.style.margin = "0";
+      section.tabIndex = 0;
+      section.dataset.lmSuppressShortcuts = "true"; // JupyterLab would take the arrow keys for its own
+      section.setAttribute("aria-roledescription", "slides");
+      section.addEventListener("keydown", (event) => this.key(event));
+      section.addEventListener("click", (event) => this.click(event));
+      section.addEventListener("fullscreenchange", () => this.fit());
+      new ResizeObserver(() => this.resized()).observe(section);
+      this.show(0);
+      if (alone) section.focus();
+    }
+
+    build() {
+      const button = (words, label, act) => {
+        const made = document.createElement("button");
+        made.type = "button";
+        made.textContent = words;
+        made.title = label;
+        made.setAttribute("aria-label", label);
+        made.addEventListener("click", act);
+        return made;
+      };
+      this.bar = document.createElement("nav");
+      this.bar.setAttribute("aria-label", "slides");
+      this.said = document.createElement("span");
+      this.said.setAttribute("aria-live", "polite");
+      this.back = button("\u2039", "back (arrow left, Page Up)", () => this.show(this.at - 1));
+      this.next = button("\u203a", "on (arrow right, Page Down)", () => this.show(this.at + 1));
+      const full = button("full screen", "full screen (F)", () => this.fullScreen());
+      full.hidden = !document.fullscreenEnabled;
+      this.bar.append(this.back, this.said, this.next, full);
+      this.section.append(this.bar);
+    }
+
+    show(at) {
+      this.at = Math.min(Math.max(at, 0), this.pages.length - 1);
+      const page = this.pages[this.at], told = page.some((part) => part.matches(".tm-static")); // the picture has its own
+      const shown = new Set([...(told ? [] : this.heads), ...page]);
+      for (const part of this.parts) part.classList.toggle("tm-off", !shown.has(part));
+      for (const holder of [...this.section.querySelectorAll(".tm-taken")].reverse())
+        holder.classList.toggle("tm-off", ![...shown].some((part) => holder.contains(part)));
+      this.said.textContent = `${this.at + 1} / ${this.pages.length}`;
+      this.back.disabled = this.at === 0;
+      this.next.disabled = this.at === this.pages.length - 1;
+      this.section.scrollTop = 0;
+      this.fit();
+    }
+
+    resized() {
+      const size = `${this.section.clientWidth} ${this.section.clientHeight}`;
+      if (size === this.size) return;
+      this.size = size;
+      this.fit();
+    }
+
+    /** The largest type at which the part fits; where none does, type that can be read, and a scroll bar. */
+    fit() {
+      const width = this.section.clientWidth, least = width >= 1200 ? Math.max(2, width / 960) : Math.max(1.25, width / 600);
+      const all = FACTORS.find((factor) => !Object.values(this.zoom(least * factor)).includes(true));
+      this.zoom(least * (all ?? SMALLER.find((factor) => !this.zoom(least * factor).wide) ?? SMALLER.at(-1)));
+    }
+
+    /** Show at a zoom; returns in which directions that is too much. */
+    zoom(zoom) {
+      const { section } = this;
+      for (const part of section.children) if (!part.matches("style,script,nav")) part.style.zoom = zoom;
+      const head = this.heads.reduce((sum, one) => sum + one.getBoundingClientRect().height, 0);
+      const room = section.clientHeight - head - this.bar.offsetHeight - 24;
+      section.style.setProperty("--room", `${Math.max(room, 80) / zoom}px`);
+      return { wide: section.scrollWidth > section.clientWidth + 1, high: section.scrollHeight > section.clientHeight + 1 };
+    }
+
+    key(event) {
+      if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input,select,textarea")) return;
+      const last = this.pages.length - 1;
+      const places = { ArrowRight: this.at + 1, PageDown: this.at + 1, ArrowLeft: this.at - 1, PageUp: this.at - 1, Home: 0, End: last };
+      const { scrollTop, scrollHeight, clientHeight } = this.section;
+      if (event.key === "ArrowDown" && scrollTop + clientHeight >= scrollHeight - 1) places.ArrowDown = this.at + 1;
+      if (event.key === "ArrowUp" && scrollTop <= 0) places.ArrowUp = this.at - 1;
+      if (event.key === " " && event.target === this.section) places[" "] = this.at + (event.shiftKey ? -1 : 1);
+      event.stopPropagation();
+      if (event.key in places) this.show(places[event.key]);
+      else if (event.key === "f" || event.key === "F") this.fullScreen();
+      else if (event.key === "Escape") this.leave();
+      else return;
+      event.preventDefault();
+    }
+
+    click(event) {
+      if (event.target.closest("button,a,summary,input,select,label,td,[tabindex]") !== this.section) return;
+      const { left, width } = this.section.getBoundingClientRect(), share = (event.clientX - left) / width;
+      if (share < 0.08) this.show(this.at - 1);
+      else if (share > 0.92) this.show(this.at + 1);
+    }
+
+    fullScreen() {
+      if (document.fullscreenElement) document.exitFullscreen();
+      else this.section.requestFullscreen().then(() => this.section.focus(), () => {});
+    }
+
+    leave() {
+      if (document.fullscreenElement) document.exitFullscreen();
+      else if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
+    }
+  }
+
+  const section = document.currentScript?.parentElement;
+  if (section && !section.tensormagicSlides) section.tensormagicSlides = new Slides(section);
+})();

@@ -1,0 +1,140 @@
+"""Slides: a panel in large type, one part at a time, turned by keys while the focus is inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+import tensormagic.api  # noqa: F401  (reports are saved through it)
+from tests.renderers.test_files import KINDS, sample
+
+# The smallest type that the shown part is written in, in points of the screen; text inside pictures does not count.
+SMALLEST = """() => Math.min(...[...document.querySelectorAll(".tm-stage *")].filter((one) =>
+    [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim()) && one.checkVisibility()
+    && one.getBoundingClientRect().width > 2 && !one.closest("nav,svg,.tm-map,.tm-swatch,small,style,script"))
+    .map((one) => Number.parseFloat(getComputedStyle(one).fontSize) * (one.currentCSSZoom ?? 1)))"""
+
+
+@pytest.fixture
+def slides(static_page: Callable[..., Page], tmp_path: Path) -> Callable[..., Page]:
+    """Return a function that saves a report as slides, and opens them at the size of a projector."""
+
+    def open_slides(kind: str, **options: object) -> Page:
+        path = tmp_path / f"{kind}.html"
+        sample(kind).save(path, slide=True)
+        page = static_page(path, width=1920, **options)
+        page.set_viewport_size({"width": 1920, "height": 1080})
+        return page
+
+    return open_slides
+
+
+def position(page: Page | Locator) -> tuple[int, int]:
+    at, of = page.locator(".tm-stage > nav span").inner_text().split(" / ")
+    return int(at), int(of)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_panel_has_slides(kind, slides):
+    """Every part is on one, in type that is read from the last row, and nothing is wider than the wall."""
+    page = slides(kind)
+    count = position(page)[1]
+    for at in range(1, count + 1):
+        assert position(page) == (at, count)
+        assert page.evaluate(SMALLEST) >= 23.5
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= 1920
+        page.keyboard.press("ArrowRight")
+    assert position(page) == (count, count)
+    assert page.locator(".tm-stage details:not([open])").count() == 0
+
+
+def test_findings_come_first_then_the_picture_then_each_table(slides):
+    """One at a time: what is not shown is not there."""
+    page = slides("trace")
+    expect(page.get_by_text("the first NaN gradient is born in log")).to_be_visible()
+    expect(page.locator(".tm-static img")).to_be_hidden()
+    page.keyboard.press("PageDown")
+    expect(page.locator(".tm-static img")).to_be_visible()
+    box = page.locator(".tm-static img").bounding_box()
+    assert box["height"] > 900
+    expect(page.get_by_text("Gradient norms of 8 parameters")).to_be_hidden()
+    page.keyboard.press("PageDown")
+    expect(page.get_by_text("Gradient norms of 8 parameters")).to_be_visible()
+
+
+def test_ways_to_turn(slides):
+    """Keys, buttons, and a click on an edge; never past the ends."""
+    page = slides("tensor")
+    count = position(page)[1]
+    for key, at in (
+        ("Home", 1), ("ArrowLeft", 1), ("PageDown", 2), (" ", 3), ("PageUp", 2), ("ArrowLeft", 1), ("End", count),
+        ("ArrowRight", count), ("Home", 1),
+    ):  # fmt: skip
+        page.keyboard.press(key)
+        assert position(page)[0] == at, key
+    page.get_by_role("button", name="on (arrow right, Page Down)").click()
+    assert position(page)[0] == 2
+    page.mouse.click(1900, 500)
+    assert position(page)[0] == 3
+    page.mouse.click(20, 500)
+    page.mouse.click(960, 1000)
+    assert position(page)[0] == 2
+    assert page.get_by_role("button", name="back (arrow left, Page Up)").is_enabled()
+
+
+def test_full_screen(slides):
+    """F fills the screen and gives it back; Escape leaves."""
+    page = slides("why")
+    page.keyboard.press("f")
+    page.wait_for_function("document.fullscreenElement !== null")
+    page.keyboard.press("ArrowRight")
+    assert position(page)[0] == 2
+    page.keyboard.press("f")
+    page.wait_for_function("document.fullscreenElement === null")
+    page.keyboard.press("Escape")
+    page.keyboard.press("ArrowRight")
+    assert position(page)[0] == 2
+
+
+def test_the_viewer_goes_on_working(slides):
+    """Another element is picked by the arrow keys of the grid; the line between grid and strip meets both."""
+    page = slides("tensor")
+    page.keyboard.press("ArrowRight")
+    page.locator(".tm-grid td").first.hover()
+    page.locator(".tm-grid").focus()
+    page.keyboard.press("ArrowRight")
+    assert position(page)[0] == 2
+    ends = page.evaluate("""() => {
+        const [line] = document.querySelectorAll(".tm-wire path"), cell = document.querySelector(".tm-strip td.tm-on");
+        const [path, box] = [line.getBoundingClientRect(), cell.getBoundingClientRect()];
+        return [Math.max(path.left, path.right) - (box.left + box.width / 2), path.bottom - box.top];
+    }""")
+    assert all(abs(end) < 12 for end in ends), ends
+
+
+def test_without_scripts_it_is_one_long_page(slides):
+    """Large, everything open, nothing scrolled inside."""
+    page = slides("memory", scripts=False)
+    expect(page.get_by_text("held by").first).to_be_visible()
+    assert page.locator("section.tm > header").evaluate("one => one.currentCSSZoom") == 2
+    assert page.locator(".tm-scroll").first.evaluate("one => one.scrollHeight - one.clientHeight") <= 1
+
+
+def test_in_jupyterlab(notebook):
+    """In the output area: keys turn slides while the focus is inside, and belong to the notebook after Escape."""
+    lab = notebook("%load_ext tensormagic\nimport torch; x = torch.full((2, 3), torch.nan)", "%tensor x --slide")
+    lab.run()
+    page, cells = lab.page, lab.page.locator(".jp-Cell").count()
+    stage = lab.output(1).locator(".tm-stage")
+    stage.focus()
+    page.keyboard.press("ArrowRight")
+    assert position(lab.output(1))[0] == 2
+    page.keyboard.press("Escape")
+    page.keyboard.press("ArrowRight")
+    assert position(lab.output(1))[0] == 2
+    assert page.locator(".jp-Cell").count() == cells
+    box = stage.bounding_box()
+    assert box["height"] <= 0.86 * page.viewport_size["height"] + 1
