@@ -34,7 +34,7 @@ def test_what_is_wrong_stands_open(static_page: Callable[..., Page]) -> None:
     expect(page.locator(".tm-path img")).to_be_visible()
     folded = static_page(HEAD + tensor_html.render(SAMPLES["sampled"]))
     expect(folded.get_by_text("Memory and holders")).to_be_visible()
-    expect(folded.locator(".tm-more dl")).to_be_hidden()
+    expect(folded.locator(".tm-folds dl")).to_be_hidden()
 
 
 def test_a_pixel_keeps_its_colour(static_page: Callable[..., Page]) -> None:

@@ -34,10 +34,10 @@ def test_several_expressions_are_shown_in_order(cell):
 def test_below_a_picture_of_several_each_panel_is_folded(cell):
     """The strip that holds them together is the answer; a panel takes a line until it is opened."""
     picture, *panels = [bundle["text/html"] for bundle in cell("%tensor a b").shown]
-    assert "<details><summary><code>a " not in picture
+    assert "<summary><code>a (" not in picture
     folds = [panel.partition("</code></summary>")[0] for panel in panels]
     assert [fold.rpartition("<code>")[2].split(" (")[0] for fold in folds] == ["a", "b"]
-    assert not any("<details><summary><code>-a " in bundle["text/html"] for bundle in cell("%tensor -a a + 1").shown)
+    assert not any("<summary><code>-a (" in bundle["text/html"] for bundle in cell("%tensor -a a + 1").shown)
 
 
 def test_tensors_without_common_memory_say_so_in_one_line(cell):

@@ -159,7 +159,8 @@ def test_many_rows_are_cut_to_the_largest():
 def test_panels_share_style_and_viewer():
     """Of a collection's panels the style sheet and the script stand there once, whatever their number."""
     html = tensors_html.render(TABLES["collection"])
-    assert html.count("<style>") == 2  # the table's own, and the panels'
+    assert html.count("<style>") == 1  # the table's own, which holds the panels' rules
+    assert ".tm-tensor" in html.split("</style>")[0]
     assert html.count("<script>") == 2
     assert html.count('class="tm tm-tensor"') == 2
 

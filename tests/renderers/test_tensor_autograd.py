@@ -49,7 +49,7 @@ def test_a_backward_that_must_fail_is_said_up_front() -> None:
         "`backward()` would raise: a tensor that MulBackward0, which made pred saved has been changed in place since."
         in lines(report)
     )
-    assert ("details", {"open": ""}) in Page(autograd_html(report)).elements
+    assert ("details", {"class": "tm-fold", "open": ""}) in Page(autograd_html(report)).elements
 
 
 def test_a_freed_graph_is_said_and_stays_closed() -> None:

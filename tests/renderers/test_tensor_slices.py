@@ -44,7 +44,7 @@ def test_where_it_is_bad_is_said_first() -> None:
     )
     assert slices_summary(report) == "NaN only at i=5 of 8, 1 of 16 along j all zeros, j=9 \u00d740"
     assert urgent(report)
-    assert ("details", {"open": ""}) in Page(tensor_html.render(report)).elements
+    assert ("details", {"class": "tm-fold", "open": ""}) in Page(tensor_html.render(report)).elements
 
 
 def test_several_bad_slices_are_listed_with_their_counts() -> None:

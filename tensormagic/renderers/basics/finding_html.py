@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from tensormagic.renderers.basics.icons import SIGNS, icon
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.reports import Finding, Gap
 
-SIGNS = {"error": "\u2716", "warning": "\u25b2", "note": "\u25cb"}
+__all__ = ["SIGNS", "finding_html", "findings_html", "gaps_html", "related_html", "remedy_html", "with_code"]
+
+
+MOST_SHOWN = 4  # rows of the strip; more stand behind one more row
 
 
 def with_code(text: str) -> str:
@@ -17,30 +21,49 @@ def with_code(text: str) -> str:
 
 
 def findings_html(findings: Iterable[Finding]) -> str:
-    """Return the findings strip, or nothing where there is no finding."""
-    rows = "".join(_finding(finding) for finding in findings)
-    return tag("div", rows, class_="tm-find") if rows else ""
+    """Return the findings strip, errors with their remedies shown; nothing where there is no finding."""
+    rows = [finding_html(finding, explanation_html(finding)) for finding in findings]
+    most = MOST_SHOWN if len(rows) > MOST_SHOWN + 1 else len(rows)
+    shown = "".join(rows[:most])
+    if rows[most:]:
+        summary = tag("summary", f"{len(rows) - most} more findings")
+        shown += tag("details", summary, *rows[most:], class_="tm-fold tm-rest")
+    return tag("div", shown, class_="tm-find") if rows else ""
 
 
-def _finding(finding: Finding) -> str:
-    sign = tag("span", SIGNS[finding.severity], " ", escape(finding.severity), class_=f"tm-sev tm-{finding.severity}")
-    message = tag("span", with_code(finding.message))
+def finding_html(finding: Finding, explanation: Iterable[str], *, before: str = "", is_open: bool | None = None) -> str:
+    """Return one row of the strip.
+
+    Args:
+        finding: What was found.
+        explanation: What the row shows when it is opened; see `remedy_html`.
+        before: Markup in front of the message.
+        is_open: Whether it is from the start; errors are where nothing is said.
+    """
+    name = tag("span", f"{escape(finding.code)} {escape(finding.severity)}", class_="tm-sev")
+    message = tag("span", before, with_code(finding.message))
     more = tag("span", "remedy" if finding.remedy else "more", class_="tm-hint")
-    summary = tag("summary", sign, " ", tag("code", escape(finding.code), class_="quiet"), " ", message, " ", more)
-    return tag("details", summary, tag("div", *_explanation(finding), class_="tm-fix"))
+    summary = tag("summary", icon(finding.severity), " ", name, " ", message, " ", more)
+    opened = finding.severity == "error" if is_open is None else is_open
+    inside = tag("div", *explanation, class_="tm-fix")
+    return tag("details", summary, inside, class_=f"tm-{finding.severity}", open="" if opened else None)
 
 
-def _explanation(finding: Finding) -> list[str]:
-    parts = [tag("p", with_code(finding.remedy))] if finding.remedy else []
+def remedy_html(finding: Finding) -> str:
+    """Return what to do, or nothing where nothing is known."""
+    return tag("p", with_code(finding.remedy), class_="tm-remedy") if finding.remedy else ""
+
+
+def explanation_html(finding: Finding) -> list[str]:
+    """Return what a row shows when it is opened: what to do, other lines, and where it is with its numbers."""
+    told: list[str] = []
     if finding.location is not None:
         where, text = finding.location.label, finding.location.text
-        parts.append(tag("p", escape(where), f": {tag('code', escape(text))}" if text else ""))
-    parts += related_html(finding)
+        told.append(escape(where) + (f": {tag('code', escape(text))}" if text else ""))
     if finding.evidence:
-        numbers = ", ".join(f"{key} = {value}" for key, value in finding.evidence.items())
-        parts.append(tag("p", "evidence: ", escape(numbers)))
-    parts.append(tag("p", escape(f"explained in {finding.url}")))
-    return parts
+        told.append(escape("evidence: " + ", ".join(f"{key} = {value}" for key, value in finding.evidence.items())))
+    told.append(escape(f"explained in {finding.url}"))
+    return [remedy_html(finding), *related_html(finding), tag("p", " \u00b7 ".join(told))]
 
 
 def related_html(finding: Finding) -> list[str]:

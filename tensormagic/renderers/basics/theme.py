@@ -1,14 +1,19 @@
-"""Colours, type and spacing: the design tokens that every HTML panel uses, and the colour scales as functions.
+"""The colours of everything that is drawn: roles (ink, ground, error …), and the scales that stand for numbers and kinds.
 
-Two sides, light and dark: JupyterLab's theme attribute decides where there is one, VS Code's body class likewise, the
-system setting elsewhere. All text colours keep at least 4.5:1 on their surface. Scales are monotone in lightness, so
-that a picture survives greyscale printing and colour blindness: offsets use cividis (Nuñez, Anderton and Renslow,
-2018, doi:10.1371/journal.pone.0199239), gradient norms one blue family.
+Roles stand in ``static/tokens.css``, a light and a dark value each; pictures, which cannot see a style sheet, read them
+from there by `role`. Scales stand here and nowhere else: HTML, SVG, Plotly and the viewer all get them from this
+module. Sequential scales are monotone in lightness, so that a picture survives greyscale printing and colour
+blindness: offsets use cividis (Nuñez, Anderton and Renslow, 2018, doi:10.1371/journal.pone.0199239), gradient norms one
+blue family, time one brown, bytes one violet. ``tests/renderers/test_theme.py`` simulates colour blindness on them.
 """
 
 from __future__ import annotations
 
 import math
+import re
+from functools import cache
+
+from tensormagic.renderers.assets import static
 
 # Ten control points of cividis, as published with Matplotlib (CC0), interpolated linearly between.
 _CIVIDIS = (
@@ -21,40 +26,55 @@ NORM_SCALE_LIGHT = ("#b9d2de", "#8fb6c9", "#6498b4", "#3f789d", "#2a5484", "#1f2
 NORM_SCALE_DARK = ("#38566a", "#4a7188", "#6190a8", "#84b1c6", "#b0d2de", "#eef7f2")
 NORM_EXPONENTS = (-5.0, 1.0)  # log10 of the norms at which the scale starts and ends
 
-TOKENS = """
-.tm{--s1:2px;--s2:4px;--s3:8px;--s4:12px;--s5:16px;--s6:24px;--radius:4px;--t-xs:11px;--t-sm:12px;--t-md:13px;--t-lg:16px;
---font-ui:var(--jp-ui-font-family,var(--vscode-font-family,system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif));
---font-code:var(--jp-code-font-family,var(--vscode-editor-font-family,ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace));
---bg:#fff;--bg-2:#f5f6f8;--band:#eff1f4;--ink:#1b1f24;--ink-2:#545d68;--line:#d5dae0;--line-2:#868f99;--hatch:#9aa2ac;--skip:#eceef1;
---bar:#5b6672;--accent:#1f5fa8;--error:#b3261e;--error-bg:#fdf3f2;--warning:#8a4b00;--warning-bg:#fdf6ea;--note:#1f5fa8;--note-bg:#f1f6fc;
---ok:#1b6b3a;--n0:#b9d2de;--n1:#8fb6c9;--n2:#6498b4;--n3:#3f789d;--n4:#2a5484;--n5:#1f2f63;color-scheme:light}
-%s
-.tm{box-sizing:border-box;max-width:960px;background:var(--bg);color:var(--ink);border:1px solid var(--line);border-radius:var(--radius);
-font:var(--t-sm)/1.4 var(--font-ui);font-variant-numeric:tabular-nums}
-.tm *{box-sizing:border-box}.tm code,.tm .code{font-family:var(--font-code);font-size:inherit}.tm .quiet{color:var(--ink-2)}
-.tm :focus-visible{outline:2px solid var(--accent);outline-offset:1px;border-radius:var(--radius)}
-@media (prefers-reduced-motion:reduce){.tm *{transition:none!important;animation:none!important}}
-"""
-
-_DARK = (
-    "--bg:#16181c;--bg-2:#1d2025;--band:#22262c;--ink:#e9ecf0;--ink-2:#a4adb8;--line:#343a42;--line-2:#7d8793;--hatch:#5d6671;"
-    "--skip:#1d2126;--bar:#a4adb8;--accent:#8ab8f5;--error:#ff9f97;--error-bg:#2a1b1b;--warning:#efb45c;--warning-bg:#29231a;"
-    "--note:#8ab8f5;--note-bg:#1a222c;--ok:#7fd1a0;--n0:#38566a;--n1:#4a7188;--n2:#6190a8;--n3:#84b1c6;--n4:#b0d2de;--n5:#eef7f2;"
-    "--ink-on-dark:invert(1) hue-rotate(180deg);color-scheme:dark"  # of pictures that are drawn dark on light
-)
-_DARK_RULES = (
-    f'@media (prefers-color-scheme:dark){{:root:not(:has([data-jp-theme-light="true"],.vscode-light)) .tm{{{_DARK}}}}}'
-    f'[data-jp-theme-light="false"] .tm,body.vscode-dark .tm,.tm.tm-dark{{{_DARK}}}'
-)
+# Seconds and bytes of a node, as six steps like those of the norm.
+TIME_SCALE_LIGHT = ("#f0d9b5", "#e0b67c", "#c98f49", "#a86c26", "#7e4a12", "#512b06")
+TIME_SCALE_DARK = ("#5c4220", "#7d5a2a", "#a37639", "#c8985a", "#e5c08c", "#fbecd2")
+BYTES_SCALE_LIGHT = ("#dcd3ea", "#c0aeda", "#9f86c4", "#7d60a8", "#5b3f86", "#3a2260")
+BYTES_SCALE_DARK = ("#463a5e", "#5f4f80", "#7f6da6", "#a291c6", "#c6bae0", "#efe9fb")
+# Below, at and above what is equal: two hues that nobody confuses, alike in lightness on either side of the middle.
+DIVERGING = ("#1f4e79", "#3f8ac6", "#a9c9e3", "#ececec", "#f2c79b", "#d9791c", "#8a4508")
 
 # Eight hues that stay apart in every kind of colour blindness: Okabe and Ito (2008, jfly.uni-koeln.de/color), with grey
 # in place of black.
 KIND_COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#0072b2", "#d55e00", "#999999")
 
 
-def stylesheet() -> str:
-    """Return the tokens and base rules of the ``.tm`` panel, both sides."""
-    return TOKENS % _DARK_RULES
+CHIP_COLOURS = ("#56b4e9", "#e69f00", "#2bb58c", "#f0e442", "#e08fb9", "#f08a4b", "#9ec9e8", "#c9b46c")  # under black
+# Lines without a fill, on either ground: the same hues, neither so light nor so dark as to be lost on one of them.
+LINE_COLOURS = ("#4c86c6", "#c98a2b", "#3f9e77", "#b0609a", "#8a8f3c", "#7b76c9", "#c4654c", "#4aa3b5")
+RUN_COLOURS = (DIVERGING[1], DIVERGING[5])  # of two runs that are compared: the left, the right
+OTHER_COLOUR, BEFORE_COLOUR, MIXED_COLOUR = "#a3abb4", "#68717c", "#868f99"  # what has no kind of its own
+
+_ROLE = re.compile(r"--([\w-]+):[^;]*?light-dark\((#\w+),(#\w+)\)")
+
+
+@cache
+def _roles() -> dict[str, tuple[str, str]]:
+    return {name: (light, dark) for name, light, dark in _ROLE.findall(static("tokens.css"))}
+
+
+def role(name: str, *, dark: bool = False) -> str:
+    """Return the colour that a role has where no host says otherwise: ``role("ink")``, ``role("error-bg")``."""
+    return _roles()[name][dark]
+
+
+def scale_style() -> str:
+    """Return the tokens of the scales: ``--n0`` to ``--n5`` of the norm, ``--run-a`` and ``--run-b`` of two runs."""
+    steps = _steps("n", NORM_SCALE_LIGHT, NORM_SCALE_DARK)
+    return f".tm{{{steps};--run-a:{RUN_COLOURS[0]};--run-b:{RUN_COLOURS[1]};--kept:{KIND_COLOURS[1]}}}"
+
+
+def heat_style() -> str:
+    """Return the rules by which the graph of the viewer shows seconds or bytes in place of the norm."""
+    time = _steps("n", TIME_SCALE_LIGHT, TIME_SCALE_DARK)
+    nbytes = _steps("n", BYTES_SCALE_LIGHT, BYTES_SCALE_DARK)
+    heats = (("[data-heat=time]", time), (":is([data-heat=bytes],[data-heat=saved])", nbytes))
+    return "".join(f".tmv .stage{which}{{{steps}}}" for which, steps in heats)
+
+
+def _steps(letter: str, light: tuple[str, ...], dark: tuple[str, ...]) -> str:
+    both = enumerate(zip(light, dark, strict=True))
+    return ";".join(f"--{letter}{at}:light-dark({one},{other})" for at, (one, other) in both)
 
 
 def offset_colour(fraction: float) -> str:

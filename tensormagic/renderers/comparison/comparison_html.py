@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from tensormagic.renderers.assets import static
-from tensormagic.renderers.basics import theme
-from tensormagic.renderers.basics.finding_html import SIGNS, gaps_html, with_code
+from tensormagic.renderers.basics.finding_html import finding_html, gaps_html, remedy_html, with_code
 from tensormagic.renderers.basics.markup import attributes, escape, svg_data_uri, tag
+from tensormagic.renderers.basics.panel import fold, folds, header, panel, section
 from tensormagic.renderers.basics.phrases import plural, short_number, shortened, tuple_text
 from tensormagic.renderers.comparison.comparison_chart import HEIGHT, WIDTH, loss_scale, loss_svg
 from tensormagic.renderers.comparison.comparison_words import (
@@ -41,8 +40,8 @@ from tensormagic.reports.comparison import (
     Side,
 )
 
-MOST_PARAMETERS, OPEN_PARAMETERS = 200, 16
-MOST_NODES, OPEN_NODES = 100, 8
+MOST_PARAMETERS, OPEN_PARAMETERS = 200, 4
+MOST_NODES = 100
 MOST_ONLY = 60
 _NAME = 60
 
@@ -50,21 +49,19 @@ _NAME = 60
 def render(report: ComparisonReport) -> str:
     """Return the panel as an HTML fragment: a ``<section>`` that needs nothing from outside."""
     parts = [
-        f"<style>{theme.stylesheet()}{static('comparison.css')}</style>",
         _header(report),
-        tag("div", _sides(report), _losses(report), class_="tm-two"),
+        _findings(report),
+        section("", _sides(report), _losses(report), class_="tm-two"),
         _parameters(report),
         *(_graph(report, graph) for graph in report.graphs),
-        _findings(report),
         gaps_html(report.gaps),
     ]
-    return tag("section", *parts, class_="tm tm-compare", aria_label="Two traced runs side by side")
+    return panel("tm-compare", "Two traced runs side by side", parts, css=("comparison.css",))
 
 
 def _header(report: ComparisonReport) -> str:
     names = f"{_chip(report.left, 'a')} {_chip(report.right, 'b')}"
-    title = tag("p", tag("span", "compare", class_="tm-title"), " ", names)
-    return tag("header", title, tag("p", with_code(summary(report)), class_="tm-lead"), class_="tm-head")
+    return header("compare", [tag("span", names)], about="compare", lead=with_code(summary(report)))
 
 
 def _chip(side: Side, letter: str) -> str:
@@ -166,7 +163,7 @@ def _parameters(report: ComparisonReport) -> str:
     only = _only_names(report.parameters_only_left, report.left) + _only_names(
         report.parameters_only_right, report.right
     )
-    return (_folded(title, head, rows, OPEN_PARAMETERS) + _quiet(cut) if rows else "") + only
+    return _folded(title, head, rows, OPEN_PARAMETERS, _quiet(cut), only)
 
 
 def _parameter(one: ParameterDifference, scale: _Scale) -> str:
@@ -184,14 +181,14 @@ def _row(name: str, norms: NormDifference, scale: _Scale, *more: str) -> str:
     return tag("tr", tag("th", name, scope="row"), tag("td", _bars(norms, scale), class_="tm-bars"), *cells, *more)
 
 
-def _folded(title: str, head: Sequence[str], rows: Sequence[str], most: int) -> str:
-    """Return a table, its further rows one click away."""
+def _folded(title: str, head: Sequence[str], rows: Sequence[str], most: int, *below: str) -> str:
+    """Return a section with a table, its further rows one click away."""
+    if not rows:
+        return section("", *below)
     top = tag("thead", tag("tr", *(tag("th", escape(name), scope="col") for name in head)))
-    shown = tag("table", tag("caption", escape(title)), top, tag("tbody", *rows[:most]))
-    if len(rows) <= most:
-        return tag("div", shown, class_="tm-card")
-    rest = tag("table", tag("tbody", *rows[most:]))
-    return tag("div", shown, tag("details", tag("summary", f"{len(rows) - most} more"), rest), class_="tm-card")
+    shown = tag("table", top, tag("tbody", *rows[:most]), class_="tm-list tm-pairs")
+    rest = tag("table", tag("tbody", *rows[most:]), class_="tm-list tm-pairs") if rows[most:] else ""
+    return section(title, shown, fold(f"{len(rows) - most} more", rest), *below)
 
 
 def _quiet(text: str) -> str:
@@ -211,7 +208,7 @@ def _only_names(names: Sequence[str], side: Side) -> str:
 
 
 def _graph(report: ComparisonReport, graph: GraphDifference) -> str:
-    return _nodes(report, graph) + _alone(report, graph)
+    return folds(_nodes(report, graph), _alone(report, graph))
 
 
 def _nodes(report: ComparisonReport, graph: GraphDifference) -> str:
@@ -226,7 +223,9 @@ def _nodes(report: ComparisonReport, graph: GraphDifference) -> str:
     found = len(inner) + graph.nodes_found - len(graph.nodes)
     title = f"{plural(found, 'inner node')}{number} that differ, the most different first{same}"
     cut = f"{found - len(shown)} more differ less" if len(shown) < found else ""
-    return _folded(title, head, [_node(one, scale) for one in shown], OPEN_NODES) + _quiet(cut)
+    top = tag("thead", tag("tr", *(tag("th", escape(name), scope="col") for name in head)))
+    table = tag("table", top, tag("tbody", *(_node(one, scale) for one in shown)), class_="tm-list tm-pairs")
+    return fold(escape(title), table, _quiet(cut))
 
 
 def _node(one: NodeDifference, scale: _Scale) -> str:
@@ -243,7 +242,9 @@ def _alone(report: ComparisonReport, graph: GraphDifference) -> str:
     ]
     edges = graph.edges_only_left + graph.edges_only_right
     note = _quiet(f"{plural(edges, 'edge')} between nodes differ") if edges and not any(lists) else ""
-    return (tag("div", *lists, class_="tm-two tm-card") if any(lists) else "") + note
+    found = graph.only_left_found + graph.only_right_found
+    title = f"{plural(found, 'node')} only in one of them"
+    return fold(title, tag("div", *lists, class_="tm-two")) if any(lists) else note
 
 
 def _only(nodes: Sequence[NodeMention], found: int, side: Side, letter: str) -> str:
@@ -263,13 +264,12 @@ def _only(nodes: Sequence[NodeMention], found: int, side: Side, letter: str) -> 
 
 def _findings(report: ComparisonReport) -> str:
     rows = [
-        *(_finding(finding, "only in ", _chip(report.left, "a")) for finding in report.findings_only_left),
-        *(_finding(finding, "only in ", _chip(report.right, "b")) for finding in report.findings_only_right),
-        *(_finding(finding, "in both", "") for finding in report.findings_both),
+        *(_finding(finding, f"only in {_chip(report.left, 'a')}") for finding in report.findings_only_left),
+        *(_finding(finding, f"only in {_chip(report.right, 'b')}") for finding in report.findings_only_right),
+        *(_finding(finding, "in both") for finding in report.findings_both),
     ]
-    return tag("div", *rows, class_="tm-card") if rows else ""
+    return tag("div", *rows, class_="tm-find") if rows else ""
 
 
-def _finding(finding: Finding, where: str, chip: str) -> str:
-    sign = tag("span", SIGNS[finding.severity], " ", escape(finding.code), class_=f"tm-sev tm-{finding.severity}")
-    return tag("p", sign, f" found {where}{chip}: ", with_code(finding.message))
+def _finding(finding: Finding, where: str) -> str:
+    return finding_html(finding, [remedy_html(finding)], before=f"{where}: ", is_open=False)

@@ -12,6 +12,8 @@ from tensormagic.reports import Graph
 
 _MOST_BOXES = 32
 _PAD = 14.0
+# The picture has no ground of its own; an image is dark where the element that shows it is.
+_DARK = "@media (prefers-color-scheme:dark){.tms{filter:invert(1) hue-rotate(180deg)}}"
 
 
 def picture(graph: Graph, node: int, words: str) -> str:
@@ -20,7 +22,7 @@ def picture(graph: Graph, node: int, words: str) -> str:
     said = f"{plural(len(graph.nodes), 'node')} of the graph; {words}: {graph.nodes[node].op}"
     image = f"<img{attributes(alt=said, src=svg_data_uri(_svg(drawing, graph, node, words)))}>"
     note = tag("p", drawing.note, class_="quiet") if drawing.note else ""
-    return tag("div", tag("div", image), note, class_="tm-graph")
+    return tag("div", tag("div", image), note, class_="tm-section tm-graph")
 
 
 def _svg(drawing: Drawing, graph: Graph, node: int, words: str) -> str:
@@ -30,6 +32,6 @@ def _svg(drawing: Drawing, graph: Graph, node: int, words: str) -> str:
     size = f'width="{number(width)}" height="{number(height)}" viewBox="0 0 {number(width)} {number(height)}"'
     content = f"{graph_svg(Scene(drawing, graph, None))}{mark.svg}"
     start = f'<svg xmlns="http://www.w3.org/2000/svg" class="tms" {size}>'
-    style = f"<style>{STYLE}{SOLID}{crash_mark.STYLE}</style>"
+    style = f"<style>{STYLE}{SOLID}{crash_mark.STYLE}{_DARK}</style>"
     moved = f"translate({number(left)},{number(mark.above + _PAD)})"
     return f'{start}{style}<g transform="{moved}">{content}</g></svg>\n'

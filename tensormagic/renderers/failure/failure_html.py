@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tensormagic.renderers.assets import static
-from tensormagic.renderers.basics import theme
-from tensormagic.renderers.basics.finding_html import SIGNS, gaps_html, with_code
+from tensormagic.renderers.basics.finding_html import finding_html, gaps_html, remedy_html, with_code
+from tensormagic.renderers.basics.icons import icon
 from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.panel import header, panel, section
 from tensormagic.renderers.basics.phrases import TIMES
+from tensormagic.renderers.basics.styling import used
 from tensormagic.renderers.failure import failure_graph
 from tensormagic.renderers.failure.failure_words import (
     Cell,
@@ -36,15 +37,13 @@ from tensormagic.renderers.memory import memory_html
 from tensormagic.reports import FailureReport, Finding, Location, TraceReport
 
 _HEADS = {"dtype": "dtype", "device": "device", "stride": "strides", "made": "made in"}
-_SIGN = "\u2716"
 
 
 def render(report: FailureReport) -> str:
     """Return the panel as an HTML fragment that needs nothing from outside; where memory ran out, with its own."""
-    style = tag("style", theme.stylesheet(), static("failure.css"))
     label = f"{function_text(report)}: {headline(report)}"
-    memory = memory_html.render(report.memory) if report.memory is not None else ""
-    return tag("section", style, body(report), class_="tm tm-failure", aria_label=label) + memory
+    memory = memory_html.render(report.memory, brief=True) if report.memory is not None else ""
+    return panel("tm-failure", label, [body(report)], css=("failure.css",)) + memory
 
 
 def of_run(report: TraceReport) -> tuple[str, TraceReport]:
@@ -58,36 +57,29 @@ def of_run(report: TraceReport) -> tuple[str, TraceReport]:
         place, node = failure.node
         graph = failure_graph.picture(report.graphs[place], node, crash_words(failure, RAN))
     inner = body(failure, said=False, drawn=bool(report.graphs))
-    top = tag("style", static("failure.css")) + tag("div", inner, graph, class_="tm tm-failure tm-top")
+    drawn = tag("div", inner, graph, class_="tm tm-failure tm-top")
+    top = tag("style", used(drawn, "panel.css", "failure.css")) + drawn
     return top, replace(report, findings=rest)
 
 
 def body(report: FailureReport, *, said: bool = True, drawn: bool = True) -> str:
     """Return what the panel holds; with ``said``, torch's own words too, with ``drawn`` the graph so far."""
-    wrong = "".join(_finding(finding, report) for finding in report.findings)
+    rows = [_finding(finding, report) for finding in report.findings]
+    wrong = tag("div", *rows, class_="tm-find") if rows else ""
     graph = _graph(report) if drawn else ""
     return "".join((_header(report), wrong, _rule(report), _way(report), _operands(report), graph,
                     _said(report) if said else "", gaps_html(report.gaps)))  # fmt: skip
 
 
 def _header(report: FailureReport) -> str:
-    name = tag("b", escape(function_text(report)), class_="tm-name")
     what = tag("span", escape(headline(report)), class_="tm-what")
-    sign = tag("span", _SIGN, class_="tm-sign", aria_hidden="true")
-    line = tag("p", sign, name, " ", what, class_="tm-line")
-    return tag("header", line, tag("p", escape(place_text(report)), class_="tm-where quiet"), class_="tm-head")
+    return header(escape(function_text(report)), [what], about="error", second=[escape(place_text(report))])
 
 
 def _finding(finding: Finding, report: FailureReport) -> str:
-    code = tag("b", SIGNS[finding.severity], " ", escape(f"{finding.code} {finding.severity}"), class_="tm-code-name")
     more = [finding_place(finding, report), *related_lines(finding)]
-    parts = [tag("p", code, " ", with_code(finding.message))]
-    parts += [tag("p", escape(text), class_="quiet") for text in more if text]
-    if finding.remedy:
-        parts.append(
-            tag("p", tag("span", "\u2192", class_="tm-arrow"), " ", with_code(finding.remedy), class_="tm-fix")
-        )
-    return tag("div", *parts, class_=f"tm-finding tm-{finding.severity}")
+    parts = [remedy_html(finding), *(tag("p", escape(text)) for text in more if text)]
+    return finding_html(finding, parts, is_open=True)
 
 
 def _rule(report: FailureReport) -> str:
@@ -96,7 +88,7 @@ def _rule(report: FailureReport) -> str:
     ways = works(report)
     if ways:
         said.append(tag("p", "works: ", " or ".join(tag("code", escape(way)) for way in ways), class_="tm-fix"))
-    return tag("div", *said, class_="tm-rule") if said else ""
+    return section("", *said, class_="tm-rule")
 
 
 # -- the way there -------------------------------------------------------------------------------------------------
@@ -105,7 +97,7 @@ def _rule(report: FailureReport) -> str:
 def _way(report: FailureReport) -> str:
     before, failed = way_lines(report)
     lines = [_step(step) for step in before] + ([_failed(failed, report.call)] if failed is not None else [])
-    return tag("div", tag("table", tag("tbody", *lines), class_="tm-way"), class_="tm-scroll") if lines else ""
+    return section("", tag("table", tag("tbody", *lines), class_="tm-way"), class_="tm-ways") if lines else ""
 
 
 def _step(step: Location | str) -> str:
@@ -117,7 +109,7 @@ def _step(step: Location | str) -> str:
 def _failed(place: Location, expression: str) -> str:
     before, call, after = marked(place, expression)
     code = tag("code", escape(before), tag("mark", escape(call)) if call else "", escape(after))
-    label = tag("td", f"{_SIGN} ", escape(place.label), class_="tm-label")
+    label = tag("td", icon("error"), escape(place.label), class_="tm-label")
     return tag("tr", label, tag("td", code), class_="tm-here")
 
 
@@ -132,13 +124,12 @@ def _operands(report: FailureReport) -> str:
     heads = ["operand", "given as", "shape", *(_HEADS[name] for name in shown)]
     head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in heads)))
     body = tag("tbody", *(tag("tr", *_cells(row, shown), class_="tm-bad" if row.clashes else None) for row in found))
-    return tag("div", tag("table", head, body, class_="tm-operands"), class_="tm-scroll")
+    return section("", tag("table", head, body, class_="tm-operands"))
 
 
 def _cells(row: Row, shown: list[str]) -> Iterator[str]:
     name = _name(row.name.text)
-    sign = tag("span", _SIGN if row.clashes else "", class_="tm-sign", aria_hidden="true")
-    yield tag("td", sign, name, _because(row.name), class_="tm-operand")
+    yield tag("td", icon("error") if row.clashes else "", name, _because(row.name), class_="tm-operand")
     yield tag("td", escape(row.role), class_="quiet")
     yield tag("td", _shape(row), class_="tm-shape")
     for column in shown:
@@ -179,4 +170,4 @@ def _graph(report: FailureReport) -> str:
 
 def _said(report: FailureReport) -> str:
     lead = tag("span", "torch said", class_="quiet")
-    return tag("div", lead, " ", tag("code", escape(torch_said(report))), class_="tm-said")
+    return section("", lead, " ", tag("code", escape(torch_said(report))), class_="tm-said")

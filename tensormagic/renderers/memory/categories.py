@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tensormagic.renderers.basics.theme import KIND_COLOURS, ink_on
+from tensormagic.renderers.basics.theme import BEFORE_COLOUR, KIND_COLOURS, MIXED_COLOUR, OTHER_COLOUR, ink_on
 from tensormagic.reports import CATEGORIES
 
 BEFORE: Final = "before the run"
@@ -19,7 +19,7 @@ _SKY, _ORANGE, _GREEN, _PINK, _YELLOW, _BLUE, _VERMILION, _GREY = KIND_COLOURS
 
 COLOURS: dict[str, str] = {
     "parameter": _BLUE, "gradient": _ORANGE, "optimizer state": _GREEN, "saved for backward": _SKY,
-    "buffer": _YELLOW, "input": _PINK, "other": "#a3abb4", BEFORE: "#68717c", MIXED: "#868f99",
+    "buffer": _YELLOW, "input": _PINK, "other": OTHER_COLOUR, BEFORE: BEFORE_COLOUR, MIXED: MIXED_COLOUR,
 }  # fmt: skip
 LETTERS: dict[str, str] = {
     "parameter": "p", "gradient": "g", "optimizer state": "o", "saved for backward": "s",
@@ -32,7 +32,7 @@ PLURALS: dict[str, str] = {
 }  # fmt: skip
 # Lines of code have no colours of their own: the largest get these, in this order, all others the last.
 LINE_COLOURS = (_BLUE, _ORANGE, _GREEN, _PINK, _SKY, _YELLOW)
-OTHER_LINES = "#a3abb4"
+OTHER_LINES = OTHER_COLOUR
 
 
 def category_style() -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.panel import header, section
 from tensormagic.renderers.memory.freeing_words import HOW, entry_words, gain_words, lead
-from tensormagic.renderers.memory.memory_html import code_html, style
+from tensormagic.renderers.memory.memory_html import code_html, memory_panel
 from tensormagic.reports import FreeingReport, Release
 
 
@@ -15,15 +16,12 @@ def render(report: FreeingReport) -> str:
     gains = "".join(tag("p", escape(words), class_="quiet") for words in map(gain_words, report.gains) if words)
     hint = tag("p", code_html(HOW), class_="quiet") if report.entries and not report.dropped else ""
     parts = [
-        style(),
-        tag("header", tag("p", escape(lead(report)), class_="tm-lead"), class_="tm-head"),
+        header("memory", [escape(lead(report))], about="memory"),
         findings_html(report.findings),
         gaps_html(report.gaps),
-        tag("table", tag("tbody", rows)) if rows else "",
-        gains,
-        hint,
+        section("", tag("table", tag("tbody", rows), class_="tm-list") if rows else "", gains, hint),
     ]
-    return tag("section", *parts, class_="tm tm-memory", aria_label="What only the history keeps in memory")
+    return memory_panel("What only the history keeps in memory", parts)
 
 
 def _row(entry: Release) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.panel import scroll
 from tensormagic.renderers.basics.phrases import count, number_of_bytes, plural
 from tensormagic.renderers.memory.memory_run_words import COLUMNS, operation
 from tensormagic.renderers.memory.source_rows import SourceRow
@@ -23,8 +24,10 @@ def lines_html(rows: Sequence[SourceRow], ranks: dict[int, int]) -> str:
     numbers = (tag("th", text, scope="col", class_="tm-num") for text in titles)
     head = tag("tr", *numbers, tag("th", "source", scope="col"))
     body = "".join(_row(row, ranks, (alive, moved), counted=counted) for row in rows)
-    return tag(
-        "div", tag("table", tag("thead", head), tag("tbody", body), class_="tm-lines"), class_="tm-scroll tm-tall"
+    return scroll(
+        "Source, and bytes beside it",
+        tag("table", tag("thead", head), tag("tbody", body), class_="tm-lines"),
+        class_="tm-tall",
     )
 
 

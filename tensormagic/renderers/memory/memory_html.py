@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tensormagic.renderers.assets import static
-from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.panel import fold, folds, header, panel, scroll, section
 from tensormagic.renderers.basics.phrases import count, number_of_bytes, plural, shortened
 from tensormagic.renderers.memory.categories import LETTERS, PLURALS, category_style
 from tensormagic.renderers.memory.device_bar import LETTERS as PART_LETTERS
@@ -35,52 +34,62 @@ from tensormagic.renderers.memory.treemap_html import WIDTH, treemap_html
 from tensormagic.reports import DeviceMemory, LiveStorage, MemoryReport, Release
 
 MOST_ROWS = 40
-MOST_RELEASES, MOST_RELEASES_FOLDED = 8, 32
-MAP_HEIGHT, SMALL_MAP_HEIGHT = 300.0, 96.0
+MOST_RELEASES, MOST_RELEASES_FOLDED = 3, 32
+MAP_HEIGHT, BRIEF_MAP_HEIGHT, SMALL_MAP_HEIGHT = 180.0, 110.0, 56.0
 _STORAGE_HEAD = ("storage", "bytes", "category", "tensor", "device", "held by")
 
 
-def style() -> str:
-    """Return the style sheet of both panels of memory."""
-    return tag("style", theme.stylesheet(), category_style(), static("memory.css"))
+def memory_panel(label: str, parts: Iterable[str], kind: str = "tm-memory") -> str:
+    """Return a panel with the colours of the categories."""
+    return panel(kind, label, parts, css=("memory.css",), extra=category_style())
 
 
-def render(report: MemoryReport) -> str:
-    """Return the panel as an HTML fragment: a ``<section>`` that needs nothing from outside."""
+def render(report: MemoryReport, *, brief: bool = False) -> str:
+    """Return the panel as an HTML fragment: a ``<section>`` that needs nothing from outside.
+
+    Args:
+        report: What is drawn.
+        brief: Whether it stands below another panel: then the map is low, and what could be freed is folded.
+    """
+    first, others = _devices(report, BRIEF_MAP_HEIGHT if brief else MAP_HEIGHT)
+    freed = releases_html(report.releases, folded=brief)
     parts = [
-        style(),
-        _header(report),
+        header(escape(shortened(title(report), 120)), [escape(summary(report))], about="memory"),
         findings_html(report.findings),
         gaps_html(report.gaps),
-        *_devices(report),
-        releases_html(report.releases),
-        storages_html(report.storages, report.left_out),
+        section("", first),
+        "" if brief else freed,
+        folds(*others, freed if brief else "", storages_html(report.storages, report.left_out)),
     ]
-    return tag("section", *parts, class_="tm tm-memory", aria_label=f"Where the {title(report)} is")
+    return memory_panel(f"Where the {title(report)} is", parts)
 
 
-def _header(report: MemoryReport) -> str:
-    name = tag("span", escape(shortened(title(report), 120)), class_="tm-title")
-    return tag("header", tag("p", name, " ", tag("span", escape(summary(report))), class_="tm-lead"), class_="tm-head")
+def _devices(report: MemoryReport, height: float) -> tuple[str, list[str]]:
+    """Return the device with the most, and the others, each folded."""
+    if not report.devices:
+        return "", []
+    first, *others = sorted(report.devices, key=lambda device: -device.live)
+    rest = (each for each in report.devices if each in others)
+    folded = [fold(escape(each.device), _device(report, each, SMALL_MAP_HEIGHT), state=_taken(each)) for each in rest]
+    return _device(report, first, height), folded
 
 
-def _devices(report: MemoryReport) -> list[str]:
-    largest = max((device.live for device in report.devices), default=0)
-    return [_device(report, device, largest=device.live == largest) for device in report.devices]
+def _taken(device: DeviceMemory) -> str:
+    total = f" of {number_of_bytes(device.total)}" if device.total is not None else ""
+    return f"{number_of_bytes(device.live)} of tensors{total}"
 
 
-def _device(report: MemoryReport, device: DeviceMemory, *, largest: bool) -> str:
+def _device(report: MemoryReport, device: DeviceMemory, height: float) -> str:
     bar = device_bar(device, report.every())
     parts = [_about(bar), _bar(bar), _keys(bar)]
     if device.live:
-        height = MAP_HEIGHT if largest else SMALL_MAP_HEIGHT
         shares = ", ".join(
             f"{PLURALS[name]} {percent(nbytes, device.live)}"
             for name, nbytes in by_category(one for one in report.every() if one.device == device.device)
         )
         alternative = f"Treemap of {number_of_bytes(device.live)} on {device.device}: {shares}"
         parts.append(treemap_html(treemap(tiles(report, device.device), WIDTH, height), alternative))
-    return tag("div", *parts, class_="tm-part")
+    return "".join(parts)
 
 
 def _about(bar: DeviceBar) -> str:
@@ -123,8 +132,8 @@ def key_html(ground: str, words: str, nbytes: int) -> str:
     return tag("span", swatch, escape(words), " ", tag("b", number_of_bytes(nbytes)), class_="tm-key")
 
 
-def releases_html(releases: Sequence[Release]) -> str:
-    """Return what letting go of each name would free, the most first; the smaller ones folded."""
+def releases_html(releases: Sequence[Release], *, folded: bool = False) -> str:
+    """Return what letting go of each name would free, the most first; the smaller ones, or all, folded."""
     freeing = [release for release in releases if release.nbytes > 0]
     if not freeing:
         return ""
@@ -132,12 +141,13 @@ def releases_html(releases: Sequence[Release]) -> str:
     note = "each by itself, everything else staying"
     if frees_by_history(freeing):
         note += "; `%gpumem --free --yes` lets go of what only outputs and errors hold"
-    head = tag(
-        "div", tag("h3", "What letting go would free"), tag("span", code_html(note), class_="quiet"), class_="tm-about"
-    )
-    folded = _release_rows(freeing[MOST_RELEASES : MOST_RELEASES + MOST_RELEASES_FOLDED], top)
+    said = " " + tag("span", code_html(note), class_="quiet")
+    further = _release_rows(freeing[MOST_RELEASES : MOST_RELEASES + MOST_RELEASES_FOLDED], top)
     more = f"{count(len(freeing) - MOST_RELEASES)} more that free something"
-    return tag("div", head, _release_rows(freeing[:MOST_RELEASES], top), details_html(more, folded), class_="tm-part")
+    rows = _release_rows(freeing[:MOST_RELEASES], top)
+    title = "What letting go would free"
+    parts = (rows, fold(more, further))
+    return fold(title + said, *parts) if folded else section(title, *parts, more=said)
 
 
 def code_html(text: str) -> str:
@@ -150,7 +160,7 @@ def code_html(text: str) -> str:
 
 def _release_rows(releases: Iterable[Release], top: int) -> str:
     rows = "".join(_release(release, top) for release in releases)
-    return tag("table", tag("tbody", rows), class_="tm-frees") if rows else ""
+    return tag("table", tag("tbody", rows), class_="tm-list tm-full tm-frees") if rows else ""
 
 
 def _release(release: Release, top: int) -> str:
@@ -171,8 +181,7 @@ def details_html(summary_: str, inner: str, *, opened: bool = False) -> str:
     """Return something folded away; nothing where there is nothing."""
     if not inner:
         return ""
-    content = tag("summary", escape(summary_)) + tag("div", inner, class_="tm-scroll")
-    return tag("details", content, class_="tm-more", open="" if opened else None)
+    return fold(escape(summary_), scroll(summary_, inner), is_open=opened)
 
 
 def storages_html(storages: Sequence[LiveStorage], left_out: Sequence[LiveStorage], *, name: str = "") -> str:
@@ -184,7 +193,9 @@ def storages_html(storages: Sequence[LiveStorage], left_out: Sequence[LiveStorag
     number = len(storages[MOST_ROWS:]) + sum(one.tensors for one in left_out)
     more = f"and {count(number)} smaller, {number_of_bytes(sum(one.nbytes for one in rest))}" if rest else ""
     head = tag("thead", tag("tr", *(tag("th", text, scope="col") for text in _STORAGE_HEAD)))
-    filled = tag("table", head, tag("tbody", rows)) + (tag("p", more, class_="quiet") if more else "")
+    filled = tag("table", head, tag("tbody", rows), class_="tm-list tm-full") + (
+        tag("p", more, class_="quiet") if more else ""
+    )
     total = len(storages) + sum(one.tensors for one in left_out)
     told = name or f"{plural(total, 'storage')} by size, and who holds them"
     return details_html(told, filled)

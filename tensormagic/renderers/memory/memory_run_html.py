@@ -9,10 +9,11 @@ from collections.abc import Sequence
 
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
 from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.panel import fold, folds, header, section
 from tensormagic.renderers.basics.phrases import count, number_of_bytes, plural, shortened
 from tensormagic.renderers.memory.allocator_words import HEAD, allocator_rows, allocator_words
 from tensormagic.renderers.memory.lines_html import lines_html
-from tensormagic.renderers.memory.memory_html import details_html, releases_html, storages_html, style
+from tensormagic.renderers.memory.memory_html import details_html, memory_panel, releases_html, storages_html
 from tensormagic.renderers.memory.memory_run_words import (
     blocks_bytes,
     leak_words,
@@ -32,10 +33,11 @@ from tensormagic.renderers.memory.timeline_html import timeline_html
 from tensormagic.renderers.memory.timeline_stack import line_ranks, main_timeline
 from tensormagic.renderers.memory.treemap import Tile, treemap
 from tensormagic.renderers.memory.treemap_html import WIDTH, treemap_html
-from tensormagic.reports import AllocatedBlock, AllocatorRun, Leak, MemoryRunReport, OutOfMemory
+from tensormagic.reports import AllocatedBlock, AllocatorRun, FunctionMemory, Leak, MemoryRunReport, OutOfMemory
 
 MOST_BLOCKS, MOST_LEAKS, MOST_TIMELINES = 24, 12, 4
-MAP_HEIGHT, LARGE_MAP_HEIGHT, MOST_CELLS = 220.0, 300.0, 160
+MAP_HEIGHT, MOST_CELLS = 220.0, 160
+_ABOUT_LINES = "bytes: alive at the peak, allocated in all, freed while it ran, kept after the run"
 _BLOCK_HEAD = ("storage", "bytes", "category", "allocated by", "line", "life")
 
 
@@ -44,29 +46,35 @@ def render(report: MemoryRunReport) -> str:
     drawn = [timeline for timeline in report.timelines if timeline.live]
     main = main_timeline(report)
     ranked = sorted(drawn, key=lambda timeline: timeline is not main)[:MOST_TIMELINES]
+    ranks = line_ranks(main) if main is not None else {}
+    dead = _dead(report)
+    first = 0 if dead else 1  # what stands open
     parts = [
-        style(),
         _header(report),
         _out_of_memory(report.out_of_memory),
         findings_html(report.findings),
         gaps_html(report.gaps),
-        *(timeline_html(report, timeline) for timeline in ranked),
-        _lines(report, line_ranks(main) if main is not None else {}),
-        _leaks(report.leaks),
-        _peak(report),
-        _end(report),
-        _allocator(report.allocator),
+        dead,
+        *(timeline_html(report, timeline) for timeline in ranked[:first]),
+        "" if dead else section("Line by line", lines_html(run_rows(report), ranks), about=_ABOUT_LINES),
+        folds(
+            *(timeline_html(report, timeline, folded=True) for timeline in ranked[first:]),
+            fold("Line by line", lines_html(run_rows(report), ranks), state=_ABOUT_LINES) if dead else "",
+            *(_function(report, function, ranks) for function in report.functions),
+            _leaks(report.leaks),
+            _peak(report),
+            *_end(report),
+            _allocator(report.allocator),
+        ),
     ]
-    return tag("section", *parts, class_="tm tm-memory", aria_label="Memory of a run")
+    return memory_panel("Memory of a run", parts)
 
 
 def _header(report: MemoryRunReport) -> str:
-    name = tag("span", escape(shortened(title(report), 80)), class_="tm-title")
     words = "" if report.state == "finished" else shortened(state(report), 200)
-    ended = tag("span", escape(words), class_="tm-error" if report.error else "quiet") if words else ""
+    ended = tag("span", escape(words), class_="tm-failed" if report.error else "quiet") if words else ""
     top = tag("b", peak(report), class_="tm-peaked")
-    first = tag("p", name, " ", top, " ", tag("span", escape(summary(report))), " ", ended, class_="tm-lead")
-    return tag("header", first, class_="tm-head")
+    return header(escape(shortened(title(report), 80)), [top, escape(summary(report)), ended], about="memory")
 
 
 def _out_of_memory(failed: OutOfMemory | None) -> str:
@@ -80,21 +88,11 @@ def _out_of_memory(failed: OutOfMemory | None) -> str:
     return tag("div", *parts, class_="tm-died")
 
 
-def _lines(report: MemoryRunReport, ranks: dict[int, int]) -> str:
-    listed = lines_html(run_rows(report), ranks)
-    head = _heading(
-        "Line by line", "bytes: alive at the peak, allocated in all, freed while it ran, kept after the run"
-    )
-    parts = [tag("div", head, listed, class_="tm-part")] if listed else []
-    for function in report.functions:
-        inner = lines_html(function_rows(report, function), ranks)
-        words = "" if inner else "no line of it allocated anything"
-        parts.append(tag("div", _heading(f"In {shortened(function.name, 80)}", words), inner, class_="tm-part"))
-    return "".join(parts)
-
-
-def _heading(text: str, about: str = "") -> str:
-    return tag("div", tag("h3", escape(text)), " ", tag("span", escape(about), class_="quiet"), class_="tm-about")
+def _function(report: MemoryRunReport, function: FunctionMemory, ranks: dict[int, int]) -> str:
+    inner = lines_html(function_rows(report, function), ranks)
+    words = "" if inner else "no line of it allocated anything"
+    name = f"In {shortened(function.name, 80)}"
+    return fold(escape(name), inner) or tag("p", tag("b", escape(name)), " ", tag("span", words, class_="quiet"))
 
 
 def _leaks(leaks: Sequence[Leak]) -> str:
@@ -102,8 +100,8 @@ def _leaks(leaks: Sequence[Leak]) -> str:
         return ""
     rows = "".join(_leak(leak) for leak in leaks[:MOST_LEAKS])
     more = f"and {count(len(leaks) - MOST_LEAKS)} more" if len(leaks) > MOST_LEAKS else ""
-    table = tag("table", tag("tbody", rows)) + (tag("p", more, class_="quiet") if more else "")
-    return tag("div", _heading("What grows with every iteration"), table, class_="tm-part")
+    table = tag("table", tag("tbody", rows), class_="tm-list") + (tag("p", more, class_="quiet") if more else "")
+    return fold("What grows with every iteration", table, state=plural(len(leaks), "line"))
 
 
 def _leak(leak: Leak) -> str:
@@ -121,9 +119,9 @@ def _peak(report: MemoryRunReport) -> str:
     if not tiles or (report.out_of_memory is not None and report.at_end):
         return ""
     number = len(report.peak_blocks) + report.peak_left_out[0]
-    head = _heading("Alive at the peak", f"{plural(number, 'storage')}, by the line that allocated them")
+    words = f"{plural(number, 'storage')}, by the line that allocated them"
     table = blocks_html("what was alive at the peak", report.peak_blocks, report.peak_left_out, report)
-    return tag("div", head, _map(tiles, "what was alive at the peak"), table, class_="tm-part")
+    return fold("Alive at the peak", _map(tiles, "what was alive at the peak"), table, state=words)
 
 
 def _map(tiles: Sequence[Tile], what: str, height: float = MAP_HEIGHT) -> str:
@@ -147,7 +145,7 @@ def blocks_html(
     head = tag("thead", tag("tr", *(tag("th", text, scope="col") for text in _BLOCK_HEAD)))
     total = number_of_bytes(blocks_bytes(blocks) + left_out[1])
     told = f"{words}: {plural(len(blocks) + left_out[0], 'storage')}, {total}"
-    return details_html(told, tag("table", head, tag("tbody", rows)) + more)
+    return details_html(told, tag("table", head, tag("tbody", rows), class_="tm-list tm-full") + more)
 
 
 def _block(block: AllocatedBlock, report: MemoryRunReport) -> str:
@@ -169,17 +167,20 @@ def _block(block: AllocatedBlock, report: MemoryRunReport) -> str:
     return tag("tr", *cells)
 
 
-def _end(report: MemoryRunReport) -> str:
+def _end(report: MemoryRunReport) -> tuple[str, str]:
     kept = blocks_html("allocated here and still alive", report.kept, report.kept_left_out, report)
     when = "alive when it failed" if report.error else "alive after the run"
     total = number_of_bytes(sum(one.nbytes for one in report.at_end))
     words = f"{when}: {plural(len(report.at_end), 'storage')}, {total}, and who holds them"
-    table = storages_html(report.at_end, (), name=words)
+    return storages_html(report.at_end, (), name=words), kept
+
+
+def _dead(report: MemoryRunReport) -> str:
+    """Return what was alive where memory ran out, as a map, and what letting go would have freed."""
     if report.out_of_memory is None or not report.at_end:
-        return kept + table
-    drawn = _map([tile(one) for one in report.at_end], when, LARGE_MAP_HEIGHT)
-    freed = releases_html(report.releases)
-    return tag("div", _heading("Alive when it failed", "by name"), drawn, freed, table, kept, class_="tm-part")
+        return ""
+    drawn = _map([tile(one) for one in report.at_end], "what was alive when it failed")
+    return section("Alive when it failed", drawn, about="by name") + releases_html(report.releases)
 
 
 def _allocator(runs: Sequence[AllocatorRun]) -> str:
@@ -196,5 +197,5 @@ def _allocator_run(run: AllocatorRun) -> str:
         )
         for where, *told in allocator_rows(run)
     ]
-    table = tag("table", head, tag("tbody", *rows)) if rows else ""
+    table = tag("table", head, tag("tbody", *rows), class_="tm-list") if rows else ""
     return details_html(f"What the allocator of {run.device} recorded", tag("p", escape(allocator_words(run))) + table)

@@ -10,8 +10,9 @@ from functools import partial
 
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.panel import fold, folds, header, section
 from tensormagic.renderers.basics.phrases import number_of_bytes, plural, shortened
-from tensormagic.renderers.memory.memory_html import details_html, style
+from tensormagic.renderers.memory.memory_html import details_html, memory_panel
 from tensormagic.renderers.memory.snapshot_words import (
     BLOCK_HEAD,
     LINE_HEAD,
@@ -45,21 +46,24 @@ _CLASSES = {"awaiting free": "tm-sw", "mixed": "tm-sm", "free": "tm-sf"}
 def render(report: SnapshotReport) -> str:
     """Return the panel as an HTML fragment: a ``<section>`` that needs nothing from outside."""
     ranks = _ranks(report)
+    ranked = sorted(report.timelines, key=lambda one: -max(one.live, default=0))
     parts = [
-        style(),
         _header(report),
         *map(_refused, report.refused[-MOST_REFUSED:]),
         findings_html(report.findings),
         gaps_html(report.gaps),
-        *(_timeline(report, timeline) for timeline in report.timelines[:MOST_TIMELINES]),
-        _peak(report),
-        _lines(report),
-        _segments(report, ranks),
-        _blocks("in use at the peak", report, report.peak_blocks, report.peak_left_out),
-        _blocks("in use at the end", report, report.live, report.live_left_out),
-        _settings(report),
+        *(_timeline(report, timeline) for timeline in ranked[:1]),
+        folds(
+            *(_further(report, timeline) for timeline in ranked[1:MOST_TIMELINES]),
+            _peak(report),
+            _lines(report),
+            _segments(report, ranks),
+            _blocks("in use at the peak", report, report.peak_blocks, report.peak_left_out),
+            _blocks("in use at the end", report, report.live, report.live_left_out),
+            _settings(report),
+        ),
     ]
-    return tag("section", *parts, class_="tm tm-memory tm-snapshot", aria_label="Memory snapshot")
+    return memory_panel("Memory snapshot", parts, "tm-memory tm-snapshot")
 
 
 def _ranks(report: SnapshotReport) -> dict[int, int]:
@@ -69,10 +73,9 @@ def _ranks(report: SnapshotReport) -> dict[int, int]:
 
 
 def _header(report: SnapshotReport) -> str:
-    name = tag("span", escape(shortened(title(report), 120)), class_="tm-title")
-    first = tag("p", name, " ", tag("span", escape(summary(report)), class_="tm-peaked"), class_="tm-lead")
-    notes = [f"{one.device}: {note}" for one in report.devices for note in device_notes(one)]
-    return tag("header", first, *(tag("p", escape(note), class_="quiet") for note in notes), class_="tm-head")
+    notes = [escape(f"{one.device}: {note}") for one in report.devices for note in device_notes(one)]
+    about = [tag("b", escape(summary(report)), class_="tm-peaked")]
+    return header(escape(shortened(title(report), 120)), about, about="memory", second=notes)
 
 
 def _refused(refused: RefusedAllocation) -> str:
@@ -81,9 +84,19 @@ def _refused(refused: RefusedAllocation) -> str:
 
 
 def _timeline(report: SnapshotReport, timeline: Timeline) -> str:
-    head = _heading(f"In use on {timeline.device}", "bytes asked for, by the line that allocated them")
-    drawn = layers_html(timeline, by_line(timeline), partial(layer_words, report), unit=UNIT)
-    return tag("div", head, drawn, class_="tm-part tm-timeline")
+    drawn = _drawn(report, timeline)
+    about = "bytes asked for, by the line that allocated them"
+    return section(f"In use on {timeline.device}", drawn, about=about, class_="tm-timeline")
+
+
+def _further(report: SnapshotReport, timeline: Timeline) -> str:
+    peak = number_of_bytes(max(timeline.live, default=0))
+    drawn = tag("div", _drawn(report, timeline), class_="tm-timeline")
+    return fold(escape(f"In use on {timeline.device}"), drawn, state=f"peak {peak}")
+
+
+def _drawn(report: SnapshotReport, timeline: Timeline) -> str:
+    return layers_html(timeline, by_line(timeline), partial(layer_words, report), unit=UNIT)
 
 
 def _peak(report: SnapshotReport) -> str:
@@ -91,9 +104,9 @@ def _peak(report: SnapshotReport) -> str:
     if not tiles:
         return ""
     total = sum(one.nbytes for one in tiles)
-    head = _heading("In use at the peak", f"{number_of_bytes(total)} by line")
     drawn = treemap(tiles, WIDTH, MAP_HEIGHT, most=MOST_CELLS)
-    return tag("div", head, treemap_html(drawn, "Treemap of what was in use at the peak, by line"), class_="tm-part")
+    picture = treemap_html(drawn, "Treemap of what was in use at the peak, by line")
+    return fold("In use at the peak", picture, state=f"{number_of_bytes(total)} by line")
 
 
 def _lines(report: SnapshotReport) -> str:
@@ -101,8 +114,7 @@ def _lines(report: SnapshotReport) -> str:
         return ""
     rows = "".join(_row(line_row(line)) for line in report.lines[:MOST_LINES])
     rest = left_out_words(report.lines_left_out, [one.allocated for one in report.lines[MOST_LINES:]])
-    head = _heading("Line by line", "bytes asked for")
-    return tag("div", head, _table(LINE_HEAD, rows), _more(rest), class_="tm-part")
+    return fold("Line by line", _table(LINE_HEAD, rows), _more(rest), state="bytes asked for")
 
 
 def _row(cells: Sequence[str]) -> str:
@@ -115,7 +127,7 @@ def _table(head: Sequence[str], rows: str) -> str:
     *numbers, last = head
     names = [tag("th", escape(text), scope="col", class_="tm-num") for text in numbers]
     top = tag("thead", tag("tr", *names, tag("th", escape(last), scope="col")))
-    return tag("table", top, tag("tbody", rows))
+    return tag("table", top, tag("tbody", rows), class_="tm-list tm-full")
 
 
 def _segments(report: SnapshotReport, ranks: dict[int, int]) -> str:
@@ -127,8 +139,8 @@ def _segments(report: SnapshotReport, ranks: dict[int, int]) -> str:
     said = [tag("span", tag("span", class_=f"tm-swatch {_CLASSES[key]}"), escape(STATES[key]), class_="tm-key")
             for key in ("free", "awaiting free", "mixed")]  # fmt: skip
     key = tag("span", "in use: coloured by line, as above", class_="tm-key quiet")
-    head = _heading("Segments", "what the allocator has reserved, and the blocks in it")
-    return tag("div", head, *drawn, tag("div", key, *said, class_="tm-keys"), _more(rest), class_="tm-part")
+    about = "what the allocator has reserved, and the blocks in it"
+    return fold("Segments", *drawn, tag("div", key, *said, class_="tm-keys"), _more(rest), state=about)
 
 
 def _segment(report: SnapshotReport, segment: Segment, ranks: dict[int, int], largest: int) -> str:
@@ -162,10 +174,6 @@ def _settings(report: SnapshotReport) -> str:
 def _setting(pair: tuple[str, str]) -> str:
     name, value = pair
     return tag("tr", tag("th", tag("code", escape(name)), scope="row"), tag("td", escape(shortened(value, 200))))
-
-
-def _heading(text: str, about: str) -> str:
-    return tag("div", tag("h3", escape(text)), " ", tag("span", escape(about), class_="quiet"), class_="tm-about")
 
 
 def _more(words: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tensormagic.renderers.basics.markup import attributes, escape, svg_data_uri, tag
+from tensormagic.renderers.basics.panel import fold, heading
 from tensormagic.renderers.basics.phrases import count, number_of_bytes
 from tensormagic.renderers.memory.categories import LETTERS
 from tensormagic.renderers.memory.memory_run_words import ends_words, layer_words, peak_place
@@ -20,16 +21,18 @@ from tensormagic.reports import MemoryRunReport, Timeline
 _RIGHT_HALF = 0.6
 
 
-def timeline_html(report: MemoryRunReport, timeline: Timeline) -> str:
-    """Return the timeline of one device, by category and by line."""
+def timeline_html(report: MemoryRunReport, timeline: Timeline, *, folded: bool = False) -> str:
+    """Return the timeline of one device, by category and by line; ``folded`` leaves it for a click."""
     lines = by_line(timeline)
     switch = _switch() if any(layer.rank or layer.key.isdigit() for layer in lines) else ""
-    head = tag("div", tag("h3", escape(f"Alive on {timeline.device}")), switch, class_="tm-about")
+    title = f"Alive on {timeline.device}"
+    head = tag("div", switch, class_="tm-about") if folded else heading(title, more=switch)
     words = partial(layer_words, report)
     views = [tag("div", layers_html(timeline, by_category(timeline), words), class_="tm-by-category")]
     views += [tag("div", layers_html(timeline, lines, words), class_="tm-by-line")] if switch else []
     # A form keeps its buttons apart from those of the same panel elsewhere on the page; "dialog": it never leaves.
-    return tag("form", head, *views, class_="tm-part tm-timeline", method="dialog")
+    drawn = tag("form", head, *views, class_="tm-timeline" if folded else "tm-section tm-timeline", method="dialog")
+    return fold(escape(title), drawn, state=f"peak {number_of_bytes(max(timeline.live))}") if folded else drawn
 
 
 def _switch() -> str:

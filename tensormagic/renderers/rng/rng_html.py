@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensormagic.renderers.assets import static
-from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.panel import header, panel, scroll, section
 from tensormagic.renderers.rng import rng_words as words
 from tensormagic.reports.rng import DrawSum, RngComparison, RngReport, RngRunReport
 
@@ -25,9 +24,8 @@ def render(report: RngReport | RngRunReport | RngComparison) -> str:
 
 
 def _panel(title: str, second: str, parts: list[str]) -> str:
-    head = tag("header", tag("p", tag("b", title, class_="tm-name")), tag("p", escape(second)), class_="tm-head")
-    style = tag("style", theme.stylesheet(), static("tensor.css"), static("writes.css"), static("rng.css"))
-    return tag("section", style, head, *parts, class_="tm tm-tensor tm-writes tm-rng", aria_label=title.capitalize())
+    head = header(title, [escape(second)], about="random")
+    return panel("tm-rng", title.capitalize(), [head, *parts], css=("listing.css", "rng.css"))
 
 
 def _standing(report: RngReport) -> list[str]:
@@ -49,7 +47,8 @@ def _run(report: RngRunReport) -> list[str]:
 
 def _source(report: RngRunReport) -> str:
     rows = "".join(_line(report, *row) for row in words.source_rows(report))
-    return tag("div", tag("table", tag("tbody", rows), class_="tm-code"), class_="tm-scroll") if rows else ""
+    listing = tag("table", tag("tbody", rows), class_="tm-code")
+    return section("", scroll("The cell, line by line", listing), class_="tm-listing") if rows else ""
 
 
 def _line(report: RngRunReport, number: int, text: str, draws: tuple[DrawSum, ...]) -> str:
@@ -79,4 +78,4 @@ def _table(head: Sequence[str], rows: list[tuple[str, ...]]) -> str:
     body = "".join(tag("tr", *(tag("td", escape(cell)) for cell in row)) for row in rows[:MOST_ROWS])
     left_out = len(rows) - MOST_ROWS
     more = tag("p", f"and {left_out} more", class_="quiet") if left_out > 0 else ""
-    return tag("div", tag("table", tag("thead", titles), tag("tbody", body), class_="tm-all"), more, class_="tm-scroll")
+    return section("", tag("table", tag("thead", titles), tag("tbody", body), class_="tm-list tm-all"), more)

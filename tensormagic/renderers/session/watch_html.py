@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers.assets import static
-from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.panel import all_clear as clear
+from tensormagic.renderers.basics.panel import fold, folds, header, panel
 from tensormagic.renderers.basics.phrases import shortened
 from tensormagic.renderers.session.watch_words import all_clear, sizes, summary
 from tensormagic.reports import WatchReport
@@ -16,32 +16,31 @@ _HEAD = ("what holds the most", "tensors", "bytes")
 
 def render(report: WatchReport) -> str:
     """Return the report as an HTML fragment: a ``<section>`` that needs nothing from outside."""
-    clear = tag("p", escape(all_clear(report)), class_="tm-clear")
     parts = [
-        tag("style", theme.stylesheet(), static("tensor.css"), static("watch.css")),
-        _header(report),
-        findings_html(report.findings) or clear,
+        header("check", [tag("span", escape(summary(report)), class_="quiet")], about="memory"),
+        findings_html(report.findings) or clear(all_clear(report)),
         gaps_html(report.gaps),
         _sizes(report),
     ]
-    return tag("section", *parts, class_="tm tm-tensor tm-watch", aria_label="Check of the session")
-
-
-def _header(report: WatchReport) -> str:
-    name = tag("b", "check", class_="tm-name")
-    line = tag("p", name, " ", tag("span", escape(summary(report)), class_="quiet"), class_="tm-line")
-    return tag("header", line, class_="tm-head")
+    return panel("tm-watch", "Check of the session", parts)
 
 
 def _sizes(report: WatchReport) -> str:
     rows = sizes(report)
     if not rows:
         return ""
-    head = tag("tr", *(tag("th", title, scope="col") for title in _HEAD))
+    first, *numbers = _HEAD
+    head = tag(
+        "tr", tag("th", first, scope="col"), *(tag("th", title, scope="col", class_="tm-num") for title in numbers)
+    )
     body = "".join(
-        tag("tr", tag("td", tag("code", escape(shortened(name, _NAME_WIDTH)))), tag("td", tensors), tag("td", nbytes))
+        tag(
+            "tr",
+            tag("td", tag("code", escape(shortened(name, _NAME_WIDTH)))),
+            tag("td", tensors, class_="tm-num"),
+            tag("td", nbytes, class_="tm-num"),
+        )
         for name, tensors, nbytes in rows
     )
-    filled = tag("table", tag("thead", head), tag("tbody", body), class_="tm-holds")
-    said = tag("span", escape(f"{rows[0][0]}: {rows[0][2]}"), class_="quiet")
-    return tag("div", tag("details", tag("summary", "What holds the most ", said), filled), class_="tm-more")
+    filled = tag("table", tag("thead", head), tag("tbody", body), class_="tm-list")
+    return folds(fold("What holds the most", filled, state=f"{rows[0][0]}: {rows[0][2]}"))

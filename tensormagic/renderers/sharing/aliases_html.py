@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensormagic.renderers.assets import static
 from tensormagic.renderers.basics import png, theme
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
+from tensormagic.renderers.basics.icons import icon
 from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.panel import fold, folds, header, panel, section
 from tensormagic.renderers.basics.phrases import count
 from tensormagic.renderers.sharing.sharing_words import (
     aliases_scope,
@@ -33,68 +34,88 @@ from tensormagic.renderers.sharing.sharing_words import (
 )
 from tensormagic.reports import AliasGroup, AliasMember, AliasPair, AliasReport
 
-MOST_CARDS = 12
+MOST_CARDS = 8
 MOST_LINES = 40
 MOST_MEMBERS = 8  # of a card; more are folded
 MOST_MATRIX = 6
 MOST_PAIRS = 12
 MOST_SAME = 8
+OPEN_MEMBERS, MOST_FOLDS = 10, 4  # members of the cards that stand open; cards that are folded one by one
 UNIT, UNITS_WIDE, UNITS_HIGH = 3, 80, 6  # pixels of a dot of a strip, and dots along its sides
-# Okabe and Ito's colours for the colour blind, the lighter ones: black letters stand on all of them.
-CHIPS = ("#56b4e9", "#e69f00", "#2bb58c", "#f0e442", "#e08fb9", "#f08a4b", "#9ec9e8", "#c9b46c")
 
 
 def render(report: AliasReport) -> str:
     """Return the panel as an HTML fragment: a ``<section>`` that needs nothing from outside."""
     shared = [group for group in report.groups if len(group.members) > 1]
+    opened = _opened(shared)
     parts = [
-        f"<style>{theme.stylesheet()}{static('sharing.css')}</style>",
         _header(report),
         findings_html(report.findings),
         gaps_html(report.gaps),
-        *(_card(group) for group in shared[:MOST_CARDS]),
-        _further(shared[MOST_CARDS:], report.groups_found - len(report.groups)),
+        *(_card(group) for group in shared[:opened]),
         _same_objects([group for group in report.groups if len(group.members) == 1]),
+        folds(*(_folded_card(group) for group in shared[opened:MOST_FOLDS])),
+        _further(shared[max(opened, MOST_FOLDS) :], report.groups_found - len(report.groups)),
     ]
-    return tag("section", *parts, class_="tm tm-sharing", aria_label="Who shares memory")
+    return panel("tm-sharing", "Who shares memory", parts, css=("sharing.css",))
+
+
+def _opened(shared: Sequence[AliasGroup]) -> int:
+    """Return how many cards stand open: the first, and those after it as long as they have few members together."""
+    total, opened = 0, 0
+    for group in shared[:MOST_FOLDS]:
+        total += min(len(group.members), MOST_MEMBERS)
+        if opened and total > OPEN_MEMBERS:
+            break
+        opened += 1
+    return opened
 
 
 def chip(number: int) -> str:
     """Return the coloured letters of a piece of memory; nothing for what shares with nobody."""
     if not number:
         return ""
-    colour = CHIPS[(number - 1) % len(CHIPS)]
-    return tag("span", letters(number), class_="tm-chip", style=f"background-color:{colour};color:#111")
+    colour = theme.CHIP_COLOURS[(number - 1) % len(theme.CHIP_COLOURS)]
+    return tag(
+        "span", letters(number), class_="tm-chip", style=f"background-color:{colour};color:{theme.ink_on(colour)}"
+    )
 
 
 def _header(report: AliasReport) -> str:
     second = " \u00b7 ".join(part for part in (aliases_scope(report), alone(report)) if part)
-    title = tag("span", "aliases", class_="tm-title") + " " + tag("span", with_code(aliases_summary(report)))
-    return tag("header", tag("p", title), tag("p", escape(second), class_="quiet"), class_="tm-head")
+    return header("aliases", [with_code(aliases_summary(report))], about="memory", second=[escape(second)])
 
 
 def _card(group: AliasGroup) -> str:
+    title = tag("h3", chip(group.number), " ", escape(group_title(group)))
+    return section("", title, _inner(group), class_="tm-card")
+
+
+def _folded_card(group: AliasGroup) -> str:
+    return fold(f"{chip(group.number)} {escape(_line(group))}", _inner(group))
+
+
+def _inner(group: AliasGroup) -> str:
     notes = (tag("p", with_code(note), class_="quiet") for note in group_notes(group) if note not in unnoticed(group))
     parts = [
-        tag("h3", chip(group.number), " ", escape(group_title(group))),
-        *(tag("p", with_code(note), class_="tm-unseen") for note in unnoticed(group)),
+        *(tag("p", icon("warning"), with_code(note), class_="tm-unseen") for note in unnoticed(group)),
         _members(group, group.members[:MOST_MEMBERS], first=1),
         _folded(group),
         "" if is_matrix(group, MOST_MATRIX) else _pairs(group.pairs),
         *notes,
     ]
-    return tag("div", *parts, class_="tm-card")
+    return "".join(parts)
 
 
 def _further(groups: Sequence[AliasGroup], unlisted: int) -> str:
     """Return the pieces of memory that have no card, a line each, and how many there are beyond."""
     left_out = len(groups) - MOST_LINES + unlisted if len(groups) > MOST_LINES else unlisted
-    lines = [tag("li", chip(group.number), " ", escape(_line(group))) for group in groups[:MOST_LINES]]
+    lines = [tag("li", chip(group.number), " ", escape(_line(group))) for group in groups[MOST_CARDS:MOST_LINES]]
     lines += [tag("li", f"and {count(left_out)} more pieces of memory", class_="quiet")] if left_out > 0 else []
     if not lines:
         return ""
-    title = tag("summary", f"{count(len(groups) + unlisted)} more pieces of memory")
-    return tag("details", title, tag("ul", *lines, class_="tm-same"), class_="tm-card")
+    title = f"{count(len(groups) + unlisted)} more pieces of memory"
+    return folds(fold(title, *map(_folded_card, groups[:MOST_CARDS]), tag("ul", *lines)))
 
 
 def _line(group: AliasGroup) -> str:
@@ -110,8 +131,9 @@ def _folded(group: AliasGroup) -> str:
     rest = group.members[MOST_MEMBERS:]
     unlisted = group.found - len(group.members)
     more = tag("p", f"and {count(unlisted)} more", class_="quiet") if unlisted > 0 else ""
-    title = tag("summary", f"{count(group.found - MOST_MEMBERS)} more objects")
-    return tag("details", title, _members(group, rest, first=MOST_MEMBERS + 1), more)
+    return fold(
+        f"{count(group.found - MOST_MEMBERS)} more objects", _members(group, rest, first=MOST_MEMBERS + 1), more
+    )
 
 
 def _members(group: AliasGroup, members: Sequence[AliasMember], *, first: int) -> str:
@@ -164,7 +186,7 @@ def strip_image(member: AliasMember) -> str:
     palette = [theme.offset_colour(at / max(cells - 1, 1)) for at in range(cells)]
     source = png.heatmap([list(row) for row in zip(*columns, strict=True)], palette, size=UNIT)
     alt = f"{clipped(member.name)} reads bytes {count(member.start)} to {count(max(member.stop - 1, member.start))}"
-    ground = "background-color:#eceef1"  # light on either side: the scale begins in a dark blue
+    ground = f"background-color:{theme.role('skip')}"  # light on either side: the scale begins in a dark blue
     return tag("img", src=source, alt=alt, title=alt, style=ground).removesuffix("</img>")
 
 
@@ -197,8 +219,7 @@ def _pairs(pairs: Sequence[AliasPair]) -> str:
     more = (
         [tag("li", f"and {count(len(meeting) - MOST_PAIRS)} more", class_="quiet")] if len(meeting) > MOST_PAIRS else []
     )
-    listing = tag("ul", *meeting[:MOST_PAIRS], *more, class_="tm-same")
-    return tag("details", tag("summary", f"{count(len(meeting))} pairs overlap"), listing)
+    return fold(f"{count(len(meeting))} pairs overlap", tag("ul", *meeting[:MOST_PAIRS], *more))
 
 
 def _same_objects(single: Sequence[AliasGroup]) -> str:
@@ -207,6 +228,4 @@ def _same_objects(single: Sequence[AliasGroup]) -> str:
     items = [tag("li", tag("code", escape(names(group.members[0])))) for group in single]
     shown, rest = items[:MOST_SAME], items[MOST_SAME:]
     more = tag("p", f"and {count(len(rest))} more", class_="quiet") if rest else ""
-    return tag(
-        "div", tag("h3", "One object, several names"), tag("ul", *shown, class_="tm-same"), more, class_="tm-card"
-    )
+    return section("One object, several names", tag("ul", *shown), more, class_="tm-card")

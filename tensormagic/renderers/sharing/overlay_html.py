@@ -12,6 +12,7 @@ from tensormagic.renderers.assets import static
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.panel import header, panel, section
 from tensormagic.renderers.basics.phrases import count
 from tensormagic.renderers.basics.text_metrics import text_width
 from tensormagic.renderers.sharing.overlay_words import (
@@ -36,36 +37,31 @@ WIDTH = 840  # pixels that the cells have where the panel is as wide as it can b
 UNIT = 46  # pixels of a cell at most
 HEIGHT, LEAST_FILL = 22, 3
 CHARACTER = 6.7  # pixels of a character in the code font of the cells
-UNREAD = "background-color:#eceef1"
+UNREAD = f"background-color:{theme.role('skip')}"
 LABELS = (78, 150)  # pixels for the names
 
 
 def render(report: OverlayReport) -> str:
     """Return the overlay as an HTML fragment; one line where no two of the tensors share memory."""
-    style = f"<style>{theme.stylesheet()}{static('tensor.css')}{static('overlay.css')}</style>"
-    parts = [_storage(report, storage) for storage in report.shared]
-    rest = apart(report)
-    parts += [tag("p", escape(rest) + ".", class_="tm-apart")] if rest else []
+    first, *others = [_storage(report, storage) for storage in report.shared] or [("", "")]
+    rest = section("", tag("p", escape(apart(report)) + ".")) if apart(report) else ""
     label = "Memory of " + names(report, tuple(range(len(report.members)))) if report.members else "Memory"
     notes = findings_html(report.findings) + gaps_html(report.gaps)
     script = f"<script>{static('overlay_viewer.js')}</script>" if any(storage.rows for storage in report.shared) else ""
-    content = (style, *parts[:1], notes, *parts[1:], script)
-    return tag("section", *content, class_="tm tm-tensor tm-overlay", aria_label=label)
+    further = (part for pair in others for part in pair)
+    content = (*first[:1], notes, *first[1:], *further, rest, script)
+    return panel("tm-tensor tm-overlay", label, content, css=("tensor.css", "overlay.css"))
 
 
-def _storage(report: OverlayReport, storage: OverlayStorage) -> str:
-    header = tag(
-        "p",
-        tag("b", escape(names(report, storage.members)), class_="tm-name"),
-        " ",
-        tag("span", escape(headline(storage))),
-        class_="tm-line",
-    )
+def _storage(report: OverlayReport, storage: OverlayStorage) -> tuple[str, str]:
+    """Return the header of one storage, and what is drawn of it."""
+    head = header(escape(names(report, storage.members)), [escape(headline(storage))], about="memory")
     note = drawn(report, storage)
     said = "".join(tag("p", escape(text)) for text in pair_sentences(report, storage))
     foot = tag("p", escape(note), class_="quiet tm-foot") if note else ""
     table = _strips(report, storage) if storage.rows else ""
-    return tag("div", header, table, foot, tag("div", said, class_="tm-pairs"), _members(report, storage))
+    drawn_of_it = section("", table, foot, tag("div", said, class_="tm-pairs"))
+    return head, drawn_of_it + section("", _members(report, storage))
 
 
 def _colour(storage: OverlayStorage, member: int) -> str:
@@ -186,7 +182,7 @@ def _members(report: OverlayReport, storage: OverlayStorage) -> str:
     others = crossing_head(report, storage)
     head = tag("tr", *(tag("th", escape(title)) for title in (*HEAD, *others)))
     rows = [_member(report, storage, at, crossed=bool(others)) for at in storage.members]
-    return tag("table", tag("thead", head), tag("tbody", *rows), class_="tm-list tm-matrix")
+    return tag("table", tag("thead", head), tag("tbody", *rows), class_="tm-list tm-full tm-matrix")
 
 
 def _member(report: OverlayReport, storage: OverlayStorage, at: int, *, crossed: bool) -> str:

@@ -12,8 +12,9 @@ from tensormagic.renderers.assets import static
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import escape, json_block, packed, tag
+from tensormagic.renderers.basics.panel import folds, header, panel, scroll, section
 from tensormagic.renderers.basics.phrases import count
-from tensormagic.renderers.sharing.aliases_html import CHIPS, chip
+from tensormagic.renderers.sharing.aliases_html import chip
 from tensormagic.renderers.sharing.sharing_words import row_cells, table_summary, table_title, total
 from tensormagic.renderers.sharing.tensors_text import shown_rows
 from tensormagic.renderers.tensor import tensor_html
@@ -23,13 +24,12 @@ MOST_ROWS = 100
 MOST_PLAIN = 400  # rows whose data stand in the page as they are; more are packed
 HEAD = ("name", "kind", "shape", "dtype", "device", "bytes", "memory", "gradient")
 RIGHT = "bytes"
-_BLOCK = re.compile(r"<style>.*?</style>|<script>.*?</script>", re.DOTALL)
+_BLOCK, _STYLE = (re.compile(rf"<{name}>.*?</{name}>", re.DOTALL) for name in ("script", "style"))
 
 
 def render(table: TensorTable) -> str:
     """Return the table as an HTML fragment: a ``<section>`` that needs nothing from outside."""
     parts = [
-        f"<style>{theme.stylesheet()}{static('sharing.css')}</style>",
         _header(table),
         findings_html(table.findings),
         gaps_html(table.gaps),
@@ -37,13 +37,13 @@ def render(table: TensorTable) -> str:
         _panels(table),
         _viewer(table),
     ]
-    return tag("section", *parts, class_="tm tm-sharing", aria_label=f"Tensors of {table_title(table)}")
+    css = ("sharing.css", *(tensor_html.CSS if table.panels else ()))
+    return panel("tm-sharing", f"Tensors of {table_title(table)}", parts, css=css)
 
 
 def _header(table: TensorTable) -> str:
-    title = tag("span", escape(table_title(table)), class_="tm-title") + " " + tag("span", table_summary(table))
-    totals = (tag("p", escape(total(part)), class_="quiet") for part in table.totals)
-    return tag("header", tag("p", title), *totals, class_="tm-head")
+    totals = (escape(total(part)) for part in table.totals)
+    return header(escape(table_title(table)), [table_summary(table)], about="tensor", second=totals)
 
 
 def _rows(table: TensorTable) -> str:
@@ -52,10 +52,10 @@ def _rows(table: TensorTable) -> str:
     rows = shown_rows(table.rows, MOST_ROWS)
     head = tag("tr", *(tag("th", title, class_="tm-right" if title == RIGHT else None) for title in HEAD))
     body = "".join(_row(row) for row in rows)
-    filled = tag("table", tag("thead", head), tag("tbody", body), class_="tm-rows")
+    filled = tag("table", tag("thead", head), tag("tbody", body), class_="tm-list tm-full tm-rows")
     cut = f"The {len(rows)} largest of {count(len(table.rows))} are listed; the totals are over all."
     more = tag("p", cut if len(rows) < len(table.rows) else "", class_="quiet tm-listed")
-    return tag("div", filled, class_="tm-scroll") + more
+    return section("", scroll("Tensors", filled, class_="tm-rowbox"), more, class_="tm-rows-part")
 
 
 def _row(row: TensorRow) -> str:
@@ -75,11 +75,12 @@ def _panels(table: TensorTable) -> str:
         if left_out > 0
         else ""
     )
-    return once(tag("div", *folded, more, class_="tm-panels"))
+    return once(folds(tag("div", *folded, more, class_="tm-panels")))
 
 
 def once(html: str) -> str:
-    """Return panels with each style sheet and script only where it stands last: a script must find all of them."""
+    """Return panels without their style sheets, which are the table's, and each script only where it stands last."""
+    html = _STYLE.sub("", html)
     last = {match.group(): match.start() for match in _BLOCK.finditer(html)}
     return _BLOCK.sub(lambda match: match.group() if last[match.group()] == match.start() else "", html)
 
@@ -87,7 +88,9 @@ def once(html: str) -> str:
 def _viewer(table: TensorTable) -> str:
     if len(table.rows) < 2:
         return ""
-    text = json_block({"head": HEAD, "chips": CHIPS, "first": MOST_ROWS, "rows": [_data(row) for row in table.rows]})
+    text = json_block(
+        {"head": HEAD, "chips": theme.CHIP_COLOURS, "first": MOST_ROWS, "rows": [_data(row) for row in table.rows]}
+    )
     kind, data = ("application/json", text) if len(table.rows) <= MOST_PLAIN else ("text/plain", packed(text))
     return tag("script", data, type=kind, class_="tm-table-data") + f"<script>{static('tensors_viewer.js')}</script>"
 

@@ -5,10 +5,11 @@ Plain markup throughout: there is nothing to compute in the browser, so there is
 
 from __future__ import annotations
 
-from tensormagic.renderers.assets import static
-from tensormagic.renderers.basics import theme
-from tensormagic.renderers.basics.finding_html import SIGNS, findings_html, gaps_html
+from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
+from tensormagic.renderers.basics.icons import icon
 from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.panel import all_clear as clear
+from tensormagic.renderers.basics.panel import fold, folds, header, panel, scroll, section
 from tensormagic.renderers.basics.phrases import count, plural, shortened
 from tensormagic.renderers.sharing.writes_words import (
     MOST_CHANGED,
@@ -28,27 +29,23 @@ from tensormagic.reports import ChangedName, Write, WritesReport
 
 MOST_ROWS = 60
 NAME_WIDTH = 48
-_MARKS = {"write": "\u2022", "": "", **SIGNS}
 
 
 def render(report: WritesReport) -> str:
     """Return the panel as an HTML fragment: a ``<section>`` that needs nothing from outside."""
     parts = [
-        tag("style", theme.stylesheet(), static("tensor.css"), static("writes.css")),
         _header(report),
-        findings_html(report.findings) or tag("p", escape(all_clear(report)), class_="tm-clear"),
+        findings_html(report.findings) or clear(all_clear(report)),
         gaps_html(report.gaps),
         _source(report),
         _table(report),
     ]
-    return tag("section", *parts, class_="tm tm-tensor tm-writes", aria_label="In-place writes")
+    return panel("tm-writes", "In-place writes", parts, css=("listing.css", "writes.css"))
 
 
 def _header(report: WritesReport) -> str:
-    name = tag("b", "in-place writes", class_="tm-name")
-    state = tag("span", escape(state_text(report)), class_=f"tm-state tm-{report.state}")
-    line = tag("p", name, " ", state, class_="tm-line")
-    return tag("header", line, tag("p", escape(headline(report)), class_="tm-second quiet"), class_="tm-head")
+    state = tag("span", escape(state_text(report)), class_=f"tm-{report.state}")
+    return header("in-place writes", [state, escape(headline(report))], about="code")
 
 
 # -- the listing ---------------------------------------------------------------------------------------------------
@@ -61,7 +58,8 @@ def _source(report: WritesReport) -> str:
     head = tag(
         "tr", *(tag("th", text, scope="col") for text in ("", "", "line, and what it changes besides", "writes to"))
     )
-    return tag("div", tag("table", tag("thead", head), tag("tbody", rows), class_="tm-code"), class_="tm-scroll")
+    listing = tag("table", tag("thead", head), tag("tbody", rows), class_="tm-code")
+    return section("", scroll("The cell, line by line", listing), class_="tm-listing")
 
 
 def _line(line: SourceLine) -> str:
@@ -70,11 +68,15 @@ def _line(line: SourceLine) -> str:
         return tag("tr", tag("td", text, colspan=4, class_="tm-heading"))
     cells = (
         tag("td", str(line.number), class_="tm-number"),
-        tag("td", _MARKS[line.sign], class_="tm-sign"),
+        tag("td", _mark(line.sign), class_="tm-sign"),
         tag("td", tag("code", escape(line.text)), *_effects(line.writes), class_="tm-text"),
         tag("td", tag("code", escape(written_text(line.writes))) if line.writes else "", class_="tm-to"),
     )
     return tag("tr", *cells, class_=f"tm-at tm-at-{line.sign}" if line.sign else None)
+
+
+def _mark(sign: str) -> str:
+    return "\u2022" if sign == "write" else icon(sign) if sign else ""
 
 
 def _effects(writes: tuple[Write, ...]) -> list[str]:
@@ -121,7 +123,6 @@ def _table(report: WritesReport) -> str:
     body = tag("tbody", *(tag("tr", *(tag("td", escape(cell)) for cell in row)) for row in rows[:MOST_ROWS]))
     left = len(rows) - MOST_ROWS
     more = tag("p", f"and {plural(left, 'more line')} that write", class_="quiet") if left > 0 else ""
-    summary = tag("summary", "Every write ", tag("span", plural(len(rows), "line and op", "lines and ops"),
-                                                 class_="quiet"))  # fmt: skip
-    inside = tag("div", tag("table", top, body, class_="tm-all"), more, class_="tm-scroll")
-    return tag("div", tag("details", summary, inside), class_="tm-more")
+    table = tag("table", top, body, class_="tm-list tm-full tm-all")
+    said = plural(len(rows), "line and op", "lines and ops")
+    return folds(fold("Every write", scroll("Every write", table, more), state=said))

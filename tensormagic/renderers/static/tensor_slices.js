@@ -2,7 +2,7 @@
 // follow from shape, stride and storage offset; values are shown where this output holds them, and only there.
 (() => {
   "use strict";
-  const OTHER = "#aab1ba", SKIP = "#eceef1", MOST = 32, TABLE_CELLS = 144, TABLE_COLUMNS = 16, LEVELS = 24, MAP_SIDE = 232;
+  const OTHER = "#aab1ba", SKIP = "#eceef1", MOST = 32, TABLE_CELLS = 144, TABLE_COLUMNS = 16, LEVELS = 24, MAP_SIDE = 192;
 
   /** @param {number} count @returns {number[]} all indices below count, or evenly spaced ones */
   const evenly = (count) => {

@@ -6,7 +6,6 @@ between the two, and needs no script.
 
 from __future__ import annotations
 
-from tensormagic.renderers.assets import static
 from tensormagic.renderers.basics import png, theme
 from tensormagic.renderers.basics.finding_html import with_code
 from tensormagic.renderers.basics.markup import escape, tag
@@ -53,7 +52,7 @@ def kinds_html(report: TensorReport) -> str:
     large = [_large(kind) for kind in kinds if is_large(kind)]
     small = [_small(kind) for kind in kinds if not is_large(kind)]
     lines = tag("div", *small, class_="tm-roles") if small else ""
-    return f"<style>{static('kind.css')}</style>" + tag("div", *large, lines, class_="tm-kinds")
+    return tag("div", *large, lines, class_="tm-section tm-kinds")
 
 
 def _small(kind: KindReport) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tensormagic.renderers.basics.finding_html import with_code
 from tensormagic.renderers.basics.markup import escape, svg_data_uri, tag
+from tensormagic.renderers.basics.panel import fold
 from tensormagic.renderers.tensor.tensor_autograd_svg import path_svg
 from tensormagic.renderers.tensor.tensor_autograd_text import tree
 from tensormagic.renderers.tensor.tensor_autograd_words import (
@@ -25,22 +26,18 @@ def autograd_html(report: TensorReport) -> str:
     if report.autograd is None:
         return ""
     sentences = "".join(tag("p", with_code(line)) for line in lines(report))
-    state = tag("span", escape(summary(report)), class_="quiet")
     details = details_of(report)
-    more = _details(details, name(report)) if details is not None else ""
-    return tag("details", tag("summary", "Autograd ", state), sentences, more, open="" if broken(report) else None)
+    more = _details(details, name(report), folded=broken(report)) if details is not None else ""
+    return fold("Autograd", sentences, more, state=summary(report), is_open=broken(report))
 
 
-def _details(details: AutogradDetails, title: str) -> str:
-    parts = []
+def _details(details: AutogradDetails, title: str, *, folded: bool) -> str:
+    """Return the way to the leaves, and what the node sends and keeps; ``folded`` leaves the latter for a click."""
+    way, sent = "", ""
     if details.path is not None:
-        parts += [
-            _picture(details.path, title),
-            _table(sent_heads(details.path), sent_rows(details.path)),
-        ]
-    if details.saved:
-        parts.append(_table(("its node keeps", "what", "state", "version counter"), saved_rows(details)))
-    return "".join(parts)
+        way, sent = _picture(details.path, title), _table(sent_heads(details.path), sent_rows(details.path))
+    kept = _table(("its node keeps", "what", "state", "version counter"), saved_rows(details)) if details.saved else ""
+    return way + (fold("What its node sends and keeps", sent, kept) if folded else sent + kept)
 
 
 def _picture(path: Path, title: str) -> str:

@@ -19,7 +19,7 @@ def copy_html(verdict: CopyVerdict | None) -> str:
     only = verdict.steps[0].reason if len(verdict.steps) == 1 else ""
     line = tag("p", _mark(verdict.outcome), " ".join(parts), class_="tm-said")
     more = tag("p", with_code(only), class_="tm-why quiet") if only else ""
-    return tag("div", line, more, _steps(verdict), class_="tm-copy")
+    return tag("div", line, more, _steps(verdict), class_="tm-section tm-copy")
 
 
 def _mark(state: str) -> str:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from tensormagic.renderers.assets import static
-from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
 from tensormagic.renderers.basics.markup import escape, json_block, tag
+from tensormagic.renderers.basics.panel import fold, folds, header, panel, section
 from tensormagic.renderers.basics.phrases import shortened
 from tensormagic.renderers.tensor.histogram_html import histogram_html
 from tensormagic.renderers.tensor.kind_html import kinds_html
@@ -47,6 +47,7 @@ from tensormagic.reports import Grid, Statistics, TensorReport
 MOST_ALIASES = 12
 MOST_VIEWER_VALUES = 1024  # values that the viewer can tell; a collector shows 32 by 32 elements at most
 DATA_WIDTH = 2000  # characters of ``x.data`` at most
+CSS = ("tensor.css", "kind.css", "tensor_values.css")
 TEXT_WIDTH = 120  # characters of a metadata value at most
 
 
@@ -54,31 +55,28 @@ def render(report: TensorReport) -> str:
     """Return the panel of one tensor as an HTML fragment: a ``<section>`` that needs nothing from outside."""
     picture = picture_of(report)
     parts = [
-        f"<style>{theme.stylesheet()}{static('tensor.css')}{static('tensor_values.css')}</style>",
         _header(report),
         copy_html(report.verdict),
         findings_html(report.findings),
         gaps_html(report.gaps),
         shot_html(report),
         kinds_html(report),
-        layout_html(report, picture) if picture is not None else "",
-        verdicts_html(report),
-        _lower_row(report),
+        section("", layout_html(report, picture) if picture is not None else "", verdicts_html(report)),
+        section("", _sharing(report) + _values(report.statistics), class_="tm-two"),
         _more(report),
         _viewer(report, picture),
     ]
-    return tag("section", *parts, class_="tm tm-tensor", aria_label=f"Tensor {name(report)}")
+    return panel("tm-tensor", f"Tensor {name(report)}", parts, css=CSS)
 
 
 def folded(report: TensorReport) -> str:
     """Return the panel folded under one line that says which tensor it is."""
-    return tag("details", tag("summary", tag("code", escape(one_line(report)))), render(report))
+    return fold(tag("code", escape(one_line(report))), render(report))
 
 
 def _header(report: TensorReport) -> str:
     size, behind = size_in_memory(report)
     facts = [
-        tag("b", escape(name(report)), class_="tm-name"),
         _shape(report),
         tag("code", escape(shortened(report.dtype, 24))),
         escape(shortened(kind(report), 32)),
@@ -86,13 +84,9 @@ def _header(report: TensorReport) -> str:
         escape(report.device),
         escape(size) + (" " + tag("span", escape(behind), class_="quiet") if behind else ""),
     ]
-    line = " ".join(fact if fact.startswith("<") else tag("span", fact) for fact in facts if fact)
     marks = " ".join(tag("span", escape(badge), class_="tm-badge") for badge in badges(report))
     second = " \u00b7 ".join(tag("span", with_code(part)) for part in details(report))
-    return tag(
-        "header", tag("p", line, class_="tm-line"), " ", tag("p", marks, class_="tm-badges"),
-        tag("p", second, class_="tm-second quiet"), class_="tm-head",
-    )  # fmt: skip
+    return header(escape(name(report)), facts, about="tensor", badges=marks, second=[second])
 
 
 def _shape(report: TensorReport) -> str:
@@ -103,11 +97,6 @@ def _shape(report: TensorReport) -> str:
         for letter, size in dimensions(report)
     )
     return tag("code", "(", ", ".join(sizes), ")", class_="tm-shape")
-
-
-def _lower_row(report: TensorReport) -> str:
-    parts = _sharing(report) + _values(report.statistics)
-    return tag("div", parts, class_="tm-two") if parts else ""
 
 
 def _sharing(report: TensorReport) -> str:
@@ -150,18 +139,14 @@ def _more(report: TensorReport) -> str:
     parts = [
         autograd_html(report),
         slices_html(report),
-        _disclosure("Memory and holders", memory_summary(report), _memory(report)),
-        _disclosure("All metadata", f"{len(metadata) + 1} fields", _metadata(metadata) + _data(report)),
+        fold("Memory and holders", _memory(report), state=memory_summary(report)),
+        fold("All metadata", _metadata(metadata) + _data(report), state=f"{len(metadata) + 1} fields"),
     ]
-    return tag("div", *parts, class_="tm-more")
+    return folds(*parts)
 
 
 def _memory(report: TensorReport) -> str:
     return _paragraphs(memory_lines(report)) + holders_html(report.holders, name(report)) + _formats(report)
-
-
-def _disclosure(title: str, state: str, content: str) -> str:
-    return tag("details", tag("summary", title, " ", tag("span", escape(state), class_="quiet")), content)
 
 
 def _paragraphs(lines: tuple[str, ...]) -> str:

@@ -13,7 +13,7 @@ from tensormagic.renderers.basics.phrases import MINUS, count, short_number
 from tensormagic.renderers.tensor.tensor_picture import LEVELS, Picture, fraction, share_read, value_range
 from tensormagic.reports import Grid, StripCell, TensorReport
 
-MAP_SIDE = 232  # pixels along the longer side of a map
+MAP_SIDE = 192  # pixels along the longer side of a map
 LEAST_HEIGHT = 22  # pixels that a map of a single row is high
 CELL_LIMITS = (3, 14)  # pixels along the side of a cell
 

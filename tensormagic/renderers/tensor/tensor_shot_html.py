@@ -27,7 +27,7 @@ def shot_html(report: TensorReport) -> str:
     )
     head = tag("h3", "Picture ", tag("span", escape(heading(report, picture)), class_="quiet"))
     below = tag("p", escape("; ".join(notes(picture))), class_="quiet")
-    return tag("div", head, tag("div", drawn, class_="tm-frames"), below, class_="tm-shot")
+    return tag("div", head, tag("div", drawn, class_="tm-frames"), below, class_="tm-section tm-shot")
 
 
 def _signals(report: TensorReport, picture: TensorPicture) -> str:

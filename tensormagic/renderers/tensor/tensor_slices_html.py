@@ -7,6 +7,7 @@ import math
 from tensormagic.renderers.basics import png
 from tensormagic.renderers.basics.finding_html import with_code
 from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.panel import fold
 from tensormagic.renderers.basics.phrases import count, short_number
 from tensormagic.renderers.tensor.tensor_maps import PALETTE
 from tensormagic.renderers.tensor.tensor_slices_words import letter, slices_lines, slices_summary, urgent
@@ -23,9 +24,8 @@ def slices_html(report: TensorReport) -> str:
         return ""
     lines = "".join(tag("p", with_code(line)) for line in slices_lines(report))
     rows = tag("table", *(_row(report, each) for each in report.slices), class_="tm-list tm-slices")
-    state = tag("span", escape(slices_summary(report)), class_="quiet")
     legend = tag("p", escape(_legend(report)), class_="quiet")
-    return tag("details", tag("summary", "By slice ", state), lines, rows, legend, open="" if urgent(report) else None)
+    return fold("By slice", lines, rows, legend, state=slices_summary(report), is_open=urgent(report))
 
 
 def _legend(report: TensorReport) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.panel import fold, folds, scroll
 from tensormagic.renderers.trace.ops_words import (
     COLUMNS,
     OpsRow,
@@ -31,12 +32,12 @@ def operations_html(report: TraceReport) -> str:
     ops = report.ops
     if ops is None or not ops.uses:
         return ""
-    head = tag("summary", tag("strong", "Operations"), " ", tag("span", escape(summary(ops)), class_="quiet"))
     tables = (
         _table("By line", rows_by_line(report, ops), MOST_LINES, code=True),
         _table("By operation", rows_by_operation(ops), MOST_OPERATIONS),
     )
-    return tag("details", head, tag("div", _lead(ops), *tables, class_="tm-scroll"), class_="tm-ops")
+    inside = scroll("Operations", _lead(ops), *tables, class_="tm-ops")
+    return folds(fold("Operations", inside, state=summary(ops)))
 
 
 def _lead(ops: OpsReport) -> str:

@@ -8,14 +8,19 @@ that the same output stands on a page twice without a quarrel.
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from functools import cache
 from typing import TYPE_CHECKING
 
 from tensormagic.renderers.assets import module, static
-from tensormagic.renderers.basics import theme
-from tensormagic.renderers.basics.finding_html import gaps_html, related_html, with_code
+from tensormagic.renderers.basics.finding_html import explanation_html, finding_html, gaps_html
+from tensormagic.renderers.basics.icons import icon_style
 from tensormagic.renderers.basics.markup import attributes, escape, packed, svg_data_uri, tag
+from tensormagic.renderers.basics.panel import all_clear as clear
+from tensormagic.renderers.basics.panel import fold, folds, header, scroll
+from tensormagic.renderers.basics.styling import used, whole
+from tensormagic.renderers.basics.theme import heat_style
 from tensormagic.renderers.document.document import SAVED_LIMITS, trace_document
 from tensormagic.renderers.failure import failure_html
 from tensormagic.renderers.graph.crash_mark import Crash, with_crash
@@ -27,8 +32,15 @@ from tensormagic.renderers.trace.trace_phrases import all_clear, run_text, state
 from tensormagic.renderers.trace.trace_tables import tables_html
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Finding, Graph, TraceReport
+    from tensormagic.reports import Graph, TraceReport
 
+# What a trace has of the parts of all panels.
+_PARTS = (
+    "tm-head tm-line tm-name tm-second tm-find tm-sev tm-hint tm-fix tm-remedy tm-error tm-warning tm-note tm-gaps "
+    "tm-clear tm-icon tm-i-graph tm-i-error tm-i-warning tm-i-note tm-i-ok tm-folds tm-fold tm-inside tm-scroll "
+    "tm-failed"
+)
+_VIEWER = re.compile(r"\.tmv(?![\w.-])")
 PICTURE_BYTES = 60_000  # the picture is not compressed: a larger one is folded further
 PICTURE_BOXES = (SAVED_LIMITS.boxes, 24)
 
@@ -69,13 +81,20 @@ def render_static(report: TraceReport, *, picture: bool = True) -> str:
 @cache
 def viewer_style() -> str:
     """Return the whole style sheet of the viewer: the tokens, the rules of the panel, and its own."""
-    return panel_style() + static("trace_viewer.css")
+    return panel_style() + viewer_rules()
 
 
 @cache
 def panel_style() -> str:
     """Return what the panel needs where no script runs; the viewer brings the rest along."""
-    return theme.stylesheet() + static("trace.css") + static("trace_ops.css")
+    # The same for every trace: the outputs of a page share one sheet.
+    return whole("trace.css", "trace_ops.css") + used(_PARTS, "panel.css") + icon_style(_PARTS)
+
+
+def viewer_rules() -> str:
+    """Return the rules that only the viewer needs; they come packed with it."""
+    rules = static("trace_viewer.css") + heat_style()
+    return _VIEWER.sub(".tmv.tmv.tmv", rules)  # to win over what other panels of the page say about all panels
 
 
 @cache
@@ -91,7 +110,7 @@ def _style() -> str:
 @cache
 def _packed_viewer() -> tuple[str, str]:
     """Return a name for this very viewer, and the viewer with its style sheet, packed."""
-    source = f"{viewer_module()}\nexport const viewerStyle = {json.dumps(static('trace_viewer.css'))};"
+    source = f"{viewer_module()}\nexport const viewerStyle = {json.dumps(viewer_rules())};"
     return f"{zlib.crc32((source + panel_style()).encode()):08x}", packed(source)
 
 
@@ -110,8 +129,8 @@ def _static_part(
 
 
 def _text_part(report: TraceReport) -> str:
-    summary = tag("summary", "As text: findings, parameters, nodes, passes")
-    return tag("details", summary, tag("div", _words(report), tables_html(report), class_="tm-scroll"))
+    words = scroll("The run as text", _words(report), tables_html(report))
+    return folds(fold("As text", words, state="findings, parameters, nodes, passes"))
 
 
 def _words(report: TraceReport) -> str:
@@ -119,40 +138,18 @@ def _words(report: TraceReport) -> str:
 
 
 def _header(report: TraceReport) -> str:
-    title = tag("strong", escape(report.title or "backward"), class_="tm-title")
-    state = tag("span", escape(state_text(report)))
-    head = tag("p", title, " ", state, " ", tag("span", escape(run_text(report)), class_="quiet"), class_="tm-head")
-    lines = (tag("p", escape(line), class_="quiet tm-paced") for line in pacing_lines(report))
-    return head + "".join(lines)
+    state = tag("span", escape(state_text(report)), class_=f"tm-{report.state}")
+    run = tag("span", escape(run_text(report)), class_="quiet")
+    return header(
+        escape(report.title or "backward"), [state, run], about="graph", second=map(escape, pacing_lines(report))
+    )
 
 
 def _findings(report: TraceReport) -> str:
     if report.findings:
-        return "".join(map(_finding, report.findings))
-    if report.state == "running":
-        return ""
-    return tag("p", escape(all_clear(report)), class_="tm-quietline")
-
-
-def _finding(finding: Finding) -> str:
-    name = tag("strong", escape(f"{finding.code} {finding.severity}"), class_="code-name")
-    parts = [tag("p", name, " ", with_code(finding.message), _place(finding))]
-    parts += related_html(finding)
-    if finding.remedy:
-        parts.append(tag("p", with_code(finding.remedy), class_="quiet"))
-    if finding.evidence:
-        numbers = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in finding.evidence.items())
-        parts.append(tag("p", "numbers: ", escape(numbers), class_="quiet"))
-    return tag("div", *parts, class_=f"tm-finding {finding.severity}")
-
-
-def _place(finding: Finding) -> str:
-    """Return where it is, and the line; the message may have said where already."""
-    place = finding.location
-    if place is None:
-        return ""
-    where = "" if place.label in finding.message else escape(f" {place.label}:")
-    return f"{where} {tag('code', escape(place.text))}" if place.text else where
+        rows = (finding_html(each, explanation_html(each), is_open=True) for each in report.findings)
+        return tag("div", *rows, class_="tm-find")
+    return "" if report.state == "running" else clear(all_clear(report))
 
 
 def _picture(report: TraceReport, drawing: Drawing | None, crash: Crash | None) -> str:

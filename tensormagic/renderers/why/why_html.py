@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tensormagic.renderers.assets import static
-from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
 from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.panel import header, panel, section
 from tensormagic.renderers.basics.phrases import plural, shortened
 from tensormagic.renderers.why.why_words import (
     ARROW,
@@ -31,7 +30,6 @@ MOST_NAMES = 12
 def render(report: WhyReport) -> str:
     """Return the panel as an HTML fragment: a ``<section>`` that needs nothing from outside."""
     parts = [
-        f"<style>{theme.stylesheet()}{static('why.css')}</style>",
         _header(report),
         findings_html(report.findings),
         gaps_html(report.gaps),
@@ -40,14 +38,14 @@ def render(report: WhyReport) -> str:
         _rests(report),
         _groups(report.groups),
     ]
-    return tag("section", *parts, class_="tm tm-why", aria_label=f"Why {title(report)} is what it is")
+    return panel("tm-why", f"Why {title(report)} is what it is", parts, css=("why.css",))
 
 
 def _header(report: WhyReport) -> str:
     about = facts_words(report.facts) if report.facts is not None else ""
-    name = tag("span", "why ", tag("code", escape(title(report))), class_="tm-title")
-    first = tag("p", name, " ", tag("span", escape(about), class_="quiet"))
-    return tag("header", first, tag("p", with_code(report.answer), class_="tm-lead"), class_="tm-head")
+    name = tag("i", "why") + " " + escape(title(report))
+    facts = [tag("span", escape(about), class_="quiet")] if about else []
+    return header(name, facts, about="graph", lead=with_code(report.answer))
 
 
 def _way(report: WhyReport) -> str:
@@ -58,7 +56,7 @@ def _way(report: WhyReport) -> str:
         (_arrow(report.way[at - 1], step, came=came[at - 1]) if at else "") + _stop(report, step, came=came[at])
         for at, step in enumerate(report.way)
     )
-    return tag("div", drawn, class_="tm-way") + tag("p", escape(legend(report)), class_="quiet tm-legend")
+    return section("", tag("div", drawn, class_="tm-way"), tag("p", escape(legend(report)), class_="quiet"))
 
 
 def _arrow(before: WayStep, after: WayStep, *, came: bool) -> str:
@@ -85,7 +83,7 @@ def _stop(report: WhyReport, step: WayStep, *, came: bool) -> str:
 
 def _remedy(remedy: Iterable[str]) -> str:
     rows = "".join(tag("li", _code_or_words(text)) for text in remedy)
-    return tag("div", tag("b", "What to do"), tag("ul", rows), class_="tm-do") if rows else ""
+    return section("What to do", tag("ul", rows), class_="tm-do") if rows else ""
 
 
 def _code_or_words(text: str) -> str:
@@ -100,7 +98,7 @@ def _rests(report: WhyReport) -> str:
         told.append(tag("p", escape(f"{report.location.label}: "), tag("code", escape(report.location.text))))
     if report.source:
         told.append(tag("p", escape(f"as {report.source} saw it"), class_="quiet"))
-    return tag("div", *told, class_="tm-rests") if told else ""
+    return section("", *told, class_="tm-rests")
 
 
 def _groups(groups: Iterable[WhyGroup]) -> str:
@@ -111,7 +109,7 @@ def _groups(groups: Iterable[WhyGroup]) -> str:
         for group in groups
     )  # fmt: skip
     head = tag("tr", *(tag("th", text) for text in ("reason", "", "which", "the first of them")))
-    return tag("div", tag("table", tag("thead", head), tag("tbody", rows)), class_="tm-groups") if rows else ""
+    return section("", tag("table", tag("thead", head), tag("tbody", rows), class_="tm-list tm-full")) if rows else ""
 
 
 def names_words(group: WhyGroup) -> str:

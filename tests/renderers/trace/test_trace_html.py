@@ -102,7 +102,7 @@ def test_nothing_is_requested() -> None:
     """No address of any kind stands in the output outside the packed data, the SVG name space excepted."""
     html = trace_html.render(samples_viewer.broken_run())
     assert "http" not in html.replace("http://www.w3.org/2000/svg", "")
-    assert not re.search(r"<(link|iframe|object|embed)\b|@import|url\((?!#)", html)
+    assert not re.search(r'<(link|iframe|object|embed)\b|@import|url\((?!#|"data:image/)', html)
 
 
 def test_no_id_in_the_markup() -> None:

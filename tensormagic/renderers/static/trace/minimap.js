@@ -4,14 +4,20 @@
 /** @typedef {import("./constants.js").Box} Box */
 /** @typedef {{k:number, x:number, y:number, width:number, height:number}} View */
 
+/** A colour of the style sheet as a canvas takes it: the side, light or dark, is chosen where the element stands.
+ * @param {any} element @param {string} name @returns {string} */
+export function token(element, name) {
+  element.style.color = `var(${name})`;
+  return getComputedStyle(element).color;
+}
+
 /** The colours of the states, as the style sheet has them now. @param {Element} element @returns {(state:string)=>string} */
 export function inks(element) {
-  const style = getComputedStyle(element),
-    known = new Map();
+  const known = new Map();
   return (state) => {
     const name =
       state === "bad" ? "--error" : state === "wait" ? "--line" : state.length > 3 ? "--line-2" : `--${state}`;
-    if (!known.has(name)) known.set(name, style.getPropertyValue(name));
+    if (!known.has(name)) known.set(name, token(element, name));
     return known.get(name);
   };
 }
@@ -63,10 +69,9 @@ export class FarView {
     const [left, top, right, bottom] = [-x / k, -y / k, (width - x) / k, (height - y) / k];
     pen.translate(x, y);
     pen.scale(k, k);
-    const style = getComputedStyle(this.canvas);
     pen.lineWidth = 1 / k;
-    pen.strokeStyle = style.getPropertyValue("--line-2");
-    pen.fillStyle = style.getPropertyValue("--bg-2");
+    pen.strokeStyle = token(this.canvas, "--line-2");
+    pen.fillStyle = token(this.canvas, "--bg-2");
     for (const frame of graph.opened) {
       if (frame.y > bottom || frame.y + frame.h < top) continue;
       if (frame.depth % 2 === 0) pen.fillRect(frame.x, frame.y, frame.w, frame.h);
@@ -83,7 +88,7 @@ export class FarView {
     });
     const box = graph.boxes[chosen];
     if (!box) return;
-    pen.strokeStyle = style.getPropertyValue("--accent");
+    pen.strokeStyle = token(this.canvas, "--accent");
     pen.lineWidth = 2 / k;
     pen.strokeRect(box.x - 3, box.y - 3, box.w + 6, box.h + 6);
   }
