@@ -176,6 +176,16 @@ def test_twenty_questions_are_one_click_away():
             assert "```python" in page.partition(f"## {question}\n")[2].partition("\n## ")[0]
 
 
+def test_every_example_has_its_place_in_the_course():
+    """The map of the course leads to each example, and to an example from each of its topics."""
+    text = (DOCS / "topics.md").read_text(encoding="utf-8")
+    linked = set(re.findall(r"\]\(\.\./(examples/[^)]+)\)", text))
+    assert linked == {relative(path) for path in (ROOT / "examples").iterdir() if path.suffix in {".ipynb", ".py"}}
+    topics = text.partition("## By topic")[2].partition("\n## ")[0].split("\n| ")[2:]
+    assert len(topics) == 25
+    assert [topic for topic in topics if "](../examples/" not in topic or "](magics/" not in topic] == []
+
+
 def anchor(heading: str) -> str:
     """Return the name that GitHub and the site give to a heading's place."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
