@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import nbformat
 import pytest
+import torch
 from playwright.sync_api import Page, expect
 
+import tensormagic
 from tensormagic.renderers.basics.markup import json_block
 from tensormagic.renderers.document.document import pack_delta, trace_document
 from tensormagic.renderers.trace import trace_html
@@ -423,6 +425,19 @@ def test_calm_run_is_folded_up(static_page: OpenPage) -> None:
     page.get_by_role("button", name="Open graph").click()
     expect(page.locator(".canvas")).to_be_visible()
     assert all("wait" not in one for one in _colours(page))
+
+
+def test_one_pass_through_a_few_boxes_is_open(static_page: OpenPage) -> None:
+    """Where the graph is all there is to see it is seen; it can be closed, and opened again."""
+    w, v = (torch.tensor(number, requires_grad=True) for number in (2.0, 3.0))
+    with tensormagic.trace() as trace:
+        (w * v + v).backward()
+    page = static_page(trace_html.render(trace.report))
+    expect(page.locator(".canvas")).to_be_visible()
+    page.get_by_role("button", name="Close graph").click()
+    expect(page.locator(".canvas")).to_be_hidden()
+    page.get_by_role("button", name="Open graph").click()
+    expect(page.locator(".canvas")).to_be_visible()
 
 
 def test_two_copies_work_by_themselves(static_page: OpenPage) -> None:

@@ -18,6 +18,7 @@ export const LONGEST_LIVE_SERIES = 600;
 export const PLAY_MILLISECONDS = 300;
 export const CLOCK_MILLISECONDS = 100;
 export const LATEST = 5; // seconds that a document of a running run may come late
+export const FEW_BOXES = 8; // a graph of one pass that has no more is open by itself: it is the answer
 export const LARGEST = 1.25; // how far a small graph is enlarged by itself: to be read from the last row
 export const HEAD = 40;
 export const BADGE = 15; // heights of a box without its badges, and of one badge (graph_drawing.py)

@@ -1,6 +1,7 @@
 // @ts-check
 /** A trace document, decoded: columns turned back into what the views ask for. */
 
+import { FEW_BOXES } from "./constants.js";
 import { CRASH_BELOW } from "./crash.js";
 import { decodedForward } from "./forward.js";
 import { decodedMeasures } from "./measures.js";
@@ -35,6 +36,11 @@ export class Model {
         row[2].map((/** @type {number} */ l) => [l, place]),
       ),
     );
+  }
+
+  /** Whether the picture is all there is to see: one pass through a handful of boxes, as one checks by hand. */
+  isSmall() {
+    return this.doc.passes_seen === 1 && this.graphs.length === 1 && this.graphs[0].boxes.length <= FEW_BOXES;
   }
 
   /** The first and the last loss, where all backward calls stand on one line. @returns {string} */

@@ -60,7 +60,7 @@ export class Panel {
   running = false;
   calm = false;
   shown = false;
-  opened = false;
+  /** @type {boolean|null} whether the graph of a calm run is open; null: nobody has chosen */ opened = null;
   following = true;
   painting = 0;
   /** @type {{box:number, node:number}|null} */ selection = null;
@@ -147,7 +147,7 @@ export class Panel {
   }
 
   collapsed() {
-    return this.calm && !this.opened;
+    return this.calm && !(this.opened ?? this.model.isSmall());
   }
 
   /** What is visible in this state of the run. */
@@ -336,7 +336,7 @@ export class Panel {
   }
 
   toggle() {
-    this.opened = !this.opened;
+    this.opened = this.collapsed();
     this.charts.load(this.model, this.collapsed());
     this.arrange();
     this.paint();
