@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from tensormagic.renderers.basics.plain_text import plain_report
 from tensormagic.renderers.document.document import LIVE_LIMITS, pack_delta, trace_document
 from tensormagic.renderers.graph.graph_drawing import Drawing, draw
+from tensormagic.renderers.latex import listing
 from tensormagic.renderers.live_pace import Pace
 from tensormagic.renderers.trace import trace_html, trace_text
 from tensormagic.reports import Cell, Gap, TraceReport
@@ -370,6 +371,7 @@ def running_bundle(report: TraceReport) -> Bundle:
 
 
 def final_bundle(report: TraceReport) -> Bundle:
-    """Return what stays in the notebook: the viewer with everything in it, and plain text for terminals."""
+    """Return what stays in the notebook: the viewer with everything in it, and plain text for terminals and LaTeX."""
     report = plain_report(report)
-    return {"text/html": trace_html.render(report), "text/plain": trace_text.render(report)}
+    text = trace_text.render(report)
+    return {"text/html": trace_html.render(report), "text/latex": listing(text), "text/plain": text}

@@ -222,9 +222,9 @@ def test_widget_that_cannot_be_made_is_a_gap(run: Run, monkeypatch: pytest.Monke
 
 
 def test_final_bundle_is_html_and_text(run: Run) -> None:
-    """What stays in the notebook holds no widget: interactive HTML, and text for terminals."""
+    """What stays in the notebook holds no widget: interactive HTML, and text for terminals and for LaTeX."""
     bundle = live.final_bundle(run.whole)
-    assert sorted(bundle) == ["text/html", "text/plain"]
+    assert sorted(bundle) == ["text/html", "text/latex", "text/plain"]
     assert "digits-cnn" in bundle["text/plain"]
 
 
