@@ -85,5 +85,10 @@ class Finding:
 
     @property
     def url(self) -> str:
-        """The page of the documentation that explains this code, relative to the project."""
+        """The page of the documentation that explains this code, relative to the project; `help` shows it anywhere."""
         return f"docs/diagnoses/{self.code}.md"
+
+    @property
+    def help(self) -> str:
+        """What to type into a notebook to read that page: it comes with the package, and needs no network."""
+        return f"%tensormagic help {self.code}"

@@ -27,6 +27,7 @@ html_static_path = [str(_HERE / "static")]
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]
 html_show_sphinx = False
+html_show_search_summary = False  # would be fetched, which a browser refuses for a site that is opened as files
 html_copy_source = False
 html_math_renderer = "mathml"
 pygments_style = "friendly"

@@ -62,7 +62,7 @@ def explanation_html(finding: Finding) -> list[str]:
         told.append(escape(where) + (f": {tag('code', escape(text))}" if text else ""))
     if finding.evidence:
         told.append(escape("evidence: " + ", ".join(f"{key} = {value}" for key, value in finding.evidence.items())))
-    told.append(escape(f"explained in {finding.url}"))
+    told.append(f"explained by {tag('code', escape(finding.help))}")
     return [remedy_html(finding), *related_html(finding), tag("p", " \u00b7 ".join(told))]
 
 
