@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+from tensormagic import renderers
 from tensormagic.errors import TensorMagicError
 from tensormagic.renderers import files
 from tensormagic.renderers.terminal.lookalikes import EVERY_BAR, holds, never_raise
@@ -22,7 +23,7 @@ def install_display(display: Callable[..., None] | None) -> None:
 
 
 def show(report: Report, *, slide: bool = False) -> None:
-    """Show a report: rich in a notebook with the extension loaded, else as text on standard output.
+    """Show a report: rich in a notebook with the extension loaded, and in marimo, else as text on standard output.
 
     Args:
         report: What is shown.
@@ -35,8 +36,20 @@ def show(report: Report, *, slide: bool = False) -> None:
         raise TensorMagicError(f"show() takes a report, but was given a {type(report).__name__}; try inspect(x) first")
     if _display is not None:
         _display(report, slide=slide)
-    else:
+    elif not _into_marimo(report, slide=slide):
         print_text(report)
+
+
+def _into_marimo(report: Report, *, slide: bool) -> bool:
+    """Append a report to the output of the marimo cell that is running; False where none is.
+
+    marimo is asked only where somebody else has imported it: what it shows is what `Report` says of itself.
+    """
+    marimo = sys.modules.get("marimo")
+    if marimo is None or not marimo.running_in_notebook():
+        return False
+    marimo.output.append(marimo.iframe(renderers.render(report, "html", slide=True)) if slide else report)
+    return True
 
 
 def print_text(report: Report) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.display import display
 
-from tensormagic import api, renderers
+from tensormagic import api
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Output, unquoted
-from tensormagic.renderers.latex import listing
+from tensormagic.renderers import bundles
 from tensormagic.reports import (
     AliasReport,
     ComparisonReport,
@@ -73,19 +73,8 @@ def is_notebook(shell: Any) -> bool:
 def bundle(
     report: Report, *_include_exclude: Any, folded: bool = False, slide: bool = False, **_more: Any
 ) -> dict[str, Any]:
-    """Return a report as static HTML, as text, and as this text for LaTeX; what cannot be drawn becomes a line."""
-    slides = functools.partial(renderers.render, form="html", slide=True)
-    html = _or_reason(report, "html", slides if slide else renderers.folded if folded else None)
-    text = _or_reason(report, "txt")
-    return {"text/html": html, "text/latex": listing(text), "text/plain": text}
-
-
-def _or_reason(report: Report, form: str, render: Callable[[Report], str] | None = None) -> str:
-    try:
-        return render(report) if render else renderers.render(report, form)
-    except Exception as error:  # noqa: BLE001  (showing never raises)
-        reason = f"tensormagic could not draw this report as {form}: {type(error).__name__}: {error}"
-        return renderers.sentence(reason, form)
+    """Return a report in all the forms that a front end may choose from."""
+    return dict(bundles.bundle(report, folded=folded, slide=slide))
 
 
 def show(report: Report, *, folded: bool = False, slide: bool = False) -> None:
@@ -156,7 +145,7 @@ def _attempt(action: Callable[[], Any]) -> str:
 def _show_figure(report: Report, kind: str) -> None:
     """Show a figure by its mimetype alone: plotly's own display would put all of plotly.js into the notebook."""
     figure = json.loads(report.figure(kind).to_json())
-    display({"application/vnd.plotly.v1+json": figure, "text/plain": _or_reason(report, "txt")}, raw=True)
+    display({"application/vnd.plotly.v1+json": figure, "text/plain": bundle(report)["text/plain"]}, raw=True)
 
 
 def _save(report: Report, given: str, *, slide: bool) -> None:

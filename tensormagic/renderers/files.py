@@ -18,6 +18,7 @@ from uuid import uuid4
 from tensormagic import renderers
 from tensormagic.errors import TensorMagicError
 from tensormagic.renderers.basics.markup import escape
+from tensormagic.renderers.bundles import bundle
 from tensormagic.reports import Report
 
 _FORMS = {".html": "html", ".htm": "html", ".svg": "svg", ".txt": "txt", ".json": "json"}
@@ -72,6 +73,10 @@ class Outlet:
     def text(self, report: Report) -> str:
         """Return plain text."""
         return renderers.render(report, "txt")
+
+    def bundle(self, report: Report) -> dict[str, str]:
+        """Return all forms that a host may choose from."""
+        return bundle(report)
 
 
 def _make_folder(folder: Path) -> None:

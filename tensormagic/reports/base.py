@@ -33,6 +33,9 @@ class Outlet(Protocol):
     def text(self, report: Report) -> str:
         """Return the report as plain text."""
 
+    def bundle(self, report: Report) -> dict[str, str]:
+        """Return the report by media type, in all forms that a host may choose from; this never raises."""
+
 
 _outlet: Outlet | None = None
 
@@ -122,3 +125,11 @@ class Report:
     def __str__(self) -> str:
         """Return the report as plain text, at most 100 columns wide."""
         return _require_outlet().text(self)
+
+    def _repr_mimebundle_(self, **_include_exclude: Any) -> dict[str, str]:
+        """Show the report as the value of a cell, also where the extension is not loaded."""
+        return _require_outlet().bundle(self)
+
+    def _repr_html_(self) -> str:
+        """Show the report in hosts that ask for HTML alone, such as marimo."""
+        return _require_outlet().bundle(self)["text/html"]

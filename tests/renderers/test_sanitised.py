@@ -1,0 +1,101 @@
+"""Previews that let hardly any HTML through: everything is still said, and nothing of the machinery shows as text.
+
+Two rules that are published: GitHub's for user content (github.com/gjtorikian/html-pipeline: no style, script, svg, no
+class, no inline style, pictures from the web alone), and nbconvert's ``--sanitize-html``, which turns what it forbids
+into text that a person sees.
+"""
+
+from __future__ import annotations
+
+import re
+
+import bleach
+import nbformat
+import pytest
+from nbconvert import HTMLExporter, MarkdownExporter, PythonExporter, SlidesExporter
+from traitlets.config import Config
+
+from tensormagic.renderers.basics.plain_text import plain_report
+from tensormagic.renderers.bundles import bundle
+from tests.renderers.markup_reader import Page
+from tests.renderers.test_every_renderer import RENDERERS, said
+
+# fmt: off
+GITHUB_TAGS = frozenset({
+    "h1", "h2", "h3", "h4", "h5", "h6", "br", "b", "i", "strong", "em", "a", "pre", "code", "img", "tt", "div", "ins",
+    "del", "sup", "sub", "p", "picture", "ol", "ul", "table", "thead", "tbody", "tfoot", "blockquote", "dl", "dt",
+    "dd", "kbd", "q", "samp", "var", "hr", "ruby", "rt", "rp", "li", "tr", "td", "th", "s", "strike", "summary",
+    "details", "caption", "figure", "figcaption", "abbr", "bdo", "cite", "dfn", "mark", "small", "source", "span",
+    "time", "wbr",
+})
+# fmt: on
+_EVERYWHERE = ["alt", "align", "colspan", "rowspan", "width", "height", "title", "scope", "open"]
+GITHUB_ATTRIBUTES = {"*": _EVERYWHERE, "img": ["src"]}
+MACHINERY = ("--s1", "{", "function(", "=>", "H4sI", "const ", "data:image")
+CASES = [
+    pytest.param(one, name, id=f"{one.name}-{name}")
+    for one in RENDERERS
+    if one.output == "html"
+    for name in one.samples
+]
+
+
+def as_github(html: str) -> str:
+    """Return what is left of ``html``: of a script and a style nothing, of other tags their text."""
+    html = re.sub(r"<(script|style)\b.*?</\1>", "", html, flags=re.DOTALL)
+    return bleach.clean(html, GITHUB_TAGS, GITHUB_ATTRIBUTES, protocols={"http", "https"}, strip=True)
+
+
+@pytest.mark.parametrize(("renderer", "sample"), CASES)
+def test_everything_is_said_on_github(renderer, sample):
+    """Findings with their remedies and gaps with their reasons are text, and each picture tells what it shows."""
+    report = plain_report(renderer.samples[sample])
+    page = Page(as_github(renderer.render(report)))
+    text = "".join(char for char in page.text if char.isprintable() and char not in " \ufffd?")
+    for finding in report.findings:
+        assert _said(finding.message) in text
+        assert _said(finding.remedy) in text
+    for gap in getattr(report, "gaps", ()):
+        assert _said(gap.reason) in text
+    if "hostile" not in sample:
+        assert [word for word in MACHINERY if word in page.text] == []
+
+
+def _said(text: str) -> str:
+    return said(text).replace("?", "")  # what bleach writes for a control character
+
+
+@pytest.fixture(scope="module")
+def notebook():
+    """A saved notebook with a panel of every kind."""
+    samples = [next(iter(one.samples.values())) for one in RENDERERS if one.output == "html"]
+    cells = [
+        nbformat.v4.new_code_cell("x", outputs=[nbformat.v4.new_output("display_data", bundle(one))]) for one in samples
+    ]
+    return nbformat.v4.new_notebook(cells=cells)
+
+
+@pytest.mark.parametrize("exporter", [HTMLExporter, SlidesExporter, MarkdownExporter])
+def test_nbconvert_keeps_the_panels(notebook, exporter):
+    """Each panel stands there once, with its viewer, and asks for nothing."""
+    exported, _ = exporter().from_notebook_node(notebook)
+    assert exported.count("<section") >= len(notebook.cells)
+    assert exported.count("data-tm-waiting=") == 1
+    assert "application/vnd.jupyter.widget" not in exported
+    assert exported.count("offset(i, j) = 1 + 1·i + 12·j") == 1
+
+
+def test_a_script_holds_no_output(notebook):
+    """``--to script`` is code alone."""
+    exported, _ = PythonExporter().from_notebook_node(notebook)
+    assert "tm" not in exported
+
+
+def test_a_sanitised_export_takes_the_text(notebook):
+    """As the page on hosts says: text first, because nbconvert would show the style sheet of an HTML output as text."""
+    settings = Config({"NbConvertBase": {"display_data_priority": ["text/plain"]}})
+    exported, _ = HTMLExporter(config=settings, sanitize_html=True).from_notebook_node(notebook)
+    text = Page(exported).text
+    assert "offset(i, j) = 1 + 1·i + 12·j" in text
+    assert "─┬─" in exported
+    assert "--s1" not in text
