@@ -14,6 +14,7 @@ from tensormagic.garbage import garbage_waits
 from tensormagic.renderers.basics.markup import escape
 from tensormagic.renderers.basics.plain_text import plain, plain_report
 from tensormagic.renderers.export import MOST_CARRIED, MOST_IN_FILE, with_export
+from tensormagic.renderers.paper import for_paper
 from tensormagic.renderers.slides import with_slides
 from tensormagic.reports import Report, TraceReport
 
@@ -84,6 +85,7 @@ def render(report: Report, form: str, *, in_file: bool = False, slide: bool = Fa
         text: str = renderer.render(plain_report(report), **options)
         if form != "html":
             return text
+        text = for_paper(text)
         if slide:
             return with_slides(text)
         return with_export(report, text, most=MOST_IN_FILE if in_file else MOST_CARRIED)

@@ -1,0 +1,56 @@
+"""On paper: everything is open, nothing is cut, and nothing promises to react."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page
+
+from tensormagic import renderers
+from tests.renderers.test_files import KINDS, sample
+
+HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>paper</title>'
+A4 = 718  # points between the margins
+# What is cut off, what is folded, and what only a screen can use.
+LEFT = """() => {
+    const all = [...document.querySelectorAll("section.tm :not(.tm-export,.tm-export *)")];
+    const shown = (one) => one.checkVisibility() && one.offsetWidth;
+    const rolls = (one) => /auto|scroll/.test(getComputedStyle(one).overflowY) && one.scrollHeight > one.clientHeight + 2;
+    const folded = all.filter((one) => one.parentElement.matches("details") && !shown(one) && one.textContent.trim());
+    return {
+        rolled: all.filter((one) => shown(one) && rolls(one)).map((one) => one.className),
+        folded: folded.map((one) => one.textContent.slice(0, 40)),
+        controls: all.filter((one) => shown(one) && one.matches("select,input[type=range]")).map((one) => one.outerHTML),
+        export: [...document.querySelectorAll(".tm-export")].filter(shown).length,
+    };
+}"""
+
+
+@pytest.fixture
+def paper(static_page: Callable[..., Page]) -> Callable[[str], Page]:
+    """Return a function that lays a panel out for paper."""
+
+    def lay_out(kind: str) -> Page:
+        page = static_page(HEAD + renderers.render(sample(kind), "html"), width=A4)
+        page.wait_for_function("() => !document.querySelector('.tm-static') || document.querySelector('.tmv')")
+        page.emulate_media(media="print")
+        return page
+
+    return lay_out
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_everything_is_open(kind, paper):
+    """What is folded on the screen stands there, what scrolls is unrolled, and no control is drawn."""
+    left = paper(kind).evaluate(LEFT)
+    assert left == {"rolled": [], "folded": [], "controls": [], "export": 0}
+
+
+def test_a_long_panel_goes_over_several_pages(paper):
+    """A PDF of it has more than one, and the paper stays white."""
+    page = paper("memory run")
+    pages = len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4")))
+    assert pages >= 2
+    assert page.locator("section.tm").evaluate("one => getComputedStyle(one).backgroundColor") == "rgb(255, 255, 255)"
