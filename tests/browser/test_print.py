@@ -16,13 +16,13 @@ A4 = 718  # points between the margins
 # What is cut off, what is folded, and what only a screen can use.
 LEFT = """() => {
     const all = [...document.querySelectorAll("section.tm :not(.tm-export,.tm-export *)")];
-    const shown = (one) => one.checkVisibility() && one.offsetWidth;
-    const rolls = (one) => /auto|scroll/.test(getComputedStyle(one).overflowY) && one.scrollHeight > one.clientHeight + 2;
+    const shown = (one) => one.checkVisibility() && one.offsetWidth, style = getComputedStyle;
+    const rolls = (one) => /auto|scroll/.test(style(one).overflowY) && one.scrollHeight > one.clientHeight + 2;
     const folded = all.filter((one) => one.parentElement.matches("details") && !shown(one) && one.textContent.trim());
     return {
         rolled: all.filter((one) => shown(one) && rolls(one)).map((one) => one.className),
         folded: folded.map((one) => one.textContent.slice(0, 40)),
-        controls: all.filter((one) => shown(one) && one.matches("select,input[type=range]")).map((one) => one.outerHTML),
+        controls: all.filter((one) => shown(one) && one.matches("select,[type=range]")).map((one) => one.outerHTML),
         export: [...document.querySelectorAll(".tm-export")].filter(shown).length,
     };
 }"""
@@ -54,3 +54,14 @@ def test_a_long_panel_goes_over_several_pages(paper):
     pages = len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4")))
     assert pages >= 2
     assert page.locator("section.tm").evaluate("one => getComputedStyle(one).backgroundColor") == "rgb(255, 255, 255)"
+
+
+def test_paper_is_light_in_a_dark_host(paper):
+    """Ink is dark and the ground white, whatever theme the notebook has."""
+    page = paper("tensor")
+    page.evaluate("() => { document.body.dataset.jpThemeLight = 'false' }")
+    colours = "one => [getComputedStyle(one).color, getComputedStyle(one).backgroundColor]"
+    page.emulate_media(media="screen")
+    assert page.locator("section.tm").evaluate(colours)[0] == "rgb(233, 236, 240)"
+    page.emulate_media(media="print")
+    assert page.locator("section.tm").evaluate(colours) == ["rgb(27, 31, 36)", "rgb(255, 255, 255)"]
