@@ -146,4 +146,10 @@ EVERYDAY = (
     ("F.grid_sample(x, g)", "x=1x1x4x4 g=1x4x4x3", "shape g.3"),
     ("F.pixel_shuffle(x, 2)", "x=1x3x4x4", "shape x.1"),
     ("torch.repeat_interleave(x, n)", "x=3 n=torch.tensor([1,2])", "shape n"),
+    # what is not there
+    ("x.exp()", "x=torch.eye(3).to_sparse_csr()", "layout x"),
+    ("x.view(9)", "x=torch.eye(3).to_sparse()", "layout x"),
+    ("x @ v", "x=torch.eye(4).to_sparse_bsc((2,2)) v=4", "layout x"),
+    ("F.dropout(x, generator=g)", "x=3 g=torch.Generator()", "argument =generator"),
+    ("F.pad(x, (1, 1), mode='symmetric')", "x=1x3x3", "argument =mode"),
 )

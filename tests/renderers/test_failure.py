@@ -11,10 +11,10 @@ import pytest
 from tensormagic.renderers.basics.text_metrics import text_width
 from tensormagic.renderers.document.document import trace_document
 from tensormagic.renderers.failure import failure_html, failure_text
-from tensormagic.renderers.failure.failure_words import marked
+from tensormagic.renderers.failure.failure_words import marked, torch_said
 from tensormagic.renderers.graph.crash_mark import with_crash
 from tensormagic.renderers.trace import trace_html, trace_svg, trace_text
-from tensormagic.reports import Location
+from tensormagic.reports import FailureReport, Location
 from tests.renderers import samples_trace
 from tests.renderers.markup_reader import Page
 from tests.renderers.samples_failure import SAMPLES
@@ -89,6 +89,14 @@ def test_text_says_what_does_not_fit(name, line):
 def test_the_call_is_marked_in_its_line(text, call, parts):
     """Also where it goes on in the next line."""
     assert marked(Location("a.py", 1, text), call) == parts
+
+
+def test_the_page_on_backends_is_left_out():
+    """A missing kernel's message goes on with a hundred lines about every backend; the first sentence says it."""
+    said = "Could not run 'aten::view' with arguments from the 'SparseCPU' backend."
+    page = " This could be because the operator doesn't exist for this backend, or was omitted. BackendSelect: …"
+    report = FailureReport(error_type="NotImplementedError", error=said + page)
+    assert torch_said(report) == f"NotImplementedError: {said}"
 
 
 def test_what_a_finding_says_is_not_said_twice():

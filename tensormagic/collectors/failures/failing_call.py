@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 import sys
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any
@@ -32,6 +33,8 @@ _HELPERS = str(Path(nn.__file__).parent / "modules" / "utils.py")  # of function
 _MACHINERY = tuple(f"{_TORCH}/{name}" for name in ("_tensor.py", "overrides.py", "utils/", "_dynamo/", "_compile.py",
                    "_ops.py", "_meta_registrations.py", "_prims", "_refs/", "_decomp/"))  # fmt: skip
 _ENGINE = f"{_TORCH}/autograd/"
+# Operations that torch has in Python: what runs there is the inside of a call, as a kernel in C++ is.
+_KERNELS = tuple(f"{_TORCH}/{name}" for name in ("_meta_registrations.py", "_prims", "_refs/", "_decomp/", "_library/"))
 _BACKWARD: dict[CodeType, Any] = {
     call.__code__: call for call in (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad)
 }
@@ -165,6 +168,7 @@ def refused_in(steps: Steps, source: str = "") -> Refused | None:
 
 def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
     """Return the call that torch's own Python functions, below the person's, made or refused."""
+    below = list(takewhile(lambda entry: not entry.tb_frame.f_code.co_filename.startswith(_KERNELS), below)) or below
     backward = next((entry for entry in below if entry.tb_frame.f_code in _BACKWARD), None)
     if backward is not None:
         return of_arguments(steps, backward, _BACKWARD[backward.tb_frame.f_code])

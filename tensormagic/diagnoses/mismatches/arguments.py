@@ -136,6 +136,35 @@ def layout(call: Call, found: re.Match[str]) -> Mismatch | None:
     return mismatch("layout", rule, whole(asked, found[1], "strided")) if asked is not None else None
 
 
+def not_for_layout(call: Call, _: re.Match[str]) -> Mismatch | None:
+    """Unsupported tensor layout: SparseCsr; could not run with arguments from the 'SparseCPU' backend."""
+    given = next((one for one in call.tensors if one.operand.layout.startswith("sparse")), None)
+    if given is None:
+        return None
+    layout = given.operand.layout
+    rule = f"Not every operation exists for every layout: there is no {call.title} for {given.name}, which is {layout}."
+    return mismatch("layout", rule, whole(given, layout, "strided"), works=[f"{given.code}.to_dense()"])
+
+
+def no_keyword(call: Call, found: re.Match[str]) -> Mismatch | None:
+    """Got an unexpected keyword argument 'generator'."""
+    wrong = next((one for one in call.given if one.operand.role == found[1]), None)
+    if wrong is None:
+        return None
+    function = call.title.replace("torch.nn.functional.", "F.")
+    return mismatch("argument", f"The function {function} has no argument `{found[1]}`.", whole(wrong))
+
+
+def padding_mode(call: Call, found: re.Match[str]) -> Mismatch | None:
+    """Unrecognised padding mode symmetric."""
+    wrong = next((one for one in call.given if one.operand.role == "mode"), None)
+    if wrong is None:
+        return None
+    numpys = "; what NumPy calls edge is replicate here" if found[1] == "edge" else ""
+    rule = f"The modes of padding are constant, reflect, replicate and circular, and none is {found[1]}{numpys}."
+    return mismatch("argument", rule, whole(wrong))
+
+
 def overlapping(call: Call, found: re.Match[str]) -> Mismatch | None:
     """What is written to overlaps itself, or shares memory with what is read."""
     target = next((one for one in call.given if one.operand.role == "out" or one.operand.place.startswith("out")), None)
@@ -218,6 +247,12 @@ MESSAGES = (
     (r"not positive-definite", not_definite),
     (r"Error\(s\) in loading state_dict for (\w+)", checkpoint),
     (r"implemented for strided tensors only, got: torch\.(\w+)", layout),
+    (
+        r"unsupported tensor layout: \w+|with arguments from the 'Sparse\w+' backend|for \w+ with Sparse\w+ layout",
+        not_for_layout,
+    ),
+    (r"got an unexpected keyword argument '(\w+)'", no_keyword),
+    (r"Unrecognised padding mode (\w+)", padding_mode),
     (r"unsupported operation: (more than one element of the written-to)?.*single memory location", overlapping),
     (r"(\w+)\(\): argument '(\w+)' \(position (\d+)\) must be ([\w ]+?), not ([\w.]+)", must_be),
     (r"(\w+)\(\) received an invalid combination of arguments - got \((.*?)\), but expected", no_such_call),

@@ -21,6 +21,7 @@ _KINDS = {
 }
 _SHORT = {"torch.nn.functional.": "F.", "torch.autograd.": "autograd."}
 UNKNOWN_SHAPE = "not kept"
+_BACKENDS = " This could be because the operator doesn't exist for this backend"
 
 
 class Cell(NamedTuple):
@@ -181,8 +182,9 @@ def works(report: FailureReport) -> list[str]:
 
 
 def torch_said(report: FailureReport) -> str:
-    """Return the exception as Python's last line has it."""
-    return f"{report.error_type}: {report.error}" if report.error else report.error_type
+    """Return the exception as Python's last line has it, without the page on backends that a missing kernel brings."""
+    said = report.error.split(_BACKENDS, 1)[0]
+    return f"{report.error_type}: {said}" if said else report.error_type
 
 
 def finding_place(finding: Finding, report: FailureReport) -> str:

@@ -61,6 +61,19 @@ def test_the_call_and_its_operands_are_named(case, way):
         assert seen == shape or (shape is None and (way == "afterwards") == (seen is None))
 
 
+def test_a_kernel_in_python_is_inside_of_the_call():
+    """On the meta device torch runs operations in Python: the call is still the layer's, with weight and bias."""
+    head, scores = torch.nn.Linear(10, 2, device="meta"), torch.ones(32, 10)
+    report, _ = afterwards(lambda: head(scores))
+    assert report.function == "torch.nn.functional.linear"
+    assert [(operand.name, operand.device) for operand in report.operands] == [
+        ("scores", "cpu"),
+        ("head.weight", "meta"),
+        ("head.bias", "meta"),
+    ]
+    assert [finding.code for finding in report.findings] == ["TM801"]
+
+
 def as_raised(error):
     """Return all that a person can see of an exception: what it is, its lines, and what it came from."""
     lines = [(entry.name, entry.lineno) for entry in traceback.extract_tb(error.__traceback__)]
