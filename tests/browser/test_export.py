@@ -77,6 +77,17 @@ def compared(page: Page, screen: bytes, picture: bytes) -> float:
     return float(page.evaluate(COMPARE, [data_uri(screen, "image/png"), data_uri(picture, "image/svg+xml")]))
 
 
+def test_the_line_stays_within_its_panel(panel: Callable[..., Page]) -> None:
+    """Neither the rule above it nor the word sticks out of the frame, in any panel."""
+    page = panel(*(sample(kind) for kind in KINDS))
+    page.wait_for_function(f"() => document.querySelectorAll('.tm-export').length >= {len(KINDS)}")
+    out = page.evaluate("""() => [...document.querySelectorAll('.tm-export')].filter(line => {
+        const [own, frame] = [line, line.closest('section.tm')].map(one => one.getBoundingClientRect());
+        return own.left < frame.left || own.right > frame.right || own.bottom > frame.bottom + 1;
+    }).map(line => line.closest('section.tm').className)""")
+    assert out == []
+
+
 def words_of(svg: bytes) -> str:
     return " ".join(one.text or "" for one in ET.fromstring(svg).iter(SVG + "text"))
 
