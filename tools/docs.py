@@ -27,7 +27,7 @@ OUTPUT = ROOT / "build" / "docs"
 
 # The parts of the sidebar: a caption, and patterns of pages, each in the order in which it stands there.
 CONTENTS = {
-    "Start": ("quick_start.md", "topics.md", "how_it_works.md", "comparison.md"),
+    "Start": ("quick_start.md", "topics.md", "how_it_works.md", "hosts.md", "comparison.md"),
     "Recipes": ("recipes/*.md",),
     "Magics": ("magics/*.md", "command.md"),
     "Findings": ("findings.md",),
