@@ -11,7 +11,7 @@ from tensormagic.api.running import CellNumber, _Run
 from tensormagic.collectors.names.source import cell_of
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.reports import Cell
-from tensormagic.reports.memory_run import MemoryRunReport
+from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
 
 
 class MemoryRun(_Run[MemoryRunReport]):
@@ -32,6 +32,11 @@ class MemoryRun(_Run[MemoryRunReport]):
         from tensormagic.collectors.memory_runs.recorder import MemoryRecorder
 
         self._follower = MemoryRecorder(namespace, cell, cell_number=cell_number, title=title, functions=functions)
+
+    def frame(self) -> MemoryFrame:
+        """Return where the run stands, for a live panel: bytes alive, peak, the line."""
+        found: MemoryFrame = self._follower.frame()
+        return found
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

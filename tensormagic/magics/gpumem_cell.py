@@ -8,7 +8,7 @@ import functools
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.display import display
@@ -20,7 +20,10 @@ from tensormagic.magics.cell import CellSource, cell_number
 from tensormagic.magics.display import bundle, check, deliver, is_notebook
 from tensormagic.magics.explaining import Explained
 from tensormagic.magics.repainting import Repainter
-from tensormagic.reports import Cell, Gap, MemoryRunReport
+from tensormagic.reports import Cell, MemoryRunReport
+
+if TYPE_CHECKING:
+    from tensormagic.renderers.live_memory import MemoryPanel
 
 NAME = "%%gpumem"
 
@@ -37,7 +40,7 @@ def parser() -> Parser:
         "--func", action="append", default=[], metavar="FUNCTION",
         help="go into this function line by line: train  model.forward  package.module.f; several times",
     )  # fmt: skip
-    made.add_argument("--live", choices=("html", "off"), help="whether to show it while it runs, in a notebook")
+    made.add_argument("--live", choices=("widget", "html", "off"), help="how to show it while it runs, in a notebook")
     return made
 
 
@@ -58,8 +61,9 @@ def run(shell: Any, line: str, cell: str, *, live: str) -> Any:
     check(output)
     source = CellSource(shell, cell, f"{NAME} {line}".rstrip())
     followed = _followed(shell, source.cell, options)
-    is_live = is_notebook(shell) and (options.live or live) != "off" and not output.text and output.figure is None
-    with Explained(shell, memory=False), shown(shell, followed, output, live=is_live), followed:
+    is_live = is_notebook(shell) and not output.text and output.figure is None
+    mode = options.live or live if is_live else "off"
+    with Explained(shell, memory=False), shown(shell, followed, output, mode=mode), followed:
         return source.run()
 
 
@@ -73,28 +77,37 @@ def _followed(shell: Any, cell: Cell, options: argparse.Namespace) -> api.Memory
 
 
 @contextmanager
-def shown(shell: Any, followed: api.MemoryRun, output: Output, *, live: bool) -> Iterator[None]:
-    """Show the run while it goes on, where it is ``live``, and its report when it has ended, however it ended."""
+def shown(shell: Any, followed: api.MemoryRun, output: Output, *, mode: str) -> Iterator[None]:
+    """Show the run while it goes on, as ``mode`` says, and its report when it has ended, however it ended."""
     __tracebackhide__ = "__ipython_bottom__"
-    if not live:
+    if mode not in {"widget", "html"}:
         try:
             yield
         finally:
             _deliver(shell, followed.report, output)
         return
-    handle = display(bundle(followed.report), raw=True, display_id=True)
-    repainter = Repainter(lambda: handle.update(bundle(followed.report), raw=True))
+    panel = _panel(followed) if mode == "widget" else None
+    handle = display(bundle(followed.report) if panel is None else panel.bundle(), raw=True, display_id=True)
+    live = Repainter(lambda: handle.update(bundle(followed.report), raw=True)) if panel is None else panel
     try:
-        with repainter:
+        with live:
             yield
     finally:
-        report = _with_gap(followed.report, repainter.error)
+        report = followed.report
+        report = dataclasses.replace(report, gaps=(*report.gaps, *live.gaps))
         handle.update(bundle(report, slide=output.slide), raw=True)
+        live.close()
         _deliver(shell, report, output, shown=True)
 
 
-def _with_gap(report: MemoryRunReport, error: str) -> MemoryRunReport:
-    return dataclasses.replace(report, gaps=(*report.gaps, Gap("live", error))) if error else report
+def _panel(followed: api.MemoryRun) -> MemoryPanel | None:
+    """Return a live panel; None where the host's widgets are broken, and the output is painted again instead."""
+    from tensormagic.renderers.live_memory import MemoryPanel  # with the widgets that it needs
+
+    try:
+        return MemoryPanel(followed.frame, lambda: followed.report)
+    except Exception:  # noqa: BLE001  (a broken widget installation must not stop the run)
+        return None
 
 
 def _deliver(shell: Any, report: MemoryRunReport, output: Output, *, shown: bool = False) -> None:

@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from tensormagic.reports import Gap
+
 THREAD_NAME = "tensormagic-repainter"
 INTERVAL = 1.0  # seconds between two pictures, at least
 SHARE = 0.02  # of the time, at most, goes into making them
@@ -25,7 +27,7 @@ class Repainter:
         clock: Processor seconds of the thread that asks.
 
     Attributes:
-        error: What went wrong while showing; empty where nothing did.
+        gaps: What went wrong while showing.
     """
 
     def __init__(
@@ -39,7 +41,7 @@ class Repainter:
         self._interval = INTERVAL if interval is None else interval
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
-        self.error = ""
+        self.gaps: list[Gap] = []
 
     def __enter__(self) -> Repainter:
         """Begin."""
@@ -51,6 +53,9 @@ class Repainter:
         self._stopping.set()
         self._thread.join(JOIN_SECONDS)
 
+    def close(self) -> None:
+        """Nothing to close: what was painted last is what stays."""
+
     def _run(self) -> None:
         wait = self._interval
         while not self._stopping.wait(wait):
@@ -58,6 +63,6 @@ class Repainter:
             try:
                 self._paint()
             except Exception as error:  # noqa: BLE001  (showing never raises into the run)
-                self.error = f"{type(error).__name__}: {error}"
+                self.gaps.append(Gap("live panel", f"{type(error).__name__}: {error}"))
                 return
             wait = max(self._interval, (self._clock() - began) / SHARE)

@@ -1,9 +1,7 @@
 """The live side of ``%%tracegrad``: a thread that looks at the run a few times a second and sends what changed.
 
-The notebook server drops everything, the person's own prints included, once a kernel sends too many messages. So
-hooks send nothing at all: a sampler takes the newest state at its own pace, leaves out what did not change, and after
-the run sends once more what is left. It shares the interpreter with the run, so it also keeps itself cheap: a whole
-document is built at most once a second, and less often where building it takes long. It never raises into the run.
+A sampler takes the newest state at its own pace, leaves out what did not change, and after the run sends once more what
+is left. A whole document is built at most once a second, and less often where building it takes long.
 
 anywidget, ipywidgets and traitlets are imported by the first live panel, not with the package.
 """
@@ -12,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,28 +20,22 @@ from tensormagic.renderers.basics.plain_text import plain_report
 from tensormagic.renderers.document.document import LIVE_LIMITS, pack_delta, trace_document
 from tensormagic.renderers.graph.graph_drawing import Drawing, draw
 from tensormagic.renderers.latex import listing
-from tensormagic.renderers.live_pace import Pace
+from tensormagic.renderers.sampler import Sampler
 from tensormagic.renderers.trace import trace_html, trace_text
-from tensormagic.reports import Cell, Gap, TraceReport
+from tensormagic.reports import Cell, TraceReport
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
     from tensormagic.reports import Graph, LiveFrame
 
 Mode = Literal["widget", "html", "terminal", "off"]
 Bundle = dict[str, Any]
 
-THREAD_NAME = "tensormagic-sampler"
 HTML_INTERVAL = 1 / 4
 REST_INTERVAL = 1 / 4  # and between two words on how far a run has come that goes on untraced
 REBUILD_INTERVAL = 1.0  # seconds between two whole documents, where the structure changes
 REFRESH_INTERVAL = 2.0  # and where only numbers do: findings and the kept passes come with them
 REBUILD_SHARE = 0.02  # of the time, at most, goes into building documents
 HTML_BYTES = 100_000  # larger pictures are left out of the updates of the html mode
-JOIN_SECONDS = 5.0
 
 
 class Sender(Protocol):
@@ -81,13 +72,11 @@ class Seams:
     clock: Callable[[], float] = time.monotonic
 
 
-class LivePanel:
+class LivePanel(Sampler):
     """Samples a run and sends what changed, from its start to its stop.
 
     Attributes:
-        gaps: What went wrong while showing; shown in the final report, never raised.
         sender: Where the states go; the widget's in mode ``"widget"``.
-        pace: How often it looks, and what a look costs.
     """
 
     def __init__(
@@ -109,14 +98,10 @@ class LivePanel:
             seams: What a test puts in the place of the clock, the pace and the page.
         """
         seams = seams or Seams()
-        self.gaps: list[Gap] = []
+        super().__init__(seams.interval or (HTML_INTERVAL if mode == "html" else None))
         self.mode = mode
         self.sender = seams.sender or self._sender_of(mode, report, update)
         self._frame, self._report, self._clock = frame, report, seams.clock
-        self._interval = seams.interval or (HTML_INTERVAL if mode == "html" else None)
-        self.pace = Pace()
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
         self._structure: int | None = None
         self._last_key: tuple[Any, ...] | None = None
         self._last_step, self._last_delta = 0, -math.inf
@@ -134,32 +119,18 @@ class LivePanel:
         try:
             return WidgetSender(report())
         except Exception as error:  # noqa: BLE001  (a broken widget installation must not stop the run)
-            self._note(error)
+            self.note(error)
             return NoSender()
 
-    def start(self) -> None:
-        """Start sampling; once."""
-        if self._thread is not None or isinstance(self.sender, NoSender):
-            return
-        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop sampling, send what is left, and close; calling it again does nothing."""
-        self._stopping.set()
-        thread, self._thread = self._thread, None
-        if thread is None:
-            return
-        thread.join(JOIN_SECONDS)
-        if thread.is_alive():
-            self.gaps.append(Gap("live panel", f"the sampler did not stop within {JOIN_SECONDS:g} s"))
-            return
-        self.tick(final=True)
+    @property
+    def shows_nothing(self) -> bool:
+        """Whether there is nobody to look for."""
+        return isinstance(self.sender, NoSender)
 
     def close(self) -> None:
         """Stop, and take the live output away: the final bundle stands in its place by then."""
         self.stop()
-        self._guarded(self.sender.close)
+        self.guarded(self.sender.close)
 
     def retire(self) -> None:
         """Stop, and leave the widget as the run ended, until the next one retires.
@@ -171,32 +142,13 @@ class LivePanel:
         dismiss_retired()
         _retired.append(self.sender)
 
-    def __enter__(self) -> Self:
-        """Start."""
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop; an exception goes on."""
-        self.stop()
-
     def bundle(self) -> Bundle:
         """Return the mimebundle to display before the run: the widget's view where there is one, and fallbacks."""
         view = self.sender.view() if isinstance(self.sender, WidgetSender) else {}
         return {**view, **first_bundle(self._report())}
 
-    def tick(self, *, final: bool = False) -> None:
-        """Look once: send a whole document where the structure changed, else what changed, else nothing."""
-        with self.pace:
-            self._guarded(lambda: self._look(final=final))
-
-    def _run(self) -> None:
-        while not self._stopping.wait(self._interval or self.pace.interval):
-            self.tick()
-
-    def _look(self, *, final: bool) -> None:
+    def look(self, *, final: bool) -> None:
+        """Send a whole document where the structure changed, else what changed, else nothing."""
         frame = self._frame()
         key = _key(frame)
         begun = frame.graph != 0  # before the first graph the page shows all there is: the first is sent without delay
@@ -224,17 +176,6 @@ class LivePanel:
             self.pace.set_apart(self.pace.clock() - spent)
             self._last_rebuild = self._clock()
             self._rest = (self._last_rebuild - start) / REBUILD_SHARE
-
-    def _guarded(self, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except Exception as error:  # noqa: BLE001  (showing never raises into the run)
-            self._note(error)
-
-    def _note(self, error: Exception) -> None:
-        gap = Gap("live panel", f"{type(error).__name__}: {error}")
-        if gap not in self.gaps:
-            self.gaps.append(gap)
 
 
 _retired: list[Sender] = []  # at most one, without the run that it showed
@@ -314,8 +255,7 @@ class WidgetSender:
 
     def view(self) -> Bundle:
         """Return the part of a mimebundle that displays the widget."""
-        media = "application/vnd.jupyter.widget-view+json"
-        return {media: {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}}
+        return view_of(self.widget)
 
     def document(self, report: TraceReport) -> None:
         """Replace the document."""
@@ -340,19 +280,30 @@ def warm_up() -> None:
     trace_document(nothing, limits=LIVE_LIMITS)
 
 
+def view_of(widget: Any) -> Bundle:
+    """Return the part of a mimebundle that displays a widget."""
+    media = "application/vnd.jupyter.widget-view+json"
+    return {media: {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}}
+
+
 @cache
 def _widget_class() -> Any:
+    return widget_class("TraceWidget", trace_html.viewer_module(), trace_html.viewer_style(), "_document")
+
+
+def widget_class(name: str, module: str, style: str, state: str) -> Any:
+    """Return a class of widgets.
+
+    Args:
+        name: What it is called.
+        module: JavaScript whose default export is ``{ render }``.
+        style: Its style sheet.
+        state: Name of the trait that holds a dictionary, which the page is given.
+    """
     import anywidget  # 42 ms that only a live panel should cost
     import traitlets
 
-    class TraceWidget(anywidget.AnyWidget):
-        """The trace viewer in a live output."""
-
-        _esm = trace_html.viewer_module()
-        _css = trace_html.viewer_style()
-        _document = traitlets.Dict().tag(sync=True)
-
-    return TraceWidget
+    return type(name, (anywidget.AnyWidget,), {"_esm": module, "_css": style, state: traitlets.Dict().tag(sync=True)})
 
 
 def first_bundle(report: TraceReport) -> Bundle:

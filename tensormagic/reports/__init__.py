@@ -61,6 +61,7 @@ from tensormagic.reports.memory_run import (
     FunctionMemory,
     Leak,
     LineMemory,
+    MemoryFrame,
     MemoryRunReport,
     Timeline,
 )
@@ -214,6 +215,7 @@ __all__ = [
     "LooseTensor",
     "LossPair",
     "MemoryFormat",
+    "MemoryFrame",
     "MemoryReport",
     "MemoryRunReport",
     "MemoryTotal",

@@ -168,6 +168,29 @@ class FunctionMemory:
     cell: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryFrame:
+    """Where a run stands that goes on: what a live panel shows many times a second.
+
+    Attributes:
+        seconds: Since it began.
+        operations: That ran.
+        live: Bytes alive, on all devices.
+        peak: The most bytes alive at a moment so far, summed over devices, each at its own moment.
+        line: Line of the cell that allocated or freed last; 0 where it was no line of the cell.
+        place: Of the same, in words: ``cell 5, line 12``; empty where nothing was allocated yet.
+        running: Whether the run goes on.
+    """
+
+    seconds: float
+    operations: int
+    live: int
+    peak: int
+    line: int = 0
+    place: str = ""
+    running: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRunReport(Report):
     """What a cell did to memory.

@@ -115,3 +115,33 @@ def test_both_panels_in_jupyterlab(notebook: Callable[..., LabNotebook]) -> None
         assert min(panel.evaluate(LOWEST_CONTRAST) for panel in (run, now)) >= 4.5
     opened.theme(dark=False)
     assert colours[0] != colours[1]
+
+
+LIVE = """%%gpumem
+import time
+kept = []
+for _ in range(40):
+    kept.append(torch.zeros(1 << 18))
+    time.sleep(0.1)"""
+
+
+def test_the_bytes_move_while_the_cell_runs(notebook: Callable[..., LabNotebook]) -> None:
+    """More and more of them, with the line; what was opened stays open; then the panel alone stands there."""
+    opened = notebook(START, LIVE)
+    opened.start()
+    output = opened.output(1)
+    words = output.locator(".tm-now p")
+    expect(words).to_contain_text("alive", timeout=60_000)
+    expect(words).to_contain_text("line 5")
+    output.get_by_label("by line").check(timeout=20_000)
+    first = words.inner_text()
+    expect(words).not_to_have_text(first)
+    opened.page.wait_for_timeout(1500)
+    assert opened.is_running()
+    expect(output.get_by_label("by line")).to_be_checked()
+    assert output.locator(".tm-now-area").get_attribute("d").count("V") > 3
+    opened.wait()
+    expect(output.locator(".tm-now")).to_have_count(0)
+    expect(output.locator(".tm-lines")).to_contain_text("kept.append(torch.zeros(1 << 18))")
+    bundle = opened.saved().cells[1].outputs[0]["data"]
+    assert set(bundle) == {"text/html", "text/plain"}

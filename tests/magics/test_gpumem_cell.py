@@ -35,9 +35,34 @@ def run(shell, options="", seconds=0.0, last="None"):
 
 def test_it_is_shown_while_it_runs(notebook):
     """Pages come before the cell has ended, and tell what is alive then; the last one tells how it ended."""
-    _, pages = run(notebook, seconds=0.6)
+    _, pages = run(notebook, "--live html", seconds=0.6)
     assert len(pages) >= 3
     assert any("running" in page and "kept = torch.zeros(1000)" in page for page in pages[:-1])
+    assert "finished" in pages[-1]
+
+
+def test_the_widget_gives_way_to_the_static_panel(notebook):
+    """What is shown first is a widget with the panel as it is; what stays holds no widget, and the widget is closed."""
+    run(notebook)
+    first, last = (output["data"] for output in notebook.display_pub.outputs)
+    assert "application/vnd.jupyter.widget-view+json" in first
+    assert "running" in first["text/plain"]
+    assert "application/vnd.jupyter.widget-view+json" not in last
+    assert "finished" in last["text/plain"]
+    from ipywidgets.widgets.widget import _instances
+
+    assert first["application/vnd.jupyter.widget-view+json"]["model_id"] not in _instances
+
+
+def test_broken_widgets_leave_the_panel_to_be_painted(notebook, monkeypatch):
+    """As with ``--live html``."""
+
+    def broken(*_, **__):
+        raise ImportError("no widgets here")
+
+    monkeypatch.setattr("tensormagic.renderers.live_memory._widget_class", broken)
+    _, pages = run(notebook, seconds=0.3)
+    assert len(pages) >= 3
     assert "finished" in pages[-1]
 
 
@@ -73,5 +98,5 @@ def test_painting_never_disturbs_the_run():
 
     with Repainter(paint, interval=0.01) as painter:
         time.sleep(0.1)
-    assert painter.error == "ValueError: no page"
+    assert [gap.reason for gap in painter.gaps] == ["ValueError: no page"]
     assert len(calls) == 1

@@ -10,6 +10,8 @@ import pytest
 
 from tensormagic.renderers import live
 from tensormagic.renderers.live import LivePanel, Seams, WidgetSender
+from tensormagic.renderers.live_pace import Pace
+from tensormagic.renderers.sampler import THREAD_NAME
 from tensormagic.reports import LiveFrame, TraceReport
 from tests.renderers import samples_viewer
 
@@ -136,7 +138,7 @@ def test_thread_ends_with_the_panel(run: Run, recorder: Recorder) -> None:
     """The sampler is a daemon of a known name while the panel runs, and gone afterwards; a second stop does nothing."""
     panel = run.panel(recorder, interval=0.001)
     panel.start()
-    sampler = next(thread for thread in threading.enumerate() if thread.name == live.THREAD_NAME)
+    sampler = next(thread for thread in threading.enumerate() if thread.name == THREAD_NAME)
     assert sampler.daemon
     panel.stop()
     assert not sampler.is_alive()
@@ -169,7 +171,7 @@ def test_off_starts_no_thread(run: Run) -> None:
     """Mode "off" sends nothing and starts nothing, and its bundle is static."""
     panel = run.panel(mode="off")
     with panel:
-        assert live.THREAD_NAME not in [thread.name for thread in threading.enumerate()]
+        assert THREAD_NAME not in [thread.name for thread in threading.enumerate()]
     assert sorted(panel.bundle()) == ["text/html", "text/plain"]
 
 
@@ -251,7 +253,7 @@ def test_the_sampler_sets_its_own_pace(run: Run, recorder: Recorder) -> None:
     """Without an interval given, a look is timed, and the documents in it are not."""
     panel = LivePanel(lambda: run.frame, lambda: run.whole, seams=Seams(recorder))
     processor = {"now": 0.0}
-    panel.pace = live.Pace(clock=lambda: processor["now"])
+    panel.pace = Pace(clock=lambda: processor["now"])
 
     def document(report: TraceReport) -> None:
         processor["now"] += 0.5

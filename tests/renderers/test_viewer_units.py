@@ -22,7 +22,7 @@ TESTS = sorted(Path(__file__).parents[1].joinpath("viewer").glob("*.test.mjs"))
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the modules of the viewer, their tests, and a document with boxes in boxes in boxes."""
     folder = tmp_path_factory.mktemp("viewer")
-    for name in ("export", "trace"):
+    for name in ("export", "memory", "trace"):
         shutil.copytree(STATIC.parent / name, folder / name)
     (folder / "package.json").write_text('{"type": "module"}', encoding="utf-8")
     document = trace_document(samples_viewer.large_run(3000, passes=1), limits=Limits(boxes=12))

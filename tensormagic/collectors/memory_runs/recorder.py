@@ -35,7 +35,7 @@ from tensormagic.collectors.tracing.running_modules import RunningModules
 from tensormagic.errors import TraceError
 from tensormagic.reports import AllocatorRun, Cell, FailureReport, Gap, Leak, State
 from tensormagic.reports.memory import Category, DeviceMemory
-from tensormagic.reports.memory_run import MemoryRunReport
+from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
 
 _INSIDE = "what these allocate inside and give back before they return is not seen: {}"
 _WHOLE = (
@@ -102,6 +102,7 @@ class MemoryRecorder:
         self._allocator: tuple[AllocatorRun, ...] = ()
         self._growth_gaps: tuple[Gap, ...] = ()
         self._unseen: tuple[Gap, ...] = ()
+        self._newest: int | None = None  # the line of what happened last
 
     # -- life -----------------------------------------------------------------------------------------------------
 
@@ -232,6 +233,8 @@ class MemoryRecorder:
 
     def _add_up(self, events: list[Event]) -> None:
         by_device: dict[torch.device, list[Event]] = {}
+        if events and (site := events[-1].site) is not None:
+            self._newest = site
         for event in events:
             device = event.device if isinstance(event, Block) else event.block.device
             by_device.setdefault(device, []).append(event)
@@ -257,6 +260,23 @@ class MemoryRecorder:
         with self._lock:
             self._fold()
             return blocks_of(list(self._ledgers.values()))
+
+    def frame(self) -> MemoryFrame:
+        """Return where the run stands: little enough to be asked for many times a second."""
+        with self._lock:
+            if self._state == "running":
+                self._fold()
+            ledgers = list(self._ledgers.values())
+            place = self._sites.locations[self._newest] if self._newest is not None else None
+            return MemoryFrame(
+                seconds=self.seconds,
+                operations=self.mode.operations,
+                live=sum(ledger.live for ledger in ledgers),
+                peak=sum(max(ledger.peak, 0) for ledger in ledgers),
+                line=place.line if place is not None and place.filename == self._cell.filename else 0,
+                place=place.label if place is not None else "",
+                running=self._state == "running",
+            )
 
     def _account(self) -> Account:
         return Account(list(self._ledgers.values()), self._tallies, self._sites.locations, self._described)

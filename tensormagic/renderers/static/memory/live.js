@@ -1,0 +1,129 @@
+// @ts-check
+/**
+ * `%%gpumem` while its cell runs: a line of bytes that moves, over the panel as it is every second or so.
+ *
+ * The panel is markup from the kernel, escaped there; it holds no script. What is open in it, chosen or focused stays so
+ * when a newer one comes.
+ */
+
+import { Track, bytesInWords } from "./track.js";
+
+const [WIDTH, HEIGHT] = [600, 48];
+const SVG = "http://www.w3.org/2000/svg";
+
+/**
+ * @param {string} name @param {Record<string, string|number>} [attributes] @returns {Element}
+ */
+function shape(name, attributes = {}) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, String(value));
+  return made;
+}
+
+/** The line of bytes with its words. */
+export class Now {
+  constructor() {
+    this.track = new Track();
+    this.area = shape("path", { class: "tm-now-area" });
+    this.top = shape("line", { class: "tm-now-top", x1: 0, x2: WIDTH, y1: HEIGHT, y2: HEIGHT });
+    const picture = shape("svg", {
+      viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true",
+    });
+    picture.append(this.area, this.top);
+    this.words = document.createElement("p");
+    this.words.setAttribute("aria-hidden", "true"); // thirty times a second nobody wants to hear it
+    this.element = document.createElement("div");
+    this.element.className = "tm-now";
+    this.element.append(this.words, picture);
+    /** @type {import("./track.js").Frame|null} */
+    this.frame = null;
+    this.waiting = 0;
+  }
+
+  /** @param {import("./track.js").Frame} frame */
+  show(frame) {
+    this.track.add(frame);
+    this.frame = frame;
+    if (!this.waiting) this.waiting = requestAnimationFrame(() => this.paint());
+  }
+
+  paint() {
+    this.waiting = 0;
+    const frame = this.frame;
+    if (!frame) return;
+    const { area, top } = this.track.drawn(WIDTH, HEIGHT, frame.peak);
+    this.area.setAttribute("d", area);
+    this.top.setAttribute("y1", String(top));
+    this.top.setAttribute("y2", String(top));
+    const now = document.createElement("b");
+    now.textContent = `${bytesInWords(frame.live)} alive`;
+    const where = frame.line ? `line ${frame.line}` : frame.place;
+    const rest = [`peak ${bytesInWords(frame.peak)}`, `${frame.operations.toLocaleString("en").replace(/,/g, "\u00a0")} operations`, where];
+    this.words.replaceChildren(now, ` · ${rest.filter(Boolean).join(" · ")}`);
+  }
+
+  dispose() {
+    cancelAnimationFrame(this.waiting);
+  }
+}
+
+/**
+ * Put newer markup in the place of the old: what was open, chosen or focused is so again.
+ * @param {Element} element @param {string} markup
+ */
+export function replace(element, markup) {
+  const kept = hold(element);
+  element.innerHTML = markup;
+  kept(element);
+}
+
+/**
+ * Note what a person did in a panel, and return what does it again in another one.
+ * @param {Element} element @returns {(newer:Element)=>void}
+ */
+function hold(element) {
+  const named = (/** @type {Element} */ each) => each.querySelector("summary")?.firstChild?.textContent ?? "";
+  const all = (/** @type {Element} */ of, /** @type {string} */ selector) => [...of.querySelectorAll(selector)];
+  const open = new Set(all(element, "details[open]").map(named));
+  const shut = new Set(all(element, "details:not([open])").map(named));
+  const chosen = new Set(all(element, "input:checked").map((each) => each.className));
+  const scrolled = all(element, ".tm-scroll").map((each) => each.scrollTop);
+  const places = "summary, input, [tabindex]";
+  const focused = document.activeElement ? all(element, places).indexOf(document.activeElement) : -1;
+  return (newer) => {
+    for (const each of /** @type {HTMLDetailsElement[]} */ (all(newer, "details"))) {
+      if (open.has(named(each))) each.open = true;
+      else if (shut.has(named(each))) each.open = false;
+    }
+    for (const each of /** @type {HTMLInputElement[]} */ (all(newer, "input"))) {
+      if (chosen.has(each.className)) each.checked = true;
+    }
+    all(newer, ".tm-scroll").forEach((each, at) => { each.scrollTop = scrolled[at] ?? 0; });
+    if (focused >= 0) /** @type {HTMLElement|undefined} */ (all(newer, places)[focused])?.focus();
+  };
+}
+
+/**
+ * What anywidget calls, once a view.
+ * @param {{model:any, el:Element}} context
+ */
+function render({ model, el }) {
+  const now = new Now();
+  const page = document.createElement("div");
+  const section = document.createElement("section");
+  section.className = "tm tm-memory-live";
+  section.append(now.element, page);
+  el.append(section);
+  const changed = () => replace(page, model.get("_document").html);
+  const received = (/** @type {import("./track.js").Frame} */ frame) => now.show(frame);
+  changed();
+  model.on("change:_document", changed);
+  model.on("msg:custom", received);
+  return () => {
+    model.off("change:_document", changed);
+    model.off("msg:custom", received);
+    now.dispose();
+  };
+}
+
+export default { render };
