@@ -14,7 +14,9 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any
 
-from tensormagic.renderers.assets import module, static
+from tensormagic.renderers.assets import module
+from tensormagic.renderers.basics.plain_text import plain, plain_report
+from tensormagic.renderers.basics.styling import whole
 from tensormagic.renderers.live import Bundle, view_of, widget_class
 from tensormagic.renderers.memory import memory_run_html, memory_run_text
 from tensormagic.renderers.sampler import Sampler
@@ -58,8 +60,8 @@ class MemoryPanel(Sampler):
         """Return the mimebundle to display before the run: the widget, and what stands in its place without one."""
         return {
             **view_of(self.widget),
-            "text/html": memory_run_html.render(self._first),
-            "text/plain": memory_run_text.render(self._first),
+            "text/html": memory_run_html.render(plain_report(self._first)),
+            "text/plain": memory_run_text.render(plain_report(self._first)),
         }
 
     def look(self, *, final: bool) -> None:
@@ -67,19 +69,19 @@ class MemoryPanel(Sampler):
         frame = self._frame()
         if self._sent is None or _moved(frame, self._sent):
             self._sent = frame
-            self.widget.send({**asdict(frame), "seconds": round(frame.seconds, 4)})
+            self.widget.send({**asdict(frame), "seconds": round(frame.seconds, 4), "place": plain(frame.place)})
         if frame.operations != self._pictured and (final or self._clock() >= self._next_page):
             self._send_page(frame.operations)
 
     def _send_page(self, operations: int) -> None:
-        began, spent = self._clock(), self.pace.clock()
+        began = self.pace.clock()
         try:
             self.widget._document = _document(self._report())  # noqa: SLF001  (the trait of our own class)
             self._pictured = operations
         finally:
-            self.pace.set_apart(self.pace.clock() - spent)
-            now = self._clock()
-            self._next_page = now + max(PAGE_INTERVAL, (now - began) / PAGE_SHARE)
+            spent = self.pace.clock() - began
+            self.pace.set_apart(spent)
+            self._next_page = self._clock() + max(PAGE_INTERVAL, spent / PAGE_SHARE)
 
     def close(self) -> None:
         """Stop, and take the widget away: the final output stands in its place by then."""
@@ -92,9 +94,9 @@ def _moved(frame: MemoryFrame, before: MemoryFrame) -> bool:
 
 
 def _document(report: MemoryRunReport) -> dict[str, Any]:
-    return {"html": memory_run_html.render(report)}
+    return {"html": memory_run_html.render(plain_report(report))}
 
 
 @cache
 def _widget_class() -> Any:
-    return widget_class("MemoryWidget", module("memory", "live.js"), static("memory_live.css"), "_document")
+    return widget_class("MemoryWidget", module("memory", "live.js"), whole("memory_live.css"), "_document")

@@ -134,14 +134,17 @@ def test_the_bytes_move_while_the_cell_runs(notebook: Callable[..., LabNotebook]
     expect(words).to_contain_text("alive", timeout=60_000)
     expect(words).to_contain_text("line 5")
     output.get_by_label("by line").check(timeout=20_000)
+    folded = output.locator("details").first
+    folded.locator("summary").first.click()
     first = words.inner_text()
     expect(words).not_to_have_text(first)
     opened.page.wait_for_timeout(1500)
     assert opened.is_running()
     expect(output.get_by_label("by line")).to_be_checked()
+    expect(folded).to_have_attribute("open", "")
     assert output.locator(".tm-now-area").get_attribute("d").count("V") > 3
     opened.wait()
     expect(output.locator(".tm-now")).to_have_count(0)
     expect(output.locator(".tm-lines")).to_contain_text("kept.append(torch.zeros(1 << 18))")
     bundle = opened.saved().cells[1].outputs[0]["data"]
-    assert set(bundle) == {"text/html", "text/plain"}
+    assert set(bundle) == {"text/html", "text/latex", "text/plain"}

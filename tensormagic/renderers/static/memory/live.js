@@ -82,7 +82,8 @@ export function replace(element, markup) {
  * @param {Element} element @returns {(newer:Element)=>void}
  */
 function hold(element) {
-  const named = (/** @type {Element} */ each) => each.querySelector("summary")?.firstChild?.textContent ?? "";
+  // by the words up to the first number: the numbers move
+  const named = (/** @type {Element} */ each) => (each.querySelector("summary")?.textContent ?? "").split(/\d/)[0];
   const all = (/** @type {Element} */ of, /** @type {string} */ selector) => [...of.querySelectorAll(selector)];
   const open = new Set(all(element, "details[open]").map(named));
   const shut = new Set(all(element, "details:not([open])").map(named));
