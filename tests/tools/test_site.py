@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from tests.support.kernel import ROOT
-from tests.support.missing import needs_module
+from tests.support.missing import missing, needs_module
 
 LOADING = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("source", "src"), ("video", "src")}
 
@@ -114,3 +114,41 @@ def test_the_fields_of_reports_are_told(site):
     assert 'id="tensormagic.inspect"' in functions
     fields = re.sub(r"<[^>]*>", "", (site / "api" / "reports.html").read_text(encoding="utf-8"))
     assert "One plain sentence with the person’s own names and numbers." in fields
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """Return Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    from tools.system import find_chromium
+
+    path = find_chromium() or missing("no Chromium here")
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()
+
+
+@pytest.mark.browser
+def test_the_site_in_a_browser(site, chromium):
+    """It opens as files; nothing fails or leaves the machine; panels are told the theme; a phone need not scroll."""
+    page, wrong = chromium.new_page(color_scheme="light"), []
+    page.on("request", lambda request: wrong.append(request.url) if request.url[:5] not in {"file:", "data:"} else None)
+    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto((site / "index.html").as_uri())
+    theme = "document.body.dataset.jpThemeLight"
+    assert page.evaluate(theme) == "true"
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"{theme} === 'false'")
+    page.locator(".theme-toggle:visible").first.click()  # from the system's choice to light
+    page.wait_for_function(f"{theme} === 'true'")
+    page.set_viewport_size({"width": 390, "height": 800})
+    for name in ("index", "comparison", "topics", "recipes/gradients", "magics/tracegrad"):
+        page.goto((site / f"{name}.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+    page.goto((site / "search.html").as_uri() + "?q=stride")
+    page.locator("#search-results li").first.wait_for()
+    assert wrong == []
+    page.close()

@@ -26,7 +26,11 @@ export function findingElement(finding, hooks) {
     "div",
     { class: `finding ${finding.severity}` },
     severityIcon(finding.severity),
-    html("span", { class: "code-name" }, `${finding.code} ${finding.severity}`),
+    html(
+      "span",
+      { class: "code-name", title: `%tensormagic help ${finding.code}` },
+      `${finding.code} ${finding.severity}`,
+    ),
     html(
       "div",
       { class: "message" },
