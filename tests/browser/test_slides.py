@@ -11,11 +11,11 @@ from playwright.sync_api import Locator, Page, expect
 import tensormagic.api  # noqa: F401  (reports are saved through it)
 from tests.renderers.test_files import KINDS, sample
 
-# The smallest type that the shown part is written in, in points of the screen; text inside pictures does not count.
+# The smallest type of what is shown, in points of the screen; not in pictures, and not what stands behind icons.
 SMALLEST = """() => Math.min(...[...document.querySelectorAll(".tm-stage *")].filter((one) =>
     [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim()) && one.checkVisibility()
     && one.getBoundingClientRect().width > 2 && !one.closest("nav,svg,.tm-map,.tm-swatch,small,style,script"))
-    .map((one) => Number.parseFloat(getComputedStyle(one).fontSize) * (one.currentCSSZoom ?? 1)))"""
+    .map((one) => Number.parseFloat(getComputedStyle(one).fontSize) * (one.currentCSSZoom ?? 1)).filter(Boolean))"""
 
 
 @pytest.fixture

@@ -104,8 +104,10 @@
     /** The largest type at which the part fits; where none does, type that can be read, and a scroll bar. */
     fit() {
       const width = this.section.clientWidth, least = width >= 1200 ? Math.max(2, width / 960) : Math.max(1.25, width / 600);
-      const all = FACTORS.find((factor) => !Object.values(this.zoom(least * factor)).includes(true));
-      this.zoom(least * (all ?? SMALLER.find((factor) => !this.zoom(least * factor).wide) ?? SMALLER.at(-1)));
+      const tried = FACTORS.map((factor) => ({ factor, ...this.zoom(least * factor) })).filter(({ wide, high }) => !wide && !high);
+      const free = tried.filter(({ tight }) => !tight); // where cells were full at first, some air around what they say
+      const best = (tried[0]?.tight ? free[1] : null) ?? free[0] ?? tried[0];
+      this.zoom(least * (best?.factor ?? SMALLER.find((factor) => !this.zoom(least * factor).wide) ?? SMALLER.at(-1)));
     }
 
     /** Show at a zoom; returns in which directions that is too much. */
@@ -115,7 +117,9 @@
       const head = this.heads.reduce((sum, one) => sum + one.getBoundingClientRect().height, 0);
       const room = section.clientHeight - head - this.bar.offsetHeight - 24;
       section.style.setProperty("--room", `${Math.max(room, 80) / zoom}px`);
-      return { wide: section.scrollWidth > section.clientWidth + 1, high: section.scrollHeight > section.clientHeight + 1 };
+      const rolls = (part) => part.scrollWidth > part.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(part).overflowX);
+      const tight = [...section.querySelectorAll(".tm-strip td")].some((cell) => cell.scrollWidth > cell.clientWidth + 1);
+      return { tight, wide: rolls(section) || [...section.querySelectorAll("*")].some(rolls), high: section.scrollHeight > section.clientHeight + 1 };
     }
 
     key(event) {
