@@ -54,8 +54,6 @@ class AutogradWatch:
 
     def see(self, noted: str, call: tuple[Any, Any, Any], result: Any, start: int, frame: FrameType) -> None:
         """Note a call that was made: function, arguments, keywords; ``start`` as in `WriteRecord`. Never raises."""
-        if noted == GETS_GRAD and result is not None:
-            return
         args = call[1]
         if args and type(args[0]) in _PLAIN and noted not in _APART and not self.blind.live and not _other_modes():
             self.writes.note(noted, args[0], start, frame)

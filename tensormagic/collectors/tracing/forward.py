@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from tensormagic.collectors.calls.call_watch import Call, CallWatch
 from tensormagic.collectors.calls.watched_calls import WATCHED
 from tensormagic.collectors.cuts.cuts import Cuts
-from tensormagic.collectors.faults.autograd_watch import SETS_DATA, AutogradWatch
+from tensormagic.collectors.faults.autograd_watch import GETS_GRAD, SETS_DATA, AutogradWatch
 from tensormagic.collectors.names.caller import HANDS_OVER, Callers, calling_frame
 from tensormagic.collectors.names.identity import ModuleNames
 from tensormagic.collectors.names.source import Sites
@@ -113,7 +113,7 @@ class ForwardRecorder(UnnoticedMode):
         if watched is not None and not self.autograd.stepping:
             if watched.looks and (place := self.calls.place(call, frame)) is not None:
                 self.calls.look(watched.looks, Call(func, args, kwargs or {}, result, frame), place)
-            if watched.noted:
+            if watched.noted and (result is None or watched.noted != GETS_GRAD):  # a gradient that is there is no news
                 self.autograd.see(watched.noted, (func, args, kwargs or {}), result, start, frame)
         if kwargs and (watched is None or not watched.noted) and kwargs.get("out") is not None:
             self.autograd.see_out((func, args, kwargs), start, frame)
