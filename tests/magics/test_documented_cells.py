@@ -20,7 +20,8 @@ def cells(path) -> list[str]:
     """Return what a page says to type into a notebook."""
     found = FENCE.findall(path.read_text(encoding="utf-8"))
     languages = {"", "python"} if path.name == "README.md" else {""}
-    typed = [text for language, text in found if language in languages and not USAGE.match(text)]
+    blocks = [text for language, text in found if language in languages and not USAGE.match(text)]
+    typed = [cell for text in blocks for cell in re.split(r"\n\n(?=%)", text)]  # a block may show several cells
     return [text for text in typed if path.name == "README.md" or re.search(r"^%", text, re.MULTILINE)]
 
 
