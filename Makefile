@@ -11,7 +11,7 @@ allow_root := $(if $(filter 0,$(shell id -u)),--allow-root)
 # Jupyter's own settings and kernels of the person stay out of what we start.
 jupyter := env JUPYTER_PREFER_ENV_PATH=1 $(run) -m
 
-.PHONY: help demo test lint format bench corpus sweep screenshots docs coverage clean
+.PHONY: help demo test lint format bench corpus sweep screenshots docs gallery coverage clean
 .DEFAULT_GOAL := help
 
 help: ## this list
