@@ -26,8 +26,9 @@ _PACKED = {".gz", ".bz2", ".xz", ".zip", ".zst"}
 _PICTURES = {".png", ".jpg", ".jpeg", ".webp", ".gif", ".pdf"}
 _PAGE = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    "<title>{title}</title><style>body{{margin:16px;background:Canvas;color-scheme:light dark}}</style></head>"
-    "<body>{body}</body></html>\n"
+    "<title>{title}</title><style>body{{margin:16px;background:Canvas;color-scheme:light dark}}"
+    "main>:is(h1,h2){{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}}</style></head>"
+    "<body><main><h1>tensormagic</h1><h2>{title}</h2>{body}</main></body></html>\n"
 )
 
 

@@ -37,6 +37,11 @@ def tag(name: str, *content: str, **pairs: object) -> str:
     return f"<{name}{attributes(**pairs)}>{''.join(content)}</{name}>"
 
 
+def corner(words: str, **pairs: object) -> str:
+    """Return a head cell above other heads: nothing to see, ``words`` for who has the table read out."""
+    return tag("th", tag("span", escape(words), class_="tm-sr"), **pairs)
+
+
 def json_block(data: Any) -> str:
     """Return ``data`` as JSON that can stand inside a ``<script>`` element."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)

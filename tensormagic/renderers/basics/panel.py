@@ -103,4 +103,5 @@ def folds(*each: str) -> str:
 def scroll(label: str, *content: str, class_: str = "") -> str:
     """Return content that is as high as it may be and scrolls beyond, by the keyboard too; ``label`` names it."""
     pairs = {"class_": f"tm-scroll {class_}".strip(), "tabindex": "0", "role": "region", "aria_label": label}
+    pairs["data_lm_suppress_shortcuts"] = "true"  # JupyterLab would take the arrow keys for its own
     return tag("div", *content, **pairs)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from tensormagic.renderers.basics.finding_html import finding_html, gaps_html, remedy_html, with_code
-from tensormagic.renderers.basics.markup import attributes, escape, svg_data_uri, tag
+from tensormagic.renderers.basics.markup import attributes, corner, escape, svg_data_uri, tag
 from tensormagic.renderers.basics.panel import fold, folds, header, panel, section
 from tensormagic.renderers.basics.phrases import plural, short_number, shortened, tuple_text
 from tensormagic.renderers.comparison.comparison_chart import HEIGHT, WIDTH, loss_scale, loss_svg
@@ -71,7 +71,7 @@ def _chip(side: Side, letter: str) -> str:
 def _sides(report: ComparisonReport) -> str:
     """Return the two runs as a table: what they are below each other, the runs beside each other."""
     columns = [HEAD, side_row(report.left), side_row(report.right)]
-    chips = tag("tr", tag("th", ""), *(tag("th", chip) for chip in (_chip(report.left, "a"), _chip(report.right, "b"))))
+    chips = tag("tr", corner("run"), *(tag("th", chip) for chip in (_chip(report.left, "a"), _chip(report.right, "b"))))
     rows = [
         tag("tr", tag("th", escape(name), scope="row"), *(tag("td", escape(cell)) for cell in cells))
         for name, *cells in list(zip(*columns, strict=True))[1:]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tensormagic.renderers.basics import png, theme
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
 from tensormagic.renderers.basics.icons import icon
-from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.markup import corner, escape, tag
 from tensormagic.renderers.basics.panel import fold, folds, header, panel, section
 from tensormagic.renderers.basics.phrases import count
 from tensormagic.renderers.sharing.sharing_words import (
@@ -140,11 +140,12 @@ def _members(group: AliasGroup, members: Sequence[AliasMember], *, first: int) -
     matrix = members if is_matrix(group, MOST_MATRIX) else ()
     drawn = any(member.coverage for member in members)
     head = ["", "name", _axis(group) if drawn else "", "how, and who counts its writes"]
-    cells = [tag("th", text) for text in head]
+    unseen = ("number", "", "where it lies", "")
+    cells = [tag("th", text) if text else corner(words) for text, words in zip(head, unseen, strict=True)]
     cells += [tag("th", str(at), class_="tm-in", title=_title(other)) for at, other in enumerate(matrix, 1)]
     pairs = {frozenset((pair.left, pair.right)): pair for pair in group.pairs}
     rows = [_member(at, member, group, _shares(member, matrix, pairs)) for at, member in enumerate(members, first)]
-    above = tag("th", "", colspan=len(head)) + tag("th", "elements in", class_="tm-in", colspan=len(matrix))
+    above = corner("tensors", colspan=len(head)) + tag("th", "elements in", class_="tm-in", colspan=len(matrix))
     heads = tag("thead", tag("tr", above) if matrix else "", tag("tr", *cells))
     return tag("table", heads, tag("tbody", *rows), class_="tm-members")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tensormagic.renderers.assets import static
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
-from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.markup import corner, escape, tag
 from tensormagic.renderers.basics.panel import header, panel, section
 from tensormagic.renderers.basics.phrases import count
 from tensormagic.renderers.basics.text_metrics import text_width
@@ -180,7 +180,8 @@ def _label_step(storage: OverlayStorage, characters: int) -> int:
 def _members(report: OverlayReport, storage: OverlayStorage) -> str:
     """Return a line a member: what it is, and how many of its elements meet each of the others."""
     others = crossing_head(report, storage)
-    head = tag("tr", *(tag("th", escape(title)) for title in (*HEAD, *others)))
+    titles = (*HEAD, *others)
+    head = tag("tr", *(tag("th", escape(title)) if title else corner("tensor") for title in titles))
     rows = [_member(report, storage, at, crossed=bool(others)) for at in storage.members]
     return tag("table", tag("thead", head), tag("tbody", *rows), class_="tm-list tm-full tm-matrix")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.icons import icon
-from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.markup import corner, escape, tag
 from tensormagic.renderers.basics.panel import all_clear as clear
 from tensormagic.renderers.basics.panel import fold, folds, header, panel, scroll, section
 from tensormagic.renderers.basics.phrases import count, plural, shortened
@@ -56,7 +56,10 @@ def _source(report: WritesReport) -> str:
     if not rows:
         return ""
     head = tag(
-        "tr", *(tag("th", text, scope="col") for text in ("", "", "line, and what it changes besides", "writes to"))
+        "tr",
+        corner("mark", scope="col"),
+        corner("number of the line", scope="col"),
+        *(tag("th", text, scope="col") for text in ("line, and what it changes besides", "writes to")),
     )
     listing = tag("table", tag("thead", head), tag("tbody", rows), class_="tm-code")
     return section("", scroll("The cell, line by line", listing), class_="tm-listing")

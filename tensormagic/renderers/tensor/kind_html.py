@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from tensormagic.renderers.basics import png, theme
 from tensormagic.renderers.basics.finding_html import with_code
-from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.markup import corner, escape, tag
+from tensormagic.renderers.basics.panel import scroll
 from tensormagic.renderers.basics.phrases import count, shortened
 from tensormagic.renderers.tensor.kind_words import (
     cell_title,
@@ -100,14 +101,14 @@ def _map(kind: KindReport) -> str:
 def _cells(stored_map: StoredMap, of: int, stored: StoredList | None) -> str:
     example = stored.example if stored else None
     width = len(stored_map.places[0])
-    head = tag("tr", "<th></th>", *(tag("th", str(column)) for column in range(width)))
+    head = tag("tr", corner("row and column"), *(tag("th", str(column)) for column in range(width)))
     rows = [
         tag("tr", tag("th", str(row)), *(_cell(stored_map, (row, column), of, example) for column in range(width)))
         for row in range(len(stored_map.places))
     ]
-    corner = f"{stored_map.row_name} \u2193  {stored_map.column_name} \u2192"
+    directions = f"{stored_map.row_name} \u2193  {stored_map.column_name} \u2192"
     table = tag("table", head, *rows, class_="tm-cells tm-matrix")
-    return tag("p", escape(corner), class_="quiet tm-corner-names") + table
+    return tag("p", escape(directions), class_="quiet tm-corner-names") + table
 
 
 def _cell(stored_map: StoredMap, at: tuple[int, int], of: int, example: int | None) -> str:
@@ -160,7 +161,7 @@ def _stored(kind: KindReport) -> str:
     table = tag("table", head, *lines, _group_row(stored), class_="tm-cells tm-arrays")
     notes = "; ".join(note for note in (list_caption(stored), empty_groups(stored)) if note)
     caption = tag("p", escape(notes), class_="quiet") if notes else ""
-    return tag("div", tag("div", table, class_="tm-scroll"), caption, _reading(kind), class_="tm-stored-list")
+    return tag("div", scroll("stored numbers", table), caption, _reading(kind), class_="tm-stored-list")
 
 
 def _line(stored: StoredList, at: int) -> str:

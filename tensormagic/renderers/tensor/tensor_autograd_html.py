@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensormagic.renderers.basics.finding_html import with_code
-from tensormagic.renderers.basics.markup import escape, svg_data_uri, tag
+from tensormagic.renderers.basics.markup import corner, escape, svg_data_uri, tag
 from tensormagic.renderers.basics.panel import fold
 from tensormagic.renderers.tensor.tensor_autograd_svg import path_svg
 from tensormagic.renderers.tensor.tensor_autograd_text import tree
@@ -50,7 +50,7 @@ def _picture(path: Path, title: str) -> str:
 def _table(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> str:
     if not rows:
         return ""
-    head = tag("tr", *(tag("th", escape(title)) for title in heads))
+    head = tag("tr", *(tag("th", escape(title)) if title else corner("formula") for title in heads))
     body = (
         tag("tr", tag("th", tag("code", escape(row[0]))), *(tag("td", _cell(cell)) for cell in row[1:])) for row in rows
     )

@@ -7,7 +7,7 @@ is worked through in the static page; the viewer, where scripts run, lets any ot
 from __future__ import annotations
 
 from tensormagic.renderers.basics import png, theme
-from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.markup import corner, escape, tag
 from tensormagic.renderers.basics.phrases import count, ordinal, shortened
 from tensormagic.renderers.basics.text_metrics import text_width
 from tensormagic.renderers.tensor.tensor_maps import OTHER_SLICE, PALETTE, legend_html, maps_html
@@ -81,9 +81,13 @@ def grid_html(report: TensorReport, picture: Picture) -> str:
     head = [
         _axis_label(names, grid.column_dim, at, on=picture.column == place) for place, at in enumerate(grid.columns)
     ]
-    rows = [tag("tr", "<th></th>", *head)] if grid.column_dim is not None else []
+    rows = [tag("tr", corner("index"), *head)] if grid.column_dim is not None else []
     for row, at in enumerate(grid.rows):
-        label = _axis_label(names, grid.row_dim, at, on=picture.row == row) if grid.row_dim is not None else "<th></th>"
+        label = (
+            _axis_label(names, grid.row_dim, at, on=picture.row == row)
+            if grid.row_dim is not None
+            else corner("element")
+        )
         cells = (_grid_cell(report, picture, row, column) for column in range(len(grid.columns)))
         rows.append(tag("tr", label, *cells))
     return tag("table", *rows, class_="tm-cells tm-grid")

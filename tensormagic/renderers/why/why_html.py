@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
-from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.markup import corner, escape, tag
 from tensormagic.renderers.basics.panel import header, panel, section
 from tensormagic.renderers.basics.phrases import plural, shortened
 from tensormagic.renderers.why.why_words import (
@@ -108,7 +108,7 @@ def _groups(groups: Iterable[WhyGroup]) -> str:
             tag("td", tag("code", escape(names_words(group)))), tag("td", with_code(group.answer)))
         for group in groups
     )  # fmt: skip
-    head = tag("tr", *(tag("th", text) for text in ("reason", "", "which", "the first of them")))
+    head = tag("tr", tag("th", "reason"), corner("how many"), tag("th", "which"), tag("th", "the first of them"))
     return section("", tag("table", tag("thead", head), tag("tbody", rows), class_="tm-list tm-full")) if rows else ""
 
 

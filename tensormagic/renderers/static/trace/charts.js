@@ -25,7 +25,13 @@ export class Charts {
     this.hooks = hooks;
     this.scope = html("span", { class: "quiet end" });
     this.count = html("span", { class: "quiet" }, "log scale");
-    this.list = html("div", { class: "rows" });
+    this.list = html("div", {
+      class: "rows",
+      tabindex: 0,
+      role: "group",
+      "aria-label": "gradient norms of the parameters",
+      "data-lm-suppress-shortcuts": "true",
+    });
     this.axis = html("div", { class: "axis quiet" });
     this.element = html(
       "div",

@@ -1,6 +1,7 @@
 // @ts-check
 /** What is said before anything is drawn: the header with the state of the run, the verdict, the findings. */
 
+import { Announcer } from "./announcer.js";
 import { cutCount } from "./cuts.js";
 import { CLOCK_MILLISECONDS, LATEST } from "./constants.js";
 import { html, later, say, number, normText, plural, secondsText, glyph, capital, GLYPHS } from "./words.js";
@@ -26,6 +27,7 @@ export class Headline {
     this.hooks = hooks;
     this.header = html("header", { class: "head" });
     this.findings = html("div", { class: "findings" });
+    this.announcer = new Announcer();
     this.clock = live ? setInterval(() => this.running() && this.sayProgress(), CLOCK_MILLISECONDS) : undefined;
   }
 
@@ -37,6 +39,7 @@ export class Headline {
   load(model, before) {
     const { doc } = model;
     this.model = model;
+    if (before) this.announcer.compare(before, doc);
     this.drawHeader();
     const told = (/** @type {any} */ one) => JSON.stringify([one.findings, one.state, one.passes_seen]);
     if (!before || told(before) !== told(doc)) this.drawFindings();

@@ -113,7 +113,7 @@ export function putTogether(panel) {
   const left = html("div", { class: "left" }, panel.stage, panel.lower);
   const main = html("div", { class: "main" }, left, panel.drawer.element);
   panel.notes = html("div", { class: "notes quiet" });
-  panel.root.append(panel.headline.header, panel.headline.findings, main, panel.footer, panel.notes);
+  panel.root.append(panel.headline.header, panel.headline.findings, panel.headline.announcer.element, main, panel.footer, panel.notes);
   panel.root.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => pressedOn(panel, event));
 }
 

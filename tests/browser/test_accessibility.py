@@ -1,0 +1,128 @@
+"""Panels for everybody: what axe-core finds on all of them, by keyboard, read out, in high contrast, on a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+import tensormagic.api  # noqa: F401  (it is what makes reports save themselves)
+from tensormagic import renderers
+from tensormagic.renderers.document.document import trace_document
+from tensormagic.reports import Report
+from tests.renderers import samples_viewer
+from tests.renderers.every_panel import FORMS, SAMPLES
+from tests.support import axe
+
+pytestmark = pytest.mark.browser
+
+OpenPage = Callable[..., Page]
+# A panel is a part of somebody's page: title, main landmark and first heading are not its own.
+NOT_OURS = ("document-title", "html-has-lang", "landmark-one-main", "page-has-heading-one", "region", "landmark-unique")
+
+
+@cache
+def chosen(which: str) -> dict[str, Report]:
+    """Return a report of every kind: its first sample, or the one that says most."""
+    pick = {"first": lambda some: next(iter(some.values())), "largest": lambda some: max(some.values(), key=_length)}
+    return {kind: pick[which](SAMPLES[kind]) for kind in FORMS}
+
+
+def _length(report: Report) -> int:
+    return len(repr(report))
+
+
+def _opened(page: Page) -> Page:
+    """Open everything that is folded, and wait for the viewer of the traced run."""
+    page.wait_for_selector(".tm-trace .tmv")
+    page.evaluate("() => document.querySelectorAll('details').forEach(each => { each.open = true })")
+    return page
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("which", ["first", "largest"])
+def test_axe_finds_nothing_on_any_panel(static_page: OpenPage, which: str, dark: bool) -> None:
+    """One page holds a panel of every kind, all open, as a notebook does: no rule of axe is broken."""
+    panels = "\n".join(renderers.render(report, "html") for report in chosen(which).values())
+    page = _opened(static_page(f'<!doctype html><html lang="en"><body>{panels}</body></html>', dark=dark))
+    assert axe.check(page, off=NOT_OURS).violations == []
+
+
+@pytest.mark.parametrize("kind", ["trace", "tensor"])
+def test_axe_finds_nothing_on_a_page_of_its_own(static_page: OpenPage, tmp_path: Path, kind: str) -> None:
+    """A saved page has what a whole page needs: language, title, main part and heading."""
+    path = tmp_path / "page.html"
+    chosen("first")[kind].save(path)
+    page = static_page(path)
+    assert axe.check(page).violations == []
+    assert page.locator("main > h2").inner_text() == f"tensormagic: {kind}"
+
+
+def test_new_finding_is_announced_once_and_politely(static_page: OpenPage) -> None:
+    """A document with one more finding is said to who listens; what was known is not, and the end of the run is."""
+    report = samples_viewer.broken_run()
+    calm = replace(report, findings=(), state="running")
+    page = _mounted(static_page, calm)
+    said = page.locator("[role=status]")
+    expect(said).to_have_text("")
+    page.evaluate("doc => panel.update(doc)", trace_document(replace(report, state="running")))
+    first = report.findings[0]
+    expect(said).to_contain_text(f"{first.severity}: {first.message.replace('`', '')}")
+    page.evaluate("doc => panel.update(doc)", trace_document(report))
+    expect(said).to_have_text(f"the run is {report.state}")
+
+
+def _mounted(static_page: OpenPage, report: Report) -> Page:
+    """Return a page whose panel is kept as ``window.panel``."""
+    from tensormagic.renderers.basics.markup import json_block
+    from tensormagic.renderers.trace import trace_html
+
+    call = f"window.panel = mount(document.querySelector('section'), {json_block(trace_document(report))});"
+    page = static_page(
+        f'<style>{trace_html.viewer_style()}</style><section class="tm tm-trace"></section>'
+        f'<script type="module">{trace_html.viewer_module()}\n{call}</script>'
+    )
+    page.wait_for_selector(".tmv")
+    return page
+
+
+def test_panels_lose_nothing_on_a_narrow_page(static_page: OpenPage) -> None:
+    """At 320 pixels, which is also a laptop at 400 %, no panel is wider than the page: wide parts scroll inside."""
+    panels = "\n".join(renderers.render(report, "html") for report in chosen("first").values())
+    page = _opened(static_page(f'<!doctype html><html lang="en"><body>{panels}</body></html>', width=320))
+    wide = page.evaluate(
+        "() => [...document.querySelectorAll('section.tm')].filter(one => one.getBoundingClientRect().right > 321)"
+        ".map(one => one.className + ' ' + one.getBoundingClientRect().right)"
+    )
+    assert wide == []
+
+
+def test_focus_is_seen_and_nothing_moves_where_that_is_not_wanted(static_page: OpenPage) -> None:
+    """The outline of the focus is two pixels of the accent; with reduced motion no element has a transition."""
+    page = static_page(renderers.render(chosen("first")["trace"], "html"))
+    _opened(page)
+    page.emulate_media(reduced_motion="reduce")
+    moving = page.evaluate(
+        "() => [...document.querySelectorAll('.tm, .tm *')].map(one => getComputedStyle(one))"
+        ".filter(style => style.animationName !== 'none' || parseFloat(style.transitionDuration) > 0).length"
+    )
+    assert moving == 0
+    page.keyboard.press("Tab")
+    outline = page.evaluate("() => getComputedStyle(document.activeElement).outlineWidth")
+    assert float(outline.removesuffix("px")) >= 2
+
+
+def test_hostile_text_stays_text_in_the_viewers(static_page: OpenPage) -> None:
+    """With markup in every field no program of it runs, no element of it comes to be, in all panels at once."""
+    from tests.renderers.hostile import ALL_MARKUP, MARK, everywhere
+
+    panels = "\n".join(renderers.render(everywhere(report, ALL_MARKUP), "html") for report in chosen("first").values())
+    watch = f"<script>window.{MARK} = () => {{ window.ran = true }}</script>"
+    page = _opened(static_page(f'<!doctype html><html lang="en"><body>{watch}{panels}</body></html>'))
+    assert page.evaluate("() => window.ran") is None
+    wrong = f".tm :is([onerror],[onload],[onfocus],[{MARK}],a[href^=javascript],img[src=x])"
+    assert page.locator(wrong).count() == 0
