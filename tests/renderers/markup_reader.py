@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
+from urllib.parse import unquote
+
+
+def svg_of(source: str) -> str:
+    """The picture in an ``<img src>``, as it was before it became an address."""
+    assert source.startswith("data:image/svg+xml,")
+    return re.sub(r"='([^'\"]*)'", r'="\1"', unquote(source.removeprefix("data:image/svg+xml,"))) + "\n"
 
 
 class Page(HTMLParser):
@@ -38,7 +46,11 @@ class Page(HTMLParser):
     def with_class(self, class_: str) -> list[dict[str, str | None]]:
         return [found for _, found in self.elements if class_ in (found.get("class") or "").split()]
 
+    IMPLIED = {"td": {"td", "th"}, "th": {"td", "th"}, "tr": {"td", "th", "tr"}}  # what a start closes  # noqa: RUF012
+    ENDED = {"tbody": {"td", "th", "tr"}, "tr": {"td", "th"}}  # and what an end closes with it  # noqa: RUF012
+
     def handle_starttag(self, tag, attrs):
+        self._imply(self.IMPLIED.get(tag, ()))
         self.elements.append((tag, dict(attrs)))
         if tag not in self.VOID:
             self._open.append(tag)
@@ -47,7 +59,12 @@ class Page(HTMLParser):
         if tag in {"td", "th", "p", "div", "br", "tr", "summary", "dt", "dd"}:
             self._parts.append(" ")
 
+    def _imply(self, closed):
+        while self._open and self._open[-1] in closed:
+            self._open.pop()
+
     def handle_endtag(self, tag):
+        self._imply(self.ENDED.get(tag, ()))
         if self._open and self._open[-1] == tag:
             self._open.pop()
         else:

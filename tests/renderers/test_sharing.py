@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import json
 import re
 from dataclasses import replace
@@ -11,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tensormagic.renderers import figure
+from tensormagic.renderers.basics.markup import unpacked
 from tensormagic.renderers.sharing import aliases_html, aliases_text, sharing_words, tensors_html, tensors_text
 from tensormagic.reports import AliasPair
 from tests.renderers.markup_reader import Page
@@ -151,7 +150,7 @@ def test_many_rows_are_cut_to_the_largest():
     assert page.text.count("ts[") == 100
     assert "ts[1999]" in page.text
     packed = dict(page.scripts)["text/plain"]
-    rows = json.loads(gzip.decompress(base64.b64decode(packed)))["rows"]
+    rows = json.loads(unpacked(packed))["rows"]
     assert (len(rows), rows[7][0], rows[7][9]) == (2000, "ts[7]", 28)
     assert "the 40 largest of 2000" in tensors_text.render(TABLES["many"])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
@@ -13,7 +12,7 @@ from tensormagic.renderers.tensor.tensor_autograd_text import tree
 from tensormagic.renderers.tensor.tensor_autograd_words import broken, lines, path_note, saved_rows, sent_rows, summary
 from tensormagic.renderers.trace.autograd_formulas import FORMULAS, formulas
 from tensormagic.reports import NOTHING, AutogradDetails, Path, PathNode
-from tests.renderers.markup_reader import Page
+from tests.renderers.markup_reader import Page, svg_of
 from tests.renderers.samples_tensor import HOSTILE, SAMPLES
 from tests.renderers.samples_values import graph
 from tests.renderers.snapshots import assert_snapshot
@@ -147,7 +146,7 @@ def test_picture_in_the_panel_is_this_picture() -> None:
         (given["src"], given["alt"]) for kind, given in Page(autograd_html(graph())).elements if kind == "img"
     )
     assert source is not None
-    assert base64.b64decode(source.removeprefix("data:image/svg+xml;base64,")).decode() == path_svg(path(), "loss")
+    assert svg_of(source).strip() == path_svg(path(), "loss").strip()
     assert alt == "\n".join(tree(path(), "loss"))
 
 

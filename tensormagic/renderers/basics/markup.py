@@ -18,6 +18,10 @@ from tensormagic.renderers.basics.plain_text import visible
 
 _WORTH_WAITING = 500_000  # characters, packed as small as can be
 _UNSAFE_IN_SCRIPT = re.compile("[<\u2028\u2029\ud800-\udfff]")
+_ATTRIBUTE = re.compile('="([^"\']*)"')
+_PERCENT = {ord(letter): f"%{ord(letter):02X}" for letter in '%<>#"&\n\r\t'}
+_SAFE = str.maketrans("<&", ",.")  # of the 85 characters the two that mean something in a page
+_UNSAFE = str.maketrans(",.", "<&")
 
 
 def escape(text: object) -> str:
@@ -49,14 +53,28 @@ def json_block(data: Any) -> str:
 
 
 def packed(text: str) -> str:
-    """Return ``text`` gzipped and base64-encoded: what the viewers unpack with ``DecompressionStream``.
+    """Return ``text`` gzipped, in 85 characters that mean nothing in a script or in JSON: unpack.js reads it.
 
-    The gzip header carries no time stamp: the same text packs to the same bytes.
+    Base 85 takes 6 % less than base 64. The gzip header carries no time stamp: the same text packs to the same bytes.
     """
     level = 9 if len(text) < _WORTH_WAITING else 6  # of a long text: 3 % more bytes in a seventh of the time
-    return base64.b64encode(gzip.compress(text.encode(), compresslevel=level, mtime=0)).decode("ascii")
+    return base64.b85encode(gzip.compress(text.encode(), compresslevel=level, mtime=0)).decode("ascii").translate(_SAFE)
+
+
+def unpacked(text: str) -> str:
+    """Return what `packed` packed."""
+    return gzip.decompress(base64.b85decode(text.translate(_UNSAFE))).decode()
 
 
 def svg_data_uri(svg: str) -> str:
-    """Return an ``<img src>`` that draws ``svg`` in any host, sanitised ones included."""
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode("ascii")
+    """Return an ``<img src>`` that draws ``svg`` in any host, sanitised ones included; for a double-quoted attribute.
+
+    Only what would end the attribute or the address is written in percent: a quarter less than base 64.
+    """
+    single = _ATTRIBUTE.sub(r"='\1'", svg.strip())
+    return "data:image/svg+xml," + single.translate(_PERCENT)
+
+
+def svg_image(svg: str, alt: str, **pairs: object) -> str:
+    """Return an ``<img>`` that draws ``svg``; ``alt`` says what is to be seen."""
+    return f'<img{attributes(**pairs, alt=alt)} src="{svg_data_uri(svg)}">'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 Point = tuple[float, float]
 
@@ -11,12 +12,18 @@ _CORNER = 6.0
 
 def number(value: float) -> str:
     """Return a coordinate with at most one decimal, and none where it is whole."""
-    return f"{value:.1f}".removesuffix(".0")
+    return f"{value:.1f}".removesuffix(".0").replace("-0.", "-.")
 
 
 def point(x: float, y: float) -> str:
     """Return ``x,y`` as path data."""
     return f"{number(x)},{number(y)}"
+
+
+def polyline(points: Sequence[Point]) -> str:
+    """Return a path of straight pieces through ``points``, which have at most one decimal: each from the one before."""
+    steps = (_step(before, after) for before, after in pairwise(points))
+    return f"M{point(*points[0])}l{' '.join(steps).replace(' -', '-').replace(',-', '-')}"
 
 
 def line(points: Sequence[Point]) -> str:

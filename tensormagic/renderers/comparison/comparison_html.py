@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from tensormagic.renderers.basics.finding_html import finding_html, gaps_html, remedy_html, with_code
-from tensormagic.renderers.basics.markup import attributes, corner, escape, svg_data_uri, tag
+from tensormagic.renderers.basics.markup import corner, escape, svg_image, tag
 from tensormagic.renderers.basics.panel import fold, folds, header, panel, section
 from tensormagic.renderers.basics.phrases import plural, short_number, shortened, tuple_text
 from tensormagic.renderers.comparison.comparison_chart import HEIGHT, WIDTH, loss_scale, loss_svg
@@ -85,8 +85,7 @@ def _losses(report: ComparisonReport) -> str:
     if scale is None:
         return ""
     first, last = report.losses[0].step, report.losses[-1].step
-    source = attributes(src=svg_data_uri(loss_svg(report.losses, scale)), alt=_loss_words(report))
-    picture = f'<img{source} width="{WIDTH}" height="{HEIGHT}">'
+    picture = svg_image(loss_svg(report.losses, scale), _loss_words(report), width=WIDTH, height=HEIGHT)
     ends = tag("span", escape(short_number(scale.high))) + tag("span", escape(short_number(scale.low)))
     steps = tag("span", f"step {first}") + tag("span", f"step {last}")
     kind = ", log scale" if scale.logarithmic else ""

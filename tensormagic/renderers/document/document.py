@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tensormagic.renderers.basics.text_metrics import fitted
 from tensormagic.renderers.document.document_columns import (
     Interned,
+    code_steps,
     edge_columns,
     is_finite,
     node_columns,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
         TraceReport,
     )
 
-VERSION = 2
+VERSION = 3
 
 
 class Draw(Protocol):
@@ -65,9 +66,9 @@ class Limits:
 
     Attributes:
         boxes: Drawn boxes of one graph.
-        frame_values: Norms in all frames of all graphs together.
-        measure_values: Other numbers about gradients, in all frames of all graphs together.
-        series_values: Norms in all parameters' series together.
+        frame_values: Norms in all frames of all graphs together; of graphs below 2,000 nodes fewer.
+        measure_values: Other numbers about gradients, in all frames of all graphs together; likewise.
+        series_values: Norms in all parameters' series together; of less than 300 parameters fewer.
         parameters: Parameters with a series.
         graphs: Graphs.
         nodes: Nodes of all graphs together; the first graph is always whole.
@@ -80,6 +81,18 @@ class Limits:
     parameters: int = 300
     graphs: int = 8
     nodes: int = 6_000
+
+    def frames_of(self, nodes: int) -> int:
+        """Return how many norms the frames may hold of graphs with so many nodes: a small run stays small."""
+        return min(self.frame_values, max(4_000, 8 * nodes))
+
+    def measures_of(self, nodes: int) -> int:
+        """Return how many other numbers about gradients."""
+        return min(self.measure_values, max(2_500, 4 * nodes))
+
+    def series_of(self, parameters: int) -> int:
+        """Return how many norms the series of so many parameters may hold."""
+        return min(self.series_values, max(2_500, 32 * parameters))
 
 
 SAVED_LIMITS = Limits()
@@ -196,7 +209,8 @@ class _Builder:
     def graphs(self) -> list[dict[str, Any]]:
         kept = self._kept_graphs()
         total = sum(len(graph.nodes) * len(graph.frames) for graph in kept)
-        share = min(self.limits.frame_values / total, 1.0) if total else 1.0
+        most = self.limits.frames_of(sum(len(graph.nodes) for graph in kept))
+        share = min(most / total, 1.0) if total else 1.0
         return [self._graph(graph, max(int(len(graph.frames) * share), 2)) for graph in kept]
 
     def _kept_graphs(self) -> list[Graph]:
@@ -214,14 +228,19 @@ class _Builder:
         frames = thinned(graph.frames, most, keep=lambda frame: not is_finite(frame))
         self._cut(len(frames), len(graph.frames), f"kept passes of graph {graph.number} are shown node by node")
         drawing = self.draw(graph, max_boxes=self.limits.boxes)
+        rows = frame_rows(frames, self.limits.measures_of(len(graph.nodes)) // len(self.report.graphs))
+        told = {row["pass"] for row in rows if "measures" in row}
         return {
             "number": graph.number,
             "passes_seen": graph.passes_seen,
-            "nodes": {**node_columns(graph.nodes, self.strings, self.saved), **cost_columns(self.report, graph)},
+            "nodes": {
+                **node_columns(graph.nodes, self.strings, self.saved, told),
+                **cost_columns(self.report, graph),
+            },
             "edges": edge_columns(graph.edges),
             "roots": list(graph.roots),
             "order": steps(graph.order),
-            "frames": frame_rows(frames, self.limits.measure_values // len(self.report.graphs)),
+            "frames": rows,
             "shared_edges": list(graph.shared_edges),
             "births": [_birth(birth) for birth in graph.births],
             "forward_mark": _birth(mark) if (mark := forward_mark(graph)) is not None else None,
@@ -244,7 +263,7 @@ class _Builder:
     def _pass_places(self) -> list[int]:
         passes = self.report.passes
         series = min(len(self.report.parameters), self.limits.parameters)
-        most = max(self.limits.series_values // max(series, 1), 12)
+        most = max(self.limits.series_of(series) // max(series, 1), 12)
         return thinned(range(len(passes)), most, keep=lambda place: not passes[place].finite)
 
     def _cut(self, kept: int, total: int, what: str) -> None:
@@ -286,8 +305,10 @@ def _parameter(parameter: ParameterSeries, places: list[int]) -> dict[str, Any]:
         "requires_grad": parameter.requires_grad,
         "used": parameter.used,
         "touched": parameter.touched,
-        "norms": norm_codes(norms[place] for place in places if place < len(norms)),
-        "updates": norm_codes(updates[place] for place in places if place < len(updates)) if any_update else [],
+        "norms": code_steps(norm_codes(norms[place] for place in places if place < len(norms))),
+        "updates": code_steps(norm_codes(updates[place] for place in places if place < len(updates)))
+        if any_update
+        else [],
     }
 
 

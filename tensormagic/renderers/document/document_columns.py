@@ -7,7 +7,7 @@ small integers it packs to some tens of kilobytes, and a browser still reads it 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from tensormagic.reports import Edge, Frame, GradientStatistics, Node, SavedTensor
 
 Item = TypeVar("Item")
+Code = int | str | None  # of a norm, see `norm_code`
 
-CODES_PER_DECADE = 1000  # a step of 0.23 %: three significant digits
+CODES_PER_DECADE = 250  # a step of 0.9 %: norms are written with two digits
 
 
 class Interned:
@@ -38,11 +39,11 @@ class Interned:
         return list(self._places)
 
 
-def norm_code(norm: float) -> int | str | None:
+def norm_code(norm: float) -> Code:
     """Return a norm as the viewer reads it.
 
     Returns:
-        1000 · log10(norm), rounded; ``None`` for untouched, ``"u"`` for a gradient that could not be measured, ``"n"``
+        250 · log10(norm), rounded; ``None`` for untouched, ``"u"`` for a gradient that could not be measured, ``"n"``
         NaN, ``"i"`` infinite, ``"z"`` exactly zero.
     """
     if norm < 0:
@@ -54,14 +55,29 @@ def norm_code(norm: float) -> int | str | None:
     return round(CODES_PER_DECADE * math.log10(norm)) if norm > 0 else "z"
 
 
-def norm_codes(norms: Iterable[float]) -> list[int | str | None]:
+def norm_codes(norms: Iterable[float]) -> list[Code]:
     """Return `norm_code` of each."""
     return [norm_code(norm) for norm in norms]
 
 
-def rounded(value: float) -> float | str:
-    """Return ``value`` with four significant digits, or its name where JSON has no number for it."""
-    return float(f"{value:.4g}") if math.isfinite(value) else str(value)
+def code_steps(codes: Iterable[Code]) -> list[Code]:
+    """Return each number as its difference from the last one before it: a series that moves little packs to little."""
+    return [code for (code,) in code_changes([code] for code in codes)]
+
+
+def code_changes(rows: Iterable[Sequence[Code]]) -> list[list[Code]]:
+    """Return rows of codes with every number as its difference from the last number above it in its column."""
+    above: dict[int, int] = {}
+    changed = []
+    for row in rows:
+        changed.append([code if not isinstance(code, int) else code - above.get(at, 0) for at, code in enumerate(row)])
+        above.update((at, code) for at, code in enumerate(row) if isinstance(code, int))
+    return changed
+
+
+def rounded(value: float, digits: int = 4) -> float | str:
+    """Return ``value`` with so many significant digits, or its name where JSON has no number for it."""
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else str(value)
 
 
 def plain(value: float | str | None) -> float | str | None:
@@ -100,8 +116,13 @@ def edge_columns(edges: Sequence[Edge]) -> list[list[int]]:
     return [sources, [edge.source - edge.target for edge in edges], [edge.input_number for edge in edges]]
 
 
-def node_columns(nodes: Sequence[Node], strings: Interned, saved: Interned) -> dict[str, list[Any]]:
-    """Return one column for each thing the viewer tells about a node; texts are places in ``strings``."""
+def node_columns(
+    nodes: Sequence[Node], strings: Interned, saved: Interned, told: Container[int] = ()
+) -> dict[str, list[Any]]:
+    """Return one column for each thing the viewer tells about a node; texts are places in ``strings``.
+
+    Of a gradient's statistics only pass and count stand here where that pass is one of ``told``: its frame has more.
+    """
     text = strings.index
     return {
         "op": [text(node.op) for node in nodes],
@@ -115,7 +136,7 @@ def node_columns(nodes: Sequence[Node], strings: Interned, saved: Interned) -> d
         "dtype": [text(node.dtype) for node in nodes],
         "device": [text(node.device) for node in nodes],
         "saved": [[saved.index(_saved_row(tensor, strings)) for tensor in node.saved] for node in nodes],
-        "statistics": [_statistics_row(node.statistics) for node in nodes],
+        "statistics": [_statistics_row(node.statistics, told) for node in nodes],
     }
 
 
@@ -125,8 +146,10 @@ def _saved_row(tensor: SavedTensor, strings: Interned) -> tuple[int, int, int, i
     return text(tensor.name), shape, text(tensor.dtype), tensor.nbytes, text(tensor.state)
 
 
-def _statistics_row(numbers: GradientStatistics | None) -> list[Any] | None:
+def _statistics_row(numbers: GradientStatistics | None, told: Container[int]) -> list[Any] | None:
     if numbers is None:
         return None
-    reals = [rounded(real) for real in (numbers.norm, numbers.abs_max, numbers.mean, numbers.std)]
+    if numbers.pass_number in told:
+        return [numbers.pass_number, numbers.count]
+    reals = [rounded(real, 3) for real in (numbers.norm, numbers.abs_max, numbers.mean, numbers.std)]
     return [numbers.pass_number, numbers.count, *reals, numbers.zero, numbers.nan, numbers.inf]

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tensormagic.renderers.document.document_columns import norm_codes, rounded, thinned
+from tensormagic.renderers.document.document_columns import Code, code_changes, norm_codes, rounded, thinned
 from tensormagic.reports import MEASURES
 
 if TYPE_CHECKING:
@@ -19,19 +19,25 @@ _CODED = frozenset({"abs_max", "std"})  # like norms: never negative
 def frame_rows(frames: Sequence[Frame], most_values: int) -> list[dict[str, Any]]:
     """Return a row for each pass; with ``measures`` where it was measured in full and is one of those that fit.
 
+    ``norms`` and ``parts`` are codes, each as its difference from the last number of that node in the rows before.
     ``measures`` holds a column for each of `reports.MEASURES` that says anything, by node index: a norm's code for the
     largest magnitude and the deviation, a plain number for the rest, None where there is none.
     """
     full = [frame for frame in frames if len(frame.measures) or frame.forward is not None]
     most = max(most_values // max(*(map(len, _told(full[0]))), 1), 1) if full else 0
     told = {frame.pass_number for frame in thinned(full, max(most, 2), keep=lambda _: False)} if most_values else set()
-    return [{**_norms(frame), **(_all(frame) if frame.pass_number in told else {})} for frame in frames]
+    norms = code_changes(norm_codes(frame.norms) for frame in frames)
+    parts = code_changes(norm_codes(frame.parts) for frame in frames)
+    return [
+        {**_norms(frame, of_nodes, of_parts), **(_all(frame) if frame.pass_number in told else {})}
+        for frame, of_nodes, of_parts in zip(frames, norms, parts, strict=True)
+    ]
 
 
-def _norms(frame: Frame) -> dict[str, Any]:
+def _norms(frame: Frame, norms: list[Code], parts: list[Code]) -> dict[str, Any]:
     bad = [[int(node), nan, inf] for node, (nan, inf) in frame.bad.items()]
-    row = {"pass": frame.pass_number, "norms": norm_codes(frame.norms), "bad": bad}
-    return {**row, "parts": norm_codes(frame.parts)} if len(frame.parts) else row
+    row = {"pass": frame.pass_number, "norms": norms, "bad": bad}
+    return {**row, "parts": parts} if parts else row
 
 
 def _forward(frame: Frame) -> dict[str, Any]:
@@ -59,4 +65,4 @@ def _columns(measures: array[float]) -> Iterator[tuple[str, list[Any]]]:
         if name in _CODED:
             yield name, norm_codes(-1.0 if value is None else value for value in column)
         elif any(column):
-            yield name, [value if value is None else rounded(value) for value in column]
+            yield name, [value if value is None else rounded(value, 3) for value in column]

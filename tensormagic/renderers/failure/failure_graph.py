@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers.basics.markup import attributes, svg_data_uri, tag
+from tensormagic.renderers.basics.markup import svg_image, tag
 from tensormagic.renderers.basics.phrases import plural
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.graph import crash_mark
@@ -20,7 +20,7 @@ def picture(graph: Graph, node: int, words: str) -> str:
     """Return the graph as an ``<img>``, with a cross and words at the box that holds ``node``."""
     drawing = draw(graph, max_boxes=_MOST_BOXES, inside=False)
     said = f"{plural(len(graph.nodes), 'node')} of the graph; {words}: {graph.nodes[node].op}"
-    image = f"<img{attributes(alt=said, src=svg_data_uri(_svg(drawing, graph, node, words)))}>"
+    image = svg_image(_svg(drawing, graph, node, words), said)
     note = tag("p", drawing.note, class_="quiet") if drawing.note else ""
     return tag("div", tag("div", image), note, class_="tm-section tm-graph")
 

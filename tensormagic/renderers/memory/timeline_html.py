@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from tensormagic.renderers.basics.markup import attributes, escape, svg_data_uri, tag
+from tensormagic.renderers.basics.markup import attributes, escape, svg_image, tag
 from tensormagic.renderers.basics.panel import fold, heading
 from tensormagic.renderers.basics.phrases import count, number_of_bytes
 from tensormagic.renderers.memory.categories import LETTERS
@@ -72,7 +72,7 @@ def _chart(timeline: Timeline, layers: Sequence[Layer], unit: str) -> str:
     marks = "".join(_tick(nbytes, top) for nbytes in ticks(top))
     peak = number_of_bytes(timeline.live[timeline.peak])
     said = f"Live memory: peak {peak} {peak_place(timeline, unit)}, {ends_words(timeline)}"
-    image = f"<img{attributes(alt=said, src=svg_data_uri(areas_svg(timeline, layers)))}>"
+    image = svg_image(areas_svg(timeline, layers), said)
     return tag("div", marks, tag("div", image, _peak(timeline, top), class_="tm-plot"), class_="tm-chart") + _axis(
         timeline, unit
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.renderers.assets import static
+from tensormagic.renderers.assets import script
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import corner, escape, tag
@@ -47,9 +47,9 @@ def render(report: OverlayReport) -> str:
     rest = section("", tag("p", escape(apart(report)) + ".")) if apart(report) else ""
     label = "Memory of " + names(report, tuple(range(len(report.members)))) if report.members else "Memory"
     notes = findings_html(report.findings) + gaps_html(report.gaps)
-    script = f"<script>{static('overlay_viewer.js')}</script>" if any(storage.rows for storage in report.shared) else ""
+    viewer = f"<script>{script('overlay_viewer.js')}</script>" if any(storage.rows for storage in report.shared) else ""
     further = (part for pair in others for part in pair)
-    content = (*first[:1], notes, *first[1:], *further, rest, script)
+    content = (*first[:1], notes, *first[1:], *further, rest, viewer)
     return panel("tm-tensor tm-overlay", label, content, css=("tensor.css", "overlay.css"))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from tensormagic.renderers.assets import static
+from tensormagic.renderers.assets import script, static
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import escape, json_block, packed, tag
@@ -92,7 +92,8 @@ def _viewer(table: TensorTable) -> str:
         {"head": HEAD, "chips": theme.CHIP_COLOURS, "first": MOST_ROWS, "rows": [_data(row) for row in table.rows]}
     )
     kind, data = ("application/json", text) if len(table.rows) <= MOST_PLAIN else ("text/plain", packed(text))
-    return tag("script", data, type=kind, class_="tm-table-data") + f"<script>{static('tensors_viewer.js')}</script>"
+    viewer = f"<script>(() => {{{script('unpack.js', 'tensors_viewer.js')}}})()</script>"
+    return tag("script", data, type=kind, class_="tm-table-data") + viewer
 
 
 def _data(row: TensorRow) -> list[object]:

@@ -8,11 +8,7 @@
   const grouped = (n) => n < 10000 ? String(n) : String(n).replace(/\B(?=(\d{3})+(?!\d))/g, "\u00a0");
 
   /** @param {HTMLScriptElement} block */
-  const read = async (block) => {
-    if (block.type === "application/json") return JSON.parse(block.textContent);
-    const bytes = Uint8Array.from(atob(block.textContent), (letter) => letter.charCodeAt(0));
-    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
-  };
+  const read = async (block) => JSON.parse(block.type === "application/json" ? block.textContent : await unpacked(block.textContent));
 
   class Table {
     /** @param {HTMLElement} section @param {any} data */

@@ -7,12 +7,6 @@ async function boot(script, key, packedViewer, packedDocument) {
   if (!section || typeof DecompressionStream === "undefined") return;
   section.tensormagicSource ??= section.outerHTML; // for a page of its own, before anything is changed
   section.removeAttribute("data-tm-waiting");
-  const unpacked = (text) =>
-    new Response(
-      new Blob([Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0))])
-        .stream()
-        .pipeThrough(new DecompressionStream("gzip")),
-    ).text();
   const viewers = (globalThis.tensormagicViewers ??= {});
   const load = async () => {
     const source = await unpacked(packedViewer);

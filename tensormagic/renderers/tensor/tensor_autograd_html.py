@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensormagic.renderers.basics.finding_html import with_code
-from tensormagic.renderers.basics.markup import corner, escape, svg_data_uri, tag
+from tensormagic.renderers.basics.markup import corner, escape, svg_image, tag
 from tensormagic.renderers.basics.panel import fold
 from tensormagic.renderers.tensor.tensor_autograd_svg import path_svg
 from tensormagic.renderers.tensor.tensor_autograd_text import tree
@@ -41,7 +41,7 @@ def _details(details: AutogradDetails, title: str, *, folded: bool) -> str:
 
 
 def _picture(path: Path, title: str) -> str:
-    image = f'<img src="{svg_data_uri(path_svg(path, title))}" alt="{escape(chr(10).join(tree(path, title)))}">'
+    image = svg_image(path_svg(path, title), "\n".join(tree(path, title)))
     note = path_note(path)
     words = "arrows: the way of the gradient; blue: leaves" + (f"; {note}" if note else "")
     return tag("div", image, class_="tm-path") + tag("p", escape(words), class_="quiet")

@@ -6,7 +6,7 @@ import base64
 import zlib
 
 from tensormagic.renderers.basics import png
-from tensormagic.renderers.basics.markup import escape, svg_data_uri, tag
+from tensormagic.renderers.basics.markup import escape, svg_image, tag
 from tensormagic.renderers.tensor.tensor_shot_svg import signals_svg
 from tensormagic.renderers.tensor.tensor_shot_words import heading, notes
 from tensormagic.renderers.tensor.tensor_words import name
@@ -32,7 +32,7 @@ def shot_html(report: TensorReport) -> str:
 
 def _signals(report: TensorReport, picture: TensorPicture) -> str:
     alt = f"{name(report)}: {heading(report, picture)}; {'; '.join(notes(picture))}"
-    return f'<img class="tm-signals" src="{svg_data_uri(signals_svg(picture))}" alt="{escape(alt)}">'
+    return svg_image(signals_svg(picture), alt, class_="tm-signals")
 
 
 def _image(report: TensorReport, picture: TensorPicture, each: ImageFrame) -> str:

@@ -10,18 +10,20 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tensormagic.renderers.assets import module, static
+from tensormagic.renderers.assets import module, script, static
 from tensormagic.renderers.basics.finding_html import explanation_html, finding_html, gaps_html
 from tensormagic.renderers.basics.icons import icon_style
-from tensormagic.renderers.basics.markup import attributes, escape, packed, svg_data_uri, tag
+from tensormagic.renderers.basics.javascript import minified
+from tensormagic.renderers.basics.markup import escape, packed, svg_image, tag
 from tensormagic.renderers.basics.panel import all_clear as clear
 from tensormagic.renderers.basics.panel import fold, folds, header, scroll
 from tensormagic.renderers.basics.styling import used, whole
 from tensormagic.renderers.basics.theme import heat_style
-from tensormagic.renderers.document.document import SAVED_LIMITS, trace_document
+from tensormagic.renderers.document.document import SAVED_LIMITS, Draw, trace_document
 from tensormagic.renderers.failure import failure_html
 from tensormagic.renderers.graph.crash_mark import Crash, with_crash
 from tensormagic.renderers.graph.graph_drawing import Drawing, draw
@@ -41,8 +43,17 @@ _PARTS = (
     "tm-failed"
 )
 _VIEWER = re.compile(r"\.tmv(?![\w.-])")
-PICTURE_BYTES = 60_000  # the picture is not compressed: a larger one is folded further
-PICTURE_BOXES = (SAVED_LIMITS.boxes, 24)
+PICTURE_BYTES = 14_000  # the picture is not compressed: a larger one is folded further
+PICTURE_BOXES = (SAVED_LIMITS.boxes, 24, 16)
+# Bytes that an output may take, without its plain text (some 8,000 more): of a small graph, and for each node beyond.
+ROOM, SMALL, ROOM_PER_NODE = 93_000, 200, 100
+# What is kept of the passes where there is not enough room for all that usually is.
+LESS = (
+    SAVED_LIMITS,
+    replace(SAVED_LIMITS, frame_values=2_000, measure_values=1_500, series_values=1_500),
+    replace(SAVED_LIMITS, frame_values=1_000, measure_values=0, series_values=800),
+    replace(SAVED_LIMITS, frame_values=400, measure_values=0, series_values=300),
+)
 
 
 def render(report: TraceReport, *, viewer: bool = True) -> str:
@@ -55,21 +66,26 @@ def render(report: TraceReport, *, viewer: bool = True) -> str:
         return drawings.get(graph.number) or draw(graph, max_boxes=max_boxes)
 
     if not viewer:
-        parts = (failure, _static_part(report, None, crash=crash), operations_html(report), _text_part(report))
-        return tag("section", _style(), *parts, class_="tm tm-trace")
-    document = json.dumps(trace_document(report, draw=drawn, crash=crash), allow_nan=False, separators=(",", ":"))
+        told = (failure, _static_part(report, None, crash=crash), operations_html(report), _text_part(report))
+        return tag("section", _style(), *told, class_="tm tm-trace")
     main = drawings.get(report.graphs[0].number) if report.graphs else None
-    return tag(
-        "section",
-        _style(),
-        failure,
-        _static_part(report, main, crash=crash),
-        operations_html(report),
-        _text_part(report),
-        tag("script", _boot(document)),
-        class_="tm tm-trace",
-        data_tm_waiting="",
-    )
+    static_part = _static_part(report, main, crash=crash)
+    parts = (_style(), failure, static_part, operations_html(report), _text_part(report))
+    nodes = sum(len(graph.nodes) for graph in report.graphs)
+    room = ROOM + ROOM_PER_NODE * max(nodes - SMALL, 0) - sum(len(part.encode()) for part in parts) - len(_boot(""))
+    document = _packed_document(report, drawn, crash, room)
+    return tag("section", *parts, tag("script", _boot(document)), class_="tm tm-trace", data_tm_waiting="")
+
+
+def _packed_document(report: TraceReport, draw: Draw, crash: Crash | None, room: int) -> str:
+    """Return what the viewer reads, with fewer of the passes where it would not fit into so many bytes."""
+    document = ""
+    for limits in LESS:
+        whole_document = trace_document(report, limits=limits, draw=draw, crash=crash)
+        document = packed(json.dumps(whole_document, allow_nan=False, separators=(",", ":")))
+        if len(document) <= room:
+            break
+    return document
 
 
 def render_static(report: TraceReport, *, picture: bool = True) -> str:
@@ -98,9 +114,15 @@ def viewer_rules() -> str:
 
 
 @cache
-def viewer_module() -> str:
-    """Return the viewer's module source."""
+def viewer_source() -> str:
+    """Return the viewer's module source as it is written, in one piece."""
     return module("trace", "viewer.js")
+
+
+@cache
+def viewer_module() -> str:
+    """Return the viewer's module source, small."""
+    return minified(viewer_source(), keep=("mount",))
 
 
 def _style() -> str:
@@ -116,8 +138,8 @@ def _packed_viewer() -> tuple[str, str]:
 
 def _boot(document: str) -> str:
     key, viewer = _packed_viewer()
-    call = f'boot(document.currentScript,"{key}","{viewer}","{packed(document)}")'
-    return f"(() => {{{static('trace_boot.js')}\n{call}}})()"
+    call = f'boot(document.currentScript,"{key}","{viewer}","{document}")'
+    return f"(() => {{{script('unpack.js', 'trace_boot.js', keep=('boot',))}\n{call}}})()"
 
 
 def _static_part(
@@ -153,14 +175,14 @@ def _findings(report: TraceReport) -> str:
 
 
 def _picture(report: TraceReport, drawing: Drawing | None, crash: Crash | None) -> str:
-    svg = trace_svg.render(report, drawing=drawing, crash=crash)
+    svg = trace_svg.render(report, drawing=drawing, crash=crash, tips=False)
     for boxes in PICTURE_BOXES[1:]:
         if len(svg) <= PICTURE_BYTES or not report.graphs:
             break
         fine = drawing.fine if drawing is not None else None
         smaller = draw(report.graphs[0], max_boxes=boxes, fine=fine, inside=False)
-        svg = trace_svg.render(report, drawing=smaller, crash=crash)
-    return f"<img{attributes(alt=_alternative(report), src=svg_data_uri(svg))}>"
+        svg = trace_svg.render(report, drawing=smaller, crash=crash, tips=False)
+    return svg_image(svg, _alternative(report))
 
 
 def _alternative(report: TraceReport) -> str:

@@ -38,7 +38,14 @@ Section = tuple[str, float]
 _CODE, _MARK = re.compile(r"`([^`]+)`"), "\x00"  # no character that a text could hold and be drawn with
 
 
-def render(report: TraceReport, *, drawing: Drawing | None = None, graph: int = 0, crash: Crash | None = None) -> str:
+def render(
+    report: TraceReport,
+    *,
+    drawing: Drawing | None = None,
+    graph: int = 0,
+    crash: Crash | None = None,
+    tips: bool = True,
+) -> str:
     """Return the picture of a run.
 
     Args:
@@ -46,10 +53,11 @@ def render(report: TraceReport, *, drawing: Drawing | None = None, graph: int = 
         drawing: The drawing of the graph, where there is one already.
         graph: Which of the report's graphs, by place.
         crash: Where the run ended, where ``report`` was made by `with_crash`.
+        tips: Whether boxes carry tooltips, which an ``<img>`` never shows.
     """
     if crash is None:
         report, crash = with_crash(report)
-    scenes = list(_scene(report, drawing, graph))
+    scenes = [scene._replace(tips=tips) for scene in _scene(report, drawing, graph)]
     words = [_header(report), *_paced(report), *_findings(report)]
     return _card(report, [*words, *_body(report, scenes, crash if crash and crash.graph == graph else None)])
 

@@ -12,19 +12,20 @@ from dataclasses import dataclass
 
 from tensormagic.renderers.basics.markup import escape
 from tensormagic.renderers.basics.phrases import MINUS, plural
-from tensormagic.renderers.basics.svg_paths import hatching, number, point
+from tensormagic.renderers.basics.svg_canvas import Canvas
+from tensormagic.renderers.basics.svg_paths import hatching, number, point, polyline
 from tensormagic.renderers.basics.text_metrics import fitted, text_width
 from tensormagic.renderers.trace.trace_phrases import measured, norm_text, touched
 from tensormagic.reports import UNTOUCHED, ParameterSeries, TraceReport
 
-MOST_CHARTS = 24
+MOST_CHARTS = 16
 STYLE = (
     ".tms .p{fill:none;stroke:#2a5484;stroke-width:1.3;stroke-linejoin:round}.tms .d{fill:#2a5484}"
     ".tms .z{fill:#fff;stroke:#2a5484}.tms .bg{fill:#eff1f4}.tms .g{stroke:#d5dae0}.tms .v{font-weight:600}"
 )
 
 _HEIGHT, _LABEL_HEIGHT, _GAP, _NARROWEST = 26.0, 16.0, 12.0, 205.0
-_MOST_POINTS = 240
+_MOST_POINTS = 60  # a chart is some 200 pixels wide
 _BAR_HEIGHT = 17.0
 
 
@@ -110,49 +111,53 @@ def _subtitle(report: TraceReport, scale: Scale) -> str:
 def _lines(shown: Sequence[ParameterSeries], scale: Scale, width: float) -> tuple[str, float]:
     columns = max(1, min(int((width + _GAP) // (_NARROWEST + _GAP)), len(shown)))
     wide, tall = min((width + _GAP) / columns - _GAP, 300.0), _LABEL_HEIGHT + _HEIGHT + 10
-    parts = [
-        f'<g transform="translate({point(at % columns * (wide + _GAP), at // columns * tall)})">'
-        f"{sparkline(series, scale, wide)}</g>"
-        for at, series in enumerate(shown)
-    ]
-    return "".join(parts), math.ceil(len(shown) / columns) * tall
+    ground, canvas = Canvas(), Canvas()
+    for at, series in enumerate(shown):
+        x, y = round(at % columns * (wide + _GAP)), at // columns * tall
+        ground.path("bg", f"M{point(x, y + _LABEL_HEIGHT)}h{number(wide)}v{number(_HEIGHT)}h-{number(wide)}z")
+        _spark(canvas, series, scale, (x, y, wide))
+    return ground.svg() + canvas.svg(), math.ceil(len(shown) / columns) * tall
 
 
-def sparkline(series: ParameterSeries, scale: Scale, width: float) -> str:
-    """Return one parameter's chart: its name, its last norm, and the line over the passes."""
+def _spark(canvas: Canvas, series: ParameterSeries, scale: Scale, place: tuple[float, float, float]) -> None:
+    """Draw one parameter's chart at x, y, and so wide: its name, its last norm, and the line over the passes."""
+    x, y, width = place
     last, bad = _last(series), is_bad(series)
     value = "no gradient" if last == UNTOUCHED else norm_text(last)
     name = fitted(series.name, width - text_width(value, 10.5, bold=True) - 10, 10.5)
-    texts = (
-        f'<text x="0" y="10">{escape(name)}</text>'
-        f'<text class="e v{" r" if bad else ""}" x="{number(width)}" y="10">{value}</text>'
-    )
-    ground = f'<rect class="bg" y="{number(_LABEL_HEIGHT)}" width="{number(width)}" height="{number(_HEIGHT)}"/>'
-    return texts + ground + f'<g transform="translate(0,{number(_LABEL_HEIGHT)})">{_curve(series, scale, width)}</g>'
+    canvas.text("", x, y + 10, name)
+    canvas.text("e v r" if bad else "e v", x + width, y + 10, value)
+    _curve(canvas, series, scale, (x, y + _LABEL_HEIGHT, width))
 
 
 def _last(series: ParameterSeries) -> float:
     return next((norm for norm in reversed(series.norms) if touched(norm)), UNTOUCHED)
 
 
-def _curve(series: ParameterSeries, scale: Scale, width: float) -> str:
+def _curve(canvas: Canvas, series: ParameterSeries, scale: Scale, place: tuple[float, float, float]) -> None:
+    left, top, width = place
     step = (width - 6) / max(len(series.norms) - 1, 1)
     runs: list[list[tuple[float, float]]] = [[]]
     marks = []
     for at, norm in _thinned(series.norms):
-        x = 3 + at * step
+        x = left + 3 + at * step
         if not math.isfinite(norm):
-            marks.append((x, norm))
+            marks.append(x)
             runs.append([])
         elif measured(norm):
-            runs[-1].append((round(x), 3 + (1 - scale.share(norm)) * (_HEIGHT - 6)))
-    lines = "".join(f'<path class="p" d="M{" ".join(point(*at) for at in run)}"/>' for run in runs if len(run) > 1)
-    alone = (run[0] for run in runs if len(run) == 1)
-    dots = "".join(f'<circle class="d" cx="{number(x)}" cy="{number(y)}" r="1.8"/>' for x, y in alone)
-    return lines + dots + _bad_stretch([x for x, _ in marks], max(step, 5.0))
+            runs[-1].append((round(x), round(top + 3 + (1 - scale.share(norm)) * (_HEIGHT - 6), 1)))
+    for run in runs:
+        if run:
+            canvas.path("p", polyline(run) if len(run) > 1 else _dot(run[0]))
+    _bad_stretch(canvas, marks, (left, top), max(step, 5.0))
 
 
-def _bad_stretch(places: Sequence[float], step: float) -> str:
+def _dot(at: tuple[float, float]) -> str:
+    """Return a diamond: one pass between others that were not finite."""
+    return f"M{point(at[0] - 1.5, at[1])}l1.5-1.5 1.5 1.5-1.5 1.5z"
+
+
+def _bad_stretch(canvas: Canvas, places: Sequence[float], corner: tuple[float, float], step: float) -> None:
     """Hatch the passes that were not finite; neighbours share one hatched piece."""
     pieces: list[list[float]] = []
     for x in places:
@@ -160,13 +165,11 @@ def _bad_stretch(places: Sequence[float], step: float) -> str:
             pieces[-1][1] = x
         else:
             pieces.append([x, x])
-    parts = []
     for first, last in pieces:
-        left, wide = max(first - 4, 0.0), last - first + 7
-        place = f'x="{number(left)}" y="0.5" width="{number(wide)}" height="{number(_HEIGHT - 1)}"'
-        parts.append(f'<rect class="b sbad" {place}/>')
-        parts.extend(f'<path class="h" d="{hatching(left, y, wide, 5, 5)}"/>' for y in (1.0, 6.0, 11.0, 16.0, 20.0))
-    return "".join(parts)
+        left, wide, top = max(first - 4, corner[0]), last - first + 7, corner[1]
+        canvas.path("b sbad", f"M{point(left, top + 0.5)}h{number(wide)}v{number(_HEIGHT - 1)}h-{number(wide)}z")
+        for y in (1.0, 6.0, 11.0, 16.0, 20.0):
+            canvas.path("h", hatching(left, top + y, wide, 5, 5))
 
 
 def _thinned(norms: Sequence[float]) -> list[tuple[int, float]]:

@@ -39,7 +39,7 @@ STYLE = (
     ".tms{font:10.5px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#1b1f24}"
     ".tms .l{font-weight:600;font-size:12px}.tms .q{fill:#545d68}.tms .c{text-anchor:middle}.tms .e{text-anchor:end}"
     ".tms .b{fill:#fff;stroke-width:1.5;stroke-linejoin:round}.tms .w{fill:none}.tms .k{font-size:10px}"
-    ".tms .t{stroke-width:6}"
+    ".tms .t{stroke-width:6}.tms .x{stroke-width:8}"
     ".tms .sbad{stroke:#b3261e}.tms .fbad{fill:#b3261e}.tms .wbad{stroke:#b3261e;stroke-width:4}"
     ".tms .i{stroke:#fff;stroke-width:2.2;stroke-dasharray:3 3;fill:none}"
     ".tms .snone{stroke:#868f99;stroke-dasharray:4 3}.tms .fnone{fill:#868f99}"
@@ -60,6 +60,7 @@ class Scene(NamedTuple):
     drawing: Drawing
     graph: Graph
     frame: Frame | None
+    tips: bool = True  # whether boxes carry tooltips: in an ``<img>`` nobody sees them
 
 
 def graph_svg(scene: Scene) -> str:
@@ -72,7 +73,7 @@ def graph_svg(scene: Scene) -> str:
         _wire(wires, wire, values)
     for box in drawing.boxes:
         if box.kind in {"module", "repeat"}:
-            behind.path(f"b s{_level(values[box.id])}", _plate(box.x - 3, box.y - 3, box.width))
+            behind.path(f"b s{_level(values[box.id])}", _plate(box.x - 3, box.y - 3, box.width, plain=True))
         plates.path(f"b s{_level(values[box.id])}", _plate(box.x, box.y, box.width, plain=large))
         _box(boxes, box, scene, values[box.id])
     if len(drawing.boxes) < _CROWDED:
@@ -106,7 +107,7 @@ def _box(canvas: Canvas, box: Box, scene: Scene, value: Value) -> None:
         canvas.path("h", hatching(box.x + 2, bottom - _FOOT - 1, box.width - 4, _FOOT))
     elif not value.untouched and not value.blind:
         canvas.path(f"t s{level}", f"M{point(box.x + 1, bottom - _FOOT / 2)}h{number(box.width - 2)}")
-    title = _title(box, value) if len(scene.drawing.boxes) < _TITLES else ""
+    title = _title(box, value) if scene.tips and len(scene.drawing.boxes) < _TITLES else ""
     label = fitted(box.label, box.width - 8, LABEL_SIZE, bold=True)
     ink, height = "l c q" if value.untouched else "l c", box.y + (16 if box.detail else 21)
     canvas.text(ink, middle, height, label, title=title)
@@ -143,11 +144,10 @@ def _badges(canvas: Canvas, box: Box, scene: Scene) -> None:
 
 def _badge(canvas: Canvas, box: Box, row: int, label: str, *, value: Value) -> None:
     x, y = box.x + 3, box.y + HEAD_HEIGHT + 5 + row * BADGE_HEIGHT
-    square = f"M{point(x, y)}h8v8h-8z"
     if value.bad or value.untouched or value.blind:
-        canvas.path(f"w s{_level(value)}", square)
+        canvas.path(f"w s{_level(value)}", f"M{point(x, y)}h8v8h-8z")
     else:
-        canvas.path(f"f{_level(value)}", square)
+        canvas.path(f"x s{_level(value)}", f"M{point(x, y + 4)}h8")
     if value.bad:
         canvas.path("h", hatching(x + 1, y + 1, 6, 6))
     canvas.text("k", x + 12, y + 8, fitted(label, box.width - 16, BADGE_SIZE))

@@ -32,9 +32,9 @@ from tensormagic.renderers.trace.trace_phrases import (
 if TYPE_CHECKING:
     from tensormagic.reports import Cut, Frame, Graph, Node, ParameterSeries, Pass, TraceReport
 
-MOST_PARAMETERS = 80
-MOST_NODES = 100
-MOST_PASSES = 40
+MOST_PARAMETERS = 40
+MOST_NODES = 40
+MOST_PASSES = 12
 MOST_CUTS = 60
 
 Cells = Sequence[str]
@@ -91,7 +91,7 @@ def _nodes(report: TraceReport) -> str:
         return ""
     graph = report.graphs[0]
     frame = graph.frames[-1] if graph.frames else None
-    rows = [_node_row(report, node, frame) for node in _most_telling(graph)]
+    rows = _node_rows(report, _most_telling(graph), frame)
     title = f"{_shown(len(rows), len(graph.nodes), 'node')} of graph {graph.number}"
     when = f", norms of pass {frame.pass_number}" if frame else ""
     head = ("node", "op", "result or leaf", "module", "shape", "norm", "line")
@@ -114,10 +114,19 @@ def _most_telling(graph: Graph) -> Iterable[Node]:
     return (graph.nodes[index] for index in sorted([*born, *rest[: MOST_NODES - len(born)]]))
 
 
-def _node_row(report: TraceReport, node: Node, frame: Frame | None) -> Cells:
+def _node_rows(report: TraceReport, nodes: Iterable[Node], frame: Frame | None) -> list[Cells]:
+    """Return a row a node; the text of a line stands where the line is named first."""
+    rows, said = [], set[int | None]()
+    for node in nodes:
+        rows.append(_node_row(report, node, frame, quoted=node.location not in said))
+        said.add(node.location)
+    return rows
+
+
+def _node_row(report: TraceReport, node: Node, frame: Frame | None, *, quoted: bool) -> Cells:
     place = report.location(node.location)
     norm = norm_text(frame.norms[node.index]) if frame and node.index < len(frame.norms) else ""
-    line = f"{place.label}: {place.text}" if place else ""
+    line = f"{place.label}: {place.text}" if place and quoted else place.label if place else ""
     return (str(node.index), node.op, node.variable, node.module, ", ".join(map(shape_text, node.shapes)), norm, line)
 
 
@@ -152,5 +161,5 @@ def _table(title: str, head: Cells, rows: Sequence[Cells]) -> str:
     if not rows:
         return ""
     top = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in head)))
-    body = tag("tbody", *(tag("tr", *(tag("td", escape(cell)) for cell in row)) for row in rows))
-    return tag("table", tag("caption", escape(title)), top, body)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}' for cell in row)}" for row in rows)  # HTML closes them itself
+    return tag("table", tag("caption", escape(title)), top, tag("tbody", body))

@@ -20,27 +20,27 @@ from tests.renderers import samples_viewer
     ("norm", "code"),
     [
         (1.0, 0),
-        (0.01, -2000),
-        (0.177, -752),
+        (0.01, -500),
+        (0.177, -188),
         (0.0, "z"),
         (math.nan, "n"),
         (math.inf, "i"),
         (UNTOUCHED, None),
         (UNREADABLE, "u"),
-        (1e-45, -45000),
+        (1e-45, -11250),
     ],
 )
 def test_norm_code(norm: float, code: int | str | None) -> None:
-    """A norm is a thousandth of a decade; what is no positive number has a sign of its own."""
+    """A norm is a step of a 250th of a decade; what is no positive number has a sign of its own."""
     assert norm_code(norm) == code
 
 
-def test_norm_code_keeps_three_digits() -> None:
-    """Reading a code back is at most 0.12 % off."""
+def test_norm_code_keeps_two_digits() -> None:
+    """Reading a code back is at most 0.47 % off."""
     for norm in (0.123456, 7.77e-9, 3.14e5):
         code = norm_code(norm)
         assert isinstance(code, int)
-        assert 10 ** (code / 1000) == pytest.approx(norm, rel=0.0012)
+        assert 10 ** (code / 250) == pytest.approx(norm, rel=0.0047)
 
 
 def test_thinning_keeps_first_last_and_the_wanted_one() -> None:
@@ -62,7 +62,7 @@ def test_thinning_leaves_short_series_alone(most: int) -> None:
 def test_document_is_versioned_strict_json() -> None:
     """The document survives strict JSON, a run full of NaN included."""
     document = trace_document(samples_viewer.broken_run())
-    assert document["version"] == VERSION == 2
+    assert document["version"] == VERSION == 3
     assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 

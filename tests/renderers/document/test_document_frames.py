@@ -27,14 +27,14 @@ def test_columns_hold_what_says_anything():
     """Magnitudes as codes, the rest as numbers; what is zero throughout is left out, and unmeasured nodes."""
     (row,) = frame_rows([_frame(4, _FULL, [UNTOUCHED] * 6)], 1000)
     assert row["measures"] == {
-        "abs_max": [-301, None], "mean": [-0.25, None], "std": [-903, None], "zero_share": [0.5, None]
+        "abs_max": [-75, None], "mean": [-0.25, None], "std": [-226, None], "zero_share": [0.5, None]
     }  # fmt: skip
 
 
 def test_numbers_that_are_none_are_named():
     """JSON has no NaN."""
     (row,) = frame_rows([_frame(1, (math.inf, math.nan, math.nan, 0.0, 0.0, 1.0), _FULL)], 1000)
-    assert row["measures"]["abs_max"] == ["i", -301]
+    assert row["measures"]["abs_max"] == ["i", -75]
     assert row["measures"]["mean"] == ["nan", -0.25]
     assert row["measures"]["saturated_share"] == [1.0, 0.0]
 
@@ -52,4 +52,4 @@ def test_of_many_passes_as_many_as_fit_are_told_in_full(values, told):
 def test_what_each_of_several_sent_stands_beside_the_norms():
     """The shares of a sum, as codes like the norms."""
     frame = Frame(1, array("f", [1.0]), {}, array("f"), array("f", [0.1, UNTOUCHED]))
-    assert frame_rows([frame], 100)[0]["parts"] == [-1000, None]
+    assert frame_rows([frame], 100)[0]["parts"] == [-250, None]

@@ -1,7 +1,7 @@
 // @ts-check
 /** What was measured of a gradient besides its norm, at the pass that is shown or the nearest one before it. */
 
-import { decoded, html, number, normText, plural } from "./words.js";
+import { decoded, html, number, normText, plural, stepped } from "./words.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
@@ -22,8 +22,9 @@ export function statisticsAt(model, graph, node, pass) {
   const frames = model.graphs[graph].frames.filter(
     (/** @type {any} */ frame) => frame.measures && frame.pass <= pass && frame.measures.abs_max[node] !== -1,
   );
-  const frame = frames[frames.length - 1];
-  if (!frame || frame.pass < first[0]) return first;
+  const alone = first.length > 2, // else the frame of that pass has the rest (document_columns.py)
+    frame = frames[frames.length - 1] ?? (alone ? null : measuredFirst(model, graph, node));
+  if (!frame || (alone && frame.pass < first[0])) return alone ? first : null;
   const { abs_max: largest, mean, std, zero_share: zero, subnormal_share: below, saturated_share: at } = frame.measures;
   const [nan, inf] = frame.bad.get(node) ?? [0, 0],
     count = first[1],
@@ -41,6 +42,13 @@ export function statisticsAt(model, graph, node, pass) {
     of(below),
     of(at),
   ];
+}
+
+/** @param {Model} model @param {number} graph @param {number} node */
+function measuredFirst(model, graph, node) {
+  return model.graphs[graph].frames.find(
+    (/** @type {any} */ frame) => frame.measures && frame.measures.abs_max[node] !== -1,
+  );
 }
 
 /** @param {any[]|null} row @returns {Element[]} */
@@ -80,6 +88,7 @@ export function statistics(row) {
 /** Counts with their share, numbers as everywhere. @param {string} name @param {any} value @param {number} count */
 function words(name, value, count) {
   const plain = Number(value === "inf" ? Infinity : value);
+  if (["norm", "|max|", "std"].includes(name)) return normText(plain);
   if (!["zeros", "too small", "at the limit"].includes(name) || !plain || !count) return number(plain);
   const share = (100 * plain) / count;
   return `${number(plain)}  (${share < 0.1 ? "< 0.1" : number(Number(share.toPrecision(2)))} %)`;
@@ -89,7 +98,7 @@ function words(name, value, count) {
 export function updateText(model, name, pass) {
   const series = model.doc.parameters.find((/** @type {any} */ one) => one.name === name);
   const place = model.doc.passes.findIndex((/** @type {any[]} */ row) => row[0] === pass);
-  const ratio = series?.updates?.length && place >= 0 ? decoded([series.updates[place]])[0] : -1;
+  const ratio = series?.updates?.length && place >= 0 ? decoded(stepped(series.updates))[place] : -1;
   if (ratio < 0) return "";
   return ratio === Infinity ? "from all zeros" : `${normText(ratio)} of its norm`;
 }

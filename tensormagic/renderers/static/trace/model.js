@@ -5,7 +5,7 @@ import { FEW_BOXES } from "./constants.js";
 import { CRASH_BELOW } from "./crash.js";
 import { decodedForward } from "./forward.js";
 import { decodedMeasures } from "./measures.js";
-import { number, plural, decoded, lossOf } from "./words.js";
+import { changed, decoded, lossOf, number, plural, stepped } from "./words.js";
 import { placesOf } from "./folds.js";
 
 /** @typedef {import("./constants.js").Box} Box */
@@ -25,7 +25,7 @@ export class Model {
     /** @type {Map<number, any[]>} */
     this.passes = new Map(doc.passes.map((/** @type {any[]} */ row) => [row[0], row]));
     /** @type {number[][]} */
-    this.series = doc.parameters.map((/** @type {any} */ parameter) => [...decoded(parameter.norms)]);
+    this.series = doc.parameters.map((/** @type {any} */ parameter) => [...decoded(stepped(parameter.norms))]);
     /** Of one pass those inside it come first. @type {{graph:number, frame:Frame}[]} */
     this.frames = this.graphs
       .flatMap((graph, place) => graph.frames.map((/** @type {Frame} */ frame) => ({ graph: place, frame })))
@@ -135,6 +135,8 @@ function decodedGraph(graph) {
       written,
     }),
   );
+  const rows = (/** @type {string} */ name) => changed(graph.frames.map((/** @type {any} */ frame) => frame[name] ?? []));
+  const [norms, parts] = [rows("norms"), rows("parts")];
   return {
     count: graph.nodes.op.length,
     boxes,
@@ -151,13 +153,13 @@ function decodedGraph(graph) {
     order: summed(graph.order),
     shared: new Map((graph.shared_edges ?? []).map((/** @type {number} */ edge, /** @type {number} */ at) => [edge, at])),
     wires: graph.drawing.wires.map((/** @type {any[]} */ [source, target, points]) => ({ source, target, points })),
-    frames: graph.frames.map((/** @type {any} */ frame) => ({
+    frames: graph.frames.map((/** @type {any} */ frame, /** @type {number} */ at) => ({
       pass: frame.pass,
-      norms: decoded(frame.norms),
+      norms: decoded(norms[at]),
       bad: new Map(frame.bad.map((/** @type {number[]} */ [node, nan, inf]) => [node, [nan, inf]])),
       measures: decodedMeasures(frame),
       forward: decodedForward(frame.forward),
-      parts: decoded(frame.parts ?? []),
+      parts: decoded(parts[at]),
     })),
   };
 }

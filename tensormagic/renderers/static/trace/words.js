@@ -155,7 +155,21 @@ const CODES = new Map([
 /** @param {any[]} codes @returns {Float32Array} */
 export function decoded(codes) {
   return Float32Array.from(codes, (code) =>
-    typeof code === "number" ? 10 ** (code / 1000) : (CODES.get(code) ?? NaN),
+    typeof code === "number" ? 10 ** (code / 250) : (CODES.get(code) ?? NaN),
+  );
+}
+
+/** Codes that are written as steps, each from the last number before it (document_columns.py). @param {any[]} codes @returns {any[]} */
+export function stepped(codes) {
+  let at = 0;
+  return codes.map((code) => (typeof code === "number" ? (at += code) : code));
+}
+
+/** Rows of codes that are written as changes, each from the last number above it. @param {any[][]} rows @returns {any[][]} */
+export function changed(rows) {
+  /** @type {number[]} */ const above = [];
+  return rows.map((row) =>
+    row.map((code, at) => (typeof code === "number" ? (above[at] = (above[at] ?? 0) + code) : code)),
   );
 }
 

@@ -1,0 +1,67 @@
+"""How many bytes an output leaves in the notebook, its viewer and its plain text included: bounds, not habits."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from dataclasses import replace
+
+import pytest
+
+from tensormagic.renderers.trace import trace_html, trace_text
+from tensormagic.reports import Graph, TraceReport
+from tests.renderers import samples_trace as samples
+from tests.renderers import samples_viewer
+
+SMALL, LARGE = 102_400, 300_000  # of about 200 nodes, of about 2,000
+
+
+def _bytes(report: TraceReport) -> int:
+    return len(trace_html.render(report).encode()) + len(trace_text.render(report).encode())
+
+
+def _noisy(report: TraceReport) -> TraceReport:
+    """The same run with norms that go up and down by a third from pass to pass, as with small batches."""
+    chance = random.Random(0)
+    graph = report.graphs[0]
+    frames = tuple(
+        replace(frame, norms=array("f", [norm * 10 ** chance.gauss(0, 0.12) for norm in frame.norms]))
+        for frame in graph.frames
+    )
+    series = tuple(
+        replace(one, norms=array("f", [norm * 10 ** chance.gauss(0, 0.12) for norm in one.norms]))
+        for one in report.parameters
+    )
+    return replace(report, graphs=(replace(graph, frames=frames),), parameters=series)
+
+
+def _run(graph: Graph, count: int) -> TraceReport:
+    """A run of so many passes through a graph, no two alike."""
+    (first,) = graph.frames
+    frames = tuple(replace(first, pass_number=number) for number in range(1, count + 1))
+    return _noisy(samples.report(replace(graph, frames=frames, passes_seen=count), count=count))
+
+
+@pytest.mark.parametrize("count", [20, 200])
+@pytest.mark.parametrize(
+    "graph",
+    [samples.mlp(39), samples.resnet(13), samples.transformer(5), samples.lstm(12)],
+    ids=["mlp", "cnn", "transformer", "lstm"],
+)
+def test_a_run_of_two_hundred_nodes(graph: Graph, count: int) -> None:
+    """Networks of some 200 nodes, few passes and many, stay below 100 KiB."""
+    assert 180 <= len(graph.nodes) <= 220
+    assert _bytes(_run(graph, count)) <= SMALL
+
+
+def test_findings_of_a_run_of_two_hundred_nodes_have_room() -> None:
+    """A finding in full, in picture, text and viewer, costs no more than that."""
+    found = samples_viewer.broken_run().findings
+    assert _bytes(replace(_noisy(samples_viewer.large_run(200, passes=200)), findings=found)) <= SMALL
+
+
+@pytest.mark.parametrize("graph", [samples.resnet(132), samples.transformer(50), samples.lstm(130)])
+def test_a_run_of_two_thousand_nodes(graph: Graph) -> None:
+    """Networks of some 2,000 nodes stay below 300 KB."""
+    assert 1900 <= len(graph.nodes) <= 2200
+    assert _bytes(_run(graph, 40)) <= LARGE
