@@ -11,7 +11,8 @@ import re
 import zlib
 from functools import cache
 
-from tensormagic.renderers.assets import module, static
+from tensormagic.renderers.assets import module, script
+from tensormagic.renderers.basics.javascript import minified
 from tensormagic.renderers.basics.markup import packed, tag
 from tensormagic.reports import Report, TraceReport
 
@@ -39,8 +40,9 @@ def with_export(report: Report, html: str, *, most: int = MOST_CARRIED) -> str:
         return html
     key, code = _packed_code()
     told = ", ".join(json.dumps(text) for text in (key, code, stem(report), carried(report, most)))
-    script = tag("script", f"(() => {{{static('export_boot.js')}\nofferExport(document.currentScript, {told})}})()")
-    return f"{html.removesuffix(_END)}{script}{_END}"
+    boot = script("unpack.js", "export_boot.js", keep=("offerExport",))
+    element = tag("script", f"(() => {{{boot}\nofferExport(document.currentScript, {told})}})()")
+    return f"{html.removesuffix(_END)}{element}{_END}"
 
 
 def stem(report: Report) -> str:
@@ -66,5 +68,5 @@ def carried(report: Report, most: int) -> str:
 @cache
 def _packed_code() -> tuple[str, str]:
     """Return a name for this very code, and the code, packed."""
-    source = module("export", "menu.js").replace("export function offer", "function offer")
+    source = minified(module("export", "menu.js").replace("export function offer", "function offer"), keep=("offer",))
     return f"{zlib.crc32(source.encode()):08x}", packed(source)

@@ -45,7 +45,7 @@ def test_statistics_are_those_of_the_pass_that_is_shown(static_page: OpenPage) -
     page.locator(".box").first.click()
     statistics = page.locator(".drawer .statistics")
     expect(statistics).to_contain_text("pass 3")
-    for row in ("|max|0.5", "mean−0.25", "std0.125", "at the limit"):
+    for row in ("|max|0.5", "mean−0.25", "std0.12", "at the limit"):
         expect(statistics).to_contain_text(row)
     expect(statistics).to_contain_text("(50 %)")
     page.locator("input[type=range]").first.fill("1")
@@ -61,7 +61,7 @@ def test_where_several_send_to_one_slot_each_tells_its_own_share(static_page: Op
     label = report.graphs[0].nodes[report.graphs[0].roots[0]].op
     page.locator(".box", has_text=label).last.click()
     cell = page.locator(".drawer td[title*='its share']").first
-    expect(cell).to_have_text("1.3e−1")
+    expect(cell).to_have_text("1.2e−1")
 
 
 def test_the_step_that_followed_is_told_at_the_leaf(static_page: OpenPage) -> None:

@@ -4,12 +4,6 @@ async function offerExport(script, key, packedCode, name, packedReport) {
   const section = script?.parentElement;
   if (!section || typeof DecompressionStream === "undefined") return;
   section.tensormagicSource ??= section.outerHTML;
-  const unpacked = (text) =>
-    new Response(
-      new Blob([Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0))])
-        .stream()
-        .pipeThrough(new DecompressionStream("gzip")),
-    ).text();
   const shared = (globalThis.tensormagicExport ??= {});
   shared[key] ??= unpacked(packedCode).then((source) => {
     const element = document.createElement("script");

@@ -88,7 +88,7 @@ export function statistics(row) {
 /** Counts with their share, numbers as everywhere. @param {string} name @param {any} value @param {number} count */
 function words(name, value, count) {
   const plain = Number(value === "inf" ? Infinity : value);
-  if (["norm", "|max|", "std"].includes(name)) return normText(plain);
+  if (["norm", "|max|", "std"].includes(name)) return number(Number(plain.toPrecision(2)));
   if (!["zeros", "too small", "at the limit"].includes(name) || !plain || !count) return number(plain);
   const share = (100 * plain) / count;
   return `${number(plain)}  (${share < 0.1 ? "< 0.1" : number(Number(share.toPrecision(2)))} %)`;
