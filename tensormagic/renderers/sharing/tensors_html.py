@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from tensormagic.renderers.assets import script, static
+from tensormagic.renderers.assets import script
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import escape, json_block, packed, tag

@@ -46,7 +46,7 @@ _VIEWER = re.compile(r"\.tmv(?![\w.-])")
 PICTURE_BYTES = 14_000  # the picture is not compressed: a larger one is folded further
 PICTURE_BOXES = (SAVED_LIMITS.boxes, 24, 16)
 # Bytes that an output may take, without its plain text (some 8,000 more): of a small graph, and for each node beyond.
-ROOM, SMALL, ROOM_PER_NODE = 93_000, 200, 100
+ROOM, SMALL, ROOM_PER_NODE = 88_000, 200, 100
 # What is kept of the passes where there is not enough room for all that usually is.
 LESS = (
     SAVED_LIMITS,

@@ -32,9 +32,9 @@ from tensormagic.renderers.trace.trace_phrases import (
 if TYPE_CHECKING:
     from tensormagic.reports import Cut, Frame, Graph, Node, ParameterSeries, Pass, TraceReport
 
-MOST_PARAMETERS = 40
-MOST_NODES = 40
-MOST_PASSES = 12
+MOST_PARAMETERS = 24
+MOST_NODES = 24
+MOST_PASSES = 8
 MOST_CUTS = 60
 
 Cells = Sequence[str]
