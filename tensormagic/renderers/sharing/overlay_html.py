@@ -12,7 +12,7 @@ from tensormagic.renderers.assets import script
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import corner, escape, tag
-from tensormagic.renderers.basics.panel import header, panel, section
+from tensormagic.renderers.basics.panel import header, panel, scroll, section
 from tensormagic.renderers.basics.phrases import count
 from tensormagic.renderers.basics.text_metrics import text_width
 from tensormagic.renderers.sharing.overlay_words import (
@@ -39,6 +39,7 @@ HEIGHT, LEAST_FILL = 22, 3
 CHARACTER = 6.7  # pixels of a character in the code font of the cells
 UNREAD = f"background-color:{theme.role('skip')}"
 LABELS = (78, 150)  # pixels for the names
+MOST_ABREAST = 3  # tensors; the table of more may be wider than the panel
 
 
 def render(report: OverlayReport) -> str:
@@ -61,7 +62,10 @@ def _storage(report: OverlayReport, storage: OverlayStorage) -> tuple[str, str]:
     foot = tag("p", escape(note), class_="quiet tm-foot") if note else ""
     table = _strips(report, storage) if storage.rows else ""
     drawn_of_it = section("", table, foot, tag("div", said, class_="tm-pairs"))
-    return head, drawn_of_it + section("", _members(report, storage))
+    members = _members(report, storage)
+    if len(storage.members) > MOST_ABREAST:
+        members = scroll("elements that each tensor has in common with each other", members)
+    return head, drawn_of_it + section("", members)
 
 
 def _colour(storage: OverlayStorage, member: int) -> str:
