@@ -8,10 +8,13 @@ from dataclasses import replace
 
 import pytest
 
+import tensormagic.api  # noqa: F401  (it is what makes reports export themselves)
+from tensormagic import renderers
 from tensormagic.renderers.trace import trace_html, trace_text
 from tensormagic.reports import Graph, TraceReport
 from tests.renderers import samples_trace as samples
 from tests.renderers import samples_viewer
+from tests.renderers.every_panel import SAMPLES
 
 SMALL, LARGE = 102_400, 300_000  # of about 200 nodes, of about 2,000
 
@@ -65,3 +68,13 @@ def test_a_run_of_two_thousand_nodes(graph: Graph) -> None:
     """Networks of some 2,000 nodes stay below 300 KB."""
     assert 1900 <= len(graph.nodes) <= 2200
     assert _bytes(_run(graph, 40)) <= LARGE
+
+
+LARGEST_TENSORS = {"bad_item", "largest", "channels", "causal_scores"}  # dozens of slices, nine findings
+
+
+@pytest.mark.parametrize("name", SAMPLES["tensor"])
+def test_a_tensor_stays_small(name: str) -> None:
+    """As it is saved, with the viewer and all that can be exported: 60 KB, and those that say most 72 KB."""
+    most = 72_000 if name in LARGEST_TENSORS else 60_000
+    assert len(renderers.render(SAMPLES["tensor"][name], "html").encode()) <= most

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensormagic.renderers.assets import script
+from tensormagic.renderers.assets import packed_script
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
 from tensormagic.renderers.basics.markup import escape, json_block, tag
 from tensormagic.renderers.basics.panel import fold, folds, header, panel, section
@@ -180,7 +180,7 @@ def _viewer(report: TensorReport, picture: Picture | None) -> str:
         return ""
     data = tag("script", json_block(_viewer_data(report, picture)), type="application/json", class_="tm-data")
     scripts = ["tensor_viewer.js", "tensor_slices.js"] if turns(picture) else ["tensor_viewer.js"]
-    return data + "".join(f"<script>{script(each)}</script>" for each in scripts)
+    return data + f"<script>{packed_script(*scripts)}</script>"
 
 
 def _viewer_data(report: TensorReport, picture: Picture) -> dict[str, Any]:
