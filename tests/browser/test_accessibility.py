@@ -17,6 +17,7 @@ from tensormagic.reports import Report
 from tests.renderers import samples_viewer
 from tests.renderers.every_panel import FORMS, SAMPLES
 from tests.support import axe
+from tests.support.lab import LabNotebook
 
 pytestmark = pytest.mark.browser
 
@@ -127,3 +128,31 @@ def test_hostile_text_stays_text_in_the_viewers(static_page: OpenPage) -> None:
     assert page.evaluate("() => window.ran") is None
     wrong = f".tm :is([onerror],[onload],[onfocus],[{MARK}],a[href^=javascript],img[src=x])"
     assert page.locator(wrong).count() == 0
+
+
+SET_UP = "%load_ext tensormagic\nimport torch\nx = torch.ones(3, 4, requires_grad=True)"
+STOPS = ".tm :is(summary, button, input, [tabindex='0'], a[href])"
+
+
+def test_keys_in_a_panel_are_not_the_notebooks(notebook: Callable[..., LabNotebook]) -> None:
+    """Wherever the focus is in a panel, two d delete no cell and b makes none; Escape leads out, and there they do."""
+    lab = notebook(SET_UP, "%tensor x", "%gpumem", "%%tracegrad\n(x * 2).sum().backward()", "")
+    lab.run()
+    cells = lab.page.locator(".jp-Notebook .jp-Cell")
+    before = cells.count()
+    prompt = lab.page.locator(".jp-Notebook .jp-Cell .jp-InputPrompt").last
+    prompt.click()  # command mode, in which a letter is a command
+    for cell in (1, 2, 3):
+        stops = lab.output(cell).locator(STOPS)
+        expect(stops.first).to_be_attached()
+        for at in range(min(stops.count(), 6)):
+            if stops.nth(at).is_visible():
+                stops.nth(at).focus()
+                for key in "ddbbb":  # not as many deleted as made
+                    lab.page.keyboard.press(key)
+    assert cells.count() == before
+    lab.page.keyboard.press("Escape")
+    assert lab.page.evaluate("document.activeElement.className").startswith("lm-Widget jp-Cell")
+    prompt.click()
+    lab.page.keyboard.press("b")
+    expect(cells).to_have_count(before + 1)

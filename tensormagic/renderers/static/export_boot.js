@@ -2,7 +2,13 @@
 // is kept before a script touches it.
 async function offerExport(script, key, packedCode, name, packedReport) {
   const section = script?.parentElement;
-  if (!section || typeof DecompressionStream === "undefined") return;
+  if (!section) return;
+  // JupyterLab asks what has the focus, and nothing around it: two d on a heading would delete the cell
+  section.addEventListener("focusin", ({ target }) => { target.dataset.lmSuppressShortcuts = "true"; });
+  section.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !event.defaultPrevented) section.closest(".jp-Cell")?.focus();
+  });
+  if (typeof DecompressionStream === "undefined") return;
   section.tensormagicSource ??= section.outerHTML;
   const shared = (globalThis.tensormagicExport ??= {});
   shared[key] ??= unpacked(packedCode).then((source) => {

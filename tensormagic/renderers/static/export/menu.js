@@ -164,7 +164,8 @@ export function offer(section, name, json) {
   line.dataset.lmSuppressShortcuts = "true"; // JupyterLab would take Enter for its own
   line.onkeydown = (/** @type {KeyboardEvent} */ event) => {
     event.stopPropagation();
-    if (event.key !== "Escape") return;
+    if (event.key !== "Escape" || !line.open) return;
+    event.preventDefault();
     line.open = false;
     line.querySelector("summary").focus();
   };

@@ -113,6 +113,9 @@ function render({ model, el }) {
   const page = document.createElement("div");
   const section = document.createElement("section");
   section.className = "tm tm-memory-live";
+  section.addEventListener("focusin", (/** @type {Event} */ event) => { // two d on a heading would delete the cell
+    if (event.target instanceof Element) event.target.setAttribute("data-lm-suppress-shortcuts", "true");
+  });
   section.append(now.element, page);
   el.append(section);
   const changed = () => replace(page, model.get("_document").html);

@@ -33,6 +33,9 @@ export function mount(element, doc, options = {}) {
  */
 function render({ model, el }) {
   const section = html("section", { class: "tm tm-trace" });
+  section.addEventListener("focusin", (/** @type {Event} */ event) => { // two d on a heading would delete the cell
+    if (event.target instanceof Element) event.target.setAttribute("data-lm-suppress-shortcuts", "true");
+  });
   el.append(section);
   const panel = new Panel(section, model.get("_document"), { live: true });
   const changed = () => panel.update(model.get("_document"));
