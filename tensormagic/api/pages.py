@@ -90,7 +90,7 @@ def _topic_of(asked: str, topics: list[str], command: str) -> str:
     words = asked.strip().strip("`\"'").removesuffix(".md")
     cell = words.startswith("%%")
     words = re.sub(r"[\s-]+", "_", words.lstrip("%")).lower()
-    by_name = {topic.lower(): topic for topic in topics}
+    by_name = {topic.lower().replace("-", "_"): topic for topic in topics}
     names = ([f"{words}_cell"] if cell else []) + [words]
     found = next((by_name[name] for name in names if name in by_name), None)
     if found is None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import replace
+from urllib.parse import unquote
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -44,7 +44,7 @@ def test_a_failing_cell_shows_the_explanation_below_its_traceback(notebook: Call
             opened.page.screenshot(path=f"{folder}/explain_lab_{'dark' if dark else 'light'}.png", full_page=True)
     opened.theme(dark=False)
     assert sides == ["light", "dark"]
-    assert "prefers-color-scheme:dark" in b64decode(image.get_attribute("src").partition(",")[2]).decode()
+    assert "prefers-color-scheme:dark" in unquote(image.get_attribute("src").partition(",")[2])
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -460,8 +460,8 @@ def test_without_scripts_picture_and_tables_remain(static_page: OpenPage) -> Non
     page = static_page(trace_html.render(samples_viewer.broken_run()), scripts=False)
     picture = page.locator(".tm-static img")
     expect(picture).to_be_visible()
-    page.locator("summary").click()
-    expect(page.locator("details")).to_contain_text("use F.log_softmax(net.fc(h), 1)")
+    page.locator("summary").first.click()
+    expect(page.locator("details").first).to_contain_text("use F.log_softmax(net.fc(h), 1)")
     expect(page.locator("details table").first).to_contain_text("net.conv1.weight")
 
 
@@ -593,7 +593,7 @@ def test_final_output_survives_without_trust(notebook: Callable[..., LabNotebook
     nbformat.write(saved, copy)
     lab.open(lab.page.url.replace(lab.path.name, copy.name))
     expect(lab.page.locator(".jp-OutputArea img")).to_be_visible()
-    expect(lab.page.locator(".jp-OutputArea details")).to_contain_text("others-cnn")
+    expect(lab.page.locator(".jp-OutputArea details").first).to_contain_text("others-cnn")
     assert lab.page.locator(".tmv").count() == 0
 
 

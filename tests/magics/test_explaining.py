@@ -137,7 +137,16 @@ def test_unloading_takes_it_away(cell, shell):
     shell.extension_manager.load_extension("tensormagic")
 
 
-@pytest.mark.parametrize("line", ["explain maybe", "explain on now", "nothing on", "x y"])
+@pytest.mark.parametrize("line", ["explain maybe", "explain on now"])
+def test_a_switch_is_on_or_off(cell, line):
+    """With what it was given."""
+    given = line.removeprefix("explain ")
+    assert str(cell(f"%tensormagic {line}").error) == (
+        f"%tensormagic explain takes on, off, or nothing, but was given '{given}'"
+    )
+
+
+@pytest.mark.parametrize("line", ["nothing on", "x y"])
 def test_what_cannot_be_switched_is_refused(cell, line):
     """With what can."""
     assert "explain on|off" in str(cell(f"%tensormagic {line}").error)

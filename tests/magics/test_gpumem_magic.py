@@ -24,7 +24,7 @@ def _few_objects():
 def test_everything(cell):
     """Both forms in one display, names and categories in it."""
     (bundle,) = cell("%gpumem").shown
-    assert sorted(bundle) == ["text/html", "text/plain"]
+    assert sorted(bundle) == ["text/html", "text/latex", "text/plain"]
     for words in ("net.weight", "parameter", "cpu"):
         assert words in bundle["text/plain"]
     assert "net.weight" in bundle["text/html"]

@@ -14,7 +14,7 @@ def test_aliases_over_everything(cell):
     """Both forms in one display; what shares is there, what does not is counted."""
     ran = cell("%aliases")
     (bundle,) = ran.shown
-    assert sorted(bundle) == ["text/html", "text/plain"]
+    assert sorted(bundle) == ["text/html", "text/latex", "text/plain"]
     assert "view of a" in bundle["text/plain"]
     assert "1 piece of memory is shared by several objects" in bundle["text/plain"]
     assert ran.out == ""

@@ -28,7 +28,7 @@ def test_a_notebook_shows_at_once_and_updates_in_place(notebook, cell, mode):
     assert [output["update"] for output in outputs] == [False] + [True] * (len(outputs) - 1)
     assert len({output["transient"]["display_id"] for output in outputs}) == 1
     assert all("text/plain" in bundle for bundle in ran.shown)
-    assert sorted(ran.shown[-1]) == ["text/html", "text/plain"]
+    assert sorted(ran.shown[-1]) == ["text/html", "text/latex", "text/plain"]
     assert ran.shown[-1]["text/plain"].startswith("tracegrad  net  finished")
 
 

@@ -147,10 +147,19 @@ def test_check_shows_all_of_it_and_notes_as_well(cell):
     assert "What holds the most" in ran.shown[0]["text/html"]
 
 
-@pytest.mark.parametrize("words", ["watch maybe", "wotch on", "check now", "watch on off"])
-def test_what_is_no_switch_is_refused(cell, words):
-    """With all that there is."""
-    assert f"but was given '{words}'" in str(cell(f"%tensormagic {words}").error)
+@pytest.mark.parametrize("given", ["maybe", "on off"])
+def test_what_is_no_switch_is_refused(cell, given):
+    """With what it takes."""
+    refused = str(cell(f"%tensormagic watch {given}").error)
+    assert refused == f"%tensormagic watch takes on, off, or nothing, but was given '{given}'"
+
+
+@pytest.mark.parametrize("words", ["wotch on", "check now"])
+def test_what_is_nothing_is_refused(cell, words):
+    """With all that there is, and what was given."""
+    refused = str(cell(f"%tensormagic {words}").error)
+    assert "watch on|off" in refused
+    assert f"there is no page on '{words}'" in refused
 
 
 def test_a_look_changes_nothing(cell, shell):

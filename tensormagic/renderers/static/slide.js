@@ -44,7 +44,7 @@
       this.at = 0;
       this.build();
       section.classList.add("tm-stage");
-      const alone = section.parentElement === document.body;
+      const alone = section.parentElement.matches("body,body>main");
       section.classList.toggle("tm-alone", alone);
       if (alone) document.body.style.margin = "0";
       section.tabIndex = 0;
