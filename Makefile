@@ -46,6 +46,9 @@ sweep: $(VENV)/.has-test ## what is promised, held against all of torch's own te
 screenshots: $(VENV)/.has-test $(VENV)/.has-system ## the pictures in docs/images, taken of a real run
 	$(run) -m tools.screenshots
 
+gallery: $(VENV)/.has-test $(VENV)/.has-system ## every panel on one page, light beside dark, and the pictures in docs/images/panels
+	$(run) -m tools.gallery
+
 docs: $(VENV)/.has-docs ## the documentation site in build/docs/html, with every example run: minutes
 	$(jupyter) tools.docs
 

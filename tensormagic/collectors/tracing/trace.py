@@ -361,8 +361,7 @@ class Tracer:
         elif self._last is not None:
             begun, graph, values = self._last
         else:
-            none = array("f")
-            return LiveFrame(self._structure, 0, 0, self._step, False, -1, 0, none, 0, none, self.seconds)  # noqa: FBT003
+            return LiveFrame(self._structure, 0, 0, self._step, False, -1, 0, array("f"), 0, array("f"), self.seconds)  # noqa: FBT003
         order, finished = values.order, self._passes.last
         last, row = (finished.done.number, finished.norms) if finished else (0, array("f"))
         return LiveFrame(
