@@ -105,18 +105,29 @@ def _plain_fields(value: Any) -> Any:
     return dataclasses.replace(value, **changed) if changed else value
 
 
-def _telling_fields(cls: type) -> tuple[str, ...]:
-    """Return the fields of a report's dataclass that may hold text, at any depth; of anything else none."""
+def _telling_fields(cls: type, inside: frozenset[type] = frozenset()) -> tuple[str, ...]:
+    """Return the fields of a report's dataclass that may hold text, at any depth; of anything else none.
+
+    Args:
+        cls: A class.
+        inside: The dataclasses of whose fields this is one: they are being asked already.
+    """
     if not dataclasses.is_dataclass(cls):
         return ()
     hints = typing.get_type_hints(cls)
-    return tuple(field.name for field in dataclasses.fields(cls) if _may_tell(hints[field.name]))
+    return tuple(field.name for field in dataclasses.fields(cls) if _may_tell(hints[field.name], inside | {cls}))
 
 
-def _may_tell(hint: Any) -> bool:
-    if typing.get_origin(hint) is typing.Literal:
+def _may_tell(hint: Any, inside: frozenset[type]) -> bool:
+    if typing.get_origin(hint) is typing.Literal or hint in inside:
         return False
     arguments = [argument for argument in typing.get_args(hint) if argument is not Ellipsis]
     if arguments:
-        return any(map(_may_tell, arguments))
+        return any(_may_tell(argument, inside) for argument in arguments)
+    if dataclasses.is_dataclass(hint) and not _has_subclasses(hint):
+        return bool(_telling_fields(typing.cast("type", hint), inside))
     return hint not in {int, float, bool, type(None), array}
+
+
+def _has_subclasses(cls: Any) -> bool:
+    return bool(cls.__subclasses__())
