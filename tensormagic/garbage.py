@@ -8,32 +8,36 @@ took a quarter of the time. What is not needed any more is freed at once as ever
 from __future__ import annotations
 
 import gc
-from threading import Lock
+import threading
 
 
 class _GarbageWaits:
-    """``with garbage_waits:`` no search for cycles begins; may be nested, and used by several threads at once.
+    """``with garbage_waits:`` no search for cycles begins; may be nested.
 
-    Only around code of this package: a person's own ``gc.disable()`` in between would not last.
+    Only on the main thread, and only around code of this package: there nothing of the person's can run in between,
+    which might switch the search off for itself, ask whether it is on, or fork. On another thread, as that of a live
+    panel is, the person's code goes on meanwhile, and nothing changes.
     """
 
-    __slots__ = ("_inside", "_lock", "_was_enabled")
+    __slots__ = ("_inside", "_was_enabled")
 
     def __init__(self) -> None:
-        self._inside, self._was_enabled, self._lock = 0, False, Lock()
+        self._inside, self._was_enabled = 0, False
 
     def __enter__(self) -> None:
-        with self._lock:
-            if not self._inside:
-                self._was_enabled = gc.isenabled()
-                gc.disable()
-            self._inside += 1
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if not self._inside:
+            self._was_enabled = gc.isenabled()
+            gc.disable()
+        self._inside += 1
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside and self._was_enabled:
-                gc.enable()
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._inside -= 1
+        if not self._inside and self._was_enabled:
+            gc.enable()
 
 
 garbage_waits = _GarbageWaits()
