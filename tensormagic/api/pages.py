@@ -139,5 +139,5 @@ def _more(topics: list[str], command: str) -> str:
     if not topics:
         return ""
     named = ", ".join(f"`{command} {topic}`" for topic in topics[:_MOST_LINKS])
-    rest = " and others: `{command}` lists them" if len(topics) > _MOST_LINKS else ""
+    rest = f" and others: `{command}` lists them" if len(topics) > _MOST_LINKS else ""
     return f"\nSee also {named}{rest}.\n"

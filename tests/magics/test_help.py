@@ -56,6 +56,14 @@ def test_a_page_stands_by_itself():
     )
 
 
+def test_a_page_with_many_links_says_how_to_see_the_rest():
+    """In words that open the list, wherever the page is read."""
+    assert pages.help_page("findings").text.endswith(" and others: `%tensormagic help` lists them.\n")
+    assert pages.help_page("findings", "python -m tensormagic help").text.endswith(
+        " and others: `python -m tensormagic help` lists them.\n"
+    )
+
+
 def test_a_page_that_is_not_there_has_near_ones(cell):
     """A slip of the fingers is no dead end."""
     ran = cell("%tensormagic help tracgrad")
