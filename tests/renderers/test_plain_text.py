@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from tensormagic.renderers import sentence
@@ -66,3 +68,25 @@ def test_reason_in_the_place_of_a_panel_is_text() -> None:
     """Where a report could not be drawn, the error's own words are no markup either."""
     assert sentence("KeyError: '<b>\x1b'", "html") == r"KeyError: &#x27;&lt;b&gt;\x1b&#x27;"
     assert sentence("KeyError: '<b>\x1b'", "txt") == r"KeyError: '<b>\x1b'"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """Holds others of its kind, as a module or a folder does; and a part that holds only numbers."""
+
+    name: str
+    parts: tuple[_Part, ...] = ()
+    sizes: tuple[_Size, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Size:
+    wide: int
+
+
+def test_what_holds_its_own_kind_is_gone_through() -> None:
+    """At every depth; what can hold no text is not."""
+    inner = _Part("x\x1b", sizes=(_Size(1),))
+    found = plain_report(_Part("a", (_Part("b", (inner,)),)))
+    assert found.parts[0].parts[0].name == r"x\x1b"
+    assert found.parts[0].parts[0].sizes is inner.sizes

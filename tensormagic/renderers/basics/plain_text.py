@@ -119,8 +119,10 @@ def _telling_fields(cls: type, inside: frozenset[type] = frozenset()) -> tuple[s
 
 
 def _may_tell(hint: Any, inside: frozenset[type]) -> bool:
-    if typing.get_origin(hint) is typing.Literal or hint in inside:
+    if typing.get_origin(hint) is typing.Literal:
         return False
+    if hint in inside:  # it holds others of its kind, which may hold what it may
+        return True
     arguments = [argument for argument in typing.get_args(hint) if argument is not Ellipsis]
     if arguments:
         return any(_may_tell(argument, inside) for argument in arguments)
