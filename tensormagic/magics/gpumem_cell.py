@@ -87,7 +87,8 @@ def shown(shell: Any, followed: api.MemoryRun, output: Output, *, mode: str) -> 
             _deliver(shell, followed.report, output)
         return
     panel = _panel(followed) if mode == "widget" else None
-    handle = display(bundle(followed.report) if panel is None else panel.bundle(), raw=True, display_id=True)
+    widget = panel.view() if panel is not None else {}
+    handle = display({**widget, **bundle(followed.report)}, raw=True, display_id=True)
     live = Repainter(lambda: handle.update(bundle(followed.report), raw=True)) if panel is None else panel
     try:
         with live:
@@ -96,7 +97,7 @@ def shown(shell: Any, followed: api.MemoryRun, output: Output, *, mode: str) -> 
         report = followed.report
         report = dataclasses.replace(report, gaps=(*report.gaps, *live.gaps))
         handle.update(bundle(report, slide=output.slide), raw=True)
-        live.close()
+        live.retire()
         _deliver(shell, report, output, shown=True)
 
 

@@ -53,8 +53,8 @@ class Repainter:
         self._stopping.set()
         self._thread.join(JOIN_SECONDS)
 
-    def close(self) -> None:
-        """Nothing to close: what was painted last is what stays."""
+    def retire(self) -> None:
+        """Nothing to leave behind: what was painted last is what stays."""
 
     def _run(self) -> None:
         wait = self._interval

@@ -139,8 +139,7 @@ class LivePanel(Sampler):
         is opened again, what it has saved is a view of this widget, and asks the kernel for it.
         """
         self.stop()
-        dismiss_retired()
-        _retired.append(self.sender)
+        keep_retired(self.sender)
 
     def bundle(self) -> Bundle:
         """Return the mimebundle to display before the run: the widget's view where there is one, and fallbacks."""
@@ -178,7 +177,20 @@ class LivePanel(Sampler):
             self._rest = (self._last_rebuild - start) / REBUILD_SHARE
 
 
-_retired: list[Sender] = []  # at most one, without the run that it showed
+class Closable(Protocol):
+    """What showed a run in the page, and can be taken away."""
+
+    def close(self) -> None:
+        """Take it away."""
+
+
+_retired: list[Closable] = []  # at most one, without the run that it showed
+
+
+def keep_retired(shown: Closable) -> None:
+    """Leave what showed a run as the run ended, in the place of what did before."""
+    dismiss_retired()
+    _retired.append(shown)
 
 
 def dismiss_retired() -> None:

@@ -17,8 +17,8 @@ from typing import Any
 from tensormagic.renderers.assets import module
 from tensormagic.renderers.basics.plain_text import plain, plain_report
 from tensormagic.renderers.basics.styling import whole
-from tensormagic.renderers.live import Bundle, view_of, widget_class
-from tensormagic.renderers.memory import memory_run_html, memory_run_text
+from tensormagic.renderers.live import Bundle, keep_retired, view_of, widget_class
+from tensormagic.renderers.memory import memory_run_html
 from tensormagic.renderers.sampler import Sampler
 from tensormagic.reports import MemoryFrame, MemoryRunReport
 
@@ -51,18 +51,13 @@ class MemoryPanel(Sampler):
     ) -> None:
         super().__init__(interval)
         self._frame, self._report, self._clock = frame, report, clock
-        self._first = report()
-        self.widget = _widget_class()(_document=_document(self._first)) if widget is None else widget
+        self.widget = _widget_class()(_document=_document(report())) if widget is None else widget
         self._sent: MemoryFrame | None = None
         self._next_page, self._pictured = -math.inf, 0
 
-    def bundle(self) -> Bundle:
-        """Return the mimebundle to display before the run: the widget, and what stands in its place without one."""
-        return {
-            **view_of(self.widget),
-            "text/html": memory_run_html.render(plain_report(self._first)),
-            "text/plain": memory_run_text.render(plain_report(self._first)),
-        }
+    def view(self) -> Bundle:
+        """Return the part of a mimebundle that displays the widget."""
+        return view_of(self.widget)
 
     def look(self, *, final: bool) -> None:
         """Send the numbers where they changed, and the panel where it is time for one."""
@@ -83,10 +78,10 @@ class MemoryPanel(Sampler):
             self.pace.set_apart(spent)
             self._next_page = self._clock() + max(PAGE_INTERVAL, spent / PAGE_SHARE)
 
-    def close(self) -> None:
-        """Stop, and take the widget away: the final output stands in its place by then."""
+    def retire(self) -> None:
+        """Stop, and leave the widget as the run ended, until the next one retires: see `LivePanel.retire`."""
         self.stop()
-        self.guarded(self.widget.close)
+        keep_retired(self.widget)
 
 
 def _moved(frame: MemoryFrame, before: MemoryFrame) -> bool:

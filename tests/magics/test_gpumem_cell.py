@@ -42,7 +42,7 @@ def test_it_is_shown_while_it_runs(notebook):
 
 
 def test_the_widget_gives_way_to_the_static_panel(notebook):
-    """What is shown first is a widget with the panel as it is; what stays holds no widget, and the widget is closed."""
+    """What is shown first is a widget with the panel as it is; what stays holds none, and unloading closes it."""
     run(notebook)
     first, last = (output["data"] for output in notebook.display_pub.outputs)
     assert "application/vnd.jupyter.widget-view+json" in first
@@ -51,7 +51,18 @@ def test_the_widget_gives_way_to_the_static_panel(notebook):
     assert "finished" in last["text/plain"]
     from ipywidgets.widgets.widget import _instances
 
-    assert first["application/vnd.jupyter.widget-view+json"]["model_id"] not in _instances
+    model = first["application/vnd.jupyter.widget-view+json"]["model_id"]
+    assert model in _instances
+    notebook.extension_manager.unload_extension("tensormagic")
+    assert model not in _instances
+    notebook.extension_manager.load_extension("tensormagic")
+
+
+def test_an_interrupt_shows_what_happened(notebook):
+    """It goes on, and the report of the cell as far as it came is shown."""
+    result, pages = run(notebook, last="raise KeyboardInterrupt")
+    assert isinstance(result.error_in_exec, KeyboardInterrupt)
+    assert "interrupted" in pages[-1]
 
 
 def test_broken_widgets_leave_the_panel_to_be_painted(notebook, monkeypatch):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tensormagic.renderers import live
 from tensormagic.renderers.live_memory import MemoryPanel
 from tensormagic.reports import MemoryFrame
 from tests.renderers.samples_memory_run import SAMPLES
@@ -112,7 +113,9 @@ def test_errors_do_not_reach_the_run(run):
     assert [gap.reason for gap in run.panel.gaps] == ["ZeroDivisionError: division by zero"]
 
 
-def test_closing_takes_the_widget_away(run):
-    """And a page that is gone is no error."""
-    run.panel.close()
+def test_the_widget_stays_until_the_next_run_ends(run):
+    """A page that was closed meanwhile asks for it when it is opened again; then it goes."""
+    run.panel.retire()
+    assert not run.page.closed
+    live.dismiss_retired()
     assert run.page.closed
