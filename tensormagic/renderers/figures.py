@@ -1,8 +1,9 @@
 """Reports as Plotly figures: the second view, for what one wants to zoom into, compare or publish.
 
-Plotly is imported here alone, and on the first call. Backgrounds are transparent and every ink is one that reads on
-white and on near-black, because a figure does not know the theme of the page it lands on. What cannot be placed on an
-axis, a NaN on a log scale for one, is marked and counted, never dropped.
+Plotly is imported here alone, and on the first call. A figure does not know the theme of the page it lands on, and no
+ink reads well on white and on near-black: it brings its own paper, light, or dark where the person's own default
+template is (``plotly.io.templates.default = "plotly_dark"``). What cannot be placed on an axis, a NaN on a log scale
+for one, is marked and counted, never dropped.
 """
 
 from __future__ import annotations
@@ -37,10 +38,7 @@ from tensormagic.reports import (
     TraceReport,
 )
 
-INK, GRID, BAR = "#7d8793", "rgba(125,135,147,.25)", "#5f86ab"
-BAD, WARM = "#d64545", "#c98a2b"
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
-LINE_COLOURS = ("#4c86c6", "#c98a2b", "#3f9e77", "#b0609a", "#8a8f3c", "#7b76c9", "#c4654c", "#4aa3b5")
 ANNOTATED_CELLS = 144
 MOST_LINES = 24
 MOST_POINTS = 200
@@ -82,17 +80,25 @@ def _styled(figure_: Any, title: str, note: str = "", *, height: int = 340) -> A
     lines = textwrap.wrap(_plain(note), NOTE_WIDTH)
     small = [f"<span style='font-size:11px'>{line}</span>" for line in lines]
     text = "<br>".join([f"<b>{_plain(title)}</b>", *small])
-    axis = {"gridcolor": GRID, "zeroline": False, "linecolor": INK, "ticks": "outside", "tickcolor": INK}
+    dark = _on_dark_paper()
+    ink, quiet, grid, paper = (theme.role(name, dark=dark) for name in ("ink", "line-2", "line", "bg"))
+    axis = {"gridcolor": grid, "zeroline": False, "linecolor": quiet, "ticks": "outside", "tickcolor": quiet}
     figure_.update_layout(
         title={"text": text, "x": 0.01, "xanchor": "left", "font": {"size": 14}}, template="none",
         height=height + 14 * len(lines),
-        font={"family": FONT, "size": 12, "color": INK}, paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)", margin={"l": 60, "r": 20, "t": 48 + 14 * len(lines), "b": 48},
+        font={"family": FONT, "size": 12, "color": ink}, paper_bgcolor=paper, plot_bgcolor=paper,
+        margin={"l": 60, "r": 20, "t": 48 + 14 * len(lines), "b": 48},
         hovermode="closest",
     )  # fmt: skip
     figure_.update_xaxes(**axis)
     figure_.update_yaxes(**axis)
     return figure_
+
+
+def _on_dark_paper() -> bool:
+    import plotly.io
+
+    return "dark" in str(plotly.io.templates.default)
 
 
 def _framed(draw: Callable[[Any, Any], figures_sharing.Framed]) -> Callable[[Any, Any], Any]:
@@ -245,7 +251,7 @@ def _mark_bad(plotly: Any, figure_: Any, report: TensorReport, picture: Picture)
             figure_.add_trace(plotly.Scatter(
                 x=[str(grid.columns[c]) for _, c in at], y=[str(grid.rows[r]) for r, _ in at],
                 mode="markers", name=kind,
-                marker={"symbol": symbol, "color": BAD, "size": 7 if len(at) < ANNOTATED_CELLS else 4},
+                marker={"symbol": symbol, "color": theme.BAD_COLOUR, "size": 7 if len(at) < ANNOTATED_CELLS else 4},
                 text=[_hover_text(report, picture, r, c) for r, c in at] if len(at) < ANNOTATED_CELLS else None,
                 hovertemplate="%{text}<extra></extra>" if len(at) < ANNOTATED_CELLS else f"{kind}<extra></extra>",
             ))  # fmt: skip
@@ -261,7 +267,7 @@ def _histogram(plotly: Any, figure_: Any, statistics: Statistics) -> None:
     ranges = [f"{short_number(low)} to {short_number(high)}" for low, high in ends]
     texts = [f"{where}: {count(number)}" for where, number in zip(ranges, counts, strict=True)]
     figure_.add_trace(
-        plotly.Bar(x=middles, y=list(counts), width=widths, xaxis="x2", yaxis="y2", marker={"color": BAR},
+        plotly.Bar(x=middles, y=list(counts), width=widths, xaxis="x2", yaxis="y2", marker={"color": theme.BAR_COLOUR},
                    text=texts, textposition="none", hovertemplate="%{text}<extra></extra>")
     )  # fmt: skip
 
@@ -284,7 +290,9 @@ def gradient_flow(plotly: Any, report: TraceReport) -> Any:
     numbers = [report.passes[at].number for at in kept]
     for place, series in enumerate(chosen):
         norms = [series.norms[at] for at in kept]
-        figure_.add_trace(_flow_line(plotly, series, numbers, norms, LINE_COLOURS[place % len(LINE_COLOURS)]))
+        figure_.add_trace(
+            _flow_line(plotly, series, numbers, norms, theme.LINE_COLOURS[place % len(theme.LINE_COLOURS)])
+        )
     _mark_edges(plotly, figure_, chosen, (numbers, kept), (low, high))
     note = _flow_note(report, len(chosen), len(kept))
     _styled(figure_, f"Gradient norm per parameter: {shortened(report.title, 60)}", note, height=420)
@@ -326,9 +334,9 @@ def _mark_edges(
 ) -> None:  # fmt: skip
     low, high = limits
     marks = (
-        ("NaN or Inf", "x", BAD, high * 2, lambda norm: not math.isfinite(norm)),
-        ("exactly zero", "triangle-down", WARM, low / 2, lambda norm: norm == 0),
-        (NOT_MEASURABLE, "circle-open", INK, low / 4, lambda norm: norm == UNREADABLE),
+        ("NaN or Inf", "x", theme.BAD_COLOUR, high * 2, lambda norm: not math.isfinite(norm)),
+        ("exactly zero", "triangle-down", theme.ZERO_COLOUR, low / 2, lambda norm: norm == 0),
+        (NOT_MEASURABLE, "circle-open", theme.ALONE_COLOUR, low / 4, lambda norm: norm == UNREADABLE),
     )
     for label, symbol, colour, height, wanted in marks:
         points = [

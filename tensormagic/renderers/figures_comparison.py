@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 from tensormagic.errors import TensorMagicError
+from tensormagic.renderers.basics.theme import RUN_COLOURS
 from tensormagic.renderers.comparison.comparison_words import factor, summary, told_moment, when
 from tensormagic.renderers.figures_sharing import Framed, plain_text
 from tensormagic.reports import ComparisonReport, ParameterDifference
 
 MOST_BARS = 40
 LINE = 22  # pixels of one bar
-LEFT_COLOUR, RIGHT_COLOUR = "#3f8ac6", "#d9791c"
 
 
 def gradient_ratio(plotly: Any, report: ComparisonReport) -> Framed:
@@ -23,7 +23,7 @@ def gradient_ratio(plotly: Any, report: ComparisonReport) -> Framed:
     ratios = [_ratio(one) or 0.0 for one in rows]
     bars = plotly.Bar(
         orientation="h", y=[plain_text(one.name) for one in rows], x=ratios,
-        marker={"color": [RIGHT_COLOUR if ratio > 0 else LEFT_COLOUR for ratio in ratios]},
+        marker={"color": [RUN_COLOURS[ratio > 0] for ratio in ratios]},
         customdata=[f"{factor(told_moment(one.norms))}, {when(one.norms)}" for one in rows],
         hovertemplate="%{y}<br>%{customdata}<extra></extra>",
     )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 from tensormagic.errors import TensorMagicError
 from tensormagic.renderers.basics.phrases import count, number_of_bytes, plural, shortened
+from tensormagic.renderers.basics.theme import GROUP_COLOUR, role
 from tensormagic.renderers.figures_sharing import Framed, plain_text
 from tensormagic.renderers.memory import memory_run_words
 from tensormagic.renderers.memory.categories import COLOURS
@@ -20,7 +21,6 @@ MOST_TILES = 600
 MOST_LINES = 30
 MOST_COLUMNS = 1000
 LINE = 30  # pixels of one line of code
-GROUP, DEVICE = "#4a525c", "#23272d"
 
 
 def treemap(plotly: Any, report: MemoryReport | MemoryRunReport) -> Framed:
@@ -64,10 +64,10 @@ def _tree(name: str, inner: Sequence[Tile]) -> Iterable[Node]:
     groups: dict[str, list[Tile]] = {}
     for tile in ranked[:MOST_TILES]:
         groups.setdefault(tile.group, []).append(tile)
-    yield Node(name, name, "", _bytes(ranked), DEVICE, _number(ranked))
+    yield Node(name, name, "", _bytes(ranked), role("cap"), _number(ranked))
     for place, (group, found) in enumerate(groups.items()):
         where = f"{name}/{place}"
-        yield Node(group, where, name, _bytes(found), GROUP, _number(found))
+        yield Node(group, where, name, _bytes(found), GROUP_COLOUR, _number(found))
         for at, tile in enumerate(found):
             yield Node(tile.label, f"{where}/{at}", where, tile.nbytes, COLOURS[tile.category], tile.title)
     rest = ranked[MOST_TILES:]

@@ -7,6 +7,7 @@ from typing import Any
 
 from tensormagic.errors import TensorMagicError
 from tensormagic.renderers.basics.phrases import count, number_of_bytes, tuple_text
+from tensormagic.renderers.basics.theme import ALONE_COLOUR, LINE_COLOURS
 from tensormagic.renderers.sharing.sharing_words import (
     aliases_summary,
     clipped,
@@ -15,13 +16,11 @@ from tensormagic.renderers.sharing.sharing_words import (
     table_title,
     total,
 )
-from tensormagic.reports import AliasGroup, AliasReport, TensorTable
+from tensormagic.reports import AliasGroup, AliasReport, TensorRow, TensorTable
 
 MOST_LINES = 60
 MOST_BARS = 40
 LINE = 22  # pixels of one line or bar
-COLOURS = ("#4c86c6", "#c98a2b", "#3f9e77", "#b0609a", "#8a8f3c", "#7b76c9", "#c4654c", "#4aa3b5")
-ALONE = "#7d8793"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ def _bars(plotly: Any, group: AliasGroup, room: int) -> Any:
     return plotly.Bar(
         orientation="h", y=[label for label, _, _ in places], base=[start for _, start, _ in places],
         x=[min(group.cell_bytes, group.nbytes - start) for _, start, _ in places],
-        marker={"color": COLOURS[(group.number - 1) % len(COLOURS)], "line": {"width": 0},
+        marker={"color": LINE_COLOURS[(group.number - 1) % len(LINE_COLOURS)], "line": {"width": 0},
                 "opacity": [1 if part is None else 0.35 + 0.65 * part for _, _, part in places]},
         customdata=["not counted" if part is None else f"{part:.0%} read" for _, _, part in places],
         hovertemplate="%{y}<br>from byte %{base}: %{customdata}<extra></extra>",
@@ -81,7 +80,7 @@ def sizes(plotly: Any, table: TensorTable) -> Framed:
     labels = [plain_text(clipped(row.name)) + (f"  {letters(row.group)}" if row.group else "") for row in rows]
     bars = plotly.Bar(
         orientation="h", y=labels, x=[row.nbytes for row in rows],
-        marker={"color": [COLOURS[(row.group - 1) % len(COLOURS)] if row.group else ALONE for row in rows]},
+        marker={"color": [_colour(row) for row in rows]},
         customdata=[f"{tuple_text(row.shape)} {row.dtype} {row.device}, {number_of_bytes(row.nbytes)}" for row in rows],
         hovertemplate="%{y}<br>%{customdata}<extra></extra>",
     )  # fmt: skip
@@ -91,6 +90,10 @@ def sizes(plotly: Any, table: TensorTable) -> Framed:
     cut = f"the {MOST_BARS} largest of {count(len(table.rows))}; " if len(rows) < len(table.rows) else ""
     note = cut + "; ".join(total(part) for part in table.totals)
     return Framed(drawn, f"{plain_text(table_title(table))}: {table_summary(table)}", note, 140 + LINE * len(rows))
+
+
+def _colour(row: TensorRow) -> str:
+    return LINE_COLOURS[(row.group - 1) % len(LINE_COLOURS)] if row.group else ALONE_COLOUR
 
 
 def plain_text(text: str) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from tensormagic.errors import TensorMagicError
 from tensormagic.renderers import figures
+from tensormagic.renderers.basics import theme
 from tensormagic.reports import UNTOUCHED, Cell, ParameterSeries, Pass, TraceReport
 from tests.renderers.samples_tensor import SAMPLES
 
@@ -131,14 +132,14 @@ def test_a_tensor_without_strides_has_no_figure_of_them(kind: str) -> None:
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_figures_are_small_and_hold_no_markup_of_a_person(name: str) -> None:
-    """Every figure of every sample stays under 40 KB, its page is transparent, and a person's tags are text."""
+    """Every figure of every sample stays under 40 KB, it has paper of its own, and a person's tags are text."""
     for kind in figures.kinds_of(SAMPLES[name]):
         figure = figures.figure(SAMPLES[name], kind)
         text = figure.to_json()
         assert len(text) < 40_000
         assert "<b onload" not in text
         assert "\\u003cb onload" not in text
-        assert figure.layout.paper_bgcolor == "rgba(0,0,0,0)"
+        assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "#fff"
 
 
 def test_plotly_is_imported_on_the_first_figure_only() -> None:
@@ -146,3 +147,16 @@ def test_plotly_is_imported_on_the_first_figure_only() -> None:
     code = "import sys; import tensormagic.renderers.figures; print('plotly' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_a_figure_has_dark_paper_where_the_persons_own_figures_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who works with Plotly's dark template gets light ink on dark paper; else it is dark ink on light paper."""
+    import plotly.io
+
+    name = next(one for one in DRAWN if "strides" in figures.kinds_of(SAMPLES[one]))
+    inks = []
+    for template in ("plotly", "plotly_dark"):
+        monkeypatch.setattr(plotly.io.templates, "default", template)
+        layout = figures.figure(SAMPLES[name], "strides").layout
+        inks.append((layout.font.color, layout.paper_bgcolor))
+    assert inks == [(theme.role("ink", dark=dark), theme.role("bg", dark=dark)) for dark in (False, True)]

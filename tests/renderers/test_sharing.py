@@ -139,7 +139,7 @@ def test_static_table_is_complete():
     for words in ("5 tensors, 1 array", "168 B on cpu: 5 in 3 pieces of memory, each counted once", "x +2",
                   "float32 sparse_csr", "57.2 MiB", "leaf, grad", "NllLoss"):  # fmt: skip
         assert words in text
-    assert [found["style"] for found in Page(html).with_class("tm-chip")] == ["background-color:#56b4e9;color:#111"] * 3
+    assert [found["style"] for found in Page(html).with_class("tm-chip")] == ["background-color:#56b4e9;color:#000"] * 3
 
 
 def test_many_rows_are_cut_to_the_largest():

@@ -12,11 +12,13 @@ import struct
 import zlib
 from collections.abc import Sequence
 
+from tensormagic.renderers.basics import theme
+
 CLEAR, LINE = 0, 1  # palette entries: nothing, and the hatch line
 FIRST_COLOUR = 2
 NOT_A_NUMBER, PLUS_INFINITY, MINUS_INFINITY = -1, -2, -3
 EMPTY = -4  # a cell with nothing in it
-_HATCH_LINE = (0x86, 0x8F, 0x99)
+_HATCH_LINE = bytes.fromhex(theme.MIXED_COLOUR[1:])
 
 
 def heatmap(cells: Sequence[Sequence[int]], palette: Sequence[str], *, size: int) -> str:

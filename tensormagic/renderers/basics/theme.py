@@ -1,10 +1,12 @@
 """The colours of everything that is drawn: roles (ink, ground, error …), and the scales that stand for numbers and kinds.
 
 Roles stand in ``static/tokens.css``, a light and a dark value each; pictures, which cannot see a style sheet, read them
-from there by `role`. Scales stand here and nowhere else: HTML, SVG, Plotly and the viewer all get them from this
-module. Sequential scales are monotone in lightness, so that a picture survives greyscale printing and colour
+from there by `role` and `inked`. Scales stand here and nowhere else: HTML, SVG, Plotly and the viewer all get them from
+this module. Sequential scales are monotone in lightness, so that a picture survives greyscale printing and colour
 blindness: offsets use cividis (Nuñez, Anderton and Renslow, 2018, doi:10.1371/journal.pone.0199239), gradient norms one
-blue family, time one brown, bytes one violet. ``tests/renderers/test_theme.py`` simulates colour blindness on them.
+blue family, time one brown, bytes one violet. The faintest step of the last three has three times the contrast of its
+ground (WCAG 2, 1.4.11): a line of it is seen. ``tests/renderers/test_theme.py`` simulates colour blindness on all of
+them, ``test_contrast.py`` holds every text and every mark against its ground.
 """
 
 from __future__ import annotations
@@ -21,16 +23,16 @@ _CIVIDIS = (
     (138, 134, 120), (165, 156, 116), (195, 179, 105), (225, 204, 85), (254, 232, 56),
 )  # fmt: skip
 
-# log10 of the gradient norm, low to high: each step a lighter-to-darker (light side) or darker-to-lighter (dark side).
-NORM_SCALE_LIGHT = ("#b9d2de", "#8fb6c9", "#6498b4", "#3f789d", "#2a5484", "#1f2f63")
-NORM_SCALE_DARK = ("#38566a", "#4a7188", "#6190a8", "#84b1c6", "#b0d2de", "#eef7f2")
+# log10 of the gradient norm, low to high: each step darker than the one before (light side), or lighter (dark side).
+NORM_SCALE_LIGHT = ("#4896b0", "#3680a3", "#2b6997", "#26538a", "#253d7b", "#232669")
+NORM_SCALE_DARK = ("#497b9c", "#5f91a8", "#7aa8b6", "#9ac1c8", "#bedbdd", "#e6f8f7")
 NORM_EXPONENTS = (-5.0, 1.0)  # log10 of the norms at which the scale starts and ends
 
 # Seconds and bytes of a node, as six steps like those of the norm.
-TIME_SCALE_LIGHT = ("#f0d9b5", "#e0b67c", "#c98f49", "#a86c26", "#7e4a12", "#512b06")
-TIME_SCALE_DARK = ("#5c4220", "#7d5a2a", "#a37639", "#c8985a", "#e5c08c", "#fbecd2")
-BYTES_SCALE_LIGHT = ("#dcd3ea", "#c0aeda", "#9f86c4", "#7d60a8", "#5b3f86", "#3a2260")
-BYTES_SCALE_DARK = ("#463a5e", "#5f4f80", "#7f6da6", "#a291c6", "#c6bae0", "#efe9fb")
+TIME_SCALE_LIGHT = ("#b98234", "#a36d2b", "#8e5a24", "#79481c", "#653815", "#4e270b")
+TIME_SCALE_DARK = ("#9a6b3f", "#aa8258", "#bb9972", "#ceb38f", "#e3d0af", "#fcefd2")
+BYTES_SCALE_LIGHT = ("#a97cb8", "#9168a6", "#7a5697", "#644388", "#4e3278", "#381e66")
+BYTES_SCALE_DARK = ("#7d68b7", "#937ec1", "#a995cd", "#c1afdb", "#dacaeb", "#f4e9fe")
 # Below, at and above what is equal: two hues that nobody confuses, alike in lightness on either side of the middle.
 DIVERGING = ("#1f4e79", "#3f8ac6", "#a9c9e3", "#ececec", "#f2c79b", "#d9791c", "#8a4508")
 
@@ -41,21 +43,39 @@ KIND_COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#0072b2"
 
 CHIP_COLOURS = ("#56b4e9", "#e69f00", "#2bb58c", "#f0e442", "#e08fb9", "#f08a4b", "#9ec9e8", "#c9b46c")  # under black
 # Lines without a fill, on either ground: the same hues, neither so light nor so dark as to be lost on one of them.
-LINE_COLOURS = ("#4c86c6", "#c98a2b", "#3f9e77", "#b0609a", "#8a8f3c", "#7b76c9", "#c4654c", "#4aa3b5")
+LINE_COLOURS = ("#4c86c6", "#bd7f22", "#3f9e77", "#b0609a", "#8a8f3c", "#7b76c9", "#c4654c", "#3f99ab")
 RUN_COLOURS = (DIVERGING[1], DIVERGING[5])  # of two runs that are compared: the left, the right
 OTHER_COLOUR, BEFORE_COLOUR, MIXED_COLOUR = "#a3abb4", "#68717c", "#868f99"  # what has no kind of its own
+# Marks of figures, which may lie on light paper or on dark: bars, what is not finite, what is zero, what has no group.
+BAR_COLOUR, BAD_COLOUR, ZERO_COLOUR, ALONE_COLOUR = "#5f86ab", "#d64545", LINE_COLOURS[1], "#7d8793"
+GROUP_COLOUR = "#4a525c"  # round what belongs together, under white
+OTHER_SLICE = "#aab1ba"  # of a tensor's storage: read, but not in the slice that is drawn
+LEAF_GROUND, SELF_GROUND = "#e3eef6", "#fff4cf"  # of a tensor's graph on paper: a leaf, the tensor itself
 
 _ROLE = re.compile(r"--([\w-]+):[^;]*?light-dark\((#\w+),(#\w+)\)")
+_EITHER_SIDE = re.compile(r"--([\w-]+):(#\w+)")
+_ASKED = re.compile(r"\$([a-z]+(?:-\w+)?\d?)")
 
 
 @cache
 def _roles() -> dict[str, tuple[str, str]]:
-    return {name: (light, dark) for name, light, dark in _ROLE.findall(static("tokens.css"))}
+    """Return every role with its light and its dark colour, ``n0`` to ``n5`` of the norm among them."""
+    sheet = static("tokens.css")
+    named = {name: (colour, colour) for name, colour in _EITHER_SIDE.findall(sheet)}
+    named |= {name: (light, dark) for name, light, dark in _ROLE.findall(sheet)}
+    steps = zip(NORM_SCALE_LIGHT, NORM_SCALE_DARK, strict=True)
+    named |= {"leaf": (LEAF_GROUND, LEAF_GROUND), "self": (SELF_GROUND, SELF_GROUND)}
+    return named | {f"n{at}": both for at, both in enumerate(steps)}
 
 
 def role(name: str, *, dark: bool = False) -> str:
     """Return the colour that a role has where no host says otherwise: ``role("ink")``, ``role("error-bg")``."""
     return _roles()[name][dark]
+
+
+def inked(style: str) -> str:
+    """Return rules or attributes of a picture on light paper: ``$ink``, ``$error-bg`` or ``$n3`` become that colour."""
+    return _ASKED.sub(lambda asked: role(asked[1]), style)
 
 
 def scale_style() -> str:
@@ -86,11 +106,20 @@ def offset_colour(fraction: float) -> str:
 
 
 def ink_on(colour: str) -> str:
-    """Return the ink, ``#fff`` or ``#111``, that has the higher contrast on ``colour`` (WCAG 2 relative luminance)."""
+    """Return the ink, ``#fff`` or ``#000``, that has the higher contrast on ``colour``: 4.58 at least, on whichever."""
+    return "#fff" if contrast("#ffffff", colour) >= contrast("#000000", colour) else "#000"
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast of two colours ``#rrggbb`` as WCAG 2 defines it: 1 (none) to 21 (black on white)."""
+    dim, bright = sorted(map(_luminance, (one, other)))
+    return (bright + 0.05) / (dim + 0.05)
+
+
+def _luminance(colour: str) -> float:
     channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return "#fff" if 1.05 / (luminance + 0.05) >= (luminance + 0.05) / (0.0056 + 0.05) else "#111"
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def norm_level(norm: float) -> int:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tensormagic.renderers.basics.svg_paths import number, point
+from tensormagic.renderers.basics.theme import MIXED_COLOUR, RUN_COLOURS
 from tensormagic.reports.comparison import LossPair
 
-LEFT_COLOUR, RIGHT_COLOUR = "#3f8ac6", "#d9791c"  # apart in every kind of colour blindness, and on white and black
 WIDTH, HEIGHT = 360, 96
 _EDGE = 5
 _LOG_FROM = 30.0  # a scale over more than this factor is logarithmic
@@ -46,11 +46,12 @@ def loss_scale(losses: Sequence[LossPair]) -> LossScale | None:
 def loss_svg(losses: Sequence[LossPair], scale: LossScale) -> str:
     """Return the picture: both lines, the right run's the thinner; a cross where a loss is not finite."""
     grid = "".join(f"M0,{number(y)}H{WIDTH}" for y in (_EDGE, HEIGHT - _EDGE))
+    left, right = RUN_COLOURS
     lines = (
-        _series(losses, [pair.left for pair in losses], scale, f'stroke="{LEFT_COLOUR}" stroke-width="4.5"'),
-        _series(losses, [pair.right for pair in losses], scale, f'stroke="{RIGHT_COLOUR}" stroke-width="2"'),
+        _series(losses, [pair.left for pair in losses], scale, f'stroke="{left}" stroke-width="4.5"'),
+        _series(losses, [pair.right for pair in losses], scale, f'stroke="{right}" stroke-width="2"'),
     )
-    frame = f'<path d="{grid}" stroke="#868f99" stroke-opacity=".35" fill="none"/>'
+    frame = f'<path d="{grid}" stroke="{MIXED_COLOUR}" stroke-opacity=".35" fill="none"/>'
     size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{frame}{"".join(lines)}</svg>'
 

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from tensormagic.renderers.basics.markup import escape
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.text_metrics import text_width
+from tensormagic.renderers.basics.theme import inked
 from tensormagic.renderers.graph.graph_drawing import HEAD_HEIGHT, Box, Drawing
 from tensormagic.reports import FailureReport, TraceReport
 
 _ABOVE = 26.0  # that words above a box take
 REFUSED, RAN = "torch refused this", "backward failed here"
 _SIZE = 11.0
-STYLE = (
-    ".tms .cr{fill:none;stroke:#b3261e;stroke-width:2.5}.tms .cx{fill:none;stroke:#b3261e;stroke-width:3;"
-    f"stroke-linecap:round}}.tms .cw{{font-weight:600;font-size:{number(_SIZE)}px;fill:#b3261e}}"
+STYLE = inked(
+    ".tms .cr{fill:none;stroke:$error;stroke-width:2.5}.tms .cx{fill:none;stroke:$error;stroke-width:3;"
+    f"stroke-linecap:round}}.tms .cw{{font-weight:600;font-size:{number(_SIZE)}px;fill:$error}}"
 )
 
 

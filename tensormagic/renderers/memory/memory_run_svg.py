@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tensormagic.renderers.basics.phrases import number_of_bytes
 from tensormagic.renderers.basics.svg_paths import number
+from tensormagic.renderers.basics.theme import role
 from tensormagic.renderers.memory.categories import PLURALS
 from tensormagic.renderers.memory.memory_run_words import peak, peak_tiles, summary, title
 from tensormagic.renderers.memory.picture_svg import Page, map_svg, text_svg
@@ -41,7 +42,9 @@ def _chart(drawn: Timeline) -> str:
     marks = "".join(_tick(nbytes, top) for nbytes in ticks(top))
     nbytes, across = drawn.live[drawn.peak], LEFT + inner * column_of(drawn, drawn.peak, COLUMNS)
     high = CHART_HEIGHT * (1 - nbytes / top)
-    line = f'<path d="M{number(across)},{number(high)}V{CHART_HEIGHT:.0f}" stroke="#1b1f24" stroke-dasharray="2 3"/>'
+    line = (
+        f'<path d="M{number(across)},{number(high)}V{CHART_HEIGHT:.0f}" stroke="{role("ink")}" stroke-dasharray="2 3"/>'
+    )
     end = "end" if across > WIDTH * 0.6 else "start"
     label = text_svg(across + (-6 if end == "end" else 6), 13, f"peak {number_of_bytes(nbytes)}", bold=True, anchor=end)
     return f"{marks}{scaled}{line}{label}"
@@ -50,4 +53,4 @@ def _chart(drawn: Timeline) -> str:
 def _tick(nbytes: int, top: int) -> str:
     y = CHART_HEIGHT * (1 - nbytes / top)
     words = text_svg(LEFT - 8, y + 4, number_of_bytes(nbytes) if nbytes else "0", anchor="end", quiet=True)
-    return f'<path d="M{LEFT:.0f},{number(y)}H{WIDTH:.0f}" stroke="#d5dae0"/>{words}'
+    return f'<path d="M{LEFT:.0f},{number(y)}H{WIDTH:.0f}" stroke="{role("line")}"/>{words}'

@@ -8,7 +8,7 @@ from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.phrases import number_of_bytes
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.text_metrics import fitted, text_width
-from tensormagic.renderers.basics.theme import ink_on
+from tensormagic.renderers.basics.theme import ink_on, role
 from tensormagic.renderers.memory.categories import COLOURS, PLURALS
 from tensormagic.renderers.memory.cell_labels import (
     HEADER,
@@ -25,7 +25,7 @@ from tensormagic.renderers.trace.trace_text_lines import printable
 
 _MARGIN, _KEY_HEIGHT = 16.0, 22.0
 _FONT = "system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif"
-_INK, _QUIET, _HEADER_GROUND = "#1b1f24", "#545d68", "#23272d"
+_INK, _QUIET, _PAPER, _CAP, _ON_CAP = map(role, ("ink", "ink-2", "bg", "cap", "on-cap"))
 
 
 class Page:
@@ -65,7 +65,7 @@ class Page:
         """Return the whole picture."""
         wide, high = self._width + 2 * _MARGIN, self._height + _MARGIN / 2
         size = f'width="{wide:.0f}" height="{high:.0f}" viewBox="0 0 {wide:.0f} {high:.0f}"'
-        ground = f'<rect width="{wide:.0f}" height="{high:.0f}" fill="#fff"/>'
+        ground = f'<rect width="{wide:.0f}" height="{high:.0f}" fill="{_PAPER}"/>'
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="{_FONT}">{ground}{"".join(self._parts)}</svg>'
         )
@@ -102,7 +102,7 @@ def _cell(cell: Cell, group: Group) -> str:
     box, ground = cell.box, COLOURS[cell.tile.category]
     shape = (
         f'<rect x="{number(box.x)}" y="{number(box.y)}" width="{number(box.width)}" height="{number(box.height)}" '
-        f'fill="{ground}" stroke="#fff"><title>{escape(printable(shortened_title(cell)))}</title></rect>'
+        f'fill="{ground}" stroke="{_PAPER}"><title>{escape(printable(shortened_title(cell)))}</title></rect>'
     )
     top = box.y + (HEADER if is_lowered(cell, group) else 0) + SIZE + 1
     words = enumerate(cell_lines(cell, group))
@@ -114,7 +114,7 @@ def _cell(cell: Cell, group: Group) -> str:
 def _header(group: Group) -> str:
     box, (name, *nbytes) = group.box, header_words(group)
     place = f'x="{number(box.x)}" y="{number(box.y)}" width="{number(box.width)}" height="{HEADER:.0f}"'
-    ground = f'<rect {place} fill="{_HEADER_GROUND}"/>'
-    left = text_svg(box.x + 4, box.y + 13, name, size=SIZE, bold=True, ink="#fff")
-    right = (text_svg(box.x + box.width - 4, box.y + 13, each, size=SIZE, anchor="end", ink="#fff") for each in nbytes)
+    ground = f'<rect {place} fill="{_CAP}"/>'
+    left = text_svg(box.x + 4, box.y + 13, name, size=SIZE, bold=True, ink=_ON_CAP)
+    right = (text_svg(box.x + box.width - 4, box.y + 13, each, size=SIZE, anchor="end", ink=_ON_CAP) for each in nbytes)
     return ground + left + "".join(right)

@@ -147,7 +147,7 @@
     ink(share) {
       const linear = this.channels(share).map((c) => c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
       const luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
-      return 1.05 / (luminance + 0.05) >= (luminance + 0.05) / 0.0556 ? "#fff" : "#111";
+      return 1.05 / (luminance + 0.05) >= (luminance + 0.05) / 0.05 ? "#fff" : "#000";
     }
 
     table() {
@@ -214,7 +214,7 @@
         const middle = Math.min(Math.max(Math.floor((first + last) / 2), this.low), this.high);
         const fill = cell.firstElementChild || cell;
         fill.style.backgroundColor = inside ? this.colour(middle) : OTHER;
-        cell.style.color = inside ? this.ink(fraction(middle, this.low, this.high)) : "#111";
+        cell.style.color = inside ? this.ink(fraction(middle, this.low, this.high)) : "#000";
       });
     }
 

@@ -116,7 +116,7 @@
       chip.className = "tm-chip";
       chip.textContent = cells[MEMORY];
       chip.style.backgroundColor = this.data.chips[(cells[GROUP] - 1) % this.data.chips.length];
-      chip.style.color = "#111";
+      chip.style.color = "#000";
       return chip;
     }
   }

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.phrases import short_count, short_number
+from tensormagic.renderers.basics.theme import role
 from tensormagic.renderers.tensor.statistics_words import specials
 from tensormagic.renderers.tensor.tensor_picture import fraction
 from tensormagic.reports import Statistics
@@ -52,7 +53,7 @@ def _bars(counts: tuple[int, ...], edges: tuple[float, ...]) -> str:
 def _bar(number: int, height: int, title: str, *, labelled: bool, class_: str = "tm-bar") -> str:
     text = tag("div", short_count(number), class_="tm-count") if labelled and number else ""
     height = max(height, 1) if number else 0
-    block = f'<div class="{class_}" style="height:{height}px;background-color:#5b6672"></div>'
+    block = f'<div class="{class_}" style="height:{height}px;background-color:{role("bar")}"></div>'
     return tag("td", text, block, title=title, style="vertical-align:bottom")
 
 

@@ -37,7 +37,7 @@ from tensormagic.reports import (
     TensorReport,
 )
 
-VOID = "#eceef1"  # the colour of a cell in which nothing is stored
+VOID = theme.role("skip")  # the colour of a cell in which nothing is stored
 MAP_SIDE = 232  # pixels along the longer side of a map whose cells are joined
 TEXT = 10  # characters of a value in a cell
 NOTE = 150  # characters of a fact's note
@@ -117,7 +117,9 @@ def _cell(stored_map: StoredMap, at: tuple[int, int], of: int, example: int | No
     if place == OUTSIDE:
         return tag("td", class_="tm-ended", title=title)
     if place < 0:
-        return tag("td", "\u00b7", class_="tm-void", style=f"background-color:{VOID};color:#545d68", title=title)
+        return tag(
+            "td", "\u00b7", class_="tm-void", style=f"background-color:{VOID};color:{theme.role('ink-2')}", title=title
+        )
     text = stored_map.texts[row][column] if stored_map.texts else ""
     return _coloured(text or count(place), colour_of(place, of), title=title, on=place == example)
 

@@ -28,7 +28,7 @@ LEFT, RIGHT, LINE = 16, 844, 17
 CELL, ROW = 34, 20  # pixels of a cell with a number
 MAP_SIDE = 224  # pixels along a map whose cells are joined
 CHARACTERS = 122  # of a line of text across the card
-VOID = "#eceef1"
+VOID = theme.role("skip")
 MOST_COLUMNS = 12  # stored elements beside a map
 
 
@@ -108,7 +108,7 @@ def _shade(number: int, most: int, box: Box) -> str:
 
 def _rect(box: Box, fill: str) -> str:
     x, y, width, height = (f"{number:g}" for number in box)
-    return tag("rect", x=x, y=y, width=width, height=height, fill=fill, stroke="#fff")
+    return tag("rect", x=x, y=y, width=width, height=height, fill=fill, stroke=theme.role("bg"))
 
 
 def _labelled(box: Box, text: str, colour: str) -> str:
@@ -141,7 +141,7 @@ def _brackets(stored: StoredList, fitting: int, start: float, y: float) -> list[
         stop = min(group.stop, fitting)
         if stop > group.start:
             left, right = start + group.start * CELL + 2, start + stop * CELL - 2
-            parts.append(f'<path d="M{left:g} {y:g}v4H{right:g}v-4" fill="none" stroke="#868f99"/>')
+            parts.append(f'<path d="M{left:g} {y:g}v4H{right:g}v-4" fill="none" stroke="{theme.role("line-2")}"/>')
             parts.append(
                 _text((left + right) / 2, y + 14, shortened(group.label, max(int((right - left) // 7), 1)), "c q")
             )

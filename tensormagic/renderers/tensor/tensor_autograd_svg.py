@@ -11,6 +11,7 @@ from tensormagic.renderers.basics.markup import escape
 from tensormagic.renderers.basics.phrases import shortened
 from tensormagic.renderers.basics.svg_paths import arrowhead, line, number
 from tensormagic.renderers.basics.text_metrics import fitted, text_width
+from tensormagic.renderers.basics.theme import inked
 from tensormagic.renderers.graph.graph_layout import lay_out
 from tensormagic.renderers.graph.layout_rows import Spacing
 from tensormagic.reports import BEYOND, Path, PathNode
@@ -22,13 +23,13 @@ LABEL, DETAIL = 12.0, 10.5
 _NARROWEST, _WIDEST = 44.0, 150.0
 _HEAD = 7
 
-STYLE = (
-    ".a{font:10.5px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#1b1f24}"
-    ".a .l{font-weight:600;font-size:12px;text-anchor:middle}.a .d{fill:#545d68;text-anchor:middle}"
-    ".a rect{fill:#fff;stroke:#868f99}.a .leaf{fill:#e3eef6;stroke:#2a5484;stroke-width:1.5}"
-    ".a .bad{fill:#fdf3f2;stroke:#b3261e;stroke-width:2}.a .freed{stroke-dasharray:4 3}"
-    ".a .self{fill:#fff4cf;stroke:#1b1f24;stroke-width:1.5}.a .far{stroke-dasharray:3 3}"
-    ".a .w{fill:none;stroke:#545d68;stroke-width:1.2}.a .h{fill:#545d68}"
+STYLE = inked(
+    ".a{font:10.5px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:$ink}"
+    ".a .l{font-weight:600;font-size:12px;text-anchor:middle}.a .d{fill:$ink-2;text-anchor:middle}"
+    ".a rect{fill:$bg;stroke:$line-2}.a .leaf{fill:$leaf;stroke:$n4;stroke-width:1.5}"
+    ".a .bad{fill:$error-bg;stroke:$error;stroke-width:2}.a .freed{stroke-dasharray:4 3}"
+    ".a .self{fill:$self;stroke:$ink;stroke-width:1.5}.a .far{stroke-dasharray:3 3}"
+    ".a .w{fill:none;stroke:$ink-2;stroke-width:1.2}.a .h{fill:$ink-2}"
 )
 
 
@@ -55,7 +56,7 @@ def path_svg(path: Path, name: str) -> str:
     drawn = "".join(_draw(box, *position) for box, position in zip(boxes, layout.positions, strict=True))
     width, height = number(layout.width + 2 * PAD), number(layout.height + 2 * PAD)
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-    ground = '<rect width="100%" height="100%" style="fill:#fff;stroke:none"/>'
+    ground = inked('<rect width="100%" height="100%" style="fill:$bg;stroke:none"/>')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="a" {size}><style>{STYLE}</style>{ground}'
         f'<g transform="translate({number(PAD)},{number(PAD)})">{wires}{drawn}</g></svg>'

@@ -10,7 +10,7 @@ from tensormagic.renderers.basics import png, theme
 from tensormagic.renderers.basics.markup import corner, escape, tag
 from tensormagic.renderers.basics.phrases import count, ordinal, shortened
 from tensormagic.renderers.basics.text_metrics import text_width
-from tensormagic.renderers.tensor.tensor_maps import OTHER_SLICE, PALETTE, legend_html, maps_html
+from tensormagic.renderers.tensor.tensor_maps import PALETTE, legend_html, maps_html
 from tensormagic.renderers.tensor.tensor_picture import (
     LEVELS,
     NUMBERED_STRIP_CELLS,
@@ -33,6 +33,7 @@ from tensormagic.renderers.tensor.tensor_words import (
 )
 from tensormagic.reports import Strip, StripCell, TensorReport
 
+UNREAD = f"background-color:{theme.role('skip')};color:{theme.role('ink-2')}"
 STRIP_TABLE_CELLS = 96  # beyond, the strip is a picture
 STRIP_WIDTH = 560  # pixels that the strip's cells have at least, in a notebook 700 pixels wide
 STRIP_CELL = 46  # pixels of a strip cell at most
@@ -167,8 +168,8 @@ def _number(cell: StripCell, *, times: bool) -> str:
 def _strip_cell(picture: Picture, cell: StripCell, text: str, *, on: bool, bad: str) -> str:
     share, title = share_read(cell), cell_title(cell)
     if share == 0:
-        return tag("td", class_="tm-skip", style="background-color:#eceef1;color:#545d68", title=title)
-    colour = picture.cell_colour(cell) or OTHER_SLICE
+        return tag("td", class_="tm-skip", style=UNREAD, title=title)
+    colour = picture.cell_colour(cell) or theme.OTHER_SLICE
     if share is None or share == 1:
         return _cell(text, colour, title=title, on=on, bad=bad)
     fill = f'<div style="height:{max(round(STRIP_HEIGHT * share), LEAST_FILL)}px;background-color:{colour}"></div>'
@@ -253,7 +254,7 @@ def _row_label(report: TensorReport, strip: Strip, row: int) -> str:
 
 def _strip_map(picture: Picture, strip: Strip) -> str:
     columns = [_column(picture, cell) for cell in strip.cells]
-    source = png.heatmap([list(row) for row in zip(*columns, strict=True)], (*PALETTE, OTHER_SLICE), size=3)
+    source = png.heatmap([list(row) for row in zip(*columns, strict=True)], (*PALETTE, theme.OTHER_SLICE), size=3)
     size = f'width="{3 * len(columns)}" height="24" style="width:100%;height:24px"'
     image = f'<img src="{source}" {size} alt="storage, dark to light">'
     ends = tag("span", count(strip.start)) + " " + tag("span", count(strip.stop - 1))

@@ -17,8 +17,7 @@ MAP_SIDE = 192  # pixels along the longer side of a map
 LEAST_HEIGHT = 22  # pixels that a map of a single row is high
 CELL_LIMITS = (3, 14)  # pixels along the side of a cell
 
-OTHER_SLICE = "#aab1ba"  # read, but not in the slice that is drawn; dark ink on it reads 8.9:1
-SWATCHES = {"tm-skip": "#eceef1", "tm-other": OTHER_SLICE}
+SWATCHES = {"tm-skip": theme.role("skip"), "tm-other": theme.OTHER_SLICE}
 
 PALETTE = tuple(theme.offset_colour(at / (LEVELS - 1)) for at in range(LEVELS))
 

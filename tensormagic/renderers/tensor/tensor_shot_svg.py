@@ -8,16 +8,17 @@ from collections.abc import Iterator
 from tensormagic.renderers.basics.markup import escape
 from tensormagic.renderers.basics.phrases import count, short_number
 from tensormagic.renderers.basics.svg_paths import number
+from tensormagic.renderers.basics.theme import inked
 from tensormagic.reports import SignalLine, TensorPicture
 
 WIDTH, HEIGHT, LEFT, PAD, FOOT = 800.0, 84.0, 74.0, 8.0, 18.0
 
-STYLE = (
-    ".g{font:10.5px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#545d68}"
-    ".g .e{text-anchor:end}.g .line{fill:none;stroke:#2a5484;stroke-width:1.3;stroke-linejoin:round}"
-    ".g .band{fill:#2a5484;stroke:#2a5484;stroke-width:.8;stroke-linejoin:round}"
-    ".g .axis{stroke:#d5dae0;fill:none}.g .zero{stroke:#868f99;stroke-dasharray:2 3;fill:none}"
-    ".g .bad{stroke:#b3261e;stroke-width:1.6;fill:none}.g .dot{fill:#2a5484}.g .name{fill:#1b1f24;font-weight:600}"
+STYLE = inked(
+    ".g{font:10.5px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:$ink-2}"
+    ".g .e{text-anchor:end}.g .line{fill:none;stroke:$n4;stroke-width:1.3;stroke-linejoin:round}"
+    ".g .band{fill:$n4;stroke:$n4;stroke-width:.8;stroke-linejoin:round}"
+    ".g .axis{stroke:$line;fill:none}.g .zero{stroke:$line-2;stroke-dasharray:2 3;fill:none}"
+    ".g .bad{stroke:$error;stroke-width:1.6;fill:none}.g .dot{fill:$n4}.g .name{fill:$ink;font-weight:600}"
 )
 
 
@@ -30,7 +31,7 @@ def signals_svg(picture: TensorPicture) -> str:
     foot = f'<text x="{number(LEFT)}" y="{number(height - 6)}">0</text>'
     foot += f'<text class="e" x="{number(WIDTH - PAD)}" y="{number(height - 6)}">{escape(last)}</text>'
     size = f'width="{number(WIDTH)}" height="{number(height)}" viewBox="0 0 {number(WIDTH)} {number(height)}"'
-    ground = '<rect width="100%" height="100%" fill="#fff"/>'
+    ground = inked('<rect width="100%" height="100%" fill="$bg"/>')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="g" {size}><style>{STYLE}</style>{ground}{charts}{foot}</svg>'
     )

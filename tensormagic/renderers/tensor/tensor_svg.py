@@ -15,7 +15,7 @@ from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.phrases import count, shortened
 from tensormagic.renderers.tensor.kind_svg import kinds_svg
 from tensormagic.renderers.tensor.tensor_layout_html import base_rows, cell_title
-from tensormagic.renderers.tensor.tensor_maps import OTHER_SLICE, cell_size
+from tensormagic.renderers.tensor.tensor_maps import cell_size
 from tensormagic.renderers.tensor.tensor_picture import (
     NUMBERED_STRIP_CELLS,
     Picture,
@@ -45,14 +45,14 @@ ROW, STRIP_HEIGHT, TOP = 20, 22, 64
 MOST_LINES = 12  # of text beside a grid
 CELL_WIDTH = 46.0  # pixels that a cell with a number is wide at most
 CHARACTER = 6.7  # pixels a character of the 11 px code face is wide
-INK, QUIET, LINE = "#1b1f24", "#545d68", "#868f99"
-STYLE = (
-    "text{font:11px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#1b1f24}"
-    ".q{fill:#545d68}.b{font-weight:600}.e{text-anchor:end}.c{text-anchor:middle}.f{font-size:13px}"
+INK, QUIET, LINE, FRAME, PAPER = map(theme.role, ("ink", "ink-2", "line-2", "line", "bg"))
+STYLE = theme.inked(
+    "text{font:11px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:$ink}"
+    ".q{fill:$ink-2}.b{font-weight:600}.e{text-anchor:end}.c{text-anchor:middle}.f{font-size:13px}"
 )
-HATCH = (
+HATCH = theme.inked(
     '<defs><pattern id="unread" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-    '<rect width="5" height="5" fill="#eceef1"/><path d="M0 0V5" stroke="#9aa2ac" stroke-width="1.2"/></pattern></defs>'
+    '<rect width="5" height="5" fill="$skip"/><path d="M0 0V5" stroke="$hatch" stroke-width="1.2"/></pattern></defs>'
 )
 
 
@@ -81,7 +81,7 @@ def _below(report: TensorReport, picture: Picture) -> float:
 
 def _document(report: TensorReport, body: str, height: float) -> str:
     title = f"Layout of {name(report)} {shape(report)}"
-    card = f'<rect width="{WIDTH}" height="{height:g}" rx="4" fill="#fff" stroke="#d5dae0"/>'
+    card = f'<rect width="{WIDTH}" height="{height:g}" rx="4" fill="{PAPER}" stroke="{FRAME}"/>'
     parts = [f"<title>{_safe(title)}</title><style>{STYLE}</style>", HATCH, card, _heading(report), body]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" width="{WIDTH}" height="{height:g}" '
@@ -105,7 +105,7 @@ def _safe(text: str) -> str:
     return escape(printable(text))
 
 
-def _rect(box: tuple[float, float, float, float], fill: str, *, title: str = "", stroke: str = "#fff") -> str:
+def _rect(box: tuple[float, float, float, float], fill: str, *, title: str = "", stroke: str = PAPER) -> str:
     x, y, width, height = (f"{number:g}" for number in box)
     inner = tag("title", _safe(title)) if title else ""
     return tag("rect", inner, x=x, y=y, width=width, height=height, fill=fill, stroke=stroke)
@@ -188,7 +188,7 @@ def _corner(box: tuple[float, float, float, float], colour: str) -> str:
 def _ring(box: tuple[float, float, float, float]) -> str:
     x, y, width, height = box
     place = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="none"'
-    return f'<rect {place} stroke="#fff" stroke-width="4.5"/><rect {place} stroke="{INK}" stroke-width="2"/>'
+    return f'<rect {place} stroke="{PAPER}" stroke-width="4.5"/><rect {place} stroke="{INK}" stroke-width="2"/>'
 
 
 def _grid_labels(picture: Picture) -> str:
@@ -235,9 +235,9 @@ def _strip(report: TensorReport, picture: Picture, top: float) -> str:
         number = cell.reads if times else cell.first_rank
         if numbered and cell.distinct and number is not None:
             text = f"\u00d7{number}" if times else str(number)
-            parts.append(_on_colour(box, text, picture.cell_colour(cell) or OTHER_SLICE))
+            parts.append(_on_colour(box, text, picture.cell_colour(cell) or theme.OTHER_SLICE))
         if cell.start in bad:
-            parts.append(_corner(box, picture.cell_colour(cell) or OTHER_SLICE))
+            parts.append(_corner(box, picture.cell_colour(cell) or theme.OTHER_SLICE))
     chosen = None if picture.offset is None else picture.strip_cell(picture.offset)
     parts += [_strip_labels(strip, top), _base_rows(report, strip, top)]
     return "".join(parts) + ("" if chosen is None else _ring(_strip_box(strip, chosen, top)))
@@ -249,10 +249,10 @@ def _strip_box(strip: Strip, at: int, top: float) -> tuple[float, float, float, 
 
 
 def _strip_cell(picture: Picture, cell: StripCell, box: tuple[float, float, float, float]) -> str:
-    share, colour = share_read(cell), picture.cell_colour(cell) or OTHER_SLICE
+    share, colour = share_read(cell), picture.cell_colour(cell) or theme.OTHER_SLICE
     share = 1.0 if share is None else share
     x, y, width, height = box
-    ground = _rect(box, "url(#unread)", title=cell_title(cell), stroke="#d5dae0") if share < 1 else ""
+    ground = _rect(box, "url(#unread)", title=cell_title(cell), stroke=FRAME) if share < 1 else ""
     filled = height * share
     front = _rect((x, y + height - filled, width, filled), colour, title=cell_title(cell)) if share > 0 else ""
     return ground + front
@@ -297,6 +297,6 @@ def _wire(picture: Picture, top: float) -> str:
     left, _, cell, _ = _strip_box(picture.strip, chosen, top)
     end = left + cell / 2
     path = f"M{x + cell_width:g} {y + cell_height:g}H{edge:g}V{top - 16:g}H{end:g}V{top - 4:g}"
-    strokes = (("#fff", "4"), (INK, "1.25"))
+    strokes = ((PAPER, "4"), (INK, "1.25"))
     line = "".join(f'<path d="{path}" fill="none" stroke="{ink}" stroke-width="{width}"/>' for ink, width in strokes)
     return line + f'<path d="M{end - 4:g} {top - 8:g}h8l-4 7z" fill="{INK}"/>'

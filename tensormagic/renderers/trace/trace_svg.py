@@ -13,6 +13,7 @@ from tensormagic.renderers.basics.markup import escape
 from tensormagic.renderers.basics.phrases import plural
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.text_metrics import fitted, text_width, wrapped
+from tensormagic.renderers.basics.theme import inked, role
 from tensormagic.renderers.graph.crash_mark import STYLE as MARK_STYLE
 from tensormagic.renderers.graph.crash_mark import Crash, Mark, mark_svg, with_crash
 from tensormagic.renderers.graph.graph_drawing import Drawing, draw
@@ -29,9 +30,8 @@ _PAD = 14.0
 _INNER = WIDTH - 2 * _PAD
 _MOST_FINDINGS = 3
 _MOST_BOXES = 64  # a picture cannot be zoomed into: it shows less than the panel
-_STATE_INK = {"running": "#1f5fa8", "finished": "#545d68", "failed": "#b3261e", "interrupted": "#8a4b00",
-              "drawn": "#545d68"}  # fmt: skip
-_SEVERITY = {"error": ("#b3261e", "#fdf3f2"), "warning": ("#8a4b00", "#fdf6ea"), "note": ("#1f5fa8", "#f1f6fc")}
+_STATE_ROLES = {"running": "accent", "finished": "ink-2", "failed": "error", "interrupted": "warning",
+                "drawn": "ink-2"}  # fmt: skip
 
 Section = tuple[str, float]
 
@@ -93,7 +93,7 @@ def _card(report: TraceReport, sections: list[Section]) -> str:
     return _svg(WIDTH, y + 2, "".join(parts), report)
 
 
-_CODE_STYLE = ".tms .code{font:11.5px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#1b1f24}"
+_CODE_STYLE = inked(".tms .code{font:11.5px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:$ink}")
 
 # What XML 1.0 cannot hold, not even escaped: a name may hold anything.
 _NOT_XML = re.compile("[^\\t\\n\\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -103,7 +103,7 @@ def _svg(width: float, height: float, content: str, report: TraceReport) -> str:
     size = f'width="{number(width)}" height="{number(height)}" viewBox="0 0 {number(width)} {number(height)}"'
     label = escape(f"Gradients of {report.title or 'the traced run'}: {run_text(report)}")
     inner = f'width="{number(width - 1)}" height="{number(height - 1)}"'
-    ground = f'<rect x=".5" y=".5" {inner} rx="4" fill="#fff" stroke="#d5dae0"/>'
+    ground = f'<rect x=".5" y=".5" {inner} rx="4" fill="{role("bg")}" stroke="{role("line")}"/>'
     marked = MARK_STYLE if report.failure is not None else ""
     solid = SOLID if report.graphs and _is_drawn_only(report) else ""
     style = f"<style>{STYLE}{trace_svg_chart.STYLE}{_CODE_STYLE}{solid}{marked}</style>"
@@ -122,10 +122,10 @@ def _header(report: TraceReport) -> Section:
     words = run_text(report)
     room = max(WIDTH - _PAD - at - 12 - text_width(words, 12), 90)
     state = fitted(report.error or report.state, room, 12, bold=True)
-    run = at + text_width(state, 12, bold=True) + 12
+    run, ink = at + text_width(state, 12, bold=True) + 12, role(_STATE_ROLES[report.state])
     return (
         f'<text x="{number(_PAD)}" y="21" font-weight="600" style="font-size:13px">{escape(title)}</text>'
-        f'<text class="l" x="{number(at)}" y="21" style="fill:{_STATE_INK[report.state]}">{escape(state)}</text>'
+        f'<text class="l" x="{number(at)}" y="21" style="fill:{ink}">{escape(state)}</text>'
         f'<text class="q" x="{number(run)}" y="21" style="font-size:12px">{escape(words)}</text>'
         f'<path class="g" d="M0,32.5H{number(WIDTH)}"/>'
     ), 33.0
@@ -148,7 +148,7 @@ def _findings(report: TraceReport) -> Iterator[Section]:
 
 
 def _finding(finding: Finding) -> Section:
-    ink, ground = _SEVERITY[finding.severity]
+    ink, ground = role(finding.severity), role(f"{finding.severity}-bg")
     where = f"{finding.location.label}: {finding.location.text}" if finding.location else ""
     lines = [("", text) for text in _prose(finding.message, 3)]
     lines += [("q", escape(text)) for text in wrapped(where, _INNER - 120, 12, 1) if text]

@@ -15,13 +15,14 @@ from tensormagic.renderers.basics.phrases import MINUS, plural
 from tensormagic.renderers.basics.svg_canvas import Canvas
 from tensormagic.renderers.basics.svg_paths import hatching, number, point, polyline
 from tensormagic.renderers.basics.text_metrics import fitted, text_width
+from tensormagic.renderers.basics.theme import inked
 from tensormagic.renderers.trace.trace_phrases import measured, norm_text, touched
 from tensormagic.reports import UNTOUCHED, ParameterSeries, TraceReport
 
 MOST_CHARTS = 16
-STYLE = (
-    ".tms .p{fill:none;stroke:#2a5484;stroke-width:1.3;stroke-linejoin:round}.tms .d{fill:#2a5484}"
-    ".tms .z{fill:#fff;stroke:#2a5484}.tms .bg{fill:#eff1f4}.tms .g{stroke:#d5dae0}.tms .v{font-weight:600}"
+STYLE = inked(
+    ".tms .p{fill:none;stroke:$n4;stroke-width:1.3;stroke-linejoin:round}.tms .d{fill:$n4}"
+    ".tms .z{fill:$bg;stroke:$n4}.tms .bg{fill:$skip}.tms .g{stroke:$line}.tms .v{font-weight:600}"
 )
 
 _HEIGHT, _LABEL_HEIGHT, _GAP, _NARROWEST = 26.0, 16.0, 12.0, 205.0

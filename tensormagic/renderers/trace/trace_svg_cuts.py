@@ -5,6 +5,7 @@ from __future__ import annotations
 from tensormagic.renderers.basics.svg_canvas import Canvas
 from tensormagic.renderers.basics.svg_paths import Point, line, number, point
 from tensormagic.renderers.basics.text_metrics import fitted
+from tensormagic.renderers.basics.theme import inked
 from tensormagic.renderers.graph.graph_drawing import (
     BADGE_HEIGHT,
     BADGE_SIZE,
@@ -16,10 +17,10 @@ from tensormagic.renderers.graph.graph_drawing import (
 )
 from tensormagic.reports import Graph
 
-_STYLE = (
-    ".tms .xl{fill:none;stroke:#747d88;stroke-width:1.4;stroke-dasharray:2.5 2.5}"
-    ".tms .xg{stroke:#fff;stroke-width:7}.tms .xs{fill:none;stroke:#1b1f24;stroke-width:1.5;stroke-linecap:round}"
-    ".tms .xe{fill:none;stroke:#545d68;stroke-width:1.4}"
+_STYLE = inked(
+    ".tms .xl{fill:none;stroke:$line-2;stroke-width:1.4;stroke-dasharray:2.5 2.5}"
+    ".tms .xg{stroke:$bg;stroke-width:7}.tms .xs{fill:none;stroke:$ink;stroke-width:1.5;stroke-linecap:round}"
+    ".tms .xe{fill:none;stroke:$ink-2;stroke-width:1.4}"
 )
 _BREAK = 13.0  # how far before its end a wire is severed
 

@@ -8,7 +8,7 @@ from tensormagic.renderers.basics.phrases import plural
 from tensormagic.renderers.basics.svg_canvas import Canvas
 from tensormagic.renderers.basics.svg_paths import arrowhead, hatching, line, number, point
 from tensormagic.renderers.basics.text_metrics import fitted, text_width
-from tensormagic.renderers.basics.theme import NORM_EXPONENTS, NORM_SCALE_LIGHT
+from tensormagic.renderers.basics.theme import NORM_EXPONENTS, NORM_SCALE_LIGHT, inked
 from tensormagic.renderers.graph.graph_drawing import (
     BADGE_HEIGHT,
     BADGE_SIZE,
@@ -35,23 +35,23 @@ _LEVELS = "".join(
     f".tms .w{level}{{stroke:{colour};stroke-width:{wide}}}"
     for level, (colour, wide) in enumerate(zip(NORM_SCALE_LIGHT, _THICKNESS, strict=True))
 )
-STYLE = (
-    ".tms{font:10.5px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#1b1f24}"
-    ".tms .l{font-weight:600;font-size:12px}.tms .q{fill:#545d68}.tms .c{text-anchor:middle}.tms .e{text-anchor:end}"
-    ".tms .b{fill:#fff;stroke-width:1.5;stroke-linejoin:round}.tms .w{fill:none}.tms .k{font-size:10px}"
+STYLE = inked(
+    ".tms{font:10.5px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:$ink}"
+    ".tms .l{font-weight:600;font-size:12px}.tms .q{fill:$ink-2}.tms .c{text-anchor:middle}.tms .e{text-anchor:end}"
+    ".tms .b{fill:$bg;stroke-width:1.5;stroke-linejoin:round}.tms .w{fill:none}.tms .k{font-size:10px}"
     ".tms .t{stroke-width:6}.tms .x{stroke-width:8}"
-    ".tms .sbad{stroke:#b3261e}.tms .fbad{fill:#b3261e}.tms .wbad{stroke:#b3261e;stroke-width:4}"
-    ".tms .i{stroke:#fff;stroke-width:2.2;stroke-dasharray:3 3;fill:none}"
-    ".tms .snone{stroke:#868f99;stroke-dasharray:4 3}.tms .fnone{fill:#868f99}"
-    ".tms .wnone{stroke:#868f99;stroke-width:1.2;stroke-dasharray:4 3}"
-    ".tms .sblind{stroke:#545d68;stroke-dasharray:1 3;stroke-linecap:round}.tms .fblind{fill:#545d68}"
-    ".tms .wblind{stroke:#545d68;stroke-width:1.4;stroke-dasharray:.5 3;stroke-linecap:round}"
-    ".tms .h{stroke:#b3261e;stroke-width:1.8;fill:none}.tms .r{fill:#b3261e}.tms .m{font-weight:600;fill:#b3261e}"
-    ".tms .o{paint-order:stroke;stroke:#fff;stroke-width:3px;stroke-linejoin:round}" + _LEVELS
+    ".tms .sbad{stroke:$error}.tms .fbad{fill:$error}.tms .wbad{stroke:$error;stroke-width:4}"
+    ".tms .i{stroke:$bg;stroke-width:2.2;stroke-dasharray:3 3;fill:none}"
+    ".tms .snone{stroke:$line-2;stroke-dasharray:4 3}.tms .fnone{fill:$line-2}"
+    ".tms .wnone{stroke:$line-2;stroke-width:1.2;stroke-dasharray:4 3}"
+    ".tms .sblind{stroke:$ink-2;stroke-dasharray:1 3;stroke-linecap:round}.tms .fblind{fill:$ink-2}"
+    ".tms .wblind{stroke:$ink-2;stroke-width:1.4;stroke-dasharray:.5 3;stroke-linecap:round}"
+    ".tms .h{stroke:$error;stroke-width:1.8;fill:none}.tms .r{fill:$error}.tms .m{font-weight:600;fill:$error}"
+    ".tms .o{paint-order:stroke;stroke:$bg;stroke-width:3px;stroke-linejoin:round}" + _LEVELS
 )
 
 # No gradient was asked for: nothing is missing, so nothing is dashed.
-SOLID = ".tms .snone,.tms .wnone{stroke:#545d68;stroke-dasharray:none}.tms .l.q{fill:#1b1f24}"
+SOLID = inked(".tms .snone,.tms .wnone{stroke:$ink-2;stroke-dasharray:none}.tms .l.q{fill:$ink}")
 
 
 class Scene(NamedTuple):
