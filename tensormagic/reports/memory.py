@@ -105,7 +105,8 @@ class LiveStorage:
         holders: Who keeps it alive: the nearest few.
         found: How many places hold it in truth.
         module: Path of the module that it belongs to, for parameters, buffers and gradients: ``"net.layer1.0"``.
-        location: The line that allocated it, where it is known.
+        location: The line that allocated it, where it was seen: by a run that was followed, by CUDA's allocator.
+        backward: Whether the backward of what that line computed allocated it, rather than the line itself.
         shared: Whether its memory is not torch's alone: a NumPy array's, a file's, another process's.
     """
 
@@ -120,6 +121,7 @@ class LiveStorage:
     found: int = 0
     module: str = ""
     location: Location | None = None
+    backward: bool = False
     shared: bool = False
 
 

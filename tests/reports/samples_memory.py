@@ -45,7 +45,7 @@ def storage() -> reports.LiveStorage:
     return reports.LiveStorage(
         name="net.fc.weight", nbytes=4096, device="cuda:0", category="parameter", dtype="float32", shape=(32, 32),
         tensors=2, holders=(reports.Holder("net.fc.weight", "module", "tensor", 0, LINE),), found=3, module="net.fc",
-        location=LINE, shared=True,
+        location=LINE, backward=True, shared=True,
     )  # fmt: skip
 
 

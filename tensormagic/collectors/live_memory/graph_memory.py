@@ -1,6 +1,6 @@
 """What live autograd graphs keep: one walk over the nodes of all of them, each once.
 
-Nothing is unpacked that a hook of the person's has packed; how much torch does not show is counted.
+Nothing is unpacked that a hook of the person's has packed; how much torch does not show at all is counted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class GraphMemory:
     """A walk.
 
     Attributes:
-        hidden: Saved tensors that torch does not show: packed by a hook, or changed in place since.
+        hidden: Saved tensors that torch does not show.
         nodes: The nodes met; held until the walk is dropped: an address must not be used twice.
     """
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from tensormagic.collectors.live_memory.blocks import Block
 from tensormagic.collectors.live_memory.devices import READERS, Reader, read_devices
+from tensormagic.collectors.live_memory.lines import Lines
 from tensormagic.collectors.live_memory.running import running
 from tensormagic.collectors.live_memory.strangers import note_strangers
 from tensormagic.collectors.live_memory.survey import Survey
@@ -62,9 +63,10 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
         blocks.sort(key=lambda block: -block.nbytes)
         note_strangers(blocks, survey.ours)
         counters, missing = read_devices(readers)
+        line_of = Lines().of
         return MemoryReport(
             devices=_devices([one for one in counters if _is_asked_for(one.device, devices)], blocks),
-            storages=tuple(told(block) for block in blocks[:most]),
+            storages=tuple(told(block, line_of) for block in blocks[:most]),
             left_out=summed(blocks[most:]),
             kept=kept,
             views=views,

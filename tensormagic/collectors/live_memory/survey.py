@@ -190,4 +190,4 @@ def _not_counted(kind: str, number: int) -> str:
 
 def _not_shown(hidden: int) -> str:
     what = "1 saved tensor" if hidden == 1 else f"{hidden} saved tensors"
-    return f"torch does not show {what}: packed by a hook, or changed in place since the graph saved it"
+    return f"torch does not show {what}: what nothing else leads to of these is in no figure here"

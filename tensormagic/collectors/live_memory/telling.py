@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 
 from tensormagic.collectors.live_memory.blocks import Block
 from tensormagic.collectors.live_memory.categories import category_of
+from tensormagic.collectors.live_memory.lines import Origin, noted_line
 from tensormagic.collectors.live_memory.parts import nbytes_of
 from tensormagic.collectors.names.naming import OPTIMIZED
 from tensormagic.collectors.names.reach import Place
@@ -19,12 +21,17 @@ _SESSION = ("history", "traceback")
 _UNNAMED = ("view", "array")  # the base of what has a name, which is what a person can delete
 
 
-def told(block: Block) -> LiveStorage:
-    """Return a block as plain data."""
+def told(block: Block, line_of: Callable[[torch.UntypedStorage], Origin | None] = noted_line) -> LiveStorage:
+    """Return a block as plain data.
+
+    Args:
+        block: The block.
+        line_of: Gives the line that allocated a storage, where it is known.
+    """
     places = sorted(_named(block), key=lambda pair: (_rank(*pair), id(pair[1]) in block.composed, *_steps(pair[0])))
     place, x = places[0] if places else (None, next(iter(block.tensors.values()), None))
     stands = block.part if x is None or id(x) in block.composed else x
-    memory, holders = block.memory, _holders(places, x)
+    memory, holders, origin = block.memory, _holders(places, x), _origin(block, line_of)
     return LiveStorage(
         name=place.path if place is not None else "",
         nbytes=memory.nbytes,
@@ -36,6 +43,8 @@ def told(block: Block) -> LiveStorage:
         holders=(*holders[:MOST_HOLDERS], *block.saved, *block.strangers)[:MOST_HOLDERS],
         found=len(holders) + block.in_graphs + len(block.strangers),
         module=block.module,
+        location=None if origin is None else origin.location,
+        backward=origin is not None and origin.backward,
         shared=_is_shared(block),
     )
 
@@ -81,6 +90,11 @@ def _with_text(place: Location | None) -> Location | None:
     if place is None or place.text:
         return place
     return replace(place, text=location_of(place.filename, place.line, place.function).text)
+
+
+def _origin(block: Block, line_of: Callable[[torch.UntypedStorage], Origin | None]) -> Origin | None:
+    """Return the line that allocated a block; one that several storages lie over is somebody else's memory."""
+    return None if block.identities or not block.memory.address else line_of(block.part.untyped_storage())
 
 
 def _shape(x: torch.Tensor) -> tuple[int, ...]:

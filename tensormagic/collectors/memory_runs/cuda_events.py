@@ -17,7 +17,7 @@ from tensormagic.reports import Location
 from tensormagic.reports.allocator_run import AllocatorLine, AllocatorRun
 
 MOST_LINES = 200
-_IN_USE = {"active_allocated", "active_awaiting_free"}
+_IN_USE = {"active_allocated", "active_pending_free", "active_awaiting_free"}  # the last is the documentation's word
 _Line = tuple[str, int]
 
 

@@ -7,7 +7,7 @@ is new, a weak reference that notes its death. All sums are made later, a few th
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter
 from types import FrameType
 from typing import Any
@@ -53,6 +53,7 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
         asks: Whether an operation ran whose backward computes otherwise while a dispatch mode is on.
         whole: Names of what was therefore looked at from outside only.
         inside: Names of operations in which Python code runs that is not seen.
+        resized: Addresses of storages that were grown or shrunk, some of which may be other ones' by now.
         over: Whether the run has ended: deaths are of no interest any more.
         gap: Why something could not be looked at; empty where all could.
     """
@@ -83,6 +84,7 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
         self.asks = False
         self.whole: set[str] = set()
         self.inside: set[str] = set()
+        self.resized: set[int] = set()
         self.over = False
         self.gap = ""
 
@@ -236,6 +238,19 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
         """Note that a storage has another size now."""
         self.events.append(Resized(block, self.operations, self._clock(), site, size - block.size, op))
         block.size = size
+        self.resized.add(block.key)
+
+    def allocated(self) -> Iterator[tuple[torch.UntypedStorage, Place]]:
+        """Yield the storages that are alive and that an operation is known to have allocated, as they are, and where.
+
+        What was met first in a view was allocated elsewhere, and so was what cannot be resized: an array, a file.
+        """
+        makers = {kind.name for kind in self._kinds.values() if kind.makes}
+        for block in list(self.known.values()):
+            if block.op in makers and block.place is not None and not block.shared and block.key not in self.resized:
+                storage = block()
+                if storage is not None and storage.resizable():
+                    yield storage, block.place
 
     def note_resized(self, storage: torch.UntypedStorage, frame: FrameType) -> None:
         """Note that a storage was resized by no operation."""

@@ -10,6 +10,7 @@ import torch
 NOTHING, ONE, SEVERAL, VIEW, RESIZES = range(5)
 
 _GIVES_BACK = {"aten::lift", "aten::lift_fresh"}  # what was made without an operation, as from a list or an array
+_MAY_HAND_BACK = {"aten::_unsafe_view", "aten::native_dropout"}  # an argument's memory, whatever the schema says
 _ASKING = frozenset({
     "cumprod", "eig", "eigh", "householder_product", "lstsq", "masked_fill", "max", "median", "min", "nanmedian",
     "ormqr", "prod", "svd",
@@ -28,9 +29,10 @@ class OpKind:
         lifts: Whether it hands on what was made without any operation.
         asks: Whether its backward computes otherwise while a dispatch mode is on; see `op_asking`.
         inside: Whether Python code runs inside it, whose own operations are not seen.
+        makes: Whether what is new after it is of its own making for certain, rather than met for the first time.
     """
 
-    __slots__ = ("asks", "call", "inside", "lifts", "name", "new", "op")
+    __slots__ = ("asks", "call", "inside", "lifts", "makes", "name", "new", "op")
 
     def __init__(self, op: Any) -> None:
         is_overload = isinstance(op, torch._ops.OpOverload)
@@ -40,6 +42,7 @@ class OpKind:
         self.lifts = is_overload and op._schema.name in _GIVES_BACK
         self.asks = is_overload and _bare(op._schema.name) in _ASKING
         self.inside = is_overload and op.namespace not in {"aten", "prims", "prim", "profiler"}
+        self.makes = self.lifts or (is_overload and op.namespace == "aten" and _makes(op, self.new))
 
     def written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
         """Yield the tensors that a call writes to, those that it grows or replaces included."""
@@ -59,6 +62,10 @@ def _new(op: Any) -> int:
     if not new:
         return VIEW if made and not written else NOTHING
     return ONE if len(schema.returns) == 1 and str(new[0].type) == "Tensor" else SEVERAL
+
+
+def _makes(op: Any, new: int) -> bool:
+    return new in {ONE, SEVERAL} and op._schema.name not in _MAY_HAND_BACK
 
 
 def _bare(name: str) -> str:

@@ -13,8 +13,9 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
+from tensormagic.collectors.live_memory.lines import Origin, note_lines
 from tensormagic.collectors.memory_runs.beats import Beats
-from tensormagic.collectors.memory_runs.blocks import Block, new_block
+from tensormagic.collectors.memory_runs.blocks import Block, Place, new_block
 from tensormagic.collectors.memory_runs.cuda_recording import CudaRecording
 from tensormagic.collectors.memory_runs.describing import Described, described, standing
 from tensormagic.collectors.memory_runs.growth import Growth
@@ -156,11 +157,26 @@ class MemoryRecorder:
             self._described, gaps = described(self._namespace, frame)
             self._unseen = (*gaps, *self._unmet())
             self._grew(frame, error)
+            self._note_lines()
         self._state = state_after(error)
         self._error = error_text(error) if error is not None else ""
         if error is not None:
             self._note_out_of_memory(error)
             strip_own_frames(error)
+
+    def _note_lines(self) -> None:
+        """Let later looks tell which lines allocated what is left. Never raises."""
+        lines = self._sites.locations
+        origins: dict[Place, Origin] = {}
+        left: list[tuple[torch.UntypedStorage, Origin]] = []
+        for storage, place in self.mode.allocated():
+            if place.site is not None:
+                made = origins.setdefault(place, Origin(lines[place.site], place.phase == "backward"))
+                left.append((storage, made))
+        try:
+            note_lines(left)
+        except Exception as error:  # a storage of an odd kind
+            self.mode.gap = f"after the run: {type(error).__name__}: {error}"
 
     def _unmet(self) -> Iterator[Gap]:
         """Yield how much is alive that nobody saw being allocated."""

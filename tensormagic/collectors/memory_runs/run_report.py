@@ -93,8 +93,10 @@ class Account:
         """Return what is known of a storage, by name where it is alive and has one."""
         known = self._described.get(block.key) if block.died is None else None
         if known is not None:
-            where, module = self._location(block.site), known.module or _module(block)
-            return replace(known, nbytes=nbytes, module=module, location=where)
+            module, where = known.module or _module(block), self._location(block.site)
+            if where is None:
+                return replace(known, nbytes=nbytes, module=module)
+            return replace(known, nbytes=nbytes, module=module, location=where, backward=_is_of_backward(block))
         return LiveStorage(
             name="",
             nbytes=nbytes,
@@ -104,6 +106,7 @@ class Account:
             shape=tuple(block.shape),
             module=_module(block),
             location=self._location(block.site),
+            backward=_is_of_backward(block),
             shared=block.shared,
         )
 
@@ -157,6 +160,10 @@ class Account:
         total = tuple(sum(values) for values in zip(*rest, strict=True))
         found = [(self._numbers[key[1]], series[key]) for key in shown if any(series[key])]
         return (*found, (-1, total)) if any(total) else tuple(found)
+
+
+def _is_of_backward(block: Block) -> bool:
+    return block.place is not None and block.place.phase == "backward"
 
 
 def _module(block: Block) -> str:

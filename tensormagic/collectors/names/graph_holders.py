@@ -1,15 +1,18 @@
 """Which autograd graphs keep a tensor or its storage: as a saved tensor of a node, or as the leaf it adds to.
 
-Nothing is unpacked that a hook of the person's has packed, and what a node will not show (freed, changed in place) is
-passed over.
+Nothing is unpacked that a hook of the person's has packed: of what the hook made of it the tensors are looked for that
+lie in it. What was changed in place since torch shows no more as saved; it is kept all the same, and read as it lies
+there.
 """
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, Literal, cast
 
 import torch
@@ -18,7 +21,8 @@ from tensormagic.collectors.gradients.evidence import is_packed
 from tensormagic.collectors.names.namespace import is_kind
 
 NODE_LIMIT = 5_000
-MOST_ITEMS = 64  # of a list that a custom Function keeps
+MOST_ITEMS = 64  # of a list that a custom Function keeps; objects that what a hook has packed is made of
+PACKED = ", packed by a hook"
 
 Root = tuple[Any, str]
 _HOW = {"variable": "adds its gradient"}
@@ -103,7 +107,7 @@ def path_of(node: Any, root: str, slot: str) -> str:
 def kept_by(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
     """Yield what a node keeps, by the name of the slot.
 
-    None stands for what it keeps and will not show: packed by a hook of the person's, or changed in place since.
+    None stands for what it keeps and does not show at all.
     """
     if type(node).__name__ == "AccumulateGrad":
         yield "variable", node.variable
@@ -123,10 +127,11 @@ def _raw_slots(kind: Hashable) -> tuple[str, ...]:
 def _read(node: Any, raw: str) -> Iterator[tuple[str, torch.Tensor | None]]:
     slot = raw.removeprefix("_raw_saved_")
     try:
-        if is_packed(getattr(node, raw)):
-            yield slot, None
+        kept = getattr(node, raw)
+        if is_packed(kept):
+            yield from _within_packed(kept, slot)
             return
-        values = getattr(node, f"_saved_{slot}")
+        values = _shown(node, kept, slot)
     except RuntimeError as error:
         if not _is_freed(error):
             yield slot, None
@@ -134,6 +139,45 @@ def _read(node: Any, raw: str) -> Iterator[tuple[str, torch.Tensor | None]]:
     for value in values if isinstance(values, tuple | list) else (values,):
         if is_kind(value, torch.Tensor):
             yield slot, value
+
+
+def _shown(node: Any, kept: Any, slot: str) -> Any:
+    """Return what a slot keeps; what was changed in place since as it lies there, unchecked."""
+    try:
+        return getattr(node, f"_saved_{slot}")
+    except RuntimeError as error:
+        if _is_freed(error):
+            raise
+        return [each.data for each in _each(kept)]
+
+
+def _each(kept: Any) -> tuple[Any, ...]:
+    return tuple(each for each in kept if each is not None) if isinstance(kept, tuple | list) else (kept,)
+
+
+def _within_packed(kept: Any, slot: str) -> Iterator[tuple[str, torch.Tensor | None]]:
+    """Yield the tensors in what hooks have made of saved ones; where there is none, these are kept elsewhere."""
+    for each in _each(kept):
+        if is_packed(each):
+            yield from ((f"{slot}{PACKED}", tensor) for tensor in _tensors_in(each.data))
+        elif is_kind(each.data, torch.Tensor):
+            yield slot, each.data
+
+
+def _tensors_in(item: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors that an object is made of: in containers, attributes and closures, a few steps deep."""
+    pending, seen = deque([item]), set[int]()
+    while pending and len(seen) < MOST_ITEMS:
+        each = pending.popleft()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if is_kind(each, torch.Tensor):
+            yield each
+        elif isinstance(each, FunctionType):
+            pending.extend(each.__closure__ or ())
+        elif not isinstance(each, type | ModuleType | MethodType | FrameType | torch.nn.Module):
+            pending.extend(gc.get_referents(each))
 
 
 def _is_freed(error: RuntimeError) -> bool:
@@ -145,10 +189,10 @@ def _kept_by_custom(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
     """Yield what a custom Function saved, and what it keeps as attributes of its context, which nothing ever frees."""
     saved: tuple[torch.Tensor | None, ...] = ()
     try:
-        if any(map(is_packed, node._raw_saved_tensors)):
-            yield "saved_tensors", None
+        if any(map(is_packed, kept := node._raw_saved_tensors)):
+            yield from _within_packed(kept, "saved_tensors")
         else:
-            saved = node.saved_tensors
+            saved = _shown_by_custom(node, kept)
     except RuntimeError as error:
         if not _is_freed(error):
             yield "saved_tensors", None
@@ -159,3 +203,12 @@ def _kept_by_custom(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
         elif type(value) in {list, tuple}:
             several = enumerate(value[:MOST_ITEMS])
             yield from ((f"ctx.{name}[{at}]", item) for at, item in several if is_kind(item, torch.Tensor))
+
+
+def _shown_by_custom(node: Any, kept: Any) -> tuple[torch.Tensor | None, ...]:
+    try:
+        return cast("tuple[torch.Tensor | None, ...]", node.saved_tensors)
+    except RuntimeError as error:
+        if _is_freed(error):
+            raise
+        return tuple(each.data for each in _each(kept))

@@ -22,6 +22,7 @@ from tensormagic.renderers.memory.memory_words import (
     frees_by_history,
     held_by,
     kind,
+    line_label,
     percent,
     release_notes,
     summary,
@@ -36,7 +37,7 @@ from tensormagic.reports import DeviceMemory, LiveStorage, MemoryReport, Release
 MOST_ROWS = 40
 MOST_RELEASES, MOST_RELEASES_FOLDED = 3, 32
 MAP_HEIGHT, BRIEF_MAP_HEIGHT, SMALL_MAP_HEIGHT = 180.0, 110.0, 56.0
-_STORAGE_HEAD = ("storage", "bytes", "category", "tensor", "device", "held by")
+_STORAGE_HEAD = ("storage", "bytes", "category", "tensor", "device", "allocated by", "held by")
 
 
 def memory_panel(label: str, parts: Iterable[str], kind: str = "tm-memory") -> str:
@@ -188,11 +189,14 @@ def storages_html(storages: Sequence[LiveStorage], left_out: Sequence[LiveStorag
     """Return the largest storages with their holders, folded; how many more there are is said."""
     if not storages:
         return ""
-    rows = "".join(_storage(one) for one in storages[:MOST_ROWS])
+    shown = storages[:MOST_ROWS]
+    has_lines = any(one.location is not None for one in shown)
+    rows = "".join(_storage(one, has_lines=has_lines) for one in shown)
     rest = (*storages[MOST_ROWS:], *left_out)
     number = len(storages[MOST_ROWS:]) + sum(one.tensors for one in left_out)
     more = f"and {count(number)} smaller, {number_of_bytes(sum(one.nbytes for one in rest))}" if rest else ""
-    head = tag("thead", tag("tr", *(tag("th", text, scope="col") for text in _STORAGE_HEAD)))
+    titles = [text for text in _STORAGE_HEAD if has_lines or text != "allocated by"]
+    head = tag("thead", tag("tr", *(tag("th", text, scope="col") for text in titles)))
     filled = tag("table", head, tag("tbody", rows), class_="tm-list tm-full") + (
         tag("p", more, class_="quiet") if more else ""
     )
@@ -201,14 +205,21 @@ def storages_html(storages: Sequence[LiveStorage], left_out: Sequence[LiveStorag
     return details_html(told, filled)
 
 
-def _storage(one: LiveStorage) -> str:
-    place = f"; from {one.location.label}" if one.location is not None else ""
+def _storage(one: LiveStorage, *, has_lines: bool) -> str:
     cells = (
         tag("th", tag("code", escape(shortened(called(one), 90))), scope="row"),
         tag("td", number_of_bytes(one.nbytes), class_="tm-num"),
         tag("td", escape(one.category)),
         tag("td", escape(kind(one))),
         tag("td", escape(one.device)),
-        tag("td", escape((held_by(one) or "nothing else") + place), class_="tm-wide quiet"),
+        *([_line(one)] if has_lines else []),
+        tag("td", escape(held_by(one) or "nothing else"), class_="tm-wide quiet"),
     )
     return tag("tr", *cells)
+
+
+def _line(one: LiveStorage) -> str:
+    if one.location is None:
+        return tag("td", "")
+    text = shortened(one.location.text, 60)
+    return tag("td", escape(line_label(one)), " ", tag("code", escape(text)) if text else "", class_="tm-wide")

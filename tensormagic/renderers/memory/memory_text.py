@@ -13,6 +13,7 @@ from tensormagic.renderers.memory.memory_words import (
     frees_by_history,
     held_by,
     kind,
+    line_label,
     percent,
     release_notes,
     summary,
@@ -119,19 +120,22 @@ def storages_text(name: str, storages: Sequence[LiveStorage], left_out: Sequence
     if not storages:
         return
     yield name
-    yield from table([_row(one) for one in storages[:MOST_STORAGES]], indent=2, gap=2)
+    shown = storages[:MOST_STORAGES]
+    has_lines = any(one.location is not None for one in shown)
+    yield from table([_row(one, has_lines=has_lines) for one in shown], indent=2, gap=2)
     rest = (*storages[MOST_STORAGES:], *left_out)
     number = len(storages[MOST_STORAGES:]) + sum(one.tensors for one in left_out)
     if rest:
         yield f"  and {count(number)} smaller, {number_of_bytes(sum(one.nbytes for one in rest))}"
 
 
-def _row(one: LiveStorage) -> tuple[str, ...]:
+def _row(one: LiveStorage, *, has_lines: bool) -> tuple[str, ...]:
     held = held_by(one, most=2)
     return (
         shortened(called(one), 36),
         number_of_bytes(one.nbytes),
         one.category,
+        *([line_label(one)] if has_lines else []),
         shortened(kind(one), 32),
         held and f"held by {held}",
     )

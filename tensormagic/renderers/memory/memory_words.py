@@ -110,8 +110,21 @@ def storage_lines(one: LiveStorage) -> list[str]:
         called(one),
         f"{number_of_bytes(one.nbytes)}, {one.category}, {kind(one)}".rstrip(", "),
         *([f"held by {held}"] if held else []),
-        *([f"from {one.location.label}"] if one.location is not None else []),
+        *([origin(one)] if one.location is not None else []),
     ]
+
+
+def origin(one: LiveStorage) -> str:
+    """Return which line allocated a storage, with its text; nothing where nobody saw it."""
+    text = f": {shortened(one.location.text, 60)}" if one.location is not None and one.location.text else ""
+    return f"allocated by {line_label(one)}{text}" if one.location is not None else ""
+
+
+def line_label(one: LiveStorage) -> str:
+    """Return which line allocated a storage: ``cell 5, line 12``, ``backward of cell 5, line 12``; empty if unseen."""
+    if one.location is None:
+        return ""
+    return f"backward of {one.location.label}" if one.backward else one.location.label
 
 
 def kind(one: LiveStorage) -> str:

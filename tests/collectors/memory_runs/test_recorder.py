@@ -115,6 +115,7 @@ def test_what_was_there_before_is_told_apart():
 
 def test_two_tensors_over_one_array_count_once():
     """Each ``torch.from_numpy`` makes a storage; the memory below is one, and a write to it changes no size."""
+    gc.collect()
     array = np.zeros((600, 1000))
     tensors = [torch.from_numpy(array)]
     begun = []
