@@ -12,6 +12,7 @@ from functools import partial
 
 from tensormagic import renderers
 from tensormagic.renderers.latex import listing
+from tensormagic.renderers.sanitised import with_text
 from tensormagic.reports import Report
 
 
@@ -20,7 +21,7 @@ def bundle(report: Report, *, folded: bool = False, slide: bool = False) -> dict
     slides = partial(renderers.render, form="html", slide=True)
     html = _or_reason(report, "html", slides if slide else renderers.folded if folded else None)
     text = _or_reason(report, "txt")
-    return {"text/html": html, "text/latex": listing(text), "text/plain": text}
+    return {"text/html": with_text(html, text), "text/latex": listing(text), "text/plain": text}
 
 
 def _or_reason(report: Report, form: str, render: Callable[[Report], str] | None = None) -> str:

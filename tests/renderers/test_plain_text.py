@@ -61,7 +61,7 @@ def test_report_without_such_text_is_the_very_same() -> None:
 def test_escape_and_data_write_out_what_is_invisible_too() -> None:
     """Where text reaches markup by another way, it is no less safe."""
     assert escape("<\u202e\x00>") == r"&lt;\u202e\x00&gt;"
-    assert json_block("</script>\u2028\ud800") == r'"\u003c/script>\u2028\ud800"'
+    assert json_block("</script>\u2028\ud800") == r'"\u003c/script\u003e\u2028\ud800"'
 
 
 def test_reason_in_the_place_of_a_panel_is_text() -> None:

@@ -13,10 +13,12 @@ import bleach
 import nbformat
 import pytest
 from nbconvert import HTMLExporter, MarkdownExporter, PythonExporter, SlidesExporter
-from traitlets.config import Config
 
+from tensormagic.renderers import render
 from tensormagic.renderers.basics.plain_text import plain_report
 from tensormagic.renderers.bundles import bundle
+from tensormagic.renderers.sanitised import MOST_TEXT, with_text
+from tests.renderers import samples_memory, samples_memory_run, samples_snapshot
 from tests.renderers.markup_reader import Page
 from tests.renderers.test_every_renderer import RENDERERS, said
 
@@ -38,6 +40,8 @@ CASES = [
     if one.output == "html"
     for name in one.samples
 ]
+# A sample of each panel, and every one with hostile text.
+FEW = [one for one in CASES if one.values[1] == next(iter(one.values[0].samples)) or "hostile" in one.values[1]]
 
 
 def as_github(html: str) -> str:
@@ -82,7 +86,7 @@ def test_nbconvert_keeps_the_panels(notebook, exporter):
     assert exported.count("<section") >= len(notebook.cells)
     assert exported.count("data-tm-waiting=") == 1
     assert "application/vnd.jupyter.widget" not in exported
-    assert exported.count("offset(i, j) = 1 + 1·i + 12·j") == 1
+    assert exported.count("<code>offset(i, j) = 1 + 1·i + 12·j</code>") == 1
 
 
 def test_a_script_holds_no_output(notebook):
@@ -91,11 +95,39 @@ def test_a_script_holds_no_output(notebook):
     assert "tm" not in exported
 
 
-def test_a_sanitised_export_takes_the_text(notebook):
-    """As the page on hosts says: text first, because nbconvert would show the style sheet of an HTML output as text."""
-    settings = Config({"NbConvertBase": {"display_data_priority": ["text/plain"]}})
-    exported, _ = HTMLExporter(config=settings, sanitize_html=True).from_notebook_node(notebook)
-    text = Page(exported).text
+def test_a_sanitised_export_shows_the_text(notebook):
+    """Panels go as a whole, none of their markup is printed, and the text of each stands in their place."""
+    exported, _ = HTMLExporter(sanitize_html=True).from_notebook_node(notebook)
+    body = exported.partition("<main>")[2]
+    text = Page(body).text
     assert "offset(i, j) = 1 + 1·i + 12·j" in text
-    assert "─┬─" in exported
-    assert "--s1" not in text
+    assert "─┬─" in text
+    assert [word for word in (*MACHINERY, "&lt;section", "&lt;p", "tm-") if word in body] == []
+    assert body.count("<pre><code>") == body.count("&lt;style&gt;") == len(notebook.cells)
+
+
+@pytest.mark.parametrize(("renderer", "sample"), FEW)
+def test_every_panel_can_be_taken_out_as_a_whole(renderer, sample):
+    """Nothing in it ends the comment that a sanitised export makes of it, and browsers show no text beside it."""
+    report = plain_report(renderer.samples[sample])
+    output = with_text(render(report, "html"), "<text> -->")
+    assert "".join(bleach.clean(output, {"div", "pre", "code"}, {}).split()) == (
+        "<div>&lt;style&gt;<pre><code>&lt;text&gt;--&gt;</code></pre>&lt;/script&gt;</div>"
+    )
+    assert "<text> -->" not in Page(output).text
+
+
+def test_of_a_long_text_the_beginning_is_told():
+    """Whole lines as far as there is room, and how the rest is had; what would end the comment is left alone."""
+    told = with_text("", "\n".join(["a line of forty characters, more or less"] * 100))
+    lines = told.partition("<code>")[2].partition("</code>")[0].split("\n")
+    assert MOST_TEXT / 41 - 1 < lines.index("") <= MOST_TEXT / 41
+    assert "display_data_priority" in lines[-1]
+    assert with_text("<section>--></section>", "text") == "<section>--></section>"
+
+
+@pytest.mark.parametrize("sample", [samples_memory_run.training, samples_memory.gpt, samples_snapshot.found])
+def test_nothing_runs_together_without_styles(sample):
+    """Labels of axes, legends and cells of a map are words of their own where no rule sets them apart."""
+    text = Page(as_github(render(sample(), "html"))).text
+    assert re.findall(r"(?:[KMG]iB|\d B)\w", text) == []

@@ -17,11 +17,11 @@ from typing import Any
 from tensormagic.renderers.basics.plain_text import visible
 
 _WORTH_WAITING = 500_000  # characters, packed as small as can be
-_UNSAFE_IN_SCRIPT = re.compile("[<\u2028\u2029\ud800-\udfff]")
+_UNSAFE_IN_SCRIPT = re.compile("[<>\u2028\u2029\ud800-\udfff]")
 _ATTRIBUTE = re.compile('="([^"\']*)"')
 _PERCENT = {ord(letter): f"%{ord(letter):02X}" for letter in '%<>#"&\n\r\t'}
-_SAFE = str.maketrans("<&", ",.")  # of the 85 characters the two that mean something in a page
-_UNSAFE = str.maketrans(",.", "<&")
+_SAFE = str.maketrans("<&>", ",.:")  # of the 85 characters the three that mean something in a page
+_UNSAFE = str.maketrans(",.:", "<&>")
 
 
 def escape(text: object) -> str:

@@ -124,7 +124,7 @@ def _keys(bar: DeviceBar) -> str:
     keys = [key_html(_ground(part), part.words, part.nbytes) for part in bar.parts]
     if bar.cut:
         keys.append(tag("span", "(free is not drawn to scale)", class_="tm-key quiet"))
-    return tag("div", *keys, class_="tm-keys")
+    return tag("div", " ".join(keys), class_="tm-keys")
 
 
 def key_html(ground: str, words: str, nbytes: int) -> str:

@@ -140,7 +140,7 @@ def _segments(report: SnapshotReport, ranks: dict[int, int]) -> str:
             for key in ("free", "awaiting free", "mixed")]  # fmt: skip
     key = tag("span", "in use: coloured by line, as above", class_="tm-key quiet")
     about = "what the allocator has reserved, and the blocks in it"
-    return fold("Segments", *drawn, tag("div", key, *said, class_="tm-keys"), _more(rest), state=about)
+    return fold("Segments", *drawn, tag("div", " ".join([key, *said]), class_="tm-keys"), _more(rest), state=about)
 
 
 def _segment(report: SnapshotReport, segment: Segment, ranks: dict[int, int], largest: int) -> str:

@@ -54,9 +54,9 @@ def layers_html(
         words: What a layer stands for.
         unit: What the axis counts.
     """
-    keys = "".join(_key(timeline, layer, words(layer)) for layer in reversed(layers))
+    keys = " ".join(_key(timeline, layer, words(layer)) for layer in reversed(layers))
     said = tag("span", "at the peak", class_="tm-key quiet") if keys else ""
-    return _chart(timeline, layers, unit) + tag("div", said, keys, class_="tm-keys")
+    return _chart(timeline, layers, unit) + tag("div", said, " ", keys, class_="tm-keys")
 
 
 def _key(timeline: Timeline, layer: Layer, words: str) -> str:
@@ -69,11 +69,11 @@ def _key(timeline: Timeline, layer: Layer, words: str) -> str:
 
 def _chart(timeline: Timeline, layers: Sequence[Layer], unit: str) -> str:
     top = scale_top(timeline)
-    marks = "".join(_tick(nbytes, top) for nbytes in ticks(top))
+    marks = " ".join(_tick(nbytes, top) for nbytes in ticks(top))  # spaces are for who reads it without styles
     peak = number_of_bytes(timeline.live[timeline.peak])
     said = f"Live memory: peak {peak} {peak_place(timeline, unit)}, {ends_words(timeline)}"
     image = svg_image(areas_svg(timeline, layers), said)
-    return tag("div", marks, tag("div", image, _peak(timeline, top), class_="tm-plot"), class_="tm-chart") + _axis(
+    return tag("div", marks, " ", tag("div", image, _peak(timeline, top), class_="tm-plot"), class_="tm-chart") + _axis(
         timeline, unit
     )
 
@@ -94,4 +94,4 @@ def _peak(timeline: Timeline, top: int) -> str:
 def _axis(timeline: Timeline, unit: str) -> str:
     last = count(timeline.operation[-1])
     ends = (f"{unit} {count(timeline.operation[0])}", f"{last}, after {seconds_text(timeline.seconds[-1])}")
-    return tag("div", *(tag("span", text) for text in ends), class_="tm-axis")
+    return tag("div", " ".join(tag("span", text) for text in ends), class_="tm-axis")

@@ -18,27 +18,27 @@ _TITLE = 160
 
 def treemap_html(map_: Treemap, alternative: str) -> str:
     """Return the treemap, for a container of whatever width; ``alternative`` says in a sentence what it shows."""
-    inner = "".join(_group(group, map_) for group in map_.groups)
+    inner = " ".join(_group(group, map_) for group in map_.groups)
     height = f"height:{map_.height:.0f}px"
     return tag("div", inner, class_="tm-map", style=height, role="img", aria_label=alternative)
 
 
 def _group(group: Group, map_: Treemap) -> str:
-    cells = "".join(_cell(cell, group, map_) for cell in group.cells)
+    cells = " ".join(_cell(cell, group, map_) for cell in group.cells)
     if not has_header(group):
         return cells
-    return cells + tag("span", _header(group), class_="tm-mh", style=_place(group.box, map_, high=False))
+    return cells + " " + tag("span", _header(group), class_="tm-mh", style=_place(group.box, map_, high=False))
 
 
 def _header(group: Group) -> str:
     name, *nbytes = header_words(group)
-    return tag("b", escape(name)) + "".join(tag("i", words) for words in nbytes)
+    return " ".join([tag("b", escape(name)), *(tag("i", words) for words in nbytes)])
 
 
 def _cell(cell: Cell, group: Group, map_: Treemap) -> str:
     classes = f"tm-c{LETTERS[cell.tile.category]}{' tm-low' if is_lowered(cell, group) else ''}"
     words = cell_lines(cell, group)
-    text = "".join(escape(word) if at == 0 else tag("i", escape(word)) for at, word in enumerate(words))
+    text = " ".join(escape(word) if at == 0 else tag("i", escape(word)) for at, word in enumerate(words))
     return tag("span", text, class_=classes, style=_place(cell.box, map_), title=shortened_title(cell))
 
 

@@ -1,6 +1,6 @@
 // Text as markup.py packed it: gzip, written in the 85 characters that mean nothing in a script, a page or JSON.
 const unpacked = (text) => {
-  const letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%.()*+-;,=>?@^_`{|}~";
+  const letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%.()*+-;,=:?@^_`{|}~";
   const values = new Uint8Array(128), bytes = new Uint8Array(Math.ceil(text.length / 5) * 4);
   for (let at = 0; at < 85; at += 1) values[letters.charCodeAt(at)] = at;
   for (let at = 0, to = 0; at < text.length; at += 5) {
