@@ -16,7 +16,7 @@ class TensorRow:
 
     Attributes:
         name: The shortest name that reaches it.
-        kind: Its class: ``"Tensor"``, ``"Parameter"``, ``"ndarray"``.
+        kind: Its class: ``"Tensor"``, ``"Parameter"``, ``"ndarray"``; ``"buffer"`` where a module has registered it.
         dtype: Without the ``torch.`` prefix.
         shape: Its shape.
         device: As torch writes it.

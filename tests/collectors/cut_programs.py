@@ -67,7 +67,7 @@ def data_of_a_result():
     (x * h + y).sum().backward()
 
 
-@cut((".data", "(w * (w.data + 1)).sum().backward()", "leaf (4,)", "mul", 1))
+@cut((".data", "(w * (w.data + 1)).sum().backward()", "w", "mul", 1))
 def data_of_a_leaf():
     w = data(4).requires_grad_()
     (w * (w.data + 1)).sum().backward()
@@ -217,7 +217,7 @@ def into_an_in_place_call():
     (y * z).sum().backward()
 
 
-@cut(("detach", "new = y.detach().requires_grad_()", "mul", "leaf (4,)", None))
+@cut(("detach", "new = y.detach().requires_grad_()", "mul", "new", None))
 def a_leaf_of_its_own():
     x = data(4).requires_grad_()
     y = x * 2
@@ -465,7 +465,7 @@ def gumbel_softmax():
     y.square().sum().backward()
 
 
-@healthy(("detach", "mixed = (0.5 * real + 0.5 * fake.detach()).requires_grad_()", "(tanh)", "leaf (2, 4)", None))
+@healthy(("detach", "mixed = (0.5 * real + 0.5 * fake.detach()).requires_grad_()", "(tanh)", "mixed", None))
 def gradient_penalty():
     generator, critic, real = nn.Linear(4, 4), nn.Linear(4, 1), data(2, 4)
     fake = generator(real).tanh()

@@ -95,6 +95,9 @@ class CutLog:
         leaves: Numbers the leaves.
         origins: Says where nodes were made.
         sites: The lines.
+
+    Attributes:
+        reached: The leaves that a graph led to, by number.
     """
 
     def __init__(self, cuts: Cuts, leaves: Leaves, origins: Origins, sites: Sites) -> None:
@@ -106,7 +109,7 @@ class CutLog:
         self._dropped = 0
         self._last: Walked | None = None
         self._asked_late = False
-        self._reached: set[int] = set()  # leaves that a graph led to
+        self.reached: set[int] = set()
         self._rootless = RootlessLog()
 
     def settle(self, nodes: list[Any], skeleton: Skeleton, roots: Iterable[int], number: int) -> None:
@@ -116,7 +119,7 @@ class CutLog:
             numbers = array("Q", [node._sequence_nr() for node in nodes] if wanted else [])
             starts = {nodes[place]._sequence_nr(): place for place in roots}
             now = Walked(number, skeleton, starts, numbers, {leaf: at for at, leaf in skeleton.leaf_of.items()})
-            self._reached.update(now.leaves)
+            self.reached.update(now.leaves)
             self._settle_all(now)
             self._cuts.finish_pass(frozenset(starts))
             self._last = replace(now, _places={})
@@ -251,7 +254,8 @@ class CutLog:
             site = self._origins.origins[origin][0] if origin >= 0 else None
         elif severed.leaf is not None and (leaf := severed.leaf()) is not None:
             known = self._leaves.find(leaf)
-            name = name or (self._leaves.known[known].name if known is not None else f"leaf {tuple(leaf.shape)}")
+            told = self._leaves.known[known].name if known is not None else self._leaves.called(leaf)
+            name = name or told or f"leaf {tuple(leaf.shape)}"
         shown = receiver or severed
         return Told(name, site, shown.shape, shown.dtype, severed.behind, quiet=severed.quiet)
 
@@ -262,7 +266,7 @@ class CutLog:
             kind=key.kind, op=key.op, location=key.site, line=line, source=key.source, source_name=told.source_name,
             source_location=told.source_site, earlier=key.earlier, target=key.target, input_number=key.input_number,
             selects=key.selects, shape=told.shape, dtype=told.dtype, count=told.count,
-            left_out=left_out(behind, self._leaves, self._reached, self._cuts.trained),
+            left_out=left_out(behind, self._leaves, self.reached, self._cuts.trained),
         )  # fmt: skip
 
 

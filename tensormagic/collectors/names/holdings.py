@@ -89,6 +89,11 @@ def _module_children(path: str, module: nn.Module, depth: int, _label: Label) ->
             yield f"{path}.{name}", value, depth if is_kind(value, torch.Tensor, nn.Module) else depth - 1
 
 
+def buffers_of(module: nn.Module) -> list[object]:
+    """Return what a module has registered as its own buffers."""
+    return list(dict.values(object.__getattribute__(module, "__dict__").get("_buffers") or {}))
+
+
 def _optimizer_children(path: str, optimizer: Any, depth: int, label: Label) -> Iterator[Child]:
     """Yield what an optimizer updates, and what it remembers of each."""
     attributes = object.__getattribute__(optimizer, "__dict__")

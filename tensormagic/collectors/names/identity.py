@@ -3,7 +3,8 @@
 A module is known by the path under which its outermost caller holds it: ``net.conv1``. Outermost modules are found
 two ways: in the person's namespace (there also inside a module, an object, a list or a dictionary that has a name),
 and by being called (a model that lives inside a function has no name in the namespace: it is called by its class
-then). A leaf is known by the parameter path that leads to it, else by its name in the namespace, else by its shape.
+then). A leaf is known by the parameter path that leads to it, else by its name in the namespace, else by the way to it
+(`deep_names`), else by its shape.
 Only weak references are held, and an ``id`` counts only while its reference
 lives: addresses are reused.
 """
@@ -12,16 +13,18 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
+
+from tensormagic.collectors.names.deep_names import DeepNames
 
 MODULE_SCAN_LIMIT = 32  # rescans of the namespace for an unknown parameter: enough for models made on the way
 
@@ -128,11 +131,15 @@ class ModuleNames:
         alive = ((name, reference()) for name, reference in list(self._roots.items()))
         return [(name, module) for name, module in alive if module is not None]
 
-    def scan(self) -> None:
-        """Learn every module that the namespace holds by name."""
+    def owners(self) -> dict[int, tuple[weakref.ref[nn.Parameter], weakref.ref[nn.Module]]]:
+        """Return the parameters of the modules that the namespace holds by name, by ``id``, each with its module."""
+        found: dict[int, tuple[weakref.ref[nn.Parameter], weakref.ref[nn.Module]]] = {}
         for value in list(self._namespace.values()):
             if isinstance(value, nn.Module) and not self.path(value):
-                self.add_root(value)
+                owner = weakref.ref(value)
+                for parameter in value.parameters():
+                    found.setdefault(id(parameter), (weakref.ref(parameter), owner))
+        return found
 
     def _root_name(self, module: nn.Module) -> str:
         if held := _place_of(module, self._namespace):
@@ -173,6 +180,8 @@ class Leaves:
         self._anonymous_from: dict[str, int] = {}
         self._names: dict[int, str] | None = None
         self._looking = False
+        self._deep = DeepNames(namespace, modules.roots)
+        self._owners_there: dict[int, tuple[weakref.ref[nn.Parameter], weakref.ref[nn.Module]]] | None = None
         self._scans, self._scans_left = 0, 0
         self.known: list[Leaf] = []
         self.replaced: set[int] = set()  # parameters in whose place their module got another one
@@ -194,10 +203,11 @@ class Leaves:
         """The modules met so far."""
         return self._modules
 
-    @property
-    def model_name(self) -> str:
-        """The name of the first model that a leaf belongs to; empty where none does."""
-        return next((leaf.owner for leaf in list(self.known) if leaf.owner), "")
+    def model_name(self, reached: Collection[int]) -> str:
+        """Return the name of the first model that a leaf of these numbers belongs to, else of the first model."""
+        known = list(self.known)
+        there = (leaf.owner for number, leaf in enumerate(known) if leaf.owner and number in reached)
+        return next(there, "") or next((leaf.owner for leaf in known if leaf.owner), "")
 
     def find(self, tensor: torch.Tensor) -> int | None:
         """Return the number of ``tensor`` where it is known, else None."""
@@ -207,7 +217,7 @@ class Leaves:
     def called(self, tensor: torch.Tensor) -> str:
         """Return the name of a tensor that is not, and need not be, known as a leaf; empty where it has none."""
         named = (name for name, value in list(self._namespace.items()) if value is tensor and not name.startswith("_"))
-        return next(named, "")
+        return next(named, "") or self._deep.of(tensor)[0]
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
@@ -217,6 +227,10 @@ class Leaves:
             yield
         finally:
             self._looking, self._names = False, None
+
+    def seen_from(self, frame: FrameType | None) -> AbstractContextManager[None]:
+        """Know meanwhile from which frame a backward was called: the variables of functions are names, too."""
+        return self._deep.seen_from(frame)
 
     def learn_parameters(self) -> None:
         """Learn every parameter of the outermost modules, whether or not a gradient ever comes."""
@@ -239,15 +253,31 @@ class Leaves:
     def _learn(self, tensor: torch.Tensor) -> int:
         if self._names is None or not self._looking:
             self._look()
-        if isinstance(tensor, nn.Parameter) and not self._is_known(tensor) and self._may_scan():
-            self._modules.scan()
-            self.learn_parameters()
+        if isinstance(tensor, nn.Parameter) and not self._is_known(tensor):
+            self._learn_owner(tensor)
         if self._is_known(tensor):
             return self._numbers[id(tensor)]
-        return self._add(tensor, self._name_in_namespace(tensor), "")
+        return self._add(tensor, self._name_in_namespace(tensor) or self._name_deeper(tensor), "")
+
+    def _learn_owner(self, parameter: nn.Parameter) -> None:
+        """Learn the module of the person's that holds a parameter; others that are there play no part in the run."""
+        if self._owners_there is None:
+            self._owners_there = self._modules.owners() if self._may_scan() else {}
+        reference, owner = self._owners_there.get(id(parameter), (None, None))
+        if reference is not None and reference() is parameter and owner is not None:
+            module = owner()
+            if module is not None:
+                self._modules.add_root(module)
+
+    def _name_deeper(self, tensor: torch.Tensor) -> str:
+        """Return the way to a leaf; one of a function's variables is numbered while another leaf goes by its name."""
+        name, is_local = self._deep.of(tensor)
+        return self._free(name) if is_local else name
 
     def _look(self) -> None:
         self._names = self._names_in_namespace()
+        self._deep.forget()
+        self._owners_there = None
         self._anonymous_from.clear()
         self._scans_left = 1
         self.learn_parameters()
@@ -272,7 +302,10 @@ class Leaves:
 
     def _anonymous(self, tensor: torch.Tensor) -> str:
         """Return a name for a leaf that has none: two that live at the same time get two names."""
-        base = f"leaf {tuple(tensor.shape)}"
+        return self._free(f"leaf {tuple(tensor.shape)}")
+
+    def _free(self, base: str) -> str:
+        """Return a name, numbered while leaves that are alive go by it."""
         number = self._anonymous_from.get(base, 1)  # those below are taken
         while self._is_taken(_numbered(base, number)):
             number += 1

@@ -16,7 +16,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from tensormagic.collectors.names.holdings import Child, can_hold, children, gradient, is_kind, is_opaque, mro_of
+from tensormagic.collectors.names.holdings import (
+    Child,
+    buffers_of,
+    can_hold,
+    children,
+    gradient,
+    is_kind,
+    is_opaque,
+    mro_of,
+)
 
 LIMIT = 20_000
 _DEPTH = 6
@@ -35,6 +44,7 @@ class Walk:
         items: How many items of one container to look at.
         looked: How many were looked at so far.
         complete: Whether nothing was left out for being too many.
+        buffers: What the modules that were met have registered as buffers, by ``id``; good while these are alive.
     """
 
     namespace: Mapping[str, object]
@@ -42,6 +52,7 @@ class Walk:
     items: int = _ITEMS
     looked: int = 0
     complete: bool = True
+    buffers: set[int] = field(default_factory=set, repr=False)
     _labels: dict[int, str] | None = field(default=None, repr=False)
 
     def named(self, *kinds: type) -> Iterator[tuple[str, Any]]:
@@ -75,6 +86,8 @@ class Walk:
         try:
             if is_kind(item, torch.Tensor):
                 return gradient(path, item)
+            if is_kind(item, nn.Module):
+                self.buffers.update(map(id, buffers_of(item)))
             found = list(itertools.islice(children(path, item, depth, self._label), self.items + 1))
         except Exception:  # one object that cannot be looked into does not hide the others
             self.complete = False

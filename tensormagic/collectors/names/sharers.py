@@ -181,6 +181,11 @@ def _list_of(name: str, space: Mapping[str, Any]) -> str:
 
 def running_spaces(frame: FrameType | None, outermost: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the names of the person's functions that are running, innermost first, up to their module or cell."""
+    return (names for _, names in running_functions(frame, outermost))
+
+
+def running_functions(frame: FrameType | None, outermost: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the person's functions that are running, by name, with their names, as `running_spaces` does."""
     for _ in range(_FRAMES):
         while frame is not None and not is_own_code(frame.f_code.co_filename):
             frame = frame.f_back
@@ -188,9 +193,9 @@ def running_spaces(frame: FrameType | None, outermost: Mapping[str, Any]) -> Ite
             return
         if not frame.f_code.co_flags & _OPTIMIZED:
             if frame.f_locals is not outermost:
-                yield frame.f_locals
+                yield frame.f_code.co_name, frame.f_locals
             return
-        yield names_of(frame)
+        yield frame.f_code.co_name, names_of(frame)
         frame = frame.f_back
 
 

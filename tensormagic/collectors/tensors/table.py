@@ -39,7 +39,10 @@ def collect_table(
         entries = gather(walk, torch.Tensor, np.ndarray)
         pieces = by_memory(with_parts(entries))
         groups = _numbers(entries, pieces)
-        rows = tuple(_row(entry, groups.get(id(entry), 0)) for entry in entries[:MOST_ROWS])
+        rows = tuple(
+            _row(entry, groups.get(id(entry), 0), is_buffer=id(entry.item) in walk.buffers)
+            for entry in entries[:MOST_ROWS]
+        )
         totals = _totals(entries, pieces)
     full = zip(entries[:panels], rows[:panels], strict=True)
     return TensorTable(
@@ -91,14 +94,14 @@ def _totals(entries: Sequence[Entry], pieces: Sequence[Shared]) -> tuple[MemoryT
     )
 
 
-def _row(entry: Entry, group: int) -> TensorRow:
+def _row(entry: Entry, group: int, *, is_buffer: bool) -> TensorRow:
     item, names = entry.item, entry.names
     shown = nearest(telling(names)) if len(names) > 1 else names
     if not entry.is_tensor:
         return _array_row(shown[0], item, group, len(shown))
     return TensorRow(
         name=shown[0],
-        kind=type(item).__name__,
+        kind="buffer" if is_buffer and type(item) is torch.Tensor else type(item).__name__,
         dtype=_plain(item.dtype),
         shape=_shape(item),
         device=_device(item),

@@ -218,7 +218,7 @@ class Tracer:
             followed.come_back = self._recorder.leave()
             self._cuts.begin(roots, followed)
             nodes = start_nodes(roots)
-            with self._lock, garbage_waits:
+            with self._lock, garbage_waits, self._leaves.seen_from(followed.caller):
                 followed.circumstances = circumstances(self._running, self._home)
                 if nodes:
                     found = self._walker.walk(nodes)
@@ -374,7 +374,7 @@ class Tracer:
         graphs = tuple(self._cuts.with_cuts(graph.report()) for graph in self._graphs.by_use())
         parts = [part for part in (self._recorder, self._cuts, self._training, self._ops) if part is not None]
         return TraceReport(
-            title=self._title or self._leaves.model_name,
+            title=self._title or self._leaves.model_name(self._cuts.reached),
             state=self._state,
             error=self._error,
             cell=self._cell,

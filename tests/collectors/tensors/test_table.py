@@ -29,6 +29,16 @@ def test_a_row():
     ]
 
 
+def test_buffers_are_told_apart():
+    """What a module has registered is a buffer, in containers too; what merely lies in it is a tensor."""
+    net = nn.BatchNorm1d(2, affine=False)
+    net.loose = torch.zeros(2)
+    found = rows(nets=[nn.Sequential(net)], seen=net.running_mean)
+    assert {name.rpartition(".")[2]: row.kind for name, row in found.items()} == {
+        "seen": "buffer", "running_var": "buffer", "num_batches_tracked": "buffer", "loose": "Tensor",
+    }  # fmt: skip
+
+
 def test_one_row_an_object():
     """Several names are counted, the shortest is shown."""
     a = torch.zeros(2)
