@@ -46,6 +46,7 @@ class DeepNames:
         self._fruitful: set[str] = set()
         self._function_of: dict[str, str] = {}
         self._found: Found | None = None
+        self._looked_whole = False
 
     @contextmanager
     def seen_from(self, frame: FrameType | None) -> Iterator[None]:
@@ -59,21 +60,27 @@ class DeepNames:
 
     def forget(self) -> None:
         """Look anew at the next question."""
-        self._found = None
+        self._found, self._looked_whole = None, False
 
     def of(self, tensor: torch.Tensor) -> tuple[str, bool]:
         """Return the name of a leaf, or an empty one, and whether it is a function's."""
-        whole = self._found is None and self._left > 0
-        if self._found is None:
-            self._left -= whole
+        hit = self._reached(tensor, whole=False)
+        if hit is None and self._left > 0 and not self._looked_whole:
+            hit = self._reached(tensor, whole=True)
+            self._left -= _IN_VAIN if hit is None else 0
+        if hit is None:
+            return "", False
+        self._fruitful.add(hit[0].rpartition(".<locals>.")[2].partition(".")[0].partition("[")[0])
+        return hit
+
+    def _reached(self, tensor: torch.Tensor, *, whole: bool) -> tuple[str, bool] | None:
+        """Return what `of` does, None where the leaf is not found; look where that was not done since `forget`."""
+        if self._found is None or whole:
+            self._looked_whole, self._left = whole, self._left - whole
             with torch._C.DisableTorchFunction():  # a mode of the person's is not to see what is asked here
                 self._found = self._look(whole=whole)
         reference, name, is_local = self._found.get(id(tensor), (None, "", False))
-        if reference is None or reference() is not tensor:
-            self._left -= _IN_VAIN if whole else 0
-            return "", False
-        self._fruitful.add(name.rpartition(".<locals>.")[2].partition(".")[0].partition("[")[0])
-        return name, is_local
+        return (name, is_local) if reference is not None and reference() is tensor else None
 
     def _look(self, *, whole: bool) -> Found:
         """Return the names of the leaves that can be reached, by ``id``; what was found first counts."""
@@ -96,14 +103,16 @@ class DeepNames:
 
     def _worth(self, function: str, space: Mapping[str, Any], *, whole: bool) -> Mapping[str, Any]:
         """Return the names to look through: all, or those that led to something, and in a function what is a tensor."""
+        if not whole and not function:
+            return {name: space[name] for name in self._fruitful if name in space}
         hidden = "_" if not function else "__"
         named = {name: value for name, value in list(space.items()) if not name.startswith(hidden)}
         if whole:
             return named
-        kinds = (torch.Tensor,) if function else ()
-        return {name: value for name, value in named.items() if name in self._fruitful or is_kind(value, *kinds)}
+        return {name: value for name, value in named.items() if name in self._fruitful or is_kind(value, torch.Tensor)}
 
     def _told(self, function: str, path: str) -> str:
         """Return a name as it stands, unless another function's variable, or one of the person's own, is called so."""
-        known = self._function_of.setdefault(path, function)
+        own = bool(function) and is_kind(self._namespace.get(path), torch.Tensor)
+        known = self._function_of.setdefault(path, "" if own else function)
         return path if known == function else f"{function}.<locals>.{path}"

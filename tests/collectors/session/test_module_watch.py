@@ -30,7 +30,7 @@ def loose_of(report):
 
 
 def test_a_model_of_an_earlier_cell_is_no_part():
-    """A parameter that belongs to no model makes the tracer look for one; those that do not hold it stay unmentioned."""
+    """A parameter that belongs to no model makes the tracer look for one; others stay unmentioned."""
     old, w = Loose(), nn.Parameter(torch.ones(2))
     report = traced({"old": old, "w": w}, lambda: (w * 2).sum().backward())
     assert (loose_of(report), [series.name for series in report.parameters], report.title) == ([], ["w"], "")
