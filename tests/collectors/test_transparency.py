@@ -70,3 +70,17 @@ def test_a_difference_is_found():
     tally.add(Call("mode-sensitive", lambda: (torch.ones(3, requires_grad=True),), run))
     assert tally.same == 0
     assert tally.different == ["mode-sensitive: outputs, gradients"]
+
+
+def test_what_changes_by_itself_now_and_then_is_counted_apart():
+    """A result that comes under the tracer, and after many calls without it too, is no difference that it made."""
+    calls = []
+
+    def run(given):
+        calls.append(given)
+        return given[0] * (2 if len(calls) in (3, 40) else 1)
+
+    tally = Tally()
+    tally.add(Call("now and then", lambda: (torch.ones(3, requires_grad=True),), run))
+    assert tally.restless == ["now and then"]
+    assert not tally.different
