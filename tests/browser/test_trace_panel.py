@@ -140,7 +140,7 @@ def test_keyboard_walks_along_the_edges(static_page: OpenPage) -> None:
     page.locator(".box[tabindex='0']").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    expect(page.locator(".drawer .title")).to_have_text("relu")
+    expect(page.locator(".drawer .title b")).to_have_text("relu")
     page.keyboard.press("Escape")
     focused = page.evaluate("() => document.activeElement.querySelector('.name').textContent")
     assert focused == "relu"
@@ -163,7 +163,7 @@ def test_finding_shows_its_node(static_page: OpenPage) -> None:
     page = static_page(trace_html.render(samples_viewer.broken_run()))
     _panel(page)
     page.get_by_role("button", name="Show node").click()
-    expect(page.locator(".drawer .title")).to_have_text("log")
+    expect(page.locator(".drawer .title b")).to_have_text("log")
 
 
 def test_source_begins_where_it_happened(static_page: OpenPage) -> None:
@@ -243,21 +243,39 @@ def test_stretch_of_nan_is_one_band(static_page: OpenPage) -> None:
     assert right == pytest.approx(wide - 0.5, abs=0.1)
 
 
-def test_drawer_lies_under_the_graph_where_it_is_narrow(static_page: OpenPage) -> None:
-    """In a narrow notebook an open drawer takes no width from graph, charts and source; nothing runs over the edge."""
-    for width in (560, 760, 860):
+def test_drawer_lies_over_the_edge_of_the_graph(static_page: OpenPage) -> None:
+    """An open drawer moves nothing: graph, charts and lines keep their place; the box it tells of is not under it."""
+    for width in (700, 1100):
         page = static_page(trace_html.render(samples_viewer.broken_run()), width=width)
         _panel(page)
+        parts = [page.locator(part) for part in (".graph", ".charts", ".source", ".foot-bar")]
+        before = [part.bounding_box() for part in parts]
         page.get_by_role("button", name="Show node").click()
-        graph, drawer = page.locator(".graph").bounding_box(), page.locator(".drawer").bounding_box()
-        assert graph is not None
+        assert [part.bounding_box() for part in parts] == before
+        drawer, words = page.locator(".drawer").bounding_box(), page.locator(".born-text").bounding_box()
         assert drawer is not None
-        assert drawer["y"] >= graph["y"] + graph["height"]
-        assert drawer["width"] == graph["width"]
-        assert page.locator(".plot").first.evaluate("plot => plot.clientWidth") > 100
-        assert page.locator(".lines code").first.evaluate("code => code.clientWidth") > 180
-        assert page.locator(".tm").evaluate("panel => panel.scrollWidth <= panel.clientWidth")
-        assert page.locator(".zooms").evaluate("zooms => zooms.clientHeight") < 30
+        assert words is not None
+        assert words["x"] + words["width"] <= drawer["x"]
+        assert drawer["x"] + drawer["width"] <= before[0]["x"] + before[0]["width"]  # type: ignore[index]
+        zooms = page.locator(".zooms").bounding_box()
+        assert zooms is not None
+        assert zooms["y"] + zooms["height"] <= drawer["y"]
+
+
+def test_drawer_lies_under_the_graph_where_it_is_narrow(static_page: OpenPage) -> None:
+    """In a narrow notebook an open drawer takes no width from graph, charts and source; nothing runs over the edge."""
+    page = static_page(trace_html.render(samples_viewer.broken_run()), width=560)
+    _panel(page)
+    page.get_by_role("button", name="Show node").click()
+    graph, drawer = page.locator(".graph").bounding_box(), page.locator(".drawer").bounding_box()
+    assert graph is not None
+    assert drawer is not None
+    assert drawer["y"] >= graph["y"] + graph["height"]
+    assert drawer["width"] == graph["width"]
+    assert page.locator(".plot").first.evaluate("plot => plot.clientWidth") > 100
+    assert page.locator(".lines code").first.evaluate("code => code.clientWidth") > 180
+    assert page.locator(".tm").evaluate("panel => panel.scrollWidth <= panel.clientWidth")
+    assert page.locator(".zooms").evaluate("zooms => zooms.clientHeight") < 30
 
 
 def test_panel_uses_the_width_it_has_up_to_a_limit(static_page: OpenPage) -> None:
@@ -484,7 +502,7 @@ def test_two_thousand_nodes_are_drawn_and_can_be_clicked(static_page: OpenPage) 
     page.get_by_role("button", name="Open graph").click()
     assert 20 < page.locator(".box").count() <= 32
     page.locator(".box", has_text="mean").click()
-    expect(page.locator(".drawer .title")).to_have_text("mean")
+    expect(page.locator(".drawer .title b")).to_have_text("mean")
 
 
 def test_leaves_without_a_badge_are_counted(static_page: OpenPage) -> None:
@@ -552,7 +570,7 @@ def test_newer_document_keeps_the_drawer_and_the_view(static_page: OpenPage) -> 
     newer = replace(samples_viewer.broken_run(5, 2), state="running")
     page.evaluate("document => panel.update(document)", trace_document(newer))
     expect(page.locator(".finding")).to_contain_text("TM402")
-    expect(page.locator(".drawer .title")).to_have_text("log")
+    expect(page.locator(".drawer .title b")).to_have_text("log")
     assert page.locator(".world").get_attribute("transform") == zoom
     assert page.evaluate("() => document.activeElement.title") == "zoom in"
 

@@ -102,10 +102,10 @@ def test_op_inside_an_opened_box_opens_its_drawer(static_page: OpenPage) -> None
     page.locator(".box.folds").first.click()
     name = page.evaluate("() => document.activeElement.querySelector('.name').textContent")
     page.keyboard.press(" ")
-    expect(page.locator(".drawer .title")).to_contain_text(name)
+    expect(page.locator(".drawer .title b")).to_contain_text(name)
     expect(page.locator(".drawer")).to_contain_text("encoder.layers.")
     page.locator(".frame .handle").click()
-    expect(page.locator(".drawer .title")).to_contain_text(name)
+    expect(page.locator(".drawer .title b")).to_contain_text(name)
     expect(page.locator(".chosen")).to_have_attribute("visibility", "visible")
 
 
@@ -254,13 +254,90 @@ def test_saved_page_opens_boxes_too(static_page: OpenPage) -> None:
     expect(page.locator(".frame")).to_have_count(1)
 
 
+AGAIN = "doc => { panel.dispose(); mountAgain(doc) }"
+SAW = "() => document.querySelector('.world').getAttribute('transform')"
+
+
 def test_run_that_comes_again_is_shown_as_it_was_looked_at(static_page: OpenPage) -> None:
-    """A second panel of the same model opens the same boxes and colours by the same measure."""
+    """Open boxes, colours, zoom, the chosen node and its path come back; a run of another name starts afresh."""
     page = _mounted(static_page, _deep())
     page.locator(".box.folds").first.click()
     page.get_by_label("colour by").select_option("saved bytes")
-    label = page.locator(".frame-name").text_content() or ""
-    page.evaluate("doc => { panel.dispose(); mountAgain(doc) }", trace_document(_deep(), limits=FEW))
-    page.get_by_role("button", name="Open graph").click()
+    page.locator(".box").first.click(modifiers=["Shift"])
+    page.get_by_role("button", name="Show path").click()
+    page.get_by_role("button", name="zoom in").click()
+    page.wait_for_timeout(200)
+    label, node = page.locator(".frame-name").text_content() or "", page.locator(".drawer .title b").inner_text()
+    said, saw = page.locator(".way").inner_text(), page.evaluate(SAW)
+    page.evaluate(AGAIN, trace_document(_deep(), limits=FEW))
     expect(page.locator(".frame-name")).to_have_text(label)
     expect(page.get_by_label("colour by")).to_have_value("saved")
+    expect(page.locator(".drawer .title b")).to_have_text(node)
+    expect(page.locator(".way")).to_have_text(said)
+    assert page.evaluate(SAW) == saw
+    page.evaluate(AGAIN, trace_document(replace(_deep(), title="another"), limits=FEW))
+    expect(page.get_by_role("button", name="Open graph")).to_be_visible()
+    expect(page.locator(".frame")).to_have_count(0)
+    expect(page.locator(".drawer")).to_be_hidden()
+
+
+def test_graph_of_another_shape_is_seen_whole(static_page: OpenPage) -> None:
+    """The zoom and the node of the last run are not laid on a graph of the same title that has other nodes."""
+    page = _mounted(static_page, samples_viewer.large_run(120, passes=2))
+    fitted = page.evaluate(SAW)
+    page.locator(".box").nth(3).click(modifiers=["Shift"])
+    page.get_by_role("button", name="zoom in").click()
+    page.wait_for_timeout(200)
+    other = replace(samples_viewer.large_run(126, passes=2), title="encoder of 120")
+    page.evaluate(AGAIN, trace_document(other, limits=FEW))
+    expect(page.locator(".drawer")).to_be_hidden()
+    page.evaluate(AGAIN, trace_document(samples_viewer.large_run(120, passes=2), limits=FEW))
+    expect(page.locator(".drawer")).to_be_visible()
+    page.keyboard.press("0")
+    assert page.evaluate(SAW) != fitted
+
+
+def _lit(page: Page) -> list[str]:
+    return page.locator(".box.picked .name").all_text_contents()
+
+
+def test_path_lights_what_leads_through_a_node(static_page: OpenPage) -> None:
+    """Key P lights the way through the chosen box; leaves beside it step back; Escape ends it, then the drawer."""
+    page = _mounted(static_page, samples_viewer.broken_run())
+    page.locator(".box", has_text="relu").first.click()
+    page.keyboard.press("p")
+    expect(page.locator(".way")).to_contain_text("path through relu: 11 of 15 nodes")
+    assert len(_lit(page)) == 9
+    off = page.locator(".badge.off text").all_text_contents()
+    assert off == ["conv2.weight", "conv2.bias", "fc.weight", "fc.bias"]
+    expect(page.get_by_role("button", name="End path")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator(".way")).to_be_hidden()
+    expect(page.locator(".graph.picking, .badge.off")).to_have_count(0)
+    expect(page.locator(".drawer")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator(".drawer")).to_be_hidden()
+
+
+def test_path_stays_while_boxes_are_opened_and_searched(static_page: OpenPage) -> None:
+    """Of a folded box the way through all of it is shown; it follows what is opened, and gives way to a search."""
+    page = _mounted(static_page, _deep())
+    page.locator(".box.folds").nth(2).focus()
+    page.keyboard.press("p")
+    chip = page.locator(".way")
+    expect(chip).to_contain_text("of 1800 nodes")
+    said = chip.inner_text()
+    page.locator(".box.folds").nth(2).click()
+    expect(page.locator(".frame")).to_have_count(1)
+    expect(chip).to_have_text(said)
+    lit = _lit(page)
+    assert lit
+    assert page.locator(".wire.picked").count() > 5
+    page.locator(".search input").fill("layers.57 gelu")
+    expect(page.locator(".hits")).to_have_text("3 nodes")
+    assert len(_lit(page)) == 1
+    page.locator(".search input").press("Escape")
+    expect(page.locator(".wire.picked").first).to_be_attached()
+    assert _lit(page) == lit
+    page.get_by_role("button", name="show the whole graph again").click()
+    expect(page.locator(".graph.picking")).to_have_count(0)

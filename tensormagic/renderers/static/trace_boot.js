@@ -28,8 +28,9 @@ async function boot(script, key, packedViewer, packedDocument) {
   if (!place) return;
   const drawn = document.createElement("div");
   shareStyle(section, key, rules);
+  place.before(drawn); // in its place from the start: it asks there how the cell was looked at before
   mount(drawn, JSON.parse(text));
-  place.replaceWith(drawn);
+  place.remove();
 }
 
 // One style sheet for all outputs of a page, or of a shadow root: thirty copies would slow every change in the page.

@@ -19,7 +19,7 @@ from tensormagic.renderers.basics.theme import inked
 from tensormagic.renderers.trace.trace_phrases import measured, norm_text, touched
 from tensormagic.reports import UNTOUCHED, ParameterSeries, TraceReport
 
-MOST_CHARTS = 16
+MOST_CHARTS = 12
 STYLE = inked(
     ".tms .p{fill:none;stroke:$n4;stroke-width:1.3;stroke-linejoin:round}.tms .d{fill:$n4}"
     ".tms .z{fill:$bg;stroke:$n4}.tms .bg{fill:$skip}.tms .g{stroke:$line}.tms .v{font-weight:600}"
@@ -27,6 +27,7 @@ STYLE = inked(
 
 _HEIGHT, _LABEL_HEIGHT, _GAP, _NARROWEST = 26.0, 16.0, 12.0, 205.0
 _MOST_POINTS = 60  # a chart is some 200 pixels wide
+_FEW_POINTS, _MANY_CHARTS = 36, 8  # of many charts each has fewer: the picture is not compressed
 _BAR_HEIGHT = 17.0
 
 
@@ -113,34 +114,35 @@ def _lines(shown: Sequence[ParameterSeries], scale: Scale, width: float) -> tupl
     columns = max(1, min(int((width + _GAP) // (_NARROWEST + _GAP)), len(shown)))
     wide, tall = min((width + _GAP) / columns - _GAP, 300.0), _LABEL_HEIGHT + _HEIGHT + 10
     ground, canvas = Canvas(), Canvas()
+    most = _MOST_POINTS if len(shown) <= _MANY_CHARTS else _FEW_POINTS
     for at, series in enumerate(shown):
         x, y = round(at % columns * (wide + _GAP)), at // columns * tall
         ground.path("bg", f"M{point(x, y + _LABEL_HEIGHT)}h{number(wide)}v{number(_HEIGHT)}h-{number(wide)}z")
-        _spark(canvas, series, scale, (x, y, wide))
+        _spark(canvas, series, scale, (x, y, wide, most))
     return ground.svg() + canvas.svg(), math.ceil(len(shown) / columns) * tall
 
 
-def _spark(canvas: Canvas, series: ParameterSeries, scale: Scale, place: tuple[float, float, float]) -> None:
-    """Draw one parameter's chart at x, y, and so wide: its name, its last norm, and the line over the passes."""
-    x, y, width = place
+def _spark(canvas: Canvas, series: ParameterSeries, scale: Scale, place: tuple[float, float, float, int]) -> None:
+    """Draw one parameter's chart at x, y, so wide, of so many points: name, last norm, and the line over the passes."""
+    x, y, width, most = place
     last, bad = _last(series), is_bad(series)
     value = "no gradient" if last == UNTOUCHED else norm_text(last)
     name = fitted(series.name, width - text_width(value, 10.5, bold=True) - 10, 10.5)
     canvas.text("", x, y + 10, name)
     canvas.text("e v r" if bad else "e v", x + width, y + 10, value)
-    _curve(canvas, series, scale, (x, y + _LABEL_HEIGHT, width))
+    _curve(canvas, series, scale, (x, y + _LABEL_HEIGHT, width, most))
 
 
 def _last(series: ParameterSeries) -> float:
     return next((norm for norm in reversed(series.norms) if touched(norm)), UNTOUCHED)
 
 
-def _curve(canvas: Canvas, series: ParameterSeries, scale: Scale, place: tuple[float, float, float]) -> None:
-    left, top, width = place
+def _curve(canvas: Canvas, series: ParameterSeries, scale: Scale, place: tuple[float, float, float, int]) -> None:
+    left, top, width, most = place
     step = (width - 6) / max(len(series.norms) - 1, 1)
     runs: list[list[tuple[float, float]]] = [[]]
     marks = []
-    for at, norm in _thinned(series.norms):
+    for at, norm in _thinned(series.norms, most):
         x = left + 3 + at * step
         if not math.isfinite(norm):
             marks.append(x)
@@ -173,12 +175,12 @@ def _bad_stretch(canvas: Canvas, places: Sequence[float], corner: tuple[float, f
             canvas.path("h", hatching(left, top + y, wide, 5, 5))
 
 
-def _thinned(norms: Sequence[float]) -> list[tuple[int, float]]:
+def _thinned(norms: Sequence[float], most: int) -> list[tuple[int, float]]:
     """Return (place, norm) pairs; of a long series the smallest and largest of every stretch, and all non-finite."""
-    if len(norms) <= _MOST_POINTS:
+    if len(norms) <= most:
         return list(enumerate(norms))
     kept: set[int] = {0, len(norms) - 1}
-    stretches = _MOST_POINTS // 2
+    stretches = most // 2
     for number_ in range(stretches):
         places = range(len(norms) * number_ // stretches, len(norms) * (number_ + 1) // stretches)
         finite = [at for at in places if math.isfinite(norms[at]) and measured(norms[at])]

@@ -219,7 +219,7 @@ def test_a_large_model_shows_the_parameters_that_matter_and_counts_the_rest():
     names = [each.name for each in chosen(series)]
     assert names[:3] == [series[50].name, series[40].name, series[0].name]
     shown = texts(trace_svg.render(replace(whole, parameters=tuple(series))))
-    assert f"{len(series) - 16} parameters more, not shown here" in shown
+    assert f"{len(series) - 12} parameters more, not shown here" in shown
 
 
 def heights(svg):

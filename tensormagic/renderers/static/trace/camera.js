@@ -9,6 +9,7 @@ import { mapSize } from "./minimap.js";
 /** @typedef {import("./constants.js").Wire} Wire */
 
 export const FAR = 0.5; // below that zoom only names are read
+const BORN = 108; // how far the words over a box reach in which NaN was born
 const TALLEST = 420;
 const TALLEST_OPEN = 620;
 
@@ -19,6 +20,9 @@ export class Camera {
   /** @type {any} */ canvas = later();
   /** @type {any} */ graph = null;
   /** @type {string} the height that the view gave itself */ ownHeight = "";
+  /** @type {{k:number, x:number, y:number, size:string}|null} what is to be seen once there is room: the zoom, and what is in the middle */ wanted = null;
+  /** pixels at the right that something lies over */ aside = 0;
+  born = -1;
   sized = false;
   moved = false;
   /** what the view measures: kept, for asking the page makes it lay itself out */ room = { width: 1, height: 1 };
@@ -52,8 +56,29 @@ export class Camera {
     if (!this.sized && (!this.moved || this.graph.opened.length)) style.height = this.ownHeight = wanted;
     this.room = { width, height: this.element.clientHeight };
     this.canvas.setAttribute("viewBox", `0 0 ${width} ${this.room.height}`);
-    if (!this.moved) this.home();
+    if (this.wanted) this.lookAt(this.wanted);
+    else if (!this.moved) this.home();
     else this.show();
+  }
+
+  /** @param {{k:number, x:number, y:number}} wanted */
+  lookAt({ k, x, y }) {
+    const { width, height } = this.clear();
+    this.wanted = null;
+    this.stand({ k, x: width / 2 - x * k, y: height / 2 - y * k });
+  }
+
+  /** @param {{k:number, x:number, y:number}} view */
+  stand(view) {
+    this.view = view;
+    this.moved = true;
+    this.show();
+  }
+
+  /** @param {string} height as a person pulled it */
+  pull(height) {
+    this.sized = true;
+    this.element.style.height = height;
   }
 
   /** The first view: all of it where it stays readable, else its width, from where the gradient starts. */
@@ -89,7 +114,7 @@ export class Camera {
 
   /** Bring a piece of the picture into view, as large as it can be. @param {{x:number, y:number, w:number, h:number}} piece @param {number} [most] */
   frame({ x, y, w, h }, most = LARGEST) {
-    const { width: W, height: H } = this.room,
+    const { width: W, height: H } = this.clear(),
       k = Math.max(Math.min(most, (W - 16) / w, (H - 8) / h), 0.02);
     this.view = { k, x: (W - w * k) / 2 - x * k, y: (H - h * k) / 2 - y * k };
     this.moved = true;
@@ -106,13 +131,13 @@ export class Camera {
       Math.max(...boxes.map((box) => box.y + box.h)) + 16,
     ];
     const { k, x, y } = this.view,
-      { width: W, height: H } = this.room;
+      { width: W, height: H } = this.clear();
     const seen = left * k + x >= 0 && right * k + x <= W && top * k + y >= 0 && bottom * k + y <= H;
     if (!seen || k < FAR) this.frame({ x: left, y: top, w: right - left, h: bottom - top }, Math.max(Math.min(k, LARGEST), 0.8));
   }
 
   /** @param {number} factor @param {number} [x] @param {number} [y] the point that stays where it is */
-  zoom(factor, x = this.room.width / 2, y = this.room.height / 2) {
+  zoom(factor, x = this.clear().width / 2, y = this.room.height / 2) {
     const k = Math.min(Math.max(this.view.k * factor, 0.01), 4),
       change = k / this.view.k;
     this.view = { k, x: x - (x - this.view.x) * change, y: y - (y - this.view.y) * change };
@@ -123,7 +148,7 @@ export class Camera {
   /** Move as little as needed to see a box. @param {{x:number, y:number, w:number, h:number}} box */
   reveal(box) {
     const { k } = this.view,
-      { width: W, height: H } = this.room,
+      { width: W, height: H } = this.clear(),
       margin = 24;
     const left = box.x * k + this.view.x,
       top = box.y * k + this.view.y;
@@ -156,13 +181,30 @@ export class Camera {
       { k, x, y } = this.view;
     if (!box || this.onPaper()) return;
     const [left, top] = [box.x * k + x, box.y * k + y];
-    if (left < 0 || left + box.w * k > this.room.width || top < 8 || top + box.h * k > this.room.height) this.reveal(box);
+    if (left < 0 || left + box.w * k > this.clear().width || top < 8 || top + box.h * k > this.room.height) this.reveal(box);
+  }
+
+  /** Move a box out from under what lies over the picture, no further. @param {number} at */
+  uncover(at) {
+    const box = this.graph.boxes[at],
+      { k, x } = this.view,
+      wide = at === this.born ? Math.max(box.w, BORN) : box.w,
+      over = (box.x + wide) * k + x - (this.clear().width - 12);
+    if (!this.aside || over <= 0) return;
+    this.view.x = Math.max(x - over, Math.min(x, 12 - box.x * k));
+    this.moved = true;
+    this.show();
+  }
+
+  /** The part of the room that nothing lies over. */
+  clear() {
+    return { width: this.room.width - this.aside, height: this.room.height };
   }
 
   /** No empty margins where there is more to see on the other side. */
   keepInside() {
     const { width, height, top } = this.extent(),
-      { width: W, height: H } = this.room,
+      { width: W, height: H } = this.clear(),
       { k } = this.view;
     if (height * k > H) this.view.y = Math.min(Math.max(this.view.y, H - 8 - (height - top) * k), top * k + 4);
     const right = W - (height * k > H ? mapSize(this.graph.size, H).w + 12 : 0) - 8;

@@ -1,8 +1,7 @@
 // @ts-check
 /** What a person chooses in a panel: a box to open or to fold, a node to read about, a line, a finding. */
 
-import { UNTOUCHED } from "./constants.js";
-import { level } from "./words.js";
+import { relight, sayPath, speaker } from "./path.js";
 import { sayBoxes } from "./saying.js";
 import { standing, slide } from "./motion.js";
 
@@ -70,22 +69,22 @@ export function reshaped(panel) {
     panel.selection = { box: graphView.graph.boxOf.get(node) ?? -1, node };
     graphView.select(panel.selection.box);
   } else graphView.select(-1);
-  if (graphView.lit || panel.lit) graphView.highlight(panel.lit ?? (panel.search.found.length ? new Set(panel.search.found) : null));
+  if (graphView.lit || panel.lit) relight(panel);
   panel.paint();
 }
 
 /** @param {Panel} panel @param {number} box @param {number|string|null} node */
 export function choose(panel, box, node) {
   const shape = panel.model.graphs[panel.graph].boxes[box],
-    norms = panel.picture.norms;
-  const worst =
-    shape.nodes.find((/** @type {number} */ one) => level(norms[one]) === "bad") ??
-    shape.nodes.find((/** @type {number} */ one) => norms[one] !== UNTOUCHED) ??
-    shape.nodes[0];
-  const chosen = node === null ? worst : Number(node);
+    chosen = node === null ? speaker(shape.nodes, panel.picture.norms) : Number(node);
   panel.selection = { box, node: chosen };
   panel.graphView.select(box);
   panel.drawer.show(panel.model, panel.graph, box, chosen, panel.picture);
+  panel.main.classList.add("detailed");
+  panel.graphView.aside = panel.drawer.over();
+  panel.graphView.uncover(box);
+  sayPath(panel);
+  panel.remember();
   const location = panel.model.doc.graphs[panel.graph].nodes.location[chosen];
   panel.source.mark(location === null ? undefined : panel.model.rowOfLocation.get(location));
 }
@@ -95,6 +94,9 @@ export function close(panel) {
   const box = panel.selection?.box;
   panel.selection = null;
   panel.drawer.hide();
+  panel.main.classList.remove("detailed");
+  panel.graphView.aside = 0;
+  panel.remember();
   panel.source.mark(undefined);
   if (panel.graphView.graph) panel.graphView.select(-1);
   if (box !== undefined && panel.root.contains(document.activeElement))
@@ -122,7 +124,7 @@ export function pickLine(panel, nodes) {
     for (const node of nodes) panel.folds.reveal(node);
     reshaped(panel);
   }
-  panel.graphView.highlight(nodes ?? (panel.search.found.length ? new Set(panel.search.found) : null));
+  relight(panel);
   if (nodes && panel.graphView.lit) panel.graphView.frameBoxes(panel.graphView.lit);
 }
 

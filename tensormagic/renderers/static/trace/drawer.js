@@ -10,6 +10,9 @@ import { html, say, number, normText, plural, bytesText, badText, level, glyph, 
 /** @typedef {import("./constants.js").Box} Box */
 /** @typedef {import("./constants.js").Picture} Picture */
 
+const MARGIN = 12; // beside the drawer, where it lies over the picture
+const PATH = "light what leads from the loss through this node to the leaves (p)";
+
 /** What is known of the selected node, at the pass that is shown. */
 export class Drawer {
   /** @type {{model:Model, graph:number, node:number}|null} */ live = null;
@@ -22,10 +25,11 @@ export class Drawer {
   /** @type {any} */ heading;
   /** @type {any} */ story;
 
-  /** @param {{close:()=>void, select:(box:number, node:number|null)=>void, line:(location:number)=>void}} hooks */
+  /** @param {{close:()=>void, path:()=>void, select:(box:number, node:number|null)=>void, line:(location:number)=>void}} hooks */
   constructor(hooks) {
     this.hooks = hooks;
     this.inside = html("div", { class: "inside" });
+    this.pathButton = html("button", { type: "button", class: "to-path", click: () => this.hooks.path() }, "Show path");
     this.element = html("aside", { class: "drawer", "aria-label": "Selected node", hidden: true }, this.inside);
   }
 
@@ -40,6 +44,7 @@ export class Drawer {
         "div",
         { class: "title" },
         html("b", {}, model.boxLabel(graph, node)),
+        this.pathButton,
         html(
           "button",
           {
@@ -63,6 +68,17 @@ export class Drawer {
     this.live = { model, graph, node };
     this.measured = undefined;
     this.refresh(picture);
+  }
+
+  /** How much of the picture's right edge it lies over; nothing where it stands below. */
+  over() {
+    return getComputedStyle(this.element).position === "absolute" ? this.element.offsetWidth + MARGIN : 0;
+  }
+
+  /** @param {boolean} on whether the way through this node is shown */
+  pressPath(on) {
+    say(this.pathButton, on ? "End path" : "Show path");
+    this.pathButton.title = on ? "show the whole graph again (p, Escape)" : PATH;
   }
 
   hide() {

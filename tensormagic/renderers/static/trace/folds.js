@@ -13,14 +13,15 @@ export class Folds {
   /** @type {Tree|null} */ tree = null;
   /** @type {any} */ graph = null;
 
-  /** @param {any} graph a decoded graph @param {any} raw the same in the document @param {string[]} text its strings @param {Set<string>} [open] keys of the parts to open */
-  constructor(graph, raw, text, open = new Set()) {
+  /** @param {any} graph a decoded graph @param {any} raw the same in the document @param {string[]} text its strings @param {Set<string>} [open] keys of the parts to open @param {boolean} [spread] whether all were opened at once */
+  constructor(graph, raw, text, open = new Set(), spread = false) {
     this.graph = graph;
     this.raw = raw;
     this.text = text;
     this.drawn = { boxes: graph.boxes, wires: graph.wires, size: graph.size };
     if (!open.size) return;
     this.grown().adopt(open);
+    this.grown().spread = spread;
     if (this.grown().open.size) this.redraw();
   }
 

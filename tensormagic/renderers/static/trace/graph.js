@@ -38,9 +38,9 @@ export class GraphView extends Camera {
   /** @type {(any|undefined)[]} */ bars = [];
   /** @type {[number,number,number,number]|null} the part of the picture that has elements */ covered = null;
   /** @type {Set<number>|null} boxes that are lit while the others step back */ lit = null;
+  /** @type {{nodes:Set<number>, on:(wire:Wire)=>boolean}|null} the way that is lit */ way = null;
   selected = -1;
   focused = 0;
-  born = -1;
 
   /** @param {string} hatch @param {GraphHooks} hooks */
   constructor(hatch, hooks) {
@@ -53,7 +53,7 @@ export class GraphView extends Camera {
         class: "canvas",
         role: "group",
         "aria-label":
-          "Backward graph. Arrow keys move along the edges, Enter opens a box, Escape folds the one around it.",
+          "Backward graph. Arrow keys move along the edges, Enter opens a box, Escape folds the one around it, P lights the path through it.",
         "data-lm-suppress-shortcuts": "true",
       },
       svg("defs", {}, hatchPattern(hatch)),
@@ -70,10 +70,11 @@ export class GraphView extends Camera {
 
   /** @param {any} graph a decoded graph */
   load(graph) {
-    this.picture = this.lens = this.lit = null;
+    this.picture = this.lens = this.lit = this.way = null;
     this.selected = -1;
     this.focused = 0;
     this.moved = false;
+    this.wanted = null;
     this.cursorMark = svg("rect", { class: "cursor", rx: 7, visibility: "hidden" });
     this.chosenMark = svg("rect", { class: "chosen", rx: 8, visibility: "hidden" });
     this.bornLayer = svg("g", { class: "born" });
@@ -136,8 +137,9 @@ export class GraphView extends Camera {
     const { lens, states } = this,
       far = this.view.k < FAR;
     if (!lens) return;
-    this.marks.forEach((mark, at) => mark && paintBox(mark, states[at], this.flags(at), lens, far));
-    this.lines.forEach((line) => line && paintWire(line, wireState(line.wire, states)));
+    const { way } = this;
+    this.marks.forEach((mark, at) => mark && paintBox(mark, states[at], this.flags(at), lens, far, way && way.nodes));
+    this.lines.forEach((line) => line && paintWire(line, wireState(line.wire, states), way?.on(line.wire) ? " picked" : ""));
   }
 
   /** Classes of a box beside that of its state. @param {number} at */
@@ -184,8 +186,8 @@ export class GraphView extends Camera {
       if (hit) this.lit?.add(at);
     });
     this.paintMarks();
-    this.marks.forEach((mark, at) => mark?.element.classList.toggle("picked", this.lit?.has(at) ?? false));
     if (this.onPaper()) this.paintPaper();
+    if (this.lens) this.paintMap();
   }
 
   // -- what has elements
@@ -200,7 +202,7 @@ export class GraphView extends Camera {
       this.far.paint(
         this.graph,
         this.states,
-        (at) => wireState(this.graph.wires[at], this.states),
+        (at) => (this.way && !this.way.on(this.graph.wires[at]) ? "wait" : wireState(this.graph.wires[at], this.states)),
         { ...this.view, ...this.room },
         (at) => this.lit !== null && !this.lit.has(at),
         this.selected,
@@ -284,7 +286,8 @@ export class GraphView extends Camera {
     const { w, h, scale } = mapSize(this.graph.size, this.room.height);
     const pen = sheet(this.specks, w, h);
     pen.scale(scale, scale);
-    specks(pen, this.graph.boxes, this.states, scale, inks(this.map));
+    const { lit } = this;
+    specks(pen, this.graph.boxes, lit ? this.states.map((state, at) => (lit.has(at) ? state : "wait")) : this.states, scale, inks(this.map));
     this.moveMap();
   }
 

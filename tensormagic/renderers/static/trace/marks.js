@@ -74,12 +74,13 @@ function shortened(text, most) {
   return most < text.length ? `${text.slice(0, front)}…${text.slice(front + 1 - most)}` : text;
 }
 
-/** @param {any} mark @param {string} state @param {string} flags classes beside that of the state @param {Lens} lens @param {boolean} far */
-export function paintBox(mark, state, flags, lens, far) {
+/** @param {any} mark @param {string} state @param {string} flags classes beside that of the state @param {Lens} lens @param {boolean} far
+ * @param {Set<number>|null} on the leaves that do not step back; null for all */
+export function paintBox(mark, state, flags, lens, far, on) {
   if (state !== mark.state || flags !== mark.flags) mark.element.setAttribute("class", `${mark.base} ${state}${flags}`);
   [mark.state, mark.flags] = [state, flags];
   for (const badge of mark.badges) {
-    const now = lens.node(badge.node);
+    const now = lens.node(badge.node) + (on && !on.has(badge.node) ? " off" : "");
     if (now !== badge.state) badge.element.setAttribute("class", `badge ${now}`);
     badge.state = now;
   }
@@ -131,7 +132,7 @@ export function wireMark(wire) {
   });
   const end = bare ? tip : [tip[0] - 5 * Math.cos(angle), tip[1] - 5 * Math.sin(angle)];
   const line = svg("path", { class: "line", d: smooth([...points.slice(0, -1), end]) });
-  return { wire, line, state: "", element: svg("g", { class: "wire wait" }, line, bare ? null : head) };
+  return { wire, line, state: "", flags: "", element: svg("g", { class: "wire wait" }, line, bare ? null : head) };
 }
 
 /** Rounded corners. @param {number[][]} points @returns {string} */
@@ -148,11 +149,11 @@ function smooth(points) {
   return `${path}L${last[0].toFixed(1)} ${last[1].toFixed(1)}`;
 }
 
-/** @param {any} line @param {string} state */
-export function paintWire(line, state) {
-  if (state === line.state) return;
-  line.state = state;
-  line.element.setAttribute("class", `wire ${state}`);
+/** @param {any} line @param {string} state @param {string} flags classes beside that of the state */
+export function paintWire(line, state, flags) {
+  if (state === line.state && flags === line.flags) return;
+  [line.state, line.flags] = [state, flags];
+  line.element.setAttribute("class", `wire ${state}${flags}`);
   line.line.setAttribute("stroke-width", wireWidth(state).toFixed(1));
 }
 

@@ -8,6 +8,8 @@ import { Folds } from "./folds.js";
 import { upTo } from "./player.js";
 import { close } from "./choosing.js";
 import { drawNotes, fillChooser, sayBoxes, sayWhere, warnLines } from "./saying.js";
+import { known, looksAt, nameOf, note, recall } from "./memory.js";
+import { relight, sayPath } from "./path.js";
 import { makePlayers, makeViews, putTogether } from "./parts.js";
 
 /** @typedef {import("./constants.js").Picture} Picture */
@@ -15,9 +17,6 @@ import { makePlayers, makeViews, putTogether } from "./parts.js";
 
 const TIGHT = 900; // pixels below which numbers beside the tools have no room
 const FEW = 10; // nodes below which nothing has to be searched
-
-/** How the last panel of each model was looked at: a cell that is run again shows it so again. @type {Map<string, {mode:string, open:Set<string>}>} */
-const remembered = new Map();
 
 /** A picture of nothing yet. @param {number} count @returns {Picture} */
 function blank(count) {
@@ -54,7 +53,15 @@ export class Panel {
   /** @type {any} */ liveButton = later();
   /** @type {any} */ tools = later();
   /** @type {any} */ footer = later();
+  /** @type {any} */ main = later();
+  /** @type {any} */ wayChip = later();
+  /** @type {any} */ wayText = later();
   /** @type {Set<number>|null} the nodes of the line that is picked */ lit = null;
+  /** @type {import("./path.js").Way|null} the way that is shown alone */ way = null;
+  /** @type {import("./memory.js").Looks|null} how the runs of this cell were looked at */ looks = null;
+  /** @type {ReturnType<typeof setTimeout>|undefined} */ noting;
+  recalling = false;
+  /** what the graph that is shown is remembered by */ name = "";
   graph = 0;
   reached = 0;
   running = false;
@@ -95,6 +102,7 @@ export class Panel {
       shown = old?.graphs[this.graph];
     this.shown = true;
     this.model = new Model(doc);
+    if (this.root.isConnected) this.looks ??= looksAt(this.root, doc.title);
     this.running = doc.state === "running";
     if (!this.running) this.setFollowing(false);
     this.headline.load(this.model, old?.doc);
@@ -123,31 +131,30 @@ export class Panel {
   enter(place, before) {
     const graph = this.model.graphs[place],
       raw = this.model.doc.graphs[place],
-      known = before ? undefined : remembered.get(this.kept(graph));
-    if (known) this.heat.mode = known.mode;
+      look = known(this);
+    if (!before && this.looks?.mode) this.heat.mode = this.looks.mode;
     this.source.load(this.model, place);
     warnLines(this);
     fillChooser(this, place);
     this.heat.load(this.model, place);
-    if (graph) this.folds = new Folds(graph, raw, this.model.doc.strings, before?.openKeys() ?? known?.open);
+    const open = before?.openKeys() ?? look?.open ?? this.looks?.open,
+      spread = before ? before.tree?.spread : look?.spread;
+    if (graph) this.folds = new Folds(graph, raw, this.model.doc.strings, open, spread);
     this.search.load(this.model, place);
     this.order.limit(graph?.order.length ?? 0);
     this.arrangeFolds();
     this.tools.hidden = (graph?.count ?? 0) < FEW;
   }
 
-  /** What a run is known by when it comes again. @param {any} graph */
-  kept(graph) {
-    return `${this.model.doc.title} ${graph?.count}`;
-  }
-
-  remember() {
-    const graph = this.model.graphs[this.graph];
-    if (graph) remembered.set(this.kept(graph), { mode: this.heat.mode, open: this.folds.openKeys() });
+  /** Write down how the graph is looked at; while it is moved, once it rests. @param {boolean} [soon] */
+  remember(soon = false) {
+    if (this.recalling) return;
+    clearTimeout(this.noting);
+    this.noting = setTimeout(() => note(this), soon ? 120 : 0);
   }
 
   collapsed() {
-    return this.calm && !(this.opened ?? this.model.isSmall());
+    return this.calm && !(this.opened ?? this.looks?.opened ?? this.model.isSmall());
   }
 
   /** What is visible in this state of the run. */
@@ -182,18 +189,22 @@ export class Panel {
       view = { ...this.graphView.view },
       same = before?.number === graph?.number,
       stays = this.graphView.moved && same;
+    this.recalling = true; // what is put in order step by step is not how a person looks at it
     this.graph = place;
+    this.way = null;
+    this.name = graph && this.looks ? nameOf(this.model.doc, place, graph.edges) : "";
     this.enter(place, same ? this.folds : null);
     close(this);
-    if (!graph) return;
-    this.picture = this.whole = blank(graph.count);
-    this.graphView.load(graph);
-    if (stays) {
-      this.graphView.view = view;
-      this.graphView.moved = true;
-      this.graphView.show();
+    if (graph) {
+      this.picture = this.whole = blank(graph.count);
+      this.graphView.load(graph);
+      if (stays) this.graphView.stand(view);
+      else if (!same) recall(this);
+      sayBoxes(this);
+      sayPath(this);
+      relight(this);
     }
-    sayBoxes(this);
+    this.recalling = false;
   }
 
   /** @param {number} place */
@@ -337,12 +348,19 @@ export class Panel {
 
   toggle() {
     this.opened = this.collapsed();
+    if (this.looks) this.looks.opened = this.opened;
     this.charts.load(this.model, this.collapsed());
     this.arrange();
     this.paint();
   }
 
   resized() {
+    if (this.shown && !this.looks && this.root.isConnected) {
+      this.shown = false; // it was made before it stood in the page, which knows how it was looked at
+      this.update(this.model.doc);
+    }
+    if (this.selection) this.graphView.aside = this.drawer.over();
+    if (this.graphView.sized) this.remember(true);
     const { toggleButton } = this.headline;
     if (toggleButton) {
       toggleButton.hidden = !this.calm;
@@ -357,6 +375,8 @@ export class Panel {
   dispose() {
     this.passes.play(false);
     this.order.play(false);
+    clearTimeout(this.noting);
+    if (this.root.isConnected) note(this);
     clearInterval(this.headline.clock);
     cancelAnimationFrame(this.painting);
     this.sizes.disconnect();

@@ -10,6 +10,7 @@ import { Heat } from "./heat.js";
 import { Search } from "./search.js";
 import { Headline } from "./headline.js";
 import { Player, speedChooser, passPace, orderPace } from "./player.js";
+import { endPath, light, togglePath } from "./path.js";
 import { choose, close, foldAll, foldAround, foldPart, openAll, openBox, pickLine, showLine, showNode } from "./choosing.js";
 
 /** @typedef {import("./panel.js").Panel} Panel */
@@ -37,13 +38,18 @@ export function makeViews(panel, live) {
   });
   panel.charts = new Charts(panel.hatch, { goto: (pass) => panel.goto(pass) });
   panel.source = new Source({ pick: (nodes) => pickLine(panel, nodes) });
-  panel.drawer = new Drawer({ close: () => close(panel), select: (box, node) => choose(panel, box, node), line: jump.line });
+  panel.drawer = new Drawer({
+    close: () => close(panel),
+    path: () => togglePath(panel),
+    select: (box, node) => choose(panel, box, node),
+    line: jump.line,
+  });
   panel.heat = new Heat(panel.hatch, () => {
-    panel.remember();
+    if (panel.looks) panel.looks.mode = panel.heat.mode;
     panel.paint();
   });
   panel.search = new Search({
-    light: (nodes) => panel.graphView.highlight(nodes),
+    light: (nodes) => light(panel, nodes ?? panel.lit),
     show: (node) => showNode(panel, panel.graph, node, true),
     leave: () => panel.graphView.graph && panel.graphView.focus(panel.graphView.focused),
   });
@@ -76,7 +82,10 @@ export function makePlayers(panel) {
 export function putTogether(panel) {
   panel.whereabouts = html("span", { class: "whereabouts", "aria-live": "off" });
   panel.zoomText = html("span", { class: "quiet" });
-  panel.graphView.zoomed = (/** @type {number} */ k) => say(panel.zoomText, `zoom ${Math.round(k * 100)} %`);
+  panel.graphView.zoomed = (/** @type {number} */ k) => {
+    say(panel.zoomText, `zoom ${Math.round(k * 100)} %`);
+    if (panel.graphView.moved) panel.remember(true);
+  };
   panel.graphNote = html("span", { class: "quiet" });
   panel.chooser = html("select", {
     hidden: true,
@@ -85,6 +94,8 @@ export function putTogether(panel) {
   });
   const square = (/** @type {string} */ title, /** @type {string} */ icon, /** @type {()=>void} */ click) =>
     html("button", { type: "button", class: "square", title, "aria-label": title, click }, glyph(icon));
+  panel.wayText = html("span", { role: "status" });
+  panel.wayChip = html("span", { class: "way", hidden: true }, panel.wayText, square("show the whole graph again (Escape)", GLYPHS.stop, () => endPath(panel)));
   panel.foldButton = square("fold all boxes", GLYPHS.fold, () => foldAll(panel));
   panel.unfoldButton = square("open all boxes", GLYPHS.unfold, () => openAll(panel));
   const zooms = html(
@@ -106,21 +117,24 @@ export function putTogether(panel) {
   const bar = html(
     "div",
     { class: "bar-top" },
-    ...[panel.whereabouts, panel.chooser, end, panel.tools, panel.graphNote, panel.zoomText, zooms],
+    ...[panel.whereabouts, panel.chooser, panel.wayChip, end, panel.tools, panel.graphNote, panel.zoomText, zooms],
   );
-  panel.stage = html("div", { class: "stage" }, bar, panel.graphView.element, panel.heat.legend);
+  const scene = html("div", { class: "scene" }, panel.graphView.element, panel.drawer.element);
+  panel.stage = html("div", { class: "stage" }, bar, scene, panel.heat.legend);
   panel.lower = html("div", { class: "lower" }, panel.charts.element, panel.source.element);
   const left = html("div", { class: "left" }, panel.stage, panel.lower);
-  const main = html("div", { class: "main" }, left, panel.drawer.element);
+  panel.main = html("div", { class: "main" }, left);
   panel.notes = html("div", { class: "notes quiet" });
-  panel.root.append(panel.headline.header, panel.headline.findings, panel.headline.announcer.element, main, panel.footer, panel.notes);
+  panel.root.append(panel.headline.header, panel.headline.findings, panel.headline.announcer.element, panel.main, panel.footer, panel.notes);
   panel.root.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => pressedOn(panel, event));
 }
 
 /** @param {Panel} panel @param {KeyboardEvent} event */
 function pressedOn(panel, event) {
   const writing = /** @type {any} */ (event.target).closest?.("input,select,textarea,button");
-  if (event.key === "Escape" && panel.selection) close(panel);
+  if (event.key === "Escape" && panel.way) endPath(panel);
+  else if (event.key === "Escape" && panel.selection) close(panel);
+  else if (event.key === "p" && !writing && !panel.stage.hidden && !(event.ctrlKey || event.metaKey || event.altKey)) togglePath(panel);
   else if (event.key === "Escape" && panel.graphView.canvas.contains(document.activeElement)) foldAround(panel);
   else if (event.key === "/" && !writing && !panel.stage.hidden) panel.search.field.focus();
   else if (event.key === " " && !writing && !panel.footer.hidden) panel.order.play(!panel.order.timer);
