@@ -58,7 +58,7 @@ def memory(
     with uncollected():
         freed = collect_releases(seen, besides=() if only is None else (only,))  # first: a walk holds what it meets
         report = collect_memory(seen, frame=caller, only=only, devices=asked, most=most)
-    releases = tuple(one for one in freed.releases if _is_asked_for(one, only, asked))
+    releases = tuple(_on(one, asked) for one in freed.releases if _is_asked_for(one, only, asked))
     report = replace(report, releases=releases, gaps=(*report.gaps, *freed.gaps))
     return diagnosed(report if cell_number is None else with_cells(report, cell_number))
 
@@ -66,10 +66,17 @@ def memory(
 def _is_asked_for(release: Release, only: Mapping[str, Any] | None, devices: Collection[str] | None) -> bool:
     """Return whether a release is of a name that was asked for, and of memory on a device that was."""
     named = only is None or not set(only).isdisjoint(release.name.split(", "))
-    placed = [
-        device for device in release.device_bytes or {} if devices and {device, device.split(":")[0]} & {*devices}
-    ]
-    return named and (devices is None or bool(placed))
+    return named and _is_placed(release, devices)
+
+
+def _is_placed(release: Release, devices: Collection[str] | None) -> bool:
+    every = release.device_bytes or {}
+    return devices is None or any({device, device.split(":")[0]} & {*devices} for device in every)
+
+
+def _on(release: Release, devices: Collection[str] | None) -> Release:
+    """Return a release with the parts that free something on the devices that were asked for."""
+    return replace(release, parts=tuple(part for part in release.parts if _is_placed(part, devices)))
 
 
 def _check_names(given: Any) -> None:

@@ -17,7 +17,7 @@ from tensormagic.reports.holders import Holder
 from tensormagic.reports.watch import KeptMemory, LoneView, StoredGraph
 
 Category = Literal["parameter", "gradient", "optimizer state", "saved for backward", "buffer", "input", "other"]
-ReleaseKind = Literal["name", "history", "traceback"]
+ReleaseKind = Literal["name", "history", "traceback", "item"]
 Key = TypeVar("Key", bound=Hashable)
 
 CATEGORIES: tuple[Category, ...] = (
@@ -127,7 +127,7 @@ class LiveStorage:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What letting go of one name, output or error would free, by itself.
+    """What letting go of one name, output or error would free, by itself; or of something that lies in one.
 
     Attributes:
         name: ``"losses"``, ``"Out[12]"``, ``"the last error (ValueError)"``.
@@ -138,6 +138,8 @@ class Release:
         shared_with: What else leads to the largest of the shared ones: names that would have to go too; at most a few.
         device_bytes: ``nbytes`` by device.
         code: What to run; empty where there is no safe way.
+        parts: What letting go of something inside of it would free: all items of a container, a single one, an
+            attribute. The largest few.
     """
 
     name: str
@@ -148,6 +150,7 @@ class Release:
     shared_with: tuple[str, ...] = ()
     device_bytes: dict[str, int] | None = None
     code: str = ""
+    parts: tuple[Release, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

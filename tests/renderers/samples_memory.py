@@ -20,6 +20,11 @@ def storage(name: str, nbytes: int, category: reports.Category, *, device: str =
     return LiveStorage(name, nbytes, device, category, **{**known, **facts})
 
 
+def inside(path: str, nbytes: int, code: str = "") -> Release:
+    """Return what taking something out of a container frees."""
+    return Release(path, "item", nbytes, 1, nbytes, device_bytes={"cuda:0": nbytes}, code=code or f"del {path}")
+
+
 def blocks(device: str = "cuda:0") -> list[LiveStorage]:
     """A small transformer with Adam after a step: parameters, gradients, two moments, what a loss keeps."""
     sizes = {"attn.qkv.weight": 12 * MIB, "attn.out.weight": 4 * MIB, "mlp.up.weight": 16 * MIB,
@@ -74,7 +79,10 @@ def gpt() -> MemoryReport:
         storages=storages,
         releases=(
             Release("opt", "name", 600 * MIB, 96, 900 * MIB, ("gpt",), code="del opt"),
-            Release("losses", "name", 693 * MIB, 24, 693 * MIB, code="del losses"),
+            Release("losses", "name", 693 * MIB, 24, 693 * MIB, code="del losses",
+                    parts=(inside("losses", 693 * MIB, "losses.clear()"), inside("losses[0]", 96 * MIB))),
+            Release("cache", "name", 0, 0, 5 * MIB, ("trainer",), code="del cache",
+                    parts=(inside("cache", 5 * MIB, "cache.clear()"),)),
             Release("Out[12]", "history", 190 * MIB, 1, 190 * MIB, code="del Out[12], _12, _"),
             Release("gpt", "name", 8 * MIB, 1, 800 * MIB, ("opt", "losses"), code="del gpt"),
             Release("the last error (RuntimeError)", "traceback", 20 * MIB, 1, 20 * MIB),

@@ -19,7 +19,15 @@ def memory_report() -> reports.MemoryReport:
         left_out=(reports.LiveStorage("", 24, "cuda:0", "other", tensors=2),),
         releases=(
             reports.Release(
-                "net", "name", 4096, 1, 8192, shared_with=(HOSTILE,), device_bytes={"cuda:0": 4096}, code="del net"
+                "net",
+                "name",
+                4096,
+                1,
+                8192,
+                shared_with=(HOSTILE,),
+                device_bytes={"cuda:0": 4096},
+                code="del net",
+                parts=(reports.Release(HOSTILE, "item", 2048, 1, 2048, (), {"cuda:0": 2048}, HOSTILE),),
             ),
         ),
         kept=(reports.KeptMemory((HOSTILE, "_5"), "history", (4,), "float32", "cuda:0", 16, LINE),),

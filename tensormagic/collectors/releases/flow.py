@@ -41,10 +41,14 @@ class Flow:
     Attributes:
         alone: What each root frees by itself.
         together: What takes several roots, by which (the bits of a number, the first root the lowest).
+        colours: The root that alone leads to each node, or that several or none do; see `sole_roots`.
+        sets: Which roots lead to each node that several lead to.
     """
 
     alone: list[Sum]
     together: dict[int, Sum]
+    colours: list[int] = field(default_factory=list)
+    sets: dict[int, int] = field(default_factory=dict)
 
     def freed(self, members: int) -> Sum:
         """Return what a set of roots frees: all that nothing outside the set leads to."""
@@ -72,7 +76,7 @@ def flow_of(edges: Edges, roots: Sequence[Sequence[int]], weights: Mapping[int, 
     """
     colours = sole_roots(edges, roots)
     sets = root_sets(edges, roots, colours)
-    flow = Flow([Sum() for _ in roots], {})
+    flow = Flow([Sum() for _ in roots], {}, colours, sets)
     for node, (nbytes, device) in weights.items():
         if colours[node] == SEVERAL:
             flow.together.setdefault(sets[node], Sum()).add(nbytes, device)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
 from tensormagic.collectors.names.holders import Budget
 from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.releases.dominance import Dominance
 from tensormagic.collectors.releases.flow import Flow, Sum, bits, flow_of, set_of
 from tensormagic.collectors.releases.foreign import join_foreign
+from tensormagic.collectors.releases.items import Items, items_of
 from tensormagic.collectors.releases.references import References
 from tensormagic.collectors.releases.roots import Root, session_roots, shell_of
 from tensormagic.collectors.session.stroll import THOROUGH, memory_of
@@ -59,10 +61,10 @@ def collect_releases(
         budget: How long to look.
         most: How many to list.
     """
-    looked = look(namespace, besides=besides, budget=budget)
-    every = told(looked.roots, looked.flow)
+    looked = look(namespace, besides=besides, budget=budget, items=True)
+    every = told(looked.roots, looked.flow, looked.items.parts)
     session = set_of(looked.of_session())
-    gaps = _gaps(looked.cut, every[most:])
+    gaps = _gaps((looked.cut, looked.items.cut), every[most:])
     return Releases(tuple(every[:most]), looked.flow.freed(session).nbytes, looked.objects, gaps)
 
 
@@ -75,39 +77,50 @@ class Look:
         flow: What each of them frees; one more root than there are: what is held from elsewhere.
         objects: How many objects were met.
         cut: Why not everything was looked through; empty where it was.
+        items: What taking something out of a container frees, where that was asked for.
     """
 
     roots: list[Root]
     flow: Flow
     objects: int
     cut: str
+    items: Items
 
     def of_session(self) -> list[int]:
         """Return the numbers of the roots that are outputs or the last error."""
         return [at for at, root in enumerate(self.roots) if root.kind in {"history", "traceback"}]
 
 
-def look(namespace: Mapping[str, Any], *, besides: Sequence[Mapping[str, Any]] = (), budget: Budget = THOROUGH) -> Look:
+def look(
+    namespace: Mapping[str, Any],
+    *,
+    besides: Sequence[Mapping[str, Any]] = (),
+    budget: Budget = THOROUGH,
+    items: bool = False,
+) -> Look:
     """Walk from all that a session names, and return who frees what.
 
     Args:
         namespace: The names themselves.
         besides: Dictionaries of ours that refer to the same things.
         budget: How long to look.
+        items: Whether to ask of what lies in containers, too.
     """
     with quiet():
         roots = session_roots(namespace)
         found, starts = _walked(namespace, roots, budget, besides)
         weights = _weights(found)
         starts[-1] += found.held_elsewhere()
-        return Look(roots, flow_of(found.edges, starts, weights), len(found.objects), found.cut)
+        objects, flow = len(found.objects), flow_of(found.edges, starts, weights)
+        inside = items_of(found, roots, Dominance(found.edges, starts, flow, weights)) if items else Items()
+        return Look(roots, flow, objects, found.cut, inside)
 
 
-def _gaps(cut: str, left_out: Sequence[Release]) -> tuple[Gap, ...]:
+def _gaps(cuts: Sequence[str], left_out: Sequence[Release]) -> tuple[Gap, ...]:
     """Return what was not looked at, and how many names that would free something are not listed."""
     freeing = sum(one.nbytes > 0 for one in left_out)
     said = (
-        cut,
+        *cuts,
         f"of {freeing} more names that free something, each less than these, nothing is listed" * bool(freeing),
     )
     return tuple(Gap("releases", reason) for reason in said if reason)
@@ -153,9 +166,10 @@ def _weights(found: References) -> dict[int, tuple[int, str]]:
     return weights
 
 
-def told(roots: Sequence[Root], flow: Flow) -> list[Release]:
-    """Return what each root frees, and what several do together; the most first."""
-    every = [release_of(at, roots, flow) for at, root in enumerate(roots) if root.kind is not None]
+def told(roots: Sequence[Root], flow: Flow, parts: Mapping[int, tuple[Release, ...]]) -> list[Release]:
+    """Return what each root frees, with what lies in it, and what several do together; the most first."""
+    asked = (at for at, root in enumerate(roots) if root.kind is not None)
+    every = [replace(release_of(at, roots, flow), parts=parts.get(at, ())) for at in asked]
     every += _joint(roots, flow)
     return sorted((one for one in every if one.reaches), key=lambda one: (-one.nbytes, -one.reaches))
 

@@ -140,6 +140,10 @@ class References:
         ]
         return [self._meet(item) for item in strangers if type(item) in kinds or _has_graph(item)]
 
+    def number_of(self, item: Any) -> int | None:
+        """Return the number of an object; None where it was not met, or holds nothing."""
+        return self._numbers.get(id(item))
+
     def storages(self) -> list[int]:
         """Return the numbers of the storages that were met."""
         return [at for at, item in enumerate(self.objects) if torch.UntypedStorage in type(item).__mro__]

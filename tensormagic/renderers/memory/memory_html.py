@@ -19,10 +19,12 @@ from tensormagic.renderers.memory.memory_words import (
     by_category,
     called,
     device_notes,
+    freeing,
     frees_by_history,
     held_by,
     kind,
     line_label,
+    parts_words,
     percent,
     release_notes,
     summary,
@@ -135,17 +137,17 @@ def key_html(ground: str, words: str, nbytes: int) -> str:
 
 def releases_html(releases: Sequence[Release], *, folded: bool = False) -> str:
     """Return what letting go of each name would free, the most first; the smaller ones, or all, folded."""
-    freeing = [release for release in releases if release.nbytes > 0]
-    if not freeing:
+    every = freeing(releases)
+    if not every:
         return ""
-    top = max(release.nbytes for release in freeing)
+    top = max(release.nbytes for release in every)
     note = "each by itself, everything else staying"
-    if frees_by_history(freeing):
+    if frees_by_history(every):
         note += "; `%gpumem --free --yes` lets go of what only outputs and errors hold"
     said = " " + tag("span", code_html(note), class_="quiet")
-    further = _release_rows(freeing[MOST_RELEASES : MOST_RELEASES + MOST_RELEASES_FOLDED], top)
-    more = f"{count(len(freeing) - MOST_RELEASES)} more that free something"
-    rows = _release_rows(freeing[:MOST_RELEASES], top)
+    further = _release_rows(every[MOST_RELEASES : MOST_RELEASES + MOST_RELEASES_FOLDED], top)
+    more = f"{count(len(every) - MOST_RELEASES)} more that free something"
+    rows = _release_rows(every[:MOST_RELEASES], top)
     title = "What letting go would free"
     parts = (rows, fold(more, further))
     return fold(title + said, *parts) if folded else section(title, *parts, more=said)
@@ -173,9 +175,15 @@ def _release(release: Release, top: int) -> str:
         tag("td", bar),
         tag("td", number_of_bytes(release.nbytes), class_="tm-num"),
         tag("td", plural(release.storages, "storage"), class_="tm-num quiet"),
-        tag("td", escape(release_notes(release)), class_="quiet tm-wide"),
+        tag("td", escape(release_notes(release)), _parts(release), class_="quiet tm-wide"),
     )
     return tag("tr", *cells)
+
+
+def _parts(release: Release) -> str:
+    """Return what can be taken out of a name instead, on a line of its own."""
+    told = [f"{tag('code', escape(shortened(code, 80)))} {nbytes}" for code, nbytes in parts_words(release)]
+    return tag("div", "or inside: ", ", ".join(told)) if told else ""
 
 
 def details_html(summary_: str, inner: str, *, opened: bool = False) -> str:
@@ -221,5 +229,5 @@ def _storage(one: LiveStorage, *, has_lines: bool) -> str:
 def _line(one: LiveStorage) -> str:
     if one.location is None:
         return tag("td", "")
-    text = shortened(one.location.text, 60)
+    text = shortened(one.location.text, 36)
     return tag("td", escape(line_label(one)), " ", tag("code", escape(text)) if text else "", class_="tm-wide")

@@ -10,6 +10,7 @@ from tensormagic.renderers.memory.device_bar import DeviceBar, device_bar
 from tensormagic.renderers.memory.memory_words import (
     called,
     device_notes,
+    freeing,
     frees_by_history,
     held_by,
     kind,
@@ -30,6 +31,7 @@ from tensormagic.reports import LiveStorage, MemoryReport, Release
 
 NARROWEST = 40
 MOST_NAMES, MOST_RELEASES, MOST_STORAGES = 12, 12, 12
+MOST_PARTS = 2  # of one name
 
 
 def render(report: MemoryReport, *, width: int = 100) -> str:
@@ -101,18 +103,22 @@ def _bytes(every: Iterable[Tile]) -> int:
 
 def releases_text(releases: Sequence[Release], width: int) -> Iterator[str]:
     """Return what letting go of each name would free, the most first."""
-    freeing = [release for release in releases if release.nbytes > 0]
-    if not freeing:
+    every = freeing(releases)
+    if not every:
         return
     yield "WHAT LETTING GO WOULD FREE (each by itself)"
-    yield from barred(
-        [(what(one), one.nbytes, (number_of_bytes(one.nbytes), release_notes(one))) for one in freeing[:MOST_RELEASES]],
-        width,
-    )
-    if len(freeing) > MOST_RELEASES:
-        yield f"  and {count(len(freeing) - MOST_RELEASES)} more"
-    if frees_by_history(freeing):
+    yield from barred([row for one in every[:MOST_RELEASES] for row in _release_rows(one)], width)
+    if len(every) > MOST_RELEASES:
+        yield f"  and {count(len(every) - MOST_RELEASES)} more"
+    if frees_by_history(every):
         yield from filled("  ", "%gpumem --free --yes lets go of what only outputs and errors hold", width)
+
+
+def _release_rows(release: Release) -> Iterator[tuple[str, int, tuple[str, ...]]]:
+    """Yield a name, and indented below it the largest of what can be taken out of it instead."""
+    yield what(release), release.nbytes, (number_of_bytes(release.nbytes), release_notes(release))
+    for part in release.parts[:MOST_PARTS]:
+        yield f"  {what(part)}", part.nbytes, (number_of_bytes(part.nbytes), "")
 
 
 def storages_text(name: str, storages: Sequence[LiveStorage], left_out: Sequence[LiveStorage] = ()) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from tensormagic.renderers.basics.phrases import DOT, count, listed, number_of_bytes, plural, shortened, tuple_text
 from tensormagic.renderers.memory.categories import PLURALS
@@ -155,8 +156,29 @@ def what(release: Release) -> str:
     return release.code or release.name
 
 
+def freeing(releases: Iterable[Release]) -> list[Release]:
+    """Return what frees something, the most first.
+
+    What lies in a name that by itself frees nothing (another one leads to it, too) stands for itself: it can go.
+    """
+    found = [one for one in releases if one.nbytes > 0]
+    found += [_alone(part, one) for one in releases if one.nbytes == 0 for part in one.parts]
+    return sorted(found, key=lambda one: -one.nbytes)
+
+
+def _alone(part: Release, owner: Release) -> Release:
+    return replace(part, name=f"{part.name}; {owner.code or owner.name} alone frees nothing")
+
+
+def parts_words(release: Release) -> list[tuple[str, str]]:
+    """Return what can be taken out of a name instead, with what that frees: ``("del losses[17]", "16 MiB")``."""
+    return [(what(part), number_of_bytes(part.nbytes)) for part in release.parts]
+
+
 def release_notes(release: Release) -> str:
     """Return why letting go of a name frees less than it leads to."""
+    if release.kind == "item":
+        return release.name.partition("; ")[2]
     if release.reaches <= release.nbytes:
         return ""
     shared = f", shared with {listed(release.shared_with, most=3)}" if release.shared_with else ""
@@ -165,4 +187,4 @@ def release_notes(release: Release) -> str:
 
 def frees_by_history(releases: Sequence[Release]) -> bool:
     """Say whether outputs or errors hold something that nothing else does."""
-    return any(release.nbytes for release in releases if release.kind != "name")
+    return any(release.nbytes and release.kind in {"history", "traceback"} for release in releases)

@@ -176,8 +176,8 @@ def run(source: str) -> tuple[dict[str, Any], Storages]:
     return namespace, storages
 
 
-def freed_by(source: str, *names: str) -> int:
-    """Run a program and delete names; returns the bytes of the storages that are gone then.
+def freed_by(source: str, *names: str, code: str = "") -> int:
+    """Run a program and delete names, or run code instead; returns the bytes of the storages that are gone then.
 
     A look at it comes first: of a number that a node saves (``x.mul_(2)``) no operation tells, only the node does.
     """
@@ -187,6 +187,7 @@ def freed_by(source: str, *names: str) -> int:
     before = storages.alive()
     for name in names:
         del namespace[name]
+    exec(code, namespace)
     gc.collect()
     after = storages.alive()
     return sum(nbytes for key, nbytes in before.items() if key not in after)

@@ -22,7 +22,7 @@ def _quick() -> Iterator[None]:
 @given(programs(), st.randoms(use_true_random=False))
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 def test_what_is_promised_is_freed(source: str, random: Random) -> None:
-    """Bytes of a few names, and of names that go together, are freed to the byte in a fresh run of the program."""
+    """Bytes of a few names, of names that go together and of items are freed to the byte in a fresh run."""
     note(source)
     namespace, storages = run(source)
     found = {one.name: one for one in collect_releases(namespace).releases}
@@ -33,3 +33,6 @@ def test_what_is_promised_is_freed(source: str, random: Random) -> None:
         assert (name, freed_by(source, name)) == (name, promised)
     for together in [name for name in found if "," in name][:1]:
         assert (together, freed_by(source, *together.split(", "))) == (together, found[together].nbytes)
+    parts = [part for one in found.values() for part in one.parts]
+    for part in random.sample(parts, min(len(parts), 1)):
+        assert (part.code, freed_by(source, code=part.code)) == (part.code, part.nbytes)

@@ -78,7 +78,9 @@ def test_what_letting_go_frees_stands_with_its_code() -> None:
     text = page(SAMPLES["gpt"]).text
     assert "del losses 693 MiB 24 storages" in text
     assert "del opt 600 MiB 96 storages of 900 MiB that it leads to, shared with gpt" in text
-    assert "12 more that free something" in text
+    assert "or inside: losses.clear() 693 MiB, del losses[0] 96 MiB" in text
+    assert "cache.clear() 5 MiB 1 storage del cache alone frees nothing" in text
+    assert "13 more that free something" in text
     assert "%gpumem --free --yes" in text
     assert "%gpumem --free --yes" not in page(SAMPLES["small"]).text
 
