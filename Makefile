@@ -11,7 +11,7 @@ allow_root := $(if $(filter 0,$(shell id -u)),--allow-root)
 # Jupyter's own settings and kernels of the person stay out of what we start.
 jupyter := env JUPYTER_PREFER_ENV_PATH=1 $(run) -m
 
-.PHONY: help demo test lint format bench corpus sweep screenshots docs gallery coverage clean
+.PHONY: help demo test lint format bench peers corpus sweep screenshots docs gallery coverage clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -36,6 +36,9 @@ format: $(VENV)/.has-test ## let ruff mend what it can
 
 bench: $(VENV)/.has-test ## what tracing costs, as ratios inside one run
 	$(run) -m pytest tests/benchmarks -o python_files='bench_*.py' -m benchmark -s --no-header
+
+peers: $(VENV)/.has-test ## the other tools, installed beside this one and measured; writes docs/comparison.md
+	$(run) -m tests.benchmarks.peers
 
 corpus: $(VENV)/.has-test ## how right the findings are: precision and recall of every code, over real programs
 	$(run) -m tests.corpus.score

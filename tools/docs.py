@@ -46,6 +46,7 @@ _PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\.png\)")
 _REPORTS = "tensormagic.reports"
 _PAGES = (".md", ".ipynb")
 _LINKED = re.compile(r"\]\(([^)#\s]+)\.md")
+_LESSON = re.compile(r"\[(\d\d [^\]]+)\]\((examples/\w+)\.")  # in the map of the course: number, name and page
 
 
 def assemble(source: Path, *, run_scripts: bool) -> None:
@@ -159,9 +160,18 @@ def _matching(source: Path, patterns: Iterable[str]) -> list[str]:
 def _append_contents(page: Path, pages: list[str], caption: str = "") -> None:
     if pages:
         head = "\n```{toctree}\n:hidden:\n" + (f":caption: {caption}\n" if caption else "")
-        names = "\n".join(name.rpartition(".")[0] for name in pages)
+        lessons = _lessons(page.with_name("topics.md"))
+        names = "\n".join(lessons.get(name, name) for name in (path.rpartition(".")[0] for path in pages))
         with page.open("a", encoding="utf-8") as file:
             file.write(f"{head}\n{names}\n```\n")
+
+
+def _lessons(course: Path) -> dict[str, str]:
+    """Return the entries of the sidebar that are called otherwise than their pages: a lesson has its number there."""
+    if not course.is_file():
+        return {}
+    found = _LESSON.findall(course.read_text(encoding="utf-8"))
+    return {page: f"{title} <{page}>" for title, page in reversed(found)}
 
 
 def build(output: Path, *, run_notebooks: bool) -> int:

@@ -12,6 +12,7 @@ import zipfile
 from importlib import metadata
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from tests.support.kernel import ROOT
@@ -128,18 +129,42 @@ def test_the_wheel_holds_the_documentation(wheel):
     assert shipped == {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")}
 
 
+def run_installed(python, folder, *arguments):
+    """Run the Python of the installation, away from the sources and from the settings of whoever runs the tests."""
+    hidden = {"PYTHONPATH", "VIRTUAL_ENV"}
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    environment["JUPYTER_PATH"] = str(Path(sysconfig.get_path("data"), "share", "jupyter"))  # nbconvert's own pages
+    environment |= {"IPYTHONDIR": str(folder), "JUPYTER_CONFIG_DIR": str(folder), "JUPYTER_DATA_DIR": str(folder)}
+    command = [str(python), *map(str, arguments)]
+    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
 def test_an_installation_works_with_the_sources_away(installed, tmp_path):
     """Every magic once, in a shell of the environment that the wheel was installed into."""
-    environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
     script = tmp_path / "smoke.py"
     script.write_text(SMOKE, encoding="utf-8")
-    environment["IPYTHONDIR"] = str(tmp_path)
-    command = [str(installed), str(script)]
-    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    place, *done = ran.stdout.splitlines()[-len(MAGIC_LINES) - 3 :]
+    place, *done = run_installed(installed, tmp_path, script).splitlines()[-len(MAGIC_LINES) - 3 :]
     assert Path(place).is_relative_to(installed.parent.parent)
     assert done == [*(line.split("\n")[0] for line in MAGIC_LINES), "help", "examples"]
+
+
+def test_the_commands_of_an_installation(installed, tmp_path):
+    """`doctor` finds all well, `demo` runs a notebook in a kernel of its own, `show` reads a saved report."""
+    doctor = run_installed(installed, tmp_path, "-m", "tensormagic", "doctor")
+    assert doctor.endswith("all is well\n")
+    assert str(installed) in doctor
+    cells = (
+        "%load_ext tensormagic\nimport torch, tensormagic\nprint(tensormagic.__file__)",
+        "%tensor torch.ones(3) --save x.json",
+    )
+    nbformat.write(nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, cells))), tmp_path / "own.ipynb")
+    run_installed(installed, tmp_path, "-m", "tensormagic", "demo", "--headless", "--notebook", "own.ipynb", "pages")
+    page = (tmp_path / "pages" / "own.html").read_text(encoding="utf-8")
+    assert str(installed.parent.parent) in page
+    assert 'class="tm ' in page
+    assert "torch.ones(3)" in run_installed(installed, tmp_path, "-m", "tensormagic", "show", "x.json")
 
 
 def constraints():

@@ -9,13 +9,16 @@ from __future__ import annotations
 import argparse
 import re
 import runpy
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from tensormagic.commands import COMMANDS
+from tensormagic.commands import parser as command_parser
 from tensormagic.diagnoses import RULES
-from tensormagic.magics import aliases, compare, gpumem, gpumem_cell, rng, tensor, tensors, tracegrad, why, writes
+from tensormagic.magics import about
 from tensormagic.magics.extension import TensorMagic
 from tests.corpus.no_gpu import generators_checked
 from tests.renderers.snapshots import REFRESH
@@ -24,17 +27,11 @@ from tests.support.kernel import ROOT
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 CODES = list(dict.fromkeys(rule.code for rule in RULES))
+MODULES = {"aliases_cell": "writes"}  # of the pages that are called otherwise
 PARSERS = {
-    "aliases": aliases.parser,
-    "aliases_cell": writes.parser,
-    "compare": compare.parser,
-    "gpumem": gpumem.parser,
-    "gpumem_cell": gpumem_cell.parser,
-    "rng": rng.parser,
-    "tensor": tensor.parser,
-    "tensors": tensors.parser,
-    "tracegrad": tracegrad.parser,
-    "why": why.parser,
+    path.stem: import_module(f"tensormagic.magics.{MODULES.get(path.stem, path.stem)}").parser
+    for path in sorted((DOCS / "magics").iterdir())
+    if path.stem not in {"tensormagic", "explain"}  # these take words, no options
 }
 EXAMPLE = re.compile(r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -148,6 +145,43 @@ def test_the_usage_line_names_every_option(magic):
     parsed = [action for action in PARSERS[magic]()._actions if not isinstance(action, argparse._HelpAction)]
     longest = {action.option_strings[0] for action in parsed if action.option_strings} - {"--help"}
     assert {option for option in longest if option not in usage} == set()
+
+
+def test_every_magic_is_held_to_its_page():
+    """None is left out above: what takes options has a parser, and what `%tensormagic` lists has a page."""
+    assert {MODULES.get(name, name) for name in PARSERS} == set(about.MAGICS)
+    names = {name for kind in TensorMagic.magics.values() for name in kind}
+    assert {name.removesuffix("_cell") for name in PARSERS} == names - {"tensormagic"}
+
+
+def test_every_word_of_the_magic_that_takes_words_is_on_its_page():
+    """`%tensormagic` takes `check`, `help` and switches: each in the line at the head of its page, and told below."""
+    text = (DOCS / "magics" / "tensormagic.md").read_text(encoding="utf-8")
+    usage, told = text.split("```\n")[1], text.partition("## ")[2]
+    for word in (about.HELP, "check", *about.SWITCHES):
+        assert word in usage, word
+        assert re.search(rf"`%tensormagic {word}\b", text), word
+    assert [name for name in about.SWITCHES if f"`%config TensorMagic.{name}`" not in told] == []
+
+
+def test_every_option_of_a_command_is_told():
+    """What `python -m tensormagic COMMAND --help` lists stands in the command's row, and nothing else does."""
+    lines = (DOCS / "command.md").read_text(encoding="utf-8").splitlines()
+    rows = {found[1]: line for line in lines if (found := re.match(r"\| `python -m tensormagic (\w+)", line))}
+    assert sorted(rows) == sorted(COMMANDS)
+    (choices,) = (action.choices for action in command_parser()._actions if isinstance(action.choices, dict))
+    for name, made in choices.items():
+        options = {option for action in made._actions for option in action.option_strings}
+        assert set(re.findall(r"--\w+", rows[name])) == options - {"-h", "--help"}, name
+
+
+def test_the_targets_that_are_named_are_there():
+    """What the pages say to `make` can be made."""
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    pages = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    named = {name for page in pages for name in re.findall(r"(?:`|\$ )make ([a-z]+)", page.read_text(encoding="utf-8"))}
+    assert named
+    assert named - targets == set()
 
 
 def table_below(path: Path, head: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import nbformat
 import pytest
 
@@ -36,6 +38,14 @@ def test_an_example_is_committed_without_outputs(example):
     kept = [cell.source for cell, _ in outputs(notebook)]
     assert kept == []
     assert [cell.source for cell in notebook.cells if cell.get("execution_count")] == []
+
+
+def test_an_example_has_one_title(example):
+    """Its first line, and no other of that size: on the site a second one would be a lesson of its own."""
+    texts = [cell.source for cell in nbformat.read(example, as_version=4).cells if cell.cell_type == "markdown"]
+    plain = [re.sub(r"```.*?```", "", text, flags=re.DOTALL) for text in texts]
+    assert [at for at, text in enumerate(plain) for _ in re.findall(r"^# ", text, re.MULTILINE)] == [0]
+    assert plain[0].startswith("# ")
 
 
 def test_an_example_runs(executed):

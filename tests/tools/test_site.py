@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import deque
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from tests.support.kernel import ROOT
 from tests.support.missing import missing, needs_module
 
+BESIDE = {"genindex.html", "search.html", "py-modindex.html"}  # the generator's own
 LOADING = {("script", "src"), ("img", "src"), ("link", "href"), ("iframe", "src"), ("source", "src"), ("video", "src")}
 
 
@@ -72,6 +74,16 @@ def test_every_document_is_on_the_site(pages):
     assert wanted - set(pages) == set()
 
 
+def test_the_course_has_its_order_in_the_sidebar(site):
+    """Each lesson stands there once, by its number and its short name."""
+    index = (site / "index.html").read_text(encoding="utf-8")
+    entries = re.findall(r'<li class="toctree-l1"><a class="reference internal" href="(examples/[^"]+)">([^<]*)', index)
+    paths = sorted(path for path in (ROOT / "examples").iterdir() if path.suffix in {".ipynb", ".py"})
+    assert [link for link, _ in entries] == [path.relative_to(ROOT).with_suffix(".html").as_posix() for path in paths]
+    assert [name[:3] for _, name in entries] == [f"{path.stem[:2]} " for path in paths]
+    assert max(len(name) for _, name in entries) <= 32
+
+
 def test_no_link_is_dead(site, pages):
     """Every link within the site leads to a file that is there and, where it names a place, to that place."""
     dead = []
@@ -114,6 +126,40 @@ def test_the_fields_of_reports_are_told(site):
     assert 'id="tensormagic.inspect"' in functions
     fields = re.sub(r"<[^>]*>", "", (site / "api" / "reports.html").read_text(encoding="utf-8"))
     assert "One plain sentence with the person’s own names and numbers." in fields
+
+
+def clicks(pages: dict[str, Page], start: str) -> dict[str, int]:
+    """Return, for each page of the site and each place that is linked to, the fewest clicks that lead there."""
+    found, reached = {start: 0}, deque([start])
+    while reached:
+        name = reached.popleft()
+        for link in pages[name].links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = os.path.normpath(Path(name).parent / unquote(parts.path)) if parts.path else name
+            for place in (target, f"{target}#{unquote(parts.fragment)}"):
+                found.setdefault(place, found[name] + 1)
+            if target in pages and found[target] == found[name] + 1 and target not in reached:
+                reached.append(target)
+    return found
+
+
+def test_every_answer_is_near(pages):
+    """The questions are one click from the front page, every page two; and the front page one from anywhere."""
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    asked = re.findall(r"^\d+\. \[.+\?\]\(([\w/]+)\.md(#[\w-]+)\)$", index, re.MULTILINE)
+    assert len(asked) >= 20
+    away = clicks(pages, "index.html")
+    assert {away.get(f"{page}.html{place}") for page, place in asked} == {1}
+    assert {name: away.get(name) for name in pages if away.get(name, 9) > 2 and name not in BESIDE} == {}
+    assert [name for name in pages if "index.html" not in read_targets(name, pages[name]) and name not in BESIDE] == []
+
+
+def read_targets(name: str, page: Page) -> set[str]:
+    """Return the pages that a page links to."""
+    paths = [unquote(urlsplit(link).path) for link in page.links if not urlsplit(link).scheme]
+    return {os.path.normpath(Path(name).parent / path) for path in paths if path} | {name}
 
 
 @pytest.fixture(scope="module")
