@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from tensormagic.renderers.alternatives.comparison_alternative import losses_alternative
 from tensormagic.renderers.basics.finding_html import finding_html, gaps_html, remedy_html, with_code
 from tensormagic.renderers.basics.markup import corner, escape, svg_image, tag
 from tensormagic.renderers.basics.panel import fold, folds, header, panel, section
@@ -85,7 +86,7 @@ def _losses(report: ComparisonReport) -> str:
     if scale is None:
         return ""
     first, last = report.losses[0].step, report.losses[-1].step
-    picture = svg_image(loss_svg(report.losses, scale), _loss_words(report), width=WIDTH, height=HEIGHT)
+    picture = svg_image(loss_svg(report.losses, scale), losses_alternative(report), width=WIDTH, height=HEIGHT)
     ends = tag("span", escape(short_number(scale.high))) + tag("span", escape(short_number(scale.low)))
     steps = tag("span", f"step {first}") + tag("span", f"step {last}")
     kind = ", log scale" if scale.logarithmic else ""
@@ -95,10 +96,6 @@ def _losses(report: ComparisonReport) -> str:
         tag("div", tag("div", ends, class_="tm-ends"), tag("div", picture, class_="tm-plot"), class_="tm-chart"),
         tag("div", steps, class_="tm-steps"),
     )
-
-
-def _loss_words(report: ComparisonReport) -> str:
-    return f"The losses of {report.left.name} and {report.right.name} over {plural(len(report.losses), 'step')}"
 
 
 class _Scale:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tensormagic.renderers.alternatives.trace_alternative import trace_alternative
 from tensormagic.renderers.basics.text_metrics import fitted
 from tensormagic.renderers.document.document_columns import (
     Interned,
@@ -211,7 +212,7 @@ class _Builder:
         total = sum(len(graph.nodes) * len(graph.frames) for graph in kept)
         most = self.limits.frames_of(sum(len(graph.nodes) for graph in kept))
         share = min(most / total, 1.0) if total else 1.0
-        return [self._graph(graph, max(int(len(graph.frames) * share), 2)) for graph in kept]
+        return [self._graph(graph, at, max(int(len(graph.frames) * share), 2)) for at, graph in enumerate(kept)]
 
     def _kept_graphs(self) -> list[Graph]:
         kept: list[Graph] = []
@@ -224,7 +225,7 @@ class _Builder:
         self._cut(len(kept), len(self.report.graphs), "graphs are shown, the most used first")
         return kept
 
-    def _graph(self, graph: Graph, most: int) -> dict[str, Any]:
+    def _graph(self, graph: Graph, place: int, most: int) -> dict[str, Any]:
         frames = thinned(graph.frames, most, keep=lambda frame: not is_finite(frame))
         self._cut(len(frames), len(graph.frames), f"kept passes of graph {graph.number} are shown node by node")
         drawing = self.draw(graph, max_boxes=self.limits.boxes)
@@ -232,6 +233,7 @@ class _Builder:
         told = {row["pass"] for row in rows if "measures" in row}
         return {
             "number": graph.number,
+            "said": "" if self.report.state == "running" else trace_alternative(self.report, graph=place),
             "passes_seen": graph.passes_seen,
             "nodes": {
                 **node_columns(graph.nodes, self.strings, self.saved, told),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tensormagic.renderers.alternatives.trace_alternative import crash_alternative
 from tensormagic.renderers.basics.markup import svg_image, tag
-from tensormagic.renderers.basics.phrases import plural
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.graph import crash_mark
 from tensormagic.renderers.graph.graph_drawing import Drawing, draw
@@ -19,8 +19,7 @@ _DARK = "@media (prefers-color-scheme:dark){.tms{filter:invert(1) hue-rotate(180
 def picture(graph: Graph, node: int, words: str) -> str:
     """Return the graph as an ``<img>``, with a cross and words at the box that holds ``node``."""
     drawing = draw(graph, max_boxes=_MOST_BOXES, inside=False)
-    said = f"{plural(len(graph.nodes), 'node')} of the graph; {words}: {graph.nodes[node].op}"
-    image = svg_image(_svg(drawing, graph, node, words), said)
+    image = svg_image(_svg(drawing, graph, node, words), crash_alternative(graph, node, words))
     note = tag("p", drawing.note, class_="quiet") if drawing.note else ""
     return tag("div", tag("div", image), note, class_="tm-section tm-graph")
 

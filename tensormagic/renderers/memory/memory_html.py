@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from tensormagic.renderers.alternatives.memory_alternative import treemap_alternative
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.panel import fold, folds, header, panel, scroll, section
 from tensormagic.renderers.basics.phrases import count, number_of_bytes, plural, shortened
-from tensormagic.renderers.memory.categories import LETTERS, PLURALS, category_style
+from tensormagic.renderers.memory.categories import LETTERS, category_style
 from tensormagic.renderers.memory.device_bar import LETTERS as PART_LETTERS
 from tensormagic.renderers.memory.device_bar import DeviceBar, Part, device_bar
 from tensormagic.renderers.memory.memory_words import (
-    by_category,
     called,
     device_notes,
     freeing,
@@ -25,7 +25,6 @@ from tensormagic.renderers.memory.memory_words import (
     kind,
     line_label,
     parts_words,
-    percent,
     release_notes,
     summary,
     tiles,
@@ -86,12 +85,9 @@ def _device(report: MemoryReport, device: DeviceMemory, height: float) -> str:
     bar = device_bar(device, report.every())
     parts = [_about(bar), _bar(bar), _keys(bar)]
     if device.live:
-        shares = ", ".join(
-            f"{PLURALS[name]} {percent(nbytes, device.live)}"
-            for name, nbytes in by_category(one for one in report.every() if one.device == device.device)
-        )
-        alternative = f"Treemap of {number_of_bytes(device.live)} on {device.device}: {shares}"
-        parts.append(treemap_html(treemap(tiles(report, device.device), WIDTH, height), alternative))
+        found = tiles(report, device.device)
+        said = treemap_alternative(found, f"what is alive on {device.device}")
+        parts.append(treemap_html(treemap(found, WIDTH, height), said))
     return "".join(parts)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tensormagic.renderers.alternatives.memory_alternative import treemap_alternative
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.panel import fold, folds, header, section
@@ -26,7 +27,7 @@ from tensormagic.renderers.memory.memory_run_words import (
     summary,
     title,
 )
-from tensormagic.renderers.memory.memory_words import NO_NAME, kind, percent, tile
+from tensormagic.renderers.memory.memory_words import NO_NAME, kind, tile
 from tensormagic.renderers.memory.out_of_memory_words import out_of_memory_words
 from tensormagic.renderers.memory.source_rows import function_rows, run_rows
 from tensormagic.renderers.memory.timeline_html import timeline_html
@@ -125,10 +126,7 @@ def _peak(report: MemoryRunReport) -> str:
 
 
 def _map(tiles: Sequence[Tile], what: str, height: float = MAP_HEIGHT) -> str:
-    total = sum(one.nbytes for one in tiles)
-    largest = sorted(tiles, key=lambda one: -one.nbytes)[:3]
-    told = ", ".join(f"{one.label} {percent(one.nbytes, total)}" for one in largest)
-    return treemap_html(treemap(tiles, WIDTH, height, most=MOST_CELLS), f"Treemap of {what}: {told}")
+    return treemap_html(treemap(tiles, WIDTH, height, most=MOST_CELLS), treemap_alternative(tiles, what))
 
 
 def blocks_html(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from tensormagic.renderers.alternatives.memory_alternative import timeline_alternative, treemap_alternative
 from tensormagic.renderers.basics.phrases import number_of_bytes
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.theme import role
 from tensormagic.renderers.memory.categories import PLURALS
-from tensormagic.renderers.memory.memory_run_words import peak, peak_tiles, summary, title
+from tensormagic.renderers.memory.memory_run_words import layer_words, peak, peak_tiles, summary, title
 from tensormagic.renderers.memory.picture_svg import Page, map_svg, text_svg
 from tensormagic.renderers.memory.timeline_stack import by_category, column_of, main_timeline, ticks
 from tensormagic.renderers.memory.timeline_svg import COLUMNS, ROWS, areas, layer_colour, scale_top
@@ -24,15 +27,17 @@ def render(report: MemoryRunReport) -> str:
     page.text(summary(report))
     if drawn is None:
         page.text("no operation allocated anything")
-        return page.svg()
+        return page.svg(summary(report))
     page.put(_chart(drawn), CHART_HEIGHT)
-    layers = reversed(by_category(drawn))
-    page.keys([(layer_colour(layer), PLURALS[layer.key], layer.values[drawn.peak]) for layer in layers])
+    layers = by_category(drawn)
+    said = timeline_alternative(drawn, layers, partial(layer_words, report))
+    page.keys([(layer_colour(layer), PLURALS[layer.key], layer.values[drawn.peak]) for layer in reversed(layers)])
     tiles = peak_tiles(report)
     if tiles:
         page.text("Alive at the peak, by the line that allocated it")
+        said += " " + treemap_alternative(tiles, "what was alive at the peak")
         page.put(map_svg(treemap(tiles, WIDTH, MAP_HEIGHT)), MAP_HEIGHT)
-    return page.svg()
+    return page.svg(said)
 
 
 def _chart(drawn: Timeline) -> str:

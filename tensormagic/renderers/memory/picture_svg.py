@@ -61,13 +61,15 @@ class Page:
             x += wide
         self.put("".join(parts), y + _KEY_HEIGHT if parts else 0.0)
 
-    def svg(self) -> str:
-        """Return the whole picture."""
+    def svg(self, alternative: str) -> str:
+        """Return the whole picture; ``alternative`` says what it shows."""
         wide, high = self._width + 2 * _MARGIN, self._height + _MARGIN / 2
         size = f'width="{wide:.0f}" height="{high:.0f}" viewBox="0 0 {wide:.0f} {high:.0f}"'
         ground = f'<rect width="{wide:.0f}" height="{high:.0f}" fill="{_PAPER}"/>'
+        said = tag("title", escape(printable(alternative)))
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="{_FONT}">{ground}{"".join(self._parts)}</svg>'
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{_FONT}">{said}{ground}'
+            f"{''.join(self._parts)}</svg>"
         )
 
 

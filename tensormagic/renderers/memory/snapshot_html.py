@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from tensormagic.renderers.alternatives.memory_alternative import treemap_alternative
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.panel import fold, folds, header, section
@@ -105,7 +106,7 @@ def _peak(report: SnapshotReport) -> str:
         return ""
     total = sum(one.nbytes for one in tiles)
     drawn = treemap(tiles, WIDTH, MAP_HEIGHT, most=MOST_CELLS)
-    picture = treemap_html(drawn, "Treemap of what was in use at the peak, by line")
+    picture = treemap_html(drawn, treemap_alternative(tiles, "what was in use at the peak, by line"))
     return fold("In use at the peak", picture, state=f"{number_of_bytes(total)} by line")
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from tensormagic.renderers.alternatives.memory_alternative import timeline_alternative
 from tensormagic.renderers.basics.markup import attributes, escape, svg_image, tag
 from tensormagic.renderers.basics.panel import fold, heading
 from tensormagic.renderers.basics.phrases import count, number_of_bytes
 from tensormagic.renderers.memory.categories import LETTERS
-from tensormagic.renderers.memory.memory_run_words import ends_words, layer_words, peak_place
+from tensormagic.renderers.memory.memory_run_words import layer_words
 from tensormagic.renderers.memory.timeline_stack import Layer, by_category, by_line, column_of, ticks
 from tensormagic.renderers.memory.timeline_svg import COLUMNS, areas_svg, scale_top
 from tensormagic.renderers.trace.trace_phrases import seconds_text
@@ -56,7 +57,8 @@ def layers_html(
     """
     keys = " ".join(_key(timeline, layer, words(layer)) for layer in reversed(layers))
     said = tag("span", "at the peak", class_="tm-key quiet") if keys else ""
-    return _chart(timeline, layers, unit) + tag("div", said, " ", keys, class_="tm-keys")
+    alternative = timeline_alternative(timeline, layers, words, unit=unit)
+    return _chart(timeline, layers, unit, alternative) + tag("div", said, " ", keys, class_="tm-keys")
 
 
 def _key(timeline: Timeline, layer: Layer, words: str) -> str:
@@ -67,12 +69,10 @@ def _key(timeline: Timeline, layer: Layer, words: str) -> str:
     return tag("span", swatch, told, " ", nbytes, class_="tm-key")
 
 
-def _chart(timeline: Timeline, layers: Sequence[Layer], unit: str) -> str:
+def _chart(timeline: Timeline, layers: Sequence[Layer], unit: str, alternative: str) -> str:
     top = scale_top(timeline)
     marks = " ".join(_tick(nbytes, top) for nbytes in ticks(top))  # spaces are for who reads it without styles
-    peak = number_of_bytes(timeline.live[timeline.peak])
-    said = f"Live memory: peak {peak} {peak_place(timeline, unit)}, {ends_words(timeline)}"
-    image = svg_image(areas_svg(timeline, layers), said)
+    image = svg_image(areas_svg(timeline, layers), alternative)
     return tag("div", marks, " ", tag("div", image, _peak(timeline, top), class_="tm-plot"), class_="tm-chart") + _axis(
         timeline, unit
     )

@@ -6,6 +6,7 @@ between the two, and needs no script.
 
 from __future__ import annotations
 
+from tensormagic.renderers.alternatives.tensor_alternative import component_alternative, stored_alternative
 from tensormagic.renderers.basics import png, theme
 from tensormagic.renderers.basics.finding_html import with_code
 from tensormagic.renderers.basics.markup import corner, escape, tag
@@ -135,7 +136,7 @@ def _joined_cells(stored_map: StoredMap) -> str:
     size = max(MAP_SIDE // max(height, width), 3)
     cells = [[_level(number, most) for number in row] for row in stored_map.counts]
     source = png.heatmap(cells, (*PALETTE, VOID), size=size)
-    alt = f"stored elements in {height} by {width} cells"
+    alt = escape(stored_alternative(stored_map))
     image = f'<img src="{source}" width="{width * size}" height="{height * size}" alt="{alt}">'
     bar = png.heatmap([list(range(LEVELS))], PALETTE, size=5)
     scale = f'<img src="{bar}" width="{5 * LEVELS}" height="10" alt="dark to light">'
@@ -240,5 +241,6 @@ def _component_map(component: Component) -> str:
     size = max(SMALL_MAP // max(len(cells), len(cells[0])), 3) if len(cells) > 1 else 8
     source = png.heatmap(cells, PALETTE, size=size)
     width, height = len(cells[0]) * size, len(cells) * size
-    image = f'<img src="{source}" width="{width}" height="{height}" alt="values of {escape(component.name)}">'
+    said = escape(component_alternative(component.name, grid.levels, scale))
+    image = f'<img src="{source}" width="{width}" height="{height}" alt="{said}">'
     return tag("div", image, class_="tm-joined") + values

@@ -6,6 +6,7 @@ is worked through in the static page; the viewer, where scripts run, lets any ot
 
 from __future__ import annotations
 
+from tensormagic.renderers.alternatives.tensor_alternative import strip_alternative
 from tensormagic.renderers.basics import png, theme
 from tensormagic.renderers.basics.markup import corner, escape, tag
 from tensormagic.renderers.basics.phrases import count, ordinal, shortened
@@ -127,7 +128,7 @@ def strip_html(report: TensorReport, picture: Picture) -> str:
     if strip is None or not strip.cells:
         return ""
     small = len(strip.cells) <= STRIP_TABLE_CELLS
-    table = _strip_table(report, picture, strip) if small else _strip_map(picture, strip)
+    table = _strip_table(report, picture, strip) if small else _strip_map(report, picture, strip)
     note = strip_shown(report)
     return tag("div", table, tag("p", "Storage: ", escape(note), class_="quiet") if note else "", class_="tm-strip-box")
 
@@ -252,11 +253,12 @@ def _row_label(report: TensorReport, strip: Strip, row: int) -> str:
     return f"{strip.row_name}[{', '.join(map(str, index))}]" if index else strip.row_name
 
 
-def _strip_map(picture: Picture, strip: Strip) -> str:
+def _strip_map(report: TensorReport, picture: Picture, strip: Strip) -> str:
     columns = [_column(picture, cell) for cell in strip.cells]
     source = png.heatmap([list(row) for row in zip(*columns, strict=True)], (*PALETTE, theme.OTHER_SLICE), size=3)
     size = f'width="{3 * len(columns)}" height="24" style="width:100%;height:24px"'
-    image = f'<img src="{source}" {size} alt="storage, dark to light">'
+    said = escape(strip_alternative(report, strip))
+    image = f'<img src="{source}" {size} alt="{said}">'
     ends = tag("span", count(strip.start)) + " " + tag("span", count(strip.stop - 1))
     return tag("div", tag("div", image, class_="tm-map", data_kind="strip"), tag("div", ends, class_="tm-ends"))
 

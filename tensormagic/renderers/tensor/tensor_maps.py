@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from tensormagic.renderers.alternatives.tensor_alternative import offsets_alternative, values_alternative
 from tensormagic.renderers.basics import png, theme
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.phrases import MINUS, count, short_number
@@ -30,21 +31,22 @@ def cell_size(grid: Grid) -> int:
 
 def maps_html(report: TensorReport, picture: Picture) -> str:
     """Return the maps of a large grid: by storage offset, and by value where values could be read."""
-    maps = [_map(picture, _offset_cells(picture), "offset", "storage offset")]
+    maps = [_map(picture, _offset_cells(picture), "offset", "storage offset", offsets_alternative(report, picture))]
     scale = value_range(picture.grid, report.statistics)
     if scale is not None:
-        maps.append(_map(picture, value_cells(picture.grid, scale), "value", "value"))
+        said = values_alternative(report, picture, scale)
+        maps.append(_map(picture, value_cells(picture.grid, scale), "value", "value", said))
     return tag("div", *maps, class_="tm-maps")
 
 
-def _map(picture: Picture, cells: list[list[int]], kind: str, caption: str) -> str:
+def _map(picture: Picture, cells: list[list[int]], kind: str, caption: str, alternative: str) -> str:
     grid, size = picture.grid, cell_size(picture.grid)
     image = tag(
         "img",
         src=png.heatmap(cells, PALETTE, size=size),
         width=len(grid.columns) * size,
         height=max(len(grid.rows) * size, LEAST_HEIGHT),
-        alt=f"{caption} of {len(grid.rows)} by {len(grid.columns)} elements",
+        alt=alternative,
     )
     top = tag("td", _axis(grid.columns, _letter(picture, grid.column_dim)), class_="tm-across")
     rows = grid.rows if grid.row_dim is not None else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import zlib
 
+from tensormagic.renderers.alternatives.tensor_alternative import image_alternative, signals_alternative
 from tensormagic.renderers.basics import png
 from tensormagic.renderers.basics.markup import escape, svg_image, tag
 from tensormagic.renderers.tensor.tensor_shot_svg import signals_svg
@@ -31,8 +32,7 @@ def shot_html(report: TensorReport) -> str:
 
 
 def _signals(report: TensorReport, picture: TensorPicture) -> str:
-    alt = f"{name(report)}: {heading(report, picture)}; {'; '.join(notes(picture))}"
-    return svg_image(signals_svg(picture), alt, class_="tm-signals")
+    return svg_image(signals_svg(picture), signals_alternative(report, picture), class_="tm-signals")
 
 
 def _image(report: TensorReport, picture: TensorPicture, each: ImageFrame) -> str:
@@ -41,5 +41,6 @@ def _image(report: TensorReport, picture: TensorPicture, each: ImageFrame) -> st
     title = f"{name(report)}[{each.label}]" if each.label else name(report)
     source = png.image(zlib.decompress(base64.b64decode(each.pixels)), each.width, each.height)
     size = f'width="{each.width * scale}" height="{each.height * scale}"'
+    alt = escape(image_alternative(report, picture, each))
     caption = tag("figcaption", tag("code", escape(title)))
-    return tag("figure", f'<img src="{source}" {size} alt="{escape(title)}">', caption)
+    return tag("figure", f'<img src="{source}" {size} alt="{alt}">', caption)

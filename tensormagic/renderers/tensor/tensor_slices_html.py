@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from tensormagic.renderers.alternatives.tensor_alternative import slices_alternative
 from tensormagic.renderers.basics import png
 from tensormagic.renderers.basics.finding_html import with_code
 from tensormagic.renderers.basics.markup import escape, tag
@@ -40,7 +41,7 @@ def _row(report: TensorReport, each: DimensionSlices) -> str:
     size = min(max(ROW_WIDTH // len(each.levels), smallest), largest)
     at = letter(report, each.dim)
     source = png.heatmap([_cells(each)] * ROWS, PALETTE, size=size)
-    words = f"{count(each.size)} slices along {at}"
+    words = slices_alternative(report, each)
     width = size * len(each.levels)
     image = f'<img src="{source}" width="{width}" height="{size * ROWS}" alt="{escape(words)}">'
     last = tag("span", str(each.size - 1))

@@ -10,6 +10,7 @@ import math
 import textwrap
 from itertools import groupby
 
+from tensormagic.renderers.alternatives.tensor_alternative import offsets_alternative
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.phrases import count, shortened
@@ -80,7 +81,9 @@ def _below(report: TensorReport, picture: Picture) -> float:
 
 
 def _document(report: TensorReport, body: str, height: float) -> str:
-    title = f"Layout of {name(report)} {shape(report)}"
+    picture = picture_of(report)
+    told = f" {offsets_alternative(report, picture)}" if picture is not None and picture.drawable else ""
+    title = f"Layout of {name(report)} {shape(report)}.{told}"
     card = f'<rect width="{WIDTH}" height="{height:g}" rx="4" fill="{PAPER}" stroke="{FRAME}"/>'
     parts = [f"<title>{_safe(title)}</title><style>{STYLE}</style>", HATCH, card, _heading(report), body]
     return (

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+from tensormagic.renderers.alternatives.trace_alternative import trace_alternative
 from tensormagic.renderers.assets import module, script, static
 from tensormagic.renderers.basics.finding_html import explanation_html, finding_html, gaps_html
 from tensormagic.renderers.basics.icons import icon_style
@@ -46,7 +47,7 @@ _VIEWER = re.compile(r"\.tmv(?![\w.-])")
 PICTURE_BYTES = 14_000  # the picture is not compressed: a larger one is folded further
 PICTURE_BOXES = (SAVED_LIMITS.boxes, 24, 16)
 # Bytes that an output may take, without its plain text (some 8,000 more): of a small graph, and for each node beyond.
-ROOM, SMALL, ROOM_PER_NODE = 88_000, 200, 100
+ROOM, SMALL, ROOM_PER_NODE = 87_400, 200, 100
 # What is kept of the passes where there is not enough room for all that usually is.
 LESS = (
     SAVED_LIMITS,
@@ -67,10 +68,10 @@ def render(report: TraceReport, *, viewer: bool = True) -> str:
 
     if not viewer:
         told = (failure, _static_part(report, None, crash=crash), operations_html(report), _text_part(report))
-        return tag("section", _style(), *told, class_="tm tm-trace")
+        return tag("section", _style(report), *told, class_="tm tm-trace")
     main = drawings.get(report.graphs[0].number) if report.graphs else None
     static_part = _static_part(report, main, crash=crash)
-    parts = (_style(), failure, static_part, operations_html(report), _text_part(report))
+    parts = (_style(report), failure, static_part, operations_html(report), _text_part(report))
     nodes = sum(len(graph.nodes) for graph in report.graphs)
     room = ROOM + ROOM_PER_NODE * max(nodes - SMALL, 0) - sum(len(part.encode()) for part in parts) - len(_boot(""))
     document = _packed_document(report, drawn, crash, room)
@@ -91,7 +92,7 @@ def _packed_document(report: TraceReport, draw: Draw, crash: Crash | None, room:
 def render_static(report: TraceReport, *, picture: bool = True) -> str:
     """Return header, findings and picture alone, no tables, no script: what a running cell shows without widgets."""
     main = draw(report.graphs[0], max_boxes=PICTURE_BOXES[1], inside=False) if picture and report.graphs else None
-    return tag("section", _style(), _static_part(report, main, picture=picture), class_="tm tm-trace")
+    return tag("section", _style(report), _static_part(report, main, picture=picture), class_="tm tm-trace")
 
 
 @cache
@@ -101,10 +102,14 @@ def viewer_style() -> str:
 
 
 @cache
-def panel_style() -> str:
-    """Return what the panel needs where no script runs; the viewer brings the rest along."""
-    # The same for every trace: the outputs of a page share one sheet.
-    return whole("trace.css", "trace_ops.css") + used(_PARTS, "panel.css") + icon_style(_PARTS)
+def panel_style(*, ops: bool = True) -> str:
+    """Return what the panel needs where no script runs; the viewer brings the rest along.
+
+    Args:
+        ops: Whether there are tables of operations.
+    """
+    files = ("trace.css", "trace_ops.css") if ops else ("trace.css",)
+    return whole(*files) + used(_PARTS, "panel.css") + icon_style(_PARTS)
 
 
 def viewer_rules() -> str:
@@ -125,8 +130,8 @@ def viewer_module() -> str:
     return minified(viewer_source(), keep=("mount",))
 
 
-def _style() -> str:
-    return tag("style", panel_style())
+def _style(report: TraceReport) -> str:
+    return tag("style", panel_style(ops=report.ops is not None))
 
 
 @cache
@@ -182,13 +187,4 @@ def _picture(report: TraceReport, drawing: Drawing | None, crash: Crash | None) 
         fine = drawing.fine if drawing is not None else None
         smaller = draw(report.graphs[0], max_boxes=boxes, fine=fine, inside=False)
         svg = trace_svg.render(report, drawing=smaller, crash=crash, tips=False)
-    return svg_image(svg, _alternative(report))
-
-
-def _alternative(report: TraceReport) -> str:
-    if not report.graphs:
-        return f"{report.title or 'this run'}: no backward graph"
-    graph = report.graphs[0]
-    worst = f" {report.findings[0].message.replace('`', '')}" if report.findings else ""
-    passes = "" if report.state == "drawn" else f", {graph.passes_seen} passes"
-    return f"Backward graph of {report.title or 'this run'}: {len(graph.nodes)} nodes{passes}.{worst}"
+    return svg_image(svg, trace_alternative(report))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from tensormagic.renderers.alternatives.trace_alternative import trace_alternative
 from tensormagic.renderers.basics.markup import escape
 from tensormagic.renderers.basics.phrases import plural
 from tensormagic.renderers.basics.svg_paths import number
@@ -59,13 +60,16 @@ def render(
         report, crash = with_crash(report)
     scenes = [scene._replace(tips=tips) for scene in _scene(report, drawing, graph)]
     words = [_header(report), *_paced(report), *_findings(report)]
-    return _card(report, [*words, *_body(report, scenes, crash if crash and crash.graph == graph else None)])
+    sections = [*words, *_body(report, scenes, crash if crash and crash.graph == graph else None)]
+    # In a page the alternative stands at the ``<img>``.
+    return _card(report, sections, trace_alternative(report, graph=graph) if tips else "")
 
 
 def chart(report: TraceReport, *, width: float = WIDTH) -> str:
     """Return the small charts of all parameters as a picture of their own; empty where no pass was kept."""
     content, height = trace_svg_chart.chart(report, width - 2 * _PAD)
-    return _svg(width, height + 2 * _PAD, _moved(content, _PAD, _PAD), report) if content else ""
+    told = trace_alternative(report)
+    return _svg((width, height + 2 * _PAD), _moved(content, _PAD, _PAD), report, told) if content else ""
 
 
 def _scene(report: TraceReport, drawing: Drawing | None, graph: int) -> Iterator[Scene]:
@@ -85,12 +89,12 @@ def _body(report: TraceReport, scenes: list[Scene], crash: Crash | None) -> Iter
         yield _lines([f"Not seen: {gap.section}: {gap.reason}" for gap in report.gaps[:4]])
 
 
-def _card(report: TraceReport, sections: list[Section]) -> str:
+def _card(report: TraceReport, sections: list[Section], alternative: str) -> str:
     parts, y = [], 0.0
     for content, height in sections:
         parts.append(_moved(content, 0, y))
         y += height
-    return _svg(WIDTH, y + 2, "".join(parts), report)
+    return _svg((WIDTH, y + 2), "".join(parts), report, alternative)
 
 
 _CODE_STYLE = inked(".tms .code{font:11.5px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:$ink}")
@@ -99,15 +103,16 @@ _CODE_STYLE = inked(".tms .code{font:11.5px ui-monospace,Menlo,Consolas,'DejaVu 
 _NOT_XML = re.compile("[^\\t\\n\\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def _svg(width: float, height: float, content: str, report: TraceReport) -> str:
+def _svg(room: tuple[float, float], content: str, report: TraceReport, alternative: str) -> str:
+    width, height = room
     size = f'width="{number(width)}" height="{number(height)}" viewBox="0 0 {number(width)} {number(height)}"'
-    label = escape(f"Gradients of {report.title or 'the traced run'}: {run_text(report)}")
+    label = f' aria-label="{escape(alternative)}"' if alternative else ""
     inner = f'width="{number(width - 1)}" height="{number(height - 1)}"'
     ground = f'<rect x=".5" y=".5" {inner} rx="4" fill="{role("bg")}" stroke="{role("line")}"/>'
     marked = MARK_STYLE if report.failure is not None else ""
     solid = SOLID if report.graphs and _is_drawn_only(report) else ""
     style = f"<style>{STYLE}{trace_svg_chart.STYLE}{_CODE_STYLE}{solid}{marked}</style>"
-    start = f'<svg xmlns="http://www.w3.org/2000/svg" class="tms" {size} role="img" aria-label="{label}">'
+    start = f'<svg xmlns="http://www.w3.org/2000/svg" class="tms" {size} role="img"{label}>'
     return _NOT_XML.sub("\ufffd", f"{start}{style}{ground}{content}</svg>\n")
 
 

@@ -63,7 +63,8 @@ export class GraphView extends Camera {
     this.specks = html("canvas", {});
     this.window = html("div", { class: "window" });
     this.map = html("div", { class: "map", "aria-hidden": "true", hidden: true }, this.specks, this.window);
-    this.element = html("div", { class: "graph" }, this.paper, this.canvas, this.map);
+    this.words = html("p", { class: "tm-sr" }); // what the picture says, for who hears it
+    this.element = html("div", { class: "graph" }, this.words, this.paper, this.canvas, this.map);
     this.far = new FarView(this.paper);
     listenTo(this);
   }

@@ -134,6 +134,7 @@ export class Panel {
       look = known(this);
     if (!before && this.looks?.mode) this.heat.mode = this.looks.mode;
     this.source.load(this.model, place);
+    say(this.graphView.words, raw?.said ?? "");
     warnLines(this);
     fillChooser(this, place);
     this.heat.load(this.model, place);
