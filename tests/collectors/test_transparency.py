@@ -60,12 +60,13 @@ def test_modules(level, info):
     assert not tally.different
 
 
-def test_a_difference_is_found():
+def test_a_difference_is_found(monkeypatch):
     """The check can fail: a call that sees the tracer's mode, and answers otherwise, is reported."""
 
     def run(given):
         return given[0] * (1 + torch._C._len_torch_function_stack())
 
+    monkeypatch.setattr(transparency, "TRIES", 60)
     tally = Tally()
     tally.add(Call("mode-sensitive", lambda: (torch.ones(3, requires_grad=True),), run))
     assert tally.same == 0

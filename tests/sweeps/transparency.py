@@ -27,6 +27,7 @@ import tensormagic as tm
 SEED = 20260101
 LEVELS = ("grad", "ops", "memory")  # of a trace; "memory": its memory is followed instead
 DTYPES = (torch.float32, torch.float64, torch.complex64)
+TRIES = 2000  # of a call whose result was another under the tracer
 # Their results are whatever lay in memory before.
 UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 
@@ -94,10 +95,10 @@ def outcome(call: Call, *, level: str = "") -> tuple[Any, ...]:
     return error, _bits(seen), _bits([tensor.grad for tensor in _leaves(given)]), bytes(torch.get_rng_state())
 
 
-def _comes_without_tracer_too(call: Call, traced: tuple[Any, ...], *, tries: int = 2000) -> bool:
+def _comes_without_tracer_too(call: Call, traced: tuple[Any, ...]) -> bool:
     """Make a call again and again without the tracer, each time in other memory, until its result is the traced one."""
     kept = []
-    for at in range(tries):
+    for at in range(TRIES):
         kept.append(torch.full((1 + 13 * (at % 37),), float(at)))
         if at % 50 == 0:
             kept.clear()
