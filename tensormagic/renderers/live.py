@@ -32,6 +32,7 @@ Bundle = dict[str, Any]
 
 HTML_INTERVAL = 1 / 4
 REST_INTERVAL = 1 / 4  # and between two words on how far a run has come that goes on untraced
+WORD_INTERVAL = 4.0  # seconds after which the same is sent again: a page that hears nothing for long says so (link.js)
 REBUILD_INTERVAL = 1.0  # seconds between two whole documents, where the structure changes
 REFRESH_INTERVAL = 2.0  # and where only numbers do: findings and the kept passes come with them
 REBUILD_SHARE = 0.02  # of the time, at most, goes into building documents
@@ -154,7 +155,8 @@ class LivePanel(Sampler):
         if self._wants_document(frame, key) and (final or (begun and self._due(frame))):
             self._rebuild(frame.structure, key)
         resting = frame.step if frame.resting and (final or self._clock() >= self._last_delta + REST_INTERVAL) else 0
-        if key != self._last_key or (resting and resting != self._last_step):
+        news = key != self._last_key or (resting and resting != self._last_step)
+        if news or (self._last_delta + WORD_INTERVAL <= self._clock() and not final):
             self.sender.delta(frame)
             self._last_key, self._last_step, self._last_delta = key, frame.step, self._clock()
 

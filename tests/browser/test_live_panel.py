@@ -57,6 +57,35 @@ def _reopened(lab):
     return panel
 
 
+KERNEL = "window.jupyterapp.shell.currentWidget.context.sessionContext.session.kernel"
+LOOKED_AT = "() => document.querySelector('.tmv .world').getAttribute('transform')"
+
+
+def test_a_kernel_that_is_restarted_while_the_cell_runs_is_not_waited_for(notebook, watch):
+    """The panel says that the kernel has gone, and when; run again, the cell is looked at as before, to its end."""
+    watch.ignore("Canceled future|Kernel .* restart|Comm not found")
+    lab = notebook(SET_UP, TRAIN)
+    lab.start()
+    panel, head = lab.output(1).locator(".tmv"), lab.output(1).locator(".tmv .head")
+    panel.locator(".box", has_text="relu").click(timeout=60_000)
+    panel.get_by_role("button", name="Show path").click()
+    lab.page.evaluate(f"() => {KERNEL}.restart()")
+    expect(head).to_contain_text("kernel gone", timeout=30_000)
+    expect(panel.locator(".callout")).to_contain_text("The kernel was restarted, or died, while the cell ran")
+    expect(panel.locator(".way")).to_contain_text("path through relu")
+    lab.page.wait_for_function(f"() => {KERNEL}.status === 'idle'")
+    lab.run()
+    expect(head).to_contain_text("finished")
+    expect(panel.locator(".drawer .title b")).to_have_text("relu")
+    expect(panel.locator(".way")).to_contain_text("path through relu")
+    panel.get_by_role("button", name="zoom in").click()
+    lab.page.wait_for_timeout(300)  # it is written down once it rests
+    looked_at = lab.page.evaluate(LOOKED_AT)
+    lab.run()
+    expect(head).to_contain_text("finished")
+    assert lab.page.evaluate(LOOKED_AT) == looked_at
+
+
 def test_many_outputs_of_a_page_share_one_style_sheet(static_page):
     """Thirty copies of the rules would slow every change that a thirty-first, live, panel makes."""
     page = static_page(trace_html.render(samples_viewer.calm_run(2)) * 30)

@@ -71,9 +71,19 @@ def test_nothing_is_sent_when_nothing_changed(run: Run, recorder: Recorder) -> N
     panel = run.panel(recorder)
     panel.tick()
     recorder.sent.clear()
-    run.now, run.frame = 500.0, replace(run.frame, seconds=400.0)
+    run.now, run.frame = 103.9, replace(run.frame, seconds=4.0)
     panel.tick()
     assert recorder.sent == []
+
+
+def test_a_word_every_few_seconds_says_that_the_kernel_is_there(run: Run, recorder: Recorder) -> None:
+    """What did not change is sent again after four seconds, and once: a page that hears nothing is not told so."""
+    panel = run.panel(recorder)
+    panel.tick()
+    recorder.sent.clear()
+    for run.now in (104.0, 105.0, 107.0, 108.0):
+        panel.tick()
+    assert recorder.sent == [("delta", 1, 4), ("delta", 1, 4)]
 
 
 def test_states_between_two_looks_are_left_out(run: Run, recorder: Recorder) -> None:

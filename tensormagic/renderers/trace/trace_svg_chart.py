@@ -27,7 +27,7 @@ STYLE = inked(
 
 _HEIGHT, _LABEL_HEIGHT, _GAP, _NARROWEST = 26.0, 16.0, 12.0, 205.0
 _MOST_POINTS = 60  # a chart is some 200 pixels wide
-_FEW_POINTS, _MANY_CHARTS = 36, 8  # of many charts each has fewer: the picture is not compressed
+_FEW_POINTS, _MANY_CHARTS = 32, 8  # of many charts each has fewer: the picture is not compressed
 _BAR_HEIGHT = 17.0
 
 

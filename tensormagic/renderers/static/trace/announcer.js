@@ -20,7 +20,7 @@ export class Announcer {
     const known = new Set(before.findings.map((/** @type {any} */ finding) => finding.message));
     for (const { severity, message } of doc.findings)
       if (!known.has(message)) this.say(`${severity}: ${message.replaceAll("`", "")}`);
-    if (before.state === "running" && doc.state !== "running") this.say(`the run is ${doc.state}`);
+    if (before.state === "running" && doc.state !== "running") this.say(doc.state === "lost" ? "the kernel is gone" : `the run is ${doc.state}`);
   }
 
   /** @param {string} words */

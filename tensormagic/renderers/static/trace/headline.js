@@ -10,7 +10,14 @@ import { findingElement } from "./findings.js";
 /** @typedef {import("./model.js").Model} Model */
 
 const SHOWN_FINDINGS = 3;
-const STATES = { running: GLYPHS.run, finished: GLYPHS.done, failed: GLYPHS.stop, interrupted: GLYPHS.stop, drawn: GLYPHS.info };
+const STATES = {
+  running: GLYPHS.run,
+  finished: GLYPHS.done,
+  failed: GLYPHS.stop,
+  interrupted: GLYPHS.stop,
+  lost: GLYPHS.stop,
+  drawn: GLYPHS.info,
+};
 
 /** The header, and the strip of findings below it. */
 export class Headline {
@@ -20,6 +27,7 @@ export class Headline {
   /** @type {any} */ toggleButton = later();
   /** @type {{step:number, pass:number, seconds:number, at:number, next:number}} what the kernel said last, and when that was */
   told = { step: 0, pass: 0, seconds: 0, at: 0, next: -1 };
+  silent = 0; // seconds since it said anything, where these are many
 
   /** @param {boolean} live a kernel feeds it, so that time goes on
    * @param {{toggle:()=>void, node:(graph:number, node:number)=>void, line:(location:number)=>void}} hooks */
@@ -74,7 +82,7 @@ export class Headline {
         "span",
         { class: `state ${doc.state}` },
         glyph(/** @type {any} */ (STATES)[doc.state] ?? GLYPHS.done),
-        doc.state,
+        doc.state === "lost" ? "kernel gone" : doc.state,
       ),
       this.progress,
       this.soFar,
@@ -120,7 +128,8 @@ export class Headline {
     const now = this.seconds(),
       time = now < 60 ? `${now.toFixed(1)} s` : secondsText(now);
     const place = next < 0 ? `step ${step} · backward ${pass}` : `resting: step ${step}${next ? `, next traced about ${next}` : ""}`;
-    say(this.progress, pass ? `${place} · ${time}` : `${time} · waiting for the first backward`);
+    const silent = this.silent ? ` · no word from the kernel for ${this.silent} s: a long operation, or it has ended` : "";
+    say(this.progress, (pass ? `${place} · ${time}` : `${time} · waiting for the first backward`) + silent);
     this.soFar.hidden = !pass || this.serious();
   }
 
@@ -157,6 +166,10 @@ export class Headline {
       all = plural(doc.passes_seen, "backward pass"),
       passes = doc.passes_traced < doc.passes_seen ? `the ${doc.passes_traced} traced of ${all}` : all;
     if (doc.words) return callout(doc.words[2] ? "calm" : "failed", GLYPHS.info, capital(doc.words[1]), "", "");
+    if (doc.state === "lost") {
+      const sent = doc.passes_seen ? `What it sent last is shown, from ${secondsText(doc.seconds)} after the start.` : "";
+      return callout("failed", GLYPHS.stop, "The kernel was restarted, or died, while the cell ran", "", sent);
+    }
     if (doc.state !== "finished") {
       const error = doc.error.replace(/:\s*$/, ""),
         before = !doc.passes_seen ? "before any backward" : this.serious() ? `after ${passes}` : "";

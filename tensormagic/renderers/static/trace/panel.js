@@ -104,7 +104,8 @@ export class Panel {
     this.model = new Model(doc);
     if (this.root.isConnected) this.looks ??= looksAt(this.root, doc.title);
     this.running = doc.state === "running";
-    if (!this.running) this.setFollowing(false);
+    const last = doc.state === "lost" && this.newest && this.following; // what it sent last is looked at
+    if (!this.running && !last) this.setFollowing(false);
     this.headline.load(this.model, old?.doc);
     this.calm = doc.state === "finished" && doc.passes_seen > 0 && !this.headline.serious();
     this.charts.load(this.model, this.collapsed());
@@ -114,8 +115,9 @@ export class Panel {
     if (shown && samePicture(shown, this.model.graphs[place])) this.graph = this.keep(place);
     else this.load(place, shown);
     this.arrange();
-    if (this.running && this.newest) this.paintDelta();
-    if (!this.running || !this.newest) this.scrub(this.firstFrame());
+    if ((this.running || last) && this.newest) this.paintDelta();
+    if (last) this.setFollowing(false);
+    else if (!this.running || !this.newest) this.scrub(this.firstFrame());
     else if (!this.following) this.goto(this.picture.pass);
   }
 
@@ -169,6 +171,7 @@ export class Panel {
     this.charts.element.hidden = nothing || (!this.model.doc.parameters.length && !this.running);
     this.lower.hidden = this.charts.element.hidden && this.source.element.hidden;
     this.arrangeFooter(folded);
+    if (this.selection) this.graphView.aside = this.drawer.over();
     this.graphView.resize();
     this.charts.paintVisible();
     this.source.open();
@@ -311,7 +314,7 @@ export class Panel {
       running: header.running,
     };
     const shown = header.resting ? `pass ${header.pass}, the last that was traced` : `pass ${header.pass}, step ${header.step}`;
-    this.passes.stand(Number(this.passes.slider.max), `live, ${shown}`);
+    this.passes.stand(Number(this.passes.slider.max), `${this.running ? "live" : "last seen"}, ${shown}`);
     this.reached = header.reached;
     this.paint();
   }

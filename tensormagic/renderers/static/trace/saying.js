@@ -53,7 +53,7 @@ export function sayWhere(panel, picture) {
   if (picture.running && picture.cursor >= 0)
     return say(
       panel.whereabouts,
-      `◀ backward is at ${panel.model.boxLabel(panel.graph, picture.cursor)}, node ${panel.reached} of ${graph.count}`,
+      `◀ backward ${panel.model.doc.state === "lost" ? "was" : "is"} at ${panel.model.boxLabel(panel.graph, picture.cursor)}, node ${panel.reached} of ${graph.count}`,
     );
   let touched = 0,
     bad = 0,

@@ -10,6 +10,7 @@
 
 import { html } from "./words.js";
 import { Panel } from "./panel.js";
+import { Link } from "./link.js";
 
 /** @typedef {import("./constants.js").DeltaHeader} DeltaHeader */
 
@@ -38,14 +39,23 @@ function render({ model, el }) {
   });
   el.append(section);
   const panel = new Panel(section, model.get("_document"), { live: true });
-  const changed = () => panel.update(model.get("_document"));
+  const link = new Link(el, panel);
+  const changed = () => {
+    link.heard();
+    panel.update(model.get("_document"));
+  };
   const received = (/** @type {DeltaHeader} */ header, /** @type {DataView[]} */ buffers) => {
     const { buffer, byteOffset, byteLength } = buffers[0];
+    link.heard();
     panel.delta(header, new Float32Array(buffer.slice(byteOffset, byteOffset + byteLength)));
   };
   model.on("change:_document", changed);
   model.on("msg:custom", received);
+  const told = () => link.told();
+  model.on("comm_live_update", told);
   return () => {
+    model.off("comm_live_update", told);
+    link.end();
     model.off("change:_document", changed);
     model.off("msg:custom", received);
     panel.dispose();

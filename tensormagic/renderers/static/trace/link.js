@@ -1,0 +1,62 @@
+// @ts-check
+/** Whether a kernel still feeds a live panel: where it has gone, the panel must not say for ever that it runs. */
+
+/** @typedef {import("./panel.js").Panel} Panel */
+
+export const SILENT = 10; // seconds without a word, of which the kernel sends one every 4 (live.py)
+const LOOK_MILLISECONDS = 1000;
+
+/** What a live panel hears of its kernel, and since when nothing. */
+export class Link {
+  /** @param {Element} element of the panel @param {Panel} panel @param {()=>number} [clock] milliseconds */
+  constructor(element, panel, clock = () => performance.now()) {
+    this.element = element;
+    this.panel = panel;
+    this.clock = clock;
+    this.last = clock();
+    this.timer = setInterval(() => this.look(), LOOK_MILLISECONDS);
+  }
+
+  /** The kernel said something. */
+  heard() {
+    this.last = this.clock();
+    this.panel.headline.silent = 0;
+    regain(this.panel);
+  }
+
+  /** The host says whether its kernel is there: JupyterLab marks a widget that has none. */
+  told() {
+    if (this.element.closest(".jupyter-widgets-disconnected")) lose(this.panel);
+  }
+
+  look() {
+    if (!this.panel.running) return;
+    const seconds = (this.clock() - this.last) / 1000;
+    if (seconds >= SILENT && cellEnded(this.element)) lose(this.panel);
+    else this.panel.headline.silent = seconds >= SILENT ? Math.round(seconds) : 0;
+  }
+
+  end() {
+    clearInterval(this.timer);
+  }
+}
+
+/** Whether the host says that the cell has ended; where it has another sign, or none, nobody knows. @param {Element} element */
+export function cellEnded(element) {
+  const prompt = element.closest(".jp-Cell")?.querySelector(".jp-InputPrompt")?.textContent ?? "";
+  return /^\s*\[[ \d]*\]/.test(prompt);
+}
+
+/** The kernel has gone while the cell ran: what it sent last stays, and is called that. @param {Panel} panel */
+function lose(panel) {
+  if (!panel.running) return;
+  const { step, pass, seconds } = panel.headline.told;
+  panel.update({ ...panel.model.doc, state: "lost", steps_seen: step, passes_seen: pass, seconds });
+}
+
+/** It speaks again: it was the way to it that was cut. @param {Panel} panel */
+function regain(panel) {
+  if (panel.model.doc.state !== "lost") return;
+  panel.following = true;
+  panel.update({ ...panel.model.doc, state: "running" });
+}
