@@ -37,7 +37,7 @@ def memory(
         cell_number: Gives the number of a notebook's cell from its file name: lines are told by it.
 
     Raises:
-        TensorMagicError: where ``namespace`` or ``only`` is no mapping.
+        TensorMagicError: where ``namespace`` or ``only`` is no mapping, or torch knows no device of that name.
         RequirementError: where torch is missing or too old.
 
     >>> import torch, tensormagic
@@ -47,7 +47,7 @@ def memory(
     [('x', 4000, 2)]
     """
     require_torch()
-    from tensormagic.collectors.live_memory.live_memory import collect_memory, uncollected
+    from tensormagic.collectors.live_memory.live_memory import collect_memory, require_devices, uncollected
     from tensormagic.collectors.releases.freed import collect_releases
 
     for given in (namespace, only):
@@ -55,10 +55,13 @@ def memory(
     caller = sys._getframe(1)  # noqa: SLF001  (documented default)
     seen = caller.f_globals if namespace is None else namespace
     asked = (devices,) if isinstance(devices, str) else devices
+    require_devices(asked or ())
     with uncollected():
-        freed = collect_releases(seen, besides=() if only is None else (only,))  # first: a walk holds what it meets
+        besides = () if only is None else (only,)
+        freed = collect_releases(seen, besides=besides, items=tuple(only or ()))  # first: a walk holds what it meets
         report = collect_memory(seen, frame=caller, only=only, devices=asked, most=most)
-    releases = tuple(_on(one, asked) for one in freed.releases if _is_asked_for(one, only, asked))
+    every = (*freed.releases, *(part for one in freed.releases for part in one.parts if only and part.name in only))
+    releases = tuple(_on(one, asked) for one in every if _is_asked_for(one, only, asked))
     report = replace(report, releases=releases, gaps=(*report.gaps, *freed.gaps))
     return diagnosed(report if cell_number is None else with_cells(report, cell_number))
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from IPython.core.error import UsageError
+
 from tensormagic import api
+from tensormagic.errors import TensorMagicError
 from tensormagic.magics import freeing
 from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of
 from tensormagic.magics.cell import cell_number
@@ -36,7 +39,7 @@ def run(shell: Any, line: str) -> None:
     """Show where the memory is that is alive, or that to which the names on ``line`` lead.
 
     Raises:
-        UsageError: for an unknown option or an unknown name.
+        UsageError: for an unknown option, an unknown name, or a device that torch does not know.
     """
     __tracebackhide__ = True
     options = parser().parse_line(line)
@@ -52,4 +55,11 @@ def run(shell: Any, line: str) -> None:
         return
     numbered = functools.partial(cell_number, shell)
     only = {path_of(expression): value_of(shell, expression) for expression in asked}
-    deliver(shell, api.memory(shell.user_ns, only=only or None, devices=options.device, cell_number=numbered), output)
+    refused = ""
+    try:
+        report = api.memory(shell.user_ns, only=only or None, devices=options.device, cell_number=numbered)
+    except TensorMagicError as error:
+        refused = str(error)
+    if refused:  # raised here, not above: the first error's frames would keep what `only` holds
+        raise UsageError(refused)
+    deliver(shell, report, output)

@@ -48,6 +48,18 @@ def test_the_history_is_listed_and_nothing_is_dropped(cell, shell):
     assert sorted(shell.user_ns["Out"]) == [1, 2]
 
 
+def test_what_showing_an_error_left_behind_holds_nothing_up(cell, shell):
+    """IPython formats frames into objects that refer to each other: they are garbage, and count as that."""
+    cell(FAILING)
+    circle = [sys.last_value.__traceback__]
+    circle.append(circle)
+    del circle
+    report = cell("%gpumem --into found --text\nfound").value
+    assert {one.name: one.nbytes for one in report.releases}["the last error (ValueError)"] == 8000
+    cell("%gpumem --free --into kept")
+    assert entries(shell.user_ns["kept"]) == {"the last error (ValueError)": 8000}
+
+
 def test_yes_lets_go_of_what_only_the_history_holds(cell, shell):
     """The storages are gone, as measured; ``Out``, ``_`` and ``sys.last_value`` are clear of them; variables stay."""
     for source in ("torch.zeros(1000)", "a", FAILING, "torch.zeros(500)"):

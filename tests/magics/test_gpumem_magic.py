@@ -38,6 +38,17 @@ def test_names_and_devices(cell):
     cell("m = torch.zeros(5, device='meta')")
     report = cell("%gpumem --device meta --into r --text\nr").value
     assert {one.device for one in report.storages} == {"meta"}
+    assert report.title == "meta"
+    assert "memory of a on cuda: no tensor is alive" in cell("%gpumem a --device cuda --text").out
+    ran = cell("%gpumem --device tpu")
+    assert str(ran.error) == "torch knows no device 'tpu': cpu, cuda, cuda:1, mps, xpu, meta"
+
+
+def test_one_item_of_many(cell):
+    """An item that was asked for tells what letting go of it frees, although it does not stand out."""
+    cell("losses = [torch.zeros(100) for _ in range(30)]")
+    report = cell("%gpumem losses[17] --into r --text\nr").value
+    assert [(one.code, one.nbytes) for one in report.releases] == [("del losses[17]", 400)]
 
 
 def test_outputs_and_variables(cell):

@@ -12,6 +12,8 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
+import torch
+
 from tensormagic.collectors.live_memory.blocks import Block
 from tensormagic.collectors.live_memory.devices import READERS, Reader, read_devices
 from tensormagic.collectors.live_memory.lines import Lines
@@ -24,6 +26,7 @@ from tensormagic.collectors.names.reach import Place
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.stroll import THOROUGH, Stroll
 from tensormagic.collectors.session.watching import standing_out
+from tensormagic.errors import TensorMagicError
 from tensormagic.reports import DeviceMemory, MemoryReport
 
 MOST_LISTED = 2_000
@@ -72,7 +75,7 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
             views=views,
             graphs=graphs,
             looked=survey.looked,
-            title=", ".join(only or ()),
+            title=_title(only, devices),
             gaps=(*survey.gaps, *missing),
         )
 
@@ -89,6 +92,12 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
+def _title(only: Mapping[str, Any] | None, devices: Collection[str] | None) -> str:
+    """Return what was asked for: ``net``, ``net on cuda:0``, ``cuda``."""
+    asked = ", ".join(only or ()), ", ".join(devices or ())
+    return " on ".join(filter(None, asked))
+
+
 def _reached(only: Mapping[str, Any], budget: Budget) -> set[int]:
     """Return the storages that some values lead to, by their names or their graphs."""
     return Survey(Stroll(budget).below(only), everything=False).identities
@@ -96,6 +105,24 @@ def _reached(only: Mapping[str, Any], budget: Budget) -> set[int]:
 
 def _identities(block: Block) -> set[int]:
     return block.identities | {block.memory.identity}
+
+
+def require_devices(devices: Collection[str]) -> None:
+    """Check the names of devices.
+
+    Raises:
+        TensorMagicError: where torch knows none of that name.
+    """
+    for name in devices:
+        if not _is_known(name):
+            raise TensorMagicError(f"torch knows no device {name!r}: cpu, cuda, cuda:1, mps, xpu, meta")
+
+
+def _is_known(name: str) -> bool:
+    try:
+        return bool(torch.device(name).type)
+    except (RuntimeError, TypeError):
+        return False
 
 
 def _is_asked_for(device: str, asked: Collection[str] | None) -> bool:

@@ -7,6 +7,7 @@ nothing is traced.
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import linecache
@@ -75,11 +76,11 @@ def find_functions(wanted: Iterable[Any], namespace: Mapping[str, Any], cell: Ce
     found = Functions(filename=cell.filename)
     defined = {match[1] for match in map(_DEFINES.match, cell.lines) if match is not None}
     for each in wanted:
-        name = each if isinstance(each, str) else getattr(each, "__qualname__", type(each).__name__)
+        name = each.strip("\"' ") if isinstance(each, str) else getattr(each, "__qualname__", type(each).__name__)
         if name.rpartition(".")[2] in defined:
             found.later[name.rpartition(".")[2]] = name
         try:
-            value = _value(each, namespace) if isinstance(each, str) else each
+            value = _value(name, namespace) if isinstance(each, str) else each
         except UnknownNameError:
             if name not in found.later.values():
                 raise
@@ -89,8 +90,14 @@ def find_functions(wanted: Iterable[Any], namespace: Mapping[str, Any], cell: Ce
 
 
 def _value(name: str, namespace: Mapping[str, Any]) -> Any:
-    """Return what an expression gives; a module need not have a name, if it was imported."""
+    """Return what an expression gives; a module need not have a name, if it was imported. A call is not made."""
     first = name.partition(".")[0]
+    try:
+        called = next((node for node in ast.walk(ast.parse(name, mode="eval")) if isinstance(node, ast.Call)), None)
+    except (SyntaxError, ValueError):
+        called = None  # said below
+    if called is not None:
+        raise UnknownNameError(f"cannot go into {name}: a function is given by its name, {ast.unparse(called.func)}")
     try:
         return eval(name, {**_modules(first, namespace), **namespace})  # noqa: S307  (the person's own expression)
     except Exception as error:
@@ -111,7 +118,7 @@ def _code_of(value: Any, name: str) -> CodeType:
     if isinstance(inner, FunctionType):
         return inner.__code__
     raise UnknownNameError(
-        f"cannot go into {name}: it is a {type(inner).__name__}, not a function that is written in Python"
+        f"cannot go into {name}, of type {type(inner).__name__}: it is no function that is written in Python"
     )
 
 

@@ -30,7 +30,7 @@ from tensormagic.collectors.names.source import CellNumber, Sites
 from tensormagic.collectors.names.tracebacks import error_text, state_after, strip_own_frames
 from tensormagic.collectors.ops.op_facts import storages
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.tracing.backward_calls import is_followed_here
+from tensormagic.collectors.tracing.backward_calls import require_nobody_here
 from tensormagic.collectors.tracing.children import abandon_in_children
 from tensormagic.collectors.tracing.running_modules import RunningModules
 from tensormagic.errors import TraceError
@@ -115,8 +115,7 @@ class MemoryRecorder:
         """
         if self._began:
             raise TraceError("this run was followed before; make a new one with tensormagic.track_memory()")
-        if is_followed_here():
-            raise TraceError("another trace is on in this thread; end it first: each would follow the other")
+        require_nobody_here("memory")
         standing = self._standing()
         self._began = self._clock()
         for block in standing:

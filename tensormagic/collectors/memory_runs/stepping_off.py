@@ -20,7 +20,7 @@ from tensormagic.collectors.memory_runs.mode import MemoryMode
 from tensormagic.collectors.names.caller import Callers, uncounted
 from tensormagic.collectors.ops.op_asking import ASKING_CALLS, ASKING_NODES
 from tensormagic.collectors.ops.ops import skip_in_dynamo
-from tensormagic.collectors.tracing.backward_calls import BackwardCall, followed_backward
+from tensormagic.collectors.tracing.backward_calls import BackwardCall, Followed, followed_backward
 from tensormagic.collectors.tracing.compiled import kept_compiled
 from tensormagic.collectors.tracing.replacing import Replacement
 
@@ -37,10 +37,12 @@ class SteppingOff:
         mode: Of the run.
 
     Attributes:
+        follows: The memory of a run.
         passing: See `tensormagic.collectors.tracing.backward_calls.Follower`.
         compiled_calls: How many calls went into functions that ``torch.compile`` made.
     """
 
+    follows: Followed = "memory"
     passing: Callable[[Any, Any, Any, Any], Any] | None = None
 
     def __init__(self, mode: MemoryMode) -> None:

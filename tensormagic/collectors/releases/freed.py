@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -48,6 +49,7 @@ def collect_releases(
     besides: Sequence[Mapping[str, Any]] = (),
     budget: Budget = THOROUGH,
     most: int = MOST,
+    items: Collection[str] = (),
 ) -> Releases:
     """Return what would be freed once each name, output or error of a session is let go of, by itself.
 
@@ -60,8 +62,9 @@ def collect_releases(
         besides: Dictionaries of ours that refer to the same things, for now: what they hold does not count.
         budget: How long to look.
         most: How many to list.
+        items: What lies in containers and is to be told of although it does not stand out: ``"losses[17]"``.
     """
-    looked = look(namespace, besides=besides, budget=budget, items=True)
+    looked = look(namespace, besides=besides, budget=budget, items=items)
     every = told(looked.roots, looked.flow, looked.items.parts)
     session = set_of(looked.of_session())
     gaps = _gaps((looked.cut, looked.items.cut), every[most:])
@@ -96,7 +99,7 @@ def look(
     *,
     besides: Sequence[Mapping[str, Any]] = (),
     budget: Budget = THOROUGH,
-    items: bool = False,
+    items: Collection[str] | None = None,
 ) -> Look:
     """Walk from all that a session names, and return who frees what.
 
@@ -104,15 +107,18 @@ def look(
         namespace: The names themselves.
         besides: Dictionaries of ours that refer to the same things.
         budget: How long to look.
-        items: Whether to ask of what lies in containers, too.
+        items: Ask of what lies in containers, too: of what stands out, and of these.
     """
     with quiet():
         roots = session_roots(namespace)
+        if any(root.kind == "traceback" for root in roots):
+            gc.collect()  # what IPython made of an error to show it lies in circles, and holds all of its frames
         found, starts = _walked(namespace, roots, budget, besides)
         weights = _weights(found)
         starts[-1] += found.held_elsewhere()
         objects, flow = len(found.objects), flow_of(found.edges, starts, weights)
-        inside = items_of(found, roots, Dominance(found.edges, starts, flow, weights)) if items else Items()
+        dominance = Dominance(found.edges, starts, flow, weights)
+        inside = Items() if items is None else items_of(found, roots, dominance, items)
         return Look(roots, flow, objects, found.cut, inside)
 
 

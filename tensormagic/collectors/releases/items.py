@@ -32,13 +32,14 @@ class Items:
     cut: str = ""
 
 
-def items_of(found: References, roots: Sequence[Root], dominance: Dominance) -> Items:
+def items_of(found: References, roots: Sequence[Root], dominance: Dominance, wanted: Collection[str] = ()) -> Items:
     """Return what taking something out of the containers frees that names lead to.
 
     Args:
         found: A walk that has ended.
         roots: What it began at.
         dominance: Asks its graph.
+        wanted: Paths of items that are told of although they do not stand out.
     """
     names = {root.label: at for at, root in enumerate(roots) if root.kind == "name"}
     values = {name: value for name, at in names.items() for value in roots[at].values()}
@@ -49,18 +50,31 @@ def items_of(found: References, roots: Sequence[Root], dominance: Dominance) -> 
             items.cut = CUT
             break
         mine = told.setdefault(names[name], {})
-        for key, one in _of_container(found, container, dominance):
-            if key not in mine or one.code.endswith(".clear()") or not mine[key].code.endswith(".clear()"):
-                mine[key] = one  # of several that free the same the innermost, best one that is only emptied
+        for key, one in _of_container(found, container, dominance, wanted):
+            if key not in mine or _is_better(one, mine[key], wanted):
+                mine[key] = one
     for at, by_what in told.items():
-        largest = sorted(by_what.values(), key=lambda one: -one.nbytes)
-        if largest:
-            items.parts[at] = tuple(largest[:MOST_PARTS])
+        order = sorted(by_what.values(), key=lambda one: (one.name not in wanted, -one.nbytes))
+        if order:
+            items.parts[at] = tuple(sorted(order[:MOST_PARTS], key=lambda one: -one.nbytes))
     return items
 
 
+def _is_better(one: Release, other: Release, wanted: Collection[str]) -> bool:
+    """Return whether the later of two that free the same is told: what was asked for, then the innermost to be emptied.
+
+    Args:
+        one: The later, further inside.
+        other: The earlier.
+        wanted: What was asked for.
+    """
+    if (one.name in wanted) != (other.name in wanted):
+        return one.name in wanted
+    return one.code.endswith(".clear()") or not other.code.endswith(".clear()")
+
+
 def _of_container(
-    found: References, container: Container, dominance: Dominance
+    found: References, container: Container, dominance: Dominance, wanted: Collection[str]
 ) -> Iterator[tuple[tuple[int, int], Release]]:
     """Yield what one container frees, all of it and item by item, each with what tells that set of storages."""
     number = found.number_of(container.holder)
@@ -76,7 +90,7 @@ def _of_container(
     freed = list(_freed_by_items(found, container, number, dominance.parts(number, below), dominance))
     least = max(whole.nbytes / SHARE, _least(container, [one.nbytes for _, _, one in freed]))
     for path, nodes, one in freed:
-        if one.nbytes >= least:
+        if one.nbytes >= least or path in wanted:
             yield _key(nodes, dominance), _release(path, one, f"del {path}")
 
 

@@ -13,13 +13,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import get_ident
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 
 from tensormagic.collectors.names.caller import uncounted
 from tensormagic.collectors.names.tracebacks import strip_own_frames
+from tensormagic.errors import TraceError
 
+Followed = Literal["trace", "memory"]
+
+_MEMORY = "the memory of a run is followed in this thread (%%gpumem, tensormagic.track_memory)"
+_IN_TURN = "what a trace keeps would count as the run's memory: run the two one after the other"
+_REFUSED: dict[tuple[Followed, Followed], str] = {  # what is on, and what would begin
+    ("trace", "trace"): "another trace is on in this thread; end it first: two would measure each other",
+    ("trace", "memory"): f"a trace is on in this thread (%%tracegrad, tensormagic.trace); {_IN_TURN}",
+    ("memory", "trace"): f"{_MEMORY}; {_IN_TURN}",
+    ("memory", "memory"): f"{_MEMORY}; end that first: each would take the other's work for the run's",
+}
 _NAME = "_engine_run_backward"
 _RETAINS = 1
 _INPUTS = 3  # its place among the arguments after the roots: gradients, retain_graph, create_graph, inputs, …
@@ -50,8 +61,10 @@ class Follower(Protocol):
     Attributes:
         passing: While it is not None, it is called instead of `follow`, with torch's function and the arguments for it;
             it makes the call and returns what that returns. For one that does not look at what the call does.
+        follows: What it follows: "trace" or "memory".
     """
 
+    follows: Followed
     passing: Callable[[Any, Any, Any, Any], Any] | None
 
     def follow(self, call: BackwardCall) -> Any:
@@ -79,10 +92,19 @@ def followed_backward(follower: Follower) -> Iterator[None]:
         _step_down()
 
 
-def is_followed_here() -> bool:
-    """Return whether somebody follows who began on this thread."""
+def require_nobody_here(follows: Followed) -> None:
+    """Let a run begin, unless one that was begun on this thread is on: each would take the other's work for the run's.
+
+    Args:
+        follows: What the new one would follow.
+
+    Raises:
+        TraceError: says what is on, and what to do.
+    """
     here = get_ident()
-    return any(thread == here for thread, _ in _followers)
+    other = next((follower.follows for thread, follower in reversed(_followers) if thread == here), None)
+    if other is not None:
+        raise TraceError(_REFUSED[other, follows])
 
 
 def _stand_in() -> None:

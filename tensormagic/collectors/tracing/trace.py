@@ -33,7 +33,7 @@ from tensormagic.collectors.names.tracebacks import error_text, state_after, str
 from tensormagic.collectors.ops.ops import OpRecorder
 from tensormagic.collectors.session.module_watch import ModuleWatch
 from tensormagic.collectors.tracing.anomaly import plain_stacks
-from tensormagic.collectors.tracing.backward_calls import BackwardCall, followed_backward, is_followed_here
+from tensormagic.collectors.tracing.backward_calls import BackwardCall, Followed, followed_backward, require_nobody_here
 from tensormagic.collectors.tracing.children import abandon_in_children
 from tensormagic.collectors.tracing.compiled import Together, kept_compiled
 from tensormagic.collectors.tracing.custom_functions import noted_applies
@@ -72,9 +72,10 @@ class Tracer:
         clock: Seconds, monotonic.
 
     Attributes:
-        passing: See `Follower`; a tracer that rests between steps sets it.
+        follows, passing: See `Follower`; a tracer that rests between steps sets it.
     """
 
+    follows: Followed = "trace"
     passing: Callable[[Any, Any, Any, Any], Any] | None = None
 
     def __init__(
@@ -136,8 +137,7 @@ class Tracer:
         """
         if self._began:
             raise TraceError("this trace was started before; make a new one with tensormagic.trace()")
-        if is_followed_here():
-            raise TraceError("another trace is on in this thread; end it first: two would measure each other")
+        require_nobody_here("trace")
         self._began = self._clock()
         self._home = get_ident()
         self._walker.makers = Makers()

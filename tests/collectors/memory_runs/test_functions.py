@@ -130,8 +130,9 @@ def test_a_compiled_module_stands_for_what_it_compiles():
     [
         ("missing", "cannot go into missing (NameError: name 'missing' is not defined)"),
         ("x.nothing", "has no attribute 'nothing'"),
-        ("torch.relu", "is a builtin_function_or_method, not a function that is written in Python"),
-        ("x", "is a Tensor, not a function"),
+        ("torch.relu", "of type builtin_function_or_method: it is no function that is written in Python"),
+        ("boom()", "cannot go into boom(): a function is given by its name, boom"),
+        ("x", "cannot go into x, of type Tensor"),
         ("1 +", "SyntaxError"),
     ],
 )

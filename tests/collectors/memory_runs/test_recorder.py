@@ -207,10 +207,25 @@ def test_a_compiled_function_stays_compiled():
     torch._dynamo.reset()
 
 
-def test_two_do_not_follow_one_thread():
-    """A run cannot be followed while it is traced: each would follow the other."""
-    with tm.trace(), pytest.raises(TraceError, match="another trace"), tm.track_memory():
-        pass
+@pytest.mark.parametrize(
+    ("outer", "inner", "words"),
+    [
+        (tm.trace, tm.track_memory, "a trace is on in this thread (%%tracegrad, tensormagic.trace); "),
+        (tm.track_memory, tm.trace, "the memory of a run is followed in this thread (%%gpumem, tensormagic.track_me"),
+        (tm.track_memory, tm.track_memory, "the memory of a run is followed in this thread"),
+    ],
+)
+def test_two_do_not_follow_one_thread(outer, inner, words):
+    """A run cannot be followed while another is: what is on is said, and what to do; the outer one goes on."""
+    x = torch.ones(3, requires_grad=True)
+    with outer() as run:
+        with pytest.raises(TraceError) as refused, inner():
+            pass
+        (x * 2).sum().backward()
+    assert str(refused.value).startswith(words)
+    assert any(told in str(refused.value) for told in ("run the two one after the other", "end that first"))
+    assert run.report.state == "finished"
+    assert x.grad.tolist() == [2.0] * 3
 
 
 def test_nothing_is_kept_alive():
