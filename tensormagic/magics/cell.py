@@ -50,7 +50,7 @@ class CellSource:
         """Run the cell; return the value of its last expression, or None.
 
         Args:
-            passed: Called after each statement but the last: with the file's name, the statement's first and last line.
+            passed: Called after each statement: with the file's name, the statement's first and last line.
         """
         __tracebackhide__ = "__ipython_bottom__"  # IPython shows a traceback from the cell's own frame on
         shown = self._shell.ast_node_interactivity
@@ -64,7 +64,10 @@ class CellSource:
             return self._run_all([*statements, last], mode, passed)
         self._execute(statements, passed)
         expression = ast.fix_missing_locations(ast.Expression(last.value))
-        return eval(self._compiled(expression, "eval"), self._shell.user_global_ns, self._shell.user_ns)  # noqa: S307
+        value = eval(self._compiled(expression, "eval"), self._shell.user_global_ns, self._shell.user_ns)  # noqa: S307
+        if passed is not None and last is self._tree.body[-1]:
+            self._tell(passed, last)
+        return value
 
     def _run_all(self, statements: list[ast.stmt], mode: str, passed: Passed | None) -> None:
         """Run without a value to return; with ``ast_node_interactivity = "all"`` every expression shows itself."""
@@ -76,7 +79,10 @@ class CellSource:
             else:
                 self._execute([statement])
             if passed is not None:
-                passed(self._filename, statement.lineno, statement.end_lineno or statement.lineno)
+                self._tell(passed, statement)
+
+    def _tell(self, passed: Passed, statement: ast.stmt) -> None:
+        passed(self._filename, statement.lineno, statement.end_lineno or statement.lineno)
 
     def _execute(self, statements: list[ast.stmt], passed: Passed | None = None) -> None:
         __tracebackhide__ = "__ipython_bottom__"

@@ -9,6 +9,7 @@ import pytest
 import torch
 from IPython.core.error import UsageError
 
+from tensormagic.renderers.rng import rng_text
 from tensormagic.reports import RngComparison, RngReport, RngRunReport
 
 CELL = """%%rng --into seen
@@ -53,6 +54,33 @@ def test_a_cell(cell, names):
     rows = [(seen.before[one.generator].name, one.op, seen.location(one.location).line) for one in seen.sums]
     assert rows == [("torch, CPU", "aten.randn", 2), ("numpy.random", "", 3), ("torch, CPU", "aten.rand", 4)]
     assert [one.values for one in seen.sums] == [12, 4, 2]
+
+
+def test_what_the_last_expression_draws_is_its_own(cell, names):
+    """NumPy and Python are looked at after it as after any statement: not the line before gets its draws."""
+    names["random"] = random
+    cell("%%rng --into seen\na = random.random()\nrandom.shuffle([1, 2, 3])")
+    seen = names["seen"]
+    assert seen.sums[0].values == 2
+    assert [seen.location(one.location).line for one in seen.sums] == [2, 3]
+
+
+def test_a_generator_that_the_cell_makes(cell, names):
+    """NumPy's and Python's are followed from the statement that names them; their draws stand at their lines."""
+    names["random"] = random
+    cell("%%rng --into seen\nrng = np.random.default_rng(3)\na = rng.random(4)\ndice = random.Random(5)\ndice.random()")
+    seen = names["seen"]
+    rows = [(seen.before[one.generator].name, seen.location(one.location).line, one.values) for one in seen.sums]
+    assert rows == [("rng", 3, 4), ("dice", 5, 2)]
+    assert [(one.seed, one.drawn) for one in seen.before if one.name in {"rng", "dice"}] == [("3", 0), ("5", 0)]
+
+
+def test_draws_of_a_last_expression_that_fails(cell, names):
+    """Nobody looked after it: its draws are told as those after the line that was looked at last."""
+    names["random"] = random
+    cell("%%rng --into seen --text\na = random.random()\n[random.random(), 1 / 0]")
+    assert [one.location for one in names["seen"].sums] == [0, None]
+    assert "random: drew (seen afterwards), 2 values, after this line" in rng_text.render(names["seen"])
 
 
 def test_numbers_are_those_without_the_magic(cell, names):

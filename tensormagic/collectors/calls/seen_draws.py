@@ -1,8 +1,9 @@
 """Random numbers that come from a generator whose seed nobody chose.
 
-torch seeds its default generators from the system's entropy, with 64 bits; so does ``torch.seed()``. A seed that a
-person or a program writes down is small. So a large one is one that no second run will have: of four thousand million
-seeds that torch draws, one would be taken for a chosen one, and then nothing is said.
+torch seeds its default generators from the system's entropy, with 64 bits, on a GPU with 53; so does ``torch.seed()``
+(c10/core/GeneratorImpl.cpp). A seed that a person or a program writes down is smaller: a date with its time,
+20261121204500, has 45 bits. So a larger one is one that no second run will have: of half a million seeds that torch
+draws, one would be taken for a chosen one, and then nothing is said.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import torch
 if TYPE_CHECKING:
     from tensormagic.collectors.calls.call_watch import Call, CallWatch
 
-LARGEST_CHOSEN = 1 << 32
+_CHOSEN_BITS, _CHOSEN_BITS_ON_A_GPU = 45, 40
 
 NAMES = (
     "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "bernoulli",
@@ -34,10 +35,15 @@ def drew(watch: CallWatch, call: Call) -> None:
     if not isinstance(result, torch.Tensor) or (generator := _default_generator(result.device)) is None:
         return
     seed = generator.initial_seed()
-    if seed < LARGEST_CHOSEN or call.kwargs.get("generator") is not None or not _draws(call):
+    if was_chosen(seed, result.device) or call.kwargs.get("generator") is not None or not _draws(call):
         return
     if not call.frame.f_code.co_filename.replace("\\", "/").endswith(_NO_EFFECT):
         watch.note("draw", call, detail=str(seed))
+
+
+def was_chosen(seed: int, device: torch.device) -> bool:
+    """Return whether a seed is one that somebody wrote down, not one that torch took from the system."""
+    return seed.bit_length() <= (_CHOSEN_BITS if device.type == "cpu" else _CHOSEN_BITS_ON_A_GPU)
 
 
 def _draws(call: Call) -> bool:

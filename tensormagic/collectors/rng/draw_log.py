@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.names.source import Sites
-from tensormagic.collectors.rng.found import defaults, generators
+from tensormagic.collectors.rng.found import TYPES, defaults, generators
 from tensormagic.collectors.rng.generators import Reading, identity, read, state_of
 from tensormagic.reports import Gap
 from tensormagic.reports.rng import Draw, DrawKind, DrawSum, GeneratorState
@@ -138,7 +138,14 @@ class DrawLog:
             self._last_site = self._sites.number(filename, first)
         for each in list(self._followed.values()):
             self._changed(each, "", site)
+        self._meet()
         self._last_site = site
+
+    def _meet(self) -> None:
+        """Follow the generators that the last statement gave a name: of NumPy's and Python's nothing else tells."""
+        for name, value in list(self._namespace.items()):
+            if issubclass(type(value), TYPES) and not name.startswith("_") and identity(value) not in self._followed:
+                self._follow(value, [name])
 
     def _changed(self, each: _Followed, op: str, site: int | None, values: int | None = None) -> None:
         guard = _no_python_dispatch()

@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from tensormagic.collectors.calls.seen_draws import LARGEST_CHOSEN
+from tensormagic.collectors.calls.seen_draws import was_chosen
 from tensormagic.collectors.rng import mersenne
 from tensormagic.reports.rng import GeneratorState, Library, Seeding
 
@@ -126,7 +126,7 @@ def _of_torch(generator: torch.Generator) -> Reading:
 
 def _tell_torch(generator: Any, reading: Reading) -> tuple[str, Seeding, int | None, int]:
     seed = cast("int", reading.seed)
-    told: Seeding = "default" if seed == NEVER_SEEDED else "chosen" if seed < LARGEST_CHOSEN else "entropy"
+    told: Seeding = "default" if seed == NEVER_SEEDED else "chosen" if was_chosen(seed, generator.device) else "entropy"
     if told == "entropy" and not _is_default(generator):
         told = "unknown"  # as likely drawn from another generator, as a data loader does, which gives it again
     if reading.words is None:
@@ -146,6 +146,8 @@ def _is_default(generator: Any) -> bool:
 
 
 def _of_python(generator: random.Random) -> Reading:
+    if isinstance(generator, random.SystemRandom):  # has no state of its own
+        return Reading("python", "the system's", "cpu", b"")
     _, state, kept = random.Random.getstate(generator)
     words = np.array(state[:-1], dtype=np.uint32)
     raw = words.tobytes() + struct.pack("<i?d", state[-1], kept is not None, kept or 0.0)
@@ -153,7 +155,9 @@ def _of_python(generator: random.Random) -> Reading:
 
 
 def _tell_python(_generator: Any, reading: Reading) -> tuple[str, Seeding, int | None, int]:
-    origin = mersenne.origin_of(cast("mersenne.Words", reading.words), reading.position)
+    if reading.words is None:
+        return "", "entropy", None, 0
+    origin = mersenne.origin_of(reading.words, reading.position)
     if origin is None:
         return "", "unknown", None, 0
     told = str(origin.seed) if len(origin.key) <= 4 else "a text or bytes"

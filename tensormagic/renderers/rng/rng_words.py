@@ -20,6 +20,8 @@ _SEED_WIDTH = 28
 def seed_text(state: GeneratorState) -> str:
     """Return where a generator's numbers come from."""
     seed = shortened(state.seed, _SEED_WIDTH)
+    if state.seeding == "entropy" and not seed:
+        return "none: each number is the system's"
     if state.seeding == "entropy":
         return f"the system's, another in each run: {shortened(state.seed, 12)}"
     if state.seeding == "default":
@@ -137,6 +139,7 @@ def beside(report: RngRunReport, draw: DrawSum) -> str:
     """Return what stands beside a line that drew."""
     since, here = report.location(draw.since), report.location(draw.location)
     between = f", since line {since.line}" if since and here and since != here else ""
+    between = ", after this line" if since and not here else between
     values = "" if draw.values is None else f", {plural(draw.values, 'value')}"
     times = f" {count(draw.calls)} times" if draw.calls > 1 else ""
     return f"{report.before[draw.generator].name}: {call_text(draw)}{times}{values}{between}"

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from tensormagic.collectors.rng.found import collect_rng
 from tensormagic.collectors.rng.generators import NEVER_SEEDED, lcg_distance, state_of
+from tensormagic.renderers.rng.rng_words import seed_text
 
 
 def by_name(**names):
@@ -59,6 +60,22 @@ def test_a_default_generator_with_a_large_seed_has_the_systems():
     """It is given one of 64 bits when torch starts, and by ``torch.seed()``."""
     torch.manual_seed(2**63)
     assert by_name()["torch, CPU"].seeding == "entropy"
+
+
+@pytest.mark.parametrize("seed", [2**32 + 1, 20261121204500, 2**45 - 1])
+def test_a_date_with_its_time_was_chosen(seed):
+    """Nobody but a person seeds the default generator with it: torch's own seeds have 64 bits."""
+    torch.manual_seed(seed)
+    assert [by_name()["torch, CPU"].seeding, by_name()["torch, CPU"].seed] == ["chosen", str(seed)]
+    torch.manual_seed(2**45)
+    assert by_name()["torch, CPU"].seeding == "entropy"
+
+
+def test_the_system_s_own_numbers():
+    """`random.SystemRandom` has no state and no seed, and is told so: not as a twister that was never seeded."""
+    state = by_name(dice=random.SystemRandom())["dice"]
+    assert (state.algorithm, state.seeding, state.seed, state.drawn) == ("the system's", "entropy", "", None)
+    assert seed_text(state) == "none: each number is the system's"
 
 
 def test_numpy_and_python_tell_the_seed_that_they_forgot():
