@@ -10,9 +10,11 @@ It reads handwritten digits, once with a mistake that PyTorch does not mention, 
 Run it with ``python 14_script.py [PAGE.html]``; it needs scikit-learn, for its digits, and some ten seconds.
 """
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
+from textwrap import fill
 
 import torch
 import torch.nn.functional as F
@@ -84,6 +86,15 @@ def headline(question: str) -> None:
     print(f"\n\n{question}\n{'=' * len(question)}\n")
 
 
+def tell(finding: tm.Finding) -> None:
+    """Print a finding: what is wrong, the line, and what to do."""
+    width = shutil.get_terminal_size().columns
+    print(fill(f"{finding.code} {finding.severity}: {finding.message}", width))
+    if finding.location:
+        print(f"  {finding.location.text}")
+    print(fill(finding.remedy, width, initial_indent="  ", subsequent_indent="  "))
+
+
 torch.set_num_threads(1)  # tensors this small are quicker in one thread
 images, labels = digits()
 
@@ -97,7 +108,7 @@ headline("What did backward do?")
 with tm.trace(title="softmax, then log") as broken:
     train(softmax_then_log, images, labels)
 for finding in broken.report.findings:
-    print(f"{finding.code} {finding.severity}: {finding.message}\n  {finding.location.text}\n  {finding.remedy}")
+    tell(finding)
 page = sys.argv[1] if len(sys.argv) > 1 else "14_script.html"
 broken.report.save(page)
 print(f"\nThe whole graph, to be opened in a browser: {page}")
@@ -105,11 +116,12 @@ print(f"\nThe whole graph, to be opened in a browser: {page}")
 headline("What is different without the mistake?")
 with tm.trace(title="log_softmax") as mended:
     net, optimizer, losses = train(log_softmax, images, labels)
-print(tm.compare(broken, mended))
+tm.show(tm.compare(broken, mended))  # as wide as the terminal
 with torch.no_grad():
-    print(f"{(net(images).argmax(1) == labels).float().mean():.0%} of the digits are read right")
+    print(f"\n{(net(images).argmax(1) == labels).float().mean():.0%} of the digits are read right")
 
 headline("What lies in memory, and what of it does nobody need?")
-print(tm.memory({"net": net, "optimizer": optimizer, "images": images, "losses": losses}))
+tm.show(tm.memory({"net": net, "optimizer": optimizer, "images": images}))
 for finding in tm.check({"net": net, "optimizer": optimizer, "losses": losses}).findings:
-    print(f"{finding.code} {finding.severity}: {finding.message}\n  {finding.remedy}")
+    print()
+    tell(finding)

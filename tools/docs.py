@@ -93,7 +93,7 @@ def _write_script(script: Path, folder: Path, *, run: bool) -> None:
 def _printed(script: Path) -> str:
     """Run a script in a folder of its own; return what it prints."""
     with tempfile.TemporaryDirectory() as folder:
-        settings = {**os.environ, "PYTHONPATH": str(ROOT)}
+        settings = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
         command = [sys.executable, str(script)]
         return subprocess.run(command, cwd=folder, env=settings, check=True, capture_output=True, text=True).stdout
 

@@ -28,6 +28,7 @@ def execute(notebook: nbformat.NotebookNode, folder: Path) -> None:
         timeout=CELL_SECONDS,
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
+        extra_arguments=["--log-level=ERROR"],  # that it is reached by TCP alarms whoever runs a demo, and nobody else
         store_widget_state=False,  # a live panel is gone when its cell has ended: what it sent is of no more use
     ).execute()
 
