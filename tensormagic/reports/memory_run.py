@@ -39,6 +39,7 @@ class Timeline:
         by_line: ``(index into MemoryRunReport.lines, or -1 for the rest, bytes)``: likewise, by the line that
             allocated it.
         peak: Index of the moment at which the most was alive.
+        moments: How many there were in the run; of a long one not all are kept. 0 where nobody has counted.
     """
 
     device: str
@@ -49,6 +50,7 @@ class Timeline:
     by_category: tuple[tuple[Category, tuple[int, ...]], ...] = ()
     by_line: tuple[tuple[int, tuple[int, ...]], ...] = ()
     peak: int = 0
+    moments: int = 0
 
     def check(self) -> None:
         """Raise ReportFormatError where the parts do not add up to what was alive."""

@@ -78,6 +78,7 @@ def memory_run_report() -> reports.MemoryRunReport:
             reports.Timeline(
                 device="cuda:0", seconds=array("f", [0.0, 0.5, 1.0]), operation=(0, 3, 9), live=(100, 4196, 80),
                 before=(100, 100, 80), by_category=(("parameter", (0, 4096, 0)),), by_line=((0, (0, 4096, 0)),), peak=1,
+                moments=9000,
             ),
         ),
         lines=(

@@ -252,6 +252,10 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
                 if storage is not None and storage.resizable():
                     yield storage, block.place
 
+    def end(self) -> None:
+        """Let go of what was needed while the run went on: stand-ins for callers hold the globals of their code."""
+        self.over, self._callers, self._engine_call = True, Callers(), None
+
     def note_resized(self, storage: torch.UntypedStorage, frame: FrameType) -> None:
         """Note that a storage was resized by no operation."""
         block = self.known.get(storage._cdata)

@@ -34,10 +34,12 @@ class Moments:
 
     Attributes:
         kept: Those that were kept, in order.
+        seen: How many there were.
     """
 
     def __init__(self) -> None:
         self.kept: list[Moment] = []
+        self.seen = 0
         self._stride = 2
         self._steps: dict[Hashable, dict[int, int]] = {}
 
@@ -50,6 +52,7 @@ class Moments:
         """
         chosen, offset = _chosen([moment.live for moment in moments], self._stride), len(self.kept)
         self.kept.extend(moments[at] for at in chosen)
+        self.seen += len(moments)
         return [offset + bisect_left(chosen, at) for at in range(len(moments))]
 
     def count(self, key: Hashable, start: int, end: int | None, nbytes: int) -> None:

@@ -151,7 +151,7 @@ class MemoryRecorder:
         self._measure_again()
         with self._lock:
             self._fold()
-            self.mode.over = True
+            self.mode.end()
             self._allocator = self._cuda.runs(self._ledgers.values(), self._sites.locations, self._sites.cell_number)
             self._described, gaps = described(self._namespace, frame)
             self._unseen = (*gaps, *self._unmet())
@@ -330,7 +330,7 @@ class MemoryRecorder:
             out_of_memory=failed.out_of_memory if failed is not None else None,
             at_end=memory.storages if memory is not None else account.at_end(),
             releases=memory.releases if memory is not None else (),
-            gaps=self._gaps(),
+            gaps=(*self._gaps(), *account.gaps()),
         )
 
     def _gaps(self) -> tuple[Gap, ...]:

@@ -13,7 +13,7 @@ from tensormagic.collectors.memory_runs.blocks import Block
 from tensormagic.collectors.memory_runs.describing import Described
 from tensormagic.collectors.memory_runs.ledger import BEFORE, Ledger, LineTally, Tallies, blocks_of
 from tensormagic.collectors.memory_runs.moments import Moment
-from tensormagic.reports import Location
+from tensormagic.reports import Gap, Location
 from tensormagic.reports.memory import CATEGORIES, Category, DeviceMemory, LiveStorage
 from tensormagic.reports.memory_run import AllocatedBlock, LineMemory, Timeline
 
@@ -54,7 +54,8 @@ class Account:
     def _told_lines(self, tallies: Tallies) -> tuple[LineMemory, ...]:
         kept, peak = _by_line(self.alive), _by_line(pair for pair in self.at_peak if not pair[0].before)
         sites = sorted(tallies, key=lambda site: (-tallies[site].allocated, -1 if site is None else site))
-        told = [site for site in sites if site is not None or tallies[site].allocated][:MOST_LINES]
+        every = [site for site in sites if site is not None or tallies[site].allocated]
+        told, self._lines_in_all = every[:MOST_LINES], len(every)
         self._numbers = {site: at for at, site in enumerate(told)}
         return tuple(
             _line(self._location(site) or _NOWHERE, tallies[site], kept.get(site, 0), peak.get(site, 0))
@@ -63,6 +64,11 @@ class Account:
 
     def _location(self, site: int | None) -> Location | None:
         return None if site is None else self._locations[site]
+
+    def gaps(self) -> tuple[Gap, ...]:
+        """Return how many lines are not told."""
+        told = f"of {self._lines_in_all} lines that took or freed memory, the {MOST_LINES} that took the most are told"
+        return (Gap("lines", told),) if self._lines_in_all > MOST_LINES else ()
 
     # -- blocks -----------------------------------------------------------------------------------------------------
 
@@ -138,6 +144,7 @@ class Account:
             by_category=self._by_category(ledger),
             by_line=self._by_line(ledger),
             peak=live.index(max(live)),
+            moments=ledger.moments.seen + 1,  # and now
         )
 
     def category(self, block: Block) -> Category:

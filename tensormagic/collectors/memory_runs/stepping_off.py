@@ -54,11 +54,15 @@ class SteppingOff:
 
     def enter(self, stack: ExitStack) -> None:
         """Begin; ``stack`` ends it."""
+        stack.callback(self._forget)
         stack.enter_context(followed_backward(self))
         for owner, name in _CALLS:
             self._replace(stack, owner, name, self._calling)
         self._replace(stack, torch.UntypedStorage, "resize_", self._resizing)
         stack.enter_context(kept_compiled(self))
+
+    def _forget(self) -> None:
+        self._callers = Callers()  # the stand-ins hold the globals of those for whom they stand
 
     def _replace(self, stack: ExitStack, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         if isinstance(owner, type) and name not in vars(owner):

@@ -22,7 +22,7 @@ from tensormagic.renderers.memory.memory_words import called
 from tensormagic.renderers.memory.out_of_memory_words import out_of_memory_words
 from tensormagic.renderers.memory.source_rows import SourceRow, function_rows, run_rows
 from tensormagic.renderers.memory.text_bars import barred, heights
-from tensormagic.renderers.memory.timeline_stack import by_category, columns, main_timeline, ticks
+from tensormagic.renderers.memory.timeline_stack import by_category, columns, main_timeline, thinned_words, ticks
 from tensormagic.renderers.tensor.tensor_text import finding_lines
 from tensormagic.renderers.terminal.text_canvas import table
 from tensormagic.renderers.trace.trace_text_lines import filled
@@ -87,6 +87,8 @@ def chart_text(drawn: Timeline, width: int, *, unit: str = "operation") -> Itera
     yield f"{'0':>{label}} └{'─' * len(moments)}"
     ends = f"{unit} {count(drawn.operation[0])}", count(drawn.operation[-1])
     yield " " * (label + 2) + ends[0] + ends[1].rjust(max(len(moments) - len(ends[0]), len(ends[1]) + 1))
+    if words := thinned_words(drawn):
+        yield f"{' ' * (label + 2)}{words}"
 
 
 def _tick(row: int, marks: Sequence[int], top: int) -> str:

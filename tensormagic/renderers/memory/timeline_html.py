@@ -14,7 +14,7 @@ from tensormagic.renderers.basics.panel import fold, heading
 from tensormagic.renderers.basics.phrases import count, number_of_bytes
 from tensormagic.renderers.memory.categories import LETTERS
 from tensormagic.renderers.memory.memory_run_words import layer_words
-from tensormagic.renderers.memory.timeline_stack import Layer, by_category, by_line, column_of, ticks
+from tensormagic.renderers.memory.timeline_stack import Layer, by_category, by_line, column_of, thinned_words, ticks
 from tensormagic.renderers.memory.timeline_svg import COLUMNS, areas_svg, scale_top
 from tensormagic.renderers.trace.trace_phrases import seconds_text
 from tensormagic.reports import MemoryRunReport, Timeline
@@ -93,5 +93,6 @@ def _peak(timeline: Timeline, top: int) -> str:
 
 def _axis(timeline: Timeline, unit: str) -> str:
     last = count(timeline.operation[-1])
-    ends = (f"{unit} {count(timeline.operation[0])}", f"{last}, after {seconds_text(timeline.seconds[-1])}")
+    ends = [f"{unit} {count(timeline.operation[0])}", f"{last}, after {seconds_text(timeline.seconds[-1])}"]
+    ends[1:1] = [words] if (words := thinned_words(timeline)) else []
     return tag("div", " ".join(tag("span", text) for text in ends), class_="tm-axis")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tensormagic.renderers.basics.phrases import count
 from tensormagic.renderers.memory.categories import BEFORE, LINE_COLOURS
 from tensormagic.reports import CATEGORIES, MemoryRunReport, Timeline
 
@@ -111,3 +112,11 @@ def ticks(top: int, most: int = 5) -> list[int]:
     steps = [size * unit for size in _STEPS] + [_UNIT * unit]
     step = next((size for size in steps if top / size <= most), max(top, 1))
     return list(range(0, top + 1, step))
+
+
+def thinned_words(timeline: Timeline) -> str:
+    """Return how many moments of a long run are kept; nothing where all are."""
+    kept = len(timeline.operation)
+    if timeline.moments <= kept:
+        return ""
+    return f"{count(kept)} of {count(timeline.moments)} moments kept, the highest among them"

@@ -13,6 +13,7 @@ from torch import nn
 
 import tensormagic as tm
 from tensormagic.errors import TraceError
+from tensormagic.renderers.basics.phrases import count
 from tests.support.gaps import own_gaps
 
 WIDTH, BATCH = 1000, 64
@@ -141,10 +142,23 @@ def test_a_run_of_many_operations_stays_small():
                 del large
     (timeline,) = run.report.timelines
     assert len(timeline.live) <= 2001
+    assert timeline.moments > 9000
+    said = f"{count(len(timeline.live))} of {count(timeline.moments)} moments kept"
+    assert said.replace("\N{NO-BREAK SPACE}", " ") in str(run.report)
     assert max(timeline.live) - timeline.live[0] == 400 + 400_000
     assert timeline.live[-1] - timeline.live[0] == y.nbytes
     assert line_of(run.report, "y = x + 1").allocated == 5000 * 400
     timeline.check()
+
+
+def test_a_run_of_many_lines_says_how_many_are_told():
+    """Beyond the bound the lines that took the most stay, and the others are counted."""
+    source = "\n".join(f"x = torch.zeros({at + 1})" for at in range(405))
+    with tm.track_memory() as run:
+        exec(compile(source, "<ipython-input-77>", "exec"), {"torch": torch})
+    assert len(run.report.lines) == 400
+    assert run.report.lines[0].allocated == 4 * 405
+    assert own_gaps(run.report)[0].reason.startswith("of 405 lines that took or freed memory, the 400 that took")
 
 
 def test_a_failing_run_says_how_it_ended():
@@ -237,6 +251,22 @@ def test_nothing_is_kept_alive():
             (x * 2).sum().backward()
         gone = weakref.ref(x)
         del x
+        assert gone() is None
+        assert run.report.state == "finished"
+    finally:
+        gc.enable()
+
+
+def test_the_names_of_code_that_has_run_are_let_go_of():
+    """What was made by code with globals of its own dies with these, while the run itself is still there."""
+    space = {"torch": torch}
+    source = "w = torch.ones(3, requires_grad=True)\n(w * 2).sum().backward()\nw.untyped_storage().resize_(0)"
+    gc.disable()
+    try:
+        with tm.track_memory() as run:
+            exec(source, space)
+        gone = weakref.ref(space["w"])
+        space = None
         assert gone() is None
         assert run.report.state == "finished"
     finally:

@@ -19,6 +19,7 @@ from tensormagic.renderers.memory.timeline_stack import (
     column_of,
     columns,
     line_ranks,
+    thinned_words,
     ticks,
     tops,
 )
@@ -45,6 +46,12 @@ def test_no_peak_is_lost(live: list[int], number: int) -> None:
     assert len(chosen) == min(number, len(live))
     assert max(live[at] for at in chosen) == max(live)
     assert chosen == sorted(chosen)
+
+
+def test_a_thinned_timeline_says_so() -> None:
+    """How many moments are kept of how many; nothing where all are, or where nobody has counted."""
+    assert thinned_words(timeline([1, 2, 3], moments=4000)).endswith("000 moments kept, the highest among them")
+    assert [thinned_words(timeline([1, 2, 3], moments=number)) for number in (0, 3)] == ["", ""]
 
 
 def test_between_operations_memory_stays_as_it_is() -> None:
