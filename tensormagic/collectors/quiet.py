@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
@@ -18,3 +19,22 @@ def quiet() -> Iterator[None]:
     """Leave out all function and dispatch modes, and record nothing for autograd (about 10 µs)."""
     with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
         yield
+
+
+_PYTHON = torch._C.DispatchKey.Python
+
+
+def answers_itself(x: Any) -> bool:
+    """Return whether Python code of a tensor's own class answers what is asked of it, instead of a kernel.
+
+    Nobody asked for that code to run: it may count, print, or talk to other processes. Of torch's own classes a jagged
+    one computes what any tensor does.
+    """
+    if type(x) is torch.Tensor or type(x) is torch.nn.Parameter or not isinstance(x, torch.Tensor):
+        return False
+    return torch._C._dispatch_keys(x).has(_PYTHON) and not type(x).__module__.startswith("torch.nested.")
+
+
+def unasked(x: Any) -> str:
+    """Return why the values of a tensor that answers itself are not told."""
+    return f"only code of its class {type(x).__name__} can tell its values, and a trace does not run that"

@@ -37,6 +37,7 @@ from tensormagic.collectors.gradients.quick_look import Gradients, Known, Memory
 from tensormagic.collectors.gradients.small_gradients import SmallGradients
 from tensormagic.collectors.gradients.survey import StatisticsTable, measured, survey, survey_of, survey_on_device
 from tensormagic.collectors.graphs.skeleton import Skeleton, Walk
+from tensormagic.collectors.quiet import answers_itself, unasked
 from tensormagic.collectors.tracing.forward_values import PassForward
 from tensormagic.collectors.tracing.levels import bare, outside_levels
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Birth, GradientStatistics
@@ -187,6 +188,9 @@ class PassRecorder:
         if self._plain and type(root) is torch.Tensor and root.dtype in _READ_AT_ONCE and root.is_cpu:
             self.values.value = root.item()
             return
+        if answers_itself(root):
+            self.values.gap = unasked(root)
+            return
         with torch.no_grad(), self._quiet():
             value = root.detach().reshape(1)
             if value.is_floating_point() and value.device.type != "meta":
@@ -208,7 +212,9 @@ class PassRecorder:
     def _slowly(self, index: int, node: Any, slot: str | None, gradients: Gradients) -> None:
         began = perf_counter()
         try:
-            if self._isolated or torch.is_grad_enabled():
+            if any(map(answers_itself, gradients)):
+                self._leave(index, next(filter(answers_itself, gradients)))
+            elif self._isolated or torch.is_grad_enabled():
                 with torch.no_grad(), self._quiet():
                     self._look(index, node, slot, [*map(bare, gradients)] if self._wrapped else gradients)
             else:
@@ -225,7 +231,7 @@ class PassRecorder:
             with torch.no_grad() if torch.is_grad_enabled() else nullcontext(), self._quiet():
                 for input_number in contested:
                     gradient = bare(gradients[input_number]) if self._wrapped else gradients[input_number]
-                    if gradient is not None:
+                    if gradient is not None and not answers_itself(gradient):
                         self._look_at_part((index, input_number), gradient)
         except Exception as error:
             self.values.gap = f"{type(error).__name__}: {error}"
@@ -364,6 +370,11 @@ class PassRecorder:
     def _give_up(self, index: int, error: Exception) -> None:
         self.values.norms[index] = UNREADABLE
         self.values.gap = f"{type(error).__name__}: {error}"
+
+    def _leave(self, index: int, gradient: Any) -> None:
+        """Note a gradient that nothing is asked of."""
+        self.values.norms[index] = UNREADABLE
+        self.values.gap = unasked(gradient)
 
     def _fetch(self) -> None:
         """Read everything that waits on a device: one transfer for each device and width."""

@@ -21,6 +21,7 @@ import torch
 from tensormagic.collectors.cuts.cut_values import flat, has_history, is_stale
 from tensormagic.collectors.gradients.survey import StatisticsTable, survey, survey_of, survey_on_device
 from tensormagic.collectors.graphs.skeleton import Skeleton
+from tensormagic.collectors.quiet import answers_itself, unasked
 from tensormagic.collectors.tracing.levels import bare
 from tensormagic.reports import UNTOUCHED, ForwardBirth, ForwardValues, GradientStatistics
 
@@ -65,6 +66,9 @@ class ForwardMeter:
     def _look(self, x: Any, made: tuple[int, int], values: tuple[Any, ...]) -> None:
         if not has_history(x) or is_stale(x) or x.device.type == "meta":
             return
+        if answers_itself(x):
+            self.gap = unasked(x)
+            return
         number = x.grad_fn._sequence_nr()
         if made[0] <= number < made[1]:
             row = self._measure(x.detach())
@@ -100,7 +104,7 @@ class ForwardMeter:
                 for place, node in enumerate(nodes):
                     index = skeleton.index[place]
                     if index in skeleton.leaf_of:
-                        if not full:
+                        if not full or answers_itself(node.variable):
                             continue
                         found.rows[index] = self._measure(bare(node.variable).detach())
                     elif (row := self._row(number := node._sequence_nr())) is not None:

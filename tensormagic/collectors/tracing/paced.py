@@ -22,7 +22,7 @@ from tensormagic.collectors.gradients.measures import measure, measure_on_device
 from tensormagic.collectors.graphs.skeleton import Walk
 from tensormagic.collectors.graphs.traced_graph import TracedGraph
 from tensormagic.collectors.names.caller import uncounted
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import answers_itself, quiet
 from tensormagic.collectors.tracing.backward_calls import BackwardCall
 from tensormagic.collectors.tracing.following import Following, is_being_compiled
 from tensormagic.collectors.tracing.pacer import Pacer
@@ -247,8 +247,8 @@ def standing_norms(tensors: Iterable[torch.Tensor | None]) -> array[float]:
 
 def _standing_norm(tensor: torch.Tensor | None) -> float:
     gradient = tensor.grad if tensor is not None and tensor.is_leaf else None
-    if gradient is None:
-        return UNTOUCHED
+    if gradient is None or answers_itself(gradient):
+        return UNTOUCHED if gradient is None else UNREADABLE
     try:
         return measure(gradient)[0] if gradient.is_cpu else named(measure_on_device(gradient).tolist())[0]
     except (RuntimeError, TypeError, NotImplementedError):  # on the meta device, or of a kind that has no norm

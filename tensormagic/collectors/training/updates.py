@@ -18,7 +18,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from tensormagic.collectors.faults.autograd_watch import AutogradWatch
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import answers_itself, quiet
 
 SAMPLE = 1 << 16  # elements of one parameter that are compared
 
@@ -143,7 +143,8 @@ class UpdateWatcher:
         parameters: list[torch.Tensor] = []
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                number = self._number(parameter) if parameter.layout is torch.strided else None
+                plain = parameter.layout is torch.strided and not answers_itself(parameter)
+                number = self._number(parameter) if plain else None
                 if number is not None and parameter.grad is not None and parameter.device.type != "meta":
                     numbers.append(number)
                     parameters.append(parameter)

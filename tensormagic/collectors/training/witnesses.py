@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import answers_itself, quiet
 
 MOST_WITNESSES = 3  # parameters of one optimizer that are followed
 FIRST_QUESTIONS = 8  # looks at values before they become rare
@@ -131,7 +131,7 @@ def all_zero(gradient: torch.Tensor) -> bool:
 
 def witnesses_of(tensors: Iterable[torch.Tensor]) -> list[Witness]:
     """Return witnesses for a few of these parameters, evenly spaced among those that ask for a gradient."""
-    asking = [tensor for tensor in tensors if tensor.requires_grad and tensor.is_leaf]
+    asking = [each for each in tensors if each.requires_grad and each.is_leaf and not answers_itself(each)]
     return [Witness(weakref.ref(asking[at])) for at in _evenly(len(asking))]
 
 
