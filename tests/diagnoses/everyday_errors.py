@@ -150,6 +150,6 @@ EVERYDAY = (
     ("x.exp()", "x=torch.eye(3).to_sparse_csr()", "layout x"),
     ("x.view(9)", "x=torch.eye(3).to_sparse()", "layout x"),
     ("x @ v", "x=torch.eye(4).to_sparse_bsc((2,2)) v=4", "layout x"),
-    ("F.dropout(x, generator=g)", "x=3 g=torch.Generator()", "argument =generator"),
+    ("F.dropout(x, generator=g)", "x=3 g=torch.Generator()", "argument g"),
     ("F.pad(x, (1, 1), mode='symmetric')", "x=1x3x3", "argument =mode"),
 )

@@ -44,7 +44,7 @@ def explained(line: str, space: dict[str, Any]) -> Any:
     try:
         with told:
             exec(compile(line, filename, "exec"), space)
-    except (RuntimeError, ValueError, IndexError, TypeError, AssertionError):
+    except (RuntimeError, ValueError, IndexError, TypeError, AssertionError, AttributeError):
         return told.report
     return None
 

@@ -43,6 +43,7 @@ _MODULE_CALLS = (_MODULE_CALL, nn.Module._wrapped_call_impl.__code__)
 _UNEXPLAINED = (ImportError, NameError, StopIteration, Warning)  # torch refused no call there
 _NO_SUCH_NAME = nn.Module.__getattr__.__code__  # raises AttributeError: a slip of the pen, not a call
 _METHODS = f"{_TORCH}/_tensor.py"
+_GET_ITEM = torch.Tensor.__getitem__  # where a module of torch's takes its own argument apart, the call is the module's
 
 
 @dataclass(slots=True)
@@ -56,6 +57,7 @@ class Steps:
             where there is none.
         caller: The entry of the frame that made that call.
         kind: The class of the exception.
+        message: What it says.
     """
 
     entries: list[TracebackType]
@@ -63,6 +65,7 @@ class Steps:
     call: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = None
     caller: TracebackType | None = None
     kind: type[BaseException] = Exception
+    message: str = ""
 
     @property
     def person(self) -> TracebackType | None:
@@ -107,6 +110,14 @@ def is_explicable(error: BaseException) -> bool:
     return isinstance(error, Exception) and not isinstance(error, _UNEXPLAINED)
 
 
+def message_of(error: BaseException) -> str:
+    """Return an exception's message; empty where it cannot say it."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
 def steps_of(error: BaseException, mode_calls: frozenset[CodeType]) -> Steps:
     """Return the way to where an exception was raised.
 
@@ -117,7 +128,7 @@ def steps_of(error: BaseException, mode_calls: frozenset[CodeType]) -> Steps:
     entries = _entries(error.__traceback__)
     kept = set(foreign_frames([entry.tb_frame for entry in entries]))
     steps = Steps([entry for entry in entries if entry.tb_frame in kept])
-    steps.kind = type(error)
+    steps.kind, steps.message = type(error), message_of(error)
     steps.own = max((at for at, entry in enumerate(steps.entries) if is_own(entry.tb_frame)), default=-1)
     person = entries.index(steps.entries[steps.own]) if steps.own >= 0 else -1
     modes = [at for at, entry in enumerate(entries) if at > person and entry.tb_frame.f_code in mode_calls]
@@ -156,12 +167,12 @@ def refused_in(steps: Steps, source: str = "") -> Refused | None:
         source: Of the person's innermost frame, where Python cannot know it.
     """
     below = steps.below
-    if steps.call is not None:
+    if steps.call is not None and not (steps.call[0] is _GET_ITEM and _forward_entry(below[-1:])):
         func, args, kwargs = steps.call
         return Refused(func, given=args, keywords=kwargs, caller=steps.caller,
                        failing=_failing(steps, steps.caller, source), around=function_entries(below))  # fmt: skip
     if not below:
-        return None if issubclass(steps.kind, AttributeError) else _read(steps, steps.person, source)
+        return _read(steps, steps.person, source)
     last = below[-1].tb_frame
     return _of_library(steps, below) if _is_torch(last) and last.f_code is not _NO_SUCH_NAME else None
 
@@ -173,7 +184,8 @@ def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
     if backward is not None:
         return of_arguments(steps, backward, _BACKWARD[backward.tb_frame.f_code])
     around = function_entries(below)
-    if (read := _read(steps, below[-1], "")) is not None:
+    read = _read(steps, below[-1], "")
+    if read is not None and not (read.func is _GET_ITEM and _forward_entry(below[-1:])):
         read.around = around
         return read
     if around:
@@ -194,13 +206,16 @@ def _failing(steps: Steps, entry: TracebackType | None, source: str) -> Failing 
 
 def _read(steps: Steps, entry: TracebackType | None, source: str) -> Refused | None:
     """Return the call that an entry's failing expression makes, where it is one of torch's."""
-    from tensormagic.collectors.failures.failing_expression import call_in
+    from tensormagic.collectors.failures.failing_expression import attribute_in, call_in
 
     failing = failing_at(entry, source) if entry is not None else None
     if entry is None or failing is None:
         return None
     names = {**entry.tb_frame.f_globals, **names_of(entry.tb_frame)}
-    found = call_in(failing, names, only_torch=issubclass(steps.kind, RuntimeError))
+    if issubclass(steps.kind, AttributeError) and entry is steps.person:
+        found = attribute_in(failing, names, steps.message)
+    else:
+        found = call_in(failing, names, only_torch=issubclass(steps.kind, RuntimeError))
     if found is None:
         return None
     return Refused(found.func, found.name, found.given, found.keywords, False, entry, failing)  # noqa: FBT003

@@ -151,7 +151,36 @@ def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = Fa
         return Found(func, name, tuple(given), keywords)
     if not has_tensor and not _hides_tensor(failing.node, names, only_torch=only_torch):
         return None
+    if not has_tensor and UNKNOWN not in given:  # an operator of Python's
+        no_gradient = any(
+            value is None and is_gradient(node, names) for node, value in zip(positional, given, strict=True)
+        )
+        return Found(None, "", tuple(given), keywords) if no_gradient or any(map(_is_results, given)) else None
     return Found(getattr(torch.Tensor, written.method, None), f"Tensor.{written.method}", tuple(given), keywords)
+
+
+def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Found | None:
+    """Return what an attribute was asked of that it has not: a missing gradient, or several results in place of one.
+
+    Everything else without an attribute is the person's own business.
+    """
+    node = failing.node.func if isinstance(failing.node, ast.Call) else failing.node
+    if not isinstance(node, ast.Attribute):
+        return None
+    owner = still_value(node.value, names)
+    results = _is_results(owner) or (type(owner) is tuple and _is_tensor(owner))
+    gone = owner is UNKNOWN and "'torch.return_types." in message
+    no_gradient = owner is None and is_gradient(node.value, names)
+    return Found(None, "", (owner,), {}) if results or gone or no_gradient else None
+
+
+def is_gradient(node: ast.expr, names: Mapping[str, Any]) -> bool:
+    """Return whether an expression asks a tensor for its gradient."""
+    return isinstance(node, ast.Attribute) and node.attr == "grad" and _is_tensor(still_value(node.value, names))
+
+
+def _is_results(value: Any) -> bool:
+    return type(value).__module__ == "torch.return_types"
 
 
 def _called(
@@ -193,4 +222,4 @@ def _is_tensor(value: Any) -> bool:
 def _hides_tensor(node: ast.AST, names: Mapping[str, Any], *, only_torch: bool) -> bool:
     """Return whether a name or an attribute inside an expression refers to a tensor, or to what makes one."""
     inside = (still_value(inner, names) for inner in ast.walk(node) if isinstance(inner, ast.Name | ast.Attribute))
-    return any(_is_tensor(value) or (only_torch and _is_torchs(value)) for value in inside)
+    return any(_is_tensor(value) or _is_results(value) or (only_torch and _is_torchs(value)) for value in inside)

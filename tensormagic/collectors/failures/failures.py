@@ -7,6 +7,7 @@ kept: what is returned is plain data.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,6 +22,7 @@ from tensormagic.collectors.failures.failing_call import (
     is_backward,
     is_explicable,
     is_own,
+    message_of,
     modules_in,
     of_arguments,
     refused_in,
@@ -43,6 +45,8 @@ from tensormagic.reports.backward_faults import BackwardFault
 from tensormagic.reports.failure import Phase
 
 _MOST_WAY = 12
+# Said by an operator of Python's of operands of which none is a tensor: no function of torch's was called.
+_PYTHONS = re.compile(r"can only concatenate (?:tuple|list)|unsupported operand type\(s\) for \S+: (?!.*'Tensor')")
 
 
 @dataclass(slots=True)
@@ -87,14 +91,6 @@ def failure_of(error: BaseException, around: Surroundings) -> FailureReport | No
         return FailureReport(error_type=type(error).__name__, error=message_of(error), exact=False, gaps=(gap,))
 
 
-def message_of(error: BaseException) -> str:
-    """Return an exception's message; empty where it cannot say it."""
-    try:
-        return str(error)
-    except Exception:
-        return ""
-
-
 def _report(error: BaseException, steps: Steps, refused: Refused, around: Surroundings) -> FailureReport:
     refused, inside = _as_called(steps, refused)
     modules = module_names(steps, around.namespace)
@@ -103,7 +99,7 @@ def _report(error: BaseException, steps: Steps, refused: Refused, around: Surrou
     person = failing_at(steps.person, around.source) if steps.person is not None else None
     operands, gaps = _operands(steps, refused, modules, around)
     phase: Phase = "backward" if is_backward(steps) else "forward"
-    function = name_of(refused)
+    function = "" if _PYTHONS.search(steps.message) else name_of(refused)
     return FailureReport(
         error_type=type(error).__name__,
         error=message_of(error),

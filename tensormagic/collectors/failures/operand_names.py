@@ -24,7 +24,7 @@ from tensormagic.collectors.failures.failing_call import (
 )
 from tensormagic.collectors.failures.failing_expression import unpacked, written_call
 from tensormagic.collectors.failures.failing_source import failing_at
-from tensormagic.collectors.failures.operands import Argument
+from tensormagic.collectors.failures.operands import Argument, has_tensor, is_plain
 from tensormagic.collectors.names.holdings import is_kind
 from tensormagic.collectors.names.identity import ModuleNames
 from tensormagic.collectors.names.namespace import Walk
@@ -59,7 +59,7 @@ class OperandNames:
         if is_kind(value, nn.Parameter) and (path := self._parameter(value)):
             return path
         written = self._expression(argument) if self._own_call else None
-        if written is not None and (is_tensor or value is UNKNOWN):
+        if written is not None and (is_tensor or value is UNKNOWN or (_has_a_name(value) and _is_place(written))):
             return _told(written)
         if is_tensor:
             return self._among_names(value) or self._parameter(value) or self._handed_in(value)
@@ -186,6 +186,15 @@ def _spaces(steps: Steps) -> Iterator[dict[str, Any]]:
         if id(frame.f_globals) not in seen:
             seen.add(id(frame.f_globals))
             yield frame.f_globals
+
+
+def _has_a_name(value: Any) -> bool:
+    """Return whether what is no tensor is better told by its name: None, results, an object; not a number or sizes."""
+    return value is None or (type(value) in {list, tuple} and has_tensor((value,))) or not is_plain(value)
+
+
+def _is_place(node: ast.expr) -> bool:
+    return not isinstance(node, ast.Constant) and _reaches(node)
 
 
 def _item(node: ast.expr, at: int) -> ast.expr | None:

@@ -20,6 +20,7 @@ from tensormagic.reports import Location, Operand
 
 MOST_OPERANDS = 24
 MOST_TEXT = 60
+RETURN_TYPES = "torch.return_types"  # the module of the named tuples that torch's functions return
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), slice, type(...))
 _PLAIN = (torch.dtype, torch.device, torch.memory_format, torch.layout)
 
@@ -47,7 +48,7 @@ def arguments_of(func: Any, given: tuple[Any, ...], keywords: Mapping[str, Any])
     roles = roles_of(func)
     found = []
     for at, value in enumerate(given):
-        if roles and at < len(given) - 1 and _takes_rest(roles, at) and not _has_tensor(given[at:]):
+        if roles and at < len(given) - 1 and _takes_rest(roles, at) and not has_tensor(given[at:]):
             found.append(Argument(roles[at], "", given[at:], at))  # x.view(3, 4)
             break
         found += _arguments(roles[at] if at < len(roles) else "", value, at)
@@ -62,19 +63,25 @@ def _takes_rest(roles: tuple[str, ...], at: int) -> bool:
 
 
 def _arguments(role: str, value: Any, index: int | str) -> Iterator[Argument]:
-    if not _has_tensor((value,)) or is_kind(value, torch.Tensor):
+    if not has_tensor((value,)) or is_kind(value, torch.Tensor):
         yield Argument(role, "", value, index)
         return
     for at, item in enumerate(value):
         yield Argument(role, f"{role}[{at}]", item, index, at)
 
 
-def _has_tensor(values: Any) -> bool:
+def has_tensor(values: Any) -> bool:
+    """Return whether one of several values is a tensor, or a list or tuple with one in it."""
     return any(
         is_kind(value, torch.Tensor)
         or (type(value) in {list, tuple} and any(is_kind(item, torch.Tensor) for item in value))
         for value in values
     )
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether something is a number, text, a dtype, or a list or tuple: its text says what it is."""
+    return type(value) in {*_SCALARS, *_PLAIN, list, tuple, torch.Size}
 
 
 def roles_of(func: Any) -> tuple[str, ...]:
@@ -181,6 +188,8 @@ def short_text(value: Any, depth: int = 2) -> str:
     kind = type(value)
     if kind in _SCALARS or kind in _PLAIN:
         text = repr(value)
+    elif kind.__module__ == RETURN_TYPES:
+        text = f"{RETURN_TYPES}.{kind.__name__}({', '.join(kind.__match_args__)})"
     elif is_kind(value, torch.Size) or kind in {list, tuple}:
         opening, closing = ("[", "]") if kind is list else ("(", ")")
         items = [short_text(item, depth - 1) for item in value[:MOST_OPERANDS]] if depth else ["…"]

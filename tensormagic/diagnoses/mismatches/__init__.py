@@ -25,6 +25,7 @@ from tensormagic.diagnoses.mismatches import (
     products,
     recurrent,
     views,
+    wrong_kinds,
 )
 from tensormagic.diagnoses.mismatches.call import Call
 from tensormagic.diagnoses.mismatches.unknown import by_function
@@ -35,7 +36,7 @@ Check = Callable[[Call, re.Match[str]], Mismatch | None]
 # In this order, as far as two rows fit one message: those that ask for a certain function stand first.
 _FAMILIES = (
     recurrent, devices, dtypes, losses, convolution, products, joining, views, broadcasting, index_shapes,
-    indexing, particular, dimensions, arguments,
+    indexing, particular, dimensions, wrong_kinds, arguments,
 )  # fmt: skip
 # Compiled where they are first needed, after an error: two hundred at once would be felt in every start.
 _TABLE: tuple[tuple[str, Check], ...] = tuple(row for family in _FAMILIES for row in family.MESSAGES)

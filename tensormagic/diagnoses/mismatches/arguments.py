@@ -39,6 +39,8 @@ def _made(given: Given | None, wanted: str, got: str) -> list[str]:
     if given is None:
         return []
     text = given.operand.name or given.operand.text
+    if got == "tuple" and given.operand.is_tensor and text.endswith("[0]"):
+        return [text]
     if wanted == "Tensor" and got in {"int", "float", "list", "tuple", "bool", "numpy.ndarray"} and text:
         return [f"torch.as_tensor({text})"]
     if wanted == "tuple of Tensors" and got == "Tensor" and text:
@@ -64,13 +66,16 @@ def _short(form: str) -> str:
 
 def not_a_tensor(call: Call, found: re.Match[str]) -> Mismatch | None:
     """Expected Tensor as element 1 in argument 0, but got list."""
-    rule = f"All members of the list must be tensors, and the one at {found[1]} is {_article(found[2])}."
+    kind = found[2].rpartition(".")[2]
+    rule = f"All members of the list must be tensors, and the one at {found[1]} is {_article(kind)}."
     member = next((one for one in call.given if one.operand.place.endswith(f"[{found[1]}]")), None)
-    return mismatch("argument", rule, *([whole(member, found[2], "Tensor")] if member is not None else []))
+    return mismatch("argument", rule, *([whole(member, kind, "Tensor")] if member is not None else []))
 
 
 def unsupported_operands(call: Call, found: re.Match[str]) -> Mismatch | None:
     """Unsupported operand type(s) for +: 'Tensor' and 'NoneType'."""
+    if "Tensor" not in found.groups():
+        return None
     other = found[3] if found[2] == "Tensor" else found[2]
     wrong = next((one for one in call.given if not one.operand.is_tensor), None)
     what = "None (a function without return?)" if other == "NoneType" else _article(other)
@@ -256,7 +261,7 @@ MESSAGES = (
     (r"unsupported operation: (more than one element of the written-to)?.*single memory location", overlapping),
     (r"(\w+)\(\): argument '(\w+)' \(position (\d+)\) must be ([\w ]+?), not ([\w.]+)", must_be),
     (r"(\w+)\(\) received an invalid combination of arguments - got \((.*?)\), but expected", no_such_call),
-    (r"expected Tensor as element (\d+) in argument \d+, but got (\w+)", not_a_tensor),
+    (r"expected Tensor as element (\d+) in argument \d+, but got ([\w.]+)", not_a_tensor),
     (r"unsupported operand type\(s\) for (\S+): '(\w+)' and '(\w+)'", unsupported_operands),
     (r"expected a non-empty list of Tensors|expects a non-empty TensorList|non-empty input tensor list", needs_members),
     (

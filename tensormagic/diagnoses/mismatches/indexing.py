@@ -94,8 +94,9 @@ def out_of_bounds(call: Call, found: re.Match[str]) -> Mismatch | None:
     """Index 5 is out of bounds for dimension 0 with size 3."""
     got, dim, count = int(found[1]), int(found[2]), int(found[3])
     given = next((one for one in call.tensors if dim < one.ndim and one.shape[dim] == count), None)
-    if given is None:
-        return None
+    if given is None:  # of an index by several, torch numbers the dimensions as it has put them
+        places = [(one, at) for one in call.tensors for at, length in enumerate(one.shape) if length == count]
+        return _outside(call, *places[0], got) if len(places) == 1 else None
     return _outside(call, given, dim, got)
 
 

@@ -192,7 +192,18 @@ def states_dimensions(call: Call, found: re.Match[str]) -> Mismatch | None:
     return mismatch("shape", rule, *(whole(one, f"{one.ndim}-D", f"{wanted}-D") for one in states), works=works)
 
 
+def state_of_an_lstm(call: Call, _: re.Match[str]) -> Mismatch | None:
+    """Index 1 is out of bounds for dimension 0 with size 1; hx and cx should also be 3-D: the state is one tensor."""
+    state = call.tensor("hx") if call.function == "LSTM" else None
+    if state is None or state.operand.place:
+        return None
+    rule = f"The state of an LSTM is a pair, (h_0, c_0), and {state.sized} is one tensor."
+    works = [f"({state.code}, torch.zeros_like({state.code}))"]
+    return mismatch("argument", rule, whole(state, "one tensor", "(h_0, c_0)"), works=works)
+
+
 MESSAGES = (
+    (r"index 1 is out of bounds for dimension 0 with size 1|hx and cx should also be", state_of_an_lstm),
     (r"input, hx and cx should also be (\d)-D but got", states_dimensions),
     (r"input\.size\(-1\) must be equal to input_size\. Expected (?P<takes>\d+), got (?P<got>\d+)", input_size),
     (r"inconsistent input_size: got (?P<got>\d+) expected (?P<takes>\d+)", input_size),

@@ -1,0 +1,102 @@
+"""What was given is no tensor: run for real, the rule names the right operand, and what is said to work works."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from tests.diagnoses.test_everyday_errors import explained
+
+PAIR = "holds 2 results, (values, indices): take one of them."
+SINCE = "a gradient since it was made, or since it was cleared"
+SPACE = {
+    "torch": torch, "np": np, "nn": nn, "F": F, "Frame": type("DataFrame", (), {"to_numpy": lambda _: np.ones(3)}),
+}  # fmt: skip
+# The line, what stands before it, the rule, what works.
+CASES = (
+    ("x.max(dim=1) + 1", "x = torch.ones(2, 3)",
+     f"The call takes one tensor, and the result of `x.max(dim=1)` {PAIR}", ["x.max(dim=1).values"]),
+    ("1 - x.min(0)", "x = torch.ones(2, 3)",
+     f"The call takes one tensor, and the result of `x.min(0)` {PAIR}", ["x.min(0).values"]),
+    ("m.mean()", "m = torch.ones(2, 3).sort(1)", f"The call takes one tensor, and m {PAIR}", ["m.values"]),
+    ("m + 1", "m = torch.ones(2, 3).max(1)", f"The call takes one tensor, and m {PAIR}", ["m.values"]),
+    ("F.relu(m)", "m = torch.ones(2, 3).max(1)", f"The call takes one tensor, and m {PAIR}", ["m.values"]),
+    ("x.topk(2).mean()", "x = torch.ones(2, 3)",
+     f"The call takes one tensor, and the result of `x.topk(2)` {PAIR}", ["x.topk(2).values"]),
+    ("torch.cat([x.max(1), x])", "x = torch.ones(2, 3)",
+     f"The call takes one tensor, and one of what it was given {PAIR}", []),
+    ("0.1 * w.grad", "w = torch.ones(2, requires_grad=True)",
+     f"No backward has brought w {SINCE}: w.grad is None.", ["%why w"]),
+    ("net.weight.grad.zero_()", "net = nn.Linear(2, 1)",
+     f"No backward has brought net.weight {SINCE}: net.weight.grad is None.",
+     ["%why net.weight"]),
+    ("out.shape", "out = nn.LSTM(2, 3)(torch.ones(1, 2))",
+     "The tuple out holds 2 parts and has no shape itself: take the part meant.", ["out[0].shape"]),
+    ("fc(out)", "fc, out = nn.Linear(3, 1), nn.LSTM(2, 3)(torch.ones(1, 2))",
+     "The argument input of linear() must be a Tensor, not a tuple.", ["out[0]"]),
+    ("F.mse_loss(x, 3.0)", "x = torch.ones(2)",
+     "The argument target of F.mse_loss must be a tensor, and 3.0 is a float.", ["torch.as_tensor(3.0)"]),
+    ("torch.from_numpy(a)", "a = np.array([1.5], dtype=object)",
+     "A tensor holds numbers of one dtype, and this array holds Python objects (dtype object).",
+     ['torch.from_numpy(a.astype("float32"))']),
+    ("torch.tensor(df)", "df = Frame()",
+     "The function torch.tensor takes numbers, nested lists of them, and arrays, and not a DataFrame.",
+     ["torch.tensor(df.to_numpy())"]),
+    ("torch.tensor(['a', 'b'])", "", "A tensor holds numbers, and no text: number the words or the classes first.", []),
+    ("fc(x, 3)", "fc, x = nn.Linear(2, 1), torch.ones(2)", "The forward of fc takes 1 argument, and 2 were given.", []),
+    ("attend(x)", "attend, x = nn.MultiheadAttention(4, 2), torch.ones(1, 4)",
+     "The forward of attend also needs key and value.", []),
+    ("torch.optim.SGD(net, lr=0.1)", "net = nn.Linear(2, 1)",
+     "An optimizer takes parameters, and net is a Linear.", ["net.parameters()"]),
+    ("nn.MultiheadAttention(10, 3)", "", "The heads share embed_dim among them: 10 is not divisible by 3.",
+     ["num_heads=2"]),
+    ("torch.distributions.Normal(0.0, -1.0)", "", "The parameter scale of Normal must be greater than 0.", []),
+    ("torch.distributions.Categorical(logits=x)", "x = torch.full((2,), torch.nan)",
+     "The parameter logits of Categorical holds NaN: what computed it went wrong before this line.", []),
+    ("rnn(x, h)", "rnn, x, h = nn.LSTM(5, 8), torch.ones(2, 3, 5), torch.zeros(1, 3, 8)",
+     "The state of an LSTM is a pair, (h_0, c_0), and h (1 × 3 × 8) is one tensor.", ["(h, torch.zeros_like(h))"]),
+    ("rnn(x, h)", "rnn, x, h = nn.LSTM(5, 8, 2), torch.ones(2, 3, 5), torch.zeros(2, 3, 8)",
+     "The state of an LSTM is a pair, (h_0, c_0), and h (2 × 3 × 8) is one tensor.", ["(h, torch.zeros_like(h))"]),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "before", "rule", "works"), CASES, ids=[case[0] for case in CASES])
+def test_what_is_said(line, before, rule, works):
+    """The rule, word for word, and the way out, which works."""
+    space = dict(SPACE)
+    exec(before, space)
+    clash = explained(line, space).mismatch
+    assert (clash.rule, list(clash.works)) == (rule, works)
+    for way in works:
+        if not way.startswith(("%", "num_heads")):
+            eval(way, space)
+
+
+@pytest.mark.parametrize(
+    ("line", "before"),
+    [
+        ("rate * nothing", "rate, nothing = 0.1, None"),
+        ("nothing.shape", "nothing = None"),
+        ("{}.foo", ""),
+        ("(1, 2) + 3", ""),
+        ("pair + 3", "pair = (torch.ones(1), 2)"),
+        ("len(nothing)", "nothing = None"),
+        ("net.weihgt", "net = nn.Linear(2, 1)"),
+        ("x.foo", "x = torch.ones(2)"),
+    ],
+)
+def test_what_is_the_person_s_own(line, before):
+    """A slip in code of their own, in which no tensor and no gradient is missing, is not explained."""
+    space = dict(SPACE)
+    exec(before, space)
+    report = explained(line, space)
+    assert report is None or report.mismatch is None
+
+
+def test_an_operator_of_python_is_no_function_of_torch():
+    """Adding to a tuple of results calls nothing of torch's: the line itself is named."""
+    report = explained("x.max(dim=1) + 1", {"x": torch.ones(2, 3)})
+    assert (report.function, report.call) == ("", "x.max(dim=1) + 1")
