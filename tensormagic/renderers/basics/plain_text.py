@@ -13,6 +13,8 @@ import dataclasses
 import re
 import typing
 from array import array
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, TypeVar
 
 LONGEST_LINE = 500  # characters; torch's own longest lines have some two hundred
@@ -30,6 +32,8 @@ _MARK = "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe2
 _PILE = re.compile(f"({_MARK}{{4}}){_MARK}+")  # more marks on one letter than any language writes cover other lines
 
 _TELLING: dict[type, tuple[str, ...]] = {}  # fields that may hold text, by class
+_MUTE = frozenset({int, float, bool, type(None)})  # types of what holds no text
+_MANY = 16  # records from which it pays to look at one field of all of them after the other
 
 _Value = TypeVar("_Value")
 
@@ -79,23 +83,43 @@ def _plain_value(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return _plain_items(value)
     if isinstance(value, dict):
-        items = {_plain_value(key): _plain_value(item) for key, item in value.items()}
-        return value if items == value else items
+        return _plain_mapping(value)
     return _plain_fields(value)
 
 
+def _plain_mapping(value: dict[Any, Any]) -> dict[Any, Any]:
+    if all(_plain_value(key) is key and _plain_value(item) is item for key, item in value.items()):
+        return value
+    return {_plain_value(key): _plain_value(item) for key, item in value.items()}
+
+
 def _plain_items(value: Any) -> Any:
+    if _MUTE.issuperset(map(type, value)) or (len(value) >= _MANY and _are_plain_records(value)):
+        return value
     items = [_plain_value(item) for item in value]
     same = all(new is old for new, old in zip(items, value, strict=True))
     return value if same else type(value)(items)
 
 
-def _plain_fields(value: Any) -> Any:
-    changed = {}
-    cls = type(value)
+def _are_plain_records(records: Sequence[Any]) -> bool:
+    """Say whether all texts in records of one class are plain: field by field, what several share looked at once."""
+    cls = type(records[0])
+    if cls in {str, tuple, list, dict} or any(type(record) is not cls for record in records):
+        return False
+    columns = (map(attrgetter(name), records) for name in _telling(cls))
+    distinct = ({id(each): each for each in column}.values() for column in columns)
+    return all(not each or _plain_value(each) is each for column in distinct for each in column)
+
+
+def _telling(cls: type) -> tuple[str, ...]:
     if cls not in _TELLING:
         _TELLING[cls] = _telling_fields(cls)
-    for name in _TELLING[cls]:
+    return _TELLING[cls]
+
+
+def _plain_fields(value: Any) -> Any:
+    changed = {}
+    for name in _telling(type(value)):
         old = getattr(value, name)
         if not old or (isinstance(old, str) and _is_plain(old)):  # nearly all: a graph has thousands of nodes
             continue

@@ -33,6 +33,12 @@ class Interned:
         """Return the place of ``value``, which is hashable and JSON-ready."""
         return self._places.setdefault(value, len(self._places))
 
+    def column(self, values: Sequence[Any]) -> list[int]:
+        """Return `index` of each."""
+        for value in dict.fromkeys(values):
+            self._places.setdefault(value, len(self._places))
+        return list(map(self._places.__getitem__, values))
+
     @property
     def values(self) -> list[Any]:
         """The distinct values, in order of their places."""
@@ -57,7 +63,8 @@ def norm_code(norm: float) -> Code:
 
 def norm_codes(norms: Iterable[float]) -> list[Code]:
     """Return `norm_code` of each."""
-    return [norm_code(norm) for norm in norms]
+    per_decade, log10, top = CODES_PER_DECADE, math.log10, math.inf
+    return [round(per_decade * log10(norm)) if 0 < norm < top else norm_code(norm) for norm in norms]
 
 
 def code_steps(codes: Iterable[Code]) -> list[Code]:
@@ -123,21 +130,41 @@ def node_columns(
 
     Of a gradient's statistics only pass and count stand here where that pass is one of ``told``: its frame has more.
     """
-    text = strings.index
+    text = strings.column
     return {
-        "op": [text(node.op) for node in nodes],
-        "name": [text(node.name) for node in nodes],
-        "kind": [text(node.kind) for node in nodes],
+        "op": text([node.op for node in nodes]),
+        "name": text([node.name for node in nodes]),
+        "kind": text([node.kind for node in nodes]),
         "location": [node.location for node in nodes],
         "guessed": [node.index for node in nodes if not node.exact_location],
-        "module": [text(node.module) for node in nodes],
-        "variable": [text(node.variable) for node in nodes],
-        "shapes": [text(", ".join(map(shape_text, node.shapes))) for node in nodes],
-        "dtype": [text(node.dtype) for node in nodes],
-        "device": [text(node.device) for node in nodes],
-        "saved": [[saved.index(_saved_row(tensor, strings)) for tensor in node.saved] for node in nodes],
+        "module": text([node.module for node in nodes]),
+        "variable": text([node.variable for node in nodes]),
+        "shapes": text(_of_each([node.shapes for node in nodes], _shapes_text)),
+        "dtype": text([node.dtype for node in nodes]),
+        "device": text([node.device for node in nodes]),
+        "saved": _saved_places(nodes, strings, saved),
         "statistics": [_statistics_row(node.statistics, told) for node in nodes],
     }
+
+
+def _of_each(values: Sequence[Item], function: Callable[[Item], str]) -> list[str]:
+    """Return ``function`` of each, called once for all equal ones."""
+    known = {value: function(value) for value in dict.fromkeys(values)}
+    return list(map(known.__getitem__, values))
+
+
+def _shapes_text(shapes: Sequence[Sequence[int]]) -> str:
+    return ", ".join(map(shape_text, shapes))
+
+
+def _saved_places(nodes: Sequence[Node], strings: Interned, saved: Interned) -> list[list[int]]:
+    """Return the places in ``saved`` of what each node saves; tensors that nodes share are written down once."""
+    known: dict[int, int] = {}
+    for node in nodes:
+        for tensor in node.saved:
+            if id(tensor) not in known:
+                known[id(tensor)] = saved.index(_saved_row(tensor, strings))
+    return [[known[id(tensor)] for tensor in node.saved] for node in nodes]
 
 
 def _saved_row(tensor: SavedTensor, strings: Interned) -> tuple[int, int, int, int, int]:

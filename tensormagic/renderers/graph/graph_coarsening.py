@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import groupby, takewhile
+from itertools import chain, groupby, takewhile
 from operator import eq
 from typing import TYPE_CHECKING
 
@@ -50,7 +50,7 @@ def coarsen(graph: Graph, folding: Folding, max_boxes: int) -> Folding:
 
 def _candidates(groups: Sequence[Group], max_boxes: int) -> Iterator[tuple[list[Group], str]]:
     """Yield ways to merge, the ones that show most first."""
-    deepest = max(len(_path(group)) for group in groups)
+    deepest = max(map(_depth, groups))
     by_module = []
     for depth in range(deepest, 0, -1):
         merged = _merge_modules(groups, depth)
@@ -62,8 +62,9 @@ def _candidates(groups: Sequence[Group], max_boxes: int) -> Iterator[tuple[list[
         yield _merge_repetitions(merged, max_boxes), "repetitions share a box"
 
 
-def _path(group: Group) -> list[str]:
-    return group.module.split(".") if group.module else []
+def _depth(group: Group) -> int:
+    """Return how many names the path of a group's module has."""
+    return group.module.count(".") + 1 if group.module else 0
 
 
 def _common_path(groups: Sequence[Group]) -> list[str]:
@@ -76,9 +77,9 @@ def _common_path(groups: Sequence[Group]) -> list[str]:
 def _merge_modules(groups: Sequence[Group], depth: int) -> list[Group]:
     """Merge neighbours that belong to the same module, ``depth`` names deep."""
     merged: list[Group] = []
-    for prefix, run in groupby(groups, key=lambda group: tuple(_path(group)[:depth])):
+    for prefix, run in groupby(groups, key=lambda group: group.module.split(".", depth)[:depth]):
         members = list(run)
-        if len(prefix) < depth or len(members) == 1:
+        if len(prefix) < depth or not members[0].module or len(members) == 1:
             merged.extend(members)
         else:
             merged.append(_merged(members, kind="module", label=_module_label(prefix), module=".".join(prefix)))
@@ -87,8 +88,8 @@ def _merge_modules(groups: Sequence[Group], depth: int) -> list[Group]:
 
 def _merged(members: Sequence[Group], *, kind: str, label: str, module: str, detail: str | None = None) -> Group:
     """Return one group for neighbours; the last one, whose gradient comes first, speaks for it."""
-    nodes = tuple(node for group in reversed(members) for node in group.nodes)
-    leaves = tuple(dict.fromkeys(leaf for group in members for leaf in group.leaves))
+    nodes = tuple(chain.from_iterable([group.nodes for group in reversed(members)]))
+    leaves = tuple(dict.fromkeys(chain.from_iterable([group.leaves for group in members])))
     detail = members[-1].detail if detail is None else detail
     return Group(nodes, leaves, kind, shortened(label, _LABEL), detail, module)
 
@@ -271,7 +272,7 @@ def divide(groups: Sequence[Group], most: int) -> list[Group]:
     """Return the next level inside a box made of ``groups``: all of them, or 2 to ``most`` unions of neighbours."""
     if len(groups) <= most:
         return list(groups)
-    depths = range(len(_common_path(groups)) + 1, max(len(_path(group)) for group in groups) + 1)
+    depths = range(len(_common_path(groups)) + 1, max(map(_depth, groups)) + 1)
     for depth in depths:
         merged = _merge_modules(groups, depth)
         for level in (merged, _merge_repetitions(merged, most)) if len(merged) > most else (merged,):

@@ -14,6 +14,7 @@ from tensormagic.renderers.graph.graph_words import op_label, shape_label
 from tensormagic.renderers.graph.layout_ranks import Edge, adjacency, topological_order
 
 if TYPE_CHECKING:
+    from tensormagic.reports import Edge as GraphEdge
     from tensormagic.reports import Graph, Node
 
 VIEW_OPS = frozenset({
@@ -80,7 +81,8 @@ def fold(graph: Graph) -> Folding:
     order = topological_order(len(graph.nodes), links)
     side = _leaf_side(graph, order, inputs)
     groups = _ops_with_leaves(graph, order, (users, inputs), side)
-    return assemble(graph, _views_joined(groups, _joins(graph, groups), _shown(graph, side)), side)
+    shown = [join for join in _joins(graph, groups) if _is_shown(graph.edges[join[0]], side)]
+    return assemble(graph, _views_joined(groups, shown), side)
 
 
 def assemble(graph: Graph, groups: list[Group], leaf_side: list[bool], note: str = "") -> Folding:
@@ -90,10 +92,9 @@ def assemble(graph: Graph, groups: list[Group], leaf_side: list[bool], note: str
     place = [0] * len(groups)
     for new, old in enumerate(order):
         place[old] = new
-    shown = _shown(graph, leaf_side)
     edges: dict[Edge, list[int]] = {}
     for number, target, source in joins:
-        if shown[number]:
+        if _is_shown(graph.edges[number], leaf_side):
             edges.setdefault((place[source], place[target]), []).append(number)
     ordered = tuple(groups[old] for old in order)
     return Folding(ordered, {pair: tuple(numbers) for pair, numbers in edges.items()}, leaf_side, note)
@@ -105,13 +106,13 @@ def _joins(graph: Graph, groups: list[Group]) -> list[tuple[int, int, int]]:
     for number, group in enumerate(groups):
         for node in group.nodes:
             owner[node] = number
-    ends = ((owner[edge.target], owner[edge.source]) for edge in graph.edges)
+    ends = [(owner[edge.target], owner[edge.source]) for edge in graph.edges]
     return [(number, target, source) for number, (target, source) in enumerate(ends) if -1 != target != source != -1]
 
 
-def _shown(graph: Graph, leaf_side: list[bool]) -> bytearray:
-    """Say for every edge whether it is drawn; one that leads to (the transpose of) a leaf is shown by a badge."""
-    return bytearray(leaf_side[edge.source] or not leaf_side[edge.target] for edge in graph.edges)
+def _is_shown(edge: GraphEdge, leaf_side: list[bool]) -> bool:
+    """Say whether an edge is drawn; one that leads to (the transpose of) a leaf is shown by a badge."""
+    return leaf_side[edge.source] or not leaf_side[edge.target]
 
 
 def _leaf_side(graph: Graph, order: list[int], inputs: list[list[int]]) -> list[bool]:
@@ -132,20 +133,26 @@ def _ops_with_leaves(
     taken: set[int] = set()
     groups = []
     for index in order:
-        if side[index] and any(not side[user] for user in _reachable(index, users, side)):
+        if side[index] and _is_used(index, users, side):
             continue
         groups.append(_group(graph, index, _reachable(index, inputs, side) if not side[index] else [], taken))
     return groups
 
 
+def _is_used(index: int, users: list[list[int]], side: list[bool]) -> bool:
+    """Say whether an op uses a leaf-side node, as a rule directly."""
+    near = users[index]
+    return any(not side[user] for user in near) or any(not side[user] for user in _reachable(index, users, side))
+
+
 def _reachable(start: int, neighbours: list[list[int]], side: list[bool]) -> list[int]:
     """Return what ``start`` leads to over leaf-side nodes, nearest first; ops met on the way are not passed."""
     found: dict[int, None] = {}
-    stack = [start]
+    stack, anything = [start], side[start]
     while stack:
         at = stack.pop()
         for other in neighbours[at]:
-            if other not in found and (side[other] or side[start]):
+            if (side[other] or anything) and other not in found:
                 found[other] = None
                 if side[other]:
                     stack.append(other)
@@ -154,17 +161,21 @@ def _reachable(start: int, neighbours: list[list[int]], side: list[bool]) -> lis
 
 def _group(graph: Graph, index: int, hanging: list[int], taken: set[int]) -> Group:
     node = graph.nodes[index]
-    views = tuple(other for other in hanging if graph.nodes[other].kind != "accumulate" and other not in taken)
-    taken.update(views)
-    leaves = tuple(sorted(other for other in hanging if graph.nodes[other].kind == "accumulate"))
-    label = op_label(node, [graph.nodes[other] for other in hanging])
     kind = "views" if is_view(node) else node.kind
-    return Group((index, *views), leaves, kind, label, shape_label(node), node.module)
+    if not hanging:
+        return Group((index,), (), kind, op_label(node), shape_label(node), node.module)
+    others = [graph.nodes[other] for other in hanging]
+    views = [other.index for other in others if other.kind != "accumulate" and other.index not in taken]
+    taken.update(views)
+    leaves = tuple(sorted([other.index for other in others if other.kind == "accumulate"]))
+    return Group((index, *views), leaves, kind, op_label(node, others), shape_label(node), node.module)
 
 
-def _views_joined(groups: list[Group], joins: list[tuple[int, int, int]], shown: bytearray) -> list[Group]:
-    """Join every chain of views, each the only one to use the one before, into one group."""
-    before, after = _single_neighbours(len(groups), [join for join in joins if shown[join[0]]])
+def _views_joined(groups: list[Group], joins: list[tuple[int, int, int]]) -> list[Group]:
+    """Join every chain of views, each the only one to use the one before, into one group; ``joins``: those drawn."""
+    if all(group.kind != "views" for group in groups):
+        return groups
+    before, after = _single_neighbours(len(groups), joins)
     joined: dict[int, list[int]] = {}
     head = list(range(len(groups)))
     for number, group in enumerate(groups):

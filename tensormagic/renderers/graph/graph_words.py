@@ -70,7 +70,7 @@ def leaf_label(node: Node) -> str:
     """Return the name of a leaf, its last two parts: ``conv1.weight``."""
     if not node.variable:
         return f"leaf {shape_label(node)}"
-    return ".".join(node.variable.split(".")[-2:])
+    return ".".join(node.variable.rsplit(".", 2)[-2:])
 
 
 def shape_label(node: Node) -> str:

@@ -22,7 +22,7 @@ from tensormagic.renderers.graph.graph_drawing import (
 )
 from tensormagic.renderers.trace import trace_svg_cuts
 from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, log_text
-from tensormagic.renderers.trace.trace_values import Value, births_by_box, value_of
+from tensormagic.renderers.trace.trace_values import Value, bad_among, births_by_box, value_of
 from tensormagic.reports import UNREADABLE, Birth, Frame, Graph
 
 _FOOT = 6.0
@@ -134,8 +134,7 @@ def _badges(canvas: Canvas, box: Box, scene: Scene) -> None:
     for row, badge in enumerate(shown):
         _badge(canvas, box, row, badge.label, value=value_of((badge.node,), scene.frame))
     if more:
-        hidden = [value_of((badge.node,), scene.frame) for badge in box.badges[len(shown) :]]
-        bad = sum(value.bad for value in hidden)
+        bad = bad_among((badge.node for badge in box.badges[len(shown) :]), scene.frame)
         words = f"+ {more} more" if shown else plural(more, "leaf", "leaves")
         words += f", {bad} not finite" if bad else ""
         y = box.y + HEAD_HEIGHT + 3 + len(shown) * BADGE_HEIGHT + BADGE_SIZE

@@ -79,6 +79,17 @@ def value_of(nodes: Iterable[int], frame: Frame | None) -> Value:
 _NONE = (0, 0)  # neither NaN nor Inf
 
 
+def bad_among(nodes: Iterable[int], frame: Frame | None) -> int:
+    """Return how many of ``nodes`` received a gradient that is not finite in the pass of ``frame``."""
+    if frame is None:
+        return 0
+    bad, norms, size = frame.bad, frame.norms, len(frame.norms)
+    return sum(
+        not math.isfinite(norms[node] if node < size else UNTOUCHED) or bad.get(str(node), _NONE) != _NONE
+        for node in nodes
+    )
+
+
 def last_frame(graph: Graph) -> Frame | None:
     """Return the last kept pass, or None where none was kept."""
     return graph.frames[-1] if graph.frames else None
