@@ -89,6 +89,8 @@ EXHIBITS = (
     Exhibit("trace_failed", "%%tracegrad", "error", samples_trace.failed, viewer=True),
     Exhibit("trace_empty", "%%tracegrad", "error", samples_trace.empty, viewer=True),
     Exhibit("forward", "%%tracegrad", "small", samples_trace.forward, viewer=True),
+    Exhibit("gradgraph", "%gradgraph loss", "small", samples_viewer.standing, viewer=True),
+    Exhibit("refused", "%%tracegrad", "error", samples_failure.refused_run, viewer=True),
     Exhibit("operations", "%%tracegrad --level ops", "small", samples_ops.operations, viewer=True),
     Exhibit("comparison", "%compare slow fast", "small", _of(samples_comparison.SAMPLES, "larger")),
     Exhibit("comparison_huge", "%compare a b", "huge", _of(samples_comparison.SAMPLES, "deeper")),

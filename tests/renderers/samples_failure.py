@@ -18,7 +18,9 @@ from tensormagic.reports import (
     Operand,
     OutOfMemory,
     RelatedLine,
+    TraceReport,
 )
+from tests.renderers import samples_trace
 from tests.renderers.samples_memory import small
 from tests.reports.samples import HOSTILE
 
@@ -147,6 +149,15 @@ def recorded() -> FailureReport:
     )
     edges = (Edge(1, 0, 1, 0), Edge(2, 1, 0, 0), Edge(4, 2, 0, 0), Edge(4, 3, 1, 0))
     return replace(linear(), graph=Graph(number=1, nodes=nodes, edges=edges, roots=(4,)))
+
+
+def refused_run() -> TraceReport:
+    """A traced cell whose forward torch refused, before any backward."""
+    failure = recorded()
+    return replace(
+        samples_trace.one_pass(), state="failed", error=f"{failure.error_type}: {failure.error}", failure=failure,
+        findings=failure.findings, graphs=(), passes=(), passes_seen=0, parameters=(), steps_seen=0,
+    )  # fmt: skip
 
 
 def hostile() -> FailureReport:

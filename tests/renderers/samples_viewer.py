@@ -16,6 +16,7 @@ from tensormagic.reports import (
     Gap,
     GradientStatistics,
     Graph,
+    Kept,
     LiveFrame,
     Location,
     Node,
@@ -165,6 +166,16 @@ def _run(passes: int, broken_at: int | None) -> TraceReport:
 def calm_run(passes: int = 40) -> TraceReport:
     """A run without problems."""
     return _run(passes, None)
+
+
+def standing() -> TraceReport:
+    """A graph that was drawn before any backward ran through it, as ``%gradgraph`` draws it."""
+    report = _run(1, None)
+    graph = replace(report.graphs[0], passes_seen=0, frames=())
+    return replace(
+        report, title="loss", state="drawn", seconds=0.0, own_seconds=0.0, graphs=(graph,), passes=(), passes_seen=0,
+        steps_seen=0, parameters=(), kept=Kept(slots=14, storages=11, nbytes=1_480_000, leaf_bytes=73_000),
+    )  # fmt: skip
 
 
 def broken_run(passes: int = 37, at: int = 31) -> TraceReport:

@@ -125,6 +125,7 @@ def trace_document(
         "strings": builder.strings.values,
         "saved": list(map(list, builder.saved.values)),
         "cuts": builder.cuts,
+        "refused": report.failure is not None,
         "crash": None if crash is None else [crash.graph, crash.node, crash.words],
     }
 

@@ -56,19 +56,19 @@ def of_run(report: TraceReport) -> tuple[str, TraceReport]:
     if failure.node is not None:
         place, node = failure.node
         graph = failure_graph.picture(report.graphs[place], node, crash_words(failure, RAN))
-    inner = body(failure, said=False, drawn=bool(report.graphs))
+    inner = body(failure, drawn=bool(report.graphs))
     drawn = tag("div", inner, graph, class_="tm tm-failure tm-top")
     top = tag("style", used(drawn, "panel.css", "failure.css")) + drawn
-    return top, replace(report, findings=rest)
+    return top, replace(report, findings=rest, error="")  # the error is told where it counts, above
 
 
-def body(report: FailureReport, *, said: bool = True, drawn: bool = True) -> str:
-    """Return what the panel holds; with ``said``, torch's own words too, with ``drawn`` the graph so far."""
+def body(report: FailureReport, *, drawn: bool = True) -> str:
+    """Return what the panel holds; with ``drawn`` the graph so far."""
     rows = [_finding(finding, report) for finding in report.findings]
     wrong = tag("div", *rows, class_="tm-find") if rows else ""
     graph = _graph(report) if drawn else ""
     return "".join((_header(report), wrong, _rule(report), _way(report), _operands(report), graph,
-                    _said(report) if said else "", gaps_html(report.gaps)))  # fmt: skip
+                    _said(report), gaps_html(report.gaps)))  # fmt: skip
 
 
 def _header(report: FailureReport) -> str:

@@ -72,7 +72,8 @@ def render(report: MemoryRunReport) -> str:
 
 
 def _header(report: MemoryRunReport) -> str:
-    words = "" if report.state == "finished" else shortened(state(report), 200)
+    said = report.state if report.out_of_memory is not None else state(report)  # what ran out is told right below
+    words = "" if report.state == "finished" else shortened(said, 200)
     ended = tag("span", escape(words), class_="tm-failed" if report.error else "quiet") if words else ""
     top = tag("b", peak(report), class_="tm-peaked")
     return header(escape(shortened(title(report), 80)), [top, escape(summary(report)), ended], about="memory")

@@ -74,7 +74,7 @@ def _ranks(report: SnapshotReport) -> dict[int, int]:
 
 
 def _header(report: SnapshotReport) -> str:
-    notes = [escape(f"{one.device}: {note}") for one in report.devices for note in device_notes(one)]
+    notes = [escape(f"{one.device}: {' · '.join(device_notes(one))}") for one in report.devices]
     about = [tag("b", escape(summary(report)), class_="tm-peaked")]
     return header(escape(shortened(title(report), 120)), about, about="memory", second=notes)
 

@@ -58,7 +58,8 @@ def layers_html(
     keys = " ".join(_key(timeline, layer, words(layer)) for layer in reversed(layers))
     said = tag("span", "at the peak", class_="tm-key quiet") if keys else ""
     alternative = timeline_alternative(timeline, layers, words, unit=unit)
-    return _chart(timeline, layers, unit, alternative) + tag("div", said, " ", keys, class_="tm-keys")
+    drawn = tag("div", _chart(timeline, layers, unit, alternative), class_="tm-drawn")
+    return tag("div", drawn, " ", tag("div", said, " ", keys, class_="tm-keys"), class_="tm-beside-keys")
 
 
 def _key(timeline: Timeline, layer: Layer, words: str) -> str:

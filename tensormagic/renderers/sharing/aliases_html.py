@@ -54,8 +54,10 @@ def render(report: AliasReport) -> str:
         gaps_html(report.gaps),
         *(_card(group) for group in shared[:opened]),
         _same_objects([group for group in report.groups if len(group.members) == 1]),
-        folds(*(_folded_card(group) for group in shared[opened:MOST_FOLDS])),
-        _further(shared[max(opened, MOST_FOLDS) :], report.groups_found - len(report.groups)),
+        folds(
+            *(_folded_card(group) for group in shared[opened:MOST_FOLDS]),
+            _further(shared[max(opened, MOST_FOLDS) :], report.groups_found - len(report.groups)),
+        ),
     ]
     return panel("tm-sharing", "Who shares memory", parts, css=("sharing.css",))
 
@@ -115,7 +117,7 @@ def _further(groups: Sequence[AliasGroup], unlisted: int) -> str:
     if not lines:
         return ""
     title = f"{count(len(groups) + unlisted)} more pieces of memory"
-    return folds(fold(title, *map(_folded_card, groups[:MOST_CARDS]), tag("ul", *lines)))
+    return fold(title, *map(_folded_card, groups[:MOST_CARDS]), tag("ul", *lines))
 
 
 def _line(group: AliasGroup) -> str:
@@ -147,7 +149,7 @@ def _members(group: AliasGroup, members: Sequence[AliasMember], *, first: int) -
     rows = [_member(at, member, group, _shares(member, matrix, pairs)) for at, member in enumerate(members, first)]
     above = corner("tensors", colspan=len(head)) + tag("th", "elements in", class_="tm-in", colspan=len(matrix))
     heads = tag("thead", tag("tr", above) if matrix else "", tag("tr", *cells))
-    return tag("table", heads, tag("tbody", *rows), class_="tm-members")
+    return tag("table", heads, tag("tbody", *rows), class_="tm-members" if matrix else "tm-members tm-low")
 
 
 def _title(other: AliasMember) -> str:

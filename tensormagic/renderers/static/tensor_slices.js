@@ -177,7 +177,7 @@
       const axis = (dim, at) => make("div", "", make("span", "", String(at[0])), make("span", "", data.letters[dim]), make("span", "", at.length > 1 ? String(at[at.length - 1]) : ""));
       const body = make("div", "tm-map", image);
       body.dataset.kind = kind;
-      return make("table", "tm-axes", make("caption", "", `${caption} at each index`), make("tbody", "",
+      return make("table", "tm-axes", make("caption", "", caption), make("tbody", "",
         make("tr", "", make("td"), make("td", "tm-across", axis(data.columnDim, data.columns))),
         make("tr", "", make("td", "tm-down", axis(data.rowDim, data.rows)), make("td", "", body))));
     }

@@ -54,17 +54,19 @@ TEXT_WIDTH = 120  # characters of a metadata value at most
 def render(report: TensorReport) -> str:
     """Return the panel of one tensor as an HTML fragment: a ``<section>`` that needs nothing from outside."""
     picture = picture_of(report)
+    single = _single(report, picture)
+    lone = bool(single) and not _holds_more(picture)
     parts = [
-        _header(report),
+        _header(report, single),
         copy_html(report.verdict),
         findings_html(report.findings),
         gaps_html(report.gaps),
         shot_html(report),
         kinds_html(report),
-        section("", layout_html(report, picture) if picture is not None else "", verdicts_html(report)),
-        section("", _sharing(report) + _values(report.statistics), class_="tm-two"),
-        _more(report),
-        _viewer(report, picture),
+        "" if lone else section("", _layout(report, picture)),
+        section("", _sharing(report) + ("" if single else _values(report.statistics)), class_="tm-two"),
+        _more(report, _layout(report, picture) if lone else ""),
+        "" if lone else _viewer(report, picture),
     ]
     return panel("tm-tensor", f"Tensor {name(report)}", parts, css=CSS)
 
@@ -74,10 +76,28 @@ def folded(report: TensorReport) -> str:
     return fold(tag("code", escape(one_line(report))), render(report))
 
 
-def _header(report: TensorReport) -> str:
+def _single(report: TensorReport, picture: Picture | None) -> str:
+    """Return the value of a tensor of one element: it is told in the header, and needs no statistics."""
+    if report.numel != 1 or picture is None or not picture.drawable:
+        return ""
+    return shortened(picture.value(0, 0), 24)
+
+
+def _holds_more(picture: Picture | None) -> bool:
+    """Return whether the storage has other elements than the one: then it is worth seeing where that one lies."""
+    strip = picture.strip if picture is not None else None
+    return strip is not None and len(strip.cells) > 1
+
+
+def _layout(report: TensorReport, picture: Picture | None) -> str:
+    return (layout_html(report, picture) if picture is not None else "") + verdicts_html(report)
+
+
+def _header(report: TensorReport, single: str) -> str:
     size, behind = size_in_memory(report)
     facts = [
         _shape(report),
+        tag("code", escape(f"= {single}"), class_="tm-shape") if single else "",
         tag("code", escape(shortened(report.dtype, 24))),
         escape(shortened(kind(report), 32)),
         escape(shortened(report.role, 60)),
@@ -133,12 +153,13 @@ def _statistics_row(row: tuple[str, str, str, str]) -> str:
     return tag("tr", f'<td class="quiet">{label}</td><td>{value}</td><td class="quiet">{other}</td><td>{number}</td>')
 
 
-def _more(report: TensorReport) -> str:
+def _more(report: TensorReport, layout: str) -> str:
     metadata = {**report.metadata}
     metadata.pop("data", None)
     parts = [
         autograd_html(report),
         slices_html(report),
+        fold("Layout", layout, state="one element"),
         fold("Memory and holders", _memory(report), state=memory_summary(report)),
         fold("All metadata", _metadata(metadata) + _data(report), state=f"{len(metadata) + 1} fields"),
     ]

@@ -52,7 +52,7 @@ def _map(picture: Picture, cells: list[list[int]], kind: str, caption: str, alte
     rows = grid.rows if grid.row_dim is not None else ()
     left = tag("td", _axis(rows, _letter(picture, grid.row_dim)), class_="tm-down")
     body = tag("td", tag("div", image.removesuffix("</img>"), class_="tm-map", data_kind=kind))
-    head = tag("caption", escape(f"{caption} at each index"))
+    head = tag("caption", escape(caption))
     return tag("table", head, tag("tr", "<td></td>", top), tag("tr", left, body), class_="tm-axes")
 
 
@@ -89,11 +89,11 @@ def _step(share: float) -> int:
 def legend_html(report: TensorReport, picture: Picture) -> str:
     """Return the colour scales, and what hatching and corner marks stand for."""
     rows = [_scale("offset", count(picture.low), count(picture.high))]
+    if picture.strip is not None and any(_elsewhere(picture, cell) for cell in picture.strip.cells):
+        rows.append(_swatch("tm-other", "", "read in another slice"))
     scale = None if picture.as_table else value_range(picture.grid, report.statistics)
     if scale is not None:
         rows.append(_value_scale(picture.grid, scale))
-    if picture.strip is not None and any(_elsewhere(picture, cell) for cell in picture.strip.cells):
-        rows.append(_swatch("tm-other", "", "read in another slice"))
     rows += _marks(picture)
     return tag("div", *rows, class_="tm-legend")
 

@@ -43,7 +43,7 @@ _PARTS = (
     "tm-clear tm-icon tm-i-graph tm-i-error tm-i-warning tm-i-note tm-i-ok tm-folds tm-fold tm-inside tm-scroll "
     "tm-failed"
 )
-_VIEWER = re.compile(r"\.tmv(?![\w.-])")
+_VIEWER = re.compile(r"\.tmv(?![\w-])")
 PICTURE_BYTES = 14_000  # the picture is not compressed: a larger one is folded further
 PICTURE_BOXES = (SAVED_LIMITS.boxes, 24, 16)
 # Bytes that an output may take, without its plain text (some 8,000 more): of a small graph, and for each node beyond.

@@ -6,7 +6,7 @@ import { drawingOf } from "./drawing.js";
 /** @typedef {HTMLElement & {tensormagicSource?:string}} Section */
 
 const LOOK =
-  ".tm .tm-export{border-top:1px solid var(--line);margin:0;padding:2px 12px;font:var(--t-xs,11px)/1.8 var(--font-ui);color:var(--ink-2);text-align:right}.tm .tm-export>summary{cursor:pointer;list-style:none;display:inline-block;padding:0 2px}.tm .tm-export>summary:hover{color:var(--accent)}.tm-export>div{display:flex;flex-wrap:wrap;gap:4px 6px;align-items:center;justify-content:flex-end;padding:0 0 3px}.tm .tm-export button{font:inherit;line-height:18px;color:var(--ink);background:none;border:1px solid var(--line-2);border-radius:var(--radius);padding:0 7px;margin:0;cursor:pointer}.tm .tm-export button:hover{background:var(--bg-2)}.tm-export label{display:inline-flex;gap:4px;align-items:center;margin-right:8px}.tm-export input{margin:0}.tm-export output{flex-basis:100%;color:var(--ink);overflow-wrap:anywhere}.tm-export output:empty{display:none}@media print{.tm-export{display:none}}";
+  ".tm .tm-export{border-top:1px solid var(--line);margin:0;padding:2px 12px;font:var(--t-xs,11px)/1.8 var(--font-ui);color:var(--ink-2);text-align:right}.tm:has(>.tm-beside)>.tm-folds{padding-right:78px}.tm:not(:has(>.tm-folds>.tm-fold[open]))>.tm-beside:not([open]){width:fit-content;margin:-28px 0 0 auto;border:0}.tm .tm-export>summary{cursor:pointer;list-style:none;display:inline-block;padding:0 2px}.tm .tm-export>summary:hover{color:var(--accent)}.tm-export>div{display:flex;flex-wrap:wrap;gap:4px 6px;align-items:center;justify-content:flex-end;padding:0 0 3px}.tm .tm-export button{font:inherit;line-height:18px;color:var(--ink);background:none;border:1px solid var(--line-2);border-radius:var(--radius);padding:0 7px;margin:0;cursor:pointer}.tm .tm-export button:hover{background:var(--bg-2)}.tm-export label{display:inline-flex;gap:4px;align-items:center;margin-right:8px}.tm-export input{margin:0}.tm-export output{flex-basis:100%;color:var(--ink);overflow-wrap:anywhere}.tm-export output:empty{display:none}@media print{.tm-export{display:none}}";
 const PAGE =
   '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title></title><style>body{margin:16px;background:Canvas;color-scheme:light dark}</style></head><body>';
 
@@ -169,5 +169,7 @@ export function offer(section, name, json) {
     line.open = false;
     line.querySelector("summary").focus();
   };
+  const above = [...section.children].filter((one) => !one.matches("script,style")).at(-1);
+  line.classList.toggle("tm-beside", Boolean(above?.matches(".tm-folds"))); // no line of its own where there is room
   section.append(line);
 }

@@ -173,11 +173,12 @@ export class Headline {
     if (doc.state !== "finished") {
       const error = doc.error.replace(/:\s*$/, ""),
         before = !doc.passes_seen ? "before any backward" : this.serious() ? `after ${passes}` : "";
+      if (doc.refused && !doc.passes_seen) return null; // it is told above, and nothing else ran
       const fine = before || `No problems found in the gradients of the ${passes} before that.`;
       return callout(
         "failed",
         GLYPHS.stop,
-        `The cell ${doc.state === "failed" ? "failed" : "was interrupted"}`,
+        doc.refused ? "The cell failed in the call above" : `The cell ${doc.state === "failed" ? "failed" : "was interrupted"}`,
         error,
         fine,
       );

@@ -15,7 +15,7 @@ import { makePlayers, makeViews, putTogether } from "./parts.js";
 /** @typedef {import("./constants.js").Picture} Picture */
 /** @typedef {import("./constants.js").DeltaHeader} DeltaHeader */
 
-const TIGHT = 900; // pixels below which numbers beside the tools have no room
+const TIGHT = 1080; // pixels below which numbers beside the tools have no room
 const FEW = 10; // nodes below which nothing has to be searched
 
 /** A picture of nothing yet. @param {number} count @returns {Picture} */

@@ -65,7 +65,9 @@ export function sayWhere(panel, picture) {
   }
   if (blind) panel.stage.classList.add("has-blind");
   const waiting = graph.count - touched;
-  panel.root.classList.toggle("drawn", Boolean(panel.model.doc.words));
+  const unfinished = Boolean(graph.crash) && !panel.model.doc.graphs[panel.graph].passes_seen;
+  panel.root.classList.toggle("drawn", Boolean(panel.model.doc.words) || unfinished);
+  if (unfinished) return say(panel.whereabouts, "what autograd had recorded when the call was refused");
   if (panel.model.doc.words) return say(panel.whereabouts, "what backward runs through, right to left");
   say(
     panel.whereabouts,
