@@ -5,6 +5,9 @@ Called only then: everything here may take its time, and looks at the names of t
 
 from __future__ import annotations
 
+import inspect
+import linecache
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import FrameType
@@ -49,6 +52,8 @@ def _own_frames(frame: FrameType | None) -> Iterator[FrameType]:
         if is_own_code(frame.f_code.co_filename):
             found += 1
             yield frame
+            if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+                return  # the cell or the module; what runs it is another matter
         frame = frame.f_back
 
 
@@ -59,12 +64,30 @@ def _name_of(value: object, frame: FrameType) -> str:
 
 
 def _models(frames: list[FrameType]) -> tuple[ModelInSight, ...]:
-    """Return the models that the innermost function names that names any, each once."""
-    for space in (*(names_of(frame) for frame in frames), *(frame.f_globals for frame in frames[-1:])):
+    """Return the models that the innermost function names that names any, each once.
+
+    Of the names of a module or a notebook only those count that the running code mentions: the model of an earlier cell
+    has nothing to do with it.
+    """
+    words = _words(frames)
+    outside = [{name: frame.f_globals[name] for name in words if name in frame.f_globals} for frame in frames[-1:]]
+    inside = [names_of(frame) for frame in frames if frame.f_code.co_flags & inspect.CO_OPTIMIZED]
+    for space in (*inside, *outside):
         counted = [_counted(name, module) for name, module in modules_in(dict(space))]
         if found := tuple(model for model in counted if model.parameters):
             return found[:MOST_MODELS]
     return ()
+
+
+def _words(frames: list[FrameType]) -> list[str]:
+    """Return the names that running code mentions, in order: a function its own, a cell or a module all it has."""
+    words: dict[str, None] = {}
+    for frame in frames:
+        code = frame.f_code
+        words |= dict.fromkeys(code.co_names)
+        if not code.co_flags & inspect.CO_OPTIMIZED:
+            words |= dict.fromkeys(re.findall(r"[^\W\d]\w*", "".join(linecache.getlines(code.co_filename))))
+    return list(words)
 
 
 def _counted(name: str, module: torch.nn.Module) -> ModelInSight:
