@@ -78,3 +78,12 @@ def test_the_cells_of_a_page_run(path, shell, cell, names, monkeypatch):
         ran = cell(source)
         assert ran.error is None, source
         assert "UsageError" not in ran.err, source + ran.err
+
+
+def test_the_quoted_verdict_is_what_is_shown(shell, cell, names):
+    """The answer that stands on the page of `%tensor`, word for word."""
+    text = (ROOT / "docs" / "magics" / "tensor.md").read_text(encoding="utf-8")
+    (quoted,) = re.findall(r"^```\n(COPY .*?)^```$", text, re.MULTILINE | re.DOTALL)
+    shell.user_ns.update(names, x=torch.arange(12.0).reshape(3, 4))
+    shown = cell("%tensor x.t().contiguous().view(-1) --text").out
+    assert quoted.splitlines() == [line[1:] for line in shown.splitlines() if line[1:] in quoted.splitlines()]

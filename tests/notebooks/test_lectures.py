@@ -22,6 +22,7 @@ SHOWN = {
         "mirrored": ["conjugate view"],
         "meta": ["would take 4 000 000 000 000 B", "no memory and so no values"],
         "devices": ["TM801", "inputs is on cpu; net.weight and net.bias are on meta"],
+        "gpus": ["GPUs:", "CUDA_VISIBLE_DEVICES:", "inputs same object 12 of 12"],
         "scalar": ["scalar ()", "stride ()"],
         "empty": ["sum 0.0 \u00b7 mean nan", "the tensor is empty"],
     },
