@@ -99,7 +99,7 @@ def _own() -> list[tuple[str, str]]:
 
 
 def _state_lines(magics: Any) -> list[str]:
-    names = ("live", "ignore", *SWITCHES)
+    names = ("live", "viewer", "ignore", *SWITCHES)
     settings = [f"%config TensorMagic.{name} = {getattr(magics, name)!r}" for name in names]
     return [
         "versions  " + ", ".join(_versions()),

@@ -40,7 +40,7 @@ class CellSource:
     def __init__(self, shell: Any, cell: str, first_line: str) -> None:
         self._shell = shell
         source = f"# {first_line}\n" + _transformed(shell, cell)
-        count = _count(shell)
+        count = running_number(shell)
         self._filename = shell.compile.cache(source, count, raw_code=cell)
         self._tree = shell.transform_ast(shell.compile.ast_parse(source, filename=self._filename))
         self.cell = Cell(self._filename, count, (first_line, *source.rstrip("\n").split("\n")[1:]))
@@ -107,7 +107,7 @@ def _blank_lines(text: str) -> int:
     return len(text[: len(text) - len(text.lstrip())].split("\n")) - 1
 
 
-def _count(shell: Any) -> int:
+def running_number(shell: Any) -> int:
     """Return the number that the notebook shows beside the running cell: the one in ``In [n]``.
 
     ``shell.execution_count`` is that number in IPython 8, and one more in IPython 9, which counts on before it runs a

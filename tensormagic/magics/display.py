@@ -15,6 +15,7 @@ from IPython.display import display
 from tensormagic import api
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Output, unquoted
+from tensormagic.magics.shelving import Placement
 from tensormagic.renderers import bundles
 from tensormagic.reports import (
     AliasReport,
@@ -71,10 +72,18 @@ def is_notebook(shell: Any) -> bool:
 
 
 def bundle(
-    report: Report, *_include_exclude: Any, folded: bool = False, slide: bool = False, **_more: Any
+    report: Report,
+    *_include_exclude: Any,
+    folded: bool = False,
+    slide: bool = False,
+    place: Placement | None = None,
+    **_more: Any,
 ) -> dict[str, Any]:
-    """Return a report in all the forms that a front end may choose from."""
-    return dict(bundles.bundle(report, folded=folded, slide=slide))
+    """Return a report in all the forms that a front end may choose from; at ``place``, where it is shown before."""
+    shown = dict(bundles.bundle(report, folded=folded, slide=slide))
+    if not slide:
+        shown["text/html"] = (place or Placement()).lean(shown["text/html"])
+    return shown
 
 
 def show(report: Report, *, folded: bool = False, slide: bool = False) -> None:
@@ -145,7 +154,7 @@ def _attempt(action: Callable[[], Any]) -> str:
 def _show_figure(report: Report, kind: str) -> None:
     """Show a figure by its mimetype alone: plotly's own display would put all of plotly.js into the notebook."""
     figure = json.loads(report.figure(kind).to_json())
-    display({"application/vnd.plotly.v1+json": figure, "text/plain": bundle(report)["text/plain"]}, raw=True)
+    display({"application/vnd.plotly.v1+json": figure, "text/plain": bundles.bundle(report)["text/plain"]}, raw=True)
 
 
 def _save(report: Report, given: str, *, slide: bool) -> None:

@@ -33,6 +33,7 @@ from tensormagic.magics import (
     gradgraph,
     live_output,
     rng,
+    shelving,
     tensor,
     tensors,
     tracegrad,
@@ -54,6 +55,14 @@ class TensorMagic(Magics):
         default_value="widget",
         help="How %%tracegrad shows a cell while it runs: a widget (needs anywidget's front end on the server), static "
         "HTML a few times a second, or not at all until it has ended.",
+    ).tag(config=True)
+
+    viewer = Enum(
+        shelving.MODES,
+        default_value="auto",
+        help="Which outputs carry the code of the interactive panels: once a notebook; each output by itself; or, "
+        "automatically, once where the front end is known to show a notebook on one page: JupyterLab, Notebook 7, VS "
+        "Code.",
     ).tag(config=True)
 
     ignore = Unicode(
@@ -192,6 +201,7 @@ def load(shell: Any) -> None:
         stack.callback(display.install_formatters(shell))
         stack.callback(completion.install(shell))
         stack.callback(explaining.install(shell, lambda: magics.explain))
+        stack.callback(shelving.install(shell, lambda: str(magics.viewer)))
         api.install_display(display.show)
         stack.callback(_show_as_text_again)
         stack.callback(live_output.forget, shell)

@@ -20,6 +20,7 @@ from tensormagic.magics.cell import CellSource, cell_number
 from tensormagic.magics.display import bundle, check, deliver, is_notebook
 from tensormagic.magics.explaining import Explained
 from tensormagic.magics.repainting import Repainter
+from tensormagic.magics.shelving import Placement
 from tensormagic.reports import Cell, MemoryRunReport
 
 if TYPE_CHECKING:
@@ -88,17 +89,23 @@ def shown(shell: Any, followed: api.MemoryRun, output: Output, *, mode: str) -> 
         return
     panel = _panel(followed) if mode == "widget" else None
     widget = panel.view() if panel is not None else {}
-    handle = display({**widget, **bundle(followed.report)}, raw=True, display_id=True)
-    live = Repainter(lambda: handle.update(bundle(followed.report), raw=True)) if panel is None else panel
+    place = Placement()
+    handle = display({**widget, **bundle(followed.report, place=place)}, raw=True, display_id=True)
+    repaint = functools.partial(_repaint, handle, followed, place)
+    live = Repainter(repaint) if panel is None else panel
     try:
         with live:
             yield
     finally:
         report = followed.report
         report = dataclasses.replace(report, gaps=(*report.gaps, *live.gaps))
-        handle.update(bundle(report, slide=output.slide), raw=True)
+        handle.update(bundle(report, slide=output.slide, place=place), raw=True)
         live.retire()
         _deliver(shell, report, output, shown=True)
+
+
+def _repaint(handle: Any, followed: api.MemoryRun, place: Placement) -> None:
+    handle.update(bundle(followed.report, place=place), raw=True)
 
 
 def _panel(followed: api.MemoryRun) -> MemoryPanel | None:

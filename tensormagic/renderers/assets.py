@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cache
 from pathlib import Path
 
 from tensormagic.renderers.basics.javascript import minified
-from tensormagic.renderers.basics.markup import packed
 
 _STATIC = Path(__file__).parent / "static"
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+\.js)";$', re.MULTILINE)
@@ -27,13 +25,6 @@ def static(filename: str) -> str:
 def script(*filenames: str, keep: tuple[str, ...] = ()) -> str:
     """Return files of ``static/`` as one small script; names that something after it uses are in ``keep``."""
     return minified("\n".join(map(static, filenames)), keep=keep)
-
-
-@cache
-def packed_script(*filenames: str) -> str:
-    """Return files of ``static/`` as one script that carries them packed: a third of their size."""
-    boot = script("unpack.js", "run_packed.js", keep=("runPacked",))
-    return f"(() => {{{boot}\nrunPacked({json.dumps(packed(script(*filenames)))})}})()"
 
 
 @cache

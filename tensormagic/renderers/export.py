@@ -1,6 +1,6 @@
 """The line "Export" below a panel: its picture, its page and its report, taken from the output itself.
 
-Everything is done in the page, by one script that all outputs share; where scripts do not run there is no such line.
+Everything is done in the page, by code that all outputs share; where scripts do not run there is no such line.
 The report travels packed in its output as long as it is small: an output stays small before it can do everything.
 """
 
@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
 from functools import cache
 
-from tensormagic.renderers.assets import module, script
-from tensormagic.renderers.basics.javascript import minified
+from tensormagic.renderers.assets import module
 from tensormagic.renderers.basics.markup import packed, tag
+from tensormagic.renderers.shelf import code, with_loader
 from tensormagic.reports import Report, TraceReport
 
 MOST_CARRIED = 10_000  # characters of a packed report that an output in a notebook carries
@@ -38,11 +37,8 @@ def with_export(report: Report, html: str, *, most: int = MOST_CARRIED) -> str:
     """
     if not html.endswith(_END):
         return html
-    key, code = _packed_code()
-    told = ", ".join(json.dumps(text) for text in (key, code, stem(report), carried(report, most)))
-    boot = script("unpack.js", "export_boot.js", keep=("offerExport",))
-    element = tag("script", f"(() => {{{boot}\nofferExport(document.currentScript, {told})}})()")
-    return f"{html.removesuffix(_END)}{element}{_END}"
+    held = tag("script", carried(report, most), type="text/plain", class_="tm-report", data_name=stem(report))
+    return with_loader(f"{html.removesuffix(_END)}{_code()}{held}{_END}")
 
 
 def stem(report: Report) -> str:
@@ -66,7 +62,5 @@ def carried(report: Report, most: int) -> str:
 
 
 @cache
-def _packed_code() -> tuple[str, str]:
-    """Return a name for this very code, and the code, packed."""
-    source = minified(module("export", "menu.js").replace("export function offer", "function offer"), keep=("offer",))
-    return f"{zlib.crc32(source.encode()):08x}", packed(source)
+def _code() -> str:
+    return code("export", module("export", "menu.js").replace("export function", "function"), "offerExport")

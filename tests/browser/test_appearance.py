@@ -74,7 +74,7 @@ def _show(page: Page, html: str, *, dark: bool = False) -> None:
     page.set_content(f'<!doctype html><html lang="en"><body style="margin:0;background:{ground}">{html}')
     if "data-tm-waiting" in html:
         page.locator(".tmv").first.wait_for()
-    if "offerExport" in html:
+    if 'data-tm-code="export' in html:
         page.locator(".tm-export").first.wait_for(state="attached")
     page.evaluate(SETTLED)
 

@@ -149,7 +149,7 @@ def test_many_rows_are_cut_to_the_largest():
     assert "The 100 largest of 2000 are listed; the totals are over all." in page.text
     assert page.text.count("ts[") == 100
     assert "ts[1999]" in page.text
-    packed = dict(page.scripts)["text/plain"]
+    packed = next(content for kind, content in page.scripts if kind == "text/plain")
     rows = json.loads(unpacked(packed))["rows"]
     assert (len(rows), rows[7][0], rows[7][9]) == (2000, "ts[7]", 28)
     assert "the 40 largest of 2000" in tensors_text.render(TABLES["many"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.renderers.assets import script
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import corner, escape, tag
@@ -31,6 +30,7 @@ from tensormagic.renderers.sharing.overlay_words import (
     pair_sentences,
     share_title,
 )
+from tensormagic.renderers.shelf import code_of, loader
 from tensormagic.reports import OverlayElement, OverlayMember, OverlayReport, OverlayRow, OverlayStorage
 
 WIDTH = 840  # pixels that the cells have where the panel is as wide as it can be
@@ -48,10 +48,14 @@ def render(report: OverlayReport) -> str:
     rest = section("", tag("p", escape(apart(report)) + ".")) if apart(report) else ""
     label = "Memory of " + names(report, tuple(range(len(report.members)))) if report.members else "Memory"
     notes = findings_html(report.findings) + gaps_html(report.gaps)
-    viewer = f"<script>{script('overlay_viewer.js')}</script>" if any(storage.rows for storage in report.shared) else ""
+    viewer = _viewer() if any(storage.rows for storage in report.shared) else ""
     further = (part for pair in others for part in pair)
     content = (*first[:1], notes, *first[1:], *further, rest, viewer)
     return panel("tm-tensor tm-overlay", label, content, css=("tensor.css", "overlay.css"))
+
+
+def _viewer() -> str:
+    return code_of("overlay", "overlay_viewer.js", mount="mountStrips") + loader()
 
 
 def _storage(report: OverlayReport, storage: OverlayStorage) -> tuple[str, str]:

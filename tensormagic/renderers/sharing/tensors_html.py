@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 
-from tensormagic.renderers.assets import script
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import escape, json_block, packed, tag
@@ -17,6 +16,7 @@ from tensormagic.renderers.basics.phrases import count
 from tensormagic.renderers.sharing.aliases_html import chip
 from tensormagic.renderers.sharing.sharing_words import row_cells, table_summary, table_title, total
 from tensormagic.renderers.sharing.tensors_text import shown_rows
+from tensormagic.renderers.shelf import code_of, loader
 from tensormagic.renderers.tensor import tensor_html
 from tensormagic.reports import TensorRow, TensorTable
 
@@ -92,7 +92,7 @@ def _viewer(table: TensorTable) -> str:
         {"head": HEAD, "chips": theme.CHIP_COLOURS, "first": MOST_ROWS, "rows": [_data(row) for row in table.rows]}
     )
     kind, data = ("application/json", text) if len(table.rows) <= MOST_PLAIN else ("text/plain", packed(text))
-    viewer = f"<script>(() => {{{script('unpack.js', 'tensors_viewer.js')}}})()</script>"
+    viewer = code_of("tensors", "tensors_viewer.js", mount="mountTables") + loader()
     return tag("script", data, type=kind, class_="tm-table-data") + viewer
 
 

@@ -1,6 +1,6 @@
 // Several tensors on one strip: point at an element, see which elements of the others lie over the same bytes.
-// Everything it says stands in the cells' titles; each overlay is mounted once, however often this script is there.
-(() => {
+// Everything it says stands in the cells' titles; each overlay is mounted once.
+const mountStrips = (() => {
   "use strict";
 
   /** One strip with its rows. */
@@ -69,14 +69,8 @@
     }
   }
 
-  const mountAll = () => {
-    for (const table of document.querySelectorAll("section.tm-overlay table.tm-storage")) {
-      const section = table.closest("section");
-      section.tensormagicSource ??= section.outerHTML; // for a page of its own, before anything is changed
-      if (!table.tensormagicStrip) table.tensormagicStrip = new Strip(table);
-    }
+  /** @param {HTMLElement} section */
+  return (section) => {
+    for (const table of section.querySelectorAll("table.tm-storage")) table.tensormagicStrip ??= new Strip(table);
   };
-  mountAll();
-  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", mountAll, { once: true });
-  else requestAnimationFrame(mountAll);
 })();

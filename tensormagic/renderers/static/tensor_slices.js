@@ -1,6 +1,6 @@
 // Turns a tensor of three dimensions or more: which two span the grid, and which slice of the others it shows. Offsets
 // follow from shape, stride and storage offset; values are shown where this output holds them, and only there.
-(() => {
+const mountSlices = (() => {
   "use strict";
   const OTHER = "#aab1ba", SKIP = "#eceef1", MOST = 32, TABLE_CELLS = 144, TABLE_COLUMNS = 16, LEVELS = 24, MAP_SIDE = 192;
 
@@ -251,14 +251,10 @@
     }
   }
 
-  const mountAll = () => {
-    for (const section of document.querySelectorAll("section.tm-tensor")) {
-      const panel = section.tensormagicPanel;
-      if (!panel || !panel.data.scale || panel.slices) continue;
-      panel.slices = new Slices(panel);
+  /** @param {HTMLElement} scope whose panels are mounted */
+  return (scope) => {
+    for (const { tensormagicPanel: panel } of [scope, ...scope.querySelectorAll("section")]) {
+      if (panel?.data.scale && !panel.slices) panel.slices = new Slices(panel);
     }
   };
-  mountAll();
-  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", mountAll, { once: true });
-  else requestAnimationFrame(mountAll);
 })();

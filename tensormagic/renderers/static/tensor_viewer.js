@@ -1,6 +1,6 @@
 // Links the index grid of a tensor to its storage strip: pick an element in one, see it in the other and in the formula.
-// Inlined into every panel; each panel is mounted once, however often this script stands on the page.
-(() => {
+// Every panel is mounted once.
+const mountTensors = (() => {
   "use strict";
   const SVG = "http://www.w3.org/2000/svg";
   const DOT = "\u00b7", NBSP = "\u00a0";
@@ -298,15 +298,11 @@
     }
   }
 
-  const mountAll = () => {
-    for (const section of document.querySelectorAll("section.tm-tensor")) {
-      const block = section.querySelector("script.tm-data");
-      if (!block || section.tensormagicPanel) continue;
-      section.tensormagicSource ??= section.outerHTML; // for a page of its own, before anything is changed
-      section.tensormagicPanel = new Panel(section, JSON.parse(block.textContent));
+  /** @param {HTMLElement} scope */
+  return (scope) => {
+    for (const section of [scope, ...scope.querySelectorAll("section")]) {
+      const block = section.matches(".tm-tensor") && section.querySelector("script.tm-data");
+      if (block && !section.tensormagicPanel) section.tensormagicPanel = new Panel(section, JSON.parse(block.textContent));
     }
   };
-  mountAll();
-  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", mountAll, { once: true });
-  else requestAnimationFrame(mountAll);
 })();

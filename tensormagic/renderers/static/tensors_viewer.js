@@ -1,5 +1,5 @@
-// Sorts and filters the table of %tensors. Inlined into every such panel; each is mounted once.
-(() => {
+// Sorts and filters the table of %tensors. Every panel is mounted once.
+const mountTables = (() => {
   "use strict";
   const NUMEL = 8, BYTES = 9, GROUP = 10; // behind the eight cells of a row stand what they are sorted by
   const NAME = 0, SHAPE = 2, SIZE = 5, MEMORY = 6;
@@ -7,8 +7,8 @@
   /** @param {number} n */
   const grouped = (n) => n < 10000 ? String(n) : String(n).replace(/\B(?=(\d{3})+(?!\d))/g, "\u00a0");
 
-  /** @param {HTMLScriptElement} block */
-  const read = async (block) => JSON.parse(block.type === "application/json" ? block.textContent : await unpacked(block.textContent));
+  /** @param {HTMLScriptElement} block @param {(text:string)=>Promise<string>} unpacked */
+  const read = async (block, unpacked) => JSON.parse(block.type === "application/json" ? block.textContent : await unpacked(block.textContent));
 
   class Table {
     /** @param {HTMLElement} section @param {any} data */
@@ -121,16 +121,11 @@
     }
   }
 
-  const mountAll = () => {
-    for (const section of document.querySelectorAll("section.tm-sharing")) {
-      const block = section.querySelector("script.tm-table-data");
-      if (!block || section.tensormagicTable) continue;
-      section.tensormagicSource ??= section.outerHTML; // for a page of its own, before anything is changed
-      section.tensormagicTable = true;
-      read(block).then((data) => { section.tensormagicTable = new Table(section, data); });
-    }
+  /** @param {HTMLElement} section @param {(text:string)=>Promise<string>} unpacked */
+  return async (section, unpacked) => {
+    const block = section.querySelector("script.tm-table-data");
+    if (!block || section.tensormagicTable) return;
+    section.tensormagicTable = true;
+    section.tensormagicTable = new Table(section, await read(block, unpacked));
   };
-  mountAll();
-  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", mountAll, { once: true });
-  else requestAnimationFrame(mountAll);
 })();

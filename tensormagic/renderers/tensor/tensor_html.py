@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensormagic.renderers.assets import packed_script
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
 from tensormagic.renderers.basics.markup import escape, json_block, tag
 from tensormagic.renderers.basics.panel import fold, folds, header, panel, section
 from tensormagic.renderers.basics.phrases import shortened
+from tensormagic.renderers.shelf import code_of, loader
 from tensormagic.renderers.tensor.histogram_html import histogram_html
 from tensormagic.renderers.tensor.kind_html import kinds_html
 from tensormagic.renderers.tensor.layout_verdicts_html import verdicts_html
@@ -200,8 +200,8 @@ def _viewer(report: TensorReport, picture: Picture | None) -> str:
     if picture is None or not picture.drawable:
         return ""
     data = tag("script", json_block(_viewer_data(report, picture)), type="application/json", class_="tm-data")
-    scripts = ["tensor_viewer.js", "tensor_slices.js"] if turns(picture) else ["tensor_viewer.js"]
-    return data + f"<script>{packed_script(*scripts)}</script>"
+    both = "(panel) => { mountTensors(panel); mountSlices(panel); }"
+    return data + code_of("tensor", "tensor_viewer.js", "tensor_slices.js", mount=both) + loader()
 
 
 def _viewer_data(report: TensorReport, picture: Picture) -> dict[str, Any]:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 from tensormagic.renderers.alternatives.trace_alternative import trace_alternative
-from tensormagic.renderers.assets import module, script, static
+from tensormagic.renderers.assets import module, static
 from tensormagic.renderers.basics.finding_html import explanation_html, finding_html, gaps_html
 from tensormagic.renderers.basics.icons import icon_style
 from tensormagic.renderers.basics.javascript import minified
@@ -28,6 +27,7 @@ from tensormagic.renderers.document.document import SAVED_LIMITS, Draw, trace_do
 from tensormagic.renderers.failure import failure_html
 from tensormagic.renderers.graph.crash_mark import Crash, with_crash
 from tensormagic.renderers.graph.graph_drawing import Drawing, draw
+from tensormagic.renderers.shelf import code, loader
 from tensormagic.renderers.trace import trace_svg
 from tensormagic.renderers.trace.ops_html import operations_html
 from tensormagic.renderers.trace.pacing_words import pacing_lines
@@ -67,15 +67,19 @@ def render(report: TraceReport, *, viewer: bool = True) -> str:
         return drawings.get(graph.number) or draw(graph, max_boxes=max_boxes)
 
     if not viewer:
-        told = (failure, _static_part(report, None, crash=crash), operations_html(report), _text_part(report))
-        return tag("section", _style(report), *told, class_="tm tm-trace")
+        told = (failure, _static_part(report, None, crash=crash), _operations(report), _text_part(report))
+        return tag("section", _style(), *told, class_="tm tm-trace")
     main = drawings.get(report.graphs[0].number) if report.graphs else None
     static_part = _static_part(report, main, crash=crash)
-    parts = (_style(report), failure, static_part, operations_html(report), _text_part(report))
+    parts = (_style(), failure, static_part, _operations(report), _text_part(report))
     nodes = sum(len(graph.nodes) for graph in report.graphs)
-    room = ROOM + ROOM_PER_NODE * max(nodes - SMALL, 0) - sum(len(part.encode()) for part in parts) - len(_boot(""))
-    document = _packed_document(report, drawn, crash, room)
-    return tag("section", *parts, tag("script", _boot(document)), class_="tm tm-trace", data_tm_waiting="")
+    room = (
+        ROOM
+        + ROOM_PER_NODE * max(nodes - SMALL, 0)
+        - sum(map(len, (*(part.encode() for part in parts), viewer_code(), loader())))
+    )
+    document = tag("script", _packed_document(report, drawn, crash, room), type="text/plain", class_="tm-document")
+    return tag("section", *parts, viewer_code(), document, loader(), class_="tm tm-trace", data_tm_waiting="")
 
 
 def _packed_document(report: TraceReport, draw: Draw, crash: Crash | None, room: int) -> str:
@@ -92,24 +96,25 @@ def _packed_document(report: TraceReport, draw: Draw, crash: Crash | None, room:
 def render_static(report: TraceReport, *, picture: bool = True) -> str:
     """Return header, findings and picture alone, no tables, no script: what a running cell shows without widgets."""
     main = draw(report.graphs[0], max_boxes=PICTURE_BOXES[1], inside=False) if picture and report.graphs else None
-    return tag("section", _style(report), _static_part(report, main, picture=picture), class_="tm tm-trace")
+    return tag("section", _style(), _static_part(report, main, picture=picture), class_="tm tm-trace")
 
 
 @cache
 def viewer_style() -> str:
     """Return the whole style sheet of the viewer: the tokens, the rules of the panel, and its own."""
-    return panel_style() + viewer_rules()
+    return panel_style() + used_by_operations() + viewer_rules()
 
 
 @cache
-def panel_style(*, ops: bool = True) -> str:
-    """Return what the panel needs where no script runs; the viewer brings the rest along.
+def panel_style() -> str:
+    """Return what the panel needs where no script runs; the viewer brings the rest along."""
+    # The same for every trace: the outputs of a page share one sheet.
+    return whole("trace.css") + used(_PARTS, "panel.css") + icon_style(_PARTS)
 
-    Args:
-        ops: Whether there are tables of operations.
-    """
-    files = ("trace.css", "trace_ops.css") if ops else ("trace.css",)
-    return whole(*files) + used(_PARTS, "panel.css") + icon_style(_PARTS)
+
+def used_by_operations() -> str:
+    """Return the rules of the table of operations, which few runs have."""
+    return used("tm-trace tm-ops tm-ops-table tm-share", "trace_ops.css")
 
 
 def viewer_rules() -> str:
@@ -130,21 +135,21 @@ def viewer_module() -> str:
     return minified(viewer_source(), keep=("mount",))
 
 
-def _style(report: TraceReport) -> str:
-    return tag("style", panel_style(ops=report.ops is not None))
+def _style() -> str:
+    return tag("style", panel_style())
 
 
 @cache
-def _packed_viewer() -> tuple[str, str]:
-    """Return a name for this very viewer, and the viewer with its style sheet, packed."""
-    source = f"{viewer_module()}\nexport const viewerStyle = {json.dumps(viewer_rules())};"
-    return f"{zlib.crc32((source + panel_style()).encode()):08x}", packed(source)
+def viewer_code() -> str:
+    """Return the element that carries the viewer for outputs that stay, with its style sheet."""
+    source = module("trace", "saved.js").replace("export async function", "async function")
+    mount = f"(panel, unpacked, key) => mountSaved(panel, unpacked, key, {json.dumps(viewer_rules())})"
+    return code("trace", source, mount, beside=panel_style())
 
 
-def _boot(document: str) -> str:
-    key, viewer = _packed_viewer()
-    call = f'boot(document.currentScript,"{key}","{viewer}","{document}")'
-    return f"(() => {{{script('unpack.js', 'trace_boot.js', keep=('boot',))}\n{call}}})()"
+def _operations(report: TraceReport) -> str:
+    table = operations_html(report)
+    return tag("style", used_by_operations()) + table if table else ""
 
 
 def _static_part(

@@ -63,18 +63,18 @@ function unfolded(section, look) {
   }
 }
 
-/** The output as it came, before a script touched it: what runs again on a page of its own. @param {Section} section */
+/**
+ * The output as it came, before a script touched it: what runs again on a page of its own. Code that another output of
+ * this page carries comes along. @param {Section} section
+ */
 function sourceOf(section) {
   const kept = make("template");
   kept.innerHTML = section.tensormagicSource;
   const [copy] = kept.content.children,
-    scripts = [...section.querySelectorAll("script")].slice(copy.querySelectorAll("script").length),
-    inner = [...section.querySelectorAll("section")];
-  copy.append(...scripts.map((one) => one.cloneNode(true)));
-  [...copy.querySelectorAll("section")].forEach((one, at) => {
-    const { tensormagicSource: whole } = /** @type {Section} */ (inner[at] ?? {});
-    if (whole) one.outerHTML = whole;
-  });
+    { tensormagicShelf: shelf } = /** @type {any} */ (globalThis);
+  for (const element of copy.querySelectorAll("script[data-tm-code]:empty")) {
+    element.textContent = shelf[element.getAttribute("data-tm-code") ?? ""]?.text ?? "";
+  }
   return copy.outerHTML;
 }
 
@@ -112,10 +112,20 @@ function download(filename, content, type) {
 }
 
 /**
+ * Put the line below a panel, once.
+ * @param {Section} section @param {(text:string)=>Promise<string>} unpacked
+ */
+export function offerExport(section, unpacked) {
+  const held = /** @type {HTMLElement?} */ (section.querySelector(":scope > script.tm-report")),
+    packed = held?.textContent;
+  if (held && !section.querySelector(":scope > .tm-export")) offer(section, held.dataset.name ?? "", packed ? () => unpacked(packed) : null);
+}
+
+/**
  * Put the line below a panel.
  * @param {Section} section @param {string} name what its files are called @param {(()=>Promise<string>)|null} json the report; null where it is too large to be carried along
  */
-export function offer(section, name, json) {
+function offer(section, name, json) {
   const said = make("output"),
     whole = make("input", { type: "checkbox" });
   const drawn = () => {

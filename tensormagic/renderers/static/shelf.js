@@ -1,0 +1,49 @@
+// Brings the panels of a page together with the code that they share. An output carries a piece of code, packed, in an
+// inert element under its key, or an empty element with the number of the cell whose output carries it; whichever comes
+// first waits for the other. A page unpacks each piece once. What the panel was is kept before a script touches it.
+const mountPanels = (script) => {
+  const shelf = (globalThis.tensormagicShelf ??= {}), patience = 4000;
+  const pieceOf = (key) => (shelf[key] ??= newPiece(key));
+  const newPiece = (key) => {
+    const piece = {};
+    piece.ready = new Promise((come) => { piece.come = come; }).then(unpacked).then((source) => {
+      const element = document.createElement("script"); // needs neither a request nor a blob
+      element.textContent = `tensormagicShelf[${JSON.stringify(key)}].mount = (() => {"use strict";${source}})()`;
+      document.head.append(element);
+      element.remove();
+      return piece.mount;
+    });
+    return piece;
+  };
+  const panelOf = (element) => {
+    let panel = element.closest("section.tm"), outer = panel;
+    while ((outer = outer?.parentElement.closest("section.tm"))) panel = outer;
+    return panel;
+  };
+  const begin = (panel) => {
+    panel.tensormagicSource = panel.outerHTML;
+    // JupyterLab asks what has the focus, and nothing around it: two d on a heading would delete the cell
+    panel.addEventListener("focusin", ({ target }) => { target.dataset.lmSuppressShortcuts = "true"; });
+    panel.addEventListener("keydown", (event) => {
+      if (event.key === "Escape" && !event.defaultPrevented) panel.closest(".jp-Cell")?.focus();
+    });
+  };
+  const missing = (panel, piece, cell) => {
+    if (piece.text) return;
+    const line = panel.appendChild(document.createElement("p")), which = cell ? `of cell [${cell}]` : "of another cell";
+    line.style.cssText = "margin:0;padding:3px 14px;font:var(--t-xs,12px)/1.5 var(--font-ui);color:var(--ink-2)";
+    line.textContent = `The interactive view needs the output ${which}, which is not on this page so far. If that is gone, run this cell again.`;
+    piece.ready.then(() => line.remove());
+  };
+  const take = (element) => {
+    const { tmCode: key, tmCell: cell } = element.dataset, panel = panelOf(element), piece = pieceOf(key);
+    if (!panel || element.tensormagicTaken) return;
+    element.tensormagicTaken = true;
+    if (panel.tensormagicSource === undefined) begin(panel);
+    if (typeof DecompressionStream === "undefined") return;
+    if (element.textContent) piece.come((piece.text ??= element.textContent));
+    else if (!key.startsWith("export")) setTimeout(missing, patience, panel, piece, cell);
+    piece.ready.then((mount) => mount(panel, unpacked, key));
+  };
+  for (const root of new Set([document, script?.getRootNode() ?? document])) root.querySelectorAll("script[data-tm-code]").forEach(take);
+};

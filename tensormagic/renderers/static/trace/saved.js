@@ -1,0 +1,43 @@
+// @ts-check
+/** The viewer in an output that stays: the static picture gives way to it, and the outputs of a page share its style. */
+
+import { Panel } from "./panel.js";
+
+/**
+ * Draw what the outputs within an element hold, each once.
+ * @param {HTMLElement} scope @param {(text:string)=>Promise<string>} unpacked @param {string} key names this very viewer
+ * @param {string} rules its style sheet
+ */
+export async function mountSaved(scope, unpacked, key, rules) {
+  for (const section of [scope, ...scope.querySelectorAll("section")]) {
+    const place = section.querySelector(".tm-static"), held = section.querySelector("script.tm-document");
+    if (!section.matches(".tm-trace[data-tm-waiting]") || !place || !held) continue;
+    section.removeAttribute("data-tm-waiting");
+    const doc = JSON.parse(await unpacked(held.textContent ?? "")), drawn = document.createElement("div");
+    shareStyle(section, key, rules);
+    place.before(drawn); // in its place from the start: it asks there how the cell was looked at before
+    new Panel(drawn, doc, {});
+    place.remove();
+  }
+}
+
+/**
+ * One style sheet for all outputs of a page, or of a shadow root: thirty copies would slow every change in the page.
+ * @param {Element} section @param {string} key @param {string} rules
+ */
+function shareStyle(section, key, rules) {
+  const own = section.querySelector("style"), root = /** @type {any} */ (section.getRootNode());
+  if (!own) return;
+  const whole = own.textContent + rules;
+  try {
+    const shared = (root.tensormagicSheets ??= {});
+    if (!shared[key]) {
+      shared[key] = new CSSStyleSheet();
+      shared[key].replaceSync(whole);
+      root.adoptedStyleSheets = [...root.adoptedStyleSheets, shared[key]];
+    }
+    own.remove();
+  } catch {
+    own.textContent = whole; // a browser without shared sheets
+  }
+}
