@@ -62,28 +62,28 @@ def graphs(found: dict[str, Any]) -> str:
 
 def _graph_rows(seen: dict[str, Any], pictures: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     yield "a plain function, no `nn.Module`", *(_outcome(seen["function"], tool) for tool in DRAWERS)
-    yield "1,500 operations, one after the other", *(_outcome(seen["deep"], tool) for tool in DRAWERS)
+    yield "a graph 1,500 operations deep", *(_outcome(seen["deep"], tool) for tool in DRAWERS)
     yield (
-        "not as before, after a network in train mode was looked at",
+        "what a look in train mode changes",
         *(_changes(seen["changed"], tool) for tool in DRAWERS),
     )
-    yield "of torch's own functions, others afterwards", *(_replaced(seen["replaced"], tool) for tool in DRAWERS)
+    yield "functions of torch's that stay replaced", *(_replaced(seen["replaced"], tool) for tool in DRAWERS)
     for fault, text in _FAULTS.items():
         yield text, *(_named(seen["told"], tool, fault) for tool in DRAWERS)
-    yield "its picture of 17 layers, in a saved notebook", *(_size(pictures, tool) for tool in DRAWERS)
+    yield "its picture of 17 layers takes", *(_size(pictures, tool) for tool in DRAWERS)
 
 
 _FAULTS = {
-    "spoilt": "a saved tensor was changed: lines that are named",
-    "born_nan": "a NaN gradient: the line where it is born",
-    "born_infinite": "an infinite gradient: the line where it is born",
+    "spoilt": "a saved tensor changed: which lines it names",
+    "born_nan": "a NaN gradient: names its line",
+    "born_infinite": "an infinite gradient: names its line",
 }
 
 
 def _outcome(seen: dict[str, str], tool: str) -> str:
     if tool not in seen:
         return "–"
-    return f"`{seen[tool].partition(':')[0]}`" if seen[tool] else "yes"
+    return "raises" if seen[tool] else "yes"
 
 
 def _changes(seen: dict[str, list[str]], tool: str) -> str:
@@ -100,10 +100,7 @@ def _named(seen: dict[str, dict[str, list[str]]], tool: str, fault: str) -> str:
     lines = seen[tool][fault]
     if fault != "spoilt":
         return "yes" if lines else "no"
-    return {0: "none", 1: f"the one that {_DID.get(lines[0] if lines else '', '')}", 2: "both"}[len(lines)]
-
-
-_DID = {"saved": "saved it", "changed": "changed it"}
+    return {0: "none", 1: f"one: where it was {lines[0] if lines else ''}", 2: "both"}[len(lines)]
 
 
 def _size(pictures: dict[str, Any], tool: str) -> str:
