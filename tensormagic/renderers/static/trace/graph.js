@@ -331,6 +331,14 @@ export class GraphView extends Camera {
     return best;
   }
 
+  /** The keys go on from the box that has the focus, also where a click brought it there. @param {any} mark */
+  hold(mark) {
+    if (!mark) return;
+    this.marks[this.focused]?.element.setAttribute("tabindex", "-1");
+    this.focused = Number(mark.dataset.box);
+    mark.setAttribute("tabindex", "0");
+  }
+
   /** @param {number} place */
   focus(place) {
     this.marks[this.focused]?.element.setAttribute("tabindex", "-1");

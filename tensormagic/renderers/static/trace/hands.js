@@ -22,6 +22,7 @@ export function listenTo(view) {
   canvas.addEventListener("click", (/** @type {any} */ event) => {
     if (!hand.moved) clicked(view, event);
   });
+  canvas.addEventListener("focusin", (/** @type {any} */ event) => view.hold(event.target.closest("[data-box]")));
   canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => pressed(view, event));
   canvas.addEventListener("wheel", (/** @type {WheelEvent} */ event) => turned(view, event), { passive: false });
   canvas.addEventListener("pointerover", (/** @type {any} */ event) => {

@@ -1,7 +1,7 @@
 // @ts-check
 /** The way through one node: what leads to it from the loss and from it to the leaves stays, the rest steps back. */
 
-import { level, plural, say } from "./words.js";
+import { digits, level, plural, say } from "./words.js";
 import { UNTOUCHED } from "./constants.js";
 
 /** @typedef {import("./panel.js").Panel} Panel */
@@ -58,15 +58,15 @@ export function speaker(nodes, norms) {
   return nodes.find((one) => level(norms[one]) === "bad") ?? nodes.find((one) => norms[one] !== UNTOUCHED) ?? nodes[0];
 }
 
-/** Show the way through what is chosen, else through the box that has the focus; the same again ends it. @param {Panel} panel */
+/** Show the way through the box that has the focus, else through the node that is told of; the same again ends it. @param {Panel} panel */
 export function togglePath(panel) {
-  const graph = panel.model.graphs[panel.graph],
-    box = graph?.boxes[panel.graphView.focused],
-    { selection } = panel;
-  if (!box && !selection) return;
-  const starts = selection ? [selection.node] : box.nodes;
-  if (panel.way && panel.way.starts.join() === starts.join()) return endPath(panel);
-  showPath(panel, starts, selection ? panel.model.boxLabel(panel.graph, selection.node) : box.label);
+  const { selection, graphView } = panel,
+    box = panel.model.graphs[panel.graph]?.boxes[graphView.focused],
+    elsewhere = graphView.canvas.contains(document.activeElement) && graphView.focused !== selection?.box,
+    node = selection && !elsewhere ? selection.node : -1,
+    starts = node >= 0 ? [node] : (box?.nodes ?? []);
+  if (panel.way && panel.way.starts.join() === starts.join()) endPath(panel);
+  else if (starts.length) showPath(panel, starts, node >= 0 ? panel.model.boxLabel(panel.graph, node) : box.label);
 }
 
 /** @param {Panel} panel @param {number[]} starts @param {string} label */
@@ -95,7 +95,7 @@ export function sayPath(panel) {
     count = panel.model.graphs[panel.graph]?.count ?? 0;
   panel.wayChip.hidden = !way;
   panel.stage.classList.toggle("on-path", Boolean(way));
-  say(panel.wayText, way ? `path through ${way.label}: ${way.nodes.size} of ${plural(count, "node")}` : "");
+  say(panel.wayText, way ? `path through ${way.label}: ${digits(way.nodes.size)} of ${plural(count, "node")}` : "");
   panel.drawer.pressPath(Boolean(way && selection && way.starts.join() === String(selection.node)));
 }
 

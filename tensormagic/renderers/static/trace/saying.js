@@ -2,7 +2,7 @@
 /** What stands in words round the picture: where backward is, which graph, what is not shown. */
 
 import { NOT_MEASURABLE, UNTOUCHED } from "./constants.js";
-import { html, say, plural } from "./words.js";
+import { digits, html, say, plural } from "./words.js";
 
 /** @typedef {import("./panel.js").Panel} Panel */
 /** @typedef {import("./constants.js").Picture} Picture */
@@ -53,7 +53,7 @@ export function sayWhere(panel, picture) {
   if (picture.running && picture.cursor >= 0)
     return say(
       panel.whereabouts,
-      `◀ backward ${panel.model.doc.state === "lost" ? "was" : "is"} at ${panel.model.boxLabel(panel.graph, picture.cursor)}, node ${panel.reached} of ${graph.count}`,
+      `◀ backward ${panel.model.doc.state === "lost" ? "was" : "is"} at ${panel.model.boxLabel(panel.graph, picture.cursor)}, node ${digits(panel.reached)} of ${digits(graph.count)}`,
     );
   let touched = 0,
     bad = 0,
@@ -71,6 +71,6 @@ export function sayWhere(panel, picture) {
   if (panel.model.doc.words) return say(panel.whereabouts, "what backward runs through, right to left");
   say(
     panel.whereabouts,
-    `${picture.pass ? `pass ${picture.pass}: ` : ""}${touched} of ${plural(graph.count, "node")} reached${bad ? `, ${bad} with NaN or Inf` : ""}${blind ? `, ${blind} ${NOT_MEASURABLE}` : ""}${waiting && touched && !picture.running ? `, ${waiting} untouched` : ""}`,
+    `${picture.pass ? `pass ${picture.pass}: ` : ""}${digits(touched)} of ${plural(graph.count, "node")} reached${bad ? `, ${bad} with NaN or Inf` : ""}${blind ? `, ${blind} ${NOT_MEASURABLE}` : ""}${waiting && touched && !picture.running ? `, ${waiting} untouched` : ""}`,
   );
 }

@@ -75,10 +75,14 @@ export function exponentText(norm) {
   return Math.log10(norm).toFixed(1).replace("-", "−").replace("−0.0", "0.0");
 }
 
+/** @param {number} count @returns {string} */
+export function digits(count) {
+  return count < 10000 ? String(count) : String(count).replace(/\B(?=(\d{3})+$)/g, "\u00a0");
+}
+
 /** @param {number} count @param {string} noun @returns {string} */
 export function plural(count, noun) {
-  const digits = count < 10000 ? String(count) : String(count).replace(/\B(?=(\d{3})+$)/g, "\u00a0");
-  return `${digits} ${noun}${count === 1 ? "" : /[sx]$/.test(noun) ? "es" : "s"}`;
+  return `${digits(count)} ${noun}${count === 1 ? "" : /[sx]$/.test(noun) ? "es" : "s"}`;
 }
 
 /** @param {number} bytes @returns {string} */
