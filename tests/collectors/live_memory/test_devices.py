@@ -210,7 +210,8 @@ def test_this_machine():
     assert x.nbytes <= device.live < device.process <= device.total
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
 def test_a_real_gpu():
     """The allocator counts what was found, rounded up to its blocks of 512 bytes."""
     before = torch.cuda.memory_allocated()
@@ -219,6 +220,6 @@ def test_a_real_gpu():
     device = report.devices[0]
     assert device.allocated - before == 4_000_256
     assert next(one for one in report.storages if one.name == "x").nbytes == 4_000_000
-    assert 0 <= device.unexplained - before < 1024
+    assert 0 <= device.unexplained <= before + 256  # what was there before may have no tensor over it
     assert device.reserved >= device.allocated
     assert device.total >= device.free

@@ -235,3 +235,44 @@ def test_a_real_convolution_on_a_gpu():
     (line,) = (line for line in found.lines if "conv2d" in (line.location.text if line.location else ""))
     assert line.served >= line.returned == y.nbytes
     assert torch._C._cuda_isHistoryEnabled() == was
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+def test_a_training_step_agrees_with_torchs_counters():
+    """The peak, and what each line was served, are within 2 % of what torch's allocator has counted itself."""
+    net = torch.nn.Sequential(torch.nn.Linear(2048, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 1024)).cuda()
+    optimizer, x = torch.optim.Adam(net.parameters()), torch.randn(512, 2048, device="cuda")
+
+    def step():
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        optimizer.step()
+
+    step()  # libraries take their workspaces, Adam its state
+    optimizer.zero_grad()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before, asked = torch.cuda.memory_allocated(), torch.cuda.memory_stats()["requested_bytes.all.allocated"]
+    with tm.track_memory() as run:
+        step()
+    torch.cuda.synchronize()
+    (timeline,) = (each for each in run.report.timelines if each.device == "cuda:0")
+    (found,) = run.report.allocator
+    served = torch.cuda.memory_stats()["requested_bytes.all.allocated"] - asked
+    assert max(timeline.live) - timeline.live[0] == pytest.approx(torch.cuda.max_memory_allocated() - before, rel=0.02)
+    assert found.peak == pytest.approx(torch.cuda.memory_stats()["requested_bytes.all.peak"], rel=0.02)
+    assert sum(line.served for line in found.lines) == pytest.approx(served, rel=0.02)
+    (stepped,) = (line for line in run.report.lines if line.location.text == "optimizer.step()")
+    (told,) = (line for line in found.lines if line.location is not None and line.location.text == "optimizer.step()")
+    assert told.served == pytest.approx(stepped.allocated, rel=0.02)
+    assert told.returned == stepped.allocated
+
+
+def test_blocks_that_wait_for_another_stream_are_in_use():
+    """By the name that torch gives them in a snapshot, and by that of its documentation."""
+    for state in ("active_pending_free", "active_awaiting_free", "active_allocated"):
+        told = snapshot([event("alloc", 0x1000, 1000)], block(0x1000, 1000, state=state))
+        (run,) = allocator_runs(told, {}, WHOLE)
+        assert run.peak == 1000

@@ -138,6 +138,7 @@ def test_devices_where_looking_waits_agree(monkeypatch: pytest.MonkeyPatch) -> N
     assert slices(x) == expected
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 def test_on_a_gpu() -> None:
     """Reduced on the device, statistics and slices are those of the CPU."""
