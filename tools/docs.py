@@ -184,9 +184,20 @@ def build(output: Path, *, run_notebooks: bool) -> int:
     shutil.rmtree(output / "html", ignore_errors=True)
     os.environ["TENSORMAGIC_DOCS_NOTEBOOKS"] = "force" if run_notebooks else "off"
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # Jupyter's own settings and kernels of the person stay out
+    os.environ["IPYTHONDIR"] = str(_settings(output / "settings"))
     flags = ("-q", "-W", "--keep-going", "-E", "-j", "auto", "-b", "html")
     places = ("-c", str(SITE), "-d", str(output / "doctrees"), str(output / "source"), str(output / "html"))
     return build_main([*flags, *places])
+
+
+def _settings(folder: Path) -> Path:
+    """Make settings for the kernels: none of the person's start-up files, and no alarm that TCP is not encrypted."""
+    profile = folder / "profile_default"
+    profile.mkdir(parents=True, exist_ok=True)
+    profile.joinpath("ipython_kernel_config.py").write_text(
+        'c = get_config()\nc.IPKernelApp.log_level = "ERROR"\n', encoding="utf-8"
+    )
+    return folder.resolve()
 
 
 def main() -> int:
