@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from array import array
 
 import pytest
 
 from tensormagic.renderers import sentence
 from tensormagic.renderers.basics.markup import escape, json_block
 from tensormagic.renderers.basics.plain_text import plain, plain_report
+from tensormagic.reports import Frame, Graph, Node, SavedTensor
 from tests.renderers.hostile import HUGE, everywhere
 from tests.reports.samples import tensor_report, trace_report
 
@@ -90,3 +92,23 @@ def test_what_holds_its_own_kind_is_gone_through() -> None:
     found = plain_report(_Part("a", (_Part("b", (inner,)),)))
     assert found.parts[0].parts[0].name == r"x\x1b"
     assert found.parts[0].parts[0].sizes is inner.sizes
+
+
+def test_one_wild_text_among_many_records_is_found() -> None:
+    """Records of one class are looked at field by field: one that is wild is written out, all others stay."""
+    saved = SavedTensor("self", (2,), "float32", 8, "ok")
+    nodes = [Node(at, "AddBackward0", "add", "op", module="net", saved=(saved,)) for at in range(40)]
+    graph = Graph(1, tuple(nodes), ())
+    assert plain_report(graph) is graph
+    nodes[30] = Node(30, "AddBackward0", "add", "op", module="net\x1b", saved=(saved,))
+    nodes[31] = Node(31, "AddBackward0", "add", "op", saved=(SavedTensor("a\x00", (2,), "float32", 8, "ok"),))
+    shown = plain_report(Graph(1, tuple(nodes), ()))
+    assert (shown.nodes[30].module, shown.nodes[31].saved[0].name) == ("net\\x1b", "a\\x00")
+    assert all(new is old for new, old in zip(shown.nodes[:30], nodes[:30], strict=True))
+
+
+def test_wild_keys_of_a_mapping_are_written_out() -> None:
+    """A frame tells the nodes whose gradient is bad by text."""
+    frame = Frame(1, array("f", [1.0]), bad={"0": (1, 0)})
+    assert plain_report(frame) is frame
+    assert plain_report(Frame(1, array("f", [1.0]), bad={"\x1b": (1, 0)})).bad == {"\\x1b": (1, 0)}

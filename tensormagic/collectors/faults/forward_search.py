@@ -9,9 +9,9 @@ the NaN may be older.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ import torch
 from tensormagic.collectors.gradients.evidence import is_packed
 from tensormagic.collectors.gradients.measures import flat, measure
 from tensormagic.collectors.gradients.raw import as_array
-from tensormagic.collectors.graphs.nodes import isinstance_of_torch, saved_slots
+from tensormagic.collectors.graphs.nodes import isinstance_of_torch, slot_attributes
 from tensormagic.collectors.graphs.skeleton import Skeleton, Walk
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import BadSource, FirstBad
@@ -185,7 +185,7 @@ class _Look:
 
 
 def _count(x: torch.Tensor) -> Counts:
-    _, nan, inf = measure(x.detach())
+    _, nan, inf = measure(x if type(x) is torch.Tensor else x.detach())
     return Counts(nan, inf, x.numel())
 
 
@@ -215,17 +215,21 @@ _DOMAINS = {
 def _saved(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the tensors that a node of torch's keeps, where that runs no hook of the person's."""
     if isinstance_of_torch(node):
-        for slot in saved_slots(node):
-            value = _get(node, slot)
+        for slot, raw, saved in slot_attributes(cast("Hashable", type(node))):
+            value = _read(node, raw, saved)
             if value is not None:
                 yield slot, value
 
 
 def _get(node: Any, slot: str) -> torch.Tensor | None:
+    return _read(node, f"_raw_saved_{slot}", f"_saved_{slot}")
+
+
+def _read(node: Any, raw: str, saved: str) -> torch.Tensor | None:
     try:
-        if is_packed(getattr(node, f"_raw_saved_{slot}")):
+        if is_packed(getattr(node, raw)):
             return None
-        value = getattr(node, f"_saved_{slot}")
+        value = getattr(node, saved)
     except (RuntimeError, AttributeError):
         return None
     return value if isinstance(value, torch.Tensor) else None

@@ -31,6 +31,7 @@ from tensormagic.collectors.gradients.evidence import (
     singular_slot,
     suspicious,
 )
+from tensormagic.collectors.gradients.first_look import first_look
 from tensormagic.collectors.gradients.hooks import Hooks
 from tensormagic.collectors.gradients.measures import Measured, measure, measure_on_device, named
 from tensormagic.collectors.gradients.quick_look import Gradients, Known, Memory, quick_look
@@ -118,7 +119,7 @@ class PassRecorder:
         self._padding: set[int] = set()
         self._wrapped = False
         self._isolated = torch._C._len_torch_dispatch_stack() > 0
-        self._plain = deferred is None and not self._isolated and values.table is None
+        self._plain = deferred is None and not self._isolated
         self._small = SmallGradients(values.pass_number, self._keep_rows, self._copy_statistics)
 
     def look_inside_wrappers(self) -> None:
@@ -136,7 +137,7 @@ class PassRecorder:
         if around is not None:
             before, after, slowly = partial(around, before), partial(around, after), partial(around, slowly)
         try:
-            look = self._quick_look(slowly) if self._plain else None
+            look = self._usual_look(slowly) if self._plain else None
             with self._hooks.together() as handle:
                 self._hook_nodes(before, look, handle)
                 self._hook_contested(after, handle)
@@ -144,10 +145,13 @@ class PassRecorder:
             self.close()
             raise
 
-    def _quick_look(self, slowly: Callable[..., None]) -> Callable[[Gradients], None]:
+    def _usual_look(self, slowly: Callable[..., None]) -> Callable[[Gradients], None]:
         assert self._found is not None
         index_of = dict(zip(map(id, self._found.nodes), self._skeleton.index, strict=True))  # its ids live as long
-        return quick_look(self, Known(index_of.get, self._skeleton.feeder, self._first.there), slowly)
+        known = Known(index_of.get, self._skeleton.feeder, self._first.there)
+        if self.values.table is None:
+            return quick_look(self, known, slowly)
+        return first_look(self, known, self._small, slowly)
 
     def _hook_nodes(self, before: Callable[..., None], look: Callable[..., None] | None, handle: Any) -> None:
         assert self._found is not None
@@ -273,10 +277,10 @@ class PassRecorder:
             self.memory.note(index, gradient)
             feeder = self._skeleton.feeder[index]
             if feeder >= 0 and self.memory.holds(feeder, gradient):
-                return self._copy(feeder, index)
+                return self.hand_on(feeder, index)
         if self._wants_survey(index):
             return self._survey(index, gradient)
-        return self._store(index, measure(gradient))
+        return self.store(index, measure(gradient))
 
     def _look_at_part(self, edge: tuple[int, int], gradient: torch.Tensor) -> None:
         """Measure what a node sends to a slot that others send to as well; an addition hands on what it received."""
@@ -300,7 +304,7 @@ class PassRecorder:
             self._small.settle()  # a node that is looked at twice keeps the later numbers
             self._keep_statistics(index, found)
             numbers = measured(found)
-        self._store(index, numbers)
+        self.store(index, numbers)
         self.survey_seconds += perf_counter() - began
 
     def _keep_rows(self, indices: list[int], rows: Any) -> None:
@@ -314,7 +318,8 @@ class PassRecorder:
         if index not in self._first:
             self._first[index] = found
 
-    def _copy(self, source: int, index: int) -> None:
+    def hand_on(self, source: int, index: int) -> None:
+        """Give a node the numbers of the one before it, whose gradient it received unchanged."""
         values = self.values
         values.norms[index] = values.norms[source]
         if source in values.bad:
@@ -332,12 +337,12 @@ class PassRecorder:
     def _look_at_several(self, index: int, gradients: Sequence[torch.Tensor | None]) -> None:
         present = [gradient for gradient in gradients if gradient is not None]
         if not present:
-            self._store(index, (0.0, 0, 0))
+            self.store(index, (0.0, 0, 0))
         for gradient in present:
-            self._measure(gradient, partial(self._store, index))
+            self._measure(gradient, partial(self.store, index))
 
     def _defer_all(self, index: int, gradient: torch.Tensor) -> None:
-        self._measure(gradient, partial(self._store, index))
+        self._measure(gradient, partial(self.store, index))
         if self._wants_survey(index):
             count, number = gradient.numel(), self.values.pass_number
 
@@ -355,7 +360,7 @@ class PassRecorder:
     def _defers(self, gradient: torch.Tensor) -> bool:
         return not gradient.is_cpu if self._deferred is None else self._deferred
 
-    def _store(self, index: int, numbers: Measured) -> None:
+    def store(self, index: int, numbers: Measured) -> None:
         """Keep a node's numbers; a node with several outputs gets them combined over its slots."""
         norm, nan, inf = numbers
         values = self.values

@@ -50,26 +50,32 @@ class SmallGradients:
         count = gradient.numel()
         if not 0 < count <= MOST_ELEMENTS or gradient.layout is not torch.strided or gradient.requires_grad:
             return None
-        copied = self._append(index, gradient, count)
-        norm = math.sqrt(vdot(copied, copied))
-        if NORM_RELIABLE[0] < norm < NORM_RELIABLE[1]:
-            return norm, 0, 0
-        return of_numbers(copied)
+        numbers = small_as_it_lies(gradient)
+        return self.add(index, as_array(gradient.reshape(-1)) if numbers is None else numbers)
 
-    def _append(self, index: int, gradient: torch.Tensor, count: int) -> Any:
+    def add(self, index: int, numbers: Any) -> Measured:
+        """Copy 1 to `MOST_ELEMENTS` float32 numbers, all of what a node received, and return what is measured of each.
+
+        Args:
+            index: The node.
+            numbers: A NumPy array in one row.
+        """
+        count = len(numbers)
         if self._room is None:
             self._room = np.empty(_ROOM, np.float32)
         elif self._used + count > _ROOM:
             self.settle()
         start, stop = self._used, self._used + count
         copied = self._room[start:stop]
-        numbers = small_as_it_lies(gradient)
-        copied[:] = as_array(gradient.reshape(-1)) if numbers is None else numbers
+        copied[:] = numbers
         self._used = stop
         self._starts.append(start)
         self._indices.append(index)
         self._waiting.add(index)
-        return copied
+        norm = math.sqrt(vdot(copied, copied))
+        if NORM_RELIABLE[0] < norm < NORM_RELIABLE[1]:
+            return norm, 0, 0
+        return of_numbers(copied)
 
     def hands_on(self, source: int, index: int) -> bool:
         """Note that a node received what ``source`` did; False where that is not waiting."""

@@ -84,8 +84,13 @@ def _describe_op(node: Any, index: int, origin: Origin, *, exact: bool, variable
 
 
 def _name_of(node: Any) -> str:
+    return _bare_name(node.name())
+
+
+@lru_cache(maxsize=1024)
+def _bare_name(name: str) -> str:
     """Return a node's name without C++'s namespaces: of ``torch::autograd::CppNode<my::Op>``, too, what counts."""
-    return sys.intern(node.name().rsplit("::", 1)[-1].removeprefix("CppNode<").removesuffix(">"))
+    return sys.intern(name.rsplit("::", 1)[-1].removeprefix("CppNode<").removesuffix(">"))
 
 
 def isinstance_of_torch(node: Any) -> bool:
@@ -140,9 +145,9 @@ def _saved_slots(node_type: Hashable) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=512)
-def _slot_attributes(node_type: Hashable) -> tuple[tuple[str, str, str], ...]:
-    """Return the first slots with the names of their attributes: interned, as Python finds an attribute fastest."""
-    slots = _saved_slots(node_type)[:MAX_SAVED]
+def slot_attributes(node_type: Hashable) -> tuple[tuple[str, str, str], ...]:
+    """Return what a type of node saves, with the names of its attributes: interned, as Python finds them fastest."""
+    slots = _saved_slots(node_type)
     return tuple((slot, sys.intern(f"_raw_saved_{slot}"), sys.intern(f"_saved_{slot}")) for slot in slots)
 
 
@@ -193,7 +198,7 @@ def saved_tensors(node: Any) -> tuple[SavedTensor, ...]:
     """
     if not isinstance_of_torch(node):
         return _custom_saved(node)
-    slots = _slot_attributes(cast("Hashable", type(node)))
+    slots = slot_attributes(cast("Hashable", type(node)))[:MAX_SAVED]
     found = [_saved(node, slot, raw, value) for slot, raw, value in slots]
     return _in_words(tuple([saved for saved in found if saved is not None]))
 

@@ -11,6 +11,7 @@ The walk is iterative: recursion dies at about a thousand nodes. It holds the no
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -224,34 +225,37 @@ def make_skeleton(number: int, found: Walk) -> Skeleton:
 
 def _creation_order(nodes: list[Any], links: Links, leaf: list[bool]) -> list[int]:
     """Return traversal places in order of creation; leaves, which carry no number, just before their first user."""
-    when = [(1 << 64, 1)] * len(nodes)
+    when = [1 << 65] * len(nodes)  # twice the number, less one for a leaf
     for place, node in enumerate(nodes):
         if not leaf[place]:
-            sequence = node._sequence_nr()
-            when[place] = (sequence, 1)
+            when[place] = sequence = 2 * node._sequence_nr()
             for _, target, _ in links[place]:
-                if leaf[target]:
-                    when[target] = min(when[target], (sequence, 0))
-    return sorted(range(len(nodes)), key=lambda place: (*when[place], place))
+                if leaf[target] and when[target] >= sequence:
+                    when[target] = sequence - 1
+    return sorted(range(len(nodes)), key=when.__getitem__)  # of equal ones the first stays first
 
 
 def _contested(links: Links, index: array[int]) -> dict[int, dict[int, tuple[int, int]]]:
-    feeders: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for place, ends in enumerate(links):
+    fed = Counter([(target, slot) for ends in links for _, target, slot in ends])
+    several: dict[tuple[int, int], list[tuple[int, int]]] = {end: [] for end, times in fed.items() if times > 1}
+    for place, ends in enumerate(links) if several else ():
         for which, target, slot in ends:
-            feeders.setdefault((target, slot), []).append((place, which))
+            if (target, slot) in several:
+                several[target, slot].append((place, which))
     contested: dict[int, dict[int, tuple[int, int]]] = {}
-    for (target, slot), sources in feeders.items():
-        for place, which in sources if len(sources) > 1 else ():
+    for (target, slot), sources in several.items():
+        for place, which in sources:
             contested.setdefault(place, {})[which] = (index[target], slot)
     return contested
 
 
 def _feeders(links: Links, index: array[int], roots: tuple[int, ...]) -> array[int]:
-    sources: list[list[int]] = [[] for _ in index]
+    none = len(index)
+    feeder = array("i", [none]) * none
     for place, ends in enumerate(links):
         for _, target, _ in ends:
-            sources[index[target]].append(index[place])
+            at = index[target]
+            feeder[at] = index[place] if feeder[at] == none else -1
     for place in roots:
-        sources[index[place]].append(-1)
-    return array("i", [feeding[0] if len(feeding) == 1 else -1 for feeding in sources])
+        feeder[index[place]] = -1
+    return array("i", [-1 if one == none else one for one in feeder])

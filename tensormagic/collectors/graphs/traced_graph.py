@@ -101,7 +101,7 @@ class TracedGraph:
         """Return the nodes with what is known of their first gradients, put together only where more is known."""
         count, told = self._told
         if (now := len(self.first)) != count:
-            told = tuple(_with_statistics(node, self.first.get(node.index)) for node in self.nodes)
+            told = tuple(map(_with_statistics, self.nodes, self.first.every()))
             self._told = (now, told)
         return told
 

@@ -76,7 +76,7 @@ def _describe(tensor: torch.Tensor, name: str, owner: str) -> Leaf:
         shape=_shared(tuple(tensor.shape)),
         dtype=_dtype_name(tensor.dtype),
         numel=tensor.numel(),
-        is_parameter=isinstance(tensor, nn.Parameter),
+        is_parameter=type(tensor) is nn.Parameter or isinstance(tensor, nn.Parameter),
         owner=owner,
         requires_grad=tensor.requires_grad,
         reference=weakref.ref(tensor),
@@ -239,12 +239,14 @@ class Leaves:
 
     def _learn_module(self, root: str, module: nn.Module) -> None:
         before, self._owners[root] = self._owners.get(root), weakref.ref(module)
-        for path, parameter in module.named_parameters():
-            if not is_lazy(parameter) and not self._is_known(parameter):
-                known = len(self.known)
-                number = self._add(parameter, f"{root}.{path}", root)
-                if number < known and before is not None and before() is module:
-                    self.replaced.add(number)
+        named = list(module.named_parameters())
+        with torch._C.DisableTorchFunction():  # a mode of the person's is not to see what is asked here
+            for path, parameter in named:
+                if not is_lazy(parameter) and not self._is_known(parameter):
+                    known = len(self.known)
+                    number = self._put(parameter, _describe(parameter, f"{root}.{path}", root))
+                    if number < known and before is not None and before() is module:
+                        self.replaced.add(number)
 
     def _is_known(self, tensor: torch.Tensor) -> bool:
         number = self._numbers.get(id(tensor))
@@ -292,6 +294,9 @@ class Leaves:
     def _add(self, tensor: torch.Tensor, name: str, owner: str) -> int:
         with torch._C.DisableTorchFunction():  # a mode of the person's is not to see what is asked here
             leaf = _describe(tensor, name or self._anonymous(tensor), owner)
+        return self._put(tensor, leaf)
+
+    def _put(self, tensor: torch.Tensor, leaf: Leaf) -> int:
         number = self._by_name.setdefault(leaf.name, len(self.known))
         if number == len(self.known):
             self.known.append(leaf)

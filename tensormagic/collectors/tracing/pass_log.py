@@ -6,10 +6,12 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from tensormagic.collectors.gradients.gradients import PassValues
 from tensormagic.collectors.graphs.skeleton import Skeleton
 from tensormagic.collectors.graphs.traced_graph import FREE_SECONDS, MOST_PASSES, passes_to_keep
-from tensormagic.collectors.names.identity import Leaf, Leaves
+from tensormagic.collectors.names.identity import Leaves
 from tensormagic.collectors.tracing.timeline import Thinned
 from tensormagic.reports import UNREADABLE, UNTOUCHED, ParameterSeries, Pass
 
@@ -126,17 +128,26 @@ class PassLog:
 
     def series(self) -> tuple[ParameterSeries, ...]:
         """Return what every leaf received, over the kept passes."""
-        rows = self.rows()
-        return tuple(self._series(number, leaf, rows) for number, leaf in enumerate(list(self._leaves.known)))
+        rows, leaves = self.rows(), list(self._leaves.known)
+        norms, updates = (_columns(one, len(leaves)) for one in ([r.norms for r in rows], [r.updates for r in rows]))
+        used, touched, replaced = self._used, self._touched.get, self._leaves.replaced
+        return tuple([
+            ParameterSeries(
+                leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter, leaf.requires_grad,
+                number in used, leaf.owner, norms[number], touched(number, 0), updates[number], number in replaced,
+            )
+            for number, leaf in enumerate(leaves)
+        ])  # fmt: skip
 
-    def _series(self, number: int, leaf: Leaf, rows: tuple[PassRow, ...]) -> ParameterSeries:
-        return ParameterSeries(
-            leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter, leaf.requires_grad,
-            number in self._used, leaf.owner, _column([row.norms for row in rows], number),
-            self._touched.get(number, 0), _column([row.updates for row in rows], number),
-            number in self._leaves.replaced,
-        )  # fmt: skip
 
-
-def _column(rows: list[array[float]], number: int) -> array[float]:
-    return array("f", [row[number] if number < len(row) else UNTOUCHED for row in rows])
+def _columns(rows: list[array[float]], count: int) -> list[array[float]]:
+    """Return the first ``count`` columns of rows that may be shorter; `UNTOUCHED` is where they are."""
+    table = np.full((count, len(rows)), UNTOUCHED, np.float32)
+    for at, row in enumerate(rows):
+        table[: len(row), at] = np.frombuffer(row, np.float32)[:count] if len(row) else UNTOUCHED
+    width, packed = table.itemsize * len(rows), table.tobytes()
+    return (
+        [array("f", packed[at : at + width]) for at in range(0, count * width, width)]
+        if width
+        else [array("f") for _ in range(count)]
+    )

@@ -8,6 +8,7 @@ from torch import nn
 
 from tensormagic.collectors.names.identity import ModuleNames
 from tensormagic.collectors.session.module_oddities import inside
+from tensormagic.garbage import garbage_waits
 
 _MODULE_CALL = nn.Module._call_impl.__code__
 
@@ -42,5 +43,6 @@ class RunningModules:
             above = above.f_back
         if self._modules.path(outermost) and all(inner is not module for _, inner in inside("", outermost)):
             return self._modules.add_stranger(module)
-        self._modules.add_root(outermost)
+        with garbage_waits:
+            self._modules.add_root(outermost)
         return self._modules.path(module) or self._modules.add_stranger(module)

@@ -139,8 +139,7 @@ class Tracer:
             raise TraceError("this trace was started before; make a new one with tensormagic.trace()")
         require_nobody_here("trace")
         self._began = self._clock()
-        self._home = get_ident()
-        self._walker.makers = Makers()
+        self._home, self._walker.makers = get_ident(), Makers()
         self._recorder.origins.begin()
         with ExitStack() as stack:
             stack.enter_context(plain_stacks())
@@ -166,11 +165,12 @@ class Tracer:
             return
         self._stack.close()
         self._ended = self._clock()
-        self._leaves.learn_parameters()
-        self._cuts.finish()
-        self._training.finish()
-        self._module_watch.finish(self._recorder.cuts.trained.known(), self._add_gap)
-        self._faults.finish(error)
+        with garbage_waits:
+            self._leaves.learn_parameters()
+            self._cuts.finish()
+            self._training.finish()
+            self._module_watch.finish(self._recorder.cuts.trained.known(), self._add_gap)
+            self._faults.finish(error)
         self._state = state_after(error)
         self._error = error_text(error) if error is not None else ""
         if error is not None:

@@ -1,0 +1,96 @@
+"""The quick hook of a pass that is measured in full leaves what the hook that looks at everything leaves."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import tensormagic as tm
+from tensormagic.collectors.gradients import gradients
+from tensormagic.collectors.gradients.measures import of_numbers
+from tensormagic.collectors.gradients.survey import StatisticsTable, survey
+
+
+def of_a_net(scale):
+    """Train a small net with views, a shared input and a large layer."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 600), nn.ReLU(), nn.Linear(600, 3))
+    x = torch.randn(5, 6, requires_grad=True)
+    hidden = net(x * scale)
+    (hidden.t().reshape(-1)[::2] + hidden.sum().expand(8)).square().sum().backward()
+
+
+def of_what_is_infinite():
+    """Divide by zero, and pass the infinite gradient on to nodes before it."""
+    x = torch.tensor([0.0, 1.0, 2.0], requires_grad=True)
+    y = x * 1.0
+    (y.view(3).neg().sqrt() + 1 / y).sum().backward()
+
+
+def of_a_gradient_of_a_gradient():
+    """Differentiate twice."""
+    x = torch.tensor([2.0, 3.0], requires_grad=True)
+    (slope,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+    slope.square().sum().backward()
+
+
+RUNS = {
+    "a net": lambda: of_a_net(1.0),
+    "what overflows float32 squares": lambda: of_a_net(1e12),
+    "infinite gradients": of_what_is_infinite,
+    "a second derivative": of_a_gradient_of_a_gradient,
+}
+
+
+def told(run):
+    """Return all numbers about gradients."""
+    with tm.trace(namespace={}) as trace:
+        run()
+    return [
+        (graph.order, [repr(node.statistics) for node in graph.nodes], graph.births, [*map(bits, graph.frames)])
+        for graph in trace.report.graphs
+    ]
+
+
+def bits(frame):
+    """Return the numbers of a pass so that they are equal just where every bit is."""
+    return frame.norms.tobytes(), frame.bad, frame.measures.tobytes(), frame.parts.tobytes()
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_it_leaves_what_the_other_look_leaves(run, monkeypatch):
+    """Order, norms, counts, statistics and births are the same to the bit."""
+    quick = told(run)
+    taken = []
+
+    def slowly_only(_recorder, _known, _small, slowly):
+        taken.append(slowly)
+
+    monkeypatch.setattr(gradients, "first_look", slowly_only)
+    assert told(run) == quick
+    assert taken
+
+
+@pytest.mark.parametrize("count", [1, 32, 33])
+@pytest.mark.parametrize("put", [(), (math.nan,), (math.inf,), (-math.inf, math.nan), (math.inf, -math.inf)])
+def test_few_numbers_are_counted_as_many_are(count, put):
+    """NaN and Inf are counted each, whichever way; without one the norm is that of float64."""
+    numbers = torch.full((max(count, len(put)),), 1e30)
+    numbers[: len(put)] = torch.tensor(put)
+    norm, nan, inf = of_numbers(numbers.numpy())
+    assert (nan, inf) == (sum(map(math.isnan, put)), sum(map(math.isinf, put)))
+    expected = math.nan if nan else math.inf if inf else 1e30 * math.sqrt(count)
+    assert norm == pytest.approx(expected, nan_ok=True)
+
+
+def test_all_statistics_at_once_are_those_of_each():
+    """`every` gives what `get` does, numbers of the same types, None where no gradient came."""
+    table = StatisticsTable(5)
+    table[1] = survey(torch.tensor([1.0, 0.0, math.nan]), 7)
+    table[3] = survey(torch.tensor([math.inf, 2.0]), 8)
+    table[4] = survey(torch.ones(4).half() * 6e-8, 9)
+    assert list(map(repr, table.every())) == [repr(table.get(index)) for index in range(5)]
+    assert [one is None for one in table.every()] == [True, False, True, False, False]
