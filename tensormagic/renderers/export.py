@@ -16,6 +16,7 @@ from tensormagic.renderers.shelf import code, with_loader
 from tensormagic.reports import Report, TraceReport
 
 MOST_CARRIED = 10_000  # characters of a packed report that an output in a notebook carries
+ROOM = {"tensor": 60_000}  # bytes of an output in a notebook, by kind: where more is taken, the report stays out
 MOST_IN_FILE = 2_000_000  # and that a page of its own does
 _TIMES_SMALLER = 30  # at best, packed
 _LEAST_NODE = 60  # characters of a packed report for a node of a graph, at least
@@ -37,8 +38,14 @@ def with_export(report: Report, html: str, *, most: int = MOST_CARRIED) -> str:
     """
     if not html.endswith(_END):
         return html
-    held = tag("script", carried(report, most), type="text/plain", class_="tm-report", data_name=stem(report))
-    return with_loader(f"{html.removesuffix(_END)}{_code()}{held}{_END}")
+    whole = with_loader(html.removesuffix(_END) + _code() + _held(report, "") + _END)
+    if most <= MOST_CARRIED and report.kind_name in ROOM:
+        most = min(most, ROOM[report.kind_name] - len(whole.encode()))
+    return whole.replace(_held(report, ""), _held(report, carried(report, most)))
+
+
+def _held(report: Report, text: str) -> str:
+    return tag("script", text, type="text/plain", class_="tm-report", data_name=stem(report))
 
 
 def stem(report: Report) -> str:

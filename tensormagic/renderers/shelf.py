@@ -55,7 +55,12 @@ def with_loader(html: str) -> str:
 
 def keys(html: str) -> frozenset[str]:
     """Return the keys of the pieces that an output carries."""
-    return frozenset(match[1] for match in _CARRIED.finditer(html))
+    return frozenset(elements(html))
+
+
+def elements(html: str) -> dict[str, str]:
+    """Return the elements that carry code in an output, by key."""
+    return {match[1]: match[0] for match in _CARRIED.finditer(html)}
 
 
 def lean(html: str, elsewhere: Mapping[str, int | None]) -> str:

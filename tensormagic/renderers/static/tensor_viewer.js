@@ -298,11 +298,14 @@ const mountTensors = (() => {
     }
   }
 
-  /** @param {HTMLElement} scope */
-  return (scope) => {
+  /** @param {HTMLElement} scope @param {(text:string)=>Promise<string>} unpacked */
+  return async (scope, unpacked) => {
     for (const section of [scope, ...scope.querySelectorAll("section")]) {
       const block = section.matches(".tm-tensor") && section.querySelector("script.tm-data");
-      if (block && !section.tensormagicPanel) section.tensormagicPanel = new Panel(section, JSON.parse(block.textContent));
+      if (!block || section.tensormagicBegun) continue;
+      section.tensormagicBegun = true;
+      const text = block.type === "application/json" ? block.textContent : await unpacked(block.textContent);
+      section.tensormagicPanel = new Panel(section, JSON.parse(text));
     }
   };
 })();

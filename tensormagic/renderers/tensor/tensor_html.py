@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
-from tensormagic.renderers.basics.markup import escape, json_block, tag
+from tensormagic.renderers.basics.markup import escape, json_block, packed, tag
 from tensormagic.renderers.basics.panel import fold, folds, header, panel, section
 from tensormagic.renderers.basics.phrases import shortened
 from tensormagic.renderers.shelf import code_of, loader
@@ -46,6 +46,7 @@ from tensormagic.reports import Grid, Statistics, TensorReport
 
 MOST_ALIASES = 12
 MOST_VIEWER_VALUES = 1024  # values that the viewer can tell; a collector shows 32 by 32 elements at most
+MOST_PLAIN = 1000  # characters for the viewer that stand there as they are; more are packed
 DATA_WIDTH = 2000  # characters of ``x.data`` at most
 CSS = ("tensor.css", "kind.css", "tensor_values.css")
 TEXT_WIDTH = 120  # characters of a metadata value at most
@@ -199,8 +200,10 @@ def _data(report: TensorReport) -> str:
 def _viewer(report: TensorReport, picture: Picture | None) -> str:
     if picture is None or not picture.drawable:
         return ""
-    data = tag("script", json_block(_viewer_data(report, picture)), type="application/json", class_="tm-data")
-    both = "(panel) => { mountTensors(panel); mountSlices(panel); }"
+    text = json_block(_viewer_data(report, picture))
+    kind, held = ("application/json", text) if len(text) <= MOST_PLAIN else ("text/plain", packed(text))
+    data = tag("script", held, type=kind, class_="tm-data")
+    both = "async (panel, unpacked) => { await mountTensors(panel, unpacked); mountSlices(panel); }"
     return data + code_of("tensor", "tensor_viewer.js", "tensor_slices.js", mount=both) + loader()
 
 
