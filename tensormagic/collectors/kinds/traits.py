@@ -9,6 +9,8 @@ import torch
 from tensormagic.collectors.kinds.kind import Description, Kind, Part, has_class, sizes_text
 from tensormagic.reports import Fact
 
+BUFFER = "buffer"
+
 
 def _describe_parameter(x: Any) -> Description:
     state = "trained: backward() fills its .grad" if x.requires_grad else "frozen: requires_grad is False"
@@ -16,11 +18,13 @@ def _describe_parameter(x: Any) -> Description:
 
 
 def _describe_buffer(x: Any) -> Description:
-    saved = bool(getattr(x, "persistent", True))
+    return Description("Buffer", summary_of_buffer(saved=bool(getattr(x, "persistent", True))))
+
+
+def summary_of_buffer(*, saved: bool) -> str:
+    """Return what it means to be a buffer, ``nn.Buffer`` or registered as one."""
     kept = "saved in state_dict()" if saved else "not saved in state_dict() (persistent=False)"
-    return Description(
-        "Buffer", f"A module that holds it moves it with .to(), and no optimizer is given it; it is {kept}."
-    )
+    return f"A module that holds it moves it with .to(), and no optimizer is given it; it is {kept}."
 
 
 def _is_buffer(x: Any) -> bool:
@@ -97,7 +101,7 @@ def _describe_dual(x: Any) -> Description:
 
 KINDS = (
     Kind("parameter", lambda x: has_class(x, "torch.nn.parameter", "Parameter"), _describe_parameter),
-    Kind("buffer", _is_buffer, _describe_buffer),
+    Kind(BUFFER, _is_buffer, _describe_buffer),
     Kind("conj", lambda x: bool(x.is_conj()), _describe_conj),
     Kind("neg", lambda x: bool(x.is_neg()), _describe_neg),
     Kind("inference", lambda x: bool(x.is_inference()), _describe_inference),

@@ -89,9 +89,12 @@ def _module_children(path: str, module: nn.Module, depth: int, _label: Label) ->
             yield f"{path}.{name}", value, depth if is_kind(value, torch.Tensor, nn.Module) else depth - 1
 
 
-def buffers_of(module: nn.Module) -> list[object]:
-    """Return what a module has registered as its own buffers."""
-    return list(dict.values(object.__getattribute__(module, "__dict__").get("_buffers") or {}))
+def buffers_of(module: nn.Module) -> dict[int, bool]:
+    """Return what a module has registered as its own buffers, by ``id``, and whether ``state_dict()`` has it."""
+    attributes = object.__getattribute__(module, "__dict__")
+    passing = attributes.get("_non_persistent_buffers_set") or ()
+    held = dict.items(attributes.get("_buffers") or {})
+    return {id(buffer): name not in passing for name, buffer in held if buffer is not None}
 
 
 def _optimizer_children(path: str, optimizer: Any, depth: int, label: Label) -> Iterator[Child]:

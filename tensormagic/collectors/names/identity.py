@@ -184,6 +184,7 @@ class Leaves:
         self._owners_there: dict[int, tuple[weakref.ref[nn.Parameter], weakref.ref[nn.Module]]] | None = None
         self._scans, self._scans_left = 0, 0
         self.known: list[Leaf] = []
+        self._orphaned = False  # whether a Parameter that a graph led to belongs to no model
         self.replaced: set[int] = set()  # parameters in whose place their module got another one
         self._owners: dict[str, weakref.ref[nn.Module]] = {}
         modules.on_root = self._learn_module
@@ -270,6 +271,20 @@ class Leaves:
             module = owner()
             if module is not None:
                 self._modules.add_root(module)
+        self._orphaned |= not self._is_known(parameter)
+
+    def find_trained(self, parameter: torch.Tensor) -> int | None:
+        """Return the number of what an optimizer updates in the run, learning its model where that is to be told of.
+
+        That is where a graph led to a Parameter that belongs to no model: it may have been made of one that this
+        optimizer holds.
+        """
+        number = self.find(parameter)
+        if number is None and self._orphaned and isinstance(parameter, nn.Parameter):
+            self._owners_there = self._modules.owners() if self._owners_there is None else self._owners_there
+            self._learn_owner(parameter)
+            number = self.find(parameter)
+        return number
 
     def _name_deeper(self, tensor: torch.Tensor) -> str:
         """Return the way to a leaf; one of a function's variables is numbered while another leaf goes by its name."""

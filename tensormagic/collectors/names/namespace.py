@@ -44,7 +44,8 @@ class Walk:
         items: How many items of one container to look at.
         looked: How many were looked at so far.
         complete: Whether nothing was left out for being too many.
-        buffers: What the modules that were met have registered as buffers, by ``id``; good while these are alive.
+        buffers: What the modules that were met have registered as buffers, by ``id``, good while these are alive, and
+            whether ``state_dict()`` has it.
     """
 
     namespace: Mapping[str, object]
@@ -52,7 +53,7 @@ class Walk:
     items: int = _ITEMS
     looked: int = 0
     complete: bool = True
-    buffers: set[int] = field(default_factory=set, repr=False)
+    buffers: dict[int, bool] = field(default_factory=dict, repr=False)
     _labels: dict[int, str] | None = field(default=None, repr=False)
 
     def named(self, *kinds: type) -> Iterator[tuple[str, Any]]:
@@ -87,7 +88,7 @@ class Walk:
             if is_kind(item, torch.Tensor):
                 return gradient(path, item)
             if is_kind(item, nn.Module):
-                self.buffers.update(map(id, buffers_of(item)))
+                self.buffers.update(buffers_of(item))
             found = list(itertools.islice(children(path, item, depth, self._label), self.items + 1))
         except Exception:  # one object that cannot be looked into does not hide the others
             self.complete = False

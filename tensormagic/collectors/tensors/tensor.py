@@ -10,6 +10,7 @@ import torch
 from torch import _tensor_str
 
 from tensormagic.collectors.aliasing.aliases import AliasSearch, find_aliases
+from tensormagic.collectors.kinds.traits import BUFFER, summary_of_buffer
 from tensormagic.collectors.memory.grid import cut_of
 from tensormagic.collectors.memory.layout import layout
 from tensormagic.collectors.memory.memory import Memory
@@ -134,7 +135,7 @@ def _collect(
         holders=sections.read("holders", lambda: holders(x, namespace, names=shared.names, besides=besides), None)
         if not depth
         else None,
-        kinds=tuple(_kinds(subject, name, sections, depth=depth)),
+        kinds=tuple(_kinds(subject, name, sections, depth=depth, registered=shared.buffers.get(id(x)))),
         gaps=tuple(sections.gaps),
     )
 
@@ -179,8 +180,12 @@ def _values(subject: Subject, sections: _Sections) -> tuple[Statistics | None, t
     return replace(found, of_what=what, **nowhere), ()
 
 
-def _kinds(subject: Subject, name: str, sections: _Sections, *, depth: int) -> Iterator[KindReport]:
-    """Yield what each kind says, its components as reports of their own."""
+def _kinds(
+    subject: Subject, name: str, sections: _Sections, *, depth: int, registered: bool | None
+) -> Iterator[KindReport]:
+    """Yield what each kind says, its components as reports of their own; of a registered buffer, that it is one."""
+    if registered is not None and all(one.kind.key != BUFFER for one in subject.found):
+        yield KindReport(BUFFER, "Buffer", summary_of_buffer(saved=registered))
     for one in subject.found:
         if one.description is None:
             sections.miss(f"kind {one.kind.key}", reason_of(one.error or Exception()))
@@ -206,12 +211,14 @@ class _Shared:
         named: Everything that was found under a name.
         names: The first name of each tensor, by ``tensor._cdata``.
         looked: How many names and attributes were looked through.
+        buffers: As in `Walk`.
     """
 
     search: AliasSearch
     named: list[tuple[str, Any]]
     names: dict[int, str]
     looked: int
+    buffers: dict[int, bool]
 
 
 def _shared(subject: Subject, name: str, namespace: dict[str, object], sections: _Sections) -> _Shared:
@@ -226,7 +233,7 @@ def _shared(subject: Subject, name: str, namespace: dict[str, object], sections:
         sections.miss("aliases", f"only {walk.looked} of the names, items and attributes there are were looked through")
     if search.found > len(search.aliases):
         sections.miss("aliases", f"{len(search.aliases)} of the {search.found} that share its storage are listed")
-    return _Shared(search, named, names, walk.looked)
+    return _Shared(search, named, names, walk.looked, walk.buffers)
 
 
 def _role(x: torch.Tensor, storage: StorageReport | None, search: AliasSearch) -> str:

@@ -68,7 +68,7 @@ class Held:
         strangers = {}
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                number = self._leaves.find(parameter)
+                number = self._leaves.find_trained(parameter)
                 if number is not None:
                     self.numbers.add(number)
                     self.owners[self._leaves.known[number].owner] = None

@@ -61,3 +61,16 @@ def test_the_run_is_called_by_the_model_that_learns():
         (net(torch.ones(1, 2)) - wanted).square().sum().backward()
 
     assert traced({"target": target, "net": net}, run).title == "net"
+
+
+def test_a_model_that_an_optimizer_steps_for_a_parameter_of_none():
+    """A Parameter made anew in every step belongs to no model: the one that the optimizer holds is told of."""
+    base, old = nn.Linear(2, 2), nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(base.parameters(), lr=0.1)
+
+    def run():
+        nn.Parameter(base.weight * 0.5).sum().backward()
+        optimizer.step()
+
+    report = traced({"old": old, "base": base}, run)
+    assert {series.owner for series in report.parameters} == {"", "base"}

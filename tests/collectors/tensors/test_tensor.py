@@ -299,3 +299,20 @@ def test_elements_as_text() -> None:
         "True", "9223372036854775807", "1+2j", "0-0.5j",
     ]  # fmt: skip
     assert level_of(3 + 4j) == 5.0
+
+
+def test_a_registered_buffer_is_one():
+    """A module that has a name, and has registered it, makes a tensor a buffer; what merely lies in it is none."""
+    net = nn.BatchNorm1d(2)
+    net.register_buffer("passing", torch.ones(2), persistent=False)
+    net.loose = torch.ones(2)
+    told = {
+        name: [kind.summary for kind in collect_tensor(getattr(net, name), name=name, namespace={"net": net}).kinds]
+        for name in ("running_mean", "passing", "loose")
+    }
+    what = "A module that holds it moves it with .to(), and no optimizer is given it; it is"
+    assert told == {
+        "running_mean": [f"{what} saved in state_dict()."],
+        "passing": [f"{what} not saved in state_dict() (persistent=False)."],
+        "loose": [],
+    }
