@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 import tensormagic.api  # noqa: F401  (reports are saved through it)
+from tests.renderers import samples_sharing
 from tests.renderers.test_files import KINDS, sample
 
 # The smallest type of what is shown, in points of the screen; not in pictures, and not what stands behind icons.
@@ -138,3 +139,24 @@ def test_in_jupyterlab(notebook):
     assert page.locator(".jp-Cell").count() == cells
     box = stage.bounding_box()
     assert box["height"] <= 0.86 * page.viewport_size["height"] + 1
+
+
+def test_a_long_table_goes_over_several_slides(static_page, tmp_path):
+    """Each row is on one of them, under the heads of the table, and nothing has to be scrolled to."""
+    path = tmp_path / "table.html"
+    samples_sharing.TABLES["many"].save(path, slide=True)
+    page = static_page(path, width=1280)
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.wait_for_function("() => document.querySelector('.tm-stage .tm-rows th button')")
+    page.wait_for_function("() => document.querySelector('.tm-stage > nav span').textContent.split(' / ')[1] > 3")
+    page.keyboard.press("Home")
+    seen = []
+    for _ in range(position(page)[1]):
+        rows = page.locator(".tm-stage tbody tr th").evaluate_all(
+            "all => all.filter(one => one.checkVisibility()).map(one => one.textContent)"
+        )
+        expect(page.get_by_text("device", exact=True)).to_be_visible()
+        assert page.locator(".tm-stage").evaluate("one => one.scrollHeight - one.clientHeight") <= 1
+        seen += rows
+        page.keyboard.press("ArrowRight")
+    assert len(seen) == len(set(seen)) == 100

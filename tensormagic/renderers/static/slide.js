@@ -5,6 +5,9 @@
   const GROUPS = ".tm-folds,.tm-more,.tm-scroll,.tm-inside";
   const WORDS = ".tm-find,.tm-finding,.tm-gaps,.tm-clear,.tm-quietline,.tm-paced,.tm-copy,.tm-failed";
   const FACTORS = [1.6, 1.45, 1.3, 1.2, 1.1, 1];
+  const LISTS = "tbody,.tm-find,ul"; // what is turned page by page where it is long
+  const WHOLE = ".tm-picture,.tm-verdicts,.tm-cells,.tm-axes,.tm-bars,.tm-numbers,.tm-operands"; // what is one picture
+  const HEADINGS = "h3,summary,style,script,nav,header,table,ul,.tm-about,.tm-find,.tm-off,.tm-export";
   const SMALLER = [1, 0.85, 0.7]; // than can be read from far away: for what is too wide otherwise
 
   /** Whether a disclosure is only the cover of several parts. */
@@ -34,13 +37,32 @@
     return [words, ...pages, lines].filter((page) => page.length);
   };
 
+  /** The rows of all lists in some parts, in their order; of a list within a row nothing. */
+  const rowsOf = (parts) =>
+    parts.flatMap((part) => [...(part.matches(LISTS) ? [part] : []), ...part.querySelectorAll(LISTS)])
+      .filter((list) => !list.closest(WHOLE) && !list.parentElement.closest(LISTS)).flatMap((list) => [...list.children]);
+
+  /** What a row goes with: its table, its list. */
+  const holderOf = (row) => row.closest("table,.tm-find,ul");
+
+  /** What stands beside lists and is no heading of theirs: a map, a chart; it is on the first of their slides. */
+  const stillOf = (parts, rows) => {
+    const found = new Set();
+    for (const row of rows)
+      for (let one = holderOf(row); one && !parts.includes(one); one = one.parentElement)
+        for (const beside of one.parentElement.children)
+          if (!beside.matches(HEADINGS) && !beside.querySelector(LISTS)) found.add(beside);
+    return [...found];
+  };
+
   class Slides {
     constructor(section) {
       this.section = section;
       this.parts = partsOf(section);
       this.heads = this.parts.filter((part) => part.matches(".tm-head"));
-      this.pages = pagesOf(this.parts);
-      if (!this.pages.length) this.pages = [[]];
+      /** @type {{parts:Element[], from?:number, to?:number}[]} a slide each; which rows of its lists it shows */
+      this.pages = pagesOf(this.parts).map((parts) => ({ parts }));
+      if (!this.pages.length) this.pages = [{ parts: [] }];
       this.at = 0;
       this.build();
       section.classList.add("tm-stage");
@@ -52,9 +74,11 @@
       section.setAttribute("aria-roledescription", "slides");
       section.addEventListener("keydown", (event) => this.key(event));
       section.addEventListener("click", (event) => this.click(event));
-      section.addEventListener("fullscreenchange", () => this.fit());
+      section.addEventListener("fullscreenchange", () => this.resized());
+      this.measure();
       new ResizeObserver(() => this.resized()).observe(section);
-      this.show(0);
+      const lists = new MutationObserver(() => this.measure()); // a viewer has sorted a table, or filled it
+      for (const list of section.querySelectorAll("tbody")) if (!list.closest(WHOLE)) lists.observe(list, { childList: true });
       if (alone) section.focus();
     }
 
@@ -82,14 +106,48 @@
 
     show(at) {
       this.at = Math.min(Math.max(at, 0), this.pages.length - 1);
-      const page = this.pages[this.at], told = page.some((part) => part.matches(".tm-static")); // the picture has its own
+      this.turn();
+      if (this.pages[this.at].to === undefined && this.section.scrollHeight > this.section.clientHeight + 1 && this.split()) this.turn();
+      this.said.textContent = `${this.at + 1} / ${this.pages.length}`;
+      this.back.disabled = this.at === 0;
+      this.next.disabled = this.at === this.pages.length - 1;
+    }
+
+    /** Give lists that are too long for one slide as many as they need; whether there were such lists. */
+    split() {
+      const { parts } = this.pages[this.at], rows = rowsOf(parts), still = stillOf(parts, rows);
+      const high = (some) => some.reduce((sum, one) => sum + one.getBoundingClientRect().height, 0);
+      if (rows.length < 2) return false;
+      const { scrollHeight, clientHeight } = this.section, left = clientHeight - (scrollHeight - high(rows)) - 8;
+      const slides = [];
+      let from = 0, room = left;
+      rows.forEach((row, at) => {
+        const own = high([row]);
+        if (own > room && (at > from || (still.length && !slides.length))) {
+          slides.push({ parts, from, to: at });
+          [from, room] = [at, left + high(still)];
+        }
+        room -= own;
+      });
+      slides.push({ parts, from, to: Infinity });
+      if (slides.length < 2) return false;
+      this.pages.splice(this.at, 1, ...slides);
+      return true;
+    }
+
+    /** Show the parts of a slide, and of its lists the rows that are on it. */
+    turn() {
+      const { parts: page, from = 0, to = Infinity } = this.pages[this.at];
+      const told = page.some((part) => part.matches(".tm-static")); // the picture has its own
+      const rows = rowsOf(page), off = (one, is) => one.classList.toggle("tm-turned", is);
+      rows.forEach((row, at) => off(row, at < from || at >= to));
+      const all = new Set(rows.map(holderOf));
+      for (const one of all) off(one, rows.every((row) => holderOf(row) !== one || row.matches(".tm-turned")) && (from > 0 || all.size > 1));
+      for (const one of stillOf(page, rows)) off(one, from > 0);
       const shown = new Set([...(told ? [] : this.heads), ...page]);
       for (const part of this.parts) part.classList.toggle("tm-off", !shown.has(part));
       for (const holder of [...this.section.querySelectorAll(".tm-taken")].reverse())
         holder.classList.toggle("tm-off", ![...shown].some((part) => holder.contains(part)));
-      this.said.textContent = `${this.at + 1} / ${this.pages.length}`;
-      this.back.disabled = this.at === 0;
-      this.next.disabled = this.at === this.pages.length - 1;
       this.section.scrollTop = 0;
       this.fit();
     }
@@ -98,7 +156,15 @@
       const size = `${this.section.clientWidth} ${this.section.clientHeight}`;
       if (size === this.size) return;
       this.size = size;
-      this.fit();
+      this.measure();
+    }
+
+    /** Find out how many slides there are at this size, and go on at the part that is shown. */
+    measure() {
+      const [shown] = this.pages[this.at].parts;
+      this.pages = this.pages.filter(({ parts }, at) => parts !== this.pages[at - 1]?.parts).map(({ parts }) => ({ parts }));
+      for (let at = 0; at < this.pages.length; at += 1) this.show(at);
+      this.show(this.pages.findIndex(({ parts }) => parts[0] === shown));
     }
 
     /** The largest type at which the part fits; where none does, type that can be read, and a scroll bar. */
