@@ -50,18 +50,43 @@ def test_axe_finds_nothing_on_any_panel(static_page: OpenPage, which: str, dark:
     """One page holds a panel of every kind, all open, as a notebook does: no rule of axe is broken."""
     panels = "\n".join(renderers.render(report, "html") for report in chosen(which).values())
     page = _opened(static_page(f'<!doctype html><html lang="en"><body>{panels}</body></html>', dark=dark))
-    found = axe.check(page, off=NOT_OURS).violations
-    assert found == []
+    found = axe.check(page, off=NOT_OURS)
+    assert found.violations == []
+    assert found.open == []
 
 
-@pytest.mark.parametrize("kind", ["trace", "tensor"])
+@pytest.mark.parametrize("kind", ["trace", "tensor", "comparison", "memory run", "failure"])
 def test_axe_finds_nothing_on_a_page_of_its_own(static_page: OpenPage, tmp_path: Path, kind: str) -> None:
-    """A saved page has what a whole page needs: language, title, main part and heading."""
+    """A saved page has what a whole page needs: language, title, main part and heading; no rule is off."""
     path = tmp_path / "page.html"
     chosen("first")[kind].save(path)
     page = static_page(path)
-    assert axe.check(page).violations == []
+    found = axe.check(page)
+    assert found.violations == []
+    assert found.open == []
     assert page.locator("main > h2").inner_text() == f"tensormagic: {kind}"
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_nothing_where_something_is_open(static_page: OpenPage, dark: bool) -> None:
+    """The drawer of a node, hits of a search, the line of exports; then a page of slides, turned once."""
+    page = _opened(static_page(_page(samples_viewer.broken_run()), dark=dark))
+    page.locator(".tmv .box", has_text="log").last.click()
+    page.get_by_role("searchbox").fill("conv")
+    page.locator(".tm-export > summary").click()
+    expect(page.locator(".drawer")).to_be_visible()
+    found = axe.check(page, off=NOT_OURS)
+    assert (found.violations, found.open) == ([], [])
+    slides = renderers.render(chosen("largest")["tensor"], "html", slide=True)
+    page = static_page(f'<!doctype html><html lang="en"><body>{slides}</body></html>', dark=dark)
+    page.locator(".tm-stage").press("ArrowRight")
+    found = axe.check(page, off=NOT_OURS)
+    assert (found.violations, found.open) == ([], [])
+
+
+def _page(*reports: Report) -> str:
+    panels = "\n".join(renderers.render(report, "html") for report in reports)
+    return f'<!doctype html><html lang="en"><body>{panels}</body></html>'
 
 
 def test_new_finding_is_announced_once_and_politely(static_page: OpenPage) -> None:
@@ -69,7 +94,7 @@ def test_new_finding_is_announced_once_and_politely(static_page: OpenPage) -> No
     report = samples_viewer.broken_run()
     calm = replace(report, findings=(), state="running")
     page = _mounted(static_page, calm)
-    said = page.locator("[role=status]")
+    said = page.locator(".tm-sr[role=status]")
     expect(said).to_have_text("")
     page.evaluate("doc => panel.update(doc)", trace_document(replace(report, state="running")))
     first = report.findings[0]

@@ -105,11 +105,11 @@ def test_numbers_are_read_on_the_bars_behind_them(dark):
     """The columns of bytes beside the lines of a cell have their bars behind the numbers."""
     steps = SCALES["NORM"][dark]
     tints = {".tm-bp": ("var(--n2)", steps[2]), ".tm-bk": ("var(--kept)", theme.KIND_COLOURS[1])}
+    tints[".tm-bf"] = ("var(--line-2)", theme.role("line-2", dark=dark))
     for selector, (name, colour) in tints.items():
         share = share_of_mix(rule("memory.css", f".tm-memory {selector}"), name)
         for ground in GROUNDS[dark]:
             assert contrast(theme.role("ink", dark=dark), mixed(colour, share, ground)) >= TEXT
-    assert contrast(theme.role("ink", dark=dark), theme.role("line", dark=dark)) >= TEXT  # of the other two columns
 
 
 def test_numbers_are_read_in_every_cell_of_a_heat_map():

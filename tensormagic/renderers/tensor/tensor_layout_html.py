@@ -38,6 +38,7 @@ UNREAD = f"background-color:{theme.role('skip')};color:{theme.role('ink-2')}"
 STRIP_TABLE_CELLS = 96  # beyond, the strip is a picture
 STRIP_WIDTH = 560  # pixels that the strip's cells have at least, in a notebook 700 pixels wide
 STRIP_CELL = 46  # pixels of a strip cell at most
+LEAST_NUMBERED, LEAST_CELL = 20, 4  # and at least, with a number in it and without
 STRIP_HEIGHT, LEAST_FILL = 22, 4  # pixels of a strip cell, and of the part of it that is read where that is little
 MAP_ROWS = 8  # rows of pixels by which a pictured strip cell shows how much of it is read
 MOST_ROW_LABELS = 16
@@ -156,8 +157,15 @@ def _strip_table(report: TensorReport, picture: Picture, strip: Strip) -> str:
     ]
     labels = max(78, round(text_width(_rows_title(report, strip), 12)) + 10)
     width = labels + STRIP_CELL * len(strip.cells)
+    least = labels + (LEAST_NUMBERED if numbered else LEAST_CELL) * len(strip.cells)  # narrower, it scrolls
     columns = tag("colgroup", f'<col style="width:{labels}px">', f'<col span="{len(strip.cells)}">')
-    return tag("table", columns, *rows, class_="tm-cells tm-storage", style=f"width:100%;max-width:{width}px")
+    return tag(
+        "table",
+        columns,
+        *rows,
+        class_="tm-cells tm-storage",
+        style=f"width:100%;min-width:{least}px;max-width:{width}px",
+    )
 
 
 def _number(cell: StripCell, *, times: bool) -> str:
