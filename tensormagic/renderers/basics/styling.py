@@ -45,7 +45,7 @@ def sheet(markup: str, *files: str, extra: str = "") -> str:
     """
     present = _present(markup)
     own = "".join(_kept(rule, present) for rule in _parsed(extra))
-    rules = used(markup, "panel.css", *files) + own + icon_style(markup)
+    rules = used(markup, "panel.css", "access.css", *files) + own + icon_style(markup)
     return tokens(rules + markup) + rules
 
 

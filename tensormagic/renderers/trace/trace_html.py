@@ -119,7 +119,7 @@ def used_by_operations() -> str:
 
 def viewer_rules() -> str:
     """Return the rules that only the viewer needs; they come packed with it."""
-    rules = static("trace_viewer.css") + heat_style()
+    rules = static("access.css") + static("trace_viewer.css") + heat_style()
     return _VIEWER.sub(".tmv.tmv.tmv", rules)  # to win over what other panels of the page say about all panels
 
 
