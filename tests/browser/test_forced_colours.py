@@ -82,6 +82,15 @@ def test_panels_take_the_colours_of_the_system(forced: Callable[..., Page], dark
     assert (found.violations, found.open) == ([], [])
 
 
+def test_without_forced_colours_nothing_of_them_counts(static_page: OpenPage) -> None:
+    """The same panels have the colours of the theme where no system forces its own."""
+    page = static_page(_panels())
+    page.wait_for_selector(".tmv .box")
+    colours = page.evaluate("() => [...document.querySelectorAll('.tm')].map(one => getComputedStyle(one).color)")
+    assert set(colours) == {"rgb(27, 31, 36)"}
+    assert page.evaluate(STYLE, [".tm-memory .tm-sev", "color"]) != colours[0]
+
+
 @pytest.mark.parametrize("width", [500, 320], ids=["200 %", "400 %"])
 def test_nothing_is_lost_where_there_is_little_room(static_page: OpenPage, width: int) -> None:
     """Wide parts scroll in a box of their own: the page does not, and no word is cut off without a way to read it."""

@@ -84,3 +84,10 @@ def test_icons_stay_signs_without_styles():
 def test_empty_parts_leave_nothing():
     """A section, a disclosure and a row of disclosures without content are not there at all."""
     assert panel.section("Title") == panel.fold("Title", "") == panel.folds("", "") == ""
+
+
+def test_rules_under_a_condition_stay_under_it():
+    """A block of rules for print or forced colours is kept whole, however its lines are broken."""
+    whole = styling.used("", "access.css")
+    assert whole.startswith("@media (max-width:520px){")
+    assert re.sub(r"@media[^{]+\{(?:[^{}]+\{[^{}]*\})*\s*\}", "", whole).strip() == ""

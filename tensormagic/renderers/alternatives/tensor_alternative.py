@@ -113,7 +113,7 @@ def _runs(flags: Iterable[bool]) -> int:
 def slices_alternative(report: TensorReport, each: DimensionSlices) -> str:
     """Return which slice along a dimension is largest and which smallest, which are zero, which hold NaN or Inf."""
     at = letter(report, each.dim)
-    told = f"Mean magnitude of {plural(each.size, 'slice')} along {at}"
+    told = f"Mean magnitude, {plural(each.size, 'slice')} along {at}"
     finite = [(level, place) for place, level in enumerate(each.levels) if math.isfinite(level)]
     if finite:
         (high, largest), (low, smallest) = max(finite, key=_level), min(finite, key=_level)

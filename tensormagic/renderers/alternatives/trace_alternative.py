@@ -15,7 +15,7 @@ from tensormagic.renderers.trace.trace_phrases import measured, norm_text, run_t
 from tensormagic.renderers.trace.trace_values import forward_mark, last_frame
 from tensormagic.reports import Birth, Frame, Graph, Node, TraceReport
 
-NAME, MESSAGE, MOST_NAMES = 48, 160, 3  # characters of a name and of a finding, names of a list
+NAME, MESSAGE, MOST_NAMES = 48, 160, 2  # characters of a name and of a finding, names of a list
 
 
 def trace_alternative(report: TraceReport, *, graph: int = 0) -> str:
@@ -95,8 +95,8 @@ def _range(report: TraceReport, graph: Graph, frame: Frame | None) -> Iterator[s
     if len(finite) > 1:
         (most, largest), (least, smallest) = max(finite, key=_norm), min(finite, key=_norm)
         kind = "Largest finite" if len(finite) < len(graph.nodes) else "Largest"
-        ends = f"{kind} gradient norm {norm_text(most)} in {_called(report, largest)}"
-        yield f"{ends}, smallest {norm_text(least)} in {_called(report, smallest)}"
+        ends = f"{kind} gradient norm {norm_text(most)} in {_called(report, largest, text=False)}"
+        yield f"{ends}, smallest {norm_text(least)} in {_called(report, smallest, text=False)}"
 
 
 def _norm(pair: tuple[float, Node]) -> float:
@@ -126,11 +126,11 @@ def _found(report: TraceReport) -> Iterator[str]:
         yield f"{first.severity} {shortened(first.code, NAME)}{where}: {message}{rest}"
 
 
-def _called(report: TraceReport, node: Node) -> str:
+def _called(report: TraceReport, node: Node, *, text: bool = True) -> str:
     """Return what a node is called and where it is: ``log, cell 5, line 6: logp = p.log()``."""
     name = shortened(node.variable if node.kind == "accumulate" and node.variable else node.op, NAME)
     module = f" of {shortened(node.module, NAME)}" if node.module and node.kind != "accumulate" else ""
     if node.location is None or node.location >= len(report.locations):
         return f"{name}{module}"
     where = report.locations[node.location]
-    return f"{name}{module} ({where.label}{f': {shortened(where.text, NAME)}' if where.text else ''})"
+    return f"{name}{module} ({where.label}{f': {shortened(where.text, NAME)}' if where.text and text else ''})"

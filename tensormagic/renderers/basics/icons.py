@@ -1,8 +1,8 @@
 """One set of icons: severities, and what a panel is about; monochrome, in the colour of the text around them.
 
-A severity is a text sign with a shape over it: the style sheet masks the shape, and where styles are stripped the sign
-stays; what a panel is about has no sign. Icons are decoration: the word beside one says the same, so none has a text
-alternative of its own.
+A severity is a text sign with a shape over it: the style sheet cuts the shape out, and where styles are stripped the
+sign stays; what a panel is about has no sign. Icons are decoration: the word beside one says the same, so none has a
+text alternative of its own.
 """
 
 from __future__ import annotations
@@ -35,9 +35,4 @@ def icon(name: str) -> str:
 def icon_style(markup: str) -> str:
     """Return the shapes of those icons that ``markup`` uses."""
     used = sorted(set(re.findall(r"tm-i-(\w+)", markup)))
-    return "".join(f'.tm .tm-i-{name}{{--icon:url("{_uri(ICONS[name][1])}")}}' for name in used)
-
-
-def _uri(shape: str) -> str:
-    svg = f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 14 14'><path fill-rule='evenodd' d='{shape}'/></svg>"
-    return "data:image/svg+xml," + svg.replace("#", "%23").replace("<", "%3C").replace(">", "%3E")
+    return "".join(f'.tm .tm-i-{name}{{--icon:path(evenodd,"{ICONS[name][1]}")}}' for name in used)

@@ -17,7 +17,7 @@ from tensormagic.renderers.assets import static
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.icons import icon_style
 
-_RULE = re.compile(r"(@[^{]+)\{((?:[^{}]+\{[^{}]*\})*)\}|([^{}]+)\{([^{}]*)\}")
+_RULE = re.compile(r"(@[^{]+)\{((?:[^{}]+\{[^{}]*\})*)\s*\}|([^{}]+)\{([^{}]*)\}")
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _OUTER_COMMA = re.compile(r",(?![^()]*\))")
 _ALTERNATIVE = re.compile(r":(?:not|is|has)\([^)]*\)")

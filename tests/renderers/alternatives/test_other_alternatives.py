@@ -133,7 +133,7 @@ def test_the_row_of_slices_says_which_are_largest_zero_and_broken() -> None:
     each = DimensionSlices(1, 8, 4, 4, 2, levels, (0, 0, 3, 0), 2, bad, True, 1, (7,))
     report = samples_tensor.transpose_slice()
     assert tensor_alternative.slices_alternative(report, each) == (
-        "Mean magnitude of 8 slices along j: largest 4 at 2 to 3, smallest 0.5 at 0 to 1; all zeros: 7; "
+        "Mean magnitude, 8 slices along j: largest 4 at 2 to 3, smallest 0.5 at 0 to 1; all zeros: 7; "
         "holding NaN or Inf: 4, 5."
     )
 
