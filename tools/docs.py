@@ -184,19 +184,22 @@ def build(output: Path, *, run_notebooks: bool) -> int:
     shutil.rmtree(output / "html", ignore_errors=True)
     os.environ["TENSORMAGIC_DOCS_NOTEBOOKS"] = "force" if run_notebooks else "off"
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # Jupyter's own settings and kernels of the person stay out
-    os.environ["IPYTHONDIR"] = str(_settings(output / "settings"))
+    os.environ["IPYTHONDIR"] = str(settings(output / "settings"))
     flags = ("-q", "-W", "--keep-going", "-E", "-j", "auto", "-b", "html")
     places = ("-c", str(SITE), "-d", str(output / "doctrees"), str(output / "source"), str(output / "html"))
     return build_main([*flags, *places])
 
 
-def _settings(folder: Path) -> Path:
-    """Make settings for the kernels: none of the person's start-up files, and no alarm that TCP is not encrypted."""
+def settings(folder: Path) -> Path:
+    """Make settings for the kernels: none of the person's start-up files, and no alarm that TCP is not encrypted.
+
+    The outputs of a notebook come to lie on one page of the site, which needs the viewer once; what runs the notebooks
+    does not say so.
+    """
     profile = folder / "profile_default"
     profile.mkdir(parents=True, exist_ok=True)
-    profile.joinpath("ipython_kernel_config.py").write_text(
-        'c = get_config()\nc.IPKernelApp.log_level = "ERROR"\n', encoding="utf-8"
-    )
+    lines = ("c = get_config()", 'c.IPKernelApp.log_level = "ERROR"', 'c.TensorMagic.viewer = "once"\n')
+    profile.joinpath("ipython_kernel_config.py").write_text("\n".join(lines), encoding="utf-8")
     return folder.resolve()
 
 

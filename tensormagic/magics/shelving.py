@@ -65,7 +65,6 @@ class _Run:
 
     cell: str
     at: int
-    number: int | None
     before: int | None
     changed: bool
 
@@ -74,14 +73,14 @@ class Ledger:
     """Which cells of one page carry which pieces of code, as far as the kernel can know."""
 
     def __init__(self) -> None:
-        self._carriers: dict[str, dict[str, _Run]] = {}
+        self._carriers: dict[str, dict[str, tuple[_Run, int]]] = {}  # of each piece the cells: their run and number
         self._runs: dict[str, tuple[int, int]] = {}  # of each cell the last one, and its text's hash
-        self._now = _Run("", 0, None, None, changed=False)
+        self._now = _Run("", 0, None, changed=False)
 
-    def begin(self, cell: str, code: str, number: int | None) -> None:
+    def begin(self, cell: str, code: str) -> None:
         """A cell is run: what its output carried is gone."""
         before, text = self._runs.get(cell, (None, 0))
-        self._now = _Run(cell, self._now.at + 1, number, before, changed=text != hash(code))
+        self._now = _Run(cell, self._now.at + 1, before, changed=text != hash(code))
         self._runs[cell] = (self._now.at, hash(code))
         self.forget([cell])
 
@@ -95,16 +94,21 @@ class Ledger:
             for cell in cells:
                 carriers.pop(cell, None)
 
-    def elsewhere(self, pieces: Iterable[str]) -> dict[str, int | None]:
-        """Return which of these pieces another output carries, with its cell's number; this output carries the rest."""
+    def elsewhere(self, pieces: Iterable[str], number: int) -> dict[str, int]:
+        """Return which of these pieces another output carries, with its cell's number; this output carries the rest.
+
+        Args:
+            pieces: Their keys.
+            number: What the page shows beside the running cell.
+        """
         found = {}
         for piece in pieces:
             carriers = self._carriers.setdefault(piece, {})
-            newest = max(carriers.values(), key=lambda run: run.at, default=None)
-            if newest is not None and self._may_point_to(newest):
-                found[piece] = newest.number
+            newest = max(carriers.values(), key=lambda carrier: carrier[0].at, default=None)
+            if newest is not None and self._may_point_to(newest[0]):
+                found[piece] = newest[1]
             else:
-                carriers[self._now.cell] = self._now
+                carriers[self._now.cell] = self._now, number
         return found
 
     def _may_point_to(self, carrier: _Run) -> bool:
@@ -129,23 +133,23 @@ class Pages:
         self._ledgers: dict[str, Ledger] = {}
         self._heard = ""
 
-    def elsewhere(self, pieces: Iterable[str]) -> dict[str, int | None]:
+    def elsewhere(self, pieces: Iterable[str]) -> dict[str, int]:
         """Return which pieces the output that is about to be shown need not carry, and where they are."""
         request = self._request()
         if request is None or not self._shared(request):
             return {}
-        self._hear(request, running_number(self._shell))
-        return self._ledgers[request.page].elsewhere(pieces)
+        self._hear(request)
+        return self._ledgers[request.page].elsewhere(pieces, running_number(self._shell))
 
     def note_run(self, _info: Any = None) -> None:
         """A cell is about to run; IPython calls this."""
         if (request := self._request()) is not None:
-            self._hear(request, self._shell.execution_count)
+            self._hear(request)
 
     def note_message(self, message: dict[str, Any]) -> dict[str, Any]:
         """Something is about to be sent to the page; ipykernel calls this, and sends what is returned."""
         if message.get("msg_type") == "clear_output" and (request := self._request()) is not None:
-            self._hear(request, None)
+            self._hear(request)
             self._ledgers[request.page].clear()
         return message
 
@@ -161,7 +165,7 @@ class Pages:
         mode = self._mode()
         return mode == "once" or (mode == "auto" and request.on_one_page)
 
-    def _hear(self, request: Request, number: int | None) -> None:
+    def _hear(self, request: Request) -> None:
         """Write down a request, once; and which cells are gone since the one before."""
         if request.number == self._heard:
             return
@@ -171,7 +175,7 @@ class Pages:
         while len(self._ledgers) > MOST_PAGES:
             del self._ledgers[next(iter(self._ledgers))]
         ledger.forget(request.deleted)
-        ledger.begin(request.cell or f"text {hash(request.code)}", request.code, number)
+        ledger.begin(request.cell or f"text {hash(request.code)}", request.code)
 
 
 class Placement:
@@ -179,7 +183,7 @@ class Placement:
 
     def __init__(self) -> None:
         self._decided: frozenset[str] = frozenset()
-        self._elsewhere: dict[str, int | None] = {}
+        self._elsewhere: dict[str, int] = {}
 
     def lean(self, html: str) -> str:
         """Return what is to be shown there without the code that another output of the page carries."""

@@ -63,17 +63,17 @@ def elements(html: str) -> dict[str, str]:
     return {match[1]: match[0] for match in _CARRIED.finditer(html)}
 
 
-def lean(html: str, elsewhere: Mapping[str, int | None]) -> str:
+def lean(html: str, elsewhere: Mapping[str, int]) -> str:
     """Return an output without the pieces that another carries.
 
     Args:
         html: The output.
-        elsewhere: The number of the cell whose output carries a piece, by key; None where that is not known.
+        elsewhere: The number of the cell whose output carries a piece, by key.
     """
     return _CARRIED.sub(lambda match: _pointer(match, elsewhere), html)
 
 
-def _pointer(match: re.Match[str], elsewhere: Mapping[str, int | None]) -> str:
+def _pointer(match: re.Match[str], elsewhere: Mapping[str, int]) -> str:
     if match[1] not in elsewhere:
         return match[0]
     return tag("script", type="text/plain", data_tm_code=match[1], data_tm_cell=elsewhere[match[1]])

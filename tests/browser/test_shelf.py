@@ -66,7 +66,7 @@ def test_smaller_viewers_are_shared_too(static_page, kind, part):
     """The table and the strip find theirs; a tensor's grid answers the pointer."""
     tensor = renderers.render(samples_tensor.transpose_slice(), "html")
     pages = [renderers.render(sample(kind), "html"), tensor]
-    lean = [shelf.lean(html, dict.fromkeys(shelf.keys(html))) for html in pages]
+    lean = [shelf.lean(html, dict.fromkeys(shelf.keys(html), 1)) for html in pages]
     page = static_page("".join((*lean, *pages)))
     expect(page.locator(part)).to_have_count(2)
     page.locator("section.tm-tensor:not(.tm-overlay)").first.get_by_text("13", exact=True).first.hover()

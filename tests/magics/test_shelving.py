@@ -28,8 +28,8 @@ class Notebook:
         """Run cells that show one panel each; returns those whose output now carries the piece, of all."""
         for cell in cells:
             self.count += 1
-            self.ledger.begin(cell, code, self.count)
-            found = self.ledger.elsewhere([PIECE])
+            self.ledger.begin(cell, code)
+            found = self.ledger.elsewhere([PIECE], self.count)
             self.carried[cell] = not found
             self.told.update({cell: found[PIECE]} if found else {})
         return [cell for cell, carries in self.carried.items() if carries]
@@ -88,7 +88,7 @@ def test_a_carrier_that_is_edited_hands_over() -> None:
     """Where it shows nothing any more, the next output carries, of a new cell or an old one."""
     notebook = Notebook()
     notebook.run(*CELLS)
-    notebook.ledger.begin("cell0", "pass", 30)
+    notebook.ledger.begin("cell0", "pass")
     notebook.carried["cell0"] = False
     assert notebook.run("cell5", code="edited") == ["cell5"]
 
@@ -113,20 +113,20 @@ def test_a_carrier_that_is_run_again_alone_stays_it() -> None:
 def test_an_output_that_the_cell_clears_is_carried_again() -> None:
     """A loop with clear_output: the last panel is what stays."""
     ledger = Ledger()
-    ledger.begin("loop", "code", 1)
-    assert ledger.elsewhere([PIECE]) == {}
-    assert ledger.elsewhere([PIECE]) == {PIECE: 1}
+    ledger.begin("loop", "code")
+    assert ledger.elsewhere([PIECE], 1) == {}
+    assert ledger.elsewhere([PIECE], 1) == {PIECE: 1}
     ledger.clear()
-    assert ledger.elsewhere([PIECE]) == {}
+    assert ledger.elsewhere([PIECE], 1) == {}
 
 
 def test_pieces_are_followed_one_by_one() -> None:
     """The first tensor carries its viewer, and not what the traced run before it carries."""
     ledger = Ledger()
-    ledger.begin("traced", "code", 1)
-    assert ledger.elsewhere(["export", "trace"]) == {}
-    ledger.begin("looked", "code", 2)
-    assert ledger.elsewhere(["export", "tensor"]) == {"export": 1}
+    ledger.begin("traced", "code")
+    assert ledger.elsewhere(["export", "trace"], 1) == {}
+    ledger.begin("looked", "code")
+    assert ledger.elsewhere(["export", "tensor"], 2) == {"export": 1}
 
 
 LAB = {"cellId": "a1", "deletedCells": [], "recordTiming": False, "trusted": True}

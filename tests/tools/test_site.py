@@ -14,7 +14,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.support.kernel import ROOT
+from tensormagic.renderers.shelf import keys
+from tests.support.kernel import ROOT, notebook_of, run_notebook
 from tests.support.missing import missing, needs_module
 
 BESIDE = {"genindex.html", "search.html", "py-modindex.html"}  # the generator's own
@@ -198,3 +199,17 @@ def test_the_site_in_a_browser(site, chromium):
     page.locator("#search-results li").first.wait_for()
     assert wrong == []
     page.close()
+
+
+def test_a_lesson_holds_the_viewer_once(tmp_path):
+    """The settings under which the site's notebooks run let the second panel find the code of the first."""
+    needs_module("sphinx")
+    from tools import docs
+
+    docs.settings(tmp_path / "ipythondir")
+    cells = notebook_of("import torch\n%load_ext tensormagic\nx = torch.ones(3)", "%tensor x", "%tensor x.t()")
+    outputs = run_notebook(cells, tmp_path).cells
+    first, second = (shown.outputs[0]["data"]["text/html"] for shown in outputs[1:])
+    assert [name.partition("-")[0] for name in sorted(keys(first))] == ["export", "tensor"]
+    assert not keys(second)
+    assert re.findall(r"data-tm-cell=\W?(\d+)", second) == ["2", "2"]
