@@ -286,7 +286,7 @@ def test_a_renderer_that_fails_is_a_visible_line(cell, monkeypatch, form):
     ran = cell("%tensor a")
     assert ran.error is None
     broken, whole = ("text/html", "text/plain") if form == "html" else ("text/plain", "text/html")
-    assert ran.shown[0][broken] == f"tensormagic could not draw this report as {form}: RuntimeError: ink ran out"
+    assert f"tensormagic could not draw this report as {form}: RuntimeError: ink ran out" in ran.shown[0][broken]
     assert "float32" in ran.shown[0][whole]
 
 

@@ -373,14 +373,14 @@ ZOO: dict[str, Specimen] = {
     ),
     "complex32": Specimen(lambda: torch.ones(2, dtype=torch.complex32), ("Two half-precision numbers an element",)),
     "uint16": Specimen(
-        lambda: torch.tensor([65535], dtype=torch.uint16), ("Unsigned integers of 16 bits", "max 6.554e4")
+        lambda: torch.tensor([1, 65535], dtype=torch.uint16), ("Unsigned integers of 16 bits", "max 6.554e4")
     ),
     "uint64": Specimen(lambda: torch.tensor([1], dtype=torch.uint64), ("largest 18446744073709551615",)),
     "int4": Specimen(lambda: _packed("int4", 7, 8), ("Integers of 4 bits, -8 to 7", "min −8", "max 7")),
     "uint3": Specimen(lambda: _packed("uint3", 7, 9), ("Integers of 3 bits, 0 to 7", "min 1", "max 7")),
     "bits8": Specimen(lambda: _packed("bits8", 200, 3), ("Opaque bits, 8 bits each", "max 200")),
     "bits2x4": Specimen(lambda: _packed("bits2x4", 1, 2), ("4 fields of 2 bits each in a byte",)),
-    "bits16": Specimen(lambda: _packed("bits16", 1, 2), ("Opaque bits, 16 bits each", "max 513")),
+    "bits16": Specimen(lambda: _packed("bits16", 1, 2, 3, 4), ("Opaque bits, 16 bits each", "max 1027")),
     "bool": Specimen(lambda: torch.tensor([True, False, True]), ("bool", "max 1", "zero 1")),
     # -- NumPy --------------------------------------------------------------------------------------------------
     "array": Specimen(
