@@ -76,8 +76,8 @@ LARGEST_TENSORS = {"bad_item", "largest"}  # dozens of slices, nine findings
 
 @pytest.mark.parametrize("name", SAMPLES["tensor"])
 def test_a_tensor_stays_small(name: str) -> None:
-    """As it is saved, with the viewer and all that can be exported: 60 KB, and those that say most 67 KB."""
-    most = 67_000 if name in LARGEST_TENSORS else 60_000
+    """As it is saved, with the viewer and all that can be exported: 60 KB, and those that say most 68 KB."""
+    most = 68_000 if name in LARGEST_TENSORS else 60_000
     assert len(renderers.render(SAMPLES["tensor"][name], "html").encode()) <= most
 
 
