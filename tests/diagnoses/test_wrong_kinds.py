@@ -53,8 +53,10 @@ CASES = (
      "An optimizer takes parameters, and net is a Linear.", ["net.parameters()"]),
     ("nn.MultiheadAttention(10, 3)", "", "The heads share embed_dim among them: 10 is not divisible by 3.",
      ["num_heads=2"]),
-    ("torch.distributions.Normal(0.0, -1.0)", "", "The parameter scale of Normal must be greater than 0.", []),
-    ("torch.distributions.Categorical(logits=x)", "x = torch.full((2,), torch.nan)",
+    # torch.compile switches the check off for the whole process
+    ("torch.distributions.Normal(0.0, -1.0, validate_args=True)", "",
+     "The parameter scale of Normal must be greater than 0.", []),
+    ("torch.distributions.Categorical(logits=x, validate_args=True)", "x = torch.full((2,), torch.nan)",
      "The parameter logits of Categorical holds NaN: what computed it went wrong before this line.", []),
     ("rnn(x, h)", "rnn, x, h = nn.LSTM(5, 8), torch.ones(2, 3, 5), torch.zeros(1, 3, 8)",
      "The state of an LSTM is a pair, (h_0, c_0), and h (1 × 3 × 8) is one tensor.", ["(h, torch.zeros_like(h))"]),
