@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import re
 import sys
@@ -32,6 +33,7 @@ def private_shell(folder: Path) -> Iterator[InteractiveShell]:
         yield shell
     finally:
         shell.restore_sys_module_state()
+        atexit.unregister(shell.atexit_operations)  # it would hold each shell to the end, and search for cycles then
         InteractiveShell.clear_instance()
         InteractiveShell._instance = previous
         sys.modules["__main__"], sys.displayhook, sys.excepthook, sys.path[:] = kept
