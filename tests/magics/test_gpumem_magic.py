@@ -108,6 +108,7 @@ def test_names_complete(shell, cell):
 def test_many_looks_leave_nothing(cell, shell):
     """As many objects and storages as after the first; no name, no output; what is deleted is gone."""
     cell("loss = net(torch.ones(3, 2)).sum()")
+    gc.collect()  # the shells of other tests
     cell("%gpumem --text --into r")
     gc.collect()
     objects, storages = len(gc.get_objects()), shell.user_ns["r"].devices[0].storages

@@ -34,6 +34,7 @@ def private_shell(folder: Path) -> Iterator[InteractiveShell]:
     finally:
         shell.restore_sys_module_state()
         atexit.unregister(shell.atexit_operations)  # it would hold each shell to the end, and search for cycles then
+        shell.user_ns.clear()
         InteractiveShell.clear_instance()
         InteractiveShell._instance = previous
         sys.modules["__main__"], sys.displayhook, sys.excepthook, sys.path[:] = kept
