@@ -17,6 +17,10 @@ SPACE = {
 }  # fmt: skip
 # The line, what stands before it, the rule, what works.
 CASES = (
+    ("w + None", "w = nn.Parameter(torch.ones(2))",
+     "The operator + joins a tensor with a tensor or a number, not with None (a function without return?).", []),
+    ("[1] - w", "w = nn.Parameter(torch.ones(2))",
+     "The operator - joins a tensor with a tensor or a number, not with a list.", []),
     ("x.max(dim=1) + 1", "x = torch.ones(2, 3)",
      f"The call takes one tensor, and the result of `x.max(dim=1)` {PAIR}", ["x.max(dim=1).values"]),
     ("1 - x.min(0)", "x = torch.ones(2, 3)",

@@ -2,8 +2,8 @@
 
 torch seeds its default generators from the system's entropy, with 64 bits, on a GPU with 53; so does ``torch.seed()``
 (c10/core/GeneratorImpl.cpp). A seed that a person or a program writes down is smaller: a date with its time,
-20261121204500, has 45 bits. So a larger one is one that no second run will have: of half a million seeds that torch
-draws, one would be taken for a chosen one, and then nothing is said.
+20261121204500, has 45 bits. So a larger one is one that no second run will have: of a quarter of a million seeds that
+torch draws, one would be taken for a chosen one, and then nothing is said.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tensormagic.collectors.calls.call_watch import Call, CallWatch
 
 _CHOSEN_BITS, _CHOSEN_BITS_ON_A_GPU = 45, 40
+_NEGATIVE = 1 << 64  # what torch adds to a seed below zero
 
 NAMES = (
     "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "bernoulli",
@@ -43,6 +44,7 @@ def drew(watch: CallWatch, call: Call) -> None:
 
 def was_chosen(seed: int, device: torch.device) -> bool:
     """Return whether a seed is one that somebody wrote down, not one that torch took from the system."""
+    seed = min(seed, _NEGATIVE - seed)  # `manual_seed(-1)` is the last of 64 bits
     return seed.bit_length() <= (_CHOSEN_BITS if device.type == "cpu" else _CHOSEN_BITS_ON_A_GPU)
 
 

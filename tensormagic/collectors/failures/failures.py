@@ -32,7 +32,14 @@ from tensormagic.collectors.failures.failing_call import (
 from tensormagic.collectors.failures.failing_graph import graph_before
 from tensormagic.collectors.failures.failing_source import failing_at
 from tensormagic.collectors.failures.operand_names import OperandNames, module_names, namespace_of
-from tensormagic.collectors.failures.operands import MOST_OPERANDS, Argument, arguments_of, function_name, operand_of
+from tensormagic.collectors.failures.operands import (
+    MOST_OPERANDS,
+    Argument,
+    arguments_of,
+    function_name,
+    has_tensor,
+    operand_of,
+)
 from tensormagic.collectors.faults.untraced_faults import untraced_fault
 from tensormagic.collectors.memory_runs.out_of_memory import memory_at, out_of_memory_of
 from tensormagic.collectors.names.identity import ModuleNames
@@ -99,7 +106,7 @@ def _report(error: BaseException, steps: Steps, refused: Refused, around: Surrou
     person = failing_at(steps.person, around.source) if steps.person is not None else None
     operands, gaps = _operands(steps, refused, modules, around)
     phase: Phase = "backward" if is_backward(steps) else "forward"
-    function = "" if _PYTHONS.search(steps.message) else name_of(refused)
+    function = "" if _PYTHONS.search(steps.message) and not has_tensor(refused.given) else name_of(refused)
     return FailureReport(
         error_type=type(error).__name__,
         error=message_of(error),

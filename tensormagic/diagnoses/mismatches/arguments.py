@@ -74,10 +74,13 @@ def not_a_tensor(call: Call, found: re.Match[str]) -> Mismatch | None:
 
 def unsupported_operands(call: Call, found: re.Match[str]) -> Mismatch | None:
     """Unsupported operand type(s) for +: 'Tensor' and 'NoneType'."""
-    if "Tensor" not in found.groups():
-        return None
-    other = found[3] if found[2] == "Tensor" else found[2]
-    wrong = next((one for one in call.given if not one.operand.is_tensor), None)
+    kinds, wrong = (found[2], found[3]), next((one for one in call.given if not one.operand.is_tensor), None)
+    at = int(kinds[0] == "Tensor")
+    if "Tensor" not in kinds:  # a Parameter goes by the name of its class
+        if not call.tensors or wrong is None or wrong.position > 1:
+            return None
+        at = wrong.position
+    other = kinds[at]
     what = "None (a function without return?)" if other == "NoneType" else _article(other)
     rule = f"The operator {found[1]} joins a tensor with a tensor or a number, not with {what}."
     return mismatch("argument", rule, *([whole(wrong, other, "Tensor")] if wrong is not None else []))

@@ -1,8 +1,11 @@
-"""Which models are named where backward was called on a value without a history: those of the code that ran."""
+"""A value without a history that backward is called on: what is noted of it, which models, and that nothing is kept."""
 
 from __future__ import annotations
 
+import gc
 import linecache
+import weakref
+from contextlib import suppress
 
 import pytest
 import torch
@@ -11,7 +14,86 @@ from torch import nn
 import tensormagic as tm
 
 
-def refused(source):
+def refused(program):
+    """Return what is noted of a run that torch refuses."""
+    with suppress(RuntimeError), tm.trace(namespace={}) as trace:
+        program()
+    return trace.report
+
+
+def test_what_stands_around_it():
+    """Its name in the function that called, shape, dtype, and the models that the function can name."""
+
+    def step():
+        net, teacher = nn.Linear(3, 2).requires_grad_(False), nn.Linear(3, 2)
+        teacher.weight.requires_grad_(False)
+        score = net(torch.ones(1, 3)).sum()
+        score.backward()
+        return teacher
+
+    report = refused(step)
+    (one,) = report.rootless
+    assert (one.name, one.shape, one.dtype, one.grad_enabled, one.count) == ("score", (), "float32", True, 1)
+    assert report.location(one.location).text == "score.backward()"
+    assert {(model.name, model.parameters, model.frozen) for model in one.models} == {("net", 2, 2), ("teacher", 2, 1)}
+
+
+def test_the_cut_that_ended_its_way():
+    """The report's cut, and its line."""
+
+    def step():
+        w = torch.ones(3, requires_grad=True)
+        loss = (w * 2).sum().detach()
+        loss.backward()
+
+    report = refused(step)
+    cut = report.cuts[report.rootless[0].cut]
+    assert (cut.kind, report.location(cut.location).text) == ("detach", "loss = (w * 2).sum().detach()")
+
+
+@pytest.mark.parametrize(("off", "inference"), [(True, False), (False, True)])
+def test_how_gradients_stood(off, inference):
+    """Whether gradients were recorded when backward was called, and whether it is an inference tensor."""
+
+    def step():
+        with torch.inference_mode(inference):
+            loss = torch.ones(3).sum()
+        with torch.set_grad_enabled(not off):
+            loss.backward()
+
+    (one,) = refused(step).rootless
+    assert (one.grad_enabled, one.inference) == (not off, inference)
+
+
+def test_the_same_line_is_counted():
+    """A loop that catches what torch raises."""
+
+    def loop():
+        for _ in range(3):
+            with suppress(RuntimeError):
+                torch.ones(2).sum().backward()
+
+    (one,) = refused(loop).rootless
+    assert one.count == 3
+
+
+def test_nothing_of_the_function_is_kept():
+    """What it deletes afterwards is gone, although it is still running."""
+
+    def step():
+        loss = torch.ones(3).sum()
+        watched = weakref.ref(loss)
+        with suppress(RuntimeError):
+            loss.backward()
+        del loss
+        gc.collect()
+        return watched()
+
+    with tm.trace(namespace={}):
+        assert step() is None
+
+
+def said_of(source):
     """Run a cell with two models of earlier cells, one of them frozen; return the message of TM306."""
     filename = f"<cell {len(linecache.cache)}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
@@ -27,14 +109,14 @@ FROZEN = "nothing that it was made from asks for a gradient; all 2 parameters of
 
 def test_the_model_that_the_cell_mentions():
     """The frozen model is to blame; one of an earlier cell that asks for gradients is not offered in its place."""
-    assert refused("loss = net(x).sum()\nloss.backward()\n") == FROZEN
+    assert said_of("loss = net(x).sum()\nloss.backward()\n") == FROZEN
 
 
 def test_the_model_that_a_function_mentions():
     """A function uses a model of the notebook: its own names count as the cell's do."""
-    assert refused("def train():\n    net(x).sum().backward()\n\ntrain()\n") == FROZEN
+    assert said_of("def train():\n    net(x).sum().backward()\n\ntrain()\n") == FROZEN
 
 
 def test_no_model():
     """Where the code mentions none, none is named."""
-    assert refused("x.sum().backward()\n") == "nothing that it was made from asks for a gradient."
+    assert said_of("x.sum().backward()\n") == "nothing that it was made from asks for a gradient."
