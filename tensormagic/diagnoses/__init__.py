@@ -9,6 +9,7 @@ from __future__ import annotations
 from tensormagic.diagnoses import (
     aliasing,
     backward_failures,
+    caught_backwards,
     clashes,
     device_calls,
     draws,
@@ -66,9 +67,11 @@ RULES: tuple[Rule, ...] = (
     Rule("TM205", "a small view keeps a large storage", WatchReport, retention.lone_views),
     Rule("TM205", "a small view keeps a large storage", MemoryReport, retention.lone_views),
     Rule("TM301", "a saved tensor changed in place", FailureReport, backward_failures.changed_after_saving),
+    Rule("TM301", "a saved tensor changed in place", TraceReport, caught_backwards.changed_after_saving),
     Rule("TM302", "a saved tensor changed behind autograd's back", TraceReport, quiet_faults.changed_unseen),
     Rule("TM303", "a cut on the way to what should learn", TraceReport, graph_cuts.cut_on_the_way),
     Rule("TM304", "a graph that is freed already", FailureReport, backward_failures.freed_graph),
+    Rule("TM304", "a graph that is freed already", TraceReport, caught_backwards.freed_graph),
     Rule("TM305", "backward on more than one number", FailureReport, backward_failures.not_a_scalar),
     Rule("TM306", "backward without a way back", FailureReport, without_history.refused_backward),
     Rule("TM306", "backward without a way back", TraceReport, without_history.backward_without_history),
@@ -77,6 +80,7 @@ RULES: tuple[Rule, ...] = (
     Rule("TM309", "gradients that are never cleared", TraceReport, steps.accumulated),
     Rule("TM310", "gradients cleared before the step", TraceReport, steps.emptied),
     Rule("TM311", "wrong gradients from a custom Function", FailureReport, backward_failures.wrong_return),
+    Rule("TM311", "wrong gradients from a custom Function", TraceReport, caught_backwards.wrong_return),
     Rule("TM312", "a graph that grows from step to step", TraceReport, growing.growing_graph),
     Rule("TM401", "values that are NaN or infinite", TensorReport, not_finite.bad_values),
     Rule("TM401", "a forward that is NaN or infinite", TraceReport, forward_faults.forward_not_finite),
@@ -123,11 +127,11 @@ RULES: tuple[Rule, ...] = (
 def diagnose(report: Report) -> tuple[Finding, ...]:
     """Return every finding about ``report``, the most severe first, in order of code within a severity.
 
-    What is found about the call that ended a run is found about the run, where the run itself does not say more.
+    What is found about the call that ended a run is found about the run, unless an error with the same code says more.
     """
     found = _found(report)
     if isinstance(report, TraceReport) and report.failure is not None:
-        known = {finding.code for finding in found}
+        known = {finding.code for finding in found if finding.severity == "error"}
         found += [finding for finding in _found(report.failure) if finding.code not in known]
     return tuple(sorted(found, key=lambda finding: (SEVERITIES.index(finding.severity), finding.code)))
 

@@ -9,12 +9,19 @@ from tensormagic.diagnoses.backward_failures import lines, place_of, saver, tens
 from tensormagic.diagnoses.deeds import assigned, deed
 from tensormagic.diagnoses.words import counted, listed
 from tensormagic.reports import Finding, Location, TraceReport
-from tensormagic.reports.backward_faults import GradientRead, SpoiltTensor
+from tensormagic.reports.backward_faults import GradientRead, SavedWrite, SpoiltTensor
+from tensormagic.reports.finding import Scalar
 
 # A line that only asks whether there is a gradient.
 _ASKS = re.compile(
     r"\.grad\s+is\b|\b(hasattr|getattr)\(|\b(if|elif|while|and|or|not)\s+[\w.\[\]]+\.grad\s*(:|\)|and\b|or\b|else\b)"
 )
+
+_DATA = (
+    "Change it after backward, or make a new tensor; under `with torch.no_grad():` and without `.data` autograd would "
+    "have noticed, and raised."
+)
+_ARRAY = "Change the array after backward, or change a copy of it: `.copy()`."
 
 
 def changed_unseen(report: TraceReport) -> Iterator[Finding]:
@@ -28,21 +35,35 @@ def changed_unseen(report: TraceReport) -> Iterator[Finding]:
 def _unseen(same: list[SpoiltTensor]) -> Finding:
     """Return the finding about what one line changed: the first that backward came to, and how many more."""
     spoilt, first = same[0], same[0].writes[0]
-    names = list(dict.fromkeys(tensor_name(each, first) for each in same))
+    names = list(dict.fromkeys(_name(each, first) for each in same))
     more = f" (and {counted(len(names) - 1, 'other tensor')})" if len(names) > 1 else ""
+    how, what_hides, remedy = _by(first)
+    seen: dict[str, Scalar] = {} if first.kind == "array" else {"writes seen": spoilt.writes_seen}
     return Finding(
         code="TM302",
         severity="error",
-        message=f"{names[0]}{more} was changed by {deed(first)} after {saver(spoilt)} had saved it for backward, and "
-        f"`.data` hides that from autograd: the gradients that came through {spoilt.op} are wrong.",
+        message=f"{names[0]}{more} was changed {how} after {saver(spoilt)} had saved it for backward, and {what_hides} "
+        f"hides that from autograd: the gradients that came through {spoilt.op} are wrong.",
         location=first.location or spoilt.location,
-        evidence={"tensors": len(names), "writes seen": spoilt.writes_seen, "shape": str(spoilt.shape)},
-        remedy="Change it after backward, or make a new tensor; under `with torch.no_grad():` and without `.data` "
-        "autograd would have noticed, and raised.",
+        evidence={"tensors": len(names), **seen, "shape": str(spoilt.shape)},
+        remedy=remedy,
         subject=spoilt.op if " " in names[0] else names[0],
         node=place_of(spoilt),
         related=lines((f"saved by {spoilt.op}", spoilt.location), ("backward", spoilt.backward)),
     )
+
+
+def _name(spoilt: SpoiltTensor, write: SavedWrite) -> str:
+    """Return what a tensor is called that was changed; one that was made of an array, as the line says that made it."""
+    made = assigned(write.location) if write.call == "as_tensor" and not spoilt.name else []
+    return made[0] if len(made) == 1 else tensor_name(spoilt, write)
+
+
+def _by(write: SavedWrite) -> tuple[str, str, str]:
+    """Return how a write came about, what hides it, and what to do."""
+    if write.kind == "array":
+        return f"through the NumPy array of {deed(write)}", "NumPy", _ARRAY
+    return f"by {deed(write)}", "`.data`", _DATA
 
 
 def gradient_of_non_leaf(report: TraceReport) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from tensormagic.reports.finding import Location
 
-WriteKind = Literal["call", "out", "step", "data", "set data"]
+WriteKind = Literal["call", "out", "step", "data", "set data", "array"]
 ReturnProblem = Literal["count", "shape", "device", "dtype", "layout", "not a tensor", "not None"]
 
 
@@ -22,8 +22,9 @@ class SavedWrite:
 
     Attributes:
         call: What wrote, as torch names it: ``"add_"``, ``"__setitem__"``, ``"SGD.step"``.
-        kind: ``"call"``; ``"out"`` (``out=``), ``"step"`` of an optimizer, ``"data"`` (through ``.data``) or ``"set
-            data"`` (``x.data = …``).
+        kind: ``"call"``; ``"out"`` (``out=``), ``"step"`` of an optimizer, ``"data"`` (through ``.data``), ``"set
+            data"`` (``x.data = …``) or ``"array"`` (through the NumPy array that the call gave, or was given; the write
+            itself was not seen).
         location: The person's line.
         module: Path of the module whose forward did it; empty where none, or where not known.
         version: Of what was written to, afterwards.

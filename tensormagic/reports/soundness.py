@@ -24,6 +24,7 @@ def check_trace(report: TraceReport) -> None:
     ends = (line for cut in report.cuts for line in (cut.location, cut.source_location))
     _require(_within(ends, lines), "a cut stands on a line")
     _require(_within((one.location for one in report.rootless), lines), "a backward that was refused stands on a line")
+    _require(_within((one.location for one in report.caught), lines), "a backward that was caught stands on a line")
     _require(_within((one.cut for one in report.rootless), len(report.cuts)), "a backward was refused for a cut")
     _require(
         _within((one.location for one in (*report.passes, *report.inner_passes)), lines), "a pass stands on a line"
@@ -45,7 +46,8 @@ def check_trace(report: TraceReport) -> None:
 def _fault_places(report: TraceReport) -> Iterator[tuple[int, int]]:
     """Yield the nodes that something went wrong at, by what was collected."""
     raised = report.failure.backward if report.failure is not None else None
-    faults = [raised.spoilt, raised.freed, raised.returned] if raised is not None else []
+    every = [raised, *(one.fault for one in report.caught)]
+    faults = (fault for one in every if one is not None for fault in (one.spoilt, one.freed, one.returned))
     for fault in (*faults, *(report.quiet.unseen if report.quiet is not None else ())):
         if fault is not None and fault.graph is not None and fault.node is not None:
             yield fault.graph, fault.node

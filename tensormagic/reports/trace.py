@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 from tensormagic.reports.backward_faults import QuietFaults
 from tensormagic.reports.base import Report
+from tensormagic.reports.caught import CaughtBackward
 from tensormagic.reports.circumstances import Circumstances
 from tensormagic.reports.cuts import Cut
 from tensormagic.reports.failure import FailureReport
@@ -163,6 +164,7 @@ class TraceReport(Report):
         rootless: Values without a history that backward was called on, and that torch refused.
         modules: What the modules that ran hold beside their registries; None before the run has ended.
         quiet: What autograd let pass although it is wrong; None where nothing was seen.
+        caught: Backwards that torch refused, and that did not end the run.
     """
 
     kind_name: ClassVar[str] = "trace"
@@ -193,6 +195,7 @@ class TraceReport(Report):
     rootless: tuple[Rootless, ...] = ()
     modules: ModulesReport | None = None
     quiet: QuietFaults | None = None
+    caught: tuple[CaughtBackward, ...] = ()
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -319,4 +321,60 @@ def a_gradient_that_autograd_sums_itself():
     with tm.trace(namespace={"bias": bias}) as trace:
         Plus.apply(torch.randn(4, 3), bias).sum().backward()
     assert torch.equal(bias.grad, torch.full((3,), 4.0))
+    return trace.report
+
+
+@healthy(nearly="TM302")
+def arrays_that_are_copied_read_and_put_back():
+    """Values for a plot, scaled in a copy; a weight set to zero for a moment and put back."""
+    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(3):
+            hidden = net[:2](torch.randn(5, 3))
+            shown = hidden.detach().numpy().copy()
+            shown -= shown.mean()
+            loss = net[2](hidden).square().mean()
+            weights = net[2].weight.detach().numpy()
+            kept = weights.copy()
+            weights[:] = 0
+            with torch.no_grad():
+                net(torch.randn(5, 3))
+            weights[:] = kept
+            loss.backward()
+    return trace.report
+
+
+@healthy(nearly="TM302")
+def a_buffer_that_is_filled_anew_after_each_backward():
+    """One array for all batches: each graph is gone when the next one is written."""
+    net, buffer = nn.Linear(4, 2), np.zeros((8, 4), np.float32)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with tm.trace(namespace={"net": net}) as trace:
+        for seed in range(4):
+            buffer[:] = np.random.default_rng(seed).normal(size=buffer.shape)
+            optimizer.zero_grad()
+            loss = net(torch.as_tensor(buffer)).square().mean()
+            loss.backward()
+            optimizer.step()
+            weights = net.weight.detach().numpy()
+            np.clip(weights, -0.5, 0.5, out=weights)
+    return trace.report
+
+
+@healthy(nearly="TM301")
+def tests_that_expect_the_error():
+    """Two ways to say that an error is wanted, one of them in a loop."""
+    x = torch.randn(3, requires_grad=True)
+
+    def spoilt():
+        y = x.exp()
+        y += 1
+        return y.sum()
+
+    with tm.trace(namespace={"x": x}) as trace:
+        for _ in range(3):
+            with pytest.raises(RuntimeError, match="inplace"):
+                spoilt().backward()
+        with contextlib.suppress(RuntimeError):
+            spoilt().backward()
     return trace.report

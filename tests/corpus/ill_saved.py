@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -250,4 +251,92 @@ def a_critic_clipped_before_its_backward():
             for weight in critic.parameters():
                 weight.data.clamp_(-0.01, 0.01)
             loss.backward()
+    return trace.report
+
+
+@ill("TM302", severity="error", line="scores = attention.detach().numpy()", related=("softmax(-1)",), says=(
+    "attention was changed through the NumPy array of `attention.detach().numpy()`",))  # fmt: skip
+def attention_masked_with_numpy():
+    """What was to be plotted is tidied up in place."""
+    logits = torch.randn(3, 3, requires_grad=True)
+    with tm.trace(namespace={"logits": logits}) as trace:
+        attention = logits.softmax(-1)
+        scores = attention.detach().numpy()
+        scores[scores < 0.2] = 0
+        (attention @ torch.ones(3)).sum().backward()
+    return trace.report
+
+
+@ill("TM302", line="states = torch.as_tensor(observation)", related=("critic(states)",), says=("states",))
+def observations_in_one_buffer():
+    """The environment writes each observation into the same array, and the backward comes after the last."""
+    critic = nn.Linear(4, 1)
+    observation = np.zeros(4, np.float32)
+    with tm.trace(namespace={"critic": critic}) as trace:
+        values = []
+        for _ in range(3):
+            observation[:] = np.random.default_rng(len(values)).normal(size=4)
+            states = torch.as_tensor(observation)
+            values.append(critic(states))
+        torch.stack(values).square().mean().backward()
+    return trace.report
+
+
+@ill("TM302", line="weights = np.asarray(net[2].weight.detach())", related=("net(x)",), says=("net.2.weight", "copy"))
+def weights_clipped_with_numpy_before_backward():
+    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    x = torch.randn(5, 3)
+    with tm.trace(namespace={"net": net}) as trace:
+        loss = net(x).square().mean()
+        weights = np.asarray(net[2].weight.detach())
+        np.clip(weights, -0.01, 0.01, out=weights)
+        loss.backward()
+    return trace.report
+
+
+# -- errors that the code catches itself ------------------------------------------------------------------------------
+
+
+@ill("TM301", severity="note", line="y += 1", related=("x.exp()",), says=("the code around it caught the error",))
+def a_lesson_that_prints_the_error():
+    x = torch.randn(3, requires_grad=True)
+    with tm.trace(namespace={"x": x}) as trace:
+        y = x.exp()
+        y += 1
+        try:
+            y.sum().backward()
+        except RuntimeError as error:
+            str(error)
+    return trace.report
+
+
+@ill("TM301", severity="warning", line="hidden += noise", says=("4 times", "caught the errors"))
+def a_loop_that_skips_what_fails():
+    """Batches that fail are skipped: all of them do, and nothing is learned."""
+    first, second = nn.Linear(3, 4), nn.Linear(4, 1)
+    skipped = 0
+    with tm.trace(namespace={"first": first, "second": second}) as trace:
+        for _ in range(4):
+            hidden = first(torch.randn(5, 3)).tanh()
+            noise = 0.1 * torch.randn(5, 4)
+            hidden += noise
+            loss = second(hidden).square().mean()
+            try:
+                loss.backward()
+            except RuntimeError:
+                skipped += 1
+    assert skipped == 4
+    return trace.report
+
+
+@ill("TM304", severity="note", line="loss.backward()", says=("a second time", "the code around it caught the error"))
+def a_second_backward_that_is_tried():
+    w = torch.randn(3, requires_grad=True)
+    with tm.trace(namespace={"w": w}) as trace:
+        loss = w.square().sum()
+        loss.backward()
+        try:
+            loss.backward()
+        except RuntimeError:
+            w.grad = None
     return trace.report

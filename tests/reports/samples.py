@@ -15,6 +15,7 @@ from tensormagic.reports.backward_faults import (
     SpoiltTensor,
     WrongReturn,
 )
+from tensormagic.reports.caught import CaughtBackward
 
 HOSTILE = "</script><!-- \u2028 \"'&<b> \x00 \\ é 𝛻 nan"
 
@@ -128,6 +129,11 @@ def trace_report() -> reports.TraceReport:
         ),
         modules=_modules(),
         quiet=_quiet_faults(),
+        caught=(
+            CaughtBackward(
+                error_type="RuntimeError", error=HOSTILE, fault=_backward_fault(), location=0, expected=True, count=3
+            ),
+        ),
     )  # fmt: skip
 
 

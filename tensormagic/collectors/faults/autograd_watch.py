@@ -13,6 +13,7 @@ import torch
 
 from tensormagic.collectors.faults.blind_writes import BlindWrites, differs
 from tensormagic.collectors.faults.gradient_reads import GradientReads
+from tensormagic.collectors.faults.handed_arrays import HandedArrays
 from tensormagic.collectors.faults.in_place import IN_PLACE, WriteBook
 from tensormagic.collectors.names.source import Sites
 from tensormagic.collectors.quiet import quiet
@@ -21,13 +22,17 @@ from tensormagic.reports.finding import Gap
 GETS_DATA: Final = "get data"
 GETS_GRAD: Final = "get grad"
 SETS_DATA: Final = "data"
+SHARES: Final = "shares"
 
 _TENSOR: Any = torch.Tensor
-_APART = frozenset({GETS_DATA, GETS_GRAD, SETS_DATA})
+_APART = frozenset({GETS_DATA, GETS_GRAD, SETS_DATA, SHARES})
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _other_modes = torch._C._len_torch_function_stack
 
-NOTED: Final[dict[Any, str]] = {**IN_PLACE, _TENSOR.data.__get__: GETS_DATA, _TENSOR.grad.__get__: GETS_GRAD}
+_SHARING = (_TENSOR.numpy, _TENSOR.__array__, torch.as_tensor, torch.asarray)
+NOTED: Final[dict[Any, str]] = {
+    **IN_PLACE, _TENSOR.data.__get__: GETS_DATA, _TENSOR.grad.__get__: GETS_GRAD, **dict.fromkeys(_SHARING, SHARES),
+}  # fmt: skip
 
 
 class AutogradWatch:
@@ -45,12 +50,18 @@ class AutogradWatch:
     def __init__(self, sites: Sites) -> None:
         self.writes = WriteBook(sites)
         self.blind = BlindWrites()
+        self.arrays = HandedArrays(sites)
         self.reads = GradientReads(sites)
         self.passes = 0
         self.stepping = False
         self.seconds = 0.0
         self._changes = False
         self._gap = ""
+
+    @property
+    def own_seconds(self) -> float:
+        """How long all of it took."""
+        return self.seconds + self.arrays.seconds
 
     def see(self, noted: str, call: tuple[Any, Any, Any], result: Any, start: int, frame: FrameType) -> None:
         """Note a call that was made: function, arguments, keywords; ``start`` as in `WriteRecord`. Never raises."""
@@ -67,8 +78,12 @@ class AutogradWatch:
         self.seconds += perf_counter() - began
 
     def _see(self, noted: str, call: tuple[Any, Any, Any], result: Any, start: int, frame: FrameType) -> None:
-        _, args, kwargs = call
-        if noted == GETS_GRAD:
+        function, args, kwargs = call
+        if noted == SHARES:
+            self.arrays.handed(
+                function.__name__.replace("__array__", "asarray"), args[0] if args else None, result, frame
+            )
+        elif noted == GETS_GRAD:
             self.reads.see(args[0], frame, self.passes)
         elif noted == GETS_DATA:
             self.blind.got_data(result)
@@ -123,8 +138,10 @@ class AutogradWatch:
         """Forget what calls did: they go by unseen from now on."""
         self.writes.forget()
         self.blind.forget()
+        self.arrays.forget()
         self.stepping = False
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what could not be noted."""
-        return (Gap("calls", f"some writes in place could not be noted: {self._gap}"),) if self._gap else ()
+        gap = self._gap or self.arrays.gap
+        return (Gap("calls", f"some writes in place could not be noted: {gap}"),) if gap else ()

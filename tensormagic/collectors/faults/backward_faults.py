@@ -15,6 +15,7 @@ import torch
 
 from tensormagic.collectors.cuts.cut_values import has_history, is_stale
 from tensormagic.collectors.faults.blind_writes import Suspect
+from tensormagic.collectors.faults.caught_backwards import CaughtBook
 from tensormagic.collectors.faults.freed_graphs import FreedBook, is_about_a_freed_graph
 from tensormagic.collectors.faults.saved_memory import same_start
 from tensormagic.collectors.faults.spoilt_tensors import Blame, Origin, find_spoilt, is_about_a_write
@@ -105,7 +106,7 @@ class Faults:
         self._names: Names | None = None
         self._blame = Blame(self._watch.writes, self._origin, self._location, self._name_of)
         self._unseen: dict[tuple[int, int, str], SpoiltTensor] = {}
-        self._raised: tuple[int, str, BackwardFault] | None = None
+        self._caught = CaughtBook()
         self._ended_by: tuple[str, str, BackwardFault] | None = None
         self._watch.reads.leaf_name = self._name_of_leaf
 
@@ -115,11 +116,12 @@ class Faults:
         """Say that a pass begins; returns what it will find written to behind autograd's back. Never raises."""
         self._watch.pass_begins()
         try:
-            if not self._watch.blind.concern(found.numbers):
+            unseen = [one for one in (self._watch.blind, self._watch.arrays) if one.concern(found.numbers)]
+            if not unseen:
                 return ()
             with quiet():
                 names = Names(caller, self._namespace, self._leaves)
-                return tuple(self._watch.blind.suspects(found.nodes, found.numbers, names.of))
+                return tuple(each for one in unseen for each in one.suspects(found.nodes, found.numbers, names.of))
         except Exception as error:
             self._failed_at(error)
             return ()
@@ -146,7 +148,7 @@ class Faults:
 
     def _look(self, ended: Ended, suspects: Sequence[Suspect], error: BaseException | None) -> None:
         if error is not None and (fault := self._fault(ended, error)) is not None:
-            self._raised = (id(error), str(error), fault)
+            self._caught.note(error, fault, ended.site, ended.caller)
         reached = set(ended.order)
         for suspect in suspects:
             if error is None and ended.index[suspect.place] in reached and len(self._unseen) < MOST_UNSEEN:
@@ -187,8 +189,8 @@ class Faults:
     def finish(self, error: BaseException | None) -> None:
         """Say that the run has ended, with an exception or without: others that backwards raised were caught."""
         for each in _chain(error):
-            if self._raised is not None and self._raised[:2] == (id(each), str(each)):
-                self._ended_by = (type(each).__name__, *self._raised[1:])
+            if (fault := self._caught.take_out(each)) is not None:
+                self._ended_by = (type(each).__name__, str(each), fault)
 
     def explained(self, failure: FailureReport | None, graphs: Sequence[Graph]) -> FailureReport | None:
         """Return the call that ended the run with why a backward raised; None where neither is known.
@@ -200,12 +202,15 @@ class Faults:
         if self._ended_by is None:
             return failure
         name, text, fault = self._ended_by
-        told = {kind: _placed(getattr(fault, kind), graphs) for kind in ("spoilt", "freed", "returned")}
         plain = FailureReport(error_type=name, error=text, phase="backward", exact=False)
-        return replace(failure or plain, backward=BackwardFault(**told))
+        return replace(failure or plain, backward=_all_placed(fault, graphs))
 
-    def quiet_faults(self, graphs: Sequence[Graph]) -> QuietFaults | None:
-        """Return what autograd let pass; None where nothing was seen."""
+    def survived(self, graphs: Sequence[Graph]) -> dict[str, Any]:
+        """Return what the run has survived: the fields of a `TraceReport` that tell of it."""
+        caught = tuple(replace(one, fault=_all_placed(one.fault, graphs)) for one in self._caught.every())
+        return {"caught": caught, "quiet": self._quiet_faults(graphs)}
+
+    def _quiet_faults(self, graphs: Sequence[Graph]) -> QuietFaults | None:
         unseen = tuple(_placed(one, graphs) for one in self._unseen.copy().values())
         reads = self._watch.reads.report(lambda number: self._origin(number)[0], self._location)
         return QuietFaults(unseen, reads) if unseen or reads else None
@@ -234,6 +239,10 @@ class Faults:
 
     def _name_of_maker(self, node: Any) -> str:
         return self._names.of_maker(node) if self._names is not None else ""
+
+
+def _all_placed(fault: BackwardFault, graphs: Sequence[Graph]) -> BackwardFault:
+    return BackwardFault(*(_placed(one, graphs) for one in (fault.spoilt, fault.freed, fault.returned)))
 
 
 def _placed(found: Any, graphs: Sequence[Graph]) -> Any:

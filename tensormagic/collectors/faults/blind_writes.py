@@ -126,7 +126,7 @@ class BlindWrites:
 def _spoilt(node: Any, place: int, writes: Sequence[BlindWrite], name: Callable[[torch.Tensor], str]) -> list[Suspect]:
     found = []
     for saved in saved_by(node):
-        region = region_of(saved.tensor) if saved.versions is None and _matters(node, saved.slot) else None
+        region = region_of(saved.tensor) if saved.versions is None and matters(node, saved.slot) else None
         if region is not None:
             records = tuple(one.record for one in writes if overlap(region, one.region) == "yes")
             if records and not _is_restored(records):
@@ -135,7 +135,7 @@ def _spoilt(node: Any, place: int, writes: Sequence[BlindWrite], name: Callable[
     return found
 
 
-def _matters(node: Any, slot: str) -> bool:
+def matters(node: Any, slot: str) -> bool:
     """Return whether the gradient that a node passes on depends on what it saved there."""
     targets = node.next_functions
     if slot == "weight" and targets:

@@ -15,6 +15,7 @@ from tensormagic.reports.backward_faults import SavedWrite, SpoiltTensor, WriteK
 from tensormagic.reports.finding import Location
 
 MOST_TOLD = 4  # writes
+ARRAYS = frozenset({"numpy", "asarray", "as_tensor"})  # calls after which a NumPy array shares a tensor's memory
 
 _COMPLAINT = re.compile(r"modified by an inplace operation.*is at version (\d+); expected version (\d+)", re.DOTALL)
 Origin = tuple["Location | None", str]  # a line, and the path of the module that ran there
@@ -107,6 +108,8 @@ class Blame:
 
 
 def _kind(record: WriteRecord) -> WriteKind:
+    if record.call in ARRAYS:
+        return "array"
     if record.blind:
         return "set data" if record.call == "data" else "data"
     if record.call.endswith(".step"):

@@ -75,6 +75,7 @@ class ForwardRecorder(UnnoticedMode):
         self.calls = CallWatch(sites, self.module_path, self.origins.site_of)
         self._grown, self._unwritten = self.calls.wide.marks, self.calls.fresh.marks
         self.autograd = AutogradWatch(sites)
+        self._arrays = self.autograd.arrays.marks
         self.meter: ForwardMeter | None = None
         self.seconds = 0.0
         self._aside_since = 0
@@ -104,6 +105,8 @@ class ForwardRecorder(UnnoticedMode):
         stop = _sequence_number()
         if stop != start:
             self._note(start, stop, above, None if ops is None else ops.place)
+            if self._arrays:
+                self.autograd.arrays.used((start, stop), args)
             if self.meter is not None:
                 self.meter.observe((start, stop), (args, kwargs), result)
             if self.cuts.live:
@@ -125,7 +128,7 @@ class ForwardRecorder(UnnoticedMode):
     def own_seconds(self) -> float:
         """How long this mode, and what it tells, took in all."""
         measured = self.meter.seconds if self.meter is not None else 0.0
-        return self.seconds + self.cuts.seconds + self.calls.seconds + self.autograd.seconds + measured
+        return self.seconds + self.cuts.seconds + self.calls.seconds + self.autograd.own_seconds + measured
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what this mode and its listeners could not see, or have forgotten."""

@@ -394,7 +394,7 @@ class Tracer:
             observations=self._recorder.calls.observations(),
             failure=self._faults.explained(self._failure.report(graphs), graphs),
             training=self._training.report(),
-            quiet=self._faults.quiet_faults(graphs),
+            **self._faults.survived(graphs),
             **self._cuts.ended(),
             modules=self._module_watch.report,
         )
