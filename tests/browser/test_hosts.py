@@ -108,23 +108,23 @@ while time.monotonic() < end:
 
 def test_two_notebooks_and_an_output_shown_twice(notebook):
     """Both run at once, each in its own tab with its own panel; a second view of one output lives by itself."""
-    lab = notebook(SET_UP, TWO_VIEWS.replace("NAME", "first"), front=f"/lab/workspaces/w{time.time_ns()}/tree/")
+    lab = notebook(SET_UP, TWO_VIEWS.replace("NAME", "left"), front=f"/lab/workspaces/w{time.time_ns()}/tree/")
     other = lab.path.with_name(f"u{lab.path.name[1:]}")
     content = nbformat.read(lab.path, as_version=4)
-    content.cells[1].source = TWO_VIEWS.replace("NAME", "second")
+    content.cells[1].source = TWO_VIEWS.replace("NAME", "right")
     nbformat.write(content, other)
     tabs = [lab.path.name, other.name]
     lab.page.evaluate(OPEN, other.name)
     for tab in tabs:
         _bring_up(lab, tab)
         lab.start()
-    for tab, name in zip(tabs, ("first", "second"), strict=True):
+    for tab, name in zip(tabs, ("left", "right"), strict=True):
         _bring_up(lab, tab)
         expect(_panels(lab, name).locator(".head")).to_contain_text("finished", timeout=90_000)
     _bring_up(lab, tabs[0])
     lab.page.locator(".jp-Notebook:visible .jp-Cell").nth(1).locator(".jp-InputPrompt").click()
     command(lab, "notebook:create-output-view")
-    views = _panels(lab, "first")
+    views = _panels(lab, "left")
     expect(views).to_have_count(2)
     views.nth(1).get_by_role("button", name="Open graph").click()
     expect(views.nth(1).locator(".box").first).to_be_visible()
