@@ -27,9 +27,10 @@ def _measure(folder, name):
 
 def _report(found):
     print(f"\n{WORKLOADS[found['workload']].__doc__}")
-    print(f"    eager: {found['eager_ms']:.2f} ms a step, {STEPS[found['workload']]} steps a round")
+    print(f"    eager: {found['eager_ms']:.2f} ms a step; ratios for a run of {STEPS[found['workload']]} steps")
     for config, ratios in found["ratios"].items():
-        print(f"    {config:<28} {statistics.median(ratios):6.3f}   ({min(ratios):.3f} to {max(ratios):.3f})")
+        low, _, high = statistics.quantiles(ratios, n=4)
+        print(f"    {config:<28} {statistics.median(ratios):6.3f}   (half of {len(ratios)}: {low:.3f} to {high:.3f})")
     return {config: statistics.median(ratios) for config, ratios in found["ratios"].items()}
 
 

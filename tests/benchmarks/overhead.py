@@ -1,7 +1,9 @@
 """Measures what tracing costs, inside a real kernel: ``run_cells("...; overhead.main('a')")``.
 
-All configurations take turns in every round, and every ratio is taken within its round: the machine's speed may
-drift, the ratios stay. A round of a configuration is a whole loop, the first, costlier pass of a trace included.
+The machine may drift, and may be slowed by what else it does: so the loops are short and take turns, before and after
+each comes the untraced one, and a ratio is that to the mean of these two. A run's first steps cost more, the first pass
+of a trace above all: they are measured apart, and count as they do in a run of `STEPS`. What a live panel costs changes
+while it goes on: that takes whole runs.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import contextlib
 import json
 import statistics
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._debug_mode import DebugMode
@@ -19,7 +21,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import tensormagic as tm
 from tests.benchmarks.workloads import STEPS, WORKLOADS
 
-ROUNDS = 5
+ROUNDS = {"a": 24, "b": 24, "c": 12}
+SLICE = {"a": 100, "b": 40, "c": 3}  # steps of one loop, after the first
+FIRST = {"a": 3, "b": 2, "c": 1}
+SELDOM = 3  # rounds between two in which those take part that take long
+EAGER, NO_OP = "eager", "no-op dispatch mode"
+OFF, OPS = "%%tracegrad", "%%tracegrad --level ops"
+WHOLE_OFF, WHOLE_LIVE = "%%tracegrad, whole run", "%%tracegrad, whole run, live"
+SLOW = ("anomaly mode", "DebugMode")
+USUAL, RARE = (NO_OP, OFF, OPS), (*SLOW, WHOLE_OFF, WHOLE_LIVE)
 
 
 class NoOp(TorchDispatchMode):
@@ -30,36 +40,78 @@ class NoOp(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def _timed(step: Any, count: int) -> float:
-    """Return the seconds of one step, over ``count`` of them."""
-    began = time.perf_counter()
-    for _ in range(count):
-        step()
-    return (time.perf_counter() - began) / count
+class Pace(NamedTuple):
+    """How long a loop takes.
+
+    Attributes:
+        first: Seconds of its first steps together.
+        step: Seconds of each one after these.
+    """
+
+    first: float
+    step: float
+
+    def whole(self, name: str) -> float:
+        """Return the seconds of a whole run of a workload."""
+        return self.first + (STEPS[name] - FIRST[name]) * self.step
 
 
-def _magic(shell: Any, options: str, step: Any, count: int) -> float:
-    shell.user_ns.update(_timed=_timed, _step=step, _count=count)
-    shell.run_cell_magic("tracegrad", options, "_seconds = _timed(_step, _count)")
-    return float(shell.user_ns["_seconds"])
+class Bench:
+    """One workload, in each configuration."""
 
+    def __init__(self, shell: Any, name: str) -> None:
+        net, self._step = WORKLOADS[name]()
+        self._name, self._shell = name, shell
+        shell.user_ns.update(net=net, _timed=self._timed)
 
-def configurations(shell: Any, step: Any, count: int) -> dict[str, Any]:
-    """Return what is compared, by name: functions that return the seconds of a step."""
+    def _timed(self, count: int) -> Pace:
+        began = time.perf_counter()
+        for _ in range(FIRST[self._name]):
+            self._step()
+        first = time.perf_counter() - began
+        began = time.perf_counter()
+        for _ in range(count):
+            self._step()
+        return Pace(first, (time.perf_counter() - began) / count)
 
-    def within(context: Any, steps: int = count) -> float:
+    def _within(self, context: Any, share: int = 1) -> Pace:
         with context:
-            return _timed(step, steps)
+            return self._timed(max(SLICE[self._name] // share, 1))
 
-    return {
-        "eager": lambda: within(contextlib.nullcontext()),
-        "no-op dispatch mode": lambda: within(NoOp()),
-        "anomaly mode": lambda: within(torch.autograd.detect_anomaly(check_nan=True), max(count // 8, 2)),
-        "DebugMode": lambda: within(DebugMode(), max(count // 16, 2)),
-        "%%tracegrad": lambda: _magic(shell, "--live off", step, count),
-        "%%tracegrad, live": lambda: _magic(shell, "--live widget", step, count),
-        "%%tracegrad --level ops": lambda: _magic(shell, "--live off --level ops", step, count),
-    }
+    def _magic(self, options: str, *, whole: bool = False) -> Pace:
+        count = STEPS[self._name] - FIRST[self._name] if whole else SLICE[self._name]
+        self._shell.run_cell_magic("tracegrad", options, f"_pace = _timed({count})")
+        return self._shell.user_ns["_pace"]  # type: ignore[no-any-return]
+
+    def run(self, config: str) -> float:
+        """Return the seconds of a whole run in a configuration."""
+        return {
+            EAGER: lambda: self._within(contextlib.nullcontext()),
+            NO_OP: lambda: self._within(NoOp()),
+            "anomaly mode": lambda: self._within(torch.autograd.detect_anomaly(check_nan=True), 8),
+            "DebugMode": lambda: self._within(DebugMode(), 8),
+            OFF: lambda: self._magic("--live off"),
+            OPS: lambda: self._magic("--live off --level ops"),
+            WHOLE_OFF: lambda: self._magic("--live off", whole=True),
+            WHOLE_LIVE: lambda: self._magic("--live widget", whole=True),
+        }[config]().whole(self._name)
+
+    def round(self, configs: tuple[str, ...]) -> dict[str, float]:
+        """Return the ratio of each configuration to the untraced loops around it; seconds of these by ``eager``."""
+        before, ratios, eager = self.run(EAGER), {}, []
+        for config in configs:
+            seconds, after = self.run(config), self.run(EAGER)
+            ratios[config] = 2 * seconds / (before + after)
+            before = after
+            eager.append(after)
+        return {**ratios, EAGER: statistics.median(eager)}
+
+
+COMPARED = {
+    "live / off": (WHOLE_LIVE, WHOLE_OFF),
+    "off / no-op dispatch mode": (OFF, NO_OP),
+    **{f"ops / {other}": (OPS, other) for other in (NO_OP, *SLOW)},
+}
 
 
 def main(name: str) -> None:
@@ -69,18 +121,12 @@ def main(name: str) -> None:
     warnings.simplefilter("ignore")
     from IPython import get_ipython
 
-    net, step = WORKLOADS[name]()
-    shell = get_ipython()
-    shell.user_ns["net"] = net
-    runs = configurations(shell, step, STEPS[name])
-    for run in runs.values():  # warm-up
-        run()
-    rounds = [{config: run() for config, run in runs.items()} for _ in range(ROUNDS)]
-    eager = statistics.median(row["eager"] for row in rounds)
-    ratios = {config: [row[config] / row["eager"] for row in rounds] for config in runs}
-    ratios["live / off"] = [row["%%tracegrad, live"] / row["%%tracegrad"] for row in rounds]
-    ratios["off / no-op dispatch mode"] = [row["%%tracegrad"] / row["no-op dispatch mode"] for row in rounds]
-    for other in ("no-op dispatch mode", "anomaly mode", "DebugMode"):
-        ratios[f"ops / {other}"] = [row["%%tracegrad --level ops"] / row[other] for row in rounds]
+    bench = Bench(get_ipython(), name)
+    bench.round(USUAL + RARE)  # warm-up
+    rounds = [bench.round(USUAL if at % SELDOM else USUAL + RARE) for at in range(ROUNDS[name])]
+    eager = statistics.median(row[EAGER] for row in rounds) / STEPS[name]
+    ratios = {config: [row[config] for row in rounds if config in row] for config in USUAL + RARE}
+    for told, (one, other) in COMPARED.items():
+        ratios[told] = [row[one] / row[other] for row in rounds if other in row]
     print(json.dumps({"workload": name, "eager_ms": 1000 * eager, "torch": torch.__version__,
                       "version": tm.__version__, "ratios": ratios}))  # fmt: skip

@@ -31,7 +31,6 @@ from tensormagic.collectors.gradients.evidence import (
     singular_slot,
     suspicious,
 )
-from tensormagic.collectors.gradients.first_look import first_look
 from tensormagic.collectors.gradients.hooks import Hooks
 from tensormagic.collectors.gradients.measures import Measured, measure, measure_on_device, named
 from tensormagic.collectors.gradients.quick_look import Gradients, Known, Memory, quick_look
@@ -149,9 +148,7 @@ class PassRecorder:
         assert self._found is not None
         index_of = dict(zip(map(id, self._found.nodes), self._skeleton.index, strict=True))  # its ids live as long
         known = Known(index_of.get, self._skeleton.feeder, self._first.there)
-        if self.values.table is None:
-            return quick_look(self, known, slowly)
-        return first_look(self, known, self._small, slowly)
+        return quick_look(self, known, slowly, None if self.values.table is None else self._small)
 
     def _hook_nodes(self, before: Callable[..., None], look: Callable[..., None] | None, handle: Any) -> None:
         assert self._found is not None

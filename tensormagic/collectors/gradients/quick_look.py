@@ -1,8 +1,9 @@
 """The hook of nearly every node in nearly every pass: takes the norm of one small gradient, in a microsecond.
 
-It is one function with everything it needs at hand, since it runs for every node: what it finds anything unusual in,
-it leaves to the hook that looks at everything. It is the same function for all nodes: the engine says which one it is
-at. It calls no operation of torch's, so no mode has to be kept from seeing it.
+In a pass whose gradients are measured in full it copies them, and leaves the measuring for later. It is one function
+with everything it needs at hand, since it runs for every node: what it finds anything unusual in, it leaves to the hook
+that looks at everything. It is the same function for all nodes: the engine says which one it is at. It calls no
+operation of torch's, so no mode has to be kept from seeing it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import torch
 
 from tensormagic.collectors.gradients.measures import NORM_RELIABLE
 from tensormagic.collectors.gradients.raw import DOT_AT_ONCE, bytes_at, float32, is_transposed, vdot, view
+from tensormagic.collectors.gradients.small_gradients import MOST_ELEMENTS, SmallGradients
 from tensormagic.reports import UNTOUCHED
 
 if TYPE_CHECKING:
@@ -68,7 +70,10 @@ class Memory:
 
 
 def quick_look(
-    recorder: PassRecorder, known: Known, slowly: Callable[[int, None, None, Gradients], None]
+    recorder: PassRecorder,
+    known: Known,
+    slowly: Callable[[int, None, None, Gradients], None],
+    small: SmallGradients | None = None,
 ) -> Callable[[Gradients], None]:
     """Return a hook for any number of nodes, which is given what torch gives a prehook.
 
@@ -76,12 +81,21 @@ def quick_look(
         recorder: Whose pass it is: its values and ``memory`` are filled, and its ``seconds``.
         known: Of the nodes.
         slowly: Looks at what takes longer, and counts its own time.
+        small: Copies what is small, in a pass whose gradients are measured in full; they are looked at together with
+            thousands of others. Without it the norm is taken, of those whose statistics are there.
     """
     values, memory = recorder.values, recorder.memory
-    norms, bad, reached = values.norms, values.bad, values.order.append
+    norms, bad, reached, hand_on, store = (
+        values.norms,
+        values.bad,
+        values.order.append,
+        recorder.hand_on,
+        recorder.store,
+    )
     addresses, counts, versions = memory.addresses, memory.counts, memory.versions
     index_of, feeder, there = known
-    tensor, single, most, (least, largest) = torch.Tensor, torch.float32, DOT_AT_ONCE, NORM_RELIABLE
+    tensor, single, (least, largest) = torch.Tensor, torch.float32, NORM_RELIABLE
+    add, most = (None, DOT_AT_ONCE) if small is None else (small.add, MOST_ELEMENTS)
 
     def look(gradients: Gradients) -> None:
         began = perf_counter()
@@ -94,7 +108,7 @@ def quick_look(
                 type(gradient) is tensor
                 and gradient.dtype is single
                 and gradient.is_cpu
-                and there[index]
+                and (add or there[index])
                 and norms[index] == UNTOUCHED
                 and len(gradients) == 1
             ):
@@ -105,16 +119,25 @@ def quick_look(
                     (source := feeder[index]) >= 0
                     and address == addresses[source] != 0
                     and (count, version) == (counts[source], versions[source])
-                    and source not in bad
                 ):
-                    norms[index] = norms[source]
+                    if add or source in bad:
+                        hand_on(source, index)
+                    else:
+                        norms[index] = norms[source]
                     recorder.seconds += perf_counter() - began
                     return
-                if count <= most and address and (gradient.is_contiguous() or is_transposed(gradient)):
+                if 0 < count <= most and address and (gradient.is_contiguous() or is_transposed(gradient)):
                     numbers = view(bytes_at(address), float32, count)
-                    if least < (norm := sqrt(vdot(numbers, numbers))) < largest:
-                        norms[index] = norm
-                        recorder.seconds += perf_counter() - began
+                    if add is None:
+                        if least < (norm := sqrt(vdot(numbers, numbers))) < largest:
+                            norms[index] = norm
+                            recorder.seconds += perf_counter() - began
+                            return
+                    elif not gradient.requires_grad and not gradient.is_neg():
+                        looked = perf_counter()
+                        store(index, add(index, numbers))
+                        recorder.survey_seconds += (now := perf_counter()) - looked
+                        recorder.seconds += now - began
                         return
         except Exception:  # noqa: S110  (no memory of its own, as a sparse one: the other look says what it is)
             pass

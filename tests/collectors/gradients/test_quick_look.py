@@ -11,6 +11,7 @@ from torch import nn
 import tensormagic as tm
 from tensormagic.collectors.gradients import gradients
 from tensormagic.collectors.gradients.measures import of_numbers
+from tensormagic.collectors.gradients.quick_look import quick_look
 from tensormagic.collectors.gradients.survey import StatisticsTable, survey
 
 
@@ -66,10 +67,11 @@ def test_it_leaves_what_the_other_look_leaves(run, monkeypatch):
     quick = told(run)
     taken = []
 
-    def slowly_only(_recorder, _known, _small, slowly):
-        taken.append(slowly)
+    def slowly_only(recorder, known, slowly, small):
+        taken.extend(filter(None, [small]))
+        return None if small else quick_look(recorder, known, slowly)
 
-    monkeypatch.setattr(gradients, "first_look", slowly_only)
+    monkeypatch.setattr(gradients, "quick_look", slowly_only)
     assert told(run) == quick
     assert taken
 
