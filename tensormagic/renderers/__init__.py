@@ -12,6 +12,7 @@ from typing import Any
 from tensormagic.errors import TensorMagicError
 from tensormagic.garbage import garbage_waits
 from tensormagic.renderers.basics.markup import escape
+from tensormagic.renderers.basics.once import made_once
 from tensormagic.renderers.basics.plain_text import plain, plain_report
 from tensormagic.renderers.export import MOST_CARRIED, MOST_IN_FILE, with_export
 from tensormagic.renderers.paper import for_paper
@@ -81,7 +82,7 @@ def render(report: Report, form: str, *, in_file: bool = False, slide: bool = Fa
     if slide and isinstance(report, TraceReport):
         options["viewer"] = False  # its picture and its tables are the slides
     renderer = import_module(module)
-    with garbage_waits:
+    with garbage_waits, made_once():
         text: str = renderer.render(plain_report(report), **options)
         if form != "html":
             return text

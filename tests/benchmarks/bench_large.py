@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic import renderers
+from tensormagic.renderers import bundles
 
 pytestmark = pytest.mark.benchmark
 
@@ -92,8 +92,7 @@ def test_traced_folded_and_shown(name):
     marks.append(time.process_time())
     report = trace.report
     marks.append(time.process_time())
-    page = renderers.render(report, "html")
-    renderers.render(report, "txt")
+    page = bundles.bundle(report)["text/html"]  # and text, and LaTeX
     marks.append(time.process_time())
     run, rules, shown = (after - before for before, after in pairwise(marks))
     print(f"\n    {name}, {len(report.nodes)} nodes: traced {run:.1f} s, report {rules:.1f} s, "
@@ -108,7 +107,7 @@ def test_drawn_before_backward(name):
     """``%gradgraph`` of the same graphs: looked at, folded and shown in less than ten seconds."""
     loss = GRAPHS[name]()()
     began = time.process_time()
-    page = renderers.render(tm.gradgraph(loss), "html")
+    page = bundles.bundle(tm.gradgraph(loss))["text/html"]
     took = time.process_time() - began
     print(f"\n    {name}: {took:.1f} s, {len(page) / 1e6:.1f} MB")
     assert took < SECONDS

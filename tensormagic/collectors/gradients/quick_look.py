@@ -69,7 +69,7 @@ class Memory:
         )
 
 
-def quick_look(
+def quick_look(  # noqa: C901  (one function, since a call costs a tenth of what it does)
     recorder: PassRecorder,
     known: Known,
     slowly: Callable[[int, None, None, Gradients], None],

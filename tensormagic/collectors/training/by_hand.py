@@ -88,9 +88,9 @@ class ByHand:
     def _choose(self) -> None:
         self._known = len(self._leaves.known)
         alive = (leaf.reference() for leaf in self._leaves.known)
-        free = [leaf for leaf in alive if leaf is not None and id(leaf) not in self._theirs and _has_gradient(leaf)]
-        if free:
-            self._witnesses = witnesses_of(free)
+        free = [leaf for leaf in alive if leaf is not None and id(leaf) not in self._theirs]
+        if found := witnesses_of(free, _has_gradient):
+            self._witnesses = found
             self._stepping = Stepping(self._witnesses, self._brought)
             self._stepping.begin()
 
@@ -105,4 +105,4 @@ class ByHand:
 
 
 def _has_gradient(leaf: torch.Tensor) -> bool:
-    return leaf.is_leaf and leaf.grad is not None
+    return leaf.grad is not None

@@ -13,6 +13,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 
@@ -129,10 +130,25 @@ def all_zero(gradient: torch.Tensor) -> bool:
         return False
 
 
-def witnesses_of(tensors: Iterable[torch.Tensor]) -> list[Witness]:
-    """Return witnesses for a few of these parameters, evenly spaced among those that ask for a gradient."""
+def _may_do(_: torch.Tensor) -> bool:
+    return True
+
+
+def witnesses_of(tensors: Iterable[torch.Tensor], suits: Callable[[torch.Tensor], bool] = _may_do) -> list[Witness]:
+    """Return witnesses for a few of these parameters, evenly spaced among those that ask for a gradient.
+
+    Args:
+        tensors: The parameters.
+        suits: Which of them will do. Few are asked: to look at a ``.grad`` makes a Python object of it, which stays.
+    """
     asking = [each for each in tensors if each.requires_grad and each.is_leaf and not answers_itself(each)]
-    return [Witness(weakref.ref(asking[at])) for at in _evenly(len(asking))]
+    chosen: list[int] = []
+    for at in _evenly(len(asking)):
+        nearest = (place for place in chain(range(at, len(asking)), range(at)) if place not in chosen)
+        if (found := next((place for place in nearest if suits(asking[place])), None)) is None:
+            break
+        chosen.append(found)
+    return [Witness(weakref.ref(asking[at])) for at in sorted(chosen)]
 
 
 def _evenly(count: int) -> Sequence[int]:

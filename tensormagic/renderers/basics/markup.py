@@ -17,6 +17,7 @@ from typing import Any
 from tensormagic.renderers.basics.plain_text import visible
 
 _WORTH_WAITING = 500_000  # characters, packed as small as can be
+_BASE_85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _UNSAFE_IN_SCRIPT = re.compile("[<>\u2028\u2029\ud800-\udfff]")
 _ATTRIBUTE = re.compile('="([^"\']*)"')
 _PERCENT = {ord(letter): f"%{ord(letter):02X}" for letter in '%<>#"&\n\r\t'}
@@ -58,7 +59,22 @@ def packed(text: str) -> str:
     Base 85 takes 6 % less than base 64. The gzip header carries no time stamp: the same text packs to the same bytes.
     """
     level = 9 if len(text) < _WORTH_WAITING else 6  # of a long text: 3 % more bytes in a seventh of the time
-    return base64.b85encode(gzip.compress(text.encode(), compresslevel=level, mtime=0)).decode("ascii").translate(_SAFE)
+    small = gzip.compress(text.encode(), compresslevel=level, mtime=0)
+    written = base64.b85encode(small) if len(text) < _WORTH_WAITING else _base85(small)
+    return written.decode("ascii").translate(_SAFE)
+
+
+def _base85(data: bytes) -> bytes:
+    """Return what `base64.b85encode` does, which takes fifteen times as long."""
+    import numpy as np  # a thirtieth of a second, that only what is long should cost
+
+    missing = -len(data) % 4
+    rest = np.frombuffer(data + bytes(missing), ">u4").astype(np.uint32)
+    digits = np.empty((len(rest), 5), np.uint8)
+    for place in range(4, -1, -1):
+        rest, digits[:, place] = np.divmod(rest, np.uint32(85))
+    written = np.frombuffer(_BASE_85, np.uint8)[digits].tobytes()
+    return written[: len(written) - missing]
 
 
 def unpacked(text: str) -> str:

@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from tensormagic.renderers.basics.once import once
+
 LONGEST_LINE = 500  # characters; torch's own longest lines have some two hundred
 LONGEST_TEXT = 20_000
 SHOWN_OF_LONG = 400
@@ -52,6 +54,7 @@ def visible(text: str) -> str:
     return _PILE.sub(r"\1…", _WILD.sub(_written, text))
 
 
+@once
 def plain_report(report: _Value) -> _Value:
     """Return ``report`` with every text in it `plain`; the very same object where all of them are."""
     changed: _Value = _plain_value(report)

@@ -117,7 +117,6 @@ class Drawing:
         parts: What lies inside the boxes: the first ones are the boxes themselves, in their order.
         severed: Lines along which a value went, and no gradient goes.
         stubs: Boxes from which a value was taken in such a way, and no line says so; with the cuts.
-        fine: The graph before it was made smaller; another drawing of it starts from there.
     """
 
     width: float
@@ -130,19 +129,17 @@ class Drawing:
     parts: tuple[Part, ...] = ()
     severed: tuple[SeveredWire, ...] = ()
     stubs: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    fine: Folding | None = None
 
 
-def draw(graph: Graph, *, max_boxes: int = 160, fine: Folding | None = None, inside: bool = True) -> Drawing:
+def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
     """Return the drawing of ``graph``, folded into at most ``max_boxes`` boxes.
 
     Args:
         graph: What to draw.
         max_boxes: How many boxes fit.
-        fine: That of another drawing of the same graph, where there is one.
         inside: Whether to say as well what lies inside the boxes: `Drawing.parts`.
     """
-    fine = fine or fold(graph)
+    fine = fold(graph)
     folding = coarsen(graph, fine, max_boxes)
     uses = Counter(leaf for group in folding.groups for leaf in group.leaves)
     groups = _leaves_once(folding.groups, uses)
@@ -172,7 +169,7 @@ def draw(graph: Graph, *, max_boxes: int = 160, fine: Folding | None = None, ins
     parts = hierarchy(fine.groups, folding.groups) if inside else ()
     return Drawing(
         layout.width, layout.height, boxes, wires, len(graph.nodes), folded, _note(graph, folding), parts,
-        severed, ends.stubs, fine,
+        severed, ends.stubs,
     )  # fmt: skip
 
 

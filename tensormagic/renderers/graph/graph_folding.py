@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tensormagic.renderers.basics.once import once
 from tensormagic.renderers.graph.graph_words import op_label, shape_label
 from tensormagic.renderers.graph.layout_ranks import Edge, adjacency, topological_order
 
@@ -74,6 +75,7 @@ def is_view(node: Node) -> bool:
     return node.kind == "op" and (op in VIEW_OPS or op in _CAST_OPS)
 
 
+@once
 def fold(graph: Graph) -> Folding:
     """Fold leaves into badges and chains of views into one group each."""
     links = forward_links(graph)

@@ -189,7 +189,6 @@ def _picture(report: TraceReport, drawing: Drawing | None, crash: Crash | None) 
     for boxes in PICTURE_BOXES[1:]:
         if len(svg) <= PICTURE_BYTES or not report.graphs:
             break
-        fine = drawing.fine if drawing is not None else None
-        smaller = draw(report.graphs[0], max_boxes=boxes, fine=fine, inside=False)
+        smaller = draw(report.graphs[0], max_boxes=boxes, inside=False)
         svg = trace_svg.render(report, drawing=smaller, crash=crash, tips=False)
     return svg_image(svg, trace_alternative(report))

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from tensormagic.renderers.basics.once import made_once
 from tensormagic.renderers.basics.text_metrics import fitted, text_width, wrapped
 from tensormagic.renderers.document.document import SAVED_LIMITS
-from tensormagic.renderers.graph import graph_coarsening
+from tensormagic.renderers.graph import graph_coarsening, graph_folding
 from tensormagic.renderers.graph.graph_drawing import (
     BADGE_HEIGHT,
     DETAIL_SIZE,
@@ -18,6 +19,7 @@ from tensormagic.renderers.graph.graph_drawing import (
     badge_rows,
     draw,
 )
+from tensormagic.renderers.graph.graph_folding import _leaf_side as leaf_side
 from tensormagic.renderers.graph.graph_folding import fold
 from tests.renderers import samples_trace as samples
 
@@ -331,8 +333,13 @@ def test_repetitions_of_an_irregular_graph_are_found_in_linear_time():
     assert [(repeat.start, repeat.period, repeat.times) for repeat in repeats] == [(9000, 3, 30)]
 
 
-def test_a_second_drawing_starts_from_the_first_ones_folding(graph):
-    """Given the folding of another drawing, a smaller one is the same as from the graph itself."""
-    whole = draw(graph)
-    again = draw(graph, max_boxes=10, fine=whole.fine, inside=False)
-    assert replace(again, parts=()) == replace(draw(graph, max_boxes=10), parts=())
+def test_a_second_drawing_starts_from_the_first_ones_folding(graph, monkeypatch):
+    """Where a graph is drawn again, it is folded once, and the smaller drawing is that of the graph itself."""
+    alone = replace(draw(graph, max_boxes=10), parts=())
+    folded = []
+    monkeypatch.setattr(graph_folding, "_leaf_side", lambda *given: folded.append(1) or leaf_side(*given))
+    with made_once():
+        draw(graph)
+        again = draw(graph, max_boxes=10, inside=False)
+    assert replace(again, parts=()) == alone
+    assert len(folded) == 1
