@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,42 @@ def test_new_finding_is_announced_once_and_politely(static_page: OpenPage) -> No
     expect(said).to_contain_text(f"{first.severity}: {first.message.replace('`', '')}")
     page.evaluate("doc => panel.update(doc)", trace_document(report))
     expect(said).to_have_text(f"the run is {report.state}")
+
+
+LISTEN = """() => {
+    const region = document.querySelector(".tm-sr[role=status]");
+    window.heard = [];
+    const note = () => heard.push([performance.now(), region.textContent]);
+    new MutationObserver(note).observe(region, { childList: true });
+}"""
+FEED = """async docs => {
+    for (const doc of docs) {
+        panel.update(doc);
+        await new Promise(done => setTimeout(done, 100));
+    }
+}"""
+
+
+def test_running_trace_says_at_most_one_thing_a_second(static_page: OpenPage) -> None:
+    """Ten documents a second, a finding more in each: all are heard, once a second; a number that goes on is not."""
+    report = samples_viewer.broken_run()
+    page = _mounted(static_page, replace(report, findings=(), state="running"))
+    found = [
+        replace(report.findings[0], message=f"NaN in layer {letter}, in 7 steps", subject=letter)
+        for letter in "abcdefghijklmnopqrstuvwx"
+    ]
+    running = [replace(report, findings=tuple(found[: at + 1]), state="running") for at in range(len(found))]
+    counted = replace(found[-1], message=found[-1].message.replace("7", "8"))
+    counting = replace(running[-1], findings=(*found[:-1], counted))
+    page.evaluate(LISTEN)
+    page.evaluate(FEED, [trace_document(each) for each in (*running, counting, counting)])
+    page.wait_for_timeout(1100)
+    heard = page.evaluate("() => heard")
+    times = [moment for moment, _ in heard]
+    assert min(later - before for before, later in pairwise(times)) >= 990
+    assert 3 <= len(heard) <= 5
+    words = ". ".join(text for _, text in heard)
+    assert [words.count(f"layer {letter},") for letter in "abcdefghijklmnopqrstuvwx"] == [1] * 24
 
 
 def _mounted(static_page: OpenPage, report: Report) -> Page:

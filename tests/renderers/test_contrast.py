@@ -14,6 +14,9 @@ import pytest
 
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.memory import categories
+from tensormagic.renderers.memory.timeline_stack import by_category, by_line
+from tensormagic.renderers.memory.timeline_svg import areas
+from tests.renderers.samples_memory_run import SAMPLES
 
 RENDERERS = Path(theme.__file__).parents[1]
 TEXT, MARK = 4.5, 3.0
@@ -137,6 +140,18 @@ def test_what_is_written_on_caps_and_chips_is_read():
     assert min(contrast(theme.role("on-chip"), one) for one in (*theme.CHIP_COLOURS, *theme.RUN_COLOURS)) >= TEXT
     paper = (theme.LEAF_GROUND, theme.SELF_GROUND, theme.OTHER_SLICE, theme.role("skip"))
     assert min(contrast(theme.role("ink"), ground) for ground in paper) >= TEXT
+
+
+def test_every_boundary_of_a_timeline_is_seen():
+    """Along the top of each area runs a line that has 3 with the area below it, and one of the two has 3 on paper."""
+    drawn = SAMPLES["training"].timelines[0]
+    painted = "".join(areas(drawn, layers)[1] for layers in (by_category(drawn), by_line(drawn)))
+    pairs = re.findall(r'<g fill="(#\w+)"><path id="\w+" d="[^"]+"/></g><use [^>]* fill="(#\w+)"/>', painted)
+    assert len(pairs) == painted.count("<path") > 6
+    for edge, colour in {*pairs, *((theme.edge_of(one), one) for one in categories.LINE_COLOURS)}:
+        assert contrast(edge, colour) >= MARK
+        for ground in (*GROUNDS[False], *GROUNDS[True]):
+            assert max(contrast(edge, ground), contrast(colour, ground)) >= MARK, (edge, colour, ground)
 
 
 FIGURE_MARKS = (*theme.LINE_COLOURS, *theme.RUN_COLOURS, theme.BAR_COLOUR, theme.BAD_COLOUR, theme.ALONE_COLOUR,

@@ -6,6 +6,7 @@ A new renderer is a line in ``RENDERERS``, a new sample an entry in its samples:
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -128,7 +129,7 @@ RENDERERS = (
 )
 
 CASES = [pytest.param(one, sample, id=f"{one.name}-{sample}") for one in RENDERERS for sample in one.samples]
-SHAPES = {"svg", "title", "style", "defs", "pattern", "rect", "path", "text", "g"}
+SHAPES = {"svg", "title", "style", "defs", "pattern", "rect", "path", "text", "use", "g"}
 TELLING = [case for case in CASES if case.values[0].tells_findings]
 each_case = pytest.mark.parametrize(("renderer", "sample"), CASES)
 each_telling_case = pytest.mark.parametrize(("renderer", "sample"), TELLING)
@@ -191,7 +192,7 @@ def test_output_needs_nothing_from_outside(renderer: Renderer, sample: str) -> N
     """No address but data is loaded, and no element has an id that a second copy would repeat."""
     output = renderer.render(renderer.samples[sample])
     if renderer.output != "html":
-        assert "href" not in output
+        assert re.findall(r"""href=["'](?!#)""", output) == []  # a shape of its own picture may be drawn twice
         return
     page = Page(output)
     for _, attributes in page.elements:

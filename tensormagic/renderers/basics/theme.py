@@ -110,6 +110,13 @@ def ink_on(colour: str) -> str:
     return "#fff" if contrast("#ffffff", colour) >= contrast("#000000", colour) else "#000"
 
 
+def edge_of(colour: str) -> str:
+    """Return a darker colour of the same hue that has 3 times the contrast of ``colour``; black where none has."""
+    channels = bytes.fromhex(colour[1:])
+    darker = (f"#{bytes(channel * share // 100 for channel in channels).hex()}" for share in range(99, 0, -1))
+    return next((one for one in darker if contrast(one, colour) >= 3), "#000000")
+
+
 def contrast(one: str, other: str) -> float:
     """Return the contrast of two colours ``#rrggbb`` as WCAG 2 defines it: 1 (none) to 21 (black on white)."""
     dim, bright = sorted(map(_luminance, (one, other)))

@@ -43,7 +43,8 @@ def render(report: MemoryRunReport) -> str:
 def _chart(drawn: Timeline) -> str:
     top, inner = scale_top(drawn), WIDTH - LEFT
     wide, paths = areas(drawn, by_category(drawn))
-    scaled = f'<g transform="translate({LEFT:.0f},0) scale({inner / wide:.5f},{CHART_HEIGHT / ROWS:.5f})">{paths}</g>'
+    place = f'x="{LEFT:.0f}" width="{number(inner)}" height="{CHART_HEIGHT:.0f}" viewBox="0 0 {wide} {ROWS}"'
+    scaled = f'<svg {place} preserveAspectRatio="none">{paths}</svg>'
     marks = "".join(_tick(nbytes, top) for nbytes in ticks(top))
     nbytes, across = drawn.live[drawn.peak], LEFT + inner * column_of(drawn, drawn.peak, COLUMNS)
     high = CHART_HEIGHT * (1 - nbytes / top)

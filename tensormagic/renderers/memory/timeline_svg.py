@@ -6,15 +6,18 @@ read on white and on near-black. It is stretched to the width of the panel.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from itertools import groupby
 
+from tensormagic.renderers.basics import theme
 from tensormagic.renderers.memory.categories import COLOURS, line_colour
 from tensormagic.renderers.memory.timeline_stack import Layer, columns, tops
 from tensormagic.reports import Timeline
 
 COLUMNS, ROWS = 460, 400  # units of the picture: some two pixels across, half a pixel down
 HEADROOM = 1.12
+EDGE = 4  # units that the line along the top of an area is high: one and a half pixels in a panel
 
 
 def layer_colour(layer: Layer) -> str:
@@ -35,14 +38,21 @@ def areas_svg(timeline: Timeline, layers: Sequence[Layer]) -> str:
 
 
 def areas(timeline: Timeline, layers: Sequence[Layer]) -> tuple[int, str]:
-    """Return how many units wide the areas are, and their paths, `ROWS` units high, the highest first."""
+    """Return how many units wide the areas are, and the areas, `ROWS` units high, the highest first."""
     moments = columns(timeline, COLUMNS)
     top = scale_top(timeline)
-    paths = [
-        f'<path fill="{layer_colour(layer)}" d="{_steps(edge, top)}"/>'
-        for layer, edge in zip(layers, tops(layers, moments), strict=True)
+    drawn = [
+        _area(layer_colour(layer), _steps(edge, top)) for layer, edge in zip(layers, tops(layers, moments), strict=True)
     ]
-    return len(moments), "".join(reversed(paths))  # each lies on what is above it, down to the bottom
+    each_over_the_next = "".join(reversed(drawn))  # each lies on what is above it, down to the bottom
+    return len(moments), f'<g xmlns:xlink="http://www.w3.org/1999/xlink">{each_over_the_next}</g>'
+
+
+def _area(colour: str, steps: str) -> str:
+    """Return an area whose top is a line that is seen on either side: the area, dark, and again, a little lower."""
+    key = f"a{zlib.crc32(steps.encode()):x}"  # the same name is the same shape, wherever the picture is put
+    dark = f'<g fill="{theme.edge_of(colour)}"><path id="{key}" d="{steps}"/></g>'
+    return f'{dark}<use xlink:href="#{key}" y="{EDGE}" fill="{colour}"/>'
 
 
 def _steps(edge: Sequence[int], top: int) -> str:

@@ -35,7 +35,7 @@ const mountStrips = (() => {
 
     key(event) {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (!step) return;
+      if (!step || event.ctrlKey || event.metaKey || event.altKey) return;
       event.preventDefault();
       event.stopPropagation();
       const at = this.range ? step > 0 ? this.range.stop : this.range.start - 1 : 0;

@@ -17,7 +17,7 @@ const mountPanels = (script) => {
   };
   const panelOf = (element) => {
     let panel = element.closest("section.tm"), outer = panel;
-    while ((outer = outer?.parentElement.closest("section.tm"))) panel = outer;
+    while ((outer = outer?.parentElement?.closest("section.tm"))) panel = outer;
     return panel;
   };
   const begin = (panel) => {

@@ -139,7 +139,7 @@ const mountTensors = (() => {
     key(event, strip) {
       const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
       const step = steps[event.key];
-      if (!step) return;
+      if (!step || event.ctrlKey || event.metaKey || event.altKey) return;
       event.preventDefault();
       event.stopPropagation();
       if (strip) return this.pickCell(clamp((this.cell ?? 0) + step[0] + step[1], 0, this.data.reads.length - 1));

@@ -92,7 +92,7 @@ def test_the_picture_is_as_high_as_its_numbers() -> None:
     wide, paths = areas(drawn, by_category(drawn))
     height = round(50 * MIB / scale_top(drawn) * ROWS)
     assert wide == 4
-    assert re.findall(r'd="([^"]+)"', paths) == [f"M0,{ROWS}h1v-{height}h2v{height}h1V{ROWS}z"]
+    assert re.findall(r' d="([^"]+)"', paths) == [f"M0,{ROWS}h1v-{height}h2v{height}h1V{ROWS}z"]
 
 
 @pytest.mark.parametrize(

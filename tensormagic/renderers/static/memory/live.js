@@ -116,6 +116,9 @@ function render({ model, el }) {
   section.addEventListener("focusin", (/** @type {Event} */ event) => { // two d on a heading would delete the cell
     if (event.target instanceof Element) event.target.setAttribute("data-lm-suppress-shortcuts", "true");
   });
+  section.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !event.defaultPrevented) /** @type {HTMLElement?} */ (section.closest(".jp-Cell"))?.focus();
+  });
   section.append(now.element, page);
   el.append(section);
   const changed = () => replace(page, model.get("_document").html);

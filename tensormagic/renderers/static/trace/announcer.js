@@ -17,9 +17,9 @@ export class Announcer {
   /** What a newer document says that the older did not: its findings, and that the run has ended.
    * @param {any} before @param {any} doc */
   compare(before, doc) {
-    const known = new Set(before.findings.map((/** @type {any} */ finding) => finding.message));
-    for (const { severity, message } of doc.findings)
-      if (!known.has(message)) this.say(`${severity}: ${message.replaceAll("`", "")}`);
+    const known = new Set(before.findings.map(sameness));
+    for (const finding of doc.findings)
+      if (!known.has(sameness(finding))) this.say(`${finding.severity}: ${finding.message.replaceAll("`", "")}`);
     if (before.state === "running" && doc.state !== "running") this.say(doc.state === "lost" ? "the kernel is gone" : `the run is ${doc.state}`);
   }
 
@@ -38,4 +38,9 @@ export class Announcer {
       if (this.waiting.length) this.speak();
     }, BETWEEN_WORDS);
   }
+}
+
+/** What stays the same of a finding while its numbers go on: nobody wants to hear each of them. @param {any} finding */
+function sameness({ code, where, subject, message }) {
+  return [code, where, subject, message.replace(/\d+/g, "")].join("\n");
 }

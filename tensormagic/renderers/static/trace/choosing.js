@@ -32,12 +32,13 @@ export function foldPart(panel, part) {
   slide(panel.graphView, before, null);
 }
 
-/** Fold what lies round the box that has the focus. @param {Panel} panel */
+/** Fold what lies round the box that has the focus; whether there was anything. @param {Panel} panel @returns {boolean} */
 export function foldAround(panel) {
-  if (!panel.folds.anyOpen()) return;
+  if (!panel.folds.anyOpen()) return false;
   const tree = panel.folds.grown(),
     around = tree.path(panel.folds.part(panel.graphView.focused)).filter((part) => tree.open.has(part));
   if (around.length) foldPart(panel, around[around.length - 1]);
+  return around.length > 0;
 }
 
 /** @param {Panel} panel */

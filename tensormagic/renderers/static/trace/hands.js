@@ -127,6 +127,7 @@ function centred(view, event) {
 /** @param {GraphView} view @param {KeyboardEvent} event */
 function pressed(view, event) {
   const place = view.focused;
+  if (event.ctrlKey || event.metaKey || event.altKey) return; // the zoom of the browser, the commands of the notebook
   if (event.key === "Enter" && view.hooks.opens(place) && !event.shiftKey) view.hooks.open(place);
   else if (event.key === "Enter" || event.key === " ") view.hooks.select(place, null);
   else if (event.key === "+" || event.key === "=") view.zoom(1.25);

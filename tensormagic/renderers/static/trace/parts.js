@@ -132,11 +132,13 @@ export function putTogether(panel) {
 /** @param {Panel} panel @param {KeyboardEvent} event */
 function pressedOn(panel, event) {
   const writing = /** @type {any} */ (event.target).closest?.("input,select,textarea,button");
+  if (event.ctrlKey || event.metaKey || event.altKey) return; // the browser's, or the notebook's
   if (event.key === "Escape" && panel.way) endPath(panel);
   else if (event.key === "Escape" && panel.selection) close(panel);
-  else if (event.key === "p" && !writing && !panel.stage.hidden && !(event.ctrlKey || event.metaKey || event.altKey)) togglePath(panel);
-  else if (event.key === "Escape" && panel.graphView.canvas.contains(document.activeElement)) foldAround(panel);
-  else if (event.key === "/" && !writing && !panel.stage.hidden) panel.search.field.focus();
+  else if (event.key.toLowerCase() === "p" && !writing && !panel.stage.hidden) togglePath(panel);
+  else if (event.key === "Escape") {
+    if (!panel.graphView.canvas.contains(document.activeElement) || !foldAround(panel)) return;
+  } else if (event.key === "/" && !writing && !panel.stage.hidden) panel.search.field.focus();
   else if (event.key === " " && !writing && !panel.footer.hidden) panel.order.play(!panel.order.timer);
   else return;
   event.stopPropagation();

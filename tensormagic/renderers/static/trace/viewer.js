@@ -37,6 +37,9 @@ function render({ model, el }) {
   section.addEventListener("focusin", (/** @type {Event} */ event) => { // two d on a heading would delete the cell
     if (event.target instanceof Element) event.target.setAttribute("data-lm-suppress-shortcuts", "true");
   });
+  section.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === "Escape" && !event.defaultPrevented) /** @type {HTMLElement?} */ (section.closest(".jp-Cell"))?.focus();
+  });
   el.append(section);
   const panel = new Panel(section, model.get("_document"), { live: true });
   const link = new Link(el, panel);
