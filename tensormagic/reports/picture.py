@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class ImageFrame:
     label: str
     width: int
     height: int
-    pixels: str
+    pixels: str = field(metadata={"encoded": True})
 
 
 @dataclass(frozen=True, slots=True)

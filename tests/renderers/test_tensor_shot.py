@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import math
+import random
 import zlib
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
+from tensormagic import renderers
+from tensormagic.renderers.basics.plain_text import LONGEST_LINE
 from tensormagic.renderers.tensor import tensor_html, tensor_text
 from tensormagic.renderers.tensor.tensor_shot_html import shot_html
 from tensormagic.renderers.tensor.tensor_shot_svg import signals_svg
@@ -136,3 +139,14 @@ def test_hostile_labels_stay_text() -> None:
     for sample in (images(), signals()):
         page = Page(shot_html(replace(sample, name=HOSTILE)))
         assert not [name for _, given in page.elements for name in given if name.startswith("on")]
+
+
+def test_a_picture_of_noise_is_drawn_whole() -> None:
+    """Its data are a long text that compresses badly, and no line to be cut for being long."""
+    noise = random.Random(0).randbytes(40 * 40)
+    frame = ImageFrame("", 40, 40, packed(*(level for byte in noise for level in (byte, 255))))
+    report = replace(images(), picture=TensorPicture("(H, W)", 1, 0.0, 1.0, "unit", (frame,), size=(40, 40)))
+    assert len(frame.pixels) > LONGEST_LINE
+    drawn = renderers.render(report, "txt").partition("PICTURE")[2].split("\n")[1:21]
+    assert [len(line.strip()) > 30 for line in drawn] == [True] * 20
+    assert shot_html(report) in renderers.render(report, "html")

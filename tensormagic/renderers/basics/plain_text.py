@@ -142,7 +142,10 @@ def _telling_fields(cls: type, inside: frozenset[type] = frozenset()) -> tuple[s
     if not dataclasses.is_dataclass(cls):
         return ()
     hints = typing.get_type_hints(cls)
-    return tuple(field.name for field in dataclasses.fields(cls) if _may_tell(hints[field.name], inside | {cls}))
+    fields = (
+        field for field in dataclasses.fields(cls) if not field.metadata.get("encoded")
+    )  # data, never shown as text
+    return tuple(field.name for field in fields if _may_tell(hints[field.name], inside | {cls}))
 
 
 def _may_tell(hint: Any, inside: frozenset[type]) -> bool:
