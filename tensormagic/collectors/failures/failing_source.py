@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import dis
-import linecache
 import sys
 from dataclasses import dataclass
 from itertools import islice
@@ -16,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from tensormagic.collectors.failures.executed_source import executed_source
+from tensormagic.collectors.names.source import lines_of
 
 _WORD = 2  # bytes an instruction
 
@@ -49,7 +49,7 @@ def failing_at(entry: TracebackType, source: str = "") -> Failing | None:
     if place is None:
         return None
     first, last, start, stop = place
-    lines = source.splitlines() or linecache.getlines(code.co_filename, entry.tb_frame.f_globals)
+    lines = source.splitlines() or lines_of(code.co_filename, entry.tb_frame.f_globals)
     lines = lines or executed_source(entry.tb_frame).splitlines()
     if not 0 < first <= last <= len(lines):
         return None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import linecache
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from typing import Any
 
 from torch import nn
 
-from tensormagic.collectors.names.source import Sites
+from tensormagic.collectors.names.source import Sites, lines_of
 from tensormagic.collectors.ops.stack_walk import StackWalk
 from tensormagic.errors import UnknownNameError
 from tensormagic.reports import Cell, FunctionMemory, LineMemory
@@ -170,7 +169,7 @@ def _told(code: CodeType, name: str, lines: Sequence[LineMemory]) -> FunctionMem
 
 
 def _source(code: CodeType) -> tuple[str, ...]:
-    lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
+    lines = lines_of(code.co_filename)[code.co_firstlineno - 1 :]
     try:
         block = inspect.getblock(lines)
     except Exception:  # no Python any more: the file has changed

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Iterator
+from itertools import accumulate
+from types import ModuleType
 from typing import Any
 
 _LOOSE = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Lambda, ast.IfExp, ast.Tuple, ast.Await, ast.Constant)
@@ -15,7 +18,8 @@ def why_not_a_tensor(value: Any, name: str) -> str:
     if is_tensor(value) or is_array(value):
         return ""
     torch = sys.modules.get("torch")
-    return f"{name} is {_what(value)}, not a tensor; {_instead(value, name, torch)}"
+    said = "" if value is None and name == "None" else f" is {what(value)},"
+    return f"{name}{said or ' is'} not a tensor; {_instead(value, name, torch)}"
 
 
 def is_tensor(value: Any) -> bool:
@@ -30,8 +34,11 @@ def is_array(value: Any) -> bool:
     return numpy is not None and numpy.ndarray in type(value).__mro__
 
 
-def _what(value: Any) -> str:
+def what(value: Any) -> str:
+    """Return what something is, with its article: ``a list of 3``, ``an nn.ReLU``, ``None``."""
     kind = type(value)
+    if isinstance(value, type | ModuleType):
+        return "a class" if isinstance(value, type) else "a Python module"
     home = "nn" if kind.__module__.startswith("torch.nn.") else kind.__module__.split(".")[0]
     title = kind.__name__ if home in {"builtins", "__main__"} else f"{home}.{kind.__name__}"
     article = "an" if title[0] in "aeiouAEIOU" or title.startswith("nn.") else "a"
@@ -48,12 +55,21 @@ def _instead(value: Any, name: str, torch: Any) -> str:
         return f"no backward has left a gradient in {name.removesuffix('.grad')} yet"
     if torch is not None and isinstance(value, torch.nn.Module):
         return _of_module(value, subject)
-    if type(value).__module__.startswith("numpy") and hasattr(value, "__array_interface__"):
-        return f"torch.as_tensor({name}) makes one"
     if torch is not None and isinstance(value, list | tuple | dict):
         return _of_container(value, subject, torch)
+    return _made_of(value, name, subject)
+
+
+def _made_of(value: Any, name: str, subject: str) -> str:
+    """Return how a tensor can be made of something."""
+    if type(value).__module__.startswith("numpy") and hasattr(value, "__array_interface__"):
+        return f"torch.as_tensor({name}) makes one"
     if isinstance(value, bool | int | float | complex):
         return f"torch.tensor({name}) makes one"
+    if isinstance(value, Iterator):
+        return f"list({name}) takes all that it gives, and shows the tensors among it"
+    if callable(getattr(type(value), "to_numpy", None)):  # a table, a column or an index of pandas or polars
+        return f"torch.as_tensor({subject}.to_numpy()) makes one of numbers"
     return "give an expression that makes a torch.Tensor"
 
 
@@ -63,13 +79,19 @@ def binds_tightly(expression: str) -> bool:
         body = ast.parse(expression, mode="eval").body
     except SyntaxError:
         return False
-    return expression.startswith("(") or not isinstance(body, _LOOSE)
+    return not isinstance(body, _LOOSE) or _is_enclosed(expression)
+
+
+def _is_enclosed(expression: str) -> bool:
+    """Return whether the bracket that an expression begins with is closed by its last character, and not before."""
+    depth = list(accumulate((character == "(") - (character == ")") for character in expression))
+    return expression.startswith("(") and 0 not in depth[:-1]
 
 
 def _of_module(module: Any, subject: str) -> str:
     names = [path for path, _ in module.named_parameters()]
     if not names:
-        return "and it has no parameters to show"
+        return "it has no parameters to show"
     many = f"one of its {len(names)} parameters{_ALL}"
     return f"{subject}.{names[0]} is " + (many if len(names) > 1 else "its parameter")
 
@@ -80,4 +102,4 @@ def _of_container(value: Any, subject: str, torch: Any) -> str:
     if key is not None:
         return f"{subject}[{key!r}] is one{_ALL}"
     numbers = isinstance(value, list | tuple) and all(isinstance(item, int | float | complex | list) for item in value)
-    return f"torch.tensor({subject}) makes one" if numbers else "and it holds none"
+    return f"torch.tensor({subject}) makes one" if numbers else "it holds none"

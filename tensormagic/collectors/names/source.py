@@ -14,6 +14,7 @@ import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import Any
 
 from tensormagic.reports import Cell, Location
 
@@ -120,10 +121,27 @@ class Sites:
         return self._numbers.setdefault(key, len(self._locations) - 1)
 
 
+def lines_of(filename: str, names: dict[str, Any] | None = None) -> list[str]:
+    """Return the lines of a file or cell; of a file as it stands now: it may have been edited, and loaded again.
+
+    Args:
+        filename: As the code names it.
+        names: The globals of its module, which may know how to load its source.
+    """
+    if Path(filename).exists():  # what is gone from the disk is left as Python remembers it
+        linecache.checkcache(filename)
+    return linecache.getlines(filename, names)
+
+
+def _line_of(filename: str, line: int, names: dict[str, Any] | None = None) -> str:
+    lines = lines_of(filename, names)
+    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+
 def location_in(frame: FrameType, line: int, cell_number: CellNumber | None = None) -> Location:
     """Return a line of the code that a frame runs."""
     filename, function = frame.f_code.co_filename, frame.f_code.co_name
-    text = linecache.getline(filename, line, frame.f_globals).strip()
+    text = _line_of(filename, line, frame.f_globals)
     return Location(
         filename, line, text, (cell_number or _no_cell)(filename), "" if function == "<module>" else function
     )
@@ -131,12 +149,12 @@ def location_in(frame: FrameType, line: int, cell_number: CellNumber | None = No
 
 def location_of(filename: str, line: int, function: str, *, cell_number: CellNumber | None = None) -> Location:
     """Return a line of a file or cell that Python has read."""
-    text = linecache.getline(filename, line).strip()
+    text = _line_of(filename, line)
     return Location(filename, line, text, (cell_number or _no_cell)(filename), function)
 
 
 def cell_of(frame: FrameType) -> Cell:
     """Return the file that a frame runs in, for the report of what runs there; long ones without their lines."""
     filename = frame.f_code.co_filename
-    lines = tuple(line.rstrip("\n") for line in linecache.getlines(filename, frame.f_globals))
+    lines = tuple(line.rstrip("\n") for line in lines_of(filename, frame.f_globals))
     return Cell(filename, None, lines if len(lines) <= MAX_SOURCE_LINES else ())

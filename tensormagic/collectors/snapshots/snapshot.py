@@ -172,7 +172,9 @@ def _gaps(read: Gathered, data: Any) -> Iterator[Gap]:
 
 def _gaps_of(history: History) -> Iterator[Gap]:
     if history.misfit:
-        told = f"the events of {history.device} and its blocks differ by {history.misfit} bytes"
+        told = f"the events of {history.device} and its blocks differ by {history.misfit:,} bytes".replace(
+            ",", "\N{NO-BREAK SPACE}"
+        )
         yield Gap("history", f"{told}: the level before the first event is a guess")
     if not history.times:
         yield Gap("history", f"the events of {history.device} carry no times")

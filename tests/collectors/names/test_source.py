@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import linecache
 import sys
@@ -103,3 +104,20 @@ def test_a_stack_without_own_code():
     exec(code, names)
     assert Sites().of_frame(None) is None
     assert not is_own_code(names["frame"].f_code.co_filename)
+
+
+def test_a_file_that_was_edited_and_loaded_again(tmp_path, monkeypatch):
+    """Its lines are those that it has now, not those that Python read the first time."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    path = tmp_path / "edited_model.py"
+    path.write_text("def step(sites):\n    return sites.here(1)\n")
+    module = importlib.import_module("edited_model")
+    monkeypatch.setitem(sys.modules, "edited_model", module)
+    first, second = Sites(), Sites()
+    module.step(first)
+    path.write_text("# a line more\n\ndef step(sites):\n    return sites.here()  # as it is now\n")
+    importlib.reload(module)
+    module.step(second)
+    assert [place.text for place in first.locations] == ["return sites.here(1)"]
+    assert [(place.line, place.text) for place in second.locations] == [(4, "return sites.here()  # as it is now")]
