@@ -126,8 +126,13 @@ def _switch(magics: Any, words: list[str]) -> None:
     print(f"{name} is {STATES[0] if getattr(magics, name) else STATES[1]}: {SWITCHES[name]}")  # noqa: T201  (asked for)
 
 
+def modules() -> list[Any]:
+    """Return the modules of the magics that have options, in the order in which a person meets them."""
+    return [import_module(f"tensormagic.magics.{name}") for name in MAGICS]
+
+
 def _parsers() -> list[Any]:
-    return [import_module(f"tensormagic.magics.{name}").parser() for name in MAGICS]
+    return [module.parser() for module in modules()]
 
 
 def _magic_lines() -> list[str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tensormagic import api
-from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of
+from tensormagic.magics import writes
+from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of, print_help
 from tensormagic.magics.display import deliver
 from tensormagic.magics.names import own_namespace, value_of
+from tensormagic.reports import AliasReport
 
 NAME = "%aliases"
 
@@ -15,7 +17,9 @@ NAME = "%aliases"
 def parser() -> Parser:
     """Return the parser of ``%aliases``; its help is the magic's help."""
     made = make_parser(
-        NAME, "Show who shares memory with whom: every name, container, attribute and array, with exact overlaps."
+        NAME,
+        "Show who shares memory with whom: every name, container, attribute and array, with exact overlaps.",
+        AliasReport,
     )
     made.add_argument("expression", nargs="*", help="show only the memory of these: x  net.fc.weight  batch")
     return made
@@ -30,7 +34,7 @@ def run(shell: Any, line: str) -> None:
     __tracebackhide__ = True
     options = parser().parse_line(line)
     if options.help:
-        print(parser().format_help().rstrip())  # noqa: T201  (asked for)
+        print_help(parser(), writes.parser())  # a cell magic without a cell is refused by IPython, with --help too
         return
     output, asked = output_of(options), expressions(options.expression)
     only = {expression: value_of(shell, expression) for expression in asked}

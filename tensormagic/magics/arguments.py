@@ -9,11 +9,17 @@ from __future__ import annotations
 import argparse
 import ast
 import keyword
+import re
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from IPython.core.error import UsageError
 
+from tensormagic import renderers
+from tensormagic.renderers import figures as figure_kinds
+from tensormagic.reports import Report
+
+_NO_FIGURE = "there is no figure of this"
 _OPENING, _CLOSING, _QUOTES = "([{", ")]}", "\"'"
 
 
@@ -56,16 +62,23 @@ class Output:
     slide: bool = False
 
 
-def make_parser(name: str, description: str) -> Parser:
-    """Return a parser for the magic ``name`` with the options that all magics share."""
+def make_parser(name: str, description: str, report: type[Report], *, figures: bool = True) -> Parser:
+    """Return a parser for the magic ``name`` with the options that all magics share.
+
+    Args:
+        name: With its percent signs.
+        description: What the magic does.
+        report: What it makes.
+        figures: Whether what it makes can be drawn as the figures that there are of such reports.
+    """
     parser = Parser(prog=name, description=description, add_help=False, allow_abbrev=False)
     parser.add_argument("--text", action="store_true", help="show plain text, as in a terminal")
     parser.add_argument(
-        "--figure", nargs="?", const="", metavar="KIND", help="show a plotly figure; --figure=KIND picks another kind"
+        "--figure", nargs="?", const="", metavar="KIND", help=_figures_of(report) if figures else _NO_FIGURE
     )
     parser.add_argument(
         "--save", action="append", default=[], metavar="FILE",
-        help="write the report; the ending says how: .html .json .svg .txt; may be given several times",
+        help=f"write the report; the ending says how: {_endings_of(report)}; may be given several times",
     )  # fmt: skip
     parser.add_argument("--into", metavar="NAME", help="bind the report to this name")
     parser.add_argument(
@@ -75,6 +88,23 @@ def make_parser(name: str, description: str) -> Parser:
     )
     parser.add_argument("--help", "-h", action="store_true", help="show this help")
     return parser
+
+
+def _figures_of(report: type[Report]) -> str:
+    """Return what is said of the figures of a kind of report."""
+    kinds = [kind for kind, entry in figure_kinds.KINDS.items() if issubclass(report, entry.report_class)]
+    others = f"; --figure=KIND picks one of {', '.join(kinds)}" if len(kinds) > 1 else ""
+    return f"show a plotly figure{others}" if kinds else _NO_FIGURE
+
+
+def _endings_of(report: type[Report]) -> str:
+    """Return the endings of the files that a kind of report can be written to."""
+    return " ".join(f".{form}" for form in sorted([*renderers.forms_of(report), "json"]))
+
+
+def print_help(*parsers: Parser) -> None:
+    """Print what each magic takes."""
+    print("\n\n".join(parser.format_help().rstrip() for parser in parsers))  # noqa: T201  (asked for)
 
 
 def output_of(options: object) -> Output:
@@ -130,10 +160,16 @@ def expressions(parts: list[str]) -> list[str]:
     while parts:
         length = next((size for size in range(len(parts), 0, -1) if _is_expression(" ".join(parts[:size]))), 0)
         if not length:
-            raise UsageError(f"{' '.join(parts)!r} is not a Python expression")
+            raise UsageError(_refused(found, " ".join(parts)))
         found.append(" ".join(parts[:length]))
         parts = parts[length:]
     return found
+
+
+def _refused(found: list[str], rest: str) -> str:
+    if found and re.match(r"=[^=]", rest):
+        return f"'{found[-1]} {rest}' is an assignment: run it in a line of its own, and name {found[-1]} here"
+    return f"{rest!r} is not a Python expression"
 
 
 def check_expression(text: str) -> None:

@@ -12,6 +12,7 @@ from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Parser, check_expression, make_parser, output_of, unquoted
 from tensormagic.magics.display import check, deliver
 from tensormagic.magics.names import value_of
+from tensormagic.reports import ComparisonReport
 
 NAME = "%compare"
 
@@ -19,7 +20,9 @@ NAME = "%compare"
 def parser() -> Parser:
     """Return the parser of ``%compare``; its help is the magic's help."""
     made = make_parser(
-        NAME, "Hold one traced run against another: the same graph? from which step on do gradients and loss differ?"
+        NAME,
+        "Hold one traced run against another: the same graph? from which step on do gradients and loss differ?",
+        ComparisonReport,
     )
     made.add_argument(
         "run",

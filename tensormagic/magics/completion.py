@@ -1,29 +1,55 @@
-"""Completes names after the line magics: IPython's own completion gives nothing there when jedi is on."""
+"""Completes names and options after the magics: IPython's own completion gives nothing there when jedi is on."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from tensormagic import api
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics import about
+from tensormagic.magics.arguments import Parser
 from tensormagic.reports import TraceReport
 
-OPTIONS = ("--text", "--figure", "--save", "--into", "--help")
 _SWITCHING = "%tensormagic"
-COMPLETED = ("%aliases", "%compare", "%gpumem", "%gradgraph", "%tensor", "%tensors", "%why")
+_STATEMENT = re.compile(r"\s*\w+\s*[=+*/@|&^<>!,;.]")  # `aliases = …`: Python, whatever magic is called so
+
+
+def commands() -> dict[str, Callable[[], Parser]]:
+    """Return what makes the parser of each magic that has options, by how its line begins."""
+    found = {module.NAME: module.parser for module in about.modules()}
+    return found | {"%tracegrad": found["%%tracegrad"], "%%rng": found["%rng"]}
 
 
 def _complete(shell: Any, event: Any) -> list[str]:
-    symbol = str(event.symbol)
+    line, symbol = str(event.line), str(event.symbol)
+    if _STATEMENT.match(line):
+        return []
+    parser = commands()["%" * (not line.lstrip().startswith("%")) + str(event.command)]()
     if symbol.startswith("-"):
-        return [option for option in OPTIONS if option.startswith(symbol)]
+        return [option for option in _options(parser) if option.startswith(symbol)]
+    if choices := _choices(parser, str(event.text_until_cursor).removesuffix(symbol).split()[-1]):
+        return [choice for choice in choices if choice.startswith(symbol)]
     if "." in symbol or "[" in symbol:
         matches: list[str] = shell.Completer.attr_matches(symbol)
         return matches
-    runs = str(event.line).lstrip().startswith("%compare")
+    runs = str(event.command).endswith("compare")
     return [name for name in _names(shell, _is_run if runs else _is_tensor) if name.startswith(symbol)]
+
+
+def _options(parser: Parser) -> list[str]:
+    options = [option for action in _actions(parser) for option in action.option_strings]
+    return [option for option in options if option.startswith("--")]
+
+
+def _choices(parser: Parser, option: str) -> Iterable[str]:
+    """Return what may stand behind an option, where that is a choice of a few words."""
+    return next((action.choices or () for action in _actions(parser) if option in action.option_strings), ())
+
+
+def _actions(parser: Parser) -> list[Any]:
+    return parser._actions  # noqa: SLF001  (argparse has no other way to ask)
 
 
 def _complete_switch(_shell: Any, event: Any) -> list[str]:
@@ -63,15 +89,15 @@ def _is_run(value: Any) -> bool:
 
 
 def install(shell: Any) -> Callable[[], None]:
-    """Complete tensor names and options after the line magics; returns what undoes it."""
+    """Complete tensor names and options after the magics; returns what undoes it."""
     had = "complete_command" in shell.strdispatchers
-    for command in COMPLETED:
+    for command in commands():
         shell.set_hook("complete_command", _complete, str_key=command)
     shell.set_hook("complete_command", _complete_switch, str_key=_SWITCHING)
 
     def undo() -> None:
         strings = shell.strdispatchers["complete_command"].strs
-        for command in (*COMPLETED, _SWITCHING):
+        for command in (*commands(), _SWITCHING):
             strings.pop(command, None)
         if not had:
             del shell.strdispatchers["complete_command"]

@@ -9,12 +9,13 @@ from IPython.core.error import UsageError
 
 from tensormagic import api
 from tensormagic.errors import TensorMagicError
-from tensormagic.magics import freeing
-from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of
+from tensormagic.magics import freeing, gpumem_cell
+from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of, print_help
 from tensormagic.magics.cell import cell_number
 from tensormagic.magics.display import deliver
 from tensormagic.magics.names import path_of, value_of
 from tensormagic.magics.snapshots import read_snapshot
+from tensormagic.reports import MemoryReport
 
 NAME = "%gpumem"
 
@@ -22,7 +23,9 @@ NAME = "%gpumem"
 def parser() -> Parser:
     """Return the parser of ``%gpumem``; its help is the magic's help."""
     made = make_parser(
-        NAME, "Show where the memory is, on every device: each live storage once, what it is for, and who holds it."
+        NAME,
+        "Show where the memory is, on every device: each live storage once, what it is for, and who holds it.",
+        MemoryReport,
     )
     made.add_argument("expression", nargs="*", help="show only what these lead to: net  optimizer  losses")
     made.add_argument(
@@ -39,18 +42,21 @@ def run(shell: Any, line: str) -> None:
     """Show where the memory is that is alive, or that to which the names on ``line`` lead.
 
     Raises:
-        UsageError: for an unknown option, an unknown name, or a device that torch does not know.
+        UsageError: for an unknown option, an unknown name, or a device that torch does not know;
+            for options that do not go together.
     """
     __tracebackhide__ = True
     options = parser().parse_line(line)
     if options.help:
-        print(parser().format_help().rstrip())  # noqa: T201  (asked for)
+        print_help(parser(), gpumem_cell.parser())  # a cell magic without a cell is refused by IPython, with --help too
         return
     if options.free or options.yes:
         freeing.run(shell, options)
         return
     output, asked = output_of(options), expressions(options.expression)
     if options.snapshot is not None:
+        if options.device:
+            raise UsageError("--snapshot shows all devices of the file: leave out --device")
         deliver(shell, read_snapshot(shell, options.snapshot, asked), output)
         return
     numbered = functools.partial(cell_number, shell)

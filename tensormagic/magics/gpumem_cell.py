@@ -35,6 +35,7 @@ def parser() -> Parser:
         NAME,
         "Run the cell and show the memory it took: over time, by line and by what it is for, with what was alive at "
         "the peak and what is left.",
+        MemoryRunReport,
     )
     made.add_argument("--title", default="", metavar="TEXT", help="a name for the run")
     made.add_argument(

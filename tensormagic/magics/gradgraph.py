@@ -9,14 +9,19 @@ from tensormagic import api
 from tensormagic.magics.arguments import Parser, make_parser
 from tensormagic.magics.names import value_of
 from tensormagic.magics.one_report import show_one
-from tensormagic.reports import Report
+from tensormagic.reports import Report, TraceReport
 
 NAME = "%gradgraph"
 
 
 def parser() -> Parser:
     """Return the parser of ``%gradgraph``; its help is the magic's help."""
-    made = make_parser(NAME, "Draw the autograd graph that leads to a tensor, and say what it keeps for backward.")
+    made = make_parser(
+        NAME,
+        "Draw the autograd graph that leads to a tensor, and say what it keeps for backward.",
+        TraceReport,
+        figures=False,
+    )
     made.add_argument("expression", nargs="*", help="a Python expression that gives something computed: loss")
     return made
 

@@ -11,6 +11,7 @@ from IPython.core.error import UsageError
 
 from tensormagic.collectors.names import explain
 from tensormagic.magics.explaining import Explained
+from tensormagic.renderers.figures import KINDS
 
 MOST_NAMES = 6  # of the person's latest tensors, where nothing resembles the name that was typed
 
@@ -49,6 +50,8 @@ def check_names(shell: Any, expression: str) -> None:
 
 
 def _near(shell: Any, name: str) -> str:
+    if name in KINDS:
+        return f"; a kind of figure is joined to its option: --figure={name}"
     own = [known for known in shell.user_ns if not known.startswith("_") and known not in shell.user_ns_hidden]
     near = difflib.get_close_matches(name, own, n=3)
     if near:

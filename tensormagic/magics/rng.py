@@ -14,6 +14,7 @@ from tensormagic.magics.cell import CellSource, cell_number
 from tensormagic.magics.display import check, deliver
 from tensormagic.magics.explaining import Explained
 from tensormagic.magics.names import own_namespace
+from tensormagic.reports import RngReport
 
 NAME = "%rng"
 
@@ -24,6 +25,7 @@ def parser() -> Parser:
         NAME,
         "Show every random generator: its seed, and how many numbers it has given. %%rng at the top of a cell: which "
         "call on which line draws from which of them.",
+        RngReport,
     )
 
 

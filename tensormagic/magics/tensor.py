@@ -25,7 +25,9 @@ MOST_PANELS = 6  # of a collection's tensors, shown in full below the table
 def parser() -> Parser:
     """Return the parser of ``%tensor``; its help is the magic's help."""
     made = make_parser(
-        NAME, "Show what a tensor or array is: metadata, strides, storage, who shares its memory, values, autograd."
+        NAME,
+        "Show what a tensor or array is: metadata, strides, storage, who shares its memory, values, autograd.",
+        TensorReport,
     )
     made.add_argument(
         "expression",
@@ -91,8 +93,9 @@ def _inspect(shell: Any, expression: str, found: Any, chosen: dict[str, Any]) ->
     if not explain.is_tensor(found.value) and (table := _collection(shell, expression, found.value)):
         return table
     refused = ""
+    name = path_of(expression) if explain.is_tensor(found.value) or explain.is_array(found.value) else expression
     try:
-        report = api.inspect(found.value, expression, namespace=shell.user_ns, verdict=found.verdict, **chosen)
+        report = api.inspect(found.value, name, namespace=shell.user_ns, verdict=found.verdict, **chosen)
     except TensorMagicError as error:
         refused = str(error)
     if refused:  # raised here, not above: the first error's frames would keep the tensor

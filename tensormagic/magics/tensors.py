@@ -8,6 +8,7 @@ from tensormagic import api
 from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of
 from tensormagic.magics.display import deliver
 from tensormagic.magics.names import own_namespace, path_of, value_of
+from tensormagic.reports import TensorTable
 
 NAME = "%tensors"
 
@@ -15,7 +16,7 @@ NAME = "%tensors"
 def parser() -> Parser:
     """Return the parser of ``%tensors``; its help is the magic's help."""
     made = make_parser(
-        NAME, "List every tensor and NumPy array you have: shape, dtype, bytes, shared memory, gradient."
+        NAME, "List every tensor and NumPy array you have: shape, dtype, bytes, shared memory, gradient.", TensorTable
     )
     made.add_argument("expression", nargs="*", help="list only what these hold: net  batch  optimizer")
     return made

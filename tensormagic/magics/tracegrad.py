@@ -13,6 +13,7 @@ from tensormagic.magics.arguments import Output, Parser, make_parser, output_of
 from tensormagic.magics.cell import CellSource, cell_number
 from tensormagic.magics.display import check, deliver, is_notebook
 from tensormagic.magics.live_output import last_report, shown
+from tensormagic.reports import TraceReport
 
 NAME = "%%tracegrad"
 
@@ -22,6 +23,7 @@ def parser() -> Parser:
     made = make_parser(
         NAME,
         "Run the cell and show its backward graph while it runs: gradients, where they vanish, explode or turn NaN.",
+        TraceReport,
     )
     made.add_argument("--title", default="", metavar="TEXT", help="a name for the run; by default the model's")
     made.add_argument(

@@ -10,14 +10,16 @@ from tensormagic.magics.arguments import Parser, check_expression, make_parser, 
 from tensormagic.magics.live_output import last_report
 from tensormagic.magics.names import value_of
 from tensormagic.magics.one_report import show_one
-from tensormagic.reports import Report
+from tensormagic.reports import Report, WhyReport
 
 NAME = "%why"
 
 
 def parser() -> Parser:
     """Return the parser of ``%why``; its help is the magic's help."""
-    made = make_parser(NAME, "Say why a gradient is None, zero, NaN, or what it is: the way to the loss, and its end.")
+    made = make_parser(
+        NAME, "Say why a gradient is None, zero, NaN, or what it is: the way to the loss, and its end.", WhyReport
+    )
     made.add_argument("expression", nargs="*", help="a tensor, x.grad, or a model: x  net.fc1.weight  net")
     made.add_argument(
         "--loss", metavar="EXPR", help="what backward was called on; by default what was computed from it"

@@ -13,6 +13,7 @@ from tensormagic.magics.arguments import Output, Parser, make_parser, output_of
 from tensormagic.magics.cell import CellSource, cell_number
 from tensormagic.magics.display import check, deliver
 from tensormagic.magics.explaining import Explained
+from tensormagic.reports import WritesReport
 
 NAME = "%%aliases"
 
@@ -23,6 +24,7 @@ def parser() -> Parser:
         NAME,
         "Run the cell and say, at the line of every in-place write, which other names it changes, and whether it reads "
         "what it writes.",
+        WritesReport,
     )
 
 

@@ -77,8 +77,8 @@ def render(report: Report, form: str, *, in_file: bool = False, slide: bool = Fa
     """
     module = RENDERERS.get((report.kind_name, form))
     if module is None:
-        forms = ", ".join(known for kind, known in RENDERERS if kind == report.kind_name)
-        raise TensorMagicError(f"a {report.kind_name} report has no form {form!r}; there are: {forms}, json")
+        forms = ", ".join([*forms_of(type(report)), "json"])
+        raise TensorMagicError(f"a {report.kind_name} report has no form {form!r}; there are: {forms}")
     if slide and isinstance(report, TraceReport):
         options["viewer"] = False  # its picture and its tables are the slides
     renderer = import_module(module)
@@ -90,6 +90,11 @@ def render(report: Report, form: str, *, in_file: bool = False, slide: bool = Fa
         if slide:
             return with_slides(text)
         return with_export(report, text, most=MOST_IN_FILE if in_file else MOST_CARRIED)
+
+
+def forms_of(report: type[Report]) -> list[str]:
+    """Return the forms in which a kind of report can be drawn."""
+    return [form for kind, form in RENDERERS if kind == report.kind_name]
 
 
 def folded(report: Report) -> str:

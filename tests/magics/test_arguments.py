@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from IPython.core.error import UsageError
 
-from tensormagic.magics import tensor, tracegrad
+from tensormagic.magics import about, tensor, tracegrad
 from tensormagic.magics.arguments import expressions, output_of, pieces, unquoted
+from tests.support.kernel import ROOT
 
 
 @pytest.mark.parametrize(
@@ -135,3 +138,24 @@ def test_a_cell_magic_is_called_by_its_own_name():
 
     with pytest.raises(UsageError, match=r"(?m)^%%tracegrad --help tells more$"):
         parser().parse_line("--nope")
+
+
+@pytest.mark.parametrize("made", about.modules(), ids=lambda module: module.NAME)
+def test_the_help_names_the_figures_and_files_that_there_are(made):
+    """Of the report that the magic makes, and no others; where there is no figure, it says so."""
+    page = (
+        ROOT
+        / "docs"
+        / "magics"
+        / f"{'aliases_cell' if made.NAME == '%%aliases' else made.__name__.rpartition('.')[2]}.md"
+    )
+    rows = {
+        row.split("|")[1].strip().strip("`").split()[0]: row
+        for row in page.read_text().split("\n")
+        if row.startswith("| `--")
+    }
+    told = " ".join(made.parser().format_help().split())
+    assert set(re.findall(r"[.](html|json|svg|txt)\b", rows["--save"])) == set(
+        re.findall(r" [.](html|json|svg|txt)\b", told)
+    )
+    assert ("there is no figure of this" in told) == ("there is no" in rows["--figure"])

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+
+from tensormagic.magics import completion
 
 
 def complete(shell, line):
@@ -38,3 +42,36 @@ def test_attributes(shell, cell):
 def test_options(shell, cell):
     """Behind two dashes the options."""
     assert set(complete(shell, "%tensor a --")) >= {"--text", "--figure", "--save", "--into", "--help"}
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("%tensor a --di", ["--dims"]),
+        ("%gpumem --f", ["--figure", "--free"]),
+        ("%why x --l", ["--loss"]),
+        ("%rng --s", ["--save", "--slide"]),
+        ("%tracegrad --in", ["--into"]),
+        ("%%tracegrad --level ", ["grad", "ops"]),
+        ("%%gpumem --live w", ["widget"]),
+        ("%%aliases --t", ["--text"]),
+    ],
+)
+def test_the_options_are_those_of_the_magic(shell, line, offered):
+    """What its help lists, line magic or cell magic, and the words that an option takes."""
+    assert complete(shell, line) == offered
+
+
+def test_every_magic_completes_what_its_help_lists(shell):
+    """None is left out, and no option."""
+    for command, parser in completion.commands().items():
+        listed = {word for word in parser().format_help().split() if re.fullmatch("--[a-z]+", word)}
+        assert listed <= set(complete(shell, f"{command} --")), command
+
+
+def test_a_variable_that_is_called_as_a_magic(shell, cell):
+    """`rng = …` is Python: it is completed as any other line."""
+    shell.Completer.use_jedi = False
+    cell("rng = compare = 1; generator = 2")
+    assert "getattr" in complete(shell, "rng = get")
+    assert "generator" in complete(shell, "compare = gen")
