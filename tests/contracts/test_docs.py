@@ -15,11 +15,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
+import tensormagic
 from tensormagic.commands import COMMANDS
 from tensormagic.commands import parser as command_parser
 from tensormagic.diagnoses import RULES
 from tensormagic.magics import about
 from tensormagic.magics.extension import TensorMagic
+from tensormagic.renderers.figures import KINDS
 from tests.corpus.no_gpu import generators_checked
 from tests.renderers.snapshots import REFRESH
 from tests.support.kernel import ROOT
@@ -173,6 +175,15 @@ def test_every_option_of_a_command_is_told():
     for name, made in choices.items():
         options = {option for action in made._actions for option in action.option_strings}
         assert set(re.findall(r"--\w+", rows[name])) == options - {"-h", "--help"}, name
+
+
+def test_every_call_and_every_figure_is_in_the_list_of_calls():
+    """What can be had from Python stands in the table, each at the beginning of a row, and each kind of figure."""
+    text = (DOCS / "api.md").read_text(encoding="utf-8")
+    heads = " ".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| `"))
+    calls = {name for name in tensormagic.__all__ if name.islower() and not name.endswith("_ipython_extension")}
+    assert {name for name in calls if f"`tm.{name}(" not in heads} == set()
+    assert {kind for kind in KINDS if f'`"{kind}"`' not in text} == set()
 
 
 def test_the_targets_that_are_named_are_there():

@@ -1,0 +1,65 @@
+"""What the README counts is what there is: findings, programs, operators, questions, lessons, packages."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+from tensormagic.diagnoses import RULES
+from tests.corpus.score import every_case
+from tests.support.kernel import ROOT
+from tests.sweeps import transparency
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+WORDS = {15: "fifteen", 16: "sixteen", 17: "seventeen", 18: "eighteen", 19: "nineteen", 20: "twenty"}
+# As the README calls what pyproject.toml asks for.
+PACKAGES = {"Python": "requires-python", "NumPy": "numpy", "IPython": "ipython"}
+
+
+def programs():
+    """Return how many programs of the corpus have a fault, and how many have none."""
+    broken = [bool(case.code) for case in every_case()]
+    return f"{sum(broken)} broken programs and {len(broken) - sum(broken)} healthy ones"
+
+
+def sweep():
+    """Return what `make sweep` goes through."""
+    operators = [op for op in transparency.operators() if transparency.supports(op, torch.float32)]
+    return f"{len(operators)} differentiable operators and {len(transparency.modules())} modules"
+
+
+def questions():
+    """Return how many questions the front page of the documentation answers."""
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    return f"**[{len(re.findall(r'^[0-9]+[.] ', index, re.MULTILINE))} questions, answered]"
+
+
+def examples():
+    """Return how many lessons the course has."""
+    found = [path for path in (ROOT / "examples").iterdir() if path.suffix in {".ipynb", ".py"}]
+    return f"of {WORDS[len(found)]} examples"
+
+
+def findings():
+    """Return how many findings there are."""
+    return f"There are [{len({rule.code for rule in RULES})} of them](docs/findings.md)"
+
+
+@pytest.mark.parametrize("count", [programs, sweep, questions, examples, findings], ids=lambda count: count.__name__)
+def test_a_number_in_the_readme_is_counted(count):
+    """Each is what stands there."""
+    assert count() in " ".join(README.split())
+
+
+def test_the_requirements_are_those_of_the_package():
+    """Every package that is always needed, with the oldest version that will do, and no other."""
+    told = README.partition("## Requirements\n\n")[2].partition(". No network")[0]
+    said = dict(re.findall(r"([A-Za-z]+) ≥ ([0-9.]+[0-9]|[0-9])", told))
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    needed = dict(
+        re.findall(r'^    "([a-z]+)>=([0-9.]+)",$', project.partition("[project.optional-dep")[0], re.MULTILINE)
+    )
+    needed |= dict(re.findall(r'^(requires-python) = ">=([0-9.]+)"', project, re.MULTILINE))
+    assert {PACKAGES.get(name, name): version for name, version in said.items()} == needed
