@@ -59,6 +59,8 @@ def why(
         return explain_module(called, facts, run)
     if not explain.is_tensor(x):
         raise NotATensorError(_advice(x, name or "x"))
+    if loss is not None and not explain.is_tensor(loss):
+        raise NotATensorError(f"the loss is {explain.what(loss)}, not a tensor: name what backward is called on")
     given = (_loss_name(loss, names), loss) if explain.is_tensor(loss) else ("", None)
     return explain_gradient(gradient_facts(x, name, names, loss=given, scale=scale_in(seen)), run)
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import TypeVar
 
-from tensormagic.diagnoses import diagnose
+from tensormagic.diagnoses import RULES, diagnose
 from tensormagic.diagnoses.mismatches import mismatch_of
 from tensormagic.diagnoses.silence import codes_of, is_silenced
 from tensormagic.errors import SettingError
@@ -33,6 +33,8 @@ def ignore(codes: str | Iterable[str]) -> tuple[str, ...]:
         found = codes_of(codes if isinstance(codes, str) else ",".join(codes))
     except ValueError as error:
         raise SettingError(f"cannot ignore {codes!r}: {error}") from None
+    if unknown := [code for code in found if not any(rule.code.startswith(code) for rule in RULES)]:
+        raise SettingError(f"cannot ignore {codes!r}: there is no finding {unknown[0]}; `%tensormagic help` lists them")
     before, _ignored = _ignored, found
     return before
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.words import counted, listed, part, rebound
+from tensormagic.diagnoses.words import counted, listed, part, rebound, size
 from tensormagic.reports import Alias, Finding, TensorReport
 
 
@@ -42,7 +42,7 @@ def internal_overlap(report: TensorReport) -> Iterator[Finding]:
     if layout is None or layout.internal_overlap != "yes" or layout.distinct is None:
         return
     dims = zip(layout.dim_names, layout.shape, layout.stride, strict=True)
-    repeated = [name for name, size, step in dims if step == 0 and size > 1]
+    repeated = [name for name, length, step in dims if step == 0 and length > 1]
     why = f"the stride along {listed(repeated)} is 0" if repeated else "its strides make indices meet"
     yield Finding(
         code="TM202",
@@ -50,6 +50,6 @@ def internal_overlap(report: TensorReport) -> Iterator[Finding]:
         message=f"{report.name} repeats memory: its {counted(report.numel, 'element')} are "
         f"{counted(layout.distinct, 'stored element')}, because {why}; writing to it in place raises or gives garbage.",
         evidence={"elements": report.numel, "stored elements": layout.distinct},
-        remedy=f"Write to what it was made from, or to a full copy ({report.nbytes} B): {_copy_of(report)}",
+        remedy=f"Write to what it was made from, or to a full copy ({size(report.nbytes)}): {_copy_of(report)}",
         subject=report.name,
     )

@@ -46,7 +46,7 @@ def bad_values(report: TensorReport) -> Iterator[Finding]:
     if not numbers.nan and not inf:
         return
     first = _first(numbers)
-    at = "" if first is None else f"; the first is {report.name}[{', '.join(map(str, first))}]"
+    at = "" if not first else f"; the first is {report.name}[{', '.join(map(str, first))}]"
     kind, count = ("NaN", numbers.nan) if numbers.nan else ("infinite", inf)
     seen = part(count, numbers.count) + (" looked at" if numbers.count < numbers.of else "")
     also = f", and {grouped(inf)} infinite" if numbers.nan and inf else ""

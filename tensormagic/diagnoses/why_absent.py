@@ -6,7 +6,7 @@ from tensormagic.diagnoses.cut_remedies import call_words, instead
 from tensormagic.diagnoses.parameter_names import passes_words
 from tensormagic.diagnoses.why_question import Question, place_words
 from tensormagic.diagnoses.why_way import cut_way, live_way, traced_way
-from tensormagic.diagnoses.words import counted, listed, scientific
+from tensormagic.diagnoses.words import counted, listed, rebound, scientific
 from tensormagic.reports import Cut, Location, WhyReport
 
 UNTRACED = "Run the cell under `%%tracegrad` and ask again: it sees which line ends the way."
@@ -22,12 +22,12 @@ def not_asked(question: Question) -> WhyReport | None:
         return question.told("frozen", says, remedy=(f"{name}.requires_grad_()",))
     if facts.inference:
         says = f"{grad} is None because {name} was made under `torch.inference_mode()`: autograd never follows it."
-        return question.told("inference tensor", says, remedy=(f"{name} = {name}.clone().requires_grad_()",))
+        return question.told("inference tensor", says, remedy=(rebound(name, "clone().requires_grad_()"),))
     if not facts.dtype.startswith(("float", "bfloat", "complex")):
         says = (
             f"{grad} is None because {name} is {facts.dtype}: only floating-point and complex tensors have gradients."
         )
-        return question.told("integers", says, remedy=(f"{name} = {name}.float().requires_grad_()",))
+        return question.told("integers", says, remedy=(rebound(name, "float().requires_grad_()"),))
     return _switched_off(question)
 
 

@@ -58,7 +58,9 @@ def figure(report: Report, kind: str) -> Any:
     """
     chosen = KINDS.get(kind)
     if chosen is None or not isinstance(report, chosen.report_class):
-        known = ", ".join(f'"{one}"' for one in kinds_of(report)) or "none"
+        known = ", ".join(f'"{one}"' for one in kinds_of(report))
+        if not known:
+            raise TensorMagicError(f"there is no figure of a {report.kind_name} report")
         raise TensorMagicError(f'there is no figure "{kind}" of a {report.kind_name} report; it has: {known}')
     return chosen.draw(_plotly(), report)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import weakref
 
 import pytest
@@ -39,7 +40,7 @@ def test_names_and_devices(cell):
     report = cell("%gpumem --device meta --into r --text\nr").value
     assert {one.device for one in report.storages} == {"meta"}
     assert report.title == "meta"
-    assert "memory of a on cuda: no tensor is alive" in cell("%gpumem a --device cuda --text").out
+    assert "memory of a on cuda: no tensor lies there" in cell("%gpumem a --device cuda --text").out
     ran = cell("%gpumem --device tpu")
     assert str(ran.error) == "torch knows no device 'tpu': cpu, cuda, cuda:1, mps, xpu, meta"
 
@@ -90,6 +91,13 @@ def test_bad_input(cell):
     assert "--device NAME" in cell("%gpumem --help").out
 
 
+@pytest.mark.parametrize("magic", ["gpumem", "aliases"])
+def test_the_help_tells_of_the_cell_magic_too(cell, magic):
+    """A cell magic with its help and no cell is refused by IPython: the line magic tells of both."""
+    first, second = re.findall(r"^usage: (%+\w+) ", cell(f"%{magic} --help").out, re.MULTILINE)
+    assert (first, second) == (f"%{magic}", f"%%{magic}")
+
+
 def test_inside_a_function(cell):
     """Its variables are names, told with their line."""
     cell("def work():\n    inner = torch.zeros(99)\n    %gpumem --into r --text\n    return inner.numel()\nwork()")
@@ -129,3 +137,9 @@ def test_out_stays_as_it_is(cell, shell, line):
     """A line magic has no value."""
     assert cell(line).value is None
     assert shell.user_ns["Out"] == {}
+
+
+def test_a_snapshot_has_its_own_devices(cell):
+    """An option that would be passed over is refused."""
+    told = cell("%gpumem --snapshot memory.pickle --device cuda:0").err
+    assert "--snapshot shows all devices of the file: leave out --device" in told

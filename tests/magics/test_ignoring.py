@@ -74,3 +74,9 @@ def test_the_setting_of_the_magics(shell):
     assert magics.ignore == "TM6"
     shell.run_line_magic("unload_ext", "tensormagic")
     assert [found.code for found in traced().findings] == ["TM601"]
+
+
+def test_a_code_that_there_is_not():
+    """A slip is no setting that never does anything."""
+    with pytest.raises(tm.SettingError, match="there is no finding TM99; `%tensormagic help` lists them"):
+        tm.ignore("TM105, TM99")

@@ -28,7 +28,7 @@ def test_a_tensor_is_shown_as_text_and_html(cell):
 def test_several_expressions_are_shown_in_order(cell):
     """What they have of the same memory, then each in a display of its own."""
     titles = [bundle["text/plain"].split(" ── ")[0] for bundle in cell("%tensor -a a[0, 1:3] a + 1 b").shown]
-    assert titles == ["── a[0, 1:3] and b", "── -a", "── a[0, 1:3]", "── a + 1", "── b"]
+    assert titles == ["── a[0, 1:3] and b", "── (-a)", "── a[0, 1:3]", "── (a + 1)", "── b"]
 
 
 def test_below_a_picture_of_several_each_panel_is_folded(cell):
@@ -66,7 +66,7 @@ def test_too_many_for_one_strip(cell):
 
 @pytest.mark.parametrize(
     "expression",
-    ["(lambda t: t * 2)(a)", "torch.stack([row for row in a])", "{'k': a}['k']", "a if True else b", "net.weight",
+    ["(lambda t: t * 2)(a)", "torch.stack([row for row in a])", "{'k': a}['k']", "(a if True else b)", "net.weight",
      "(y := a + 1)", "next(iter([a]))", "a[..., None]"],
 )  # fmt: skip
 def test_expressions_of_every_kind(cell, expression):
@@ -224,8 +224,8 @@ def test_an_expression_that_raises(cell, line, kind):
         ("3", "3 is an int, not a tensor; torch.tensor(3) makes one"),
         ("'abc'", "'abc' is a str, not a tensor; give an expression that makes a torch.Tensor"),
         ("[1, 2]", "[1, 2] is a list of 2, not a tensor; torch.tensor([1, 2]) makes one"),
-        ("{}", "{} is a dict of 0, not a tensor; and it holds none"),
-        ("nn.ReLU()", "nn.ReLU() is an nn.ReLU, not a tensor; and it has no parameters to show"),
+        ("{}", "{} is a dict of 0, not a tensor; it holds none"),
+        ("nn.ReLU()", "nn.ReLU() is an nn.ReLU, not a tensor; it has no parameters to show"),
         ("x.grad", "x.grad is None, not a tensor; no backward has left a gradient in x yet"),
         ("a.shape", "a.shape is a torch.Size of 2, not a tensor; torch.tensor(a.shape) makes one"),
     ],
@@ -238,7 +238,7 @@ def test_what_is_no_tensor(cell, line, message):
     assert str(ran.error) == message
 
 
-@pytest.mark.parametrize("line", ["a +", "a; b", "a = 3", "(a", "for", "a b c ]"])
+@pytest.mark.parametrize("line", ["a +", "a; b", "a == ", "(a", "for", "a b c ]"])
 def test_what_is_no_expression(cell, line):
     """Refused before anything is shown."""
     ran = cell(f"%tensor {line}")
@@ -346,3 +346,36 @@ def test_an_error_in_an_expression_is_no_holder(cell):
     assert isinstance(ran.error, RuntimeError)
     (shown,) = cell("%tensor b").shown
     assert "the last error" not in shown["text/plain"]
+
+
+def test_an_operator_stands_in_brackets_before_an_index(cell):
+    """What is shown can be typed: `(a > 5)[1, 2]`, not `a > 5[1, 2]`."""
+    text = cell("%tensor a > 5 --text").out
+    assert "(a > 5)[" in text
+    assert "a > 5[" not in text.replace("(a > 5)", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("%tensor a = 3", "'a = 3' is an assignment: run it in a line of its own, and name a here"),
+        (
+            "%tensor a --figure values",
+            "there is no name 'values' here; a kind of figure is joined to its option: --figure=values",
+        ),
+        (
+            "%tensor a --figure=colours",
+            'there is no figure "colours" of a tensor report; it has: "strides", "storage", "values"',
+        ),
+    ],
+)
+def test_what_is_meant_is_said(cell, line, told):
+    """Slips that look right say what would work."""
+    assert told in cell(line).err
+
+
+def test_a_scalar_has_no_first_element(cell):
+    """One NaN is one NaN: no index of it is told."""
+    text = cell('%tensor torch.tensor(float("nan")) --text').out
+    assert "the one element is NaN." in " ".join(text.split())
+    assert "[]" not in text

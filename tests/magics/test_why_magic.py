@@ -64,3 +64,19 @@ def test_without_anything_it_helps(shell, capsys):
     """The usage, and every option."""
     shell.run_line_magic("why", "")
     assert "--loss EXPR" in capsys.readouterr().out
+
+
+def test_a_loss_that_is_none(cell):
+    """Said, and not passed over."""
+    assert "the loss is an int, not a tensor: name what backward is called on" in cell("%why x --loss 3").err
+
+
+def test_there_is_no_figure(cell):
+    """The sentence says so, also where no kind was named."""
+    assert cell("%why x --figure").err.strip() == "UsageError: there is no figure of a why report"
+
+
+def test_the_remedy_of_integers_can_be_run(cell):
+    """An expression takes no assignment."""
+    assert "  torch.arange(3).float().requires_grad_()" in cell("%why torch.arange(3)").shown[0]["text/plain"]
+    assert "  k = k.float().requires_grad_()" in cell("k = torch.arange(3)\n%why k").shown[0]["text/plain"]

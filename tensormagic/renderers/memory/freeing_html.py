@@ -5,7 +5,7 @@ from __future__ import annotations
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.panel import header, section
-from tensormagic.renderers.memory.freeing_words import HOW, entry_words, gain_words, lead
+from tensormagic.renderers.memory.freeing_words import entry_words, gain_words, how, lead
 from tensormagic.renderers.memory.memory_html import code_html, memory_panel
 from tensormagic.reports import FreeingReport, Release
 
@@ -14,7 +14,7 @@ def render(report: FreeingReport) -> str:
     """Return the panel as an HTML fragment: a ``<section>`` that needs nothing from outside."""
     rows = "".join(map(_row, report.entries))
     gains = "".join(tag("p", escape(words), class_="quiet") for words in map(gain_words, report.gains) if words)
-    hint = tag("p", code_html(HOW), class_="quiet") if report.entries and not report.dropped else ""
+    hint = tag("p", code_html(how(report)), class_="quiet") if report.entries and not report.dropped else ""
     parts = [
         header("memory", [escape(lead(report))], about="memory"),
         findings_html(report.findings),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.renderers.memory.freeing_words import HOW, entry_words, gain_words, lead
+from tensormagic.renderers.memory.freeing_words import entry_words, gain_words, how, lead
 from tensormagic.renderers.memory.memory_text import NARROWEST, page
 from tensormagic.renderers.tensor.tensor_text import finding_lines
 from tensormagic.renderers.terminal.text_canvas import table
@@ -36,4 +36,4 @@ def _end(report: FreeingReport, width: int) -> Iterator[str]:
         if words := gain_words(gain):
             yield from filled("  ", words, width)
     if report.entries and not report.dropped:
-        yield from filled("", HOW.replace("`", ""), width)
+        yield from filled("", how(report).replace("`", ""), width)

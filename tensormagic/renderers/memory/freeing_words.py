@@ -7,7 +7,7 @@ from tensormagic.renderers.memory.memory_words import release_notes
 from tensormagic.reports import DeviceGain, FreeingReport, Release
 
 NOTHING = "Neither an output nor the last error keeps memory that nothing else does."
-HOW = "`%gpumem --free --yes` lets go of them. Your own names, and what they lead to, stay as they are."
+_HOW = "`%gpumem --free --yes` lets go of {}. Your own names, and what they lead to, stay as they are."
 MOST_NAMED = 6
 
 
@@ -17,11 +17,17 @@ def lead(report: FreeingReport) -> str:
         return NOTHING
     if not report.dropped:
         keep = "keeps" if len(report.entries) == 1 else "keep"
-        return f"{_names(report)} {keep} {number_of_bytes(report.nbytes)} that nothing else does."
+        told = f"{_names(report)} {keep} {number_of_bytes(report.nbytes)} that nothing else does."
+        return f"{told[0].upper()}{told[1:]}"
     return (
         f"Let go of {_names(report)}: {number_of_bytes(report.freed)} freed, in {plural(report.storages, 'storage')}"
         + (f", of {number_of_bytes(report.nbytes)} that were expected." if report.freed != report.nbytes else ".")
     )
+
+
+def how(report: FreeingReport) -> str:
+    """Return what to type to let go of it."""
+    return _HOW.format("it" if len(report.entries) == 1 else "them")
 
 
 def _names(report: FreeingReport) -> str:

@@ -79,7 +79,7 @@ def _device(report: MemoryReport, bar: DeviceBar, width: int) -> Iterator[str]:
         yield from barred([_name_row(name, inner) for name, inner in groups[:MOST_NAMES]], width)
     if len(groups) > MOST_NAMES:
         rest = [tile for _, inner in groups[MOST_NAMES:] for tile in inner]
-        yield f"  and {count(len(groups) - MOST_NAMES)} more names, {number_of_bytes(_bytes(rest))}"
+        yield f"  and {plural(len(groups) - MOST_NAMES, 'more name')}, {number_of_bytes(_bytes(rest))}"
 
 
 def _by_name(every: Sequence[Tile]) -> list[tuple[str, list[Tile]]]:

@@ -25,7 +25,7 @@ def title(report: MemoryReport) -> str:
 def summary(report: MemoryReport) -> str:
     """Return how much is alive, on which devices."""
     told = [device_summary(device) for device in report.devices if device.live or device.storages]
-    return f" {DOT} ".join(told) or "no tensor is alive"
+    return f" {DOT} ".join(told) or ("no tensor lies there" if report.title else "no tensor is alive")
 
 
 def device_summary(device: DeviceMemory) -> str:

@@ -58,4 +58,4 @@ def _first_bad(statistics: Statistics) -> list[str]:
         ("+Inf", statistics.first_positive_infinity),
         (MINUS + "Inf", statistics.first_negative_infinity),
     )
-    return [f"first {kind} at [{', '.join(map(str, index))}]" for kind, index in places if index is not None]
+    return [f"first {kind} at [{', '.join(map(str, index))}]" for kind, index in places if index]  # a scalar has none
