@@ -10,6 +10,7 @@ import re
 
 from tensormagic.renderers.assets import static
 from tensormagic.renderers.basics.markup import tag
+from tensormagic.renderers.basics.styling import tokens
 
 _END = "</section>"
 _CLOSED = re.compile(r"<details(?![^>]*\sopen[\s=>])")
@@ -20,5 +21,6 @@ def with_slides(html: str) -> str:
     if not html.endswith(_END):
         return html
     opened = _CLOSED.sub('<details open=""', html).replace('class="tm ', 'class="tm tm-slides ', 1)
-    more = tag("style", static("slide.css")) + tag("script", static("slide.js"))
+    look = static("slide.css")
+    more = tag("style", tokens(look) + look) + tag("script", static("slide.js"))
     return f"{opened.removesuffix(_END)}{more}{_END}"

@@ -11,11 +11,13 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from playwright.sync_api import Page
+from nbconvert import HTMLExporter
+from playwright.sync_api import Page, expect
 
 from tensormagic import renderers, reports
 from tensormagic.renderers.export import MOST_CARRIED, MOST_IN_FILE, carried, stem
 from tensormagic.reports import Gap
+from tests.browser.conftest import NOTEBOOK
 from tests.renderers import test_every_renderer
 from tests.renderers.test_files import KINDS, sample
 
@@ -227,3 +229,31 @@ def test_in_jupyterlab(notebook):
         page.keyboard.press(key)
     assert page.locator(".jp-Cell").count() == cells
     assert page.evaluate("document.activeElement.textContent") == "Export"
+
+
+def assert_every_download_opens(page: Page, static_page: Callable[..., Page]) -> None:
+    """The picture is drawn, the page shows the same tensor, the data is the report."""
+    page.locator(".tm-export summary").click()
+    files = {kind: saved(page, kind) for kind in ("SVG", "PNG", "HTML", "JSON")}
+    assert {kind: name for kind, (name, _) in files.items()} == {
+        "SVG": "tensor-x.svg", "PNG": "tensor-x.png", "HTML": "tensor-x.html", "JSON": "tensor-x.json",
+    }  # fmt: skip
+    assert_self_contained(files["SVG"][1])
+    uris = [data_uri(files["SVG"][1], "image/svg+xml"), data_uri(files["PNG"][1], "image/png")]
+    drawn = [page.evaluate("src => Object.assign(new Image(), { src }).decode().then(() => true)", uri) for uri in uris]
+    assert drawn == [True, True]
+    assert "offset(i, j) = 0 + 3·i + 1·j" in words_of(files["SVG"][1])
+    alone = static_page(files["HTML"][1].decode())
+    alone.get_by_text("5", exact=True).first.hover()
+    expect(alone.locator(".tm-now")).to_have_text("offset(1, 2) = 0 + 3·1 + 1·2 = 5")
+    assert reports.TensorReport.from_dict(json.loads(files["JSON"][1])).shape == (2, 3)
+
+
+def test_in_notebook_7_and_on_the_page_that_nbconvert_makes(notebook, static_page):
+    """Every download arrives and opens, with a kernel and, from the saved notebook as a page, without."""
+    lab = notebook("%load_ext tensormagic\nimport torch; x = torch.arange(6.).view(2, 3)", "%tensor x", front=NOTEBOOK)
+    lab.run()
+    assert_every_download_opens(lab.page, static_page)
+    converted, _ = HTMLExporter().from_notebook_node(lab.saved())
+    own = re.sub(r'<script src="https?:[^"]*">\s*</script>', "", converted)  # what nbconvert itself has from elsewhere
+    assert_every_download_opens(static_page(own), static_page)

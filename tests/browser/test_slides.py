@@ -9,8 +9,9 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 import tensormagic.api  # noqa: F401  (reports are saved through it)
-from tests.renderers import samples_sharing
+from tests.renderers import samples_overlay, samples_sharing
 from tests.renderers.test_files import KINDS, sample
+from tools.exhibits import EXHIBITS
 
 # The smallest type of what is shown, in points of the screen; not in pictures, and not what stands behind icons.
 SMALLEST = """() => Math.min(...[...document.querySelectorAll(".tm-stage *")].filter((one) =>
@@ -160,3 +161,52 @@ def test_a_long_table_goes_over_several_slides(static_page, tmp_path):
         seen += rows
         page.keyboard.press("ArrowRight")
     assert len(seen) == len(set(seen)) == 100
+
+
+@pytest.mark.parametrize("name", ["memory_run", "snapshot_huge", "watch", "failure_recorded"])
+def test_on_an_old_projector(name, static_page, tmp_path):
+    """At 1280 by 720 each slide is whole, its type the same share of the wall, its buttons drawn as buttons."""
+    path = tmp_path / f"{name}.html"
+    next(one for one in EXHIBITS if one.name == name).make().save(path, slide=True)
+    page = static_page(path, width=1280)
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.wait_for_function("() => document.querySelector('.tm-stage').clientHeight === 720")
+    page.keyboard.press("Home")
+    for _ in range(position(page)[1]):
+        assert page.locator(".tm-stage").evaluate("one => one.scrollHeight - one.clientHeight") <= 1
+        assert page.evaluate(SMALLEST) >= 23.5 * 720 / 1080 * 0.85
+        expect(page.get_by_text("goes on below")).to_be_hidden()
+        page.keyboard.press("ArrowRight")
+    buttons = page.locator(".tm-stage > nav button")
+    assert set(buttons.evaluate_all("all => all.map(one => getComputedStyle(one).borderTopWidth)")) == {"1px"}
+
+
+def test_what_follows_a_list_is_on_its_last_slide(static_page, tmp_path):
+    """How many rows are left out is said where the list ends, not where it begins."""
+    path = tmp_path / "run.html"
+    next(one for one in EXHIBITS if one.name == "memory_run").make().save(path, slide=True)
+    page = static_page(path, width=1280)
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.wait_for_function("() => document.querySelector('.tm-stage').clientHeight === 720")
+    page.keyboard.press("Home")
+    said = page.get_by_text("and 34 smaller")
+    seen = []
+    for _ in range(position(page)[1]):
+        if page.get_by_text("What was alive at the peak").is_visible():
+            seen.append((page.get_by_text("opt.state[net.0.weight]['exp_avg']").first.is_visible(), said.is_visible()))
+        page.keyboard.press("ArrowRight")
+    assert len(seen) > 2
+    assert [first for first, _ in seen] == [True] + [False] * (len(seen) - 1)
+    assert [after for _, after in seen] == [False] * (len(seen) - 1) + [True]
+
+
+def test_a_slide_that_cannot_be_whole_says_so(static_page, tmp_path):
+    """On a wall that is too low for its one picture it goes on below; where there is room nothing is said."""
+    path = tmp_path / "overlay.html"
+    samples_overlay.SAMPLES["views"].save(path, slide=True)
+    page = static_page(path, width=1280)
+    said = page.get_by_text("goes on below \u2193")
+    page.set_viewport_size({"width": 1280, "height": 180})
+    expect(said).to_be_visible()
+    page.set_viewport_size({"width": 1280, "height": 720})
+    expect(said).to_be_hidden()

@@ -138,7 +138,7 @@ def test_what_is_written_on_caps_and_chips_is_read():
     assert contrast(theme.role("on-cap"), theme.role("cap")) >= TEXT
     assert contrast(theme.role("on-cap"), theme.GROUP_COLOUR) >= TEXT
     assert min(contrast(theme.role("on-chip"), one) for one in (*theme.CHIP_COLOURS, *theme.RUN_COLOURS)) >= TEXT
-    paper = (theme.LEAF_GROUND, theme.SELF_GROUND, theme.OTHER_SLICE, theme.role("skip"))
+    paper = (theme.LEAF_GROUND[0], theme.SELF_GROUND[0], theme.OTHER_SLICE, theme.role("skip"))
     assert min(contrast(theme.role("ink"), ground) for ground in paper) >= TEXT
 
 
@@ -152,6 +152,14 @@ def test_every_boundary_of_a_timeline_is_seen():
         assert contrast(edge, colour) >= MARK
         for ground in (*GROUNDS[False], *GROUNDS[True]):
             assert max(contrast(edge, ground), contrast(colour, ground)) >= MARK, (edge, colour, ground)
+
+
+@each_side
+def test_a_tensors_graph_is_read(dark):
+    """Names and shapes in the boxes of leaves, of the tensor itself, and of what was changed in place."""
+    grounds = [theme.LEAF_GROUND[dark], theme.SELF_GROUND[dark], theme.role("error-bg", dark=dark)]
+    inks = [theme.role(name, dark=dark) for name in ("ink", "ink-2")]
+    assert min(contrast(ink, ground) for ink in inks for ground in grounds) >= TEXT
 
 
 FIGURE_MARKS = (*theme.LINE_COLOURS, *theme.RUN_COLOURS, theme.BAR_COLOUR, theme.BAD_COLOUR, theme.ALONE_COLOUR,

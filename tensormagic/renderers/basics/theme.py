@@ -50,7 +50,8 @@ OTHER_COLOUR, BEFORE_COLOUR, MIXED_COLOUR = "#a3abb4", "#68717c", "#868f99"  # w
 BAR_COLOUR, BAD_COLOUR, ZERO_COLOUR, ALONE_COLOUR = "#5f86ab", "#d64545", LINE_COLOURS[1], "#7d8793"
 GROUP_COLOUR = "#4a525c"  # round what belongs together, under white
 OTHER_SLICE = "#aab1ba"  # of a tensor's storage: read, but not in the slice that is drawn
-LEAF_GROUND, SELF_GROUND = "#e3eef6", "#fff4cf"  # of a tensor's graph on paper: a leaf, the tensor itself
+# Of a tensor's graph, light and dark: a leaf, the tensor itself.
+LEAF_GROUND, SELF_GROUND = ("#e3eef6", "#1b2f42"), ("#fff4cf", "#3a3112")
 
 _ROLE = re.compile(r"--([\w-]+):[^;]*?light-dark\((#\w+),(#\w+)\)")
 _EITHER_SIDE = re.compile(r"--([\w-]+):(#\w+)")
@@ -64,7 +65,7 @@ def _roles() -> dict[str, tuple[str, str]]:
     named = {name: (colour, colour) for name, colour in _EITHER_SIDE.findall(sheet)}
     named |= {name: (light, dark) for name, light, dark in _ROLE.findall(sheet)}
     steps = zip(NORM_SCALE_LIGHT, NORM_SCALE_DARK, strict=True)
-    named |= {"leaf": (LEAF_GROUND, LEAF_GROUND), "self": (SELF_GROUND, SELF_GROUND)}
+    named |= {"leaf": LEAF_GROUND, "self": SELF_GROUND}
     return named | {f"n{at}": both for at, both in enumerate(steps)}
 
 
@@ -73,9 +74,9 @@ def role(name: str, *, dark: bool = False) -> str:
     return _roles()[name][dark]
 
 
-def inked(style: str) -> str:
-    """Return rules or attributes of a picture on light paper: ``$ink``, ``$error-bg`` or ``$n3`` become that colour."""
-    return _ASKED.sub(lambda asked: role(asked[1]), style)
+def inked(style: str, *, dark: bool = False) -> str:
+    """Return rules or attributes of a picture, on light paper or dark: ``$ink`` or ``$n3`` become that colour."""
+    return _ASKED.sub(lambda asked: role(asked[1], dark=dark), style)
 
 
 def scale_style() -> str:

@@ -62,7 +62,11 @@ def render(report: ComparisonReport) -> str:
 
 def _header(report: ComparisonReport) -> str:
     names = f"{_chip(report.left, 'a')} {_chip(report.right, 'b')}"
-    return header("compare", [tag("span", names)], about="compare", lead=with_code(summary(report)))
+    return header("compare", [tag("span", names)], about="compare", lead=with_code(_capital(summary(report))))
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
 
 
 def _chip(side: Side, letter: str) -> str:

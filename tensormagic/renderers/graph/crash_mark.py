@@ -72,8 +72,8 @@ def mark_svg(drawing: Drawing, node: int, words: str) -> Mark:
     box = next((box for box in drawing.boxes if _holds(box, node)), None)
     if box is None:
         return Mark()
-    frame = f'x="{number(box.x - 4)}" y="{number(box.y - 4)}" width="{number(box.width + 8)}"'
-    ring = f'<rect class="cr" {frame} height="{number(HEAD_HEIGHT + 8)}" rx="6"/>'
+    frame = f'x="{number(box.x - 2)}" y="{number(box.y - 2)}" width="{number(box.width + 4)}"'
+    ring = f'<rect class="cr" {frame} height="{number(HEAD_HEIGHT + 4)}" rx="5"/>'
     wide = text_width(words, _SIZE, bold=True) + 14
     left, y, above = box.x + (box.width - wide) / 2, box.y - 10, max(_ABOVE - box.y, 4.0)
     if box.id == len(drawing.boxes) - 1:

@@ -21,7 +21,7 @@ _STATE = re.compile(r"(?:^|.*\.)state\[(?P<path>.+)\]\['(?P<key>\w+)'\]$")
 _ENDING = re.compile(r"(?:\.weight)?(?:\.grad)?$|Backward\d*$")
 _AFTER = re.compile(r"[:,]")
 _SHORTEST = 3
-_SURE = 0.94  # of the width that is counted with: a notebook's cell may be a little narrower
+_SURE = 0.9  # of the width that is counted with: a notebook's cell may be a little narrower
 _NARROW = 48.0  # pixels of a name below which the bytes are left out
 
 
@@ -49,7 +49,7 @@ def cell_lines(cell: Cell, group: Group) -> list[str]:
 def header_words(group: Group) -> list[str]:
     """Return what stands in a header: the group's name (of a line of code, where room is short, its number), bytes."""
     nbytes = number_of_bytes(group.nbytes)
-    short, room = group.label.partition("  ")[0], group.box.width - PADDING
+    short, room = group.label.partition("  ")[0], group.box.width * _SURE - PADDING
     beside = room - text_width(nbytes, SIZE, bold=True) - PADDING
     for label in (group.label, short):
         if text_width(label, SIZE, bold=True) <= beside:

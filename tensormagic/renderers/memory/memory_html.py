@@ -182,14 +182,16 @@ def _parts(release: Release) -> str:
     return tag("div", "or inside: ", ", ".join(told)) if told else ""
 
 
-def details_html(summary_: str, inner: str, *, opened: bool = False) -> str:
+def details_html(title: str, inner: str, *, state: str = "") -> str:
     """Return something folded away; nothing where there is nothing."""
     if not inner:
         return ""
-    return fold(escape(summary_), scroll(summary_, inner), is_open=opened)
+    return fold(escape(title), scroll(title, inner), state=state)
 
 
-def storages_html(storages: Sequence[LiveStorage], left_out: Sequence[LiveStorage], *, name: str = "") -> str:
+def storages_html(
+    storages: Sequence[LiveStorage], left_out: Sequence[LiveStorage], *, name: str = "Storages by size"
+) -> str:
     """Return the largest storages with their holders, folded; how many more there are is said."""
     if not storages:
         return ""
@@ -205,8 +207,8 @@ def storages_html(storages: Sequence[LiveStorage], left_out: Sequence[LiveStorag
         tag("p", more, class_="quiet") if more else ""
     )
     total = len(storages) + sum(one.tensors for one in left_out)
-    told = name or f"{plural(total, 'storage')} by size, and who holds them"
-    return details_html(told, filled)
+    nbytes = number_of_bytes(sum(one.nbytes for one in (*storages, *left_out)))
+    return details_html(name, filled, state=f"{plural(total, 'storage')}, {nbytes}, and who holds them")
 
 
 def _storage(one: LiveStorage, *, has_lines: bool) -> str:

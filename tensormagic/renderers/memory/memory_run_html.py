@@ -122,7 +122,7 @@ def _peak(report: MemoryRunReport) -> str:
         return ""
     number = len(report.peak_blocks) + report.peak_left_out[0]
     words = f"{plural(number, 'storage')}, by the line that allocated them"
-    table = blocks_html("what was alive at the peak", report.peak_blocks, report.peak_left_out, report)
+    table = blocks_html("What was alive at the peak", report.peak_blocks, report.peak_left_out, report)
     return fold("Alive at the peak", _map(tiles, "what was alive at the peak"), table, state=words)
 
 
@@ -130,9 +130,7 @@ def _map(tiles: Sequence[Tile], what: str, height: float = MAP_HEIGHT) -> str:
     return treemap_html(treemap(tiles, WIDTH, height, most=MOST_CELLS), treemap_alternative(tiles, what))
 
 
-def blocks_html(
-    words: str, blocks: Sequence[AllocatedBlock], left_out: tuple[int, int], report: MemoryRunReport
-) -> str:
+def blocks_html(name: str, blocks: Sequence[AllocatedBlock], left_out: tuple[int, int], report: MemoryRunReport) -> str:
     """Return blocks as a table, folded; how many more there are is said."""
     if not blocks:
         return ""
@@ -143,8 +141,8 @@ def blocks_html(
     more = tag("p", f"and {count(number)} smaller, {rest}", class_="quiet") if number else ""
     head = tag("thead", tag("tr", *(tag("th", text, scope="col") for text in _BLOCK_HEAD)))
     total = number_of_bytes(blocks_bytes(blocks) + left_out[1])
-    told = f"{words}: {plural(len(blocks) + left_out[0], 'storage')}, {total}"
-    return details_html(told, tag("table", head, tag("tbody", rows), class_="tm-list tm-full") + more)
+    told = f"{plural(len(blocks) + left_out[0], 'storage')}, {total}"
+    return details_html(name, tag("table", head, tag("tbody", rows), class_="tm-list tm-full") + more, state=told)
 
 
 def _block(block: AllocatedBlock, report: MemoryRunReport) -> str:
@@ -167,11 +165,9 @@ def _block(block: AllocatedBlock, report: MemoryRunReport) -> str:
 
 
 def _end(report: MemoryRunReport) -> tuple[str, str]:
-    kept = blocks_html("allocated here and still alive", report.kept, report.kept_left_out, report)
-    when = "alive when it failed" if report.error else "alive after the run"
-    total = number_of_bytes(sum(one.nbytes for one in report.at_end))
-    words = f"{when}: {plural(len(report.at_end), 'storage')}, {total}, and who holds them"
-    return storages_html(report.at_end, (), name=words), kept
+    kept = blocks_html("Allocated here and still alive", report.kept, report.kept_left_out, report)
+    when = "Alive when it failed" if report.error else "Alive after the run"
+    return storages_html(report.at_end, (), name=when), kept
 
 
 def _dead(report: MemoryRunReport) -> str:

@@ -12,7 +12,7 @@ from tensormagic.renderers.alternatives.memory_alternative import treemap_altern
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.panel import fold, folds, header, section
-from tensormagic.renderers.basics.phrases import number_of_bytes, plural, shortened
+from tensormagic.renderers.basics.phrases import count, number_of_bytes, shortened
 from tensormagic.renderers.memory.memory_html import details_html, memory_panel
 from tensormagic.renderers.memory.snapshot_words import (
     BLOCK_HEAD,
@@ -59,8 +59,8 @@ def render(report: SnapshotReport) -> str:
             _peak(report),
             _lines(report),
             _segments(report, ranks),
-            _blocks("in use at the peak", report, report.peak_blocks, report.peak_left_out),
-            _blocks("in use at the end", report, report.live, report.live_left_out),
+            _blocks("Blocks in use at the peak", report, report.peak_blocks, report.peak_left_out),
+            _blocks("Blocks in use at the end", report, report.live, report.live_left_out),
             _settings(report),
         ),
     ]
@@ -135,13 +135,14 @@ def _segments(report: SnapshotReport, ranks: dict[int, int]) -> str:
     if not report.segments:
         return ""
     largest = report.segments[0].nbytes or 1
-    drawn = [_segment(report, segment, ranks, largest) for segment in report.segments[:MOST_SEGMENTS]]
+    drawn = (_segment(report, segment, ranks, largest) for segment in report.segments[:MOST_SEGMENTS])
     rest = left_out_words(report.segments_left_out, [one.nbytes for one in report.segments[MOST_SEGMENTS:]])
     said = [tag("span", tag("span", class_=f"tm-swatch {_CLASSES[key]}"), escape(STATES[key]), class_="tm-key")
             for key in ("free", "awaiting free", "mixed")]  # fmt: skip
     key = tag("span", "in use: coloured by line, as above", class_="tm-key quiet")
     about = "what the allocator has reserved, and the blocks in it"
-    return fold("Segments", *drawn, tag("div", " ".join([key, *said]), class_="tm-keys"), _more(rest), state=about)
+    keys = tag("div", " ".join([key, *said]), class_="tm-keys")
+    return fold("Segments", tag("ul", *drawn), keys, _more(rest), state=about)
 
 
 def _segment(report: SnapshotReport, segment: Segment, ranks: dict[int, int], largest: int) -> str:
@@ -150,7 +151,7 @@ def _segment(report: SnapshotReport, segment: Segment, ranks: dict[int, int], la
     width = max(100 * segment.nbytes / largest, 1)
     bar = tag("div", spans, class_="tm-bar tm-segment", style=f"width:{width:.1f}%", role="img",
               aria_label=segment_words(segment))  # fmt: skip
-    return tag("div", words, bar)
+    return tag("li", words, bar)
 
 
 def _stretch(report: SnapshotReport, stretch: SnapshotStretch, ranks: dict[int, int], whole: int) -> str:
@@ -163,13 +164,13 @@ def _blocks(name: str, report: SnapshotReport, blocks: Sequence[SnapshotBlock], 
     if not blocks:
         return ""
     rows, rest = block_rows(report, blocks, left_out, MOST_BLOCKS)
-    words = f"{plural(len(blocks) + left_out[0], 'block')} {name}, the largest first"
-    return details_html(words, _table(BLOCK_HEAD, "".join(map(_row, rows))) + _more(rest))
+    words = f"{count(len(blocks) + left_out[0])}, the largest first"
+    return details_html(name, _table(BLOCK_HEAD, "".join(map(_row, rows))) + _more(rest), state=words)
 
 
 def _settings(report: SnapshotReport) -> str:
     rows = "".join(map(_setting, (report.settings or {}).items()))
-    return details_html("settings of the allocator", tag("table", tag("tbody", rows)) if rows else "")
+    return details_html("Settings of the allocator", tag("table", tag("tbody", rows)) if rows else "")
 
 
 def _setting(pair: tuple[str, str]) -> str:

@@ -9,6 +9,7 @@
   const WHOLE = ".tm-picture,.tm-verdicts,.tm-cells,.tm-axes,.tm-bars,.tm-numbers,.tm-operands"; // what is one picture
   const HEADINGS = "h3,summary,style,script,nav,header,table,ul,.tm-about,.tm-find,.tm-off,.tm-export";
   const SMALLER = [1, 0.85, 0.7]; // than can be read from far away: for what is too wide otherwise
+  const SHORTER = [0.92, 0.85]; // for one thing that is a little too high
 
   /** Whether a disclosure is only the cover of several parts. */
   const covers = (part) => part.matches("details") && part.querySelectorAll("table").length > 1;
@@ -40,19 +41,21 @@
   /** The rows of all lists in some parts, in their order; of a list within a row nothing. */
   const rowsOf = (parts) =>
     parts.flatMap((part) => [...(part.matches(LISTS) ? [part] : []), ...part.querySelectorAll(LISTS)])
-      .filter((list) => !list.closest(WHOLE) && !list.parentElement.closest(LISTS)).flatMap((list) => [...list.children]);
+      .filter((list) => !list.closest(WHOLE) && !list.parentElement.closest(LISTS)).flatMap((list) => [...list.children])
+      .flatMap((row) => (row.matches(".tm-rest") ? [...row.querySelectorAll(":scope>details")] : [row]));
 
   /** What a row goes with: its table, its list. */
   const holderOf = (row) => row.closest("table,.tm-find,ul");
 
-  /** What stands beside lists and is no heading of theirs: a map, a chart; it is on the first of their slides. */
+  /** What stands beside lists and is no heading of theirs: a map before them is on the first of their slides, what is said after them on the last. */
   const stillOf = (parts, rows) => {
-    const found = new Set();
+    const before = new Set(), after = new Set();
     for (const row of rows)
       for (let one = holderOf(row); one && !parts.includes(one); one = one.parentElement)
         for (const beside of one.parentElement.children)
-          if (!beside.matches(HEADINGS) && !beside.querySelector(LISTS)) found.add(beside);
-    return [...found];
+          if (!beside.matches(HEADINGS) && !beside.querySelector(LISTS))
+            (beside.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_FOLLOWING ? before : after).add(beside);
+    return { before: [...before], after: [...after].filter((one) => !before.has(one)) };
   };
 
   class Slides {
@@ -100,14 +103,18 @@
       this.next = button("\u203a", "on (arrow right, Page Down)", () => this.show(this.at + 1));
       const full = button("full screen", "full screen (F)", () => this.fullScreen());
       full.hidden = !document.fullscreenEnabled;
-      this.bar.append(this.back, this.said, this.next, full);
+      this.goes = document.createElement("b");
+      this.goes.textContent = "goes on below \u2193";
+      this.bar.append(this.goes, this.back, this.said, this.next, full);
       this.section.append(this.bar);
     }
 
     show(at) {
       this.at = Math.min(Math.max(at, 0), this.pages.length - 1);
       this.turn();
-      if (this.pages[this.at].to === undefined && this.section.scrollHeight > this.section.clientHeight + 1 && this.split()) this.turn();
+      if (this.pages[this.at].to === undefined && this.rolls() && this.split()) this.turn();
+      if (this.rolls()) this.fit(SHORTER);
+      this.goes.hidden = !this.rolls();
       this.said.textContent = `${this.at + 1} / ${this.pages.length}`;
       this.back.disabled = this.at === 0;
       this.next.disabled = this.at === this.pages.length - 1;
@@ -115,7 +122,7 @@
 
     /** Give lists that are too long for one slide as many as they need; whether there were such lists. */
     split() {
-      const { parts } = this.pages[this.at], rows = rowsOf(parts), still = stillOf(parts, rows);
+      const { parts } = this.pages[this.at], rows = rowsOf(parts), { before } = stillOf(parts, rows);
       const high = (some) => some.reduce((sum, one) => sum + one.getBoundingClientRect().height, 0);
       if (rows.length < 2) return false;
       const { scrollHeight, clientHeight } = this.section, left = clientHeight - (scrollHeight - high(rows)) - 8;
@@ -123,9 +130,9 @@
       let from = 0, room = left;
       rows.forEach((row, at) => {
         const own = high([row]);
-        if (own > room && (at > from || (still.length && !slides.length))) {
+        if (own > room && (at > from || (before.length && !slides.length))) {
           slides.push({ parts, from, to: at });
-          [from, room] = [at, left + high(still)];
+          [from, room] = [at, left + high(before)];
         }
         room -= own;
       });
@@ -143,11 +150,14 @@
       rows.forEach((row, at) => off(row, at < from || at >= to));
       const all = new Set(rows.map(holderOf));
       for (const one of all) off(one, rows.every((row) => holderOf(row) !== one || row.matches(".tm-turned")) && (from > 0 || all.size > 1));
-      for (const one of stillOf(page, rows)) off(one, from > 0);
+      const { before, after } = stillOf(page, rows);
+      for (const one of before) off(one, from > 0);
+      for (const one of after) off(one, to !== Infinity);
       const shown = new Set([...(told ? [] : this.heads), ...page]);
       for (const part of this.parts) part.classList.toggle("tm-off", !shown.has(part));
       for (const holder of [...this.section.querySelectorAll(".tm-taken")].reverse())
         holder.classList.toggle("tm-off", ![...shown].some((part) => holder.contains(part)));
+      this.section.classList.toggle("tm-later", this.at > 0);
       this.section.scrollTop = 0;
       this.fit();
     }
@@ -167,13 +177,22 @@
       this.show(this.pages.findIndex(({ parts }) => parts[0] === shown));
     }
 
-    /** The largest type at which the part fits; where none does, type that can be read, and a scroll bar. */
-    fit() {
-      const width = this.section.clientWidth, least = width >= 1200 ? Math.max(2, width / 960) : Math.max(1.25, width / 600);
-      const tried = FACTORS.map((factor) => ({ factor, ...this.zoom(least * factor) })).filter(({ wide, high }) => !wide && !high);
+    /** Whether a slide is higher than the wall. */
+    rolls() {
+      return this.section.scrollHeight > this.section.clientHeight + 1;
+    }
+
+    /**
+     * The largest type at which the part fits; where none does, type that can be read, and a scroll bar. Type counts
+     * by its share of the wall: the same wall has fewer points where the projector is an old one.
+     */
+    fit(smaller = []) {
+      const least = Math.max(1.25, this.section.clientWidth / 960), at = (factor) => this.zoom(least * factor);
+      const fits = ({ wide, high }) => !wide && !high;
+      const tried = FACTORS.map((factor) => ({ factor, ...at(factor) })).filter(fits);
       const free = tried.filter(({ tight }) => !tight); // where cells were full at first, some air around what they say
       const best = (tried[0]?.tight ? free[1] : null) ?? free[0] ?? tried[0];
-      this.zoom(least * (best?.factor ?? SMALLER.find((factor) => !this.zoom(least * factor).wide) ?? SMALLER.at(-1)));
+      at(best?.factor ?? smaller.find((factor) => fits(at(factor))) ?? SMALLER.find((factor) => !at(factor).wide) ?? SMALLER.at(-1));
     }
 
     /** Show at a zoom; returns in which directions that is too much. */

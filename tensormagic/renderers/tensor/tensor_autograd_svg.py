@@ -1,6 +1,6 @@
 """The way from a tensor to its leaves as a small picture: leaves at the left, the tensor at the right.
 
-An opaque light card, because an image in a page cannot see the page's theme. Arrows run the way the gradient does.
+An opaque card, dark where the element that shows the image is. Arrows run the way the gradient does.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ LABEL, DETAIL = 12.0, 10.5
 _NARROWEST, _WIDEST = 44.0, 150.0
 _HEAD = 7
 
-STYLE = inked(
+_STYLE = (
     ".a{font:10.5px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:$ink}"
     ".a .l{font-weight:600;font-size:12px;text-anchor:middle}.a .d{fill:$ink-2;text-anchor:middle}"
     ".a rect{fill:$bg;stroke:$line-2}.a .leaf{fill:$leaf;stroke:$n4;stroke-width:1.5}"
     ".a .bad{fill:$error-bg;stroke:$error;stroke-width:2}.a .freed{stroke-dasharray:4 3}"
     ".a .self{fill:$self;stroke:$ink;stroke-width:1.5}.a .far{stroke-dasharray:3 3}"
-    ".a .w{fill:none;stroke:$ink-2;stroke-width:1.2}.a .h{fill:$ink-2}"
+    ".a .w{fill:none;stroke:$ink-2;stroke-width:1.2}.a .h{fill:$ink-2}.a .g{fill:$bg;stroke:none}"
 )
+STYLE = f"{inked(_STYLE)}@media (prefers-color-scheme:dark){{{inked(_STYLE, dark=True)}}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def path_svg(path: Path, name: str) -> str:
     drawn = "".join(_draw(box, *position) for box, position in zip(boxes, layout.positions, strict=True))
     width, height = number(layout.width + 2 * PAD), number(layout.height + 2 * PAD)
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-    ground = inked('<rect width="100%" height="100%" style="fill:$bg;stroke:none"/>')
+    ground = '<rect class="g" width="100%" height="100%"/>'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="a" {size}><style>{STYLE}</style>{ground}'
         f'<g transform="translate({number(PAD)},{number(PAD)})">{wires}{drawn}</g></svg>'

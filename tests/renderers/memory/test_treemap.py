@@ -84,7 +84,7 @@ def test_a_label_loses_first_what_the_colour_says() -> None:
 def test_optimizer_state_is_called_by_its_parameter() -> None:
     """Of `opt.state[net.fc.weight]['exp_avg']` the parameter's path and the key stay."""
     name = "opt.state[net.layers.3.fc.weight]['exp_avg']"
-    assert written(name, 140)[0] == "layers.3.fc exp_avg"
+    assert written(name, 150)[0] == "layers.3.fc exp_avg"
     assert written(name, 60)[0] == "3.fc"
 
 

@@ -21,7 +21,7 @@ export function crashMarks(graph) {
       "g",
       { class: "crash" },
       svg("title", {}, crash.words),
-      svg("rect", { x: box.x - 4, y: box.y - 4, width: box.w + 8, height: HEAD + 8, rx: 6 }),
+      svg("rect", { x: box.x - 2, y: box.y - 2, width: box.w + 4, height: HEAD + 4, rx: 5 }),
       svg("path", { d: `M${x} ${y - 8}l8 8m0-8l-8 8` }),
       svg("text", { x: x + 14, y }, crash.words),
     ),
