@@ -60,8 +60,10 @@ def memory(
         besides = () if only is None else (only,)
         freed = collect_releases(seen, besides=besides, items=tuple(only or ()))  # first: a walk holds what it meets
         report = collect_memory(seen, frame=caller, only=only, devices=asked, most=most)
-    every = (*freed.releases, *(part for one in freed.releases for part in one.parts if only and part.name in only))
-    releases = tuple(_on(one, asked) for one in every if _is_asked_for(one, only, asked))
+    every = [one for one in freed.releases if _is_asked_for(one, only, asked)]
+    others = (one for one in freed.releases if one not in every)  # what they hold may have been asked for by itself
+    every += [part for one in others for part in one.parts if only and _is_asked_for(part, only, asked)]
+    releases = tuple(_on(one, asked) for one in every)
     report = replace(report, releases=releases, gaps=(*report.gaps, *freed.gaps))
     return diagnosed(report if cell_number is None else with_cells(report, cell_number))
 

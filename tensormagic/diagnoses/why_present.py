@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tensormagic.diagnoses.why_question import Question, place_words
 from tensormagic.diagnoses.why_way import traced_way
 from tensormagic.diagnoses.words import counted, part, scientific
-from tensormagic.reports import Graph, WayStep, WhyReport
+from tensormagic.reports import Finding, Graph, WayStep, WhyReport
 
 SINCE = "That is, if no other backward has run since that cell."
 MOSTLY = 0.5  # a share of zeros from which on they are told of
@@ -43,13 +43,23 @@ def not_finite(question: Question) -> WhyReport | None:
     graph, node, number = found
     trace = question.trace
     place = trace.location(graph.nodes[node].location) if trace is not None else None
-    says = f"{head} because {graph.nodes[node].op}{place_words(place)} made the first in pass {number}."
+    made = f"{graph.nodes[node].op}{place_words(place)} made the first in pass {number}."
     at = (trace.graphs.index(graph), node) if trace is not None else None
     told = [one for one in _findings(question) if one.code in {"TM402", "TM406"} and one.node == at]
+    says, evidence, way = f"{head} because {made}", tuple(one.message for one in told[:1]), _way(question, (node,))
+    if not told and (fault := _forward_fault(question, at)):  # backward was given what was not finite already
+        told, place = [fault], fault.location
+        says, evidence = f"{head}: {fault.message}", (f"In backward, {made}",)
     return question.told(
-        "NaN" if facts.nan else "infinite", says, evidence=tuple(one.message for one in told[:1]), location=place,
-        remedy=tuple(one.remedy for one in told[:1]), way=_way(question, (node,)),
+        "NaN" if facts.nan else "infinite", says, evidence=evidence, location=place,
+        remedy=tuple(one.remedy for one in told[:1]), way=way,
     )  # fmt: skip
+
+
+def _forward_fault(question: Question, at: tuple[int, int] | None) -> Finding | None:
+    """Return what was wrong with the forward of the graph in which a node is, where something was."""
+    faults = (one for one in _findings(question) if one.code == "TM401" and one.severity == "error" and one.node)
+    return next((one for one in faults if at is not None and one.node is not None and one.node[0] == at[0]), None)
 
 
 def _birth(question: Question) -> tuple[Graph, int, int] | None:

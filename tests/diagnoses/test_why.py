@@ -238,6 +238,20 @@ def test_a_birth_of_infinity():
     assert "torch.sqrt(x + 1e-8)" in report.remedy[0]
 
 
+def test_a_forward_that_was_not_finite_already():
+    """Where the forward went wrong is the answer; what backward made of it comes second."""
+    w, x = torch.zeros(3, requires_grad=True), torch.ones(3)
+    with tm.trace(namespace={"w": w, "x": x}) as trace:
+        scores = (w * x).log()  # the forward
+        torch.log_softmax(scores, 0)[0].backward()
+    report = ask(w, {"w": w}, trace=trace.report)
+    (fault,) = [one for one in trace.report.findings if one.code == "TM401"]
+    assert report.answer == f"w.grad holds NaN (all 3 elements): {fault.message}"
+    assert report.location.text.endswith("# the forward")
+    assert report.evidence[0].startswith("In backward, log_softmax (test_why.py, line ")
+    assert report.remedy == (fault.remedy,)
+
+
 def test_clipping():
     """Less than what came: something scaled it down."""
     w = leaf()

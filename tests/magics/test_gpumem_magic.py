@@ -143,3 +143,19 @@ def test_a_snapshot_has_its_own_devices(cell):
     """An option that would be passed over is refused."""
     told = cell("%gpumem --snapshot memory.pickle --device cuda:0").err
     assert "--snapshot shows all devices of the file: leave out --device" in told
+
+
+def test_a_device_that_is_not_there(cell):
+    """It says so, and tells nothing of what lies elsewhere."""
+    cell("w = torch.ones(1000, 1000, requires_grad=True)\nlosses = [((w * 1.5) ** 2).sum() for _ in range(8)]")
+    assert "TM503" in cell("%gpumem --device cpu --text").out
+    out = cell("%gpumem --device cuda:7 --text").out
+    assert "memory of cuda:7: no tensor lies there" in out
+    assert "torch sees no cuda:7 here" in out
+    assert "TM503" not in out
+
+
+def test_what_was_asked_for_is_told_once(cell):
+    """A list that is asked for has its `clear()` among what letting go of it frees, and not beside it as well."""
+    out = cell("losses = [torch.zeros(100) for _ in range(30)]\n%gpumem losses --text").out
+    assert out.count("losses.clear()") == 1

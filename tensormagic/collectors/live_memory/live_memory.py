@@ -27,7 +27,7 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.stroll import THOROUGH, Stroll
 from tensormagic.collectors.session.watching import standing_out
 from tensormagic.errors import TensorMagicError
-from tensormagic.reports import DeviceMemory, MemoryReport
+from tensormagic.reports import DeviceMemory, Gap, MemoryReport
 
 MOST_LISTED = 2_000
 
@@ -65,7 +65,10 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
         blocks = [block for block in blocks if _is_asked_for(block.memory.device, devices)]
         blocks.sort(key=lambda block: -block.nbytes)
         note_strangers(blocks, survey.ours)
+        if not blocks:  # nothing that was asked for: what stands out lies elsewhere
+            kept, views, graphs = (), (), ()
         counters, missing = read_devices(readers)
+        present = {one.device for one in counters} | {block.memory.device for block in blocks}
         line_of = Lines().of
         return MemoryReport(
             devices=_devices([one for one in counters if _is_asked_for(one.device, devices)], blocks),
@@ -76,7 +79,7 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
             graphs=graphs,
             looked=survey.looked,
             title=_title(only, devices),
-            gaps=(*survey.gaps, *missing),
+            gaps=(*survey.gaps, *missing, *_absent(devices or (), present)),
         )
 
 
@@ -90,6 +93,13 @@ def uncollected() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+def _absent(devices: Collection[str], present: Collection[str]) -> Iterator[Gap]:
+    """Yield a gap for each device that was asked for and is not there; nothing is ever stored on ``meta``."""
+    for name in devices:
+        if name != "meta" and not any(_is_asked_for(one, (name,)) for one in present):
+            yield Gap("device", f"torch sees no {name} here")
 
 
 def _title(only: Mapping[str, Any] | None, devices: Collection[str] | None) -> str:
