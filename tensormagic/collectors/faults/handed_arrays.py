@@ -82,7 +82,7 @@ class HandedArrays:
         sites: Interns the person's lines.
 
     Attributes:
-        marks: By address, the arrays that are still there, weak, and who handed them out.
+        marks: By address, the arrays that are still there, or the storages over them, weak, and who handed them out.
         seconds: Spent on what was used.
         gap: Why something could not be looked at; empty where all could.
     """
@@ -106,9 +106,12 @@ class HandedArrays:
         record = WriteRecord(address, x._version, start, start, self._sites.of_frame(frame), call, blind=True)
         if array is result:  # of an array that was given nothing can have been saved before
             self._see(record, x, 0, start)
-        self._follow(address, array, record)
+            self._follow(address, array, record)
+        else:  # a weak reference to the person's own array would keep NumPy from resizing it
+            self._follow(address, x.untyped_storage(), record)
 
-    def _follow(self, address: int, array: Any, record: WriteRecord) -> None:
+    def _follow(self, address: int, holder: Any, record: WriteRecord) -> None:
+        """Compare calls with what lies there while ``holder`` lives."""
         marks = self.marks
         if len(marks) >= MOST_FOLLOWED:
             marks.pop(next(iter(marks)), None)
@@ -117,7 +120,7 @@ class HandedArrays:
             if (known := marks.get(address)) is not None and known[0] is reference:
                 del marks[address]
 
-        marks[address] = weakref.ref(array, gone), record
+        marks[address] = weakref.ref(holder, gone), record
 
     def _see(self, record: WriteRecord, x: torch.Tensor, first: int, last: int) -> None:
         memory = StorageWeakRef(x.untyped_storage())  # type: ignore[no-untyped-call]

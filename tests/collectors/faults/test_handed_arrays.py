@@ -203,6 +203,17 @@ def test_what_is_remembered_is_bounded(monkeypatch):
     assert arrays.marks == {}
 
 
+def test_an_array_can_be_resized_when_its_tensor_is_gone():
+    """NumPy refuses that of an array that somebody refers to, weakly too."""
+    a = np.ones(3, np.float32)
+    with tm.trace(namespace={}):
+        x = torch.as_tensor(a)
+        (leaf(3) * x).sum().backward()
+        del x
+        a.resize(6)
+    assert a.tolist() == [1, 1, 1, 0, 0, 0]
+
+
 class _Sites:
     """Knows no lines."""
 
