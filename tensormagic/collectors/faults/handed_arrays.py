@@ -145,7 +145,7 @@ class HandedArrays:
         began = perf_counter()
         with torch._C.DisableTorchFunction():
             if _is_followable(x):
-                self._see(self.marks[x.data_ptr()][1]._replace(version=x._version), x, *made)
+                self._see(self.marks[x.data_ptr()][1], x, *made)
         self.seconds += perf_counter() - began
 
     def forget(self) -> None:
@@ -184,8 +184,8 @@ def _spoilt(node: Any, place: int, changed: Sequence[Seen], name: Callable[[torc
 
 
 def _is_of(one: Seen, x: torch.Tensor) -> bool:
-    """Return whether a tensor is the very piece of memory, and torch has not written to it since."""
-    return (x.data_ptr(), x.nbytes, x._version) == (one.record.address, one.nbytes, one.record.version)
+    """Return whether a tensor is the very piece of memory."""
+    return x.data_ptr() == one.record.address and x.nbytes == one.nbytes
 
 
 def _address(x: torch.Tensor) -> int:

@@ -132,9 +132,20 @@ def a_node_that_is_not_reached():
     (w * 2).sum().backward()
 
 
+def changed_for_another_use():
+    x, w = torch.ones(3), leaf(3)
+    y = w * x
+    a = x.numpy()
+    a *= 5
+    z = w * x
+    a /= 5
+    y.sum().backward()
+    del z
+
+
 HEALTHY = (
     a_copy, another_dtype, put_back, after_the_backward, another_part, before_it_was_saved,
-    what_no_gradient_depends_on, a_node_that_is_not_reached,
+    what_no_gradient_depends_on, a_node_that_is_not_reached, changed_for_another_use,
 )  # fmt: skip
 
 
@@ -200,6 +211,9 @@ def test_what_is_remembered_is_bounded(monkeypatch):
     assert list(arrays.marks) == [x.data_ptr() for x in tensors[2:]]
     held.clear()
     del a
+    assert arrays.marks == {}
+    copied = tensors[0].numpy().copy()
+    arrays.handed("asarray", tensors[0], copied, frame)
     assert arrays.marks == {}
 
 

@@ -38,11 +38,33 @@ def of_a_gradient_of_a_gradient():
     slope.square().sum().backward()
 
 
+def of_a_backward_within_a_backward():
+    """A hook goes back through the same graph: its nodes are reached twice."""
+    x = torch.tensor([2.0, 3.0], requires_grad=True)
+    y = x.exp()
+    z = y * 2
+
+    def again(_gradient):
+        handle.remove()
+        torch.autograd.grad(z, x, torch.ones(2), retain_graph=True)
+
+    handle = y.register_hook(again)
+    z.sum().backward(retain_graph=True)
+
+
+def of_a_gradient_that_is_stored_negated():
+    """The gradient given to backward has its sign in a bit, and not in its memory."""
+    x = torch.tensor([2.0, 3.0], requires_grad=True)
+    x.t().backward(torch._neg_view(torch.tensor([1.0, 5.0])))
+
+
 RUNS = {
     "a net": lambda: of_a_net(1.0),
     "what overflows float32 squares": lambda: of_a_net(1e12),
     "infinite gradients": of_what_is_infinite,
     "a second derivative": of_a_gradient_of_a_gradient,
+    "a backward within a backward": of_a_backward_within_a_backward,
+    "a gradient that is stored negated": of_a_gradient_that_is_stored_negated,
 }
 
 

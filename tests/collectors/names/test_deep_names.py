@@ -78,6 +78,16 @@ def test_one_series_for_what_a_function_makes_anew():
     assert (series.name, series.touched) == ("delta", deep_names.WHOLE_LOOKS + 4)
 
 
+def test_one_series_for_an_attribute_that_is_made_anew():
+    """What led to a leaf before is looked through in every walk, also when the looks through everything are used up."""
+    model, steps = Model(), deep_names.WHOLE_LOOKS + 4
+    with tm.trace(namespace={"other": [], "model": model}) as trace:
+        for _ in range(steps):
+            model.w = leaf(2, 2)
+            (model.w * 2).sum().backward()
+    assert [(series.name, series.touched) for series in trace.report.parameters] == [("model.w", steps)]
+
+
 def test_the_looks_are_bounded(monkeypatch):
     """Leaves that nothing leads to make the tracer look through everything a few times, and not in every walk."""
     looks, look = [], deep_names.DeepNames._look

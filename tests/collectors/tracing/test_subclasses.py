@@ -9,7 +9,9 @@ import torch
 from torch.utils import _pytree
 
 import tensormagic as tm
-from tensormagic.reports import UNREADABLE
+from tensormagic.collectors.tracing.paced import standing_norms
+from tensormagic.collectors.training.witnesses import witnesses_of
+from tensormagic.reports import UNREADABLE, UNTOUCHED
 
 asked: list[str] = []
 
@@ -68,6 +70,30 @@ def test_a_class_that_answers_itself_is_not_asked(options):
     why = "only code of its class Wrapped can tell its values, and a trace does not run that"
     assert f"some gradients could not be measured: {why}" in reasons
     assert not any("not followed" in reason for reason in reasons)
+
+
+def test_a_gradient_that_several_bring_is_not_asked():
+    """What each of two uses brings is measured apart, but for such a class."""
+
+    def twice(x):
+        asked.clear()
+        (x * 2 + x * 3).sum().backward()
+        return Counter(asked)
+
+    alone = twice(Wrapped(torch.ones(3)).requires_grad_())
+    with tm.trace():
+        traced = twice(Wrapped(torch.ones(3)).requires_grad_())
+    assert traced == alone
+
+
+def test_what_stands_in_grad_is_not_asked():
+    """Neither for its norm, where steps are passed over, nor as a witness of what an optimizer finds."""
+    w, plain = Wrapped(torch.ones(3)).requires_grad_(), torch.ones(2, requires_grad=True)
+    w.grad = Wrapped(torch.ones(3))
+    asked.clear()
+    assert list(standing_norms([w, plain, None])) == [UNREADABLE, UNTOUCHED, UNTOUCHED]
+    assert [one.parameter() is plain for one in witnesses_of([w, plain])] == [True]
+    assert asked == []
 
 
 def test_a_class_with_functions_of_its_own_is_measured():
