@@ -76,6 +76,20 @@ def test_wire_joins_the_two_cells(panel: Locator) -> None:
     assert arrow["y"] + arrow["height"] == pytest.approx(cell["y"], abs=5)
 
 
+def test_no_wire_runs_through_words(static_page: Callable[..., Page]) -> None:
+    """Where there is room it turns above the words; on a phone, where they lie below the grid, there is none."""
+    page = static_page(panels("transpose_slice"), width=900)
+    wire = page.locator(".tm-wire path").nth(1)
+    level = """one => one.getBoundingClientRect().bottom
+        - one.closest(".tm-picture").querySelector(".tm-jumps").getBoundingClientRect().bottom"""
+    expect(wire).to_be_attached()
+    assert wire.evaluate(level) > 7
+    page.set_viewport_size({"width": 400, "height": 800})
+    expect(page.locator(".tm-wire")).to_have_count(0)
+    page.set_viewport_size({"width": 900, "height": 800})
+    expect(wire).to_be_attached()
+
+
 def test_cells_show_values_on_demand(panel: Locator) -> None:
     """The button turns offsets into values and back."""
     panel.get_by_role("button", name="value").click()

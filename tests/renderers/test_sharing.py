@@ -180,3 +180,19 @@ def test_figures():
     sizes = figure(TABLES["few"], "sizes")
     assert list(sizes.data[0].x)[:2] == [60_000_000, 96]
     assert sizes.data[0].y[1].endswith("  A")
+
+
+def test_a_narrow_terminal_tells_how_memory_is_shared():
+    """What does not fit beside a strip goes on below; no word of it is cut."""
+    text = aliases_text.render(ALIASES["slices"], width=76)
+    assert max(map(len, text.split("\n"))) <= 76
+    assert [line for line in text.split("\n") if "…" in line] == []
+    assert "requires grad," in text
+
+
+def test_a_narrow_table_leaves_out_the_only_device():
+    """The header tells it; what each tensor's gradient is has no other place. Two devices are told in each row."""
+    one = tensors_text.render(TABLES["many"], width=66)
+    assert ("DEVICE" in one, "GRADIENT" in one, "on cpu" in one) == (False, True, True)
+    assert "DEVICE" in tensors_text.render(TABLES["many"], width=100)
+    assert "DEVICE" in tensors_text.render(TABLES["few"], width=70)

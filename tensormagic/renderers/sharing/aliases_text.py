@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from tensormagic.renderers.basics.phrases import DOT
 from tensormagic.renderers.sharing.sharing_words import (
@@ -31,6 +32,7 @@ NAME = 30
 MOST_MEMBERS = 8
 MOST_PAIRS = 24
 MOST_SAME = 8
+_LEAST_SAID = 16  # columns
 FULL, PART, EMPTY, UNKNOWN = "\u2588", "\u2584", "\u2591", "?"
 
 
@@ -53,13 +55,13 @@ def render(report: AliasReport, *, width: int = 100) -> str:
 def _header(report: AliasReport, width: int) -> list[str]:
     rule = f"\u2500\u2500 aliases \u2500\u2500 {aliases_summary(report)} ".ljust(width, "\u2500")
     second = " \u00b7 ".join(part for part in (aliases_scope(report), alone(report)) if part)
-    return [rule, f"   {second}"]
+    return [rule, *textwrap.wrap(second, width, initial_indent="   ", subsequent_indent="   ")]
 
 
 def _group(group: AliasGroup, width: int) -> list[str]:
     members = group.members[:MOST_MEMBERS]
     left_out = group.found - len(members)
-    lines = [f" {letters(group.number)}  {group_title(group)}", *_rows(group, members)]
+    lines = [f" {letters(group.number)}  {group_title(group)}", *_rows(group, members, width)]
     lines += [f"    and {left_out} more"] if left_out > 0 else []
     common = in_common(group, members)
     if common:
@@ -71,12 +73,22 @@ def _group(group: AliasGroup, width: int) -> list[str]:
     return lines
 
 
-def _rows(group: AliasGroup, members: Sequence[AliasMember]) -> list[str]:
-    rows: list[tuple[str, ...]] = []
+def _rows(group: AliasGroup, members: Sequence[AliasMember], width: int) -> list[str]:
+    beside: list[list[tuple[str, str, str]]] = []
     for at, member in enumerate(members, 1):
-        rows.append((str(at), clipped(names(member), NAME), strip(member), how(member).replace("`", "")))
-        rows.append(("", what(member), "", ", ".join((*marks(member), writes(member, group)))))
+        beside.append([(str(at), clipped(names(member), NAME), strip(member)), ("", what(member), "")])
+    taken = max(map(len, table([row for rows in beside for row in rows], indent=4, gap=2)), default=0)
+    rows: list[tuple[str, ...]] = []
+    for left, member in zip(beside, members, strict=True):
+        said = _said(member, group, width - taken - 2)
+        rows += [(*one, words) for one, words in zip_longest(left, said, fillvalue=("", "", ""))]
     return table(rows, indent=4, gap=2)
+
+
+def _said(member: AliasMember, group: AliasGroup, room: int) -> list[str]:
+    """Return how a member came to its memory, and who counts what is written through it, in lines of ``room``."""
+    said = [how(member).replace("`", ""), ", ".join((*marks(member), writes(member, group)))]
+    return said if room < _LEAST_SAID else [line for text in said for line in textwrap.wrap(text, room) or [""]]
 
 
 def strip(member: AliasMember) -> str:

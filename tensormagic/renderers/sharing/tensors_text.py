@@ -15,6 +15,7 @@ from tensormagic.reports import TensorRow, TensorTable
 NARROWEST = 40
 MOST_ROWS = 40
 HEAD = ("NAME", "KIND", "SHAPE", "DTYPE", "DEVICE", "BYTES", "MEMORY", "GRADIENT")
+_DEVICE = HEAD.index("DEVICE")
 
 
 def render(table: TensorTable, *, width: int = 100) -> str:
@@ -24,7 +25,7 @@ def render(table: TensorTable, *, width: int = 100) -> str:
         _header(table, width),
         [line for finding in table.findings for line in finding_lines(finding, width)],
         [line for gap in table.gaps for line in textwrap.wrap(f" not shown: {gap.section}: {gap.reason}", width)],
-        _rows(table),
+        _rows(table, width),
         *(tensor_text(panel, width=width).split("\n") for panel in table.panels),
     ]
     lines = "\n\n".join("\n".join(section) for section in sections if section).split("\n")
@@ -36,13 +37,18 @@ def _header(table: TensorTable, width: int) -> list[str]:
     return [rule, *(f"   {total(part)}" for part in table.totals)]
 
 
-def _rows(table: TensorTable) -> list[str]:
+def _rows(table: TensorTable, width: int) -> list[str]:
     rows = shown_rows(table.rows, MOST_ROWS)
     if not rows:
         return []
     left_out = len(table.rows) - len(rows)
     more = [f" the {MOST_ROWS} largest of {count(len(table.rows))}"] if left_out else []
-    return [*columns([HEAD, *(row_cells(row) for row in rows)], gap=2), *more]
+    cells = [HEAD, *(row_cells(row) for row in rows)]
+    lines = columns(cells, gap=2)
+    if len(table.totals) == 1 and max(map(len, lines)) > width:  # the header says which device it is
+        fewer = columns([(*one[:_DEVICE], *one[_DEVICE + 1 :]) for one in cells], gap=2)
+        lines = fewer if max(map(len, fewer)) <= width else lines
+    return [*lines, *more]
 
 
 def shown_rows(rows: tuple[TensorRow, ...], most: int) -> tuple[TensorRow, ...]:

@@ -278,7 +278,8 @@ const mountTensors = (() => {
     wire() {
       const from = this.gridRows[this.row]?.[(this.column ?? 0) + 1], to = this.stripCells[this.cell];
       let svg = this.picture.querySelector(".tm-wire");
-      if (!from || !to) { svg?.remove(); return; }
+      const [grid, read] = [".tm-grid", ".tm-read"].map((one) => this.section.querySelector(one)?.getBoundingClientRect());
+      if (!from || !to || read?.left < grid.right) { svg?.remove(); return; } // on little room words lie below the grid
       if (!svg) {
         svg = this.picture.appendChild(document.createElementNS(SVG, "svg"));
         svg.setAttribute("class", "tm-wire");
@@ -289,7 +290,7 @@ const mountTensors = (() => {
       // Where a page is zoomed, rectangles are larger than the lengths in which the line is drawn.
       const scale = origin.width / this.picture.offsetWidth || 1;
       const across = (at) => (at - origin.left) / scale, down = (at) => (at - origin.top) / scale;
-      const edge = across(this.section.querySelector(".tm-grid").getBoundingClientRect().right) + 9;
+      const edge = across(grid.right) + 9;
       const x = across(b.left + b.width / 2), y = down(a.bottom), top = down(b.top);
       const path = `M${across(a.right)} ${y}H${edge}V${top - 10}H${x}V${top - 3}`;
       svg.children[0].setAttribute("d", path);
