@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from array import array
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from tensormagic.reports import Graph, Report, TraceReport
 from tests.renderers import samples_trace as samples
 from tests.renderers import samples_viewer
 from tests.renderers.every_panel import SAMPLES
+from tests.support.kernel import ROOT
 
 SMALL, LARGE = 102_400, 300_000  # of about 200 nodes, of about 2,000
 
@@ -112,3 +114,13 @@ def test_what_the_code_takes() -> None:
     assert pieces.keys() == bounds.keys()
     assert {name: size for name, size in pieces.items() if size > bounds[name]} == {}
     assert len(shelf.loader()) <= 2_300
+
+
+def test_the_page_about_hosts_tells_these_sizes() -> None:
+    """To two kilobytes: it is told that a notebook holds so much once."""
+    pieces = {key.split("-")[0]: len(element) for html in _PANELS for key, element in shelf.elements(html).items()}
+    text = (ROOT / "docs" / "hosts.md").read_text(encoding="utf-8")
+    told = re.search(r"some code: (\d+) KB, packed, for a traced run, (\d+) KB for a tensor, (\d+) KB for", text)
+    assert told is not None
+    sizes = [pieces[name] / 1000 for name in ("trace", "tensor", "export")]
+    assert [abs(int(one) - size) <= 2 for one, size in zip(told.groups(), sizes, strict=True)] == [True] * 3

@@ -127,7 +127,8 @@ def _draw_strip(canvas: Canvas, report: TensorReport, picture: Picture, *, width
     """Draw the strip below what stands there; return what there is to say under it."""
     strip, top = picture.strip, canvas.height
     assert strip is not None
-    cell = max(len(str(strip.stop - 1)), 2)
+    read = most_reads(strip)
+    cell = max(len(str(strip.stop - 1)), 2, len(f"\N{MULTIPLICATION SIGN}{read}") if read > 1 else 0)
     if strip.cell_elements > 1 or GUTTER + (cell + 1) * len(strip.cells) > width:
         _draw_density(canvas, picture, strip, top)
         partly = f", {DENSITY[0]}{DENSITY[1]} partly" if any(share_read(c) not in {0, 1} for c in strip.cells) else ""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+from tensormagic import inspect
 from tensormagic.renderers.tensor import tensor_text
 from tests.renderers.samples_tensor import SAMPLES
 from tests.renderers.snapshots import assert_snapshot
@@ -36,3 +38,11 @@ def test_wire_leads_from_the_element_to_its_place_in_the_storage() -> None:
 def test_sparkline_tells_empty_bins_from_small_ones() -> None:
     """An empty bin is a dot, one in a thousand is the lowest bar."""
     assert tensor_text.sparkline((0, 1, 500, 1000)) == "·▁▅█"
+
+
+def test_the_box_of_an_element_that_is_read_often_is_as_wide_as_its_number() -> None:
+    """A thousand million reads of one element lie inside their frame."""
+    text = str(inspect(torch.zeros(1).expand(1_000_000_000), "big"))
+    lines = text.partition(" LAYOUT")[2].split("\n")
+    at = next(number for number, line in enumerate(lines) if line.startswith(" times"))
+    assert [line[8:] for line in lines[at - 1 : at + 2]] == [f"┌{'─' * 11}┐", "│×1000000000│", f"└{'─' * 11}┘"]
