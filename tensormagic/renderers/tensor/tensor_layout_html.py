@@ -9,7 +9,7 @@ from __future__ import annotations
 from tensormagic.renderers.alternatives.tensor_alternative import strip_alternative
 from tensormagic.renderers.basics import png, theme
 from tensormagic.renderers.basics.markup import corner, escape, tag
-from tensormagic.renderers.basics.phrases import count, ordinal, shortened
+from tensormagic.renderers.basics.phrases import count, ordinal, short_count, shortened
 from tensormagic.renderers.basics.text_metrics import text_width
 from tensormagic.renderers.tensor.tensor_maps import PALETTE, legend_html, maps_html
 from tensormagic.renderers.tensor.tensor_picture import (
@@ -170,7 +170,7 @@ def _strip_table(report: TensorReport, picture: Picture, strip: Strip) -> str:
 
 def _number(cell: StripCell, *, times: bool) -> str:
     if times:
-        return f"\u00d7{cell.reads}" if cell.reads else ""
+        return f"\u00d7{short_count(cell.reads)}" if cell.reads else ""
     return "" if cell.first_rank is None else str(cell.first_rank)
 
 

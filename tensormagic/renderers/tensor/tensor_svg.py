@@ -13,7 +13,7 @@ from itertools import groupby
 from tensormagic.renderers.alternatives.tensor_alternative import offsets_alternative
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.phrases import count, shortened
+from tensormagic.renderers.basics.phrases import count, short_count, shortened
 from tensormagic.renderers.tensor.kind_svg import kinds_svg
 from tensormagic.renderers.tensor.tensor_layout_html import base_rows, cell_title
 from tensormagic.renderers.tensor.tensor_maps import cell_size
@@ -237,7 +237,7 @@ def _strip(report: TensorReport, picture: Picture, top: float) -> str:
         parts.append(_strip_cell(picture, cell, box))
         number = cell.reads if times else cell.first_rank
         if numbered and cell.distinct and number is not None:
-            text = f"\u00d7{number}" if times else str(number)
+            text = f"\u00d7{short_count(number)}" if times else str(number)
             parts.append(_on_colour(box, text, picture.cell_colour(cell) or theme.OTHER_SLICE))
         if cell.start in bad:
             parts.append(_corner(box, picture.cell_colour(cell) or theme.OTHER_SLICE))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tensormagic import inspect
-from tensormagic.renderers.tensor import tensor_text
+from tensormagic.renderers.tensor import tensor_html, tensor_svg, tensor_text
 from tests.renderers.samples_tensor import SAMPLES
 from tests.renderers.snapshots import assert_snapshot
 
@@ -42,7 +42,11 @@ def test_sparkline_tells_empty_bins_from_small_ones() -> None:
 
 def test_the_box_of_an_element_that_is_read_often_is_as_wide_as_its_number() -> None:
     """A thousand million reads of one element lie inside their frame."""
-    text = str(inspect(torch.zeros(1).expand(1_000_000_000), "big"))
+    report = inspect(torch.zeros(1).expand(1_000_000_000), "big")
+    text = str(report)
     lines = text.partition(" LAYOUT")[2].split("\n")
     at = next(number for number, line in enumerate(lines) if line.startswith(" times"))
     assert [line[8:] for line in lines[at - 1 : at + 2]] == [f"┌{'─' * 11}┐", "│×1000000000│", f"└{'─' * 11}┘"]
+    for page in (tensor_html.render(report), tensor_svg.render(report)):  # whose cells keep their width
+        assert "×1 G<" in page
+        assert "×1000000000" not in page
