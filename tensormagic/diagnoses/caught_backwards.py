@@ -41,7 +41,7 @@ def _caught(report: TraceReport, check: _Check) -> Iterator[Finding]:
             for found in check(_as_failure(report, one)):
                 yield replace(
                     found,
-                    severity=_severity(report, one),
+                    severity=severity(report, one.location, one.count),
                     message=f"{found.message.removesuffix('.')}; {_refused(one)}.",
                     evidence={**found.evidence, "times refused": one.count},
                 )
@@ -54,9 +54,10 @@ def _as_failure(report: TraceReport, one: CaughtBackward) -> FailureReport:
     )  # fmt: skip
 
 
-def _severity(report: TraceReport, one: CaughtBackward) -> Severity:
-    went_through = any(done.location == one.location and done.outcome == "finished" for done in report.passes)
-    return "warning" if one.count >= AGAIN and not went_through else "note"
+def severity(report: TraceReport, location: int | None, count: int) -> Severity:
+    """Return how bad it is that backward was refused on a line, so often, and the error caught."""
+    went_through = any(done.location == location and done.outcome == "finished" for done in report.passes)
+    return "warning" if count >= AGAIN and not went_through else "note"
 
 
 def _refused(one: CaughtBackward) -> str:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tensormagic.diagnoses.caught_backwards import severity
 from tensormagic.diagnoses.cut_remedies import call_words, instead
 from tensormagic.diagnoses.graph_cuts import UNRECORDED
 from tensormagic.diagnoses.words import counted, listed, verb
-from tensormagic.reports import Cut, FailureReport, Finding, ModelInSight, RelatedLine, Rootless, TraceReport
+from tensormagic.reports import Cut, FailureReport, Finding, ModelInSight, RelatedLine, Rootless, Severity, TraceReport
 
 REFUSAL = "does not require grad and does not have a grad_fn"
 
@@ -32,7 +33,7 @@ def backward_without_history(report: TraceReport) -> Iterator[Finding]:
         second = (RelatedLine("backward was called here", called),) if called and ended not in {None, called} else ()
         yield Finding(
             code="TM306",
-            severity="note" if report.state == "finished" else "error",  # somebody caught what torch raised
+            severity=_severity(report, one),
             message=f"{one.name or 'What backward was called on'} has no way back for a gradient: {why}.",
             location=ended or called,
             evidence={"shape": str(one.shape), "dtype": one.dtype, "grad mode": one.grad_enabled},
@@ -40,6 +41,13 @@ def backward_without_history(report: TraceReport) -> Iterator[Finding]:
             subject=one.name,
             related=second,
         )
+
+
+def _severity(report: TraceReport, one: Rootless) -> Severity:
+    """Return that it is an error where it ended the run; else somebody caught what torch raised."""
+    if REFUSAL in report.error:
+        return "error"
+    return "note" if one.expected else severity(report, one.location, one.count)
 
 
 def refused_backward(report: FailureReport) -> Iterator[Finding]:

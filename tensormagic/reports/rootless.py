@@ -34,6 +34,7 @@ class Rootless:
         cut: Index into `TraceReport.cuts` of what ended its way; None where that was not seen.
         models: The models that the calling code can name.
         count: How often this line did it.
+        expected: Whether the code says that it expects the error; see `CaughtBackward`.
     """
 
     name: str = ""
@@ -45,3 +46,4 @@ class Rootless:
     cut: int | None = None
     models: tuple[ModelInSight, ...] = ()
     count: int = 1
+    expected: bool = False

@@ -158,3 +158,20 @@ def forces_of_positions_that_ask_for_nothing():
         energy = torch.cdist(positions, positions).sum()
         torch.autograd.grad(energy, positions)
     return trace.report
+
+
+@ill("TM306", severity="warning", line="F.mse_loss(output.detach(), targets)", says=("`.detach()` ended it",))
+def a_loop_that_skips_every_batch():
+    """Whatever fails is skipped, and all of it does."""
+    net = nn.Linear(3, 1)
+    skipped = 0
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(3):
+            output, targets = net(torch.randn(4, 3)), torch.zeros(4, 1)
+            loss = F.mse_loss(output.detach(), targets)
+            try:
+                loss.backward()
+            except RuntimeError:
+                skipped += 1
+    assert skipped == 3
+    return trace.report

@@ -14,9 +14,10 @@ PARTLY = (ModelInSight(name="net", parameters=4, frozen=3),)
 REFUSED = "element 0 of tensors does not require grad and does not have a grad_fn"
 
 
-def refused(*, cuts=(), state="failed", **facts):
+def refused(*, cuts=(), error=f"RuntimeError: {REFUSED}", **facts):
     one = Rootless(**{"name": "loss", "location": 7, "dtype": "float32", **facts})
-    return replace(run(), state=state, rootless=(one,), cuts=cuts, passes=(), passes_seen=0)
+    state = "failed" if error else "finished"
+    return replace(run(), state=state, error=error, rootless=(one,), cuts=cuts, passes=(), passes_seen=0)
 
 
 def test_a_line_that_ended_the_way():
@@ -53,8 +54,15 @@ def test_a_way_that_never_was(facts, why, remedy):
 
 
 def test_what_somebody_caught_is_a_note():
-    """The run went on, as in a lesson that shows the error."""
-    assert [found.severity for found in diagnose(refused(state="finished"))] == ["note"]
+    """The run went on, as in a lesson that shows the error; so it did where something else ended it."""
+    for error in ("", "ValueError: a fault of another kind", "KeyboardInterrupt"):
+        assert [found.severity for found in diagnose(refused(error=error))] == ["note"]
+
+
+def test_what_was_caught_again_and_again_is_a_warning():
+    """Nothing was learned; unless the code says that it expects the error."""
+    assert [found.severity for found in diagnose(refused(error="", count=3))] == ["warning"]
+    assert [found.severity for found in diagnose(refused(error="", count=3, expected=True))] == ["note"]
 
 
 def failure(**root):

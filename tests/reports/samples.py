@@ -123,7 +123,7 @@ def trace_report() -> reports.TraceReport:
         rootless=(
             reports.Rootless(
                 name=HOSTILE, location=0, shape=(3,), dtype="int64", grad_enabled=False, inference=True, cut=0,
-                models=(reports.ModelInSight(name=HOSTILE, parameters=4, frozen=4),), count=2,
+                models=(reports.ModelInSight(name=HOSTILE, parameters=4, frozen=4),), count=2, expected=True,
             ),
             reports.Rootless(),
         ),

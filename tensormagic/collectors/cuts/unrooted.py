@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.cuts.cut_values import dtype_of, shape_of
+from tensormagic.collectors.faults.handlers import is_expected
 from tensormagic.collectors.names.namespace import modules_in
 from tensormagic.collectors.names.sharers import names_of
 from tensormagic.collectors.names.source import is_own_code
@@ -43,6 +44,7 @@ def look_at(root: torch.Tensor, caller: FrameType | None, site: int | None) -> R
             grad_enabled=torch.is_grad_enabled(),
             inference=root.is_inference(),
             models=_models(frames),
+            expected=is_expected(caller),
         )
 
 

@@ -77,6 +77,22 @@ def test_the_same_line_is_counted():
     assert one.count == 3
 
 
+def test_whether_it_was_expected():
+    """By what stands around the line, as of other errors of a backward."""
+
+    def tried():
+        try:
+            torch.ones(2).sum().backward()
+        except RuntimeError as error:
+            return str(error)
+
+    def wanted():
+        with pytest.raises(RuntimeError):
+            torch.ones(2).sum().backward()
+
+    assert [refused(program).rootless[0].expected for program in (tried, wanted)] == [False, True]
+
+
 def test_nothing_of_the_function_is_kept():
     """What it deletes afterwards is gone, although it is still running."""
 
