@@ -1,4 +1,4 @@
-"""The hook of nearly every node in nearly every pass: takes the norm of one small gradient, in a microsecond.
+"""The hook of nearly every node in nearly every pass: takes the norm of one small gradient, in a microsecond or a few.
 
 In a pass whose gradients are measured in full it copies them, and leaves the measuring for later. It is one function
 with everything it needs at hand, since it runs for every node: what it finds anything unusual in, it leaves to the hook
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from tensormagic.collectors.gradients.measures import NORM_RELIABLE
-from tensormagic.collectors.gradients.raw import DOT_AT_ONCE, bytes_at, float32, is_transposed, vdot, view
+from tensormagic.collectors.gradients.raw import MOST_AT_HAND, bytes_at, float32, is_transposed, squared, view
 from tensormagic.collectors.gradients.small_gradients import MOST_ELEMENTS, SmallGradients
 from tensormagic.reports import UNTOUCHED
 
@@ -95,7 +95,7 @@ def quick_look(  # noqa: C901  (one function, since a call costs a tenth of what
     addresses, counts, versions = memory.addresses, memory.counts, memory.versions
     index_of, feeder, there = known
     tensor, single, (least, largest) = torch.Tensor, torch.float32, NORM_RELIABLE
-    add, most = (None, DOT_AT_ONCE) if small is None else (small.add, MOST_ELEMENTS)
+    add, most = (None, MOST_AT_HAND) if small is None else (small.add, MOST_ELEMENTS)
 
     def look(gradients: Gradients) -> None:
         began = perf_counter()
@@ -129,7 +129,7 @@ def quick_look(  # noqa: C901  (one function, since a call costs a tenth of what
                 if 0 < count <= most and address and (gradient.is_contiguous() or is_transposed(gradient)):
                     numbers = view(bytes_at(address), float32, count)
                     if add is None:
-                        if least < (norm := sqrt(vdot(numbers, numbers))) < largest:
+                        if least < (norm := sqrt(squared(numbers, count))) < largest:
                             norms[index] = norm
                             recorder.seconds += perf_counter() - began
                             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import numpy as np
@@ -69,15 +70,39 @@ def test_norms_that_overflow_neither_warn_nor_raise(setting):
         "in rows": lambda x: x,
         "in columns": lambda x: x.t().contiguous().t(),
         "with gaps": lambda x: torch.stack([x, x], dim=2)[:, :, 0],
-        "repeated": lambda x: x[:1].expand(8, 5),
+        "repeated": lambda x: x[:1].expand(*x.shape),
     }.items(),
 )
-def test_the_quick_look_reads_every_layout_right(name, laid_out):
-    """From the second pass on a small gradient is read straight from memory: the norm stays that of its elements."""
-    gradient = laid_out(torch.randn(8, 5, generator=torch.Generator().manual_seed(0)))
-    weight = torch.ones(8, 5, requires_grad=True)
+@pytest.mark.parametrize("shape", [(8, 5), (128, 129), (512, 512), (512, 513)])
+def test_the_quick_look_reads_every_layout_right(name, laid_out, shape):
+    """From the second pass on a gradient is read straight from memory: the norm stays that of its elements."""
+    gradient = laid_out(torch.randn(*shape, generator=torch.Generator().manual_seed(0)))
+    weight = torch.ones(*shape, requires_grad=True)
     with tm.trace(namespace={"weight": weight}) as trace:
         for _ in range(3):
             (weight * 1).backward(gradient)
     (series,) = trace.report.parameters
     assert list(series.norms) == pytest.approx([gradient.double().norm().item()] * 3, rel=1e-6), name
+
+
+@pytest.mark.parametrize("place", [0, 8191, 8192, 20_000])
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e30])
+def test_the_quick_look_leaves_what_is_unusual(place, value):
+    """One bad or huge number in any piece of a larger gradient is found, counted, and never hidden in a sum."""
+    gradient = torch.ones(20_001)
+    gradient[place] = value
+    weight = torch.ones(20_001, requires_grad=True)
+    with tm.trace(namespace={"weight": weight}) as trace:
+        for _ in range(3):
+            (weight * 1).backward(gradient)
+    bad = [frame.bad for frame in trace.report.graphs[0].frames]
+    if value == 1e30:
+        assert list(trace.report.parameters[0].norms) == pytest.approx([1e30] * 3, rel=1e-6)
+        assert bad == [{}] * 3
+    else:
+        assert all(set(counts) == {(1, 0) if math.isnan(value) else (0, 1)} for counts in map(pairs, bad))
+
+
+def pairs(counts):
+    """Return the counts of NaN and Inf, whichever node they are of."""
+    return [tuple(each) for each in counts.values()]
