@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from tensormagic.collectors.gradients.measures import NORM_RELIABLE
-from tensormagic.collectors.gradients.raw import MOST_AT_HAND, bytes_at, float32, is_transposed, squared, view
+from tensormagic.collectors.gradients.raw import MOST_ALONE, bytes_at, float32, is_transposed, squared, view
 from tensormagic.collectors.gradients.small_gradients import MOST_ELEMENTS, SmallGradients
 from tensormagic.reports import UNTOUCHED
 
@@ -95,7 +95,7 @@ def quick_look(  # noqa: C901  (one function, since a call costs a tenth of what
     addresses, counts, versions = memory.addresses, memory.counts, memory.versions
     index_of, feeder, there = known
     tensor, single, (least, largest) = torch.Tensor, torch.float32, NORM_RELIABLE
-    add, most = (None, MOST_AT_HAND) if small is None else (small.add, MOST_ELEMENTS)
+    add, most = (None, MOST_ALONE) if small is None else (small.add, MOST_ELEMENTS)
 
     def look(gradients: Gradients) -> None:
         began = perf_counter()
