@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import difflib
 import keyword
 import re
 from dataclasses import dataclass
@@ -28,7 +29,17 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise what IPython shows as one plain message."""
-        raise UsageError(f"{message}\n{self.format_usage().strip()}\n{self.prog} --help tells more")
+        raise UsageError(
+            f"{message}{self._near(message)}\n{self.format_usage().strip()}\n{self.prog} --help tells more"
+        )
+
+    def _near(self, message: str) -> str:
+        """Return which option a slip may have meant, where argparse knows none of that name."""
+        slip = next((word for word in message.split() if word.startswith("--")), "")
+        if not message.startswith("unrecognized") or not slip:
+            return ""
+        near = difflib.get_close_matches(slip.partition("=")[0], self._option_string_actions, n=1)
+        return f"; did you mean {near[0]}?" if near else ""
 
     def parse_line(self, line: str) -> argparse.Namespace:
         """Parse what stands behind the magic; options may stand before, between and after the expressions."""

@@ -159,3 +159,17 @@ def test_the_help_names_the_figures_and_files_that_there_are(made):
         re.findall(r" [.](html|json|svg|txt)\b", told)
     )
     assert ("there is no figure of this" in told) == ("there is no" in rows["--figure"])
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("--pictur x", "--pictur; did you mean --picture?"),
+        ("x --dmis=0,1", "did you mean --dims?"),
+        ("x --colour", "--colour\n"),
+    ],
+)
+def test_a_slip_in_an_option(line, told):
+    """The one that is near is named; where none is, none."""
+    with pytest.raises(UsageError, match=re.escape(told)):
+        tensor.parser().parse_line(line)

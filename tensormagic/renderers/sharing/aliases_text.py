@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from itertools import zip_longest
 
 from tensormagic.renderers.basics.phrases import DOT
 from tensormagic.renderers.sharing.sharing_words import (
@@ -81,7 +80,8 @@ def _rows(group: AliasGroup, members: Sequence[AliasMember], width: int) -> list
     rows: list[tuple[str, ...]] = []
     for left, member in zip(beside, members, strict=True):
         said = _said(member, group, width - taken - 2)
-        rows += [(*one, words) for one, words in zip_longest(left, said, fillvalue=("", "", ""))]
+        lines = [*left, *[("", "", "")] * (len(said) - len(left))]
+        rows += [(*one, words) for one, words in zip(lines, said, strict=True)]
     return table(rows, indent=4, gap=2)
 
 
