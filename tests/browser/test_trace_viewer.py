@@ -345,3 +345,24 @@ def test_path_stays_while_boxes_are_opened_and_searched(static_page: OpenPage) -
     assert _lit(page) == lit
     page.get_by_role("button", name="show the whole graph again").click()
     expect(page.locator(".graph.picking")).to_have_count(0)
+
+
+SEEN_WHOLE = """() => {
+    const bar = document.querySelector(".asides").getBoundingClientRect();
+    const words = [...document.querySelectorAll(".asides > span")];
+    const seen = words.map(one => [one.textContent, one.getBoundingClientRect()]);
+    const inside = seen.filter(([, box]) => box.top < bar.bottom - 1 && box.left < bar.right);
+    return inside.map(([text, box]) => [text, box.right <= bar.right + 1]);
+}"""
+
+
+def test_words_of_the_bar_are_there_whole_or_not_at_all(static_page: OpenPage) -> None:
+    """Where there is room for one of them, it is how many boxes there are; the zoom is told where both fit."""
+    page = _mounted(static_page, samples_viewer.broken_run())
+    told = []
+    for width in (760, 1000, 1180):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_timeout(150)
+        told.append(page.evaluate(SEEN_WHOLE))
+    assert told[:2] == [[], [["15 nodes in 9 boxes", True]]]
+    assert [[text.split()[0], whole] for text, whole in told[2]] == [["15", True], ["zoom", True]]

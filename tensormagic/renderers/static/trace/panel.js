@@ -15,7 +15,6 @@ import { makePlayers, makeViews, putTogether } from "./parts.js";
 /** @typedef {import("./constants.js").Picture} Picture */
 /** @typedef {import("./constants.js").DeltaHeader} DeltaHeader */
 
-const TIGHT = 1080; // pixels below which numbers beside the tools have no room
 const FEW = 10; // nodes below which nothing has to be searched
 
 /** A picture of nothing yet. @param {number} count @returns {Picture} */
@@ -371,7 +370,6 @@ export class Panel {
       say(toggleButton, this.collapsed() ? "Open graph" : "Close graph");
     }
     if (!this.stage.hidden) this.graphView.resize();
-    this.stage.classList.toggle("tight", this.graphView.room.width < TIGHT);
     this.source.open();
     this.charts.paintVisible();
   }

@@ -81,12 +81,12 @@ export function makePlayers(panel) {
 /** The views put in order, with the bar of tools. @param {Panel} panel */
 export function putTogether(panel) {
   panel.whereabouts = html("span", { class: "whereabouts", "aria-live": "off" });
-  panel.zoomText = html("span", { class: "quiet" });
+  panel.zoomText = html("span");
   panel.graphView.zoomed = (/** @type {number} */ k) => {
     say(panel.zoomText, `zoom ${Math.round(k * 100)} %`);
     if (panel.graphView.moved) panel.remember(true);
   };
-  panel.graphNote = html("span", { class: "quiet" });
+  panel.graphNote = html("span");
   panel.chooser = html("select", {
     hidden: true,
     "aria-label": "graph",
@@ -107,7 +107,8 @@ export function putTogether(panel) {
     square("zoom out", GLYPHS.out, () => panel.graphView.zoom(0.8)),
     square("see all of it", GLYPHS.fit, () => panel.graphView.fit()),
   );
-  const end = html("span", { class: "end" });
+  const asides = html("span", { class: "asides" }, panel.graphNote, panel.zoomText),
+    end = html("span", { class: "end" });
   panel.tools = html(
     "span",
     { class: "tools" },
@@ -117,7 +118,7 @@ export function putTogether(panel) {
   const bar = html(
     "div",
     { class: "bar-top" },
-    ...[panel.whereabouts, panel.chooser, panel.wayChip, end, panel.tools, panel.graphNote, panel.zoomText, zooms],
+    ...[panel.whereabouts, panel.chooser, panel.wayChip, asides, end, panel.tools, zooms],
   );
   const scene = html("div", { class: "scene" }, panel.graphView.element, panel.drawer.element);
   panel.stage = html("div", { class: "stage" }, bar, scene, panel.heat.legend);
