@@ -15,16 +15,21 @@ from tensormagic.renderers.terminal.lookalikes import LOOKALIKES
 # Widths are in eighths of a character, heights in hundredths of an ex above the lower end of a full block. All of them
 # are whole numbers from 0: in the listings of a notebook "-" and "." are commands.
 _FULL, _TOP = 8, 220
-_RULE = (119, 109)  # where a horizontal line begins and ends, seen from above
+_RULE = (119, 109)  # where a horizontal line begins and ends, seen from above: in the macros too
 # \tmr: advance, width, upper and lower end, grey. \tmx: where the horizontal arm begins and how long it is, upper and
-# lower end of the vertical one.
+# lower end of the vertical one. \tml: a line, how long. \tms: a bar, how many eighths high. A number of one digit needs
+# no braces: a report has hundreds of them, and is saved with the notebook.
 _MACROS = r"""\providecommand\tmw{\dimexpr\fontdimen2\font/8\relax}\providecommand\tmh{\dimexpr.01ex\relax}%
 \providecommand\tmr[5]{{\ifdefined\color\color[gray]{.#5}\fi
 \lower.5ex\hbox to#1\tmw{\vrule width#2\tmw height#3\tmh depth-#4\tmh\hfil}}}%
 \providecommand\tmx[4]{\lower.5ex\hbox to8\tmw{\rlap{\kern#1\tmw\vrule width#2\tmw height119\tmh depth-109\tmh}%
 \kern3.8\tmw\vrule width10\tmh height#3\tmh depth-#4\tmh\hfil}}%
+\providecommand\tml[1]{\tmr{#1}{#1}{119}{109}0}%
+\providecommand\tms[1]{\tmr88{\ifcase#1\or27\or55\or82\or110\or137\or165\or192\else220\fi}00}%
 """
-_HEIGHTS = {letter: _TOP * (at + 1) // 8 for at, letter in enumerate("▁▂▃▄▅▆▇█")}
+_BARS = "▁▂▃▄▅▆▇█"
+_HEIGHTS = {letter: _TOP * (at + 1) // 8 for at, letter in enumerate(_BARS)}
+_FEW = 3  # bars alike, that are written one by one
 _WIDTHS = {letter: at + 1 for at, letter in enumerate("▏▎▍▌▋▊▉")}
 _GREYS = {"░": 85, "▒": 65, "▓": 40}
 # left, right, up, down
@@ -47,7 +52,9 @@ def _run(letter: str, times: int) -> str:
     """Return a run of one character; of what is as wide as the run is, one rule."""
     width = times * _FULL
     if letter == "─":
-        return _rule(width, width, *_RULE)
+        return _call("tml", width)
+    if letter in _HEIGHTS and times <= _FEW:
+        return _call("tms", _BARS.index(letter) + 1) * times
     if letter in _HEIGHTS:
         return _rule(width, width, _HEIGHTS[letter], 0)
     if letter in _GREYS:
@@ -76,4 +83,4 @@ def _arms(left: int, right: int, up: int, down: int) -> str:
 
 
 def _call(macro: str, *numbers: int) -> str:
-    return f"\\{macro}" + "".join(f"{{{number}}}" for number in numbers)
+    return f"\\{macro}" + "".join(f"{number}" if number < 10 else f"{{{number}}}" for number in numbers)

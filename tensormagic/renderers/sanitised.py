@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tensormagic.renderers.basics.markup import escape, tag
 
-MOST_TEXT = 3_000  # characters: what comes first in a text is what matters
+MOST_TEXT = 2_400  # characters: what comes first in a text is what matters
 _BEFORE, _AFTER = "<style><!--</style>", '<script type="text/plain">-->{}</script>'
 _ENDS = ("-->", "--!>")  # of a comment: with one of them in the panel, the rest of it would be printed
 _ALL = (

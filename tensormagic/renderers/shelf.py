@@ -14,7 +14,7 @@ from functools import cache
 
 from tensormagic.renderers.assets import script, static
 from tensormagic.renderers.basics.javascript import minified
-from tensormagic.renderers.basics.markup import packed, tag
+from tensormagic.renderers.basics.markup import bunched, packed, tag
 
 _CARRIED = re.compile(r'<script type="text/plain" data-tm-code="([\w-]+)">([^<]+)</script>')
 _END = "</section>"
@@ -32,7 +32,14 @@ def code(name: str, source: str, mount: str, *, beside: str = "") -> str:
     """
     small = minified(f"{source}\nreturn {mount};")
     key = f"{name}-{zlib.crc32((small + beside).encode()):08x}"
-    return tag("script", packed(small), type="text/plain", data_tm_code=key)
+    written = min(packed(small), f"{_unbunch()} {bunched(small)}", key=len)
+    return tag("script", written, type="text/plain", data_tm_code=key)
+
+
+@cache
+def _unbunch() -> str:
+    """Return, packed, what undoes `bunched`: of a long piece of code both together are shorter than `packed`."""
+    return packed(minified(f"{static('unbunch.js')}\nreturn unbunched;"))
 
 
 @cache

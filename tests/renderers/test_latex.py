@@ -17,7 +17,7 @@ from tests.renderers.test_every_renderer import RENDERERS
 TEXTS = {one.name: one.render(next(iter(one.samples.values()))) for one in RENDERERS if one.output == "text"}
 # What Latin Modern Mono has beyond ASCII, of what we write; XeLaTeX leaves out anything else without a word.
 IN_THE_FONT = set("±²³µ·×–—•…←→−\u00a0é")
-CALL = re.compile(r"\\tm[rx](?:\{(\d+)\})+")
+CALL = re.compile(r"\\tm(?:l|s|r(?:\d|\{\d+\}){4}|x(?:\d|\{\d+\}){3})(?:\d|\{\d+\})")
 
 
 def body(latex: str) -> str:
@@ -38,10 +38,11 @@ def test_a_report_holds_only_what_the_font_has(name):
 
 def test_rules_stand_for_characters():
     """A run is one rule as wide as it; a bar is as high as its eighths; a corner has its two arms."""
-    assert body(listing("───")) == r"\tmr{24}{24}{119}{109}{0}"
-    assert body(listing("█▄▌")) == r"\tmr{8}{8}{220}{0}{0}\tmr{8}{8}{110}{0}{0}\tmr{8}{4}{220}{0}{0}"
-    assert body(listing("░")) == r"\tmr{8}{8}{220}{0}{85}"
-    assert body(listing("┌│")) == r"\tmx{4}{4}{119}{0}\tmx{4}{0}{220}{0}"
+    assert body(listing("───")) == r"\tml{24}"
+    assert body(listing("█▄▌")) == r"\tms8\tms4\tmr84{220}00"
+    assert body(listing("▄▄▄▄")) == r"\tmr{32}{32}{110}00"
+    assert body(listing("░")) == r"\tmr88{220}0{85}"
+    assert body(listing("┌│")) == r"\tmx44{119}0\tmx40{220}0"
     assert body(listing("▲ 3 ≠ 4")) == "^ 3 != 4"
 
 

@@ -12,7 +12,7 @@ import pytest
 import tensormagic.api  # noqa: F401  (it is what makes reports export themselves)
 from tensormagic import renderers
 from tensormagic.renderers import shelf
-from tensormagic.renderers.trace import trace_html, trace_text
+from tensormagic.renderers.bundles import bundle
 from tensormagic.reports import Graph, Report, TraceReport
 from tests.renderers import samples_trace as samples
 from tests.renderers import samples_viewer
@@ -23,7 +23,8 @@ SMALL, LARGE = 102_400, 300_000  # of about 200 nodes, of about 2,000
 
 
 def _bytes(report: TraceReport) -> int:
-    return len(trace_html.render(report).encode()) + len(trace_text.render(report).encode())
+    """Bytes of the output in a notebook: viewer, picture, tables, "Export", the beginning of its text for exports."""
+    return len(bundle(report)["text/html"].encode())
 
 
 def _noisy(report: TraceReport) -> TraceReport:
@@ -55,9 +56,16 @@ def _run(graph: Graph, count: int) -> TraceReport:
     ids=["mlp", "cnn", "transformer", "lstm"],
 )
 def test_a_run_of_two_hundred_nodes(graph: Graph, count: int) -> None:
-    """Networks of some 200 nodes, few passes and many, stay below 100 KiB."""
+    """Networks of some 200 nodes, few passes and many, stay below 100 KiB, all that can be done with them included."""
     assert 180 <= len(graph.nodes) <= 220
     assert _bytes(_run(graph, count)) <= SMALL
+
+
+def test_the_text_of_a_run_and_its_form_for_latex_are_short() -> None:
+    """What stands beside the panel for terminals and for PDF: a bar of a chart is five characters of LaTeX."""
+    shown = bundle(_run(samples.transformer(5), 200))
+    assert len(shown["text/plain"].encode()) <= 9_000
+    assert len(shown["text/latex"].encode()) <= 7_000
 
 
 def test_findings_of_a_run_of_two_hundred_nodes_have_room() -> None:
@@ -110,7 +118,7 @@ _PANELS = [
 def test_what_the_code_takes() -> None:
     """Each piece, once a notebook; and what every panel needs to find it."""
     pieces = {key.split("-")[0]: len(element) for html in _PANELS for key, element in shelf.elements(html).items()}
-    bounds = {"trace": 54_000, "tensor": 8_500, "export": 8_000, "tensors": 2_500, "overlay": 1_700}
+    bounds = {"trace": 50_000, "tensor": 8_500, "export": 8_000, "tensors": 2_500, "overlay": 1_700}
     assert pieces.keys() == bounds.keys()
     assert {name: size for name, size in pieces.items() if size > bounds[name]} == {}
     assert len(shelf.loader()) <= 2_300

@@ -4,14 +4,18 @@
 const mountPanels = (script) => {
   const shelf = (globalThis.tensormagicShelf ??= {}), patience = 4000;
   const pieceOf = (key) => (shelf[key] ??= newPiece(key));
+  const run = (key, source) => {
+    const element = document.createElement("script"); // needs neither a request nor a blob
+    element.textContent = `tensormagicShelf[${JSON.stringify(key)}].mount = (() => {"use strict";${source}})()`;
+    document.head.append(element);
+    element.remove();
+    return shelf[key].mount;
+  };
   const newPiece = (key) => {
     const piece = {};
-    piece.ready = new Promise((come) => { piece.come = come; }).then(unpacked).then((source) => {
-      const element = document.createElement("script"); // needs neither a request nor a blob
-      element.textContent = `tensormagicShelf[${JSON.stringify(key)}].mount = (() => {"use strict";${source}})()`;
-      document.head.append(element);
-      element.remove();
-      return piece.mount;
+    piece.ready = new Promise((come) => { piece.come = come; }).then(async (text) => {
+      const [first, rest] = text.split(" "), code = run(key, await unpacked(first));
+      return rest ? run(key, code(bytesOf(rest))) : code; // packed tighter: what undoes it comes first
     });
     return piece;
   };

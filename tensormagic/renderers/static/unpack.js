@@ -1,5 +1,5 @@
 // Text as markup.py packed it: gzip, written in the 85 characters that mean nothing in a script, a page or JSON.
-const unpacked = (text) => {
+const bytesOf = (text) => {
   const letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%.()*+-;,=:?@^_`{|}~";
   const values = new Uint8Array(128), bytes = new Uint8Array(Math.ceil(text.length / 5) * 4);
   for (let at = 0; at < 85; at += 1) values[letters.charCodeAt(at)] = at;
@@ -8,6 +8,6 @@ const unpacked = (text) => {
     for (let one = at; one < at + 5; one += 1) value = value * 85 + (one < text.length ? values[text.charCodeAt(one)] : 84);
     for (let shift = 24; shift >= 0; shift -= 8) bytes[to++] = value >>> shift;
   }
-  const whole = bytes.subarray(0, Math.floor(text.length * 4 / 5));
-  return new Response(new Blob([whole]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  return bytes.subarray(0, Math.floor(text.length * 4 / 5));
 };
+const unpacked = (text) => new Response(new Blob([bytesOf(text)]).stream().pipeThrough(new DecompressionStream("gzip"))).text();

@@ -99,8 +99,20 @@ def _card(report: TraceReport, sections: list[Section], alternative: str) -> str
 
 _CODE_STYLE = inked(".tms .code{font:11.5px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:$ink}")
 
+_CLASS, _STYLE_RULE, _CLASS_NAME = (
+    re.compile(r'class="([^"]*)"'),
+    re.compile(r"[^{}]+\{[^}]*\}"),
+    re.compile(r"\.([a-z][\w-]*)"),
+)
+
 # What XML 1.0 cannot hold, not even escaped: a name may hold anything.
 _NOT_XML = re.compile("[^\\t\\n\\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def _needed(style: str, content: str) -> str:
+    """Return those rules of a style sheet that something in the picture is dressed by: it is saved uncompressed."""
+    present = {"tms", *" ".join(_CLASS.findall(content)).split()}
+    return "".join(rule for rule in _STYLE_RULE.findall(style) if present.issuperset(_CLASS_NAME.findall(rule)))
 
 
 def _svg(room: tuple[float, float], content: str, report: TraceReport, alternative: str) -> str:
@@ -111,7 +123,7 @@ def _svg(room: tuple[float, float], content: str, report: TraceReport, alternati
     ground = f'<rect x=".5" y=".5" {inner} rx="4" fill="{role("bg")}" stroke="{role("line")}"/>'
     marked = MARK_STYLE if report.failure is not None else ""
     solid = SOLID if report.graphs and _is_drawn_only(report) else ""
-    style = f"<style>{STYLE}{trace_svg_chart.STYLE}{_CODE_STYLE}{solid}{marked}</style>"
+    style = f"<style>{_needed(f'{STYLE}{trace_svg_chart.STYLE}{_CODE_STYLE}{solid}{marked}', content)}</style>"
     start = f'<svg xmlns="http://www.w3.org/2000/svg" class="tms" {size} role="img"{label}>'
     return _NOT_XML.sub("\ufffd", f"{start}{style}{ground}{content}</svg>\n")
 
