@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 from tensormagic import api
@@ -88,14 +89,46 @@ def _is_run(value: Any) -> bool:
     return isinstance(value, TraceReport | api.Trace)
 
 
+def _matcher(shell: Any) -> Callable[[Any], Any] | None:
+    """Return what completes the same for IPython 8.6 and later; None for an older one.
+
+    Beside what the hook gives, such a one lists jedi's: after ``--`` every name there is, as in ``--x``.
+    """
+    try:
+        from IPython.core.completer import SimpleCompletion, context_matcher
+    except ImportError:
+        return None
+
+    def tensormagic_matcher(context: Any) -> dict[str, Any]:
+        found = [SimpleCompletion(text=text, type="magic") for text in _completed(shell, context)]
+        return {"completions": found, "suppress": bool(found), "ordered": True}
+
+    made: Callable[[Any], Any] = context_matcher()(tensormagic_matcher)
+    return made
+
+
+def _completed(shell: Any, context: Any) -> list[str]:
+    line, before = str(context.line_with_cursor), str(context.text_until_cursor)
+    command = (before.split() or [""])[0]
+    if command not in commands() or not before.lstrip().startswith(f"{command} "):
+        return []
+    event = SimpleNamespace(line=line, symbol=context.token, command=command, text_until_cursor=before)
+    return _complete(shell, event)
+
+
 def install(shell: Any) -> Callable[[], None]:
     """Complete tensor names and options after the magics; returns what undoes it."""
     had = "complete_command" in shell.strdispatchers
     for command in commands():
         shell.set_hook("complete_command", _complete, str_key=command)
     shell.set_hook("complete_command", _complete_switch, str_key=_SWITCHING)
+    matcher, matchers = _matcher(shell), getattr(shell.Completer, "custom_matchers", [])
+    if matcher is not None:
+        matchers.append(matcher)
 
     def undo() -> None:
+        if matcher in matchers:
+            matchers.remove(matcher)
         strings = shell.strdispatchers["complete_command"].strs
         for command in (*commands(), _SWITCHING):
             strings.pop(command, None)

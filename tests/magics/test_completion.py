@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from IPython.core.completer import provisionalcompleter
 
 from tensormagic.magics import completion
 
@@ -75,3 +76,30 @@ def test_a_variable_that_is_called_as_a_magic(shell, cell):
     cell("rng = compare = 1; generator = 2")
     assert "getattr" in complete(shell, "rng = get")
     assert "generator" in complete(shell, "compare = gen")
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("%tensor a --di", ["--dims"]),
+        ("%%tracegrad --level ", ["grad", "ops"]),
+        ("x = 1\n%why net.wei", ["net.weight"]),
+        ("%%rng --s", ["--save", "--slide"]),
+    ],
+)
+def test_as_a_kernel_asks(shell, cell, line, offered):
+    """Jedi, which takes `--di` for minus minus of a name, adds nothing to what the magic takes."""
+    cell("pass")
+    shell.Completer.use_jedi = True
+    with provisionalcompleter():
+        assert [found.text for found in shell.Completer.completions(line, len(line))] == offered
+
+
+def test_unloading_takes_it_away(shell, cell):
+    """Nothing of ours is asked any more."""
+    before = len(shell.Completer.custom_matchers)
+    shell.extension_manager.unload_extension("tensormagic")
+    assert len(shell.Completer.custom_matchers) == before - 1
+    with provisionalcompleter():
+        assert "--dims" not in [found.text for found in shell.Completer.completions("%tensor a --di", 14)]
+    shell.extension_manager.load_extension("tensormagic")
