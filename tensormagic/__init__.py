@@ -21,6 +21,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tensormagic import late
 from tensormagic.errors import (
     NoGraphError,
     NotATensorError,
@@ -148,19 +149,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import what is asked for the first time: ``import tensormagic`` by itself costs next to nothing (PEP 562)."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    api, reports = import_module("tensormagic.api"), import_module("tensormagic.reports")  # api first: reports need it
-    value = getattr(api, name, None) or getattr(reports, name)
-    globals()[name] = value
-    return value
+def _module_of(name: str) -> str:
+    return "tensormagic.api" if name in import_module("tensormagic.api").__all__ else "tensormagic.reports"
 
 
-def __dir__() -> list[str]:
-    """List everything public, imported yet or not."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = late.names(__name__, __all__, _module_of)  # ``import tensormagic`` costs next to nothing
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -5,30 +5,35 @@ Everything the magics can do, a script can do with these functions; the magics a
 
 from __future__ import annotations
 
-from tensormagic.api.asking import why
-from tensormagic.api.comparing import compare
-from tensormagic.api.explaining import Explanation, explain, explain_error, is_out_of_memory
-from tensormagic.api.findings import ignore
-from tensormagic.api.freeing import free_history
-from tensormagic.api.generators import DrawWatch, rng, track_rng
-from tensormagic.api.loading import load
-from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, inspect, overlay, tensors
-from tensormagic.api.memory_now import memory
-from tensormagic.api.memory_running import MemoryRun, track_memory
-from tensormagic.api.pages import help_index, help_page, help_topics
-from tensormagic.api.running import Trace, WriteWatch, trace, warm_up, watch_writes
-from tensormagic.api.showing import (
-    form_of,
-    install_display,
-    print_anywhere,
-    print_page,
-    print_text,
-    prints_best,
-    show,
-)
-from tensormagic.api.snapshots import read_snapshot
-from tensormagic.api.watching import Watch, check
+from typing import TYPE_CHECKING
+
+from tensormagic import late
 from tensormagic.errors import TraceError
+
+if TYPE_CHECKING:
+    from tensormagic.api.asking import why
+    from tensormagic.api.comparing import compare
+    from tensormagic.api.explaining import Explanation, explain, explain_error, is_out_of_memory
+    from tensormagic.api.freeing import free_history
+    from tensormagic.api.generators import DrawWatch, rng, track_rng
+    from tensormagic.api.ignoring import ignore
+    from tensormagic.api.loading import load
+    from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, inspect, overlay, tensors
+    from tensormagic.api.memory_now import memory
+    from tensormagic.api.memory_running import MemoryRun, track_memory
+    from tensormagic.api.pages import help_index, help_page, help_topics
+    from tensormagic.api.running import Trace, WriteWatch, trace, watch_writes
+    from tensormagic.api.showing import (
+        form_of,
+        install_display,
+        print_anywhere,
+        print_page,
+        print_text,
+        prints_best,
+        show,
+    )
+    from tensormagic.api.snapshots import read_snapshot
+    from tensormagic.api.watching import Watch, check
 
 __all__ = [
     "DrawWatch",
@@ -69,7 +74,28 @@ __all__ = [
     "trace",
     "track_memory",
     "track_rng",
-    "warm_up",
     "watch_writes",
     "why",
 ]
+
+# Where each name is found when it is first asked for: loading the extension needs very few of them.
+_MODULES = {
+    "asking": ("why",),
+    "comparing": ("compare",),
+    "explaining": ("Explanation", "explain", "explain_error", "is_out_of_memory"),
+    "freeing": ("free_history",),
+    "generators": ("DrawWatch", "rng", "track_rng"),
+    "ignoring": ("ignore",),
+    "loading": ("load",),
+    "looking": ("aliases", "copy_or_view", "evaluate", "gradgraph", "inspect", "overlay", "tensors"),
+    "memory_now": ("memory",),
+    "memory_running": ("MemoryRun", "track_memory"),
+    "pages": ("help_index", "help_page", "help_topics"),
+    "running": ("Trace", "WriteWatch", "trace", "watch_writes"),
+    "showing": ("form_of", "install_display", "print_anywhere", "print_page", "print_text", "prints_best", "show"),
+    "snapshots": ("read_snapshot",),
+    "watching": ("Watch", "check"),
+}
+_MODULE_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
+
+__getattr__, __dir__ = late.names(__name__, _MODULE_OF, _MODULE_OF.__getitem__)

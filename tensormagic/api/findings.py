@@ -3,47 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from typing import TypeVar
 
-from tensormagic.diagnoses import RULES, diagnose
+from tensormagic.api.ignoring import ignored
+from tensormagic.diagnoses import diagnose
 from tensormagic.diagnoses.mismatches import mismatch_of
-from tensormagic.diagnoses.silence import codes_of, is_silenced
-from tensormagic.errors import SettingError
+from tensormagic.diagnoses.silence import is_silenced
 from tensormagic.reports import FailureReport, Finding, Gap, Report, TraceReport
 
 AnyReport = TypeVar("AnyReport", bound=Report)
 
 _SECTION = "findings"
 
-_ignored: tuple[str, ...] = ()
-
-
-def ignore(codes: str | Iterable[str]) -> tuple[str, ...]:
-    """Say which codes are not to be told from now on, instead of those said before; returns those.
-
-    Args:
-        codes: ``"TM105, TM7"`` or a list of such: whole codes, or the first digits for a family; empty for none.
-
-    Raises:
-        SettingError: for what is no code.
-    """
-    global _ignored  # a setting of the session, as ``%config TensorMagic.ignore`` is
-    try:
-        found = codes_of(codes if isinstance(codes, str) else ",".join(codes))
-    except ValueError as error:
-        raise SettingError(f"cannot ignore {codes!r}: {error}") from None
-    if unknown := [code for code in found if not any(rule.code.startswith(code) for rule in RULES)]:
-        raise SettingError(f"cannot ignore {codes!r}: there is no finding {unknown[0]}; `%tensormagic help` lists them")
-    before, _ignored = _ignored, found
-    return before
-
 
 def diagnosed(report: AnyReport) -> AnyReport:
     """Return the report with what was found in it; what the person silenced is a gap, so that it is not forgotten."""
     report = _with_mismatch(report)
     found = diagnose(report)
-    told = tuple(finding for finding in found if not is_silenced(finding, _ignored))
+    told = tuple(finding for finding in found if not is_silenced(finding, ignored()))
     report = dataclasses.replace(_with_findings(report, told), findings=told)
     return report if told == found else _with_gap(report, [one.code for one in found if one not in told])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_args
 
@@ -158,11 +157,6 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
 def last_trace() -> Trace | None:
     """Return the trace that ended last, as long as somebody holds it."""
     return _last[0]() if _last else None
-
-
-def warm_up() -> None:
-    """Import what the first traced run needs, ahead of it."""
-    import_module("tensormagic.collectors.tracing.paced")
 
 
 class WriteWatch(_Run[WritesReport]):

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from tensormagic import renderers
 from tensormagic.errors import TensorMagicError
-from tensormagic.renderers import files
-from tensormagic.renderers.terminal.lookalikes import EVERY_BAR, holds, never_raise
-from tensormagic.renderers.terminal.terminal_screen import is_terminal
-from tensormagic.reports import Report, install_outlet
 
-form_of = files.form_of
+if TYPE_CHECKING:
+    from tensormagic.reports import Report
+
 _display: Callable[..., None] | None = None
 
 
@@ -32,6 +31,8 @@ def show(report: Report, *, slide: bool = False) -> None:
     Raises:
         TensorMagicError: for anything that is no report.
     """
+    from tensormagic.reports import Report
+
     if not isinstance(report, Report):
         raise TensorMagicError(f"show() takes a report, but was given a {type(report).__name__}; try inspect(x) first")
     if _display is not None:
@@ -48,8 +49,21 @@ def _into_marimo(report: Report, *, slide: bool) -> bool:
     marimo = sys.modules.get("marimo")
     if marimo is None or not marimo.running_in_notebook():
         return False
+    from tensormagic import renderers
+
     marimo.output.append(marimo.iframe(renderers.render(report, "html", slide=True)) if slide else report)
     return True
+
+
+def form_of(path: str | os.PathLike[str]) -> str:
+    """Return the form in which a report is written to ``path``.
+
+    Raises:
+        TensorMagicError: where its ending names none; what is given, what there is, and what to do instead.
+    """
+    from tensormagic.renderers import files
+
+    return files.form_of(path)
 
 
 def print_text(report: Report) -> None:
@@ -61,11 +75,16 @@ def print_text(report: Report) -> None:
 
 def print_anywhere() -> None:
     """Let this process print any character, whatever standard output can hold: for the command line."""
+    from tensormagic.renderers.terminal.lookalikes import never_raise
+
     never_raise(sys.stdout)
 
 
 def prints_best() -> bool:
     """Say whether `print_text` does better than any display: in a terminal, and where not every character can go."""
+    from tensormagic.renderers.terminal.lookalikes import EVERY_BAR, holds
+    from tensormagic.renderers.terminal.terminal_screen import is_terminal
+
     return is_terminal(sys.stdout) or not holds(getattr(sys.stdout, "encoding", None), EVERY_BAR)
 
 
@@ -74,6 +93,3 @@ def print_page(text: str) -> None:
     from tensormagic.renderers.terminal.terminal_page import print_markdown
 
     print_markdown(text)
-
-
-install_outlet(files.Outlet())

@@ -13,11 +13,21 @@ from tensormagic import api
 from tensormagic.errors import TensorMagicError, UnknownTopicError
 from tensormagic.magics.display import is_notebook
 
-# Every magic with a ``parser()``, in the order in which a person meets them.
-MAGICS = (
-    "tensor", "tensors", "aliases", "writes", "gradgraph", "tracegrad", "why", "compare", "gpumem", "gpumem_cell",
-    "rng",
-)  # fmt: skip
+# Every magic with a ``parser()``, in the order in which a person meets them: its module, which loading does not import
+# yet, and the ``NAME`` in it.
+MAGICS = {
+    "tensor": "%tensor",
+    "tensors": "%tensors",
+    "aliases": "%aliases",
+    "writes": "%%aliases",
+    "gradgraph": "%gradgraph",
+    "tracegrad": "%%tracegrad",
+    "why": "%why",
+    "compare": "%compare",
+    "gpumem": "%gpumem",
+    "gpumem_cell": "%%gpumem",
+    "rng": "%rng",
+}
 # What ``%tensormagic NAME on`` and ``off`` switch: each a Bool setting of the class TensorMagic.
 SWITCHES = {
     "explain": "explain torch's errors below the traceback, in any cell",
@@ -128,11 +138,16 @@ def _switch(magics: Any, words: list[str]) -> None:
 
 def modules() -> list[Any]:
     """Return the modules of the magics that have options, in the order in which a person meets them."""
-    return [import_module(f"tensormagic.magics.{name}") for name in MAGICS]
+    return [module(name) for name in MAGICS]
+
+
+def module(name: str) -> Any:
+    """Return the module of a magic: one of `MAGICS`."""
+    return import_module(f"tensormagic.magics.{name}")
 
 
 def _parsers() -> list[Any]:
-    return [module.parser() for module in modules()]
+    return [found.parser() for found in modules()]
 
 
 def _magic_lines() -> list[str]:

@@ -12,13 +12,12 @@ import difflib
 import keyword
 import re
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from IPython.core.error import UsageError
 
-from tensormagic import renderers
-from tensormagic.renderers import figures as figure_kinds
-from tensormagic.reports import Report
+if TYPE_CHECKING:
+    from tensormagic.reports import Report
 
 _NO_FIGURE = "there is no figure of this"
 _OPENING, _CLOSING, _QUOTES = "([{", ")]}", "\"'"
@@ -103,13 +102,17 @@ def make_parser(name: str, description: str, report: type[Report], *, figures: b
 
 def _figures_of(report: type[Report]) -> str:
     """Return what is said of the figures of a kind of report."""
-    kinds = [kind for kind, entry in figure_kinds.KINDS.items() if issubclass(report, entry.report_class)]
+    from tensormagic.renderers.figures import KINDS
+
+    kinds = [kind for kind, entry in KINDS.items() if issubclass(report, entry.report_class)]
     others = f"; --figure=KIND picks one of {', '.join(kinds)}" if len(kinds) > 1 else ""
     return f"show a plotly figure{others}" if kinds else _NO_FIGURE
 
 
 def _endings_of(report: type[Report]) -> str:
     """Return the endings of the files that a kind of report can be written to."""
+    from tensormagic import renderers
+
     return " ".join(f".{form}" for form in sorted([*renderers.forms_of(report), "json"]))
 
 

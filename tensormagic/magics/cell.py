@@ -14,11 +14,12 @@ import sys
 from collections.abc import Callable
 from pathlib import PurePath
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
-from tensormagic.reports import Cell
+if TYPE_CHECKING:
+    from tensormagic.reports import Cell
 
 Passed = Callable[[str, int, int], None]
 
@@ -38,12 +39,14 @@ class CellSource:
     """
 
     def __init__(self, shell: Any, cell: str, first_line: str) -> None:
+        from tensormagic.reports import Cell
+
         self._shell = shell
         source = f"# {first_line}\n" + _transformed(shell, cell)
         count = running_number(shell)
         self._filename = shell.compile.cache(source, count, raw_code=cell)
         self._tree = shell.transform_ast(shell.compile.ast_parse(source, filename=self._filename))
-        self.cell = Cell(self._filename, count, (first_line, *source.rstrip("\n").split("\n")[1:]))
+        self.cell: Cell = Cell(self._filename, count, (first_line, *source.rstrip("\n").split("\n")[1:]))
         _refuse_await(self._tree)
 
     def run(self, passed: Passed | None = None) -> Any:

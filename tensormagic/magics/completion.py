@@ -11,23 +11,28 @@ from tensormagic import api
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics import about
 from tensormagic.magics.arguments import Parser
-from tensormagic.reports import TraceReport
 
 _SWITCHING = "%tensormagic"
 _STATEMENT = re.compile(r"\s*\w+\s*[=+*/@|&^<>!,;.]")  # `aliases = …`: Python, whatever magic is called so
 
 
-def commands() -> dict[str, Callable[[], Parser]]:
-    """Return what makes the parser of each magic that has options, by how its line begins."""
-    found = {module.NAME: module.parser for module in about.modules()}
+def commands() -> dict[str, str]:
+    """Return the module of each magic that has options, by how its line begins."""
+    found = {name: module for module, name in about.MAGICS.items()}
     return found | {"%tracegrad": found["%%tracegrad"], "%%rng": found["%rng"]}
+
+
+def parser_of(command: str) -> Parser:
+    """Return the parser of the magic whose line begins so; its module is imported for it."""
+    made: Parser = about.module(commands()[command]).parser()
+    return made
 
 
 def _complete(shell: Any, event: Any) -> list[str]:
     line, symbol = str(event.line), str(event.symbol)
     if _STATEMENT.match(line):
         return []
-    parser = commands()["%" * (not line.lstrip().startswith("%")) + str(event.command)]()
+    parser = parser_of("%" * (not line.lstrip().startswith("%")) + str(event.command))
     if symbol.startswith("-"):
         return [option for option in _options(parser) if option.startswith(symbol)]
     if choices := _choices(parser, str(event.text_until_cursor).removesuffix(symbol).split()[-1]):
@@ -86,6 +91,10 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _is_run(value: Any) -> bool:
+    if not type(value).__module__.startswith("tensormagic."):  # before there is one, nothing is imported to look for it
+        return False
+    from tensormagic.reports import TraceReport
+
     return isinstance(value, TraceReport | api.Trace)
 
 

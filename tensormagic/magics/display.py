@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.display import display
@@ -16,53 +16,19 @@ from tensormagic import api
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Output, unquoted
 from tensormagic.magics.shelving import Placement
-from tensormagic.renderers import bundles
-from tensormagic.reports import (
-    AliasReport,
-    ComparisonReport,
-    FailureReport,
-    MemoryReport,
-    MemoryRunReport,
-    OverlayReport,
-    Report,
-    RngComparison,
-    RngReport,
-    RngRunReport,
-    SnapshotReport,
-    TensorReport,
-    TensorTable,
-    TraceReport,
-    WatchReport,
-    WhyReport,
-    WritesReport,
-)
 
-REPORT_TYPES = (
-    AliasReport,
-    ComparisonReport,
-    FailureReport,
-    MemoryReport,
-    MemoryRunReport,
-    OverlayReport,
-    RngComparison,
-    RngReport,
-    RngRunReport,
-    SnapshotReport,
-    TensorReport,
-    TensorTable,
-    TraceReport,
-    WatchReport,
-    WhyReport,
-    WritesReport,
-)
-DEFAULT_FIGURES: dict[type[Report], str] = {
-    AliasReport: "memory_map",
-    ComparisonReport: "gradient_ratio",
-    MemoryReport: "treemap",
-    MemoryRunReport: "timeline",
-    TensorReport: "strides",
-    TensorTable: "sizes",
-    TraceReport: "gradient_flow",
+if TYPE_CHECKING:
+    from tensormagic.reports import Report
+
+REPORT = ("tensormagic.reports.base", "Report")  # the base of all reports, by name: IPython takes that as well
+DEFAULT_FIGURES = {  # by the kind of report
+    "aliases": "memory_map",
+    "comparison": "gradient_ratio",
+    "memory": "treemap",
+    "memory run": "timeline",
+    "tensor": "strides",
+    "tensors": "sizes",
+    "trace": "gradient_flow",
 }
 
 
@@ -80,6 +46,8 @@ def bundle(
     **_more: Any,
 ) -> dict[str, Any]:
     """Return a report in all the forms that a front end may choose from; at ``place``, where it is shown before."""
+    from tensormagic.renderers import bundles
+
     shown = dict(bundles.bundle(report, folded=folded, slide=slide))
     if not slide:
         shown["text/html"] = (place or Placement()).lean(shown["text/html"])
@@ -104,7 +72,9 @@ def deliver(shell: Any, report: Report, output: Output, *, shown: bool = False, 
         shell.user_ns[output.into] = report
     failed = [_attempt(functools.partial(_save, report, given, slide=output.slide)) for given in output.save]
     if output.figure is not None:
-        failed.append(_attempt(lambda: _show_figure(report, output.figure or DEFAULT_FIGURES.get(type(report), ""))))
+        failed.append(
+            _attempt(lambda: _show_figure(report, output.figure or DEFAULT_FIGURES.get(report.kind_name, "")))
+        )
         if failed[-1] and not shown:
             show(report, slide=output.slide)
     elif output.text:
@@ -153,6 +123,8 @@ def _attempt(action: Callable[[], Any]) -> str:
 
 def _show_figure(report: Report, kind: str) -> None:
     """Show a figure by its mimetype alone: plotly's own display would put all of plotly.js into the notebook."""
+    from tensormagic.renderers import bundles
+
     figure = json.loads(report.figure(kind).to_json())
     display({"application/vnd.plotly.v1+json": figure, "text/plain": bundles.bundle(report)["text/plain"]}, raw=True)
 
@@ -166,11 +138,5 @@ def _save(report: Report, given: str, *, slide: bool) -> None:
 def install_formatters(shell: Any) -> Callable[[], None]:
     """Make reports show themselves as the value of a cell; returns what undoes it."""
     formatter = shell.display_formatter.mimebundle_formatter
-    for kind in REPORT_TYPES:
-        formatter.for_type(kind, bundle)
-
-    def undo() -> None:
-        for kind in REPORT_TYPES:
-            formatter.pop(kind, None)
-
-    return undo
+    formatter.for_type_by_name(*REPORT, bundle)
+    return functools.partial(formatter.pop, ".".join(REPORT), None)

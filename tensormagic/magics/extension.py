@@ -1,5 +1,8 @@
 """What ``%load_ext tensormagic`` adds to a shell, and what ``%unload_ext`` takes away again.
 
+Loading imports what a shell needs of a magic before it is used: its name, its settings, its completion. The rest is
+imported by the first line that uses it, or in a notebook by `tensormagic.magics.warming`.
+
 Everything that loading does is put on one stack as it is done, with what undoes it.
 """
 
@@ -21,27 +24,7 @@ from traitlets import Bool, Enum, TraitError, Unicode, observe, validate
 from tensormagic import api
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.errors import RequirementError, SettingError
-from tensormagic.magics import (
-    about,
-    aliases,
-    compare,
-    completion,
-    display,
-    explaining,
-    gpumem,
-    gpumem_cell,
-    gradgraph,
-    live_output,
-    rng,
-    shelving,
-    tensor,
-    tensors,
-    tracegrad,
-    warming,
-    watching,
-    why,
-    writes,
-)
+from tensormagic.magics import about, completion, display, explaining, live_output, shelving, warming, watching
 
 _LOADED: dict[int, ExitStack] = {}
 
@@ -103,6 +86,8 @@ class TensorMagic(Magics):
     def tensor(self, line: str) -> None:
         """Show what a tensor is: ``%tensor EXPR [EXPR ...]``; ``%tensor --help`` lists the options."""
         __tracebackhide__ = True
+        from tensormagic.magics import tensor
+
         tensor.run(self.shell, line)
 
     @no_var_expand
@@ -110,6 +95,8 @@ class TensorMagic(Magics):
     def tensors(self, line: str) -> None:
         """List every tensor you have: ``%tensors [NAMES]``; ``%tensors --help`` lists the options."""
         __tracebackhide__ = True
+        from tensormagic.magics import tensors
+
         tensors.run(self.shell, line)
 
     @no_var_expand
@@ -121,6 +108,8 @@ class TensorMagic(Magics):
         ``%aliases [NAMES]``, or ``%%aliases`` and a cell; each lists its options with ``--help``.
         """
         __tracebackhide__ = "__ipython_bottom__"
+        from tensormagic.magics import aliases, writes
+
         return aliases.run(self.shell, line) if cell is None else writes.run(self.shell, line, cell)
 
     @no_var_expand
@@ -128,6 +117,8 @@ class TensorMagic(Magics):
     def gradgraph(self, line: str) -> None:
         """Draw the graph that leads to a tensor: ``%gradgraph EXPR``; ``%gradgraph --help`` lists the options."""
         __tracebackhide__ = True
+        from tensormagic.magics import gradgraph
+
         gradgraph.run(self.shell, line)
 
     @no_var_expand
@@ -136,6 +127,8 @@ class TensorMagic(Magics):
     def tracegrad(self, line: str, cell: str | None = None) -> Any:
         """Run the cell and show its backward graph; ``%tracegrad`` alone shows the last one again."""
         __tracebackhide__ = "__ipython_bottom__"
+        from tensormagic.magics import tracegrad
+
         return tracegrad.run(self.shell, line, cell, live=self.live)
 
     @no_var_expand
@@ -147,6 +140,8 @@ class TensorMagic(Magics):
         ``%rng``, or ``%%rng`` and a cell; ``%rng --help`` lists the options.
         """
         __tracebackhide__ = "__ipython_bottom__"
+        from tensormagic.magics import rng
+
         return rng.run(self.shell, line, cell)
 
     @no_var_expand
@@ -154,6 +149,8 @@ class TensorMagic(Magics):
     def why(self, line: str) -> None:
         """Say why a gradient is None, zero or NaN: ``%why EXPR``; ``%why --help`` lists the options."""
         __tracebackhide__ = True
+        from tensormagic.magics import why
+
         why.run(self.shell, line)
 
     @no_var_expand
@@ -161,6 +158,8 @@ class TensorMagic(Magics):
     def compare(self, line: str) -> None:
         """Hold one traced run against another: ``%compare A B``; ``%compare --help`` lists the options."""
         __tracebackhide__ = True
+        from tensormagic.magics import compare
+
         compare.run(self.shell, line)
 
     @no_var_expand
@@ -172,6 +171,8 @@ class TensorMagic(Magics):
         ``%gpumem [NAMES]``, or ``%%gpumem`` and a cell; each lists its options with ``--help``.
         """
         __tracebackhide__ = "__ipython_bottom__"
+        from tensormagic.magics import gpumem, gpumem_cell
+
         return gpumem.run(self.shell, line) if cell is None else gpumem_cell.run(self.shell, line, cell, live=self.live)
 
     @no_var_expand

@@ -6,7 +6,7 @@ import dataclasses
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from IPython.core.error import UsageError
 from IPython.display import display
@@ -15,8 +15,10 @@ from tensormagic import api
 from tensormagic.magics.arguments import Output
 from tensormagic.magics.display import bundle, deliver
 from tensormagic.magics.explaining import note_told
-from tensormagic.renderers.live import LivePanel, Mode
-from tensormagic.reports import TraceReport
+
+if TYPE_CHECKING:
+    from tensormagic.renderers.live import LivePanel, Mode
+    from tensormagic.reports import TraceReport
 
 _LAST: dict[int, TraceReport] = {}  # a shell's last traced run; plain data, and one of it
 
@@ -68,6 +70,8 @@ def _deliver(shell: Any, report: TraceReport, output: Output, *, shown: bool = F
 
 
 def _open_panel(trace: api.Trace, mode: str) -> tuple[LivePanel, Any]:
+    from tensormagic.renderers.live import LivePanel  # with the widgets that it needs
+
     handles: list[Any] = []
 
     def update(shown: dict[str, Any]) -> None:

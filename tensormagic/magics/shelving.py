@@ -16,7 +16,6 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 
 from tensormagic.magics.cell import running_number
-from tensormagic.renderers import shelf
 
 MODES = ("auto", "once", "each")
 MOST_PAGES = 8  # pages whose outputs are remembered; each time the notebook is opened is one
@@ -190,6 +189,8 @@ class Placement:
         pages = _PAGES.get(id(get_ipython()))
         if pages is None:
             return html
+        from tensormagic.renderers import shelf
+
         if new := shelf.keys(html) - self._decided:
             self._elsewhere |= pages.elsewhere(sorted(new))
             self._decided |= new

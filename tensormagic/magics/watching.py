@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensormagic import api
 from tensormagic.magics.cell import cell_number
 from tensormagic.magics.display import show
 from tensormagic.magics.live_output import last_report
-from tensormagic.reports import Finding, TraceReport, WatchReport
+
+if TYPE_CHECKING:
+    from tensormagic.reports import Finding, TraceReport, WatchReport
 
 EVENT = "post_run_cell"
 _AMOUNTS = ("bytes", "elements", "bytes a run")  # the evidence that has to double before a finding is told again

@@ -1,4 +1,4 @@
-"""The ways out of a report: files, figures and text. `tensormagic.api` installs them when it is imported.
+"""The ways out of a report: files, figures and text; the first report that is drawn imports this.
 
 A file appears whole or not at all: what is written first is a neighbour with a name of its own, which then takes the
 place of what stood there. A save that fails leaves the old file as it was, and no other.

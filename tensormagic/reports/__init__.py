@@ -3,7 +3,7 @@
 from tensormagic.reports.aliases import Alias, AliasGroup, AliasMember, AliasPair, AliasReport
 from tensormagic.reports.allocator_run import AllocatorLine, AllocatorRun
 from tensormagic.reports.autograd import BEYOND, NOTHING, AutogradDetails, Hook, Path, PathNode, SavedState
-from tensormagic.reports.base import FORMAT_VERSION, Outlet, Report, install_outlet
+from tensormagic.reports.base import FORMAT_VERSION, Outlet, Report
 from tensormagic.reports.circumstances import Circumstances
 from tensormagic.reports.comparison import (
     ComparisonReport,
@@ -306,5 +306,4 @@ __all__ = [
     "WhyReport",
     "Write",
     "WritesReport",
-    "install_outlet",
 ]

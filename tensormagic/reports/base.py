@@ -1,7 +1,7 @@
-"""What every report can do: be saved, loaded, compared, and, once the package is imported, drawn.
+"""What every report can do: be saved, loaded, compared, and drawn.
 
-Reports are plain data and know nothing of renderers. ``save`` and ``figure`` go through an `Outlet` that
-`tensormagic.api` installs when it is imported, so that this package keeps pointing at nothing above it.
+Reports are plain data and know nothing of renderers. ``save`` and ``figure`` go through the `Outlet` of a module that
+is imported when a report is first drawn: until then it costs nothing.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from tensormagic.errors import ReportFormatError, TensorMagicError
+from tensormagic.errors import ReportFormatError
 from tensormagic.reports.codec import decode, encode
 from tensormagic.reports.finding import Finding
 
 FORMAT_VERSION = 1
+_DRAWS = "tensormagic.renderers.files"  # a name, no import: plain data needs nothing that is above it
 
 ReportType = TypeVar("ReportType", bound="Report")
 
@@ -37,19 +39,9 @@ class Outlet(Protocol):
         """Return the report by media type, in all forms that a host may choose from; this never raises."""
 
 
-_outlet: Outlet | None = None
-
-
-def install_outlet(outlet: Outlet | None) -> None:
-    """Say what `Report.save`, `Report.figure` and ``str(report)`` go through (called once, by `tensormagic.api`)."""
-    global _outlet  # noqa: PLW0603  (the one seam by which plain data reaches the renderers above it)
-    _outlet = outlet
-
-
-def _require_outlet() -> Outlet:
-    if _outlet is None:
-        raise TensorMagicError("reports are drawn by tensormagic.api: import tensormagic first")
-    return _outlet
+def _outlet() -> Outlet:
+    found: Outlet = import_module(_DRAWS).Outlet()
+    return found
 
 
 def _require_format(version: object) -> None:
@@ -116,20 +108,20 @@ class Report:
             TensorMagicError: for an ending that no format has, or a report that has not this format.
             OSError: where the file cannot be written; what stood there is left.
         """
-        _require_outlet().save(self, path, slide=slide)
+        _outlet().save(self, path, slide=slide)
 
     def figure(self, kind: str) -> Any:
         """Return a ``plotly.graph_objects.Figure`` of that kind."""
-        return _require_outlet().figure(self, kind)
+        return _outlet().figure(self, kind)
 
     def __str__(self) -> str:
         """Return the report as plain text, at most 100 columns wide."""
-        return _require_outlet().text(self)
+        return _outlet().text(self)
 
     def _repr_mimebundle_(self, **_include_exclude: Any) -> dict[str, str]:
         """Show the report as the value of a cell, also where the extension is not loaded."""
-        return _require_outlet().bundle(self)
+        return _outlet().bundle(self)
 
     def _repr_html_(self) -> str:
         """Show the report in hosts that ask for HTML alone, such as marimo."""
-        return _require_outlet().bundle(self)["text/html"]
+        return _outlet().bundle(self)["text/html"]

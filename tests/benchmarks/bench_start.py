@@ -37,7 +37,7 @@ def test_import():
 
 
 def test_load_extension():
-    """``%load_ext tensormagic`` takes under 150 ms."""
+    """``%load_ext tensormagic`` takes under 100 ms."""
     seconds = _seconds(LOAD)
     print(f"\n    %load_ext tensormagic: {1000 * seconds:.0f} ms")
-    assert seconds < 0.150
+    assert seconds < 0.100

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-import tensormagic.api  # noqa: F401  (it is what makes reports save themselves)
 from tensormagic import renderers
 from tensormagic.renderers.document.document import trace_document
 from tensormagic.reports import Report

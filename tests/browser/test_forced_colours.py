@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-import tensormagic.api  # noqa: F401  (it is what makes reports export themselves)
 from tensormagic import renderers
 from tests.renderers import samples_memory, samples_tensor, samples_viewer
 from tests.renderers.every_panel import SAMPLES

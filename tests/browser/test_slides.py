@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-import tensormagic.api  # noqa: F401  (reports are saved through it)
 from tests.renderers import samples_overlay, samples_sharing
 from tests.renderers.test_files import KINDS, sample
 from tools.exhibits import EXHIBITS

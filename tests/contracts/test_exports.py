@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import types
@@ -11,7 +12,7 @@ import pytest
 import tensormagic
 from tests.support.kernel import ROOT
 
-PUBLIC = ("tensormagic", "tensormagic.reports", "tensormagic.errors")
+PUBLIC = ("tensormagic", "tensormagic.api", "tensormagic.reports", "tensormagic.errors")
 # The public interface of the design, as far as it exists; what is added later is added here.
 INTERFACE = {
     "aliases", "inspect", "load_ipython_extension", "memory", "overlay", "show", "tensors", "trace",
@@ -30,7 +31,7 @@ def public_names(module):
     }
 
 
-@pytest.mark.parametrize("name", ["tensormagic", "tensormagic.reports"])
+@pytest.mark.parametrize("name", ["tensormagic", "tensormagic.api", "tensormagic.reports"])
 def test_exports_are_sorted_and_exist(name):
     """``__all__`` names each thing once, in ruff's order (constants, classes, functions), and all of it is there."""
     module = importlib.import_module(name)
@@ -38,6 +39,28 @@ def test_exports_are_sorted_and_exist(name):
     assert exported == sorted(exported, key=_rank)
     assert len(set(exported)) == len(exported)
     assert [export for export in exported if not hasattr(module, export)] == []
+
+
+@pytest.mark.parametrize("name", ["tensormagic", "tensormagic.api"])
+def test_what_is_imported_late_is_there_from_the_start(name):
+    """``dir()`` lists it, type checkers see it where it is, and what is not there is an AttributeError."""
+    module = importlib.import_module(name)
+    assert set(module.__all__) <= set(dir(module))
+    typed = {alias.name: node.module for node in _typed_imports(module) for alias in node.names}
+    assert {late: getattr(module, late) for late in typed} == {
+        late: getattr(importlib.import_module(where), late) for late, where in typed.items()
+    }
+    defined = {node.name for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.FunctionDef)}
+    raised = {late for late in module.__all__ if late.endswith("Error")}
+    assert set(typed) == set(module.__all__) - raised - defined
+    with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'nothing'"):
+        _ = module.nothing
+
+
+def _typed_imports(module):
+    """Return the imports under ``if TYPE_CHECKING``."""
+    conditions = [node for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.If)]
+    return [node for condition in conditions for node in condition.body]
 
 
 def _rank(name):

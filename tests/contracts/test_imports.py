@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import subprocess
 import sys
@@ -11,11 +12,29 @@ from pathlib import Path
 import pytest
 
 import tensormagic
+from tensormagic.magics.about import MAGICS
 from tests.support.kernel import ROOT
 
 PACKAGE = Path(tensormagic.__file__).parent
 HEAVY = ("torch", "numpy", "IPython", "plotly", "anywidget", "ipywidgets", "traitlets", "jinja2", "networkx")
 PURE = sorted([PACKAGE / "errors.py", *(PACKAGE / "reports").glob("*.py")])
+
+
+LOAD = (
+    "from IPython.core.interactiveshell import InteractiveShell\n"
+    "from traitlets.config import Config\n"
+    "shell = InteractiveShell(config=Config(HistoryManager={'enabled': False}))\n"
+    "shell.extension_manager.load_extension('tensormagic')\n"
+    "assert 'tensormagic' in shell.extension_manager.loaded"
+)
+
+
+@functools.cache
+def ours_after(statement):
+    """Return which modules of this package a fresh interpreter has loaded after ``statement``, sorted."""
+    code = f"{statement}\nimport sys, json\nprint(json.dumps(sorted(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    return [name for name in json.loads(run.stdout) if name.startswith("tensormagic.")]
 
 
 def loaded_by(statement):
@@ -54,14 +73,26 @@ def test_the_package_imports_no_notebook_and_no_plot():
 
 def test_loading_the_extension_imports_no_plot_and_no_widget():
     """``%load_ext tensormagic`` leaves plotly and widgets for their first use."""
-    load = (
-        "from IPython.core.interactiveshell import InteractiveShell\n"
-        "from traitlets.config import Config\n"
-        "shell = InteractiveShell(config=Config(HistoryManager={'enabled': False}))\n"
-        "shell.extension_manager.load_extension('tensormagic')\n"
-        "assert 'tensormagic' in shell.extension_manager.loaded"
-    )
-    assert not {"plotly", "anywidget", "ipywidgets"} & set(loaded_by(load))
+    assert not {"plotly", "anywidget", "ipywidgets"} & set(loaded_by(LOAD))
+
+
+def test_loading_the_extension_imports_nothing_that_a_shell_does_not_need_yet():
+    """No report, no diagnosis, no drawing, no collector, and no magic's own module before it is used."""
+    beyond = [f"tensormagic.{layer}" for layer in ("reports", "diagnoses", "comparisons", "renderers", "commands")]
+    assert [name for name in ours_after(LOAD) if name.startswith(tuple(beyond))] == []
+    assert [name for name in ours_after(LOAD) if name.startswith("tensormagic.collectors.")] == [
+        "tensormagic.collectors.requirements"
+    ]
+    assert [name for name in ours_after(LOAD) if name.startswith("tensormagic.api.")] == ["tensormagic.api.showing"]
+    assert not {f"tensormagic.magics.{name}" for name in MAGICS} & set(ours_after(LOAD))
+
+
+def test_unloading_imports_nothing():
+    """What was never used is not imported to be put away."""
+    after = ours_after(f"{LOAD}\nshell.extension_manager.unload_extension('tensormagic')")
+    assert set(after) - set(ours_after(LOAD)) == {
+        "tensormagic.api.ignoring"
+    }  # a setting of the session, which is cleared
 
 
 @pytest.mark.parametrize("path", PURE, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -80,4 +111,4 @@ def test_importing_the_package_imports_neither_torch_nor_what_is_heavy():
     """Names are looked up when they are first asked for; until then nothing but the errors is there."""
     code = "import sys, tensormagic; print([m for m in sys.modules if m.startswith(('torch', 'tensormagic.'))])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout.strip() == "['tensormagic.errors']"
+    assert done.stdout.strip() == "['tensormagic.late', 'tensormagic.errors']"

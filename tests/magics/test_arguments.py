@@ -140,6 +140,11 @@ def test_a_cell_magic_is_called_by_its_own_name():
         parser().parse_line("--nope")
 
 
+def test_every_module_has_the_name_by_which_it_is_known_before_it_is_imported():
+    """The table by which Tab completes without importing anything says what each module says itself."""
+    assert list(about.MAGICS.values()) == [module.NAME for module in about.modules()]
+
+
 @pytest.mark.parametrize("made", about.modules(), ids=lambda module: module.NAME)
 def test_the_help_names_the_figures_and_files_that_there_are(made):
     """Of the report that the magic makes, and no others; where there is no figure, it says so."""

@@ -65,8 +65,10 @@ def test_the_options_are_those_of_the_magic(shell, line, offered):
 
 def test_every_magic_completes_what_its_help_lists(shell):
     """None is left out, and no option."""
-    for command, parser in completion.commands().items():
-        listed = {word for word in parser().format_help().split() if re.fullmatch("--[a-z]+", word)}
+    for command in completion.commands():
+        listed = {
+            word for word in completion.parser_of(command).format_help().split() if re.fullmatch("--[a-z]+", word)
+        }
         assert listed <= set(complete(shell, f"{command} --")), command
 
 

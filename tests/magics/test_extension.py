@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from tensormagic import api
+from tensormagic import api, reports
 from tensormagic.collectors import requirements
+from tensormagic.magics import display
 from tests.support.shell import difference, private_shell, shell_state
 
 MAGICS = {"line": ("aliases", "tensor", "tensormagic", "tensors", "tracegrad"), "cell": ("tracegrad",)}
@@ -101,6 +102,16 @@ def test_the_settings_are_listed_and_checked(cell):
     cell("%config TensorMagic.live = 'off'")
     cell("%config TensorMagic.live = 'bogus'")
     assert "%config TensorMagic.live = 'off'" in cell("%tensormagic").out
+
+
+def test_every_report_is_shown_by_the_extension_while_it_is_loaded(shell):
+    """The formatter is known by name alone, so that loading imports no report; afterwards it is gone."""
+    formatter = shell.display_formatter.mimebundle_formatter
+    kinds = {kind for kind in vars(reports).values() if isinstance(kind, type) and issubclass(kind, reports.Report)}
+    assert {formatter.lookup_by_type(kind) for kind in kinds} == {display.bundle}
+    shell.run_line_magic("unload_ext", "tensormagic")
+    with pytest.raises(KeyError):
+        formatter.lookup_by_type(reports.TensorReport)
 
 
 def test_about(cell):

@@ -1,13 +1,55 @@
-"""What the first live panel needs is there before it is wanted, and nothing of it stays when the extension goes."""
+"""What the first panel needs is there before it is wanted, and nothing of it stays when the extension goes."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
 
 import pytest
 
 from tensormagic.magics import warming
 from tensormagic.renderers import live
+from tests.support.kernel import ROOT
+
+# A notebook's shell, in a process that has imported nothing of ours yet.
+SHELL = """
+import json, sys, threading
+from IPython.core.displaypub import CapturingDisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+InteractiveShell.kernel = object()
+shell = InteractiveShell.instance(config=Config(HistoryManager={'enabled': False}))
+shell.display_pub = CapturingDisplayPublisher(parent=shell)
+
+def threads():
+    return [thread for thread in threading.enumerate() if thread.name == "tensormagic-warming"]
+
+def ours():
+    return {name for name in sys.modules if name.startswith("tensormagic")}
+"""
+TENSOR = "shell.run_cell('import torch; x = torch.ones(3, requires_grad=True)')\n"
+# The thread is halted inside the package of reports, with its import begun; ``begun`` says so, ``go_on`` lets it.
+HALTED = """
+begun, go_on = threading.Event(), threading.Event()
+
+class Halt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "tensormagic.reports.{module}" and threading.current_thread() in threads():
+            begun.set()
+            go_on.wait(20)
+
+sys.meta_path.insert(0, Halt())
+shell.run_cell("%load_ext tensormagic")
+assert begun.wait(20)
+"""
+
+
+def told_by(code):
+    """Return what a fresh process prints last, as JSON."""
+    done = subprocess.run([sys.executable, "-c", SHELL + code], capture_output=True, text=True, check=True, cwd=ROOT)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def running():
@@ -31,6 +73,16 @@ def test_it_can_be_called_off(monkeypatch):
     assert running() == []
 
 
+def test_called_off_in_the_middle_it_ends_with_the_module_that_it_has_begun():
+    """``%unload_ext`` before the thread has ended: no thread is left, and the other modules stay out."""
+    after = told_by(
+        HALTED.format(module="trace") + "threading.Timer(0.2, go_on.set).start()\n"
+        "shell.run_cell('%unload_ext tensormagic')\n"
+        "print(json.dumps([len(threads()), 'tensormagic.reports' in ours(), 'tensormagic.diagnoses' in ours()]))"
+    )
+    assert after == [0, True, False]
+
+
 def test_what_is_missing_is_no_error_here(monkeypatch):
     """The first panel will say what is missing."""
 
@@ -46,3 +98,33 @@ def test_what_is_missing_is_no_error_here(monkeypatch):
 def test_a_terminal_is_not_warmed_up(shell):
     """Without a kernel there is no panel."""
     assert running() == []
+
+
+def test_afterwards_the_first_panels_import_nothing_more():
+    """Whatever ``%tensor`` and ``%%tracegrad`` come to need is among what is imported ahead, ipywidgets included."""
+    new, shown = told_by(
+        TENSOR + "shell.run_cell('%load_ext tensormagic')\n"
+        "[thread.join(60) for thread in threads()]\n"
+        "before = set(sys.modules)\n"
+        "shell.run_cell('%tensor x')\n"
+        "shell.run_cell('%%tracegrad\\n(x * x).sum().backward()')\n"
+        "new = set(sys.modules) - before\n"
+        "shown = [sorted(one['data']) for one in shell.display_pub.outputs]\n"
+        "print(json.dumps([[name for name in new if name.startswith(('tensorm', 'ipyw', 'anyw'))], shown]))"
+    )
+    assert new == []
+    assert shown[0] == shown[-1] == ["text/html", "text/latex", "text/plain"]
+    assert any("application/vnd.jupyter.widget-view+json" in kinds for kinds in shown)
+
+
+def test_a_cell_that_comes_in_the_middle_is_answered():
+    """While the thread is inside a package, a cell needs all of it: it waits or goes ahead, and neither one fails."""
+    cell = "import tensormagic as tm; seen = tm.inspect(x, name='x').name"
+    told = told_by(
+        TENSOR + HALTED.format(module="tensor") + "threading.Timer(0.3, go_on.set).start()\n"
+        f"done = [shell.run_cell(cell).success for cell in ('%tensor x', {cell!r})]\n"
+        "[thread.join(60) for thread in threads()]\n"
+        "shown = shell.display_pub.outputs[0]['data']['text/plain']\n"
+        "print(json.dumps([done, shown[:6], 'tensormagic.renderers.live' in ours(), shell.user_ns['seen']]))"
+    )
+    assert told == [[True, True], "── x ─", True, "x"]

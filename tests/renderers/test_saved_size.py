@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-import tensormagic.api  # noqa: F401  (it is what makes reports export themselves)
 from tensormagic import renderers
 from tensormagic.renderers import shelf
 from tensormagic.renderers.bundles import bundle

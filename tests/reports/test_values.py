@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import pickle
+import subprocess
+import sys
+
 import pytest
 
 from tensormagic import reports
-from tensormagic.errors import TensorMagicError
-from tensormagic.reports.base import install_outlet
 from tests.reports.samples import finding, tensor_report, trace_report
+from tests.support.kernel import ROOT
 
 
 def test_the_offset_formula_gives_what_the_grid_shows():
@@ -60,14 +64,9 @@ def test_a_trace_finds_its_lines_and_nodes():
     assert trace.location(None) is None
 
 
-def test_a_report_without_the_package_above_it_says_what_to_import():
-    """Plain data alone cannot be drawn; the message says what makes it so."""
-    from tensormagic.reports import base
-
-    installed = base._outlet
-    install_outlet(None)
-    try:
-        with pytest.raises(TensorMagicError, match="import tensormagic first"):
-            str(tensor_report())
-    finally:
-        install_outlet(installed)
+def test_a_report_that_comes_alone_is_drawn_all_the_same():
+    """In a process that has imported nothing but plain data: what was sent there, or read with pickle."""
+    sent = base64.b64encode(pickle.dumps(tensor_report())).decode()
+    code = f"import base64, pickle; print(pickle.loads(base64.b64decode({sent!r})))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.rstrip("\n") == str(tensor_report()).rstrip("\n")

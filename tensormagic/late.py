@@ -1,0 +1,36 @@
+"""Names that a package has from the start, and imports when they are first asked for (PEP 562).
+
+What a person does not use costs them nothing: neither ``import tensormagic`` nor ``%load_ext tensormagic`` imports what
+only a report, a diagnosis or a drawing needs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection
+from importlib import import_module
+from typing import Any
+
+
+def names(
+    package: str, public: Collection[str], module_of: Callable[[str], str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the ``__getattr__`` and the ``__dir__`` of a package.
+
+    Args:
+        package: Its name.
+        public: Everything public in it.
+        module_of: Gives the module in which a name is found.
+    """
+
+    def look_up(name: str) -> Any:
+        if name not in public:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(module_of(name)), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def everything() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *public})
+
+    return look_up, everything
