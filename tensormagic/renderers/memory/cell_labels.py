@@ -16,7 +16,7 @@ from tensormagic.renderers.memory.treemap import ELSEWHERE, LEFT_OUT, Cell, Grou
 SIZE = 12.0  # pixels of the letters
 HEADER = 18.0  # pixels of the strip with a group's name
 LINE = 15.0
-PADDING = 8.0
+PADDING = 10.0
 _STATE = re.compile(r"(?:^|.*\.)state\[(?P<path>.+)\]\['(?P<key>\w+)'\]$")
 _ENDING = re.compile(r"(?:\.weight)?(?:\.grad)?$|Backward\d*$")
 _AFTER = re.compile(r"[:,]")

@@ -11,6 +11,8 @@ from tensormagic.renderers.memory.memory_run_words import COLUMNS, operation
 from tensormagic.renderers.memory.source_rows import SourceRow
 from tensormagic.reports import LineMemory
 
+_SURELY_WHOLE = 40  # characters of source; a longer line may end in an ellipsis, and is told whole when pointed at
+
 
 def lines_html(rows: Sequence[SourceRow], ranks: dict[int, int]) -> str:
     """Return the listing; ``ranks`` are the lines that have a colour in the timeline."""
@@ -36,7 +38,8 @@ def _row(row: SourceRow, ranks: dict[int, int], tops: tuple[int, int], *, counte
         words = tag("b", escape(row.text)) if row.text else "⋯"
         return tag("tr", tag("td", words, colspan=7, class_="quiet"))
     mark = tag("span", class_=f"tm-swatch tm-l{ranks[row.index]}") if row.index in ranks else ""
-    source = tag("td", tag("code", escape(row.text)), class_="tm-source")
+    title = row.text if len(row.text) > _SURELY_WHOLE else None
+    source = tag("td", tag("code", escape(row.text)), class_="tm-source", title=title)
     return tag(
         "tr",
         *_cells(row.memory, tops, counted=counted),

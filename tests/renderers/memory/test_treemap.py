@@ -75,8 +75,8 @@ def test_a_label_loses_first_what_the_colour_says() -> None:
     name = "net.blocks.0.mlp.up.weight.grad"
     assert written(name, 260) == ["blocks.0.mlp.up.weight.grad", "1 MiB"]
     assert written(name, 120) == ["blocks.0.mlp.up", "1 MiB"]
-    assert written(name, 56) == ["mlp.up", "1 MiB"]
-    assert written("net.extraordinarily.grad", 50) == ["1 MiB"]
+    assert written(name, 60) == ["mlp.up", "1 MiB"]
+    assert written("net.extraordinarily.grad", 54) == ["1 MiB"]
     assert written(name, 20) == []
     assert written(name, 120, height=20) == ["blocks.0.mlp.up"]
 
