@@ -11,7 +11,7 @@ const unbunched = (bytes) => {
   };
   const toFront = (list, place) => {
     const one = list[place];
-    list.copyWithin(1, 0, place);
+    for (; place; place -= 1) list[place] = list[place - 1];
     list[0] = one;
     return one;
   };
@@ -86,5 +86,5 @@ const unbunched = (bytes) => {
     const origin = bits(24);
     unsorted(blockOf(), origin);
   }
-  return new TextDecoder().decode(Uint8Array.from(out));
+  return new TextDecoder().decode(new Uint8Array(out));
 };
