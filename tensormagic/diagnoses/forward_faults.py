@@ -28,6 +28,10 @@ _FORWARD_HALF = (
 _OVERFLOWS = (
     "Look at what goes into this line with `%tensor`: it is finite, and its result is beyond what its type can hold."
 )
+_OWN_FUNCTION = (
+    "Look with `%tensor` at what goes into this line, and at what the forward makes of it: a logarithm, a root "
+    "or a division at zero, or a result beyond what its type can hold."
+)
 
 
 class Fault(NamedTuple):
@@ -222,6 +226,8 @@ def _cure(node: Node, found: Fault) -> str:
         return _MASKED_ROW
     if node.op in SINGULARITIES:
         return _DOMAIN if first.negative else SINGULARITIES[node.op].remedy
+    if found.fed_well and node.kind == "custom":
+        return _OWN_FUNCTION
     return _OVERFLOWS if found.fed_well else NOT_FINITE_FORWARD
 
 

@@ -86,6 +86,16 @@ def test_what_an_op_made(name, facts, words):
     assert found.message.endswith(words) or words in found.message
 
 
+def test_a_function_of_the_persons_own():
+    """What it does is not known: its forward may leave a domain as well as a range."""
+    report = faulty("Clamp", first=FirstBad(1, 1, "made", 0, 3, 10))
+    (graph,) = report.graphs
+    nodes = (graph.nodes[0], dataclasses.replace(graph.nodes[1], kind="custom"), graph.nodes[2])
+    found = only(dataclasses.replace(report, graphs=(dataclasses.replace(graph, nodes=nodes),)))
+    assert "a logarithm, a root or a division at zero" in found.remedy
+    assert "a logarithm" not in only(report).remedy
+
+
 def test_float16_that_overflows_in_the_forward():
     """TM407: made of finite numbers, and beyond 65504."""
     first = FirstBad(1, 1, "made", 0, 5, 10)

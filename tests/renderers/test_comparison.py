@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -47,6 +48,15 @@ SENTENCES = {
 def test_the_sentence(name, words):
     """Graph, gradients, loss: each in a few words."""
     assert summary(SAMPLES[name]) == words
+
+
+def test_a_kind_of_node_is_told_once():
+    """With how many there are of it."""
+    report = SAMPLES["deeper"]
+    (graph,) = report.graphs
+    more = replace(graph, only_right=(*graph.only_right, *graph.only_right), only_right_found=6)
+    words = summary(replace(report, graphs=(more,)))
+    assert "6 only in deep (model.1.weight ×2, mul ×2, relu ×2)" in words
 
 
 @pytest.mark.parametrize("width", [40, 60, 100, 200])

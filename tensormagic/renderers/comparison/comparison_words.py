@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tensormagic.renderers.basics.phrases import listed, plural, short_number, tuple_text
@@ -46,7 +47,7 @@ def _graph_words(report: ComparisonReport, graph: GraphDifference) -> str:
     if graph.same:
         return "same graph" if len(report.graphs) == 1 else f"same {len(report.graphs)} graphs"
     only = [
-        f"{found} only in {side.name} ({listed(map(_kind, nodes), most=3)})"
+        f"{found} only in {side.name} ({listed(_kinds(nodes), most=3)})"
         for found, nodes, side in _only(report, graph)
         if found
     ]
@@ -59,6 +60,12 @@ def _only(report: ComparisonReport, graph: GraphDifference) -> tuple[tuple[int, 
     left = graph.only_left_found, graph.only_left, report.left
     right = graph.only_right_found, graph.only_right, report.right
     return left, right
+
+
+def _kinds(nodes: Sequence[NodeMention]) -> Iterator[str]:
+    """Yield what the nodes are, each kind once with how many there are: ``to_copy ×16``."""
+    for kind, number in Counter(map(_kind, nodes)).items():
+        yield kind if number == 1 else f"{kind} \N{MULTIPLICATION SIGN}{number}"
 
 
 def _kind(node: NodeMention) -> str:
