@@ -36,7 +36,10 @@ STYLES = (
     (r"\bTM\d{3} note\b", "bold blue"),
     (r"\bTM\d{3} warning\b", "bold yellow"),
     (r"\bTM\d{3} error\b", "bold red"),
-    (r"\b(?:NaN|[+−]?Inf)\b", "bold red"),
+    (r"\S note +TM\d{3}\b", "bold blue"),
+    (r"\S warning +TM\d{3}\b", "bold yellow"),
+    (r"\S error +TM\d{3}\b", "bold red"),
+    (r"\b(?:NaN|[+−]?Inf)\b(?! +0\b)", "bold red"),  # not where none was counted
 )
 
 

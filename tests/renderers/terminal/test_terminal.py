@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 import sys
 from array import array
 from dataclasses import replace
@@ -16,7 +17,7 @@ from tensormagic.renderers.terminal.terminal_screen import BottomRows, is_termin
 from tensormagic.renderers.terminal.terminal_words import ROWS, block
 from tensormagic.renderers.trace import trace_text
 from tensormagic.reports import UNTOUCHED
-from tests.renderers import samples_trace, samples_viewer
+from tests.renderers import samples_tensor, samples_trace, samples_viewer
 from tests.support.screen import Screen, Terminal
 
 PLAIN = [f"line {number}" for number in range(40)]
@@ -217,6 +218,14 @@ def test_a_terminal_gets_colours_at_its_width():
     assert "\x1b[" in text
     plain = terminal.renderers.render(report, "txt", width=72)
     assert [line for line in lines if line] == [line.rstrip() for line in plain.splitlines() if line]
+
+
+def test_findings_of_every_panel_have_the_colour_of_their_severity():
+    """Sign, word and code in one colour, wherever the code stands; a count of no NaN alarms nobody."""
+    text, _ = printed(samples_tensor.every_severity())
+    for words, colour in (("error    TM900", 31), ("warning  TM901", 33), ("note     TM902", 34)):
+        assert re.search(rf"\x1b\[1;{colour}m[▲○]? {words}", text), words
+    assert "NaN 0   ±Inf 0" in text
 
 
 def test_no_color_is_respected():
