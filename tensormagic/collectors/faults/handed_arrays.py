@@ -31,6 +31,8 @@ MOST_SEEN = 64  # checksums that are kept; the oldest are forgotten first
 MOST_FOLLOWED = 16  # arrays that calls are compared with
 PIECE, PIECES = 1 << 11, 16  # bytes
 
+# Of what these save only the signs count, and features that are scaled in place keep theirs.
+_SIGNS_ALONE = ("Relu", "LeakyRelu", "Threshold", "Abs")
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 
@@ -174,8 +176,8 @@ class HandedArrays:
 
 
 def _spoilt(node: Any, place: int, changed: Sequence[Seen], name: Callable[[torch.Tensor], str]) -> list[Suspect]:
-    found = []
-    for saved in saved_by(node):
+    found: list[Suspect] = []
+    for saved in () if node.name().startswith(_SIGNS_ALONE) else saved_by(node):
         if saved.versions is None and matters(node, saved.slot) and _is_followable(saved.tensor):
             records = tuple(one.record for one in changed if _is_of(one, saved.tensor))
             if records:

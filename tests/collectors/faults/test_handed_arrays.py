@@ -132,6 +132,15 @@ def a_node_that_is_not_reached():
     (w * 2).sum().backward()
 
 
+def scaled_where_only_signs_count():
+    x = leaf(3)
+    y = (x * 2 - 1).relu()
+    a = y.detach().numpy()
+    a /= a.max() * 4
+    y.sum().backward()
+    assert x.grad.tolist() == [2.0] * 3
+
+
 def changed_for_another_use():
     x, w = torch.ones(3), leaf(3)
     y = w * x
@@ -146,6 +155,7 @@ def changed_for_another_use():
 HEALTHY = (
     a_copy, another_dtype, put_back, after_the_backward, another_part, before_it_was_saved,
     what_no_gradient_depends_on, a_node_that_is_not_reached, changed_for_another_use,
+    scaled_where_only_signs_count,
 )  # fmt: skip
 
 
