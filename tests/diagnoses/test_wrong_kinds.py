@@ -106,3 +106,8 @@ def test_an_operator_of_python_is_no_function_of_torch():
     """Adding to a tuple of results calls nothing of torch's: the line itself is named."""
     report = explained("x.max(dim=1) + 1", {"x": torch.ones(2, 3)})
     assert (report.function, report.call) == ("", "x.max(dim=1) + 1")
+
+
+def test_an_operator_with_a_parameter_is_one_of_torch():
+    """Python calls it by its class, and it is a tensor all the same."""
+    assert explained("w + None", {"w": nn.Parameter(torch.ones(2))}).function == "Tensor.add"

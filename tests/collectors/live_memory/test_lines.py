@@ -57,17 +57,18 @@ def test_a_later_run_tells_the_lines_of_an_earlier_one():
 
 def test_no_line_where_the_memory_was_made_elsewhere():
     """What only lies over an array, was met in a view, or has been resized since, has no line."""
-    hidden = torch.from_numpy(np.zeros(6))
+    hidden, ours = torch.from_numpy(np.zeros(6)), torch.zeros(6)
     with tm.track_memory():
         array = torch.from_numpy(np.zeros(9))
         hidden[2:]
+        ours[2:]
         grown = torch.zeros(2)
         grown.resize_(50)
         copied = torch.tensor([1.0, 2.0])
         later = torch.zeros(8)
     later.resize_(80)
-    found = told(array=array, hidden=hidden, grown=grown, copied=copied, later=later)
-    assert [found[name] for name in ("array", "hidden", "grown", "later")] == [None] * 4
+    found = told(array=array, hidden=hidden, grown=grown, copied=copied, later=later, ours=ours)
+    assert [found[name] for name in ("array", "hidden", "ours", "grown", "later")] == [None] * 5
     assert found["copied"] == "copied = torch.tensor([1.0, 2.0])"
 
 
