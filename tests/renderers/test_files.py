@@ -10,7 +10,6 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import tensormagic as tm
-import tensormagic.api  # reports are saved through it
 from tensormagic import renderers, reports
 from tensormagic.errors import TensorMagicError
 from tensormagic.renderers import files

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import tensormagic as tm
-import tensormagic.api
 from tensormagic import reports
 from tests.reports.samples import tensor_report, trace_report
 
