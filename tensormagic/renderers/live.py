@@ -17,9 +17,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tensormagic.renderers.basics.plain_text import plain_report
+from tensormagic.renderers.bundles import bundle
 from tensormagic.renderers.document.document import LIVE_LIMITS, pack_delta, trace_document
 from tensormagic.renderers.graph.graph_drawing import Drawing, draw
-from tensormagic.renderers.latex import listing
 from tensormagic.renderers.sampler import Sampler
 from tensormagic.renderers.trace import trace_html, trace_text
 from tensormagic.reports import Cell, TraceReport
@@ -290,7 +290,7 @@ def warm_up() -> None:
     """Import and read what the first live panel needs: a third of a second that it need not take when it is wanted."""
     _widget_class()
     nothing = TraceReport(title="", state="finished", cell=Cell("", None, ()), seconds=0.0, own_seconds=0.0)
-    final_bundle(nothing)
+    bundle(nothing)
     trace_document(nothing, limits=LIVE_LIMITS)
 
 
@@ -333,10 +333,3 @@ def running_bundle(report: TraceReport) -> Bundle:
     if len(html) > HTML_BYTES:
         html = trace_html.render_static(report, picture=False)
     return {"text/html": html, "text/plain": trace_text.render(report)}
-
-
-def final_bundle(report: TraceReport) -> Bundle:
-    """Return what stays in the notebook: the viewer with everything in it, and plain text for terminals and LaTeX."""
-    report = plain_report(report)
-    text = trace_text.render(report)
-    return {"text/html": trace_html.render(report), "text/latex": listing(text), "text/plain": text}

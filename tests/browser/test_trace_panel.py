@@ -47,7 +47,8 @@ print("gaps", panel.gaps)
 FINAL_CELL = """
 from dataclasses import replace
 from IPython.display import display
-from tensormagic.renderers.live import LivePanel, final_bundle
+from tensormagic.renderers.bundles import bundle
+from tensormagic.renderers.live import LivePanel
 from tests.renderers.samples_viewer import broken_run, calm_run, live_frame
 
 run = replace(calm_run(3), state="running")
@@ -55,7 +56,7 @@ panel = LivePanel(lambda: live_frame(run, 4, 5), lambda: run)
 handle = display(panel.bundle(), raw=True, display_id=True)
 with panel:
     pass
-handle.update(final_bundle(broken_run()), raw=True)
+handle.update(bundle(broken_run()), raw=True)
 panel.close()
 """
 

@@ -233,13 +233,6 @@ def test_widget_that_cannot_be_made_is_a_gap(run: Run, monkeypatch: pytest.Monke
     assert sorted(panel.bundle()) == ["text/html", "text/plain"]
 
 
-def test_final_bundle_is_html_and_text(run: Run) -> None:
-    """What stays in the notebook holds no widget: interactive HTML, and text for terminals and for LaTeX."""
-    bundle = live.final_bundle(run.whole)
-    assert sorted(bundle) == ["text/html", "text/latex", "text/plain"]
-    assert "digits-cnn" in bundle["text/plain"]
-
-
 def test_the_first_graph_is_sent_without_delay(run: Run, recorder: Recorder) -> None:
     """Before the first backward the page shows all there is; the first graph then waits for no second to pass."""
     panel = run.panel(recorder)
