@@ -21,10 +21,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import tensormagic as tm
 from tests.benchmarks.workloads import STEPS, WORKLOADS
 
-ROUNDS = {"a": 24, "b": 24, "c": 12}
+ROUNDS = {"a": 16, "b": 12, "c": 16}
 SLICE = {"a": 100, "b": 40, "c": 3}  # steps of one loop, after the first
 FIRST = {"a": 3, "b": 2, "c": 1}
-SELDOM = 3  # rounds between two in which those take part that take long
+SELDOM = 4  # rounds between two in which those take part that take long
 EAGER, NO_OP = "eager", "no-op dispatch mode"
 OFF, OPS = "%%tracegrad", "%%tracegrad --level ops"
 WHOLE_OFF, WHOLE_LIVE = "%%tracegrad, whole run", "%%tracegrad, whole run, live"

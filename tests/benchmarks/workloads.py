@@ -13,6 +13,8 @@ Step = Callable[[], None]
 def deep_mlp() -> tuple[nn.Module, Step]:
     """(a) 50 × (Linear(64) + ReLU), batch 8: all overhead."""
     net = nn.Sequential(*[layer for _ in range(50) for layer in (nn.Linear(64, 64), nn.ReLU())])
+    for layer in net[::2]:
+        nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")  # else no gradient reaches the first of them
     x = torch.randn(8, 64)
     return net, lambda: net(x).sum().backward()
 
