@@ -26,8 +26,8 @@ from tests.benchmarks.workloads import WORKLOADS
 
 pytestmark = pytest.mark.benchmark
 
-STEPS = {"a": 40, "b": 16, "c": 2}
-ROUNDS = {"a": 60, "b": 40, "c": 12}
+STEPS = {"a": 60, "b": 16, "c": 2}
+ROUNDS = {"a": 50, "b": 40, "c": 12}
 MOST = 1.03
 
 
