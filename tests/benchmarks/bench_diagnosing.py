@@ -24,7 +24,7 @@ from tensormagic.collectors.training.training import TrainingWatcher
 from tensormagic.diagnoses import diagnose
 from tests.benchmarks.workloads import WORKLOADS
 
-pytestmark = pytest.mark.benchmark
+pytestmark = [pytest.mark.benchmark, pytest.mark.usefixtures("one_thread")]
 
 STEPS = {"a": 60, "b": 16, "c": 2}
 ROUNDS = {"a": 50, "b": 40, "c": 12}
@@ -77,15 +77,6 @@ def _seconds(namespace, train):
     with tm.trace(namespace=namespace) as trace:
         train()
     return time.process_time() - began, trace
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """A thread that waits for work counts as one that works."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _rules(report, traced):

@@ -12,7 +12,7 @@ from torch import nn
 import tensormagic as tm
 from tensormagic.renderers import bundles
 
-pytestmark = pytest.mark.benchmark
+pytestmark = [pytest.mark.benchmark, pytest.mark.usefixtures("one_thread")]
 
 NODES = 100_000
 SECONDS = 10.0
@@ -74,12 +74,8 @@ GRAPHS = {"chain": _chain, "wide": _wide, "residual": _residual, "infinite": _in
 
 
 @pytest.fixture(autouse=True)
-def _one_thread():
+def _the_same_weights():
     torch.manual_seed(0)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("name", GRAPHS)

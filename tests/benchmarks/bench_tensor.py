@@ -10,19 +10,10 @@ import torch
 from tensormagic.collectors.tensors.slices import values
 from tensormagic.collectors.tensors.tensor import collect_tensor
 
-pytestmark = pytest.mark.benchmark
+pytestmark = [pytest.mark.benchmark, pytest.mark.usefixtures("one_thread")]
 
 ELEMENTS = 10**8
 ROUNDS = 5
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Both sides on one thread: on a machine with others at work, two threads wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def _best(action):

@@ -29,6 +29,9 @@ Gradients = Sequence["torch.Tensor | None"]
 current_node: Callable[[], Any] = torch._C._current_autograd_node
 
 
+Take = Callable[[int, torch.Tensor, Any, int], bool]  # node, gradient, its numbers, how many: whether that was all
+
+
 class Known(NamedTuple):
     """What is known of the nodes of a graph.
 
@@ -69,7 +72,35 @@ class Memory:
         )
 
 
-def quick_look(  # noqa: C901  (one function, since a call costs a tenth of what it does)
+def _norms_of(recorder: PassRecorder) -> Take:
+    """Return what takes the norm of a gradient, where that is no unusual number."""
+    norms, (least, largest) = recorder.values.norms, NORM_RELIABLE
+
+    def take(index: int, _: torch.Tensor, numbers: Any, count: int) -> bool:
+        if least < (norm := sqrt(squared(numbers, count))) < largest:
+            norms[index] = norm
+            return True
+        return False
+
+    return take
+
+
+def _copies_of(recorder: PassRecorder, small: SmallGradients) -> Take:
+    """Return what copies a gradient, to be looked at together with thousands of others."""
+    add, store = small.add, recorder.store
+
+    def take(index: int, gradient: torch.Tensor, numbers: Any, _: int) -> bool:
+        if gradient.requires_grad or gradient.is_neg():
+            return False
+        began = perf_counter()
+        store(index, add(index, numbers))
+        recorder.survey_seconds += perf_counter() - began
+        return True
+
+    return take
+
+
+def quick_look(
     recorder: PassRecorder,
     known: Known,
     slowly: Callable[[int, None, None, Gradients], None],
@@ -81,21 +112,15 @@ def quick_look(  # noqa: C901  (one function, since a call costs a tenth of what
         recorder: Whose pass it is: its values and ``memory`` are filled, and its ``seconds``.
         known: Of the nodes.
         slowly: Looks at what takes longer, and counts its own time.
-        small: Copies what is small, in a pass whose gradients are measured in full; they are looked at together with
-            thousands of others. Without it the norm is taken, of those whose statistics are there.
+        small: Copies what is small, in a pass whose gradients are measured in full. Without it the norm is taken, of
+            those whose statistics are there.
     """
-    values, memory = recorder.values, recorder.memory
-    norms, bad, reached, hand_on, store = (
-        values.norms,
-        values.bad,
-        values.order.append,
-        recorder.hand_on,
-        recorder.store,
-    )
+    values, memory, hand_on = recorder.values, recorder.memory, recorder.hand_on
+    norms, bad, reached = values.norms, values.bad, values.order.append
     addresses, counts, versions = memory.addresses, memory.counts, memory.versions
     index_of, feeder, there = known
-    tensor, single, (least, largest) = torch.Tensor, torch.float32, NORM_RELIABLE
-    add, most = (None, MOST_ALONE) if small is None else (small.add, MOST_ELEMENTS)
+    tensor, single, full = torch.Tensor, torch.float32, small is not None
+    take, most = (_norms_of(recorder), MOST_ALONE) if small is None else (_copies_of(recorder, small), MOST_ELEMENTS)
 
     def look(gradients: Gradients) -> None:
         began = perf_counter()
@@ -103,42 +128,30 @@ def quick_look(  # noqa: C901  (one function, since a call costs a tenth of what
             return
         reached(index)
         try:
-            gradient: Any = gradients[0]
+            x: Any = gradients[0]
             if (
-                type(gradient) is tensor
-                and gradient.dtype is single
-                and gradient.is_cpu
-                and (add or there[index])
-                and norms[index] == UNTOUCHED
-                and len(gradients) == 1
-            ):
-                addresses[index] = address = gradient.data_ptr()
-                counts[index] = count = gradient.numel()
-                versions[index] = version = gradient._version
-                if (
-                    (source := feeder[index]) >= 0
-                    and address == addresses[source] != 0
-                    and (count, version) == (counts[source], versions[source])
-                ):
-                    if add or source in bad:
+                type(x) is tensor and x.dtype is single and x.is_cpu and (full or there[index])
+                and norms[index] == UNTOUCHED and len(gradients) == 1
+            ):  # fmt: skip
+                addresses[index] = address = x.data_ptr()
+                counts[index] = count = x.numel()
+                versions[index] = version = x._version
+                source = feeder[index]
+                if source >= 0 and address == addresses[source] != 0 and (
+                    (count, version) == (counts[source], versions[source])
+                ):  # fmt: skip
+                    if full or source in bad:
                         hand_on(source, index)
                     else:
                         norms[index] = norms[source]
                     recorder.seconds += perf_counter() - began
                     return
-                if 0 < count <= most and address and (gradient.is_contiguous() or is_transposed(gradient)):
-                    numbers = view(bytes_at(address), float32, count)
-                    if add is None:
-                        if least < (norm := sqrt(squared(numbers, count))) < largest:
-                            norms[index] = norm
-                            recorder.seconds += perf_counter() - began
-                            return
-                    elif not gradient.requires_grad and not gradient.is_neg():
-                        looked = perf_counter()
-                        store(index, add(index, numbers))
-                        recorder.survey_seconds += (now := perf_counter()) - looked
-                        recorder.seconds += now - began
-                        return
+                if (
+                    0 < count <= most and address and (x.is_contiguous() or is_transposed(x))
+                    and take(index, x, view(bytes_at(address), float32, count), count)
+                ):  # fmt: skip
+                    recorder.seconds += perf_counter() - began
+                    return
         except Exception:  # noqa: S110  (no memory of its own, as a sparse one: the other look says what it is)
             pass
         slowly(index, None, None, gradients)
