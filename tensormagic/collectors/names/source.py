@@ -128,9 +128,16 @@ def lines_of(filename: str, names: dict[str, Any] | None = None) -> list[str]:
         filename: As the code names it.
         names: The globals of its module, which may know how to load its source.
     """
-    if Path(filename).exists():  # what is gone from the disk is left as Python remembers it
+    if _is_on_disk(filename):  # what is gone from there is left as Python remembers it
         linecache.checkcache(filename)
     return linecache.getlines(filename, names)
+
+
+def _is_on_disk(filename: str) -> bool:
+    try:
+        return Path(filename).exists()
+    except OSError:  # no file can have a name as long as code may have
+        return False
 
 
 def _line_of(filename: str, line: int, names: dict[str, Any] | None = None) -> str:

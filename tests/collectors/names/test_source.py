@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import tensormagic
-from tensormagic.collectors.names.source import Sites, is_own_code
+from tensormagic.collectors.names.source import Sites, is_own_code, lines_of
 
 PURELIB = sysconfig.get_path("purelib")
 
@@ -121,3 +121,13 @@ def test_a_file_that_was_edited_and_loaded_again(tmp_path, monkeypatch):
     module.step(second)
     assert [place.text for place in first.locations] == ["return sites.here(1)"]
     assert [(place.line, place.text) for place in second.locations] == [(4, "return sites.here()  # as it is now")]
+
+
+@pytest.mark.parametrize("filename", ["y" * 5000, "", "<made up>", "a/" * 3000])
+def test_code_of_any_name_is_traced(filename):
+    """What `compile` takes as a file name may be no name that a disk has: it is no business of the run's."""
+    code = "x = torch.ones(3, requires_grad=True)\nwith tm.trace() as trace:\n    (x * 2).sum().backward()"
+    names = {"torch": torch, "tm": tensormagic}
+    exec(compile(code, filename, "exec"), names)
+    assert len(names["trace"].report.graphs) == 1
+    assert lines_of(filename) == []
