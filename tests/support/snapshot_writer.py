@@ -55,9 +55,12 @@ class ToyAllocator:
         return address
 
     def free(self, address: int, frames: list[dict[str, Any]] | None = None, *, completed: bool = True) -> None:
-        """Free a block; it waits for a stream where the free is not completed."""
+        """Free a block; it waits for a stream where the free is not completed.
+
+        Without ``frames`` the events bear those of the allocation, as they do with ``context="alloc"``.
+        """
         block = next(one for one in reversed(self.blocks) if one["address"] == address)
-        size, where = block["requested_size"], {} if frames is None else {"frames": frames}
+        size, where = block["requested_size"], {"frames": block["frames"] if frames is None else frames}
         self._event("free_requested", addr=address, size=size, **where)
         block["state"] = "active_pending_free"
         self.live -= size

@@ -16,6 +16,12 @@ from tensormagic.reports import DeviceMemory, Gap, ProcessUse
 Found = tuple[list[DeviceMemory], list[Gap]]
 Value = TypeVar("Value")
 
+_UNCOUNTED = "the allocator of {} does not tell what it has given out: it is not torch's own"
+_ONE_IS_OURS = (
+    "the driver does not list this process on {} as {}: in a container it knows it by another number,"
+    " so one of the processes told is this one"
+)
+
 
 def read_cuda(cuda: Any = torch.cuda, core: Any = torch._C, nvml: Any = None) -> Found:
     """Return the CUDA devices that torch uses.
@@ -30,29 +36,43 @@ def read_cuda(cuda: Any = torch.cuda, core: Any = torch._C, nvml: Any = None) ->
     has_context = getattr(core, "_cuda_hasPrimaryContext", lambda _index: True)
     used = [index for index in range(cuda.device_count()) if has_context(index)]
     driver, gaps = _processes(nvml if nvml is not None else _nvml(), cuda, used)
-    blocks = _largest_free(cuda)
-    return [_cuda_device(cuda, index, driver.get(index, []), blocks) for index in used], gaps
+    blocks = _or_none(lambda: _largest_free(cuda))
+    devices = [_cuda_device(cuda, index, driver.get(index, []), blocks) for index in used]
+    gaps += [Gap("devices", _UNCOUNTED.format(one.device)) for one in devices if one.allocated is None]
+    unlike = [one.device for one in devices if one.others and one.process is None]
+    return devices, gaps + [Gap("devices", _ONE_IS_OURS.format(device, os.getpid())) for device in unlike]
 
 
-def _cuda_device(cuda: Any, index: int, users: list[ProcessUse], blocks: dict[int, int]) -> DeviceMemory:
-    reserved, own = cuda.memory_reserved(index), next((one.nbytes for one in users if one.pid == os.getpid()), None)
+def _cuda_device(cuda: Any, index: int, users: list[ProcessUse], blocks: dict[int, int] | None) -> DeviceMemory:
+    """Return one device; an allocator that is not torch's own may refuse any of its counters."""
+    own = next((one.nbytes for one in users if one.pid == os.getpid()), None)
+    reserved = _or_none(lambda: cuda.memory_reserved(index))
     free, total = _or_none(lambda: cuda.mem_get_info(index)) or (None, None)
     others = sorted((one for one in users if one.pid != os.getpid()), key=lambda one: -(one.nbytes or 0))
     return DeviceMemory(
         device=f"cuda:{index}", name=_or_none(lambda: str(cuda.get_device_name(index))) or "",
-        allocated=cuda.memory_allocated(index), reserved=reserved, peak=cuda.max_memory_allocated(index),
-        largest_free=blocks.get(index, 0), free=free, total=total, process=own, others=tuple(others),
-        context=None if own is None else max(own - reserved, 0),
+        allocated=_or_none(lambda: cuda.memory_allocated(index)), reserved=reserved,
+        peak=_or_none(lambda: cuda.max_memory_allocated(index)),
+        largest_free=None if blocks is None else blocks.get(index, 0), free=free, total=total, process=own,
+        others=tuple(others), context=None if own is None or reserved is None else max(own - reserved, 0),
     )  # fmt: skip
 
 
 def _largest_free(cuda: Any) -> dict[int, int]:
     """Return the largest block by device that is free inside what is reserved."""
     found: dict[int, int] = {}
-    for segment in cuda.memory_snapshot():
+    for segment in _segments(cuda):
         free = (block["size"] for block in segment["blocks"] if block["state"] == "inactive")
         found[segment["device"]] = max([found.get(segment["device"], 0), *free])
     return found
+
+
+def _segments(cuda: Any) -> Any:
+    """Return torch's segments; without the history, which takes seconds to put together where one is recorded."""
+    try:
+        return cuda.memory_snapshot(include_traces=False)
+    except TypeError:  # older torch knows no such option, and always brings it along
+        return cuda.memory_snapshot()
 
 
 def _nvml() -> Any:

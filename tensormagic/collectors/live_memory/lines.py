@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.names.source import is_own_code, location_of
+from tensormagic.collectors.names.gathered_frames import own_frame
+from tensormagic.collectors.names.source import location_of
 from tensormagic.reports import Location
 
 MOST = 100_000  # storages, each some 200 bytes: those that were noted first are forgotten
@@ -81,6 +82,14 @@ def noted_line(storage: torch.UntypedStorage) -> Origin | None:
     return known.origin if same else None
 
 
+def _records(cuda: Any, recording: Callable[[], bool]) -> bool:
+    """Return whether stacks are there to ask for; of an allocator that is not torch's own they are not."""
+    try:
+        return bool(cuda.is_initialized() and recording())
+    except RuntimeError:  # "cudaMallocAsync does not yet support recordHistory", and any other allocator likewise
+        return False
+
+
 class Lines:
     """Tells the lines of storages, for one look.
 
@@ -90,8 +99,7 @@ class Lines:
     """
 
     def __init__(self, cuda: Any = torch.cuda, recording: Callable[[], bool] = _is_recording) -> None:
-        records = cuda.is_initialized() and recording()
-        self._traceback = getattr(cuda.memory, "_allocation_traceback", None) if records else None
+        self._traceback = getattr(cuda.memory, "_allocation_traceback", None) if _records(cuda, recording) else None
 
     def of(self, storage: torch.UntypedStorage) -> Origin | None:
         """Return the line that allocated a storage, where anybody saw it. Never raises."""
@@ -104,10 +112,5 @@ class Lines:
         """Return the person's innermost line on the stack that the allocator keeps with a block in use."""
         if self._traceback is None or storage.device.type != "cuda":
             return None
-        frames = self._traceback(storage.data_ptr()) or ()
-        own = next((frame for frame in frames if is_own_code(str(frame.get("filename", "")))), None)
-        if own is None:
-            return None
-        function = str(own.get("name", ""))
-        function = "" if function == "<module>" else function
-        return Origin(location_of(str(own["filename"]), int(own.get("line", 0)), function))
+        own = own_frame(self._traceback(storage.data_ptr()))
+        return None if own is None else Origin(location_of(*own))

@@ -52,6 +52,8 @@ class Block(weakref.ref[torch.UntypedStorage]):
         size: Its bytes when last looked at.
         device: Its device.
         place: Where it was allocated; None where it was there before the run.
+        by_engine: Whether the engine of autograd asked for it, with no line of the person's above: `place` is that
+            of the call whose backward it is.
         op: Name of the operation that allocated it.
         born: Number of that operation.
         seconds: When that was, by the clock of the run.
@@ -67,8 +69,8 @@ class Block(weakref.ref[torch.UntypedStorage]):
     """
 
     __slots__ = (
-        "before", "born", "category", "device", "died", "dtype", "key", "nbytes", "op", "pieces", "place", "seconds",
-        "shape", "shared", "size", "start", "task",
+        "before", "born", "by_engine", "category", "device", "died", "dtype", "key", "nbytes", "op", "pieces", "place",
+        "seconds", "shape", "shared", "size", "start", "task",
     )  # fmt: skip
 
     key: int
@@ -76,6 +78,7 @@ class Block(weakref.ref[torch.UntypedStorage]):
     size: int
     device: torch.device
     place: Place | None
+    by_engine: bool
     op: str
     born: int
     seconds: float
@@ -108,6 +111,6 @@ def new_block(storage: torch.UntypedStorage, tensor: Any, died: Died) -> Block:
     block.nbytes = block.size = storage.nbytes()
     block.device, block.dtype, block.shape = tensor.device, tensor.dtype, tensor.shape
     block.place, block.op, block.born, block.seconds, block.task = None, "", 0, 0.0, -1
-    block.before = block.shared = False
+    block.before = block.shared = block.by_engine = False
     block.start, block.pieces, block.died, block.category = 0, None, None, None
     return block

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any
 
+from tensormagic.collectors.names.gathered_frames import own_frame
 from tensormagic.collectors.names.source import CellNumber, is_own_code, location_of
 from tensormagic.reports import Location
 from tensormagic.reports.allocator_run import AllocatorLine, AllocatorRun
@@ -26,12 +27,13 @@ class Seen:
     """What is known of a device from the run itself.
 
     Attributes:
-        returned: Bytes of the storages that operations returned, by file and line.
+        returned: Bytes of the storages that operations returned, by file and line; under None those that were
+            allocated while no line of the person's ran: by a backward, on the engine's own thread.
         peak: The most of them at once, those from before the run included.
         addresses: Where the storages begin that are alive at the end.
     """
 
-    returned: Mapping[_Line, int] = field(default_factory=dict)
+    returned: Mapping[_Line | None, int] = field(default_factory=dict)
     peak: int = 0
     addresses: Collection[int] = ()
 
@@ -147,7 +149,7 @@ def _served(events: Iterable[Mapping[str, Any]], seen: Seen, lines: _Lines) -> I
             sizes[lines.of(event.get("frames"))].append(int(event.get("size", 0)))
     most = sorted(sizes, key=lambda line: -sum(sizes[line]))[:MOST_LINES]
     for line in most:
-        returned = seen.returned.get(line, 0) if line is not None else 0
+        returned = seen.returned.get(line, 0)
         yield AllocatorLine(lines.told(line), sum(sizes[line]), returned, len(sizes[line]), max(sizes[line]))
 
 
@@ -172,19 +174,17 @@ class _Lines:
 
     def of(self, frames: Any) -> _Line | None:
         """Return the innermost line of the person's; None where there is none."""
-        for frame in frames or ():
-            filename, line = str(frame.get("filename", "")), int(frame.get("line", 0))
-            if self._is_own(filename):
-                self._functions.setdefault((filename, line), str(frame.get("name", "")))
-                return filename, line
-        return None
+        own = own_frame(frames, self._is_own)
+        if own is None:
+            return None
+        self._functions.setdefault(own[:2], own[2])
+        return own[:2]
 
     def told(self, line: _Line | None) -> Location | None:
         """Return a line as a location."""
         if line is None:
             return None
-        function = self._functions.get(line, "")
-        return location_of(*line, "" if function == "<module>" else function, cell_number=self._cell_number)
+        return location_of(*line, self._functions.get(line, ""), cell_number=self._cell_number)
 
 
 __all__ = ["History", "Seen", "allocator_runs"]

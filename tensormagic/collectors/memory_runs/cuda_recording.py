@@ -1,10 +1,12 @@
 """Switches the CUDA allocator's own recording on for a run, and leaves it as it was.
 
-Where the person records already, theirs is read and nothing is switched. CUDA is never started by looking.
+Where the person records already, theirs is read and nothing is switched; where they begin to in the run, theirs goes
+on after it. CUDA is never started by looking.
 """
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -15,12 +17,14 @@ import torch
 from tensormagic.collectors.memory_runs.cuda_events import History, Seen, allocator_runs
 from tensormagic.collectors.memory_runs.ledger import Ledger
 from tensormagic.collectors.names.source import CellNumber
+from tensormagic.collectors.tracing.replacing import replace
 from tensormagic.reports import Gap, Location
 from tensormagic.reports.allocator_run import AllocatorRun
 
 _is_recording: Callable[[], bool] = getattr(torch._C, "_cuda_isHistoryEnabled", bool)  # not there in old builds
 
 _BEGAN = "CUDA began in this run: the allocator's own events are read of later ones"
+_SWITCHED = "the recording of the allocator's events was switched in this run: only those since then can be read"
 LIMIT = 100_000  # events: some hundred bytes each, stacks shared
 
 
@@ -45,22 +49,37 @@ class CudaRecording:
         self._cuda, self._enabled, self._clock = cuda, enabled, clock
         self._history: History | None = None
         self._snapshot: Mapping[str, Any] = {}
+        self._switched = False  # by the person, in the run
         self.gaps: tuple[Gap, ...] = ()
 
     def start(self, stack: ExitStack) -> None:
         """Begin, where CUDA is in use; recording ends with the stack. Never raises."""
         try:
-            if not self._cuda.is_available() or not self._cuda.is_initialized():
+            if not self._cuda.is_initialized():
                 return
             mine = not self._enabled()
             if mine:
-                stack.callback(self._end)
                 self._cuda.memory._record_memory_history("all", context="alloc", stacks="python", max_entries=LIMIT)
+                stack.callback(self._end)
+            stack.callback(replace(self._cuda.memory, "_record_memory_history", self._noting))
             self._history = History(self._clock() * 1e6, LIMIT if mine else 0)
         except Exception as error:
             self._missed("recorded", error)
 
+    def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return torch's switch, which also notes that the person used it: what it is set to then is theirs."""
+
+        @functools.wraps(original)
+        def record(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            self._switched = True
+            return result
+
+        return record
+
     def _end(self) -> None:
+        if self._switched:
+            return
         try:
             self._cuda.memory._record_memory_history(None)
         except Exception as error:
@@ -71,10 +90,10 @@ class CudaRecording:
         try:
             if self._history is not None:
                 self._snapshot = self._cuda.memory._snapshot()
-            elif not self.gaps and self._cuda.is_available() and self._cuda.is_initialized():
-                self.gaps = (
-                    Gap("allocator", "CUDA began in this run: the allocator's own events are read of later ones"),
-                )
+            elif not self.gaps and self._cuda.is_initialized():
+                self.gaps = (Gap("allocator", _BEGAN),)
+            if self._switched and self._history is not None:
+                self._history, self.gaps = History(self._history.since), (Gap("allocator", _SWITCHED),)
         except Exception as error:
             self._missed("read", error)
 
@@ -112,9 +131,9 @@ def seen_by(ledgers: Iterable[Ledger], locations: Sequence[Location]) -> dict[in
     return found
 
 
-def _returned(ledger: Ledger, locations: Sequence[Location]) -> dict[tuple[str, int], int]:
-    lines = ((locations[site], nbytes) for site, nbytes in (ledger.served or {}).items() if site is not None)
-    return {(place.filename, place.line): nbytes for place, nbytes in lines}
+def _returned(ledger: Ledger, locations: Sequence[Location]) -> dict[tuple[str, int] | None, int]:
+    lines = ((None if site is None else locations[site], nbytes) for site, nbytes in (ledger.served or {}).items())
+    return {None if place is None else (place.filename, place.line): nbytes for place, nbytes in lines}
 
 
 def _addresses(ledger: Ledger) -> frozenset[int]:

@@ -111,7 +111,8 @@ class Ledger:
         peak: The most bytes that were alive at a moment.
         peak_blocks: The storages that were, with their bytes then.
         moments: The timeline.
-        served: Bytes that each line allocated, of a device whose allocator tells what it served besides; else None.
+        served: Bytes that were allocated while each line ran, of a device whose allocator tells what it served
+            besides; else None. The engine of autograd has threads of its own, in which no line runs.
     """
 
     def __init__(self, device: str, tallies: Tallies, beats: Beats | None = None) -> None:
@@ -174,7 +175,8 @@ class Ledger:
             if block.op in JOINING:
                 self._beats.joined(block)
             if self.served is not None:
-                self.served[block.site] = self.served.get(block.site, 0) + block.nbytes
+                asking = None if block.by_engine else block.site  # as the allocator sees it
+                self.served[asking] = self.served.get(asking, 0) + block.nbytes
             tally = self._tally(block.site)
             tally.add(block.nbytes, block.op, block.born, live)
             if block.place is not None and block.place.phase == "backward":

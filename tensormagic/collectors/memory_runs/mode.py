@@ -119,11 +119,11 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
             try:
                 storage = result.untyped_storage()
                 if storage._cdata not in self.known:
-                    self._born(storage, result, kind, place or self._place_of_node())
+                    self._born(storage, result, kind, place)
             except Exception:  # it has none: sparse, or nested
-                self._look([result], kind, place or self._place_of_node())
+                self._look([result], kind, place)
         elif new and (new != VIEW or place is not None):
-            self._look_further(kind, place or self._place_of_node(), (args, kwargs or {}), result)
+            self._look_further(kind, place, (args, kwargs or {}), result)
         if len(self.events) > self.patience:
             self._fold()
         return result
@@ -188,14 +188,17 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
 
     # -- what -------------------------------------------------------------------------------------------------------
 
-    def _born(self, storage: torch.UntypedStorage, tensor: torch.Tensor, kind: OpKind, place: Place) -> None:
+    # In all of these a place of None stands for the engine's own call, made for a node.
+
+    def _born(self, storage: torch.UntypedStorage, tensor: torch.Tensor, kind: OpKind, place: Place | None) -> None:
         block = new_block(storage, tensor, self._death)
-        block.place, block.op, block.born = place, kind.name, self.operations
+        block.by_engine = place is None
+        block.place, block.op, block.born = place or self._place_of_node(), kind.name, self.operations
         block.seconds, block.task = self._clock(), _graph_task()
         self.known[block.key] = block
         self.events.append(block)
 
-    def _look_further(self, kind: OpKind, place: Place, given: tuple[Any, dict[str, Any]], result: Any) -> None:
+    def _look_further(self, kind: OpKind, place: Place | None, given: tuple[Any, dict[str, Any]], result: Any) -> None:
         """Note what is new where that is not one plain tensor. Never raises."""
         try:
             if kind.new == VIEW and type(result) is torch.Tensor and result.layout is torch.strided:
@@ -210,7 +213,7 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
         except Exception as error:
             self.gap = f"{kind.name}: {type(error).__name__}: {error}"
 
-    def _look(self, values: Any, kind: OpKind, place: Place) -> None:
+    def _look(self, values: Any, kind: OpKind, place: Place | None) -> None:
         for tensor in tensors_in(values):
             for storage in storages(tensor):
                 if storage._cdata not in self.known and storage.device.type != "meta":
@@ -221,18 +224,18 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
         self.whole.add(name)
         try:
             self.operations += 1
-            place = self._place_of_node() if frame is None else self._place_of(frame)
-            self._look([result], OpKind(name), place)
+            self._look([result], OpKind(name), None if frame is None else self._place_of(frame))
         except Exception as error:
             self.gap = f"{name}: {type(error).__name__}: {error}"
 
-    def _measure(self, written: list[torch.Tensor], kind: OpKind, place: Place) -> None:
+    def _measure(self, written: list[torch.Tensor], kind: OpKind, place: Place | None) -> None:
         """Note what was grown or shrunk."""
+        site = (place or self._place_of_node()).site
         for tensor in written:
             for storage in storages(tensor):
                 block = self.known.get(storage._cdata)
                 if block is not None and not block.shared and (size := storage.nbytes()) != block.size:
-                    self.note_size(block, size, place.site, kind.name)
+                    self.note_size(block, size, site, kind.name)
 
     def note_size(self, block: Block, size: int, site: int | None, op: str) -> None:
         """Note that a storage has another size now."""

@@ -10,6 +10,7 @@ import linecache
 import re
 from typing import Any
 
+from tensormagic.collectors.names.caller import MARK
 from tensormagic.collectors.names.source import CellNumber, is_own_code
 from tensormagic.collectors.snapshots.fields import dictionaries, entries, whole, word
 from tensormagic.reports import Location
@@ -83,8 +84,9 @@ def _read(frames: Any) -> list[tuple[str, int, str]]:
 
 
 def _is_own(frame: tuple[str, int, str]) -> bool:
-    filename = frame[0]
-    return bool(_PYTHON.search(filename)) and is_own_code(filename) and not _STANDARD_LIBRARY.search(filename)
+    filename, _, name = frame
+    outside = _STANDARD_LIBRARY.search(filename) or name == MARK
+    return bool(_PYTHON.search(filename)) and is_own_code(filename) and not outside
 
 
 def _text(filename: str, line: int) -> str:

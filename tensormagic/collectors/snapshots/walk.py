@@ -128,13 +128,29 @@ def actions_in(steps: list[Step]) -> Counter[str]:
 def line_sums(steps: list[Step], frees: str) -> dict[int, LineSums]:
     """Return what each line allocated, and freed where frees have stacks, by number of the line."""
     sums: dict[int, LineSums] = {}
+    told = _frees_have_stacks(steps, frees)
     for action, _, nbytes, number, *_ in steps:
         if action not in {"alloc", frees}:
             continue
         line = sums.get(number) or sums.setdefault(number, LineSums())
         if action == frees:
-            line.freed += nbytes
+            line.freed += nbytes * told
             continue
         line.allocated, line.calls = line.allocated + nbytes, line.calls + 1
         line.largest = max(line.largest, nbytes)
     return sums
+
+
+def _frees_have_stacks(steps: list[Step], frees: str) -> bool:
+    """Return whether frees have stacks of their own: with ``context="alloc"`` torch lends them the allocation's.
+
+    The very same list, then (``c10/cuda/CUDACachingAllocator.cpp``: ``context ? context :
+    block->context_when_allocated``), which a pickle keeps. The first free whose allocation is there decides.
+    """
+    stacks: dict[int, Any] = {}
+    for action, address, *_, event in steps:
+        if action == "alloc":
+            stacks[address] = event.get("frames")
+        elif action == frees and stacks.get(address):
+            return event.get("frames") is not stacks[address]
+    return True

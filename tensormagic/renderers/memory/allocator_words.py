@@ -7,13 +7,15 @@ from tensormagic.reports import AllocatorLine, AllocatorRun
 
 MOST_LINES = 12
 HEAD = ("line", "workspace", "served", "times")
+_NO_LINE = "no line of yours: backward, libraries"
 
 
 def allocator_words(run: AllocatorRun) -> str:
     """Return what the allocator saw beyond the timeline: its own peak, its reserve, blocks without a tensor."""
     parts = [f"{plural(run.events, 'event')} of the allocator of {run.device}"]
     if run.peak is not None:
-        parts.append(f"at most {number_of_bytes(run.peak)} in use, {number_of_bytes(run.seen_peak)} of it in tensors")
+        tensors = f"tensors by themselves at most {number_of_bytes(run.seen_peak)}"
+        parts.append(f"at most {number_of_bytes(run.peak)} in use, {tensors}")
     if run.reserved is not None:
         parts.append(f"at most {number_of_bytes(run.reserved)} reserved")
     if run.unnamed:
@@ -31,5 +33,5 @@ def allocator_rows(run: AllocatorRun) -> list[tuple[str, ...]]:
 
 
 def _row(line: AllocatorLine) -> tuple[str, ...]:
-    where = f"{line.location.label}: {line.location.text}" if line.location is not None else "no line of yours"
+    where = f"{line.location.label}: {line.location.text}" if line.location is not None else _NO_LINE
     return where, number_of_bytes(line.workspace), number_of_bytes(line.served), count(line.calls)

@@ -104,6 +104,49 @@ def test_cuda_without_the_drivers_package_or_figures():
     assert "not permitted" in read_cuda(cuda(), CORE, driver)[1][0].reason
 
 
+def test_an_allocator_that_is_not_torchs_own():
+    """``cudaMallocAsync`` has no snapshot, a plugged-in one no counters: what is there is told, and what is missing."""
+
+    def refuses(*_arguments, **_options):
+        raise RuntimeError("CUDAPluggableAllocator does not yet support getDeviceStats")
+
+    (device,), gaps = read_cuda(cuda(memory_snapshot=refuses), CORE, Driver())
+    assert (device.allocated, device.largest_free, device.fragmentation, gaps) == (3 * MIB, None, None, [])
+    plugged = cuda(memory_snapshot=refuses, **dict.fromkeys(
+        ("memory_allocated", "memory_reserved", "max_memory_allocated"), refuses))  # fmt: skip
+    (device,), gaps = read_cuda(plugged, CORE, Driver())
+    assert (device.allocated, device.reserved, device.peak, device.context) == (None, None, None, None)
+    assert (device.free, device.process) == (50 * MIB, 17 * MIB)
+    assert [gap.reason for gap in gaps] == [
+        "the allocator of cuda:0 does not tell what it has given out: it is not torch's own"
+    ]
+
+
+def test_the_snapshot_comes_without_the_history_where_torch_allows_that():
+    """A history of a million events takes seconds to put together; an older torch is asked as it can be."""
+    told = []
+
+    def snapshot(mempool_id=None, include_traces=True):
+        told.append((mempool_id, include_traces))
+        return [{"device": 0, "blocks": [block(MIB, "inactive")]}]
+
+    (device,), _ = read_cuda(cuda(memory_snapshot=snapshot), CORE, Driver())
+    assert (device.largest_free, told) == (MIB, [(None, False)])
+
+
+def test_in_a_container_this_process_is_not_told_as_another():
+    """The driver knows it there by a number of the host's: that one of those told is this one is said."""
+    driver = Driver()
+    driver.nvmlDeviceGetComputeRunningProcesses = lambda _: [SimpleNamespace(pid=4_000_123, usedGpuMemory=17 * MIB)]
+    driver.nvmlDeviceGetGraphicsRunningProcesses = lambda _: []
+    (device,), (gap,) = read_cuda(cuda(), CORE, driver)
+    assert (device.process, [one.pid for one in device.others]) == (None, [4_000_123])
+    assert gap.reason == (
+        f"the driver does not list this process on cuda:0 as {os.getpid()}: in a container it knows it by another"
+        " number, so one of the processes told is this one"
+    )
+
+
 def test_cuda_is_not_initialised_by_looking():
     """Before torch has begun to use CUDA nothing is asked of it."""
     asked = SimpleNamespace(is_initialized=lambda: False)

@@ -138,6 +138,15 @@ def test_the_allocator_of_cuda_is_asked_where_it_records():
     assert Lines(SimpleNamespace(is_initialized=lambda: False), lambda: True).of(Somewhere(512)) is None
 
 
+def test_an_allocator_without_a_history_hides_nothing():
+    """Of ``cudaMallocAsync`` torch does not even say whether it records: it raises, and no line is known."""
+
+    def refuses():
+        raise RuntimeError("cudaMallocAsync does not yet support recordHistory.")
+
+    assert Lines(cuda(), refuses).of(Somewhere(512)) is None
+
+
 def test_a_stack_of_libraries_alone_is_no_line():
     """Where no frame is the person's own, and where torch raises, nothing is told."""
     there = cuda()

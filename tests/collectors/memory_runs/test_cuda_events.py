@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from contextlib import ExitStack
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ import tensormagic as tm
 from tensormagic.collectors.memory_runs.cuda_events import History, Seen, allocator_runs
 from tensormagic.collectors.memory_runs.cuda_recording import LIMIT, CudaRecording
 from tensormagic.collectors.memory_runs.ledger import Ledger
+from tensormagic.collectors.names.gathered_frames import own_frame
 from tensormagic.reports import Location
 
 TORCH = {"filename": "/usr/lib/python3/site-packages/torch/nn/modules/conv.py", "line": 460, "name": "_conv_forward"}
@@ -82,6 +84,45 @@ def test_a_workspace_that_no_operation_returned():
     assert (loss.location.line, loss.location.function, loss.workspace) == (9, "", 0)
 
 
+def test_what_a_backward_takes_is_no_workspace():
+    """On the engine's thread no line runs: what its operations returned there is taken off what was served there."""
+    told = snapshot([event("alloc", 1, 4000), event("alloc", 2, 900), *freed(2, 900)], block(1, 4000))
+    (run,) = allocator_runs(told, {0: Seen({None: 4000})}, WHOLE)
+    (line,) = run.lines
+    assert (line.location, line.served, line.returned, line.workspace) == (None, 4900, 4000, 900)
+
+
+class Twice(torch.autograd.Function):
+    """A node of the person's own: its backward runs lines of theirs, on the engine's thread, too."""
+
+    @staticmethod
+    def forward(_ctx, x):
+        """Return twice ``x``."""
+        return x * 2
+
+    @staticmethod
+    def backward(_ctx, gradient):
+        """Return twice the gradient."""
+        return gradient * 2
+
+
+def test_the_engines_own_allocations_belong_to_no_line_of_the_allocators():
+    """What a backward's own operations return is asked for by no line, whatever line its forward stands on."""
+    x = torch.ones(100, requires_grad=True)
+    with tm.track_memory() as run:
+        ledger = run._follower._ledger(torch.device("cpu"))
+        ledger.served = {}
+        y = x.exp()
+        loss = Twice.apply(y).sum()
+        loss.backward()
+    lines = run._follower._sites.locations
+    served = {None if site is None else lines[site].text: nbytes for site, nbytes in ledger.served.items()}
+    assert served == {"y = x.exp()": 400, "return x * 2": 400, "loss = Twice.apply(y).sum()": 4,
+                      "loss.backward()": 4, "return gradient * 2": 400, None: 400}  # fmt: skip
+    told = {line.location.text: line.allocated for line in run.report.lines}
+    assert told["y = x.exp()"] == 800  # in the table of lines its backward counts there
+
+
 def test_the_peak_is_that_of_the_events():
     """Exact, as asked for: what was there before, the result and the workspace; beside it what operations returned."""
     (run,) = allocator_runs(convolution(), {0: Seen({}, 5004)}, WHOLE)
@@ -124,6 +165,30 @@ def test_a_history_that_was_overwritten_has_no_peak(history, complete):
     assert (run.complete, run.peak is not None, run.reserved is not None) == (complete, complete, complete)
 
 
+def test_stacks_gathered_while_a_run_is_followed_tell_the_persons_line_and_function():
+    """As torch itself gathers them, in the midst of an operation: our stand-in for the caller is no function of theirs.
+
+    It is what the CUDA allocator does with every allocation, and works without a GPU.
+    """
+    stacks = []
+
+    @torch.library.custom_op("tensormagic_test::gather", mutates_args=())
+    def gather(x: torch.Tensor) -> torch.Tensor:
+        stacks.append(torch._C._profiler.gather_traceback(True, False, False))
+        return x.clone()
+
+    def forward(x):
+        return gather(x)
+
+    with tm.track_memory():
+        forward(torch.ones(3))
+    (frames,) = torch._C._profiler.symbolize_tracebacks(stacks)
+    outside = [frame for frame in frames if frame["name"] != "gather"]
+    assert "tensormagic_call" in {frame["name"] for frame in outside}
+    filename, line, function = own_frame(outside)
+    assert (filename, linecache.getline(filename, line).strip(), function) == (__file__, "return gather(x)", "forward")
+
+
 def test_devices_without_events_are_left_out():
     """The second of two."""
     found = allocator_runs({"segments": [], "device_traces": [[], [event("alloc", 1, 5)]]}, {}, WHOLE)
@@ -136,7 +201,7 @@ class Cuda:
     def __init__(self, *, initialized: bool = True) -> None:
         self.told: list[object] = []
         self.memory = SimpleNamespace(_record_memory_history=self.record, _snapshot=convolution)
-        self.is_available = self.is_initialized = lambda: initialized
+        self.is_initialized = lambda: initialized
 
     def record(self, enabled: str | None, **options: object) -> None:
         self.told.append((enabled, options))
@@ -187,11 +252,42 @@ def test_cuda_that_begins_in_the_run_is_a_gap():
     cuda = Cuda(initialized=False)
     recording = CudaRecording(cuda, lambda: False)
     recording.start(ExitStack())
-    cuda.is_available = cuda.is_initialized = lambda: True
+    cuda.is_initialized = lambda: True
     recording.take()
     assert [gap.reason for gap in recording.gaps] == [
         "CUDA began in this run: the allocator's own events are read of later ones"
     ]
+
+
+@pytest.mark.parametrize("enabled", ["all", None])
+def test_what_the_person_switches_in_the_run_stays_as_they_set_it(enabled):
+    """Theirs is neither ended nor begun anew; of the events before it nothing is said, and torch's function is back."""
+    cuda = Cuda()
+    switch = cuda.memory._record_memory_history
+    recording = CudaRecording(cuda, lambda: False, lambda: 0.001)
+    with ExitStack() as stack:
+        recording.start(stack)
+        assert cuda.memory._record_memory_history.__name__ == switch.__name__
+        cuda.memory._record_memory_history(enabled, max_entries=7)
+        recording.take()
+    assert cuda.told[1:] == [(enabled, {"max_entries": 7})]
+    assert cuda.memory._record_memory_history == switch
+    assert [gap.reason for gap in recording.gaps] == [
+        "the recording of the allocator's events was switched in this run: only those since then can be read"
+    ]
+
+
+def test_events_after_a_switch_are_not_the_whole_run():
+    """What was forgotten when the person switched cannot be in a peak."""
+    cuda = Cuda()
+    cuda.memory._snapshot = lambda: snapshot([event("alloc", 1, 5)], block(1, 5))
+    recording = CudaRecording(cuda, lambda: False, lambda: 0.001)
+    with ExitStack() as stack:
+        recording.start(stack)
+        cuda.memory._record_memory_history("all")
+        recording.take()
+    (run,) = recording.runs([device()], (Location("/home/me/train.py", 7),))
+    assert (run.complete, run.peak) == (False, None)
 
 
 def test_what_goes_wrong_is_a_gap_and_recording_ends_all_the_same():
@@ -211,7 +307,8 @@ def test_what_cannot_be_switched_on_is_a_gap():
     cuda.memory._record_memory_history = lambda *_, **__: 1 // 0
     runs, recording = recorded(cuda)
     assert runs == ()
-    assert [gap.section for gap in recording.gaps] == ["allocator"]
+    (gap,) = recording.gaps
+    assert gap.reason.startswith("the allocator's own events could not be recorded: ZeroDivisionError")
 
 
 def test_a_run_without_cuda_has_no_allocators_events():

@@ -21,7 +21,7 @@ def block(**facts) -> Block:
     made = Block(torch.zeros(1).untyped_storage(), None)
     known = {
         "task": -1, "born": 1, "nbytes": 4, "op": "aten.cat.default", "place": None, "before": False, "seconds": 0.0,
-        "start": 0, "pieces": None, "died": None, "category": None,
+        "start": 0, "pieces": None, "died": None, "category": None, "by_engine": False,
     }  # fmt: skip
     for name, value in {**known, **facts}.items():
         setattr(made, name, value)

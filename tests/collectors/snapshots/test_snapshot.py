@@ -114,6 +114,26 @@ def test_a_freed_line_is_told_where_frees_have_stacks():
     assert freed == {12: 0, 40: 5000}
 
 
+def test_the_stack_that_a_free_borrows_from_its_allocation_is_no_place_where_anything_was_freed():
+    """With ``context="alloc"`` torch puts the allocation's own stack into the events of the free, the same list."""
+    allocator = ToyAllocator()
+    allocator.free(allocator.alloc(5000, stack(12)))
+    allocator.alloc(700, stack(13))
+    given = pickle.loads(pickle.dumps(allocator.snapshot()))
+    report = snapshot_report(given)
+    assert {one.location.line: (one.allocated, one.freed) for one in report.lines} == {12: (5000, 0), 13: (700, 0)}
+    assert report.timelines[0].live[-1] == 700
+
+
+def test_the_frames_of_our_own_stand_ins_are_passed_over():
+    """A snapshot taken in a cell that was followed holds the frames that made the person's calls for them."""
+    allocator = ToyAllocator()
+    allocator.alloc(5000, [UNWIND, frame(12, "tensormagic_call"), frame(12, "forward"), frame(99, "<module>")])
+    report = snapshot_report(allocator.snapshot())
+    assert [(one.location.line, one.location.function) for one in report.lines] == [(12, "forward")]
+    assert [place.line for place in report.live[0].way] == [99, 12]
+
+
 def test_old_and_other_forms_are_read():
     """Blocks with a history (torch 2.0), a bare list of segments, and what torch.profiler makes of its own events."""
     old = {"device": 1, "address": BEGIN, "total_size": 1024, "stream": 0, "blocks": [
