@@ -266,3 +266,17 @@ def in_place_and_views():
 def checked_numerically():
     x = torch.tensor([0.5, 1.5], dtype=torch.float64, requires_grad=True)
     return torch.autograd.gradcheck(torch.sin, x), torch.autograd.gradgradcheck(torch.sin, x, torch.ones_like(x))
+
+
+def _through_the_jagged_linear(report):
+    assert {"linear", "relu"} <= {node.op for node in report.nodes}
+
+
+@program(1, check=_through_the_jagged_linear, measured=False)
+def jagged_nested_tensors():
+    """A size that is a symbol without a number can be no number in the report: what is saved is told without it."""
+    rows = [torch.ones(length, 4, requires_grad=True) for length in (3, 5)]
+    layer = torch.nn.Linear(4, 2)
+    jagged = torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+    layer(jagged).relu().values().sum().backward()
+    return [row.grad for row in rows], layer.weight.grad

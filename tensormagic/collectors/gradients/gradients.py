@@ -38,6 +38,7 @@ from tensormagic.collectors.gradients.small_gradients import SmallGradients
 from tensormagic.collectors.gradients.survey import StatisticsTable, measured, survey, survey_of, survey_on_device
 from tensormagic.collectors.graphs.skeleton import Skeleton, Walk
 from tensormagic.collectors.quiet import answers_itself, unasked
+from tensormagic.collectors.tracing.dynamo import without_dynamo
 from tensormagic.collectors.tracing.forward_values import PassForward
 from tensormagic.collectors.tracing.levels import bare, outside_levels
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Birth, GradientStatistics
@@ -126,17 +127,21 @@ class PassRecorder:
         self._wrapped = self._isolated = True
         self._plain = False
 
-    def open(self, around: Callable[..., Any] | None = None) -> None:
+    def open(self, around: Callable[..., Any] | None = None, *, between_compiled: bool = False) -> None:
         """Put the hooks on; if that fails halfway, those already on are taken off again.
 
         Args:
             around: Calls each hook, ``around(hook, *arguments)``, where a mode of the tracer's own has to step off.
+            between_compiled: Whether Dynamo compiles hooks in this pass; these it does not.
         """
         before, after, slowly = self._before, self._after, self._slowly
         if around is not None:
             before, after, slowly = partial(around, before), partial(around, after), partial(around, slowly)
         try:
             look = self._usual_look(slowly) if self._plain else None
+            if between_compiled:
+                before, after = partial(without_dynamo, before), partial(without_dynamo, after)
+                look = partial(without_dynamo, look) if look is not None else None
             with self._hooks.together() as handle:
                 self._hook_nodes(before, look, handle)
                 self._hook_contested(after, handle)

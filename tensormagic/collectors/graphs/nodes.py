@@ -129,7 +129,7 @@ def _size(sized: Any) -> tuple[Any, ...]:
 def _numbers(size: tuple[Any, ...]) -> tuple[int, ...]:
     try:
         return tuple(map(int, size))
-    except (RuntimeError, TypeError):  # symbolic or nested sizes
+    except (RuntimeError, TypeError, AttributeError):  # symbolic, nested or jagged sizes
         return ()
 
 

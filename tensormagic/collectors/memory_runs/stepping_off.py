@@ -19,9 +19,9 @@ import torch
 from tensormagic.collectors.memory_runs.mode import MemoryMode
 from tensormagic.collectors.names.caller import Callers, uncounted
 from tensormagic.collectors.ops.op_asking import ASKING_CALLS, ASKING_NODES
-from tensormagic.collectors.ops.ops import skip_in_dynamo
 from tensormagic.collectors.tracing.backward_calls import BackwardCall, Followed, followed_backward
 from tensormagic.collectors.tracing.compiled import kept_compiled
+from tensormagic.collectors.tracing.dynamo import skip_in_dynamo, without_dynamo
 from tensormagic.collectors.tracing.replacing import Replacement
 
 _CALLS: tuple[tuple[Any, str], ...] = (
@@ -117,8 +117,8 @@ class SteppingOff:
             self._return()
 
     def _hooked(self, node: Any) -> list[Any]:
-        after = functools.partial(self._after, node.name())
-        return [node.register_prehook(self._before), node.register_hook(after)]
+        after = functools.partial(without_dynamo, self._after, node.name())
+        return [node.register_prehook(functools.partial(without_dynamo, self._before)), node.register_hook(after)]
 
     def _before(self, _gradients: Any) -> None:
         self._left = self._mode.leave()
@@ -136,7 +136,7 @@ class SteppingOff:
     def step_aside(self) -> bool:
         """Let Dynamo see torch's own functions."""
         if not self.compiled_calls:
-            skip_in_dynamo(MemoryMode.__torch_dispatch__)
+            skip_in_dynamo(MemoryMode.__torch_dispatch__, inside=True)
         self.compiled_calls += 1
         for replaced in self._replaced:
             replaced.pause()

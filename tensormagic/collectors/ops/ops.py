@@ -6,7 +6,6 @@ rounding, or with another check. There the mode is off, and the call or node is 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -23,6 +22,7 @@ from tensormagic.collectors.ops.op_costs import GraphCosts, NodeCost
 from tensormagic.collectors.ops.op_facts import WHOLE, Row
 from tensormagic.collectors.ops.op_mode import OpMode
 from tensormagic.collectors.ops.op_places import MOST_PLACES, Places, Rows
+from tensormagic.collectors.tracing.dynamo import skip_in_dynamo, without_dynamo
 from tensormagic.collectors.tracing.forward import ForwardRecorder
 from tensormagic.reports import Gap, Node
 from tensormagic.reports.ops import OpsReport, OpUse
@@ -80,7 +80,7 @@ class OpRecorder:
     def step_aside(self) -> bool:
         """Let the function mode step aside, and keep Dynamo from compiling the dispatch mode."""
         if not self.compiled_calls:
-            skip_in_dynamo(OpMode.__torch_dispatch__)
+            skip_in_dynamo(OpMode.__torch_dispatch__, inside=True)
         self.compiled_calls += 1
         return self._recorder.step_aside()
 
@@ -103,8 +103,8 @@ class OpRecorder:
         self.mode.node_of = known.get
         for place in asking_places(costs, skeleton):
             node, name = found.nodes[place], nodes[skeleton.index[place]].name
-            handles.append(node.register_prehook(self._before_asking))
-            handles.append(node.register_hook(partial(self._after_asking, costs.by_place[place], name)))
+            handles.append(node.register_prehook(partial(without_dynamo, self._before_asking)))
+            handles.append(node.register_hook(partial(without_dynamo, self._after_asking, costs.by_place[place], name)))
 
     def end_pass(self, nodes: Any) -> None:
         """Say that the pass through the live ``nodes`` is over, however it ended."""
@@ -175,14 +175,3 @@ def _use(rows: Rows, row: Row) -> OpUse:
         nbytes=row.nbytes, mutated=tuple(name for _, name in row.written.slots), mutations=row.writes,
         failed=row.failed,
     )  # fmt: skip
-
-
-def skip_in_dynamo(function: Any) -> None:
-    """Keep Dynamo from compiling ``function``, and what it calls, where it runs between two compiled pieces."""
-    module = sys.modules.get("torch._dynamo.eval_frame")
-    try:
-        action = module.FrameAction.SKIP  # type: ignore[union-attr]
-        strategy = module.FrameExecStrategy(action, action)  # type: ignore[union-attr]
-        module.set_code_exec_strategy(function.__code__, strategy)  # type: ignore[union-attr]
-    except AttributeError:  # an older torch
-        return

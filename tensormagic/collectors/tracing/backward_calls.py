@@ -19,6 +19,7 @@ import torch
 
 from tensormagic.collectors.names.caller import uncounted
 from tensormagic.collectors.names.tracebacks import strip_own_frames
+from tensormagic.collectors.tracing.dynamo import skip_in_dynamo, switch_dynamo, with_dynamo
 from tensormagic.errors import TraceError
 
 Followed = Literal["trace", "memory"]
@@ -46,6 +47,7 @@ class BackwardCall:
         accumulates: Whether leaves collect their gradients (``backward``) rather than the call returning them.
         run: Makes the call and returns what it returns.
         retains: Whether the graph is to be kept for another call.
+        between_compiled: Whether a compiled function makes it: Dynamo compiles the hooks that run within.
     """
 
     roots: tuple[Any, ...]
@@ -53,6 +55,7 @@ class BackwardCall:
     accumulates: bool
     run: Callable[[], Any]
     retains: bool = False
+    between_compiled: bool = False
 
 
 class Follower(Protocol):
@@ -125,21 +128,27 @@ def _step_down() -> None:
 def _standing_in_for(original: Callable[..., Any]) -> Callable[..., Any]:
     @uncounted
     def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
-        follower = _follower_here()
-        if follower is None:
-            return original(roots, *args, **kwargs)
+        compiler = switch_dynamo(None)
+        run = original if compiler is None else functools.partial(with_dynamo, compiler, original)
         try:
+            follower = _follower_here()
+            if follower is None:
+                return run(roots, *args, **kwargs)
             if follower.passing is not None:
-                return follower.passing(original, roots, args, kwargs)
+                return follower.passing(run, roots, args, kwargs)
             inputs = args[_INPUTS] if len(args) > _INPUTS else kwargs.get("inputs", ())
             accumulates = bool(kwargs.get("accumulate_grad", True))
-            run = functools.partial(original, roots, *args, **kwargs)
+            made = functools.partial(run, roots, *args, **kwargs)
             retains = bool(args[_RETAINS]) if len(args) > _RETAINS else False
-            return follower.follow(BackwardCall(tuple(roots), tuple(inputs), accumulates, run, retains))
+            between = compiler is not None
+            return follower.follow(BackwardCall(tuple(roots), tuple(inputs), accumulates, made, retains, between))
         except BaseException as error:
             strip_own_frames(error)  # all but this one's
             raise
+        finally:
+            switch_dynamo(compiler)
 
+    skip_in_dynamo(run_backward)
     return run_backward
 
 

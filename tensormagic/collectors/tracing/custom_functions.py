@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.tracing.dynamo import skip_in_dynamo, without_dynamo
 from tensormagic.collectors.tracing.replacing import replace
 
 _MODULE: ModuleType = sys.modules[torch.autograd.Function.__module__]
@@ -41,7 +42,8 @@ def _asking(note: Callable[[FrameType | None], None], original: Callable[[Any], 
     def is_setup_context_defined(method: Any) -> Any:
         asking = sys._getframe(1)
         if asking.f_code is _APPLY:
-            note(asking.f_back)
+            without_dynamo(note, asking.f_back)
         return original(method)
 
+    skip_in_dynamo(is_setup_context_defined)
     return is_setup_context_defined

@@ -40,6 +40,7 @@ class Following:
         found: The walk over its graph; dropped when it ends.
         suspects: What its nodes saved and was written to behind autograd's back; dropped too.
         sequence: The number of the next node that this thread makes, when the call was made.
+        between_compiled: See `BackwardCall`.
     """
 
     thread: int
@@ -55,6 +56,7 @@ class Following:
     found: Walk | None = None
     suspects: tuple[Suspect, ...] = ()
     sequence: int = field(default_factory=_sequence_number)
+    between_compiled: bool = False
 
     @property
     def levels(self) -> tuple[str, ...]:

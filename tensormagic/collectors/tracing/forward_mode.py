@@ -15,6 +15,7 @@ from typing import Any
 
 from torch.autograd import forward_ad
 
+from tensormagic.collectors.tracing.dynamo import skip_in_dynamo, without_dynamo
 from tensormagic.collectors.tracing.replacing import replace
 from tensormagic.reports import Location
 
@@ -38,7 +39,8 @@ def noted_dual_levels(note: Callable[[FrameType], None]) -> Iterator[None]:
 
 def _entering(note: Callable[[FrameType], None], original: Callable[[], Any]) -> Callable[[], Any]:
     def enter_dual_level() -> Any:
-        note(sys._getframe(1))
+        without_dynamo(note, sys._getframe(1))
         return original()
 
+    skip_in_dynamo(enter_dual_level)
     return enter_dual_level

@@ -8,11 +8,13 @@ these nodes the mode is on the stack: from a hook that runs last before their ba
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import get_ident
 from typing import Any
 
 from torch.autograd.function import BackwardCFunction
 
+from tensormagic.collectors.tracing.dynamo import without_dynamo
 from tensormagic.collectors.tracing.forward import ForwardRecorder
 
 _CHECKPOINT = "CheckpointFunctionBackward"
@@ -41,12 +43,12 @@ class Insides:
         self._handles: list[Any] = []
         self._undo: list[Callable[[], None]] = []
         for node in nodes:
-            self._handles.append(node.register_hook(self._leave))
+            self._handles.append(node.register_hook(partial(without_dynamo, self._leave)))
 
     def open(self, nodes: Sequence[Any]) -> None:
         """Begin; called after every other hook was put on, so that the mode is there for the backward alone."""
         for node in nodes:
-            self._handles.append(node.register_prehook(self._enter))
+            self._handles.append(node.register_prehook(partial(without_dynamo, self._enter)))
 
     def close(self) -> None:
         """Take the hooks off; where a backward raised, the mode too."""

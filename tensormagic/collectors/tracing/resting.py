@@ -103,7 +103,7 @@ class PacedRecorder(ForwardRecorder):
         self._calm = Calm()
         self._with_it = ExitStack()
         self._home = 0
-        self._aside = self._left_at_door = False
+        self._aside = self._left_at_door = self._joined = False
         self.present = False
         self.since = 0
 
@@ -162,8 +162,9 @@ class PacedRecorder(ForwardRecorder):
         modes = active_modes()
         there = self in modes
         self.present = self._wanted and (there or self._left_at_door)
-        if there and not self._wanted:
+        if self._joined and not self._wanted:  # at a door it is not there, but still to be ended
             set_modes([mode for mode in modes if mode is not self])
+            self._joined = self._left_at_door = False
             self._unnoticed.__exit__()
             self._with_it.close()
             self.cuts.pause()
@@ -174,6 +175,7 @@ class PacedRecorder(ForwardRecorder):
 
     def _join(self, below: list[TorchFunctionMode], modes: list[TorchFunctionMode] | None = None) -> None:
         """Go above ``below``: what the person's code has pushed, it pops from the top."""
+        self._joined = True
         self._unnoticed.__enter__()
         if self.companions is not None:
             self._with_it.enter_context(self.companions())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from array import array
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from threading import RLock, get_ident
@@ -49,6 +48,7 @@ from tensormagic.collectors.tracing.forward_mode import forward_mode_gap, noted_
 from tensormagic.collectors.tracing.forward_values import ForwardMeter
 from tensormagic.collectors.tracing.insides import Insides
 from tensormagic.collectors.tracing.levels import bare
+from tensormagic.collectors.tracing.live_frames import frame_before_any_pass, frame_of
 from tensormagic.collectors.tracing.makers import Makers
 from tensormagic.collectors.tracing.pass_log import PassLog
 from tensormagic.collectors.training.training import TrainingWatcher
@@ -191,6 +191,7 @@ class Tracer:
         if is_being_compiled():
             return call.run()
         began, outcome, followed = self._clock(), "failed", Following(get_ident(), None, None)
+        followed.between_compiled = call.between_compiled
         try:
             with self._aside():
                 self._prepare(call.roots, followed)
@@ -249,11 +250,11 @@ class Tracer:
         followed.found, followed.suspects = found, self._faults.begin(found, followed.caller)
         self._running.append(followed)  # before the first hook: from now on `_finish` takes them away
         self._cuts.settle(found.nodes, graph.skeleton, found.roots, number)
-        inside = [found.nodes[place] for place in graph.python_places]
+        inside = [] if followed.between_compiled else [found.nodes[place] for place in graph.python_places]
         followed.insides = Insides(inside, self._recorder, self._home) if inside else None
         if self._ops is not None:
             self._ops.begin_pass(found, graph.skeleton, graph.nodes, followed.site)
-        recorder.open(None if self._ops is None else self._ops.mode.off)
+        recorder.open(None if self._ops is None else self._ops.mode.off, between_compiled=followed.between_compiled)
         if followed.insides is not None:
             followed.insides.open(inside)
         if len(roots) == 1 and isinstance(root := bare(roots[0]), torch.Tensor) and root.numel() == 1:
@@ -357,17 +358,12 @@ class Tracer:
         """Return what changes while the run goes on; cheap, callable from any thread."""
         current = next(iter(self._running), None)  # the outermost
         if current is not None and current.begun and current.graph and current.recorder:
-            begun, graph, values = current.begun, current.graph, current.recorder.values
+            there = current.begun, current.graph, current.recorder.values
         elif self._last is not None:
-            begun, graph, values = self._last
+            there = self._last
         else:
-            return LiveFrame(self._structure, 0, 0, self._step, False, -1, 0, array("f"), 0, array("f"), self.seconds)  # noqa: FBT003
-        order, finished = values.order, self._passes.last
-        last, row = (finished.done.number, finished.norms) if finished else (0, array("f"))
-        return LiveFrame(
-            self._structure, graph.skeleton.number, begun.number, begun.step, current is not None,
-            order[-1] if order else -1, len(order), values.norms[:], last, row, self.seconds,
-        )  # fmt: skip
+            return frame_before_any_pass(self._structure, self._step, self.seconds)
+        return frame_of(there, self._passes.last, self._structure, self.seconds, running=current is not None)
 
     def report(self) -> TraceReport:
         """Return everything known so far; consistent also while the run goes on."""

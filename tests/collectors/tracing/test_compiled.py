@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 import tensormagic as tm
+from tensormagic.collectors.tracing.levels import active_levels
 from tests.support.kernel import ROOT
 
 dynamo = pytest.importorskip("torch._dynamo")
@@ -197,3 +199,110 @@ def test_an_error_after_a_compiled_call_is_explained():
         refused()
     assert told.report.exact
     assert [operand.shape for operand in told.report.operands] == [(3, 4), (2, 4)]
+
+
+def doubled(parameter):
+    """A hook that returns nothing, as it has to."""
+    parameter.grad.mul_(2).add_(1)
+
+
+def training_step(backend):
+    """Return a compiled step that breaks its graph at ``backward``, and what it trains; hooks run in between."""
+    torch.manual_seed(0)
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    net.weight.register_post_accumulate_grad_hook(doubled)
+    net.bias.register_hook(lambda gradient: (gradient * 3).sin())
+
+    @torch.compile(backend=backend)
+    def step(x):
+        optimizer.zero_grad()
+        net(x).pow(2).mean().backward()
+        optimizer.step()
+
+    return step, net
+
+
+def trained(options):
+    """Train for three steps; returns the parameters, what Dynamo compiled, and the report."""
+    torch._dynamo.reset()
+    compiled = []
+
+    def backend(graph, _):
+        compiled.append([str(node.target) for node in graph.graph.nodes])
+        return graph.forward
+
+    step, net = training_step(backend)
+    with tm.trace(**options) if options is not None else nullcontext() as trace:
+        for _ in range(3):
+            step(torch.ones(5, 4))
+    return [parameter.tolist() for parameter in net.parameters()], compiled, trace and trace.report
+
+
+@pytest.mark.parametrize("options", [{}, {"level": "ops"}, {"every": 2}, {"forward": True}], ids=str)
+@pytest.mark.filterwarnings("error:Dynamo does not know how to trace")
+def test_dynamo_compiles_nothing_of_ours_where_a_compiled_step_calls_backward(options):
+    """The person's hooks are compiled as ever, the tracer's are not; no counter of torch's is left one too high."""
+    values, compiled, _ = trained(None)
+    traced_values, traced_compiled, report = trained(options)
+    assert any("sin" in graph for graph in compiled), "hooks are compiled"
+    assert traced_compiled == compiled
+    assert traced_values == values
+    assert report.passes_seen == 3
+    assert report.passes[0].reached == len(report.nodes) == 6
+    assert not [gap for gap in report.gaps if gap.section == "backward"]
+    assert active_levels() == ()
+
+
+def test_dynamo_compiles_nothing_of_ours_where_memory_is_followed():
+    """The same, with the mode that follows memory."""
+    _, compiled, _ = trained(None)
+    torch._dynamo.reset()
+    followed = []
+
+    def backend(graph, _):
+        followed.append([str(node.target) for node in graph.graph.nodes])
+        return graph.forward
+
+    step, _ = training_step(backend)
+    with tm.track_memory():
+        for _ in range(3):
+            step(torch.ones(5, 4))
+    assert followed == compiled
+
+
+class Broken(torch.autograd.Function):
+    """The identity."""
+
+    @staticmethod
+    def forward(ctx, x):
+        """Hand on."""
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        """Hand back."""
+        return gradient
+
+
+def test_a_custom_function_between_compiled_pieces_has_its_line():
+    """Where a graph breaks at a custom Function, what notes its line is not compiled either."""
+    compiled = []
+
+    def backend(graph, _):
+        compiled.append(graph)
+        return graph.forward
+
+    @torch.compile(backend=backend)
+    def loss(weight):
+        torch._dynamo.graph_break()
+        return Broken.apply(weight * 2).sum()
+
+    weight = torch.ones(3, requires_grad=True)
+    loss(weight).backward()
+    count = len(compiled)
+    torch._dynamo.reset()
+    with tm.trace() as trace:
+        loss(weight).backward()
+    assert len(compiled) == 2 * count
+    assert [node.kind for node in trace.report.nodes].count("custom") == 1
