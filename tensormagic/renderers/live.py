@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tensormagic.renderers.basics.plain_text import plain_report
 from tensormagic.renderers.bundles import bundle
-from tensormagic.renderers.document.document import LIVE_LIMITS, pack_delta, trace_document
+from tensormagic.renderers.document.delta import pack_delta
+from tensormagic.renderers.document.document import LIVE_LIMITS, trace_document
 from tensormagic.renderers.graph.graph_drawing import Drawing, draw
+from tensormagic.renderers.live_wire import Wire
 from tensormagic.renderers.sampler import Sampler
 from tensormagic.renderers.trace import trace_html, trace_text
 from tensormagic.reports import Cell, TraceReport
@@ -256,6 +258,7 @@ class WidgetSender:
         """Make the widget, showing ``report``."""
         self._drawings: dict[tuple[int, int, int], Drawing] = {}
         self.widget = _widget_class()(_document=self._document_of(report))
+        self._wire = Wire(self.widget)
 
     def _document_of(self, report: TraceReport) -> dict[str, Any]:
         return trace_document(plain_report(report), limits=LIVE_LIMITS, draw=self._draw)
@@ -277,8 +280,7 @@ class WidgetSender:
 
     def delta(self, frame: LiveFrame) -> None:
         """Send the newest norms."""
-        header, buffer = pack_delta(frame)
-        self.widget.send(header, buffers=[buffer])
+        self._wire.send(pack_delta(frame))
 
     def close(self) -> None:
         """Close the widget, here and in the page."""

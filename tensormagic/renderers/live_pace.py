@@ -15,8 +15,8 @@ from types import TracebackType
 FASTEST = 1 / 30  # seconds between two looks: more than 30 a second no eye can use
 SLOWEST = 1 / 4
 SHARE = 0.02  # of the time, at most, goes into looking; documents, which are larger, have a share of their own
-TWICE = 2.0  # what is sent is handed on by the kernel's own thread, which costs about as much again
-HANDOVER = 0.0002  # seconds that the run loses, besides, each time another thread takes the interpreter
+HANDED_ON = 0.0002  # seconds of the kernel's own thread, which wakes up and sends what a look hands over: as measured
+HANDOVER = 0.0001  # seconds that the run loses, besides, each time another thread takes the interpreter: two a look
 _NEW = 0.2  # weight of the newest look in the mean
 
 
@@ -27,18 +27,31 @@ class Pace:
     Attributes:
         cost: Seconds of the processor that a look takes, a running mean.
         clock: Seconds that this thread has spent on the processor.
+        wall: Seconds, monotonic.
     """
 
     cost: float = 0.0
     clock: Callable[[], float] = time.thread_time
+    wall: Callable[[], float] = time.monotonic
+    _due: float = 0.0
     _began: float = 0.0
     _apart: float = 0.0
 
     @property
     def interval(self) -> float:
-        """Seconds to wait."""
-        whole = TWICE * self.cost + HANDOVER
+        """Seconds from one look to the next."""
+        whole = self.cost + HANDED_ON + 2 * HANDOVER
         return min(max(whole / SHARE, FASTEST), SLOWEST)
+
+    def rest(self, interval: float) -> float:
+        """Return the seconds to wait now, so that looks come so far apart; what was missed is not made up for.
+
+        A look takes time, and begins late where the run holds the interpreter: that is taken off the wait, down to
+        half of it.
+        """
+        now = self.wall()
+        self._due = max(self._due + interval, now + interval / 2)
+        return self._due - now
 
     def __enter__(self) -> None:
         """Begin a look."""

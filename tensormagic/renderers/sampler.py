@@ -89,7 +89,7 @@ class Sampler(ABC):
             self.gaps.append(gap)
 
     def _run(self) -> None:
-        while not self._stopping.wait(self._interval or self.pace.interval):
+        while not self._stopping.wait(self.pace.rest(self._interval or self.pace.interval)):
             self.tick()
 
     def __enter__(self) -> Self:

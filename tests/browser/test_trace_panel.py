@@ -13,7 +13,8 @@ from playwright.sync_api import Page, expect
 
 import tensormagic
 from tensormagic.renderers.basics.markup import json_block
-from tensormagic.renderers.document.document import pack_delta, trace_document
+from tensormagic.renderers.document.delta import pack_delta
+from tensormagic.renderers.document.document import trace_document
 from tensormagic.renderers.trace import trace_html
 from tensormagic.reports import UNREADABLE, LiveFrame, TraceReport
 from tests.renderers import samples_viewer
@@ -531,10 +532,8 @@ def _mounted(open_page: OpenPage, report: TraceReport, *, live: bool = False) ->
 
 
 def _send(page: Page, frame: LiveFrame) -> None:
-    header, buffer = pack_delta(frame)
-    values = array("f")
-    values.frombytes(buffer)
-    page.evaluate("([header, values]) => panel.delta(header, Float32Array.from(values))", [header, values.tolist()])
+    buffer = pack_delta(frame)
+    page.evaluate("bytes => panel.delta(new DataView(Uint8Array.from(bytes).buffer))", list(buffer))
 
 
 def test_delta_lights_what_backward_reached(static_page: OpenPage) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tensormagic.renderers import live
+from tensormagic.renderers.document.delta import pack_delta
 from tensormagic.renderers.live import LivePanel, Seams, WidgetSender
 from tensormagic.renderers.live_pace import Pace
 from tensormagic.renderers.sampler import THREAD_NAME
@@ -210,11 +211,11 @@ def test_widget_gets_documents_and_binary_deltas(run: Run) -> None:
     assert isinstance(panel.sender, WidgetSender)
     widget = panel.sender.widget
     messages: list[tuple[Any, Any]] = []
-    widget.send = lambda header, buffers: messages.append((header, buffers))
+    widget.send = lambda content, buffers: messages.append((content, buffers))
     panel.tick()
     assert widget._document["state"] == "running"
-    assert messages[0][0]["reached"] == 4
-    assert len(messages[0][1][0]) == 4 * (15 + 6)
+    assert messages == [({}, [pack_delta(run.frame)])]
+    assert len(messages[0][1][0]) == 8 * 13 + 4 * (15 + 6)
     view = panel.bundle()["application/vnd.jupyter.widget-view+json"]
     assert view["model_id"] == widget.model_id
     panel.close()

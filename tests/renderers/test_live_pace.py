@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensormagic.renderers import live_pace
-from tensormagic.renderers.live_pace import FASTEST, HANDOVER, SHARE, SLOWEST, TWICE, Pace
+from tensormagic.renderers.live_pace import FASTEST, HANDED_ON, HANDOVER, SHARE, SLOWEST, Pace
 
 
 class Clock:
@@ -42,7 +42,7 @@ def test_a_dear_look_is_taken_less_often(clock):
     """The interval is as long as keeps looking, and handing on, below its share of the time."""
     pace = Pace(clock=clock)
     look(pace, clock, 0.001)
-    assert pace.interval == pytest.approx((TWICE * 0.001 + HANDOVER) / SHARE)
+    assert pace.interval == pytest.approx((0.001 + HANDED_ON + 2 * HANDOVER) / SHARE)
     assert FASTEST < pace.interval < SLOWEST
 
 
@@ -51,6 +51,29 @@ def test_four_looks_a_second_are_taken_at_least(clock):
     pace = Pace(clock=clock)
     look(pace, clock, 3.0)
     assert pace.interval == SLOWEST == 1 / 4
+
+
+def test_what_a_look_takes_comes_off_the_wait(clock):
+    """Thirty looks a second are thirty, also where each takes some milliseconds, or begins late."""
+    pace = Pace(wall=clock)
+    clock.now += pace.rest(0.04)
+    for late in (0.0, 0.003, 0.012, 0.001):
+        begun = clock.now
+        clock.now += late
+        assert clock.now + pace.rest(0.04) == pytest.approx(begun + 0.04)
+        clock.now = begun + 0.04
+
+
+def test_looks_that_were_missed_are_not_made_up_for(clock):
+    """After a look that took a second the next one comes after half a wait at least, and the pace is as before."""
+    pace = Pace(wall=clock)
+    clock.now += pace.rest(0.04)
+    clock.now += 1.0
+    waits = []
+    for _ in range(3):
+        waits.append(pace.rest(0.04))
+        clock.now += waits[-1]
+    assert waits == pytest.approx([0.02, 0.04, 0.04])
 
 
 def test_one_dear_look_is_forgotten_again(clock):

@@ -1,4 +1,4 @@
-"""The one document that the trace viewer reads, live and saved alike, and the small deltas between two of them.
+"""The one document that the trace viewer reads, live and saved alike; what changes between two of them is in delta.py.
 
 The viewer is a browser module; it knows no Python and no report. What it shows is fixed here, as versioned plain
 JSON: a new field is harmless, a changed meaning raises `VERSION`. Nothing is left out silently: where passes, graphs
@@ -7,7 +7,6 @@ or parameters are too many for one output, ``cuts`` says how many of how many ar
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
         Birth,
         Finding,
         Graph,
-        LiveFrame,
         Location,
         ParameterSeries,
         Pass,
@@ -128,26 +126,6 @@ def trace_document(
         "refused": report.failure is not None,
         "crash": None if crash is None else [crash.graph, crash.node, crash.words],
     }
-
-
-def pack_delta(frame: LiveFrame) -> tuple[dict[str, Any], bytes]:
-    """Return what changed as a small JSON header and one buffer of float32: node norms, then parameter norms."""
-    header = {
-        "structure": frame.structure,
-        "graph": frame.graph,
-        "pass": frame.pass_number,
-        "step": frame.step,
-        "running": frame.running,
-        "cursor": frame.cursor,
-        "reached": frame.reached,
-        "finished": frame.finished_pass,
-        "seconds": round(frame.seconds, 3),
-        "resting": frame.resting,
-        "next": frame.next_step,
-        "nodes": len(frame.norms),
-        "parameters": len(frame.parameter_norms),
-    }
-    return header, array("f", frame.norms).tobytes() + array("f", frame.parameter_norms).tobytes()
 
 
 def _header(report: TraceReport) -> dict[str, Any]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from array import array
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from tensormagic.renderers.document.document import SAVED_LIMITS, VERSION, Limits, pack_delta, trace_document
+from tensormagic.renderers.document.document import SAVED_LIMITS, VERSION, Limits, trace_document
 from tensormagic.renderers.document.document_columns import edge_columns, norm_code, thinned
-from tensormagic.reports import UNREADABLE, UNTOUCHED, Cell, Edge, LiveFrame, Location
+from tensormagic.reports import UNREADABLE, UNTOUCHED, Cell, Edge, Location
 from tests.renderers import samples_viewer
 
 
@@ -162,21 +161,6 @@ def test_empty_run_has_an_empty_document() -> None:
     base = samples_viewer.calm_run(1)
     document = trace_document(replace(base, graphs=(), parameters=(), passes=(), passes_seen=0, locations=()))
     assert (document["graphs"], document["parameters"], document["passes"]) == ([], [], [])
-
-
-def test_delta_is_a_header_and_float32() -> None:
-    """A delta's buffer holds node norms, then parameter norms, with NaN and the sentinel as they are."""
-    norms, last = array("f", [0.5, UNTOUCHED, math.nan]), array("f", [2.0])
-    header, buffer = pack_delta(LiveFrame(4, 1, 9, 8, True, 2, 3, norms, 8, last, 1.23456))
-    assert header == {
-        "structure": 4, "graph": 1, "pass": 9, "step": 8, "running": True, "cursor": 2, "reached": 3, "finished": 8,
-        "seconds": 1.235, "resting": False, "next": 0, "nodes": 3, "parameters": 1,
-    }  # fmt: skip
-    values = array("f")
-    values.frombytes(buffer)
-    assert values[:2].tolist() == [0.5, -1.0]
-    assert math.isnan(values[2])
-    assert values[3] == 2.0
 
 
 def test_the_loss_of_every_pass_travels_with_it():

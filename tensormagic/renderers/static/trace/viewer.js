@@ -11,19 +11,18 @@
 import { html } from "./words.js";
 import { Panel } from "./panel.js";
 import { Link } from "./link.js";
-
-/** @typedef {import("./constants.js").DeltaHeader} DeltaHeader */
+import { unpackDelta } from "./delta.js";
 
 /**
  * Draw a trace document into an element.
  * @param {Element} element @param {any} doc @param {{live?:boolean}} [options]
- * @returns {{update:(doc:any)=>void, delta:(header:DeltaHeader, values:Float32Array)=>void, dispose:()=>void}}
+ * @returns {{update:(doc:any)=>void, delta:(view:DataView)=>void, dispose:()=>void}}
  */
 export function mount(element, doc, options = {}) {
   const panel = new Panel(element, doc, options);
   return {
     update: (newer) => panel.update(newer),
-    delta: (header, values) => panel.delta(header, values),
+    delta: (view) => panel.delta(...unpackDelta(view)),
     dispose: () => panel.dispose(),
   };
 }
@@ -47,10 +46,9 @@ function render({ model, el }) {
     link.heard();
     panel.update(model.get("_document"));
   };
-  const received = (/** @type {DeltaHeader} */ header, /** @type {DataView[]} */ buffers) => {
-    const { buffer, byteOffset, byteLength } = buffers[0];
+  const received = (/** @type {any} */ _content, /** @type {DataView[]} */ buffers) => {
     link.heard();
-    panel.delta(header, new Float32Array(buffer.slice(byteOffset, byteOffset + byteLength)));
+    panel.delta(...unpackDelta(buffers[0]));
   };
   model.on("change:_document", changed);
   model.on("msg:custom", received);
