@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tensormagic import renderers
+from tests.renderers import samples_viewer
 from tests.renderers.test_files import KINDS, sample
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>paper</title>'
@@ -65,3 +66,13 @@ def test_paper_is_light_in_a_dark_host(paper):
     assert page.locator("section.tm").evaluate(colours)[0] == "rgb(233, 236, 240)"
     page.emulate_media(media="print")
     assert page.locator("section.tm").evaluate(colours) == ["rgb(27, 31, 36)", "rgb(255, 255, 255)"]
+
+
+def test_map_of_a_graph_is_left_out(static_page):
+    """There is nothing to point at."""
+    page = static_page(HEAD + renderers.render(samples_viewer.large_run(300, passes=3), "html"))
+    page.get_by_role("button", name="Open graph").click()
+    page.get_by_role("button", name="zoom in").click(click_count=6)
+    expect(page.locator(".map")).to_be_visible()
+    page.emulate_media(media="print")
+    expect(page.locator(".map")).to_be_hidden()

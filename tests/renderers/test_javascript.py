@@ -24,13 +24,20 @@ SCRIPTS = sorted(file.name for file in STATIC.glob("*.js"))
         ("const wide = 1; // a comment\nuse(wide);", "const tt=1;use(tt);"),
         ("function f({ wide, high: tall }) {\n  return wide * tall;\n}", "function tt({wide:e,high:t}){return e*t}"),
         ("class A {\n  open = 0;\n  grow(by) {\n    this.open = by;\n  }\n}", "class tt{open=0;grow(t){this.open=t}}"),
-        ("const f = (row) => `a ${row.name} b ${row}`;", "const tt=(t)=>`a ${t.name} b ${t}`;"),
-        ("const odd = (text) => text.split(/[/ ]+/g).length / 2;", "const tt=(t)=>t.split(/[/ ]+/g).length/2;"),
+        ("const f = (row) => `a ${row.name} b ${row}`;", "const tt=t=>`a ${t.name} b ${t}`;"),
+        ("const odd = (text) => text.split(/[/ ]+/g).length / 2;", "const tt=t=>t.split(/[/ ]+/g).length/2;"),
         ("let a = b + +c;\nlet d = e - -f;", "let tt=b+ +c;let te=e- -f;"),
         ("const f = () => {}\nconst g = 1;", "const tt=()=>{}\nconst te=1;"),
+        ("for (;;) {\n  f();\n  while (g());\n}", "for(;;){f();while(g());}"),
+        ("const f = () => {\n  g();\n};", "const tt=()=>{g()};"),
+        ("f([, ,], [1, 2,], (row) => row,);", "f([,,],[1,2],t=>t);"),
+        ("const f = async (row) => row;", "const tt=async(t)=>t;"),
         ("for (const [key, value] of pairs) say({ key, [value]: key });", "for(const[t,e]of pairs)say({key:t,[e]:t});"),
     ],
-    ids=["names", "patterns", "members", "templates", "regex", "signs", "lines", "shorthand"],
+    ids=[
+        "names", "patterns", "members", "templates", "regex", "signs", "lines", "empty bodies", "semicolons", "commas",
+        "words", "shorthand",
+    ],
 )  # fmt: skip
 def test_what_goes_and_what_stays(source: str, small: str) -> None:
     """Spaces and the names of variables go; properties, keys, members, strings and what nothing declares stay."""

@@ -51,6 +51,7 @@ _ENDS_LINE = _set("; { , ( [ : ? = & | + - * < > ! % ^ ~ / => ?. . ...") | {""}
 _STARTS_LINE = _set("} ) ] , . : ? = & | * < > ; % ^ => ?.")
 _BEFORE_BLOCK = _set(") => ; { } else try finally do") | {""}
 _NO_PARAMETERS = _set("if while for switch")
+_CLOSING = _set(") ] }")
 
 
 @cache
@@ -71,9 +72,26 @@ def minified(source: str, *, keep: tuple[str, ...] = ()) -> str:
 
 
 def _is_needless(script: _Script, at: int) -> bool:
-    """Whether a token may go: the last semicolon of a block."""
-    texts = script.texts
-    return texts[at : at + 2] == [";", "}"] and texts[at - 1] != ")"
+    """Whether a token may go: the last semicolon of a block, the last comma of a list, round brackets of one name."""
+    text, after = script.texts[at], script.texts[at + 1 : at + 2]
+    if text == ";" and after == ["}"]:
+        return not _has_empty_body(script, at)
+    if text == "," and after and after[0] in _CLOSING:
+        return script.texts[at - 1] not in {",", "["}  # these are holes
+    if text == "(":
+        return _is_round_one_name(script, at)
+    return text == ")" and _is_round_one_name(script, script.partner[at])
+
+
+def _has_empty_body(script: _Script, at: int) -> bool:
+    """Whether the semicolon there is all that a loop or an ``if`` does."""
+    return script.texts[at - 1] == ")" and script.texts[script.partner[at - 1] - 1] in _NO_PARAMETERS
+
+
+def _is_round_one_name(script: _Script, at: int) -> bool:
+    """Whether the bracket there opens the one parameter of an arrow function, and no word stands before it."""
+    is_arrow = script.texts[at + 2 : at + 4] == [")", "=>"] and script.is_variable[at + 1]
+    return is_arrow and (not at or script.kinds[at - 1] != "name")
 
 
 class _Script:

@@ -2,6 +2,7 @@
 /** One node, in words. */
 
 import { cutsOf } from "./cuts.js";
+import { keepingFocus } from "./focus.js";
 import { forwardOf } from "./forward.js";
 import { statistics, statisticsAt, updateText } from "./measures.js";
 import { html, say, number, normText, plural, bytesText, badText, level, glyph, GLYPHS } from "./words.js";
@@ -35,10 +36,17 @@ export class Drawer {
 
   /** @param {Model} model @param {number} graph @param {number} box @param {number} node @param {Picture} picture */
   show(model, graph, box, node, picture) {
-    const facts = model.node(graph, node),
-      shape = model.graphs[graph].boxes[box];
     this.element.hidden = false;
-    const members = this.members(model, graph, box, shape, node);
+    keepingFocus(this.inside, () => this.fill(model, graph, box, node));
+    this.live = { model, graph, node };
+    this.measured = undefined;
+    this.refresh(picture);
+  }
+
+  /** @param {Model} model @param {number} graph @param {number} box @param {number} node */
+  fill(model, graph, box, node) {
+    const facts = model.node(graph, node),
+      members = this.members(model, graph, box, model.graphs[graph].boxes[box], node);
     this.inside.replaceChildren(
       html(
         "div",
@@ -65,9 +73,6 @@ export class Drawer {
       (this.forward = html("div", { class: "forward" })),
       (this.statistics = html("div", { class: "statistics" })),
     );
-    this.live = { model, graph, node };
-    this.measured = undefined;
-    this.refresh(picture);
   }
 
   /** How much of the picture's right edge it lies over; nothing where it stands below. */

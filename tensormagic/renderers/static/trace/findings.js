@@ -24,7 +24,7 @@ export function findingElement(finding, hooks) {
     .join(" · ");
   return html(
     "div",
-    { class: `finding ${finding.severity}` },
+    { class: `finding ${finding.severity}`, tabindex: -1 },
     severityIcon(finding.severity),
     html(
       "span",

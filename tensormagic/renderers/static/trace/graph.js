@@ -299,8 +299,9 @@ export class GraphView extends Camera {
     const whole = x >= -1 && y >= -1 && x + width * k <= W + 1 && y + height * k <= H + 1;
     this.map.hidden = whole || H < 140;
     if (this.map.hidden) return;
-    const { scale, w, h } = mapSize(this.graph.size, H),
-      [left, top] = [Math.max((-x / k) * scale, 0), Math.max((-y / k) * scale, 0)];
+    const { scale, w, h } = mapSize(this.graph.size, H);
+    if (this.lens && this.specks.width !== Math.round(w * (globalThis.devicePixelRatio || 1))) return this.paintMap(); // it was made for another room
+    const [left, top] = [Math.max((-x / k) * scale, 0), Math.max((-y / k) * scale, 0)];
     const wide = Math.max(Math.min(((W - x) / k) * scale, w) - left, 3),
       tall = Math.max(Math.min(((H - y) / k) * scale, h) - top, 3);
     this.window.style.cssText = `width:${wide}px;height:${tall}px;transform:translate(${left}px,${top}px)`;

@@ -15,12 +15,12 @@ const ARROWS = /** @type {Record<string, [number, number]>} */ ({
 /** @param {GraphView} view */
 export function listenTo(view) {
   const { canvas, map } = view;
-  const hand = dragged(view, canvas, (dx, dy) => {
+  const hand = dragged(view, canvas, (dx, dy, { pointerType }) => {
     view.view.x += dx;
-    view.view.y += dy;
+    if (pointerType !== "touch" || held(view)) view.view.y += dy; // else the page goes up and down
   });
   canvas.addEventListener("click", (/** @type {any} */ event) => {
-    if (!hand.moved) clicked(view, event);
+    if (!hand.moved || !event.detail) clicked(view, event); // a screen reader clicks without a pointer
   });
   canvas.addEventListener("focusin", (/** @type {any} */ event) => view.hold(event.target.closest("[data-box]")));
   canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => pressed(view, event));
@@ -62,6 +62,7 @@ function dragged(view, surface, move) {
   /** @type {Map<number, PointerEvent>} */
   const fingers = new Map();
   surface.addEventListener("pointerdown", (/** @type {any} */ event) => {
+    if (event.button) return; // a menu takes the rest of it
     fingers.set(event.pointerId, event);
     hand.moved = false;
   });
@@ -70,7 +71,7 @@ function dragged(view, surface, move) {
   let waiting = 0;
   surface.addEventListener("pointermove", (/** @type {any} */ event) => {
     const before = fingers.get(event.pointerId);
-    if (!before) return;
+    if (!before || !event.buttons) return void fingers.delete(event.pointerId); // let go where nobody told
     const [dx, dy] = [event.clientX - before.clientX, event.clientY - before.clientY];
     if (!hand.moved && Math.hypot(dx, dy) < 4) return;
     if (!hand.moved) surface.setPointerCapture(event.pointerId);
@@ -101,9 +102,12 @@ function pinched(view, fingers, event) {
   );
 }
 
+/** Whether the graph has the focus: then what scrolls a page is for the graph. @param {GraphView} view */
+const held = (view) => view.element.contains(document.activeElement);
+
 /** Plain wheel scrolls the page until the graph has the focus. @param {GraphView} view @param {WheelEvent} event */
 function turned(view, event) {
-  if (!(event.ctrlKey || event.metaKey || view.element.contains(document.activeElement))) return;
+  if (!(event.ctrlKey || event.metaKey || held(view))) return;
   event.preventDefault();
   const box = view.canvas.getBoundingClientRect();
   view.zoom(

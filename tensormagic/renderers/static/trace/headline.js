@@ -6,6 +6,7 @@ import { cutCount } from "./cuts.js";
 import { CLOCK_MILLISECONDS, LATEST } from "./constants.js";
 import { html, later, say, number, normText, plural, secondsText, glyph, capital, GLYPHS } from "./words.js";
 import { findingElement } from "./findings.js";
+import { keepingFocus } from "./focus.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
@@ -27,6 +28,7 @@ export class Headline {
   /** @type {any} */ toggleButton = later();
   /** @type {{step:number, pass:number, seconds:number, at:number, next:number}} what the kernel said last, and when that was */
   told = { step: 0, pass: 0, seconds: 0, at: 0, next: -1 };
+  all = false; // whether a person asked for all findings
   silent = 0; // seconds since it said anything, where these are many
 
   /** @param {boolean} live a kernel feeds it, so that time goes on
@@ -144,10 +146,12 @@ export class Headline {
       rank = ["error", "warning", "note"];
     const sorted = [...doc.findings].sort((left, right) => rank.indexOf(left.severity) - rank.indexOf(right.severity));
     const rows = sorted.map((finding) => findingElement(finding, this.hooks));
-    const rest = rows.slice(SHOWN_FINDINGS);
+    const rest = this.all ? [] : rows.slice(SHOWN_FINDINGS);
     for (const row of rest) row.hidden = true;
     const click = () => {
+      this.all = true;
       for (const row of rest) row.hidden = false;
+      rest[0].focus();
       more?.remove();
     };
     const more = rest.length
@@ -157,7 +161,9 @@ export class Headline {
     const paced = (this.running() ? [] : (doc.pace ?? []).slice(1)).map((/** @type {string} */ line) =>
       html("p", { class: "paced quiet" }, capital(line)),
     );
-    this.findings.replaceChildren(...(verdict ? [verdict] : []), ...rows, ...(more ? [more] : []), ...paced);
+    keepingFocus(this.findings, () =>
+      this.findings.replaceChildren(...(verdict ? [verdict] : []), ...rows, ...(more ? [more] : []), ...paced),
+    );
   }
 
   /** What is to be said first of a run that has ended; nothing where a finding says it. @returns {Element|null} */

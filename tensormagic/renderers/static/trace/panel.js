@@ -4,12 +4,14 @@
 import { VERSION, UNTOUCHED } from "./constants.js";
 import { html, later, say, lossText } from "./words.js";
 import { Model, samePicture } from "./model.js";
+import { hide } from "./focus.js";
 import { Folds } from "./folds.js";
 import { upTo } from "./player.js";
 import { close } from "./choosing.js";
 import { drawNotes, fillChooser, sayBoxes, sayWhere, warnLines } from "./saying.js";
 import { known, looksAt, nameOf, note, recall } from "./memory.js";
 import { relight, sayPath } from "./path.js";
+import { atTurns } from "./side.js";
 import { makePlayers, makeViews, putTogether } from "./parts.js";
 
 /** @typedef {import("./constants.js").Picture} Picture */
@@ -19,8 +21,7 @@ const FEW = 10; // nodes below which nothing has to be searched
 
 /** A picture of nothing yet. @param {number} count @returns {Picture} */
 function blank(count) {
-  const norms = new Float32Array(count).fill(UNTOUCHED);
-  return { norms, bad: new Map(), births: [], cursor: -1, pass: 0, running: false };
+  return { norms: new Float32Array(count).fill(UNTOUCHED), bad: new Map(), births: [], cursor: -1, pass: 0, running: false };
 }
 
 /** Everything together: which pass of which graph is shown, and what is selected. */
@@ -64,6 +65,7 @@ export class Panel {
   graph = 0;
   reached = 0;
   running = false;
+  /** @type {string|undefined} its ink, when it was painted last */ side;
   calm = false;
   shown = false;
   /** @type {boolean|null} whether the graph of a calm run is open; null: nobody has chosen */ opened = null;
@@ -81,6 +83,7 @@ export class Panel {
     this.sizes = new ResizeObserver(() => this.resized());
     this.sizes.observe(this.root);
     this.sizes.observe(this.graphView.element);
+    this.endTurns = atTurns(this.turned);
     this.update(doc);
   }
 
@@ -326,7 +329,7 @@ export class Panel {
   /** @param {boolean} on */
   setFollowing(on) {
     this.following = on;
-    this.liveButton.hidden = on || !this.running;
+    hide(this.liveButton, on || !this.running, this.passes.slider);
   }
 
   // -- painting
@@ -341,12 +344,19 @@ export class Panel {
     this.charts.at(this.running && picture.running ? Infinity : picture.pass);
     this.drawer.refresh(picture);
     sayWhere(this, picture);
-    if (!this.liveButton.hidden && !this.running) this.liveButton.hidden = true;
   }
 
+  /** Paint anew what is painted, where the page is light now that was dark, or the other way round. */
+  turned = () => {
+    const { color } = getComputedStyle(this.root);
+    if (this.side !== color && this.root.isConnected) this.paint();
+    this.side = color;
+  };
+
   arrangeFolds() {
-    this.foldButton.hidden = !this.folds?.anyOpen();
-    this.unfoldButton.hidden = !this.folds?.mayOpenAll();
+    if (this.folds?.anyOpen()) this.foldButton.hidden = false;
+    hide(this.unfoldButton, !this.folds?.mayOpenAll(), this.foldButton);
+    hide(this.foldButton, !this.folds?.anyOpen(), this.unfoldButton);
   }
 
   toggle() {
@@ -364,6 +374,7 @@ export class Panel {
     }
     if (this.selection) this.graphView.aside = this.drawer.over();
     if (this.graphView.sized) this.remember(true);
+    this.turned();
     const { toggleButton } = this.headline;
     if (toggleButton) {
       toggleButton.hidden = !this.calm;
@@ -382,6 +393,7 @@ export class Panel {
     clearInterval(this.headline.clock);
     cancelAnimationFrame(this.painting);
     this.sizes.disconnect();
+    this.endTurns();
     this.root.remove();
   }
 }

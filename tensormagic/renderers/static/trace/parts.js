@@ -132,6 +132,7 @@ export function putTogether(panel) {
 
 /** @param {Panel} panel @param {KeyboardEvent} event */
 function pressedOn(panel, event) {
+  const player = panel.order.element.hidden ? panel.passes : panel.order; // of a run that goes on only its passes are there
   const writing = /** @type {any} */ (event.target).closest?.("input,select,textarea,button");
   if (event.ctrlKey || event.metaKey || event.altKey) return; // the browser's, or the notebook's
   if (event.key === "Escape" && panel.way) endPath(panel);
@@ -140,7 +141,7 @@ function pressedOn(panel, event) {
   else if (event.key === "Escape") {
     if (!panel.graphView.canvas.contains(document.activeElement) || !foldAround(panel)) return;
   } else if (event.key === "/" && !writing && !panel.stage.hidden) panel.search.field.focus();
-  else if (event.key === " " && !writing && !panel.footer.hidden) panel.order.play(!panel.order.timer);
+  else if (event.key === " " && !writing && !panel.footer.hidden) player.play(!player.timer);
   else return;
   event.stopPropagation();
   event.preventDefault();

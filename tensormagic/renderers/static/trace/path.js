@@ -1,6 +1,7 @@
 // @ts-check
 /** The way through one node: what leads to it from the loss and from it to the leaves stays, the rest steps back. */
 
+import { hide } from "./focus.js";
 import { digits, level, plural, say } from "./words.js";
 import { UNTOUCHED } from "./constants.js";
 
@@ -93,7 +94,7 @@ function pathChanged(panel) {
 export function sayPath(panel) {
   const { way, selection } = panel,
     count = panel.model.graphs[panel.graph]?.count ?? 0;
-  panel.wayChip.hidden = !way;
+  hide(panel.wayChip, !way, panel.drawer.pathButton, panel.graphView.marks[panel.graphView.focused]?.element);
   panel.stage.classList.toggle("on-path", Boolean(way));
   say(panel.wayText, way ? `path through ${way.label}: ${digits(way.nodes.size)} of ${plural(count, "node")}` : "");
   panel.drawer.pressPath(Boolean(way && selection && way.starts.join() === String(selection.node)));

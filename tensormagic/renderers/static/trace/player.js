@@ -59,6 +59,7 @@ export class Player {
     clearTimeout(this.timer);
     this.timer = undefined;
     this.button.replaceChildren(glyph(on ? GLYPHS.pause : GLYPHS.play, true));
+    this.button.setAttribute("aria-label", on ? this.hooks.label.replace("play", "pause") : this.hooks.label);
     if (!on) return;
     const { slider, hooks } = this;
     if (Number(slider.value) >= Number(slider.max)) hooks.move(0);

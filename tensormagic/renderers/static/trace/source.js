@@ -65,7 +65,7 @@ export class Source {
     const body = nodes.length
       ? html(
           "button",
-          { class: "line", type: "button", click, title: `show the ${plural(nodes.length, "node")} of line ${line}` },
+          { class: "line", type: "button", click, "aria-pressed": "false", title: `show the ${plural(nodes.length, "node")} of line ${line}` },
           ...inner,
         )
       : html("span", { class: "line" }, ...inner);
@@ -91,7 +91,10 @@ export class Source {
   /** @param {number} place -1 for none */
   pick(place) {
     this.picked = place;
-    this.rows.forEach((row, at) => row.element.classList.toggle("picked", at === place));
+    this.rows.forEach((row, at) => {
+      row.element.classList.toggle("picked", at === place);
+      if (row.nodes.length) row.element.firstElementChild.setAttribute("aria-pressed", String(at === place));
+    });
     this.hooks.pick(place < 0 ? null : new Set(this.rows[place].nodes));
   }
 
