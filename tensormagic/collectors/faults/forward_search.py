@@ -20,7 +20,7 @@ from tensormagic.collectors.gradients.evidence import is_packed
 from tensormagic.collectors.gradients.measures import flat, measure
 from tensormagic.collectors.gradients.raw import as_array
 from tensormagic.collectors.graphs.nodes import isinstance_of_torch, slot_attributes
-from tensormagic.collectors.graphs.skeleton import Skeleton, Walk
+from tensormagic.collectors.graphs.skeleton import Skeleton, Walk, is_accumulate
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import BadSource, FirstBad
 
@@ -103,7 +103,7 @@ class _Look:
     """One look over the saved tensors of a live graph."""
 
     def __init__(self, found: Walk, skeleton: Skeleton, names: Mapping[str, Any]) -> None:
-        self._index = skeleton.index
+        self._index, self._edges, self._in_order = skeleton.index, skeleton.edges, not found.foreign
         self._places = {id(node): place for place, node in enumerate(found.nodes)}
         self._names = names
         self._known: dict[tuple[int, int, torch.dtype], Counts | None] = {}
@@ -115,17 +115,28 @@ class _Look:
         return self._index[self._places[id(node)]]
 
     def over_all(self) -> _Seen:
-        """Look at every leaf and everything saved, in the order of the forward."""
+        """Look at leaves and at what is saved, in the order of the forward, as far as it bears on the first NaN."""
         seen = _Seen()
         for at in sorted(self.nodes):
-            node = self.nodes[at]
-            if hasattr(node, "variable"):
-                self._leaf(at, node.variable, seen)
-            else:
-                for slot, saved in _saved(node):
-                    self._operand(at, slot, saved, seen)
-                self._out_of_domain(at, node, seen)
+            self._look_at(at, seen)
+            if self._in_order and seen.events and seen.events[-1].counts.nan:
+                for user in self._using(min(event.at for event in seen.events if event.counts.nan), at):
+                    self._look_at(user, seen)
+                break
         return seen
+
+    def _using(self, first: int, after: int) -> list[int]:
+        """Return the nodes beyond ``after`` that use what was made up to ``first``: only these may tell of older."""
+        return sorted({edge.source for edge in self._edges if edge.target <= first and edge.source > after})
+
+    def _look_at(self, at: int, seen: _Seen) -> None:
+        node = self.nodes[at]
+        if is_accumulate(node):
+            self._leaf(at, node.variable, seen)
+            return
+        for slot, saved in _saved(node):
+            self._operand(at, slot, saved, seen)
+        self._out_of_domain(at, node, seen)
 
     def _leaf(self, at: int, variable: torch.Tensor, seen: _Seen) -> None:
         counts = self._counts(variable)

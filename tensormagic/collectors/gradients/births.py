@@ -38,9 +38,10 @@ def _births(
 ) -> Iterator[Birth]:
     feeders: dict[int, list[Edge]] = {}
     for edge in edges:
-        feeders.setdefault(edge.target, []).append(edge)
+        if edge.target in values.bad:
+            feeders.setdefault(edge.target, []).append(edge)
     for receiver in values.order:
-        for edge in feeders.get(receiver, ()) if receiver in values.bad else ():
+        for edge in feeders.get(receiver, ()):
             counts = _bad_on(edge, values)
             if counts is not None:
                 known, about = first.get(receiver), facts.get(edge.source, SavedFacts(""))

@@ -29,6 +29,9 @@ from tensormagic.collectors.gradients.measures import (
 )
 from tensormagic.collectors.gradients.raw import as_array
 from tensormagic.reports import MEASURES, UNTOUCHED, GradientStatistics
+from tensormagic.reports.quickly import quickly
+
+_statistics = quickly(GradientStatistics)
 
 _SQUARES_RELIABLE = (1e-17, 1e16)  # magnitudes whose squares, summed, neither vanish nor overflow in float32
 _SUMMED_AS_THEY_ARE = (np.dtype(np.float32), np.dtype(np.float64))
@@ -258,7 +261,7 @@ class StatisticsTable:
         columns = [
             (rows[:, at].astype(np.int64) if at in _COUNTS else rows[:, at]).tolist() for at in range(self._WIDTH)
         ]
-        found = map(GradientStatistics, *columns)
+        found = map(_statistics, *columns)
         return [next(found) if here else None for here in there.tolist()]
 
     def columns(self) -> array[float]:

@@ -15,6 +15,7 @@ from tensormagic.collectors.graphs.skeleton import Skeleton, Walk, is_accumulate
 from tensormagic.collectors.names.identity import Leaves
 from tensormagic.collectors.tracing.origins import Origin, Origins
 from tensormagic.reports import Node, SavedTensor
+from tensormagic.reports.quickly import quickly
 
 if TYPE_CHECKING:
     from tensormagic.collectors.tracing.origins import Origin, Origins
@@ -23,6 +24,8 @@ MAX_SAVED = 12  # slots listed a node; an LSTM keeps one for every layer and gat
 
 Outputs = tuple[tuple[tuple[int, ...], ...], str, str]  # shapes, then dtype and device of the first
 _Saved = tuple[str, tuple[Any, ...], str, int, str]  # the fields of `SavedTensor`, with a size as torch gives it
+
+new_node = quickly(Node)
 
 _VERSION_NUMBER = re.compile(r"Backward\d*$")
 _WORD_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[0-9])(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -63,7 +66,7 @@ def _describe_leaf(node: Any, index: int, name: str) -> Node:
     variable = node.variable
     short = _name_of(node)
     shapes, dtype, device = _outputs((variable,))
-    return Node(
+    return new_node(
         index=index, name=short, op="accumulate", kind="accumulate", variable=name,
         shapes=shapes, dtype=dtype, device=device,
     )  # fmt: skip
@@ -76,7 +79,7 @@ def _describe_op(node: Any, index: int, origin: Origin, *, exact: bool, variable
         shapes, dtype, device = _outputs(node._input_metadata)
     except (RuntimeError, AttributeError):  # nested and functorch outputs have no plain shape
         shapes, dtype, device = (), "", ""
-    return Node(
+    return new_node(
         index=index, name=name, op=op_name(name), kind="op" if isinstance_of_torch(node) else "custom",
         location=site, exact_location=exact, module=module, variable=variable,
         shapes=shapes, dtype=dtype, device=device, saved=saved_tensors(node),

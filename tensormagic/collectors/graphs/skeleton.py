@@ -24,9 +24,12 @@ from tensormagic.collectors.tracing.makers import Makers
 from tensormagic.collectors.tracing.origins import Origins
 from tensormagic.collectors.tracing.unwinding import Unwinding
 from tensormagic.reports import Edge
+from tensormagic.reports.quickly import quickly
 
 if TYPE_CHECKING:
     from tensormagic.collectors.tracing.origins import Origins
+
+_edge = quickly(Edge)
 
 NO_NUMBER = (1 << 64) - 1  # what torch says of a leaf's node
 
@@ -156,11 +159,12 @@ def _unpack(signature: array[int]) -> tuple[list[int], Links]:
     links: Links = []
     at = 1
     while at < len(signature):
-        _, number, count = signature[at : at + 3]
-        ends = signature[at + 3 : at + 3 + 2 * count]
-        numbers.append(number)
-        links.append([(which, ends[2 * which], ends[2 * which + 1]) for which in range(count) if ends[2 * which] >= 0])
-        at += 3 + 2 * count
+        first = at + 3
+        stop = first + 2 * signature[at + 2]
+        numbers.append(signature[at + 1])
+        ends = enumerate(zip(signature[first:stop:2], signature[first + 1 : stop : 2], strict=True))
+        links.append([(which, end, slot) for which, (end, slot) in ends if end >= 0])
+        at = stop
     return numbers, links
 
 
@@ -201,7 +205,7 @@ class Skeleton:
 def make_skeleton(number: int, found: Walk) -> Skeleton:
     """Turn a walk into the skeleton that later passes are compared with."""
     numbers, links = _unpack(found.signature)
-    leaf = [not node.next_functions and is_accumulate(node) for node in found.nodes]
+    leaf = [not ends and is_accumulate(node) for ends, node in zip(links, found.nodes, strict=True)]
     order = _creation_order(found.nodes, links, leaf)
     index = array("i", [0]) * len(order)
     for at, place in enumerate(order):
@@ -212,7 +216,7 @@ def make_skeleton(number: int, found: Walk) -> Skeleton:
         signature=found.signature,
         index=index,
         edges=tuple(
-            Edge(known[at], known[index[target]], which, slot)
+            _edge(known[at], known[index[target]], which, slot)
             for at, place in enumerate(order)
             for which, target, slot in links[place]
         ),

@@ -203,7 +203,7 @@ class Tracer:
                 self._observe_results(followed, call, result)
             return result
         finally:
-            with self._aside():
+            with self._aside(), garbage_waits:
                 self._finish(followed, call, outcome, began)
                 self._training.after_pass(call, followed)
 

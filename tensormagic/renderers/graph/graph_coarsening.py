@@ -21,7 +21,7 @@ from operator import eq
 from typing import TYPE_CHECKING
 
 from tensormagic.renderers.basics.phrases import plural, shortened
-from tensormagic.renderers.graph.graph_folding import Folding, Group, assemble
+from tensormagic.renderers.graph.graph_folding import Folding, Group, assemble, new_group
 
 if TYPE_CHECKING:
     from tensormagic.reports import Graph
@@ -91,7 +91,7 @@ def _merged(members: Sequence[Group], *, kind: str, label: str, module: str, det
     nodes = tuple(chain.from_iterable([group.nodes for group in reversed(members)]))
     leaves = tuple(dict.fromkeys(chain.from_iterable([group.leaves for group in members])))
     detail = members[-1].detail if detail is None else detail
-    return Group(nodes, leaves, kind, shortened(label, _LABEL), detail, module)
+    return new_group(nodes, leaves, kind, shortened(label, _LABEL), detail, module)
 
 
 def _module_label(path: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ from tensormagic.renderers.graph.graph_hierarchy import Part, hierarchy
 from tensormagic.renderers.graph.graph_layout import lay_out
 from tensormagic.renderers.graph.graph_words import leaf_label
 from tensormagic.renderers.graph.layout_rows import Spacing
+from tensormagic.reports.quickly import quickly
 
 if TYPE_CHECKING:
     from tensormagic.reports import Graph
@@ -51,6 +52,9 @@ class Badge:
 
     node: int
     label: str
+
+
+_badge = quickly(Badge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +191,7 @@ def _written_out(kind: str, badges: int) -> int:
 
 
 def _badges(graph: Graph, group: Group, uses: Counter[int]) -> tuple[Badge, ...]:
-    return tuple(Badge(leaf, _badge_label(graph, leaf, uses[leaf])) for leaf in group.leaves)
+    return tuple(_badge(leaf, _badge_label(graph, leaf, uses[leaf])) for leaf in group.leaves)
 
 
 def _badge_label(graph: Graph, leaf: int, uses: int) -> str:

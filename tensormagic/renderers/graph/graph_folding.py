@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tensormagic.renderers.basics.once import once
 from tensormagic.renderers.graph.graph_words import op_label, shape_label
 from tensormagic.renderers.graph.layout_ranks import Edge, adjacency, topological_order
+from tensormagic.reports.quickly import quickly
 
 if TYPE_CHECKING:
     from tensormagic.reports import Edge as GraphEdge
@@ -45,6 +46,9 @@ class Group:
     label: str = ""
     detail: str = ""
     module: str = ""
+
+
+new_group = quickly(Group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +169,12 @@ def _group(graph: Graph, index: int, hanging: list[int], taken: set[int]) -> Gro
     node = graph.nodes[index]
     kind = "views" if is_view(node) else node.kind
     if not hanging:
-        return Group((index,), (), kind, op_label(node), shape_label(node), node.module)
+        return new_group((index,), (), kind, op_label(node), shape_label(node), node.module)
     others = [graph.nodes[other] for other in hanging]
     views = [other.index for other in others if other.kind != "accumulate" and other.index not in taken]
     taken.update(views)
     leaves = tuple(sorted([other.index for other in others if other.kind == "accumulate"]))
-    return Group((index, *views), leaves, kind, op_label(node, others), shape_label(node), node.module)
+    return new_group((index, *views), leaves, kind, op_label(node, others), shape_label(node), node.module)
 
 
 def _views_joined(groups: list[Group], joins: list[tuple[int, int, int]]) -> list[Group]:

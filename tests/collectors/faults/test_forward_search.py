@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
+from tensormagic.collectors.faults import forward_search
 from tensormagic.collectors.graphs import graph_book
 from tensormagic.reports import FirstBad
 
@@ -192,3 +193,37 @@ def test_results_versions_and_modes_are_the_person_s():
     assert torch.equal(plain[0], traced[0])
     assert plain[1:] == traced[1:]
     assert trace.report.graphs[0].first_bad.source == "made"
+
+
+def test_an_older_nan_that_a_later_op_alone_saved():
+    """The sum saves nothing of its NaN: the product far behind the logarithm does, and is asked all the same."""
+    x = leaf(-1.0)
+
+    def late():
+        older = x + math.nan
+        newer = torch.log(x)
+        for _ in range(20):
+            newer = newer.sin()
+        return older * newer
+
+    first, graph = found(late)
+    assert graph.nodes[first.node].op == "add"
+
+
+def test_nothing_is_read_behind_the_first_nan_but_what_used_something_older(monkeypatch):
+    """A deep network is bad from some layer on: what all others hold says nothing."""
+    looked = []
+    before = forward_search._Look._look_at
+    monkeypatch.setattr(
+        forward_search._Look, "_look_at", lambda self, at, seen: (looked.append(at), before(self, at, seen))
+    )
+
+    def deep():
+        x = torch.log(leaf(-1.0))
+        for _ in range(50):
+            x = x.sin()
+        return x
+
+    first, graph = found(deep)
+    assert graph.nodes[first.node].op == "log"
+    assert len(looked) < 6 < len(graph.nodes)
