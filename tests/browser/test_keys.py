@@ -14,6 +14,7 @@ from tensormagic import renderers
 from tests.browser.test_trace_viewer import _deep, _mounted
 from tests.renderers import samples_sharing, samples_viewer
 from tests.renderers.every_panel import SAMPLES
+from tests.support.lab import LabNotebook
 
 pytestmark = pytest.mark.browser
 
@@ -25,6 +26,11 @@ NOT_TAKEN = """key => {
     const event = new KeyboardEvent("keydown", { key, ctrlKey: true, bubbles: true, cancelable: true });
     return document.activeElement.dispatchEvent(event);
 }"""
+
+IN_GRAPH = "() => document.activeElement.closest('.canvas') !== null"
+FREE = """() => document.activeElement.dispatchEvent(
+    new KeyboardEvent("keydown", { key: "Escape", bubbles: true, cancelable: true }))"""
+CELL = "() => [...document.querySelectorAll('.jp-Notebook .jp-Cell')].indexOf(document.activeElement)"
 
 
 def _walk(page: Page, *keys: str) -> list[str]:
@@ -102,6 +108,43 @@ def test_slash_space_and_p_belong_to_the_whole_panel(static_page: OpenPage) -> N
     assert page.evaluate("() => document.activeElement.matches('.box')")
     page.keyboard.press("Shift+P")
     expect(page.locator(".way")).to_contain_text("path through")
+
+
+def test_escape_takes_back_one_thing_after_the_other_and_is_the_pages_then(static_page: OpenPage) -> None:
+    """The path, the numbers, the open box; then the key is not taken, and one Tab is past the whole graph."""
+    page = _mounted(static_page, _deep())
+    page.locator(".box.folds").first.focus()
+    for key in ("Enter", "Shift+Enter", "p"):
+        page.keyboard.press(key)
+    told = []
+    for _ in range(4):
+        told.append([page.locator(what).locator("visible=true").count() for what in (".way", ".drawer", ".frame")])
+        page.keyboard.press("Escape")
+    assert told == [[1, 1, 1], [0, 1, 1], [0, 0, 1], [0, 0, 0]]
+    assert page.evaluate(IN_GRAPH)
+    assert page.evaluate(FREE)
+    page.keyboard.press("Tab")
+    assert not page.evaluate(IN_GRAPH)
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Shift+Tab")
+    assert not page.evaluate(IN_GRAPH)
+
+
+def test_escape_leaves_the_graph_for_its_cell(notebook: Callable[..., LabNotebook]) -> None:
+    """In a notebook the cell has the focus then, in command mode: arrows go on to the next cell, Enter writes in it."""
+    cell = "%%tracegrad\nout = net(torch.ones(4)).sum(); out.backward(torch.tensor(float('nan')))"
+    lab = notebook("%load_ext tensormagic\nimport torch\nnet = torch.nn.Linear(4, 2)", cell, "after = 1")
+    lab.run()
+    box = lab.output(1).locator(".box[tabindex='0']")
+    expect(box).to_be_visible()
+    box.focus()
+    lab.page.keyboard.press("Escape")
+    assert lab.page.evaluate(CELL) == 1
+    lab.page.keyboard.press("ArrowDown")
+    assert lab.page.evaluate(CELL) == 2
+    lab.page.keyboard.press("Enter")
+    lab.page.keyboard.type("x")
+    expect(lab.page.locator(".jp-Notebook .jp-Cell").nth(2).locator(".cm-content")).to_contain_text("x")
 
 
 def test_arrows_move_both_sliders(static_page: OpenPage) -> None:

@@ -4,22 +4,37 @@
 /** @typedef {import("./constants.js").Box} Box */
 /** @typedef {{k:number, x:number, y:number, width:number, height:number}} View */
 
+const LASTING = 1000; // milliseconds that colours are taken as read: each reading makes the browser style the page anew
+
+/** @type {WeakMap<Element, {ground:string, until:number, colours:Map<string, string>}>} */
+const palettes = new WeakMap();
+
 /** A colour of the style sheet as a canvas takes it: the side, light or dark, is chosen where the element stands.
  * @param {any} element @param {string} name @returns {string} */
-export function token(element, name) {
+function token(element, name) {
   element.style.color = `var(${name})`;
   return getComputedStyle(element).color;
 }
 
+/** The colours of an element: read once, and again with another ground (a theme that was changed), or after a while.
+ * @param {Element} element @param {number} [now] milliseconds @returns {(name:string)=>string} */
+export function palette(element, now = performance.now()) {
+  const ground = token(element, "--bg"),
+    kept = palettes.get(element),
+    fresh = kept && kept.ground === ground && now < kept.until,
+    { colours } = fresh ? kept : { colours: new Map() };
+  if (!fresh) palettes.set(element, { ground, until: now + LASTING, colours });
+  return (name) => {
+    if (!colours.has(name)) colours.set(name, token(element, name));
+    return colours.get(name);
+  };
+}
+
 /** The colours of the states, as the style sheet has them now. @param {Element} element @returns {(state:string)=>string} */
 export function inks(element) {
-  const known = new Map();
-  return (state) => {
-    const name =
-      state === "bad" ? "--error" : state === "wait" ? "--line" : state.length > 3 ? "--line-2" : `--${state}`;
-    if (!known.has(name)) known.set(name, token(element, name));
-    return known.get(name);
-  };
+  const colour = palette(element);
+  return (state) =>
+    colour(state === "bad" ? "--error" : state === "wait" ? "--line" : state.length > 3 ? "--line-2" : `--${state}`);
 }
 
 /** @param {HTMLCanvasElement} canvas @param {number} width @param {number} height @returns {any} a pen over a clean sheet */
@@ -65,13 +80,14 @@ export class FarView {
     const { width, height } = view,
       pen = sheet(this.canvas, width, height),
       ink = inks(this.canvas),
+      colour = palette(this.canvas),
       { k, x, y } = view;
     const [left, top, right, bottom] = [-x / k, -y / k, (width - x) / k, (height - y) / k];
     pen.translate(x, y);
     pen.scale(k, k);
     pen.lineWidth = 1 / k;
-    pen.strokeStyle = token(this.canvas, "--line-2");
-    pen.fillStyle = token(this.canvas, "--bg-2");
+    pen.strokeStyle = colour("--line-2");
+    pen.fillStyle = colour("--bg-2");
     for (const frame of graph.opened) {
       if (frame.y > bottom || frame.y + frame.h < top) continue;
       if (frame.depth % 2 === 0) pen.fillRect(frame.x, frame.y, frame.w, frame.h);
@@ -88,7 +104,7 @@ export class FarView {
     });
     const box = graph.boxes[chosen];
     if (!box) return;
-    pen.strokeStyle = token(this.canvas, "--accent");
+    pen.strokeStyle = colour("--accent");
     pen.lineWidth = 2 / k;
     pen.strokeRect(box.x - 3, box.y - 3, box.w + 6, box.h + 6);
   }
