@@ -102,3 +102,19 @@ def test_ipython_in_a_pipe_that_is_not_unicode(tmp_path):
     assert "offset(i, j) = 0 + 3·i + 1·j" in written
     assert "+----+----+----+" in written
     assert written.splitlines()[-1] == "own"
+
+
+DUMB = """
+import torch, tensormagic
+tensormagic.show(tensormagic.inspect(torch.ones(4, 4), name="x"))
+tensormagic.show(tensormagic.rng())
+"""
+
+
+def test_a_terminal_that_only_takes_text_is_not_overrun(tmp_path):
+    """With TERM=dumb nothing is coloured, and no line is wider than the window, which would break it in two."""
+    text = run_in_terminal([sys.executable, "-c", DUMB], tmp_path, TERM="dumb")
+    lines = text.splitlines()
+    assert "\x1b" not in text
+    assert len(lines) > 20
+    assert 80 < max(map(len, lines)) <= 90

@@ -6,6 +6,7 @@ terminal shows. Into a pipe or a file goes plain text, and where Rich is not ins
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -48,10 +49,23 @@ def print_report(report: Report, stream: TextIO | None = None) -> None:
     out = stream or sys.stdout
     console = _console(out)
     if console is None:
-        print(_writable(renderers.render(report, "txt"), out), file=out)
+        print(_writable(renderers.render(report, "txt", **_told_width(out)), out), file=out)
         return
-    text = renderers.render(report, "txt", width=min(max(console.width, NARROWEST), WIDEST))
+    text = renderers.render(report, "txt", width=_bounded(console.width))
     console.print(_coloured(_writable(text.rstrip("\n"), out)), soft_wrap=True)
+
+
+def _bounded(columns: int) -> int:
+    return min(max(columns, NARROWEST), WIDEST)
+
+
+def _told_width(stream: TextIO) -> dict[str, Any]:
+    """Return the width of a terminal that takes no more than text (``TERM=dumb``); nothing of a pipe or a file."""
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
+    except (OSError, ValueError):  # no descriptor, or none of a terminal
+        columns = 0
+    return {"width": _bounded(columns)} if columns else {}
 
 
 def _writable(text: str, stream: TextIO) -> str:
