@@ -10,6 +10,7 @@ from tensormagic.diagnoses.forward_faults import fault_finding, forward_fault, i
 from tensormagic.diagnoses.remedies import (
     ANY,
     HALF_OVERFLOW,
+    HOOKED,
     LOSSES,
     NOT_FINITE_FORWARD,
     OVERFLOW,
@@ -153,13 +154,28 @@ class _Born:
         where = f", {near}{location.label}" if location else ""
         seen = " that was traced" if self.report.passes_traced < self.report.passes_seen else ""
         at = when(self.report, self.birth.pass_number)
-        return f"The first {kind} gradient{seen} is born in {self.node.op}{where}{at}"
+        born = f"is born in {self.node.op}{where}{at}"
+        if self._may_be_the_hook():
+            born = f"is made on the way from {self.node.op}{where} to {self._to}{at}"
+        return f"The first {kind} gradient{seen} {born}"
+
+    @property
+    def _to(self) -> str:
+        return self.receiver.variable or self.receiver.op
+
+    def _may_be_the_hook(self) -> bool:
+        """Whether a hook of the person's comes in between, and nothing that the op saved explains it."""
+        birth = self.birth
+        explained = birth.saved_zero or birth.saved_negative or birth.saved_bad or self._is_half_overflow()
+        return birth.hooked and not explained and 0 <= birth.incoming_norm < HUGE_NORM
 
     def _sent(self) -> str:
         birth = self.birth
         kind, count = ("NaN", birth.nan) if birth.nan else ("infinite", birth.inf)
         whole = max(birth.count, count)
-        return f"{part(count, whole)} it sends to {self.receiver.variable or self.receiver.op} {verb(count)} {kind}"
+        if self._may_be_the_hook():
+            return f"{part(count, whole)} {self._to} receives {verb(count)} {kind}"
+        return f"{part(count, whole)} it sends to {self._to} {verb(count)} {kind}"
 
     def _spread(self) -> str:
         frame = next((frame for frame in self.graph.frames if frame.pass_number == self.birth.pass_number), None)
@@ -180,6 +196,9 @@ class _Born:
 
     def _reason(self) -> tuple[str, str]:
         """Return the clause that gives the reason, and the remedy."""
+        if self._may_be_the_hook():
+            received = f"{self.node.op} receives a finite gradient (norm {scientific(self.birth.incoming_norm)})"
+            return f"{received}, a hook runs on what it sends, and ", HOOKED
         certainty = "" if self.birth.certain else "it is one of several that feed the same gradient; "
         known = SINGULARITIES.get(self.node.op)
         for clause, remedy in self._saved(known) if known else ():

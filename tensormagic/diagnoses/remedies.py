@@ -103,4 +103,5 @@ HALF_OVERFLOW = (
     "float16 holds at most 65504: scale the loss less (torch.amp.GradScaler finds the scale by skipping such steps), "
     "or use bfloat16."
 )
+HOOKED = "Look at what the hook returns, or writes into the gradient: register_hook sees it before the receiver does."
 ANY = "Look at what goes into this line with %tensor; clamp or mask it before, not after."

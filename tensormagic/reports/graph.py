@@ -187,6 +187,7 @@ class Birth:
         saved_negative: How many are negative.
         saved_bad: How many are NaN or infinite.
         certain: False where several nodes feed the receiver and only their sum was seen.
+        hooked: Whether a hook of the person's saw the gradient before the receiver did: it may have made it so.
     """
 
     pass_number: int
@@ -202,6 +203,7 @@ class Birth:
     saved_negative: int = 0
     saved_bad: int = 0
     certain: bool = True
+    hooked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,18 @@ def test_zeros_that_do_not_matter_are_not_told():
     assert "negative" not in message(name="div", nan=1, saved_name="other", saved_zero=3, saved_negative=1)
 
 
+def test_a_hook_in_between_may_have_made_it():
+    """What an op sends goes through the hooks of the code: the op is not accused, unless what it saved explains it."""
+    found = only(born("addmm", nan=1, count=1, receiver=leaf(0, "net.bias"), hooked=True), "TM402")
+    assert found.message == (
+        "The first NaN gradient is made on the way from addmm, model.py, line 3 to net.bias: addmm receives a finite "
+        "gradient (norm 1.5), a hook runs on what it sends, and the one element net.bias receives is NaN; "
+        "from there it reaches 1 of 3 nodes."
+    )
+    assert "hook" in found.remedy
+    assert "born in log" in only(born("log", nan=3, saved_name="self", saved_zero=3, hooked=True), "TM402").message
+
+
 def test_infinite_products_are_told_from_nan_ones():
     """A finite gradient times a finite factor can overflow to infinity, but never to NaN."""
     assert "not finite already" in message(name="mul", nan=1)

@@ -225,3 +225,20 @@ def a_saved_tensor_changed_in_place():
     y = leaf(1, 2).exp()
     y.add_(1)
     y.sum().backward()
+
+
+def _hooks_are_suspected(report):
+    assert [birth.hooked for graph in report.graphs for birth in graph.births] == [True, True, False]
+
+
+@program(3, check=_hooks_are_suspected, measured=False)
+def hooks_that_make_nan():
+    """Of a leaf and of a result: the operation that sent the gradient did not make the NaN."""
+    x, y, z = leaf(1, 2), leaf(1, 2), leaf(0, 1)
+    x.register_hook(lambda gradient: gradient * float("nan"))
+    (x * 2).sum().backward()
+    result = y * 2
+    result.register_hook(lambda gradient: gradient * float("nan"))
+    result.exp().sum().backward()
+    (z.sqrt() * 0).sum().backward()
+    return x.grad, y.grad, z.grad

@@ -667,7 +667,7 @@ def _graph() -> reports.Graph:
         births=(
             reports.Birth(
                 pass_number=2, node=1, receiver=0, input_number=0, nan=0, inf=1, count=3, incoming_norm=1.0,
-                saved_name="self", saved_zero=1,
+                saved_name="self", saved_zero=1, hooked=True,
             ),
         ),
         shared_edges=(1,),

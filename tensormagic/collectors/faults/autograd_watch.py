@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from time import perf_counter
 from types import FrameType
 from typing import Any, Final
@@ -23,15 +24,18 @@ GETS_DATA: Final = "get data"
 GETS_GRAD: Final = "get grad"
 SETS_DATA: Final = "data"
 SHARES: Final = "shares"
+HOOKS: Final = "hooks"
+MOST_HOOKED = 1 << 10  # nodes whose result has a hook, the last ones
 
 _TENSOR: Any = torch.Tensor
-_APART = frozenset({GETS_DATA, GETS_GRAD, SETS_DATA, SHARES})
+_APART = frozenset({GETS_DATA, GETS_GRAD, SETS_DATA, SHARES, HOOKS})
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _other_modes = torch._C._len_torch_function_stack
 
 _SHARING = (_TENSOR.numpy, _TENSOR.__array__, torch.as_tensor, torch.asarray)
 NOTED: Final[dict[Any, str]] = {
     **IN_PLACE, _TENSOR.data.__get__: GETS_DATA, _TENSOR.grad.__get__: GETS_GRAD, **dict.fromkeys(_SHARING, SHARES),
+    _TENSOR.register_hook: HOOKS,
 }  # fmt: skip
 
 
@@ -42,6 +46,7 @@ class AutogradWatch:
         sites: Interns the person's lines.
 
     Attributes:
+        hooked: Sequence numbers of the nodes that made tensors on which the code has put a hook.
         passes: How many backward passes there were so far.
         stepping: Whether a step of an optimizer runs, of whose calls nothing is noted.
         seconds: Spent here, but for plain writes: some 0.7 µs each.
@@ -52,6 +57,7 @@ class AutogradWatch:
         self.blind = BlindWrites()
         self.arrays = HandedArrays(sites)
         self.reads = GradientReads(sites)
+        self.hooked: deque[int] = deque(maxlen=MOST_HOOKED)
         self.passes = 0
         self.stepping = False
         self.seconds = 0.0
@@ -87,6 +93,8 @@ class AutogradWatch:
             self.reads.see(args[0], frame, self.passes)
         elif noted == GETS_DATA:
             self.blind.got_data(result)
+        elif noted == HOOKS:
+            self.hooked.extend(node._sequence_nr() for node in (args[0].grad_fn,) if node is not None)
         else:
             target = args[0] if args else next(iter(kwargs.values()), None)
             self._wrote(noted, target, args, start, frame)

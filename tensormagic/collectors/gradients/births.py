@@ -5,12 +5,14 @@ Worked out once a pass that met one, from the numbers that its hooks left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from tensormagic.collectors.gradients.evidence import SavedFacts
 from tensormagic.collectors.gradients.survey import StatisticsTable
+from tensormagic.collectors.graphs.skeleton import Skeleton, Walk, is_accumulate
 from tensormagic.reports import UNTOUCHED, Birth, Edge
 
 if TYPE_CHECKING:
@@ -20,8 +22,9 @@ MAX_BIRTHS = 8
 
 
 def births_of(
-    values: PassValues, facts: Mapping[int, SavedFacts], first: StatisticsTable, edges: Sequence[Edge]
-) -> tuple[Birth, ...]:
+    values: PassValues, facts: Mapping[int, SavedFacts], first: StatisticsTable, edges: Sequence[Edge],
+    hooked: Collection[int] = (),
+) -> tuple[Birth, ...]:  # fmt: skip
     """Return the first `MAX_BIRTHS` births of a pass, in the order in which backward reached them.
 
     Args:
@@ -29,8 +32,23 @@ def births_of(
         facts: What was counted in saved tensors, by node.
         first: Statistics of the first gradient of each node.
         edges: Of the graph.
+        hooked: Nodes that receive what hooks of the person's have seen before; see `hooked_nodes`.
     """
-    return tuple(islice(_births(values, facts, first, edges), MAX_BIRTHS))
+    found = islice(_births(values, facts, first, edges), MAX_BIRTHS)
+    return tuple(replace(birth, hooked=True) if birth.receiver in hooked else birth for birth in found)
+
+
+def hooked_nodes(found: Walk, skeleton: Skeleton, numbers: Collection[int]) -> frozenset[int]:
+    """Return the report indices of nodes whose gradient tensor hooks of the person's may change on its way there.
+
+    Those on leaves stand with the leaf. Of others, nothing can be asked: they are the ones that were seen being put
+    on the results of nodes with these sequence ``numbers``.
+    """
+    return frozenset(
+        skeleton.index[place]
+        for place, node in enumerate(found.nodes)
+        if (node.variable._backward_hooks if is_accumulate(node) else found.numbers[place] in numbers)
+    )
 
 
 def _births(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.gradients.births import births_of
+from tensormagic.collectors.gradients.births import births_of, hooked_nodes
 from tensormagic.collectors.gradients.evidence import (
     REGULAR,
     SavedFacts,
@@ -86,7 +86,7 @@ class PassValues:
 
 
 class PassRecorder:
-    """Hooks the nodes of one walk, and takes the hooks away again.
+    """Hooks the nodes of one walk, and takes the hooks away again; ``hooked`` is for `hooked_nodes`.
 
     Args:
         found: The live nodes; dropped in `close`.
@@ -106,6 +106,7 @@ class PassRecorder:
         deferred: bool | None = None,
     ) -> None:
         self.values = values
+        self.hooked: Collection[int] = ()
         self.seconds = 0.0
         self.survey_seconds = 0.0
         self._found: Walk | None = found
@@ -176,14 +177,15 @@ class PassRecorder:
     def close(self) -> None:
         """Take every hook off, drop the nodes, and read what still waits on a device."""
         self._hooks.remove()
-        self._found = None
+        found, self._found = self._found, None
         try:
             self._small.settle()
             self._fetch()
         except Exception as error:
             self.values.gap = f"{type(error).__name__}: {error}"
         if self.values.bad:
-            self.values.births = births_of(self.values, self._facts, self._first, self._skeleton.edges)
+            hooked = hooked_nodes(found, self._skeleton, self.hooked) if found is not None else frozenset()
+            self.values.births = births_of(self.values, self._facts, self._first, self._skeleton.edges, hooked)
 
     def observe_value(self, root: torch.Tensor) -> None:
         """Record the loss: read at once on a CPU, with everything else elsewhere."""

@@ -12,6 +12,7 @@ import torch
 
 from tensormagic.collectors.gradients.evidence import is_packed
 from tensormagic.collectors.graphs.skeleton import Skeleton, Walk, is_accumulate
+from tensormagic.collectors.names.foreign import is_a
 from tensormagic.collectors.names.identity import Leaves
 from tensormagic.collectors.tracing.origins import Origin, Origins
 from tensormagic.reports import Node, SavedTensor
@@ -250,7 +251,7 @@ def _variables(found: Walk, namespace: Mapping[str, Any]) -> dict[int, str]:
     places = {id(node): place for place, node in enumerate(found.nodes)}
     names: dict[int, str] = {}
     for name, value in list(namespace.items()):
-        if isinstance(value, torch.Tensor) and not name.startswith("_"):
+        if is_a(value, torch.Tensor) and not name.startswith("_"):
             place = places.get(id(value.grad_fn))
             if place is not None and not is_accumulate(found.nodes[place]):
                 names.setdefault(place, name)

@@ -25,6 +25,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from tensormagic.collectors.names.deep_names import DeepNames
+from tensormagic.collectors.names.foreign import attributes_of, is_a, items_of
 
 MODULE_SCAN_LIMIT = 32  # rescans of the namespace for an unknown parameter: enough for models made on the way
 
@@ -135,7 +136,7 @@ class ModuleNames:
         """Return the parameters of the modules that the namespace holds by name, by ``id``, each with its module."""
         found: dict[int, tuple[weakref.ref[nn.Parameter], weakref.ref[nn.Module]]] = {}
         for value in list(self._namespace.values()):
-            if isinstance(value, nn.Module) and not self.path(value):
+            if is_a(value, nn.Module) and not self.path(value):
                 owner = weakref.ref(value)
                 for parameter in value.parameters():
                     found.setdefault(id(parameter), (weakref.ref(parameter), owner))
@@ -158,15 +159,13 @@ def _place_of(module: nn.Module, namespace: Mapping[str, Any]) -> str:
 
 
 def _place_inside(module: nn.Module, name: str, value: Any) -> str:
-    if isinstance(value, nn.Module):
+    if is_a(value, nn.Module):
         return next((f"{name}.{path}" for path, child in value.named_modules() if child is module and path), "")
-    if isinstance(value, list | tuple | dict):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        return next((f"{name}[{key!r}]" for key, item in items if item is module), "")
-    attributes = getattr(value, "__dict__", None) if type(value).__module__ not in sys.stdlib_module_names else None
-    if isinstance(value, type | ModuleType) or not isinstance(attributes, dict):
+    if is_a(value, list | tuple | dict):
+        return next((f"{name}[{key!r}]" for key, item in items_of(value) if item is module), "")
+    if type(value).__module__ in sys.stdlib_module_names or is_a(value, type | ModuleType):
         return ""
-    return next((f"{name}.{key}" for key, item in list(attributes.items()) if item is module), "")
+    return next((f"{name}.{key}" for key, item in list(attributes_of(value).items()) if item is module), "")
 
 
 class Leaves:
@@ -205,10 +204,15 @@ class Leaves:
         return self._modules
 
     def model_name(self, reached: Collection[int]) -> str:
-        """Return the name of the first model that a leaf of these numbers belongs to, else of the first model."""
+        """Return the name of the first model that a leaf of these numbers belongs to, else of the first model.
+
+        Where only parts were called, and several of one model, it is the model's: ``net`` for ``net.0`` and ``net.2``.
+        """
         known = list(self.known)
-        there = (leaf.owner for number, leaf in enumerate(known) if leaf.owner and number in reached)
-        return next(there, "") or next((leaf.owner for leaf in known if leaf.owner), "")
+        there = [leaf.owner for number, leaf in enumerate(known) if leaf.owner and number in reached]
+        first = next(iter(there), "") or next((leaf.owner for leaf in known if leaf.owner), "")
+        root = first.partition(".")[0]
+        return root if len({owner for owner in there if owner.startswith(f"{root}.")}) > 1 else first
 
     def find(self, tensor: torch.Tensor) -> int | None:
         """Return the number of ``tensor`` where it is known, else None."""

@@ -19,7 +19,7 @@ from tensormagic.collectors.tracing.insides import Insides
 from tensormagic.collectors.tracing.levels import active_levels, bare
 from tensormagic.reports import UNTOUCHED, Circumstances, Pass
 
-_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
+sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Following:
     come_back: Callable[[], None] | None = None
     found: Walk | None = None
     suspects: tuple[Suspect, ...] = ()
-    sequence: int = field(default_factory=_sequence_number)
+    sequence: int = field(default_factory=sequence_number)
     between_compiled: bool = False
 
     @property

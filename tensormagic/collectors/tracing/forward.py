@@ -25,7 +25,7 @@ from tensormagic.collectors.faults.autograd_watch import GETS_GRAD, SETS_DATA, A
 from tensormagic.collectors.names.caller import HANDS_OVER, Callers, calling_frame
 from tensormagic.collectors.names.identity import ModuleNames
 from tensormagic.collectors.names.source import Sites
-from tensormagic.collectors.tracing.origins import Origins
+from tensormagic.collectors.tracing.origins import Origin, Origins
 from tensormagic.collectors.tracing.running_modules import RunningModules
 from tensormagic.collectors.tracing.unnoticed import UnnoticedMode, active_modes, set_modes
 from tensormagic.reports import Gap
@@ -184,9 +184,17 @@ class ForwardRecorder(UnnoticedMode):
         if (stop := _sequence_number()) != start and caller is not None:
             self._note(start, stop, caller)
 
+    def _origin(self, frame: FrameType) -> Origin:
+        """Return where a call comes from. Never raises: a module may answer by code of its own what lies in it."""
+        site = self._sites.of_frame(frame)
+        try:
+            return site, self.module_path(frame)
+        except Exception:
+            return site, ""
+
     def _note(self, start: int, stop: int, frame: FrameType, place: Any = None) -> None:
         began = perf_counter()
-        origin = (self._sites.of_frame(frame), self.module_path(frame)) if place is None else place.origin
+        origin = self._origin(frame) if place is None else place.origin
         if start == self._applied:  # that custom Function refused its arguments: it made no node
             self.origins.retract(start)
         self.origins.add(start, stop, origin)

@@ -89,23 +89,26 @@ class PassLog:
     def _bring(self, done: Pass, skeleton: Skeleton, values: PassValues) -> None:
         """Keep what a pass inside another brought to leaves until that one ends.
 
-        A re-entrant checkpoint's parameters get their gradient in a pass of its own. Leaves that have no name are of
-        that pass alone: the inputs of the segment, detached.
+        A re-entrant checkpoint's parameters get their gradient in a pass of its own; so do the inputs of its segment,
+        detached, which have no name.
         """
         self.inner.append(done, pin=bool(values.bad))
         brought = self._brought.setdefault(done.number, {})
         for index, leaf in skeleton.leaf_of.items():
-            if values.norms[index] != UNTOUCHED and not self._leaves.known[leaf].is_nameless:
+            if values.norms[index] != UNTOUCHED:
                 brought.setdefault(leaf, []).append(values.norms[index])
 
-    @staticmethod
-    def _carry(brought: Mapping[int, list[float]], norms: array[float]) -> bool:
-        """Put what passes inside brought into the row; of a leaf that several reached, the sum is not known."""
+    def _carry(self, brought: Mapping[int, list[float]], norms: array[float]) -> bool:
+        """Put what passes inside brought into the row; of a leaf that several reached, the sum is not known.
+
+        Returns:
+            Whether all is known of those that have a name: one without is another tensor in every pass, as a rule.
+        """
         clear = True
         for leaf, found in brought.items():
             one = norms[leaf] == UNTOUCHED and len(found) == 1
             norms[leaf] = found[0] if one else UNREADABLE
-            clear &= one
+            clear &= one or self._leaves.known[leaf].is_nameless
         return clear
 
     def wants_update(self, spent: float, seconds: float) -> bool:

@@ -41,6 +41,7 @@ from tensormagic.collectors.tracing.following import (
     circumstances,
     is_being_compiled,
     returned_gradients,
+    sequence_number,
     start_nodes,
 )
 from tensormagic.collectors.tracing.forward import ForwardRecorder
@@ -110,7 +111,7 @@ class Tracer:
         self._lock = RLock()  # backward may run on several threads at once
         self._begun = self._home = 0
         self._last: tuple[Pass, TracedGraph, PassValues] | None = None
-        self._calls_at_last_pass = -1
+        self._sequence_at_last_pass = -1
         self._step = self._structure = 0
         self._state: State = "running"
         self._error = ""
@@ -242,6 +243,7 @@ class Tracer:
         if self._meter is not None:
             values.forward = self._meter.take(found.nodes, graph.skeleton, number, full=values.table is not None)
         recorder = PassRecorder(found, graph.skeleton, values, graph.first)
+        recorder.hooked = self._recorder.autograd.hooked
         if followed.levels:
             recorder.look_inside_wrappers()
         followed.begun = Pass(number, self._step, graph.skeleton.number, "running", 0.0, 0, followed.site,
@@ -271,10 +273,10 @@ class Tracer:
         return self._begun
 
     def _begins_step(self, followed: Following) -> bool:
-        """Return whether a pass is of a step of its own: forward ran since the last one, or runs on another thread."""
+        """Return whether a pass is of a step of its own: nodes were made since the last one, or it is on a thread."""
         if followed.circumstances is not None and followed.circumstances.thread:
             return True
-        return self._recorder.origins.nodes != self._calls_at_last_pass
+        return followed.sequence != self._sequence_at_last_pass
 
     def _finish(self, followed: Following, call: BackwardCall, outcome: str, began: float) -> None:
         """Take the hooks away and keep the numbers, however the backward ended. Never raises."""
@@ -313,7 +315,8 @@ class Tracer:
         if not self._passes.append(done, graph.skeleton, values):
             self._add_gap("gradients", _UNADDED)
         self._last = (done, graph, values)
-        self._calls_at_last_pass = self._recorder.origins.nodes
+        if get_ident() == self._home:
+            self._sequence_at_last_pass = sequence_number()
         if not self._running:
             self._recorder.origins.settle()
         self._backward_seconds += recorder.seconds + self._clock() - entered

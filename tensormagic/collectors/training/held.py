@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from tensormagic.collectors.names.foreign import is_a
 from tensormagic.collectors.names.identity import Leaves
 
 MOST_SHAPES = 8
@@ -53,7 +54,7 @@ class Held:
         there = {id(tensor) for reference, _ in self._strangers.values() if (tensor := reference()) is not None}
         named = [(name, value) for name, value in list(namespace.items()) if not name.startswith("_")] if there else []
         for name, value in named:
-            if isinstance(value, nn.Module) and there <= {id(parameter) for parameter in value.parameters()}:
+            if is_a(value, nn.Module) and there <= {id(parameter) for parameter in value.parameters()}:
                 self.strangers_of = name
                 return
 

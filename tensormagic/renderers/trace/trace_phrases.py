@@ -120,8 +120,7 @@ def all_clear(report: TraceReport) -> str:
     if report.state == "drawn" and report.kept is not None:
         return _standing(report.kept)
     if report.failure is not None:
-        passes = f"; {_looked_at(report)} before it" if report.passes_seen else " before any backward ran"
-        return f"the run ended by the call above that torch refused{passes}"
+        return f"the run ended by the call above that torch refused{_until(report)}"
     if not report.passes_seen:
         return NO_BACKWARD_YET if report.state == "running" else NO_BACKWARD
     if not report.passes_traced:
@@ -130,6 +129,15 @@ def all_clear(report: TraceReport) -> str:
     if report.state == "failed":
         return f"no problems found in the gradients of {passes}; the error is the code's own"
     return f"no problems found in {passes}{' so far' if report.state == 'running' else ''}"
+
+
+def _until(report: TraceReport) -> str:
+    """Return what came before the call that ended the run; where that was a backward, it is the last of the passes."""
+    within = bool(report.failure and report.failure.phase == "backward") and bool(report.passes)
+    if within and report.passes[-1].outcome == "failed":
+        earlier = report.passes_seen - 1
+        return f", in the last of {count(report.passes_seen)} backward passes" if earlier else " in the first backward"
+    return f"; {_looked_at(report)} before it" if report.passes_seen else " before any backward ran"
 
 
 def _looked_at(report: TraceReport) -> str:

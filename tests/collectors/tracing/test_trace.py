@@ -6,11 +6,13 @@ import gc
 import itertools
 import math
 import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import tensormagic as tm
 from tensormagic.collectors.graphs.traced_graph import MOST_PASSES
@@ -531,6 +533,82 @@ def test_a_snapshot_while_running():
         assert (trace.report.state, trace.report.passes_seen) == ("running", 1)
         frame = trace.frame()
         assert (frame.finished_pass, frame.running, list(frame.parameter_norms)) == (1, False, [pytest.approx(8**0.5)])
+
+
+def test_inputs_of_a_segment_that_was_checkpointed_have_their_gradient():
+    """A re-entrant checkpoint gives them one in a pass of its own: they are not said to have got none."""
+    net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3))
+    with tm.trace(namespace={"net": net}) as trace:
+        h = checkpoint(net[0], torch.ones(2, 3, requires_grad=True) * 1, use_reentrant=True)
+        net[2](h).sum().backward()
+    (nameless,) = [series for series in trace.report.parameters if series.name == "leaf (2, 3)"]
+    assert nameless.norms[0] > 0
+    assert trace.report.title == "net", "not that of the part which was called first"
+
+
+class Unreachable:
+    """A proxy whose other side is gone: whatever it is asked, it raises."""
+
+    @property
+    def __class__(self):
+        """Ask the other side."""
+        raise ConnectionError
+
+    @property
+    def __dict__(self):
+        """Ask the other side."""
+        raise ConnectionError
+
+
+class Uncounted(dict):
+    """A dictionary whose code is not to run."""
+
+    def items(self):
+        """Refuse."""
+        raise AssertionError
+
+
+def test_what_lies_in_the_namespace_is_not_asked_what_it_is():
+    """Proxies raise for their class; the run goes on, and is traced as it would be without them."""
+    holder = SimpleNamespace(proxy=Unreachable(), net=torch.nn.Linear(2, 2))
+    names = {"a": Unreachable(), "b": [Unreachable()], "c": Uncounted(d=Unreachable()), "holder": holder}
+    with tm.trace(namespace=names) as trace:
+        torch.nn.Linear(2, 1)(holder.net(torch.ones(1, 2))).sum().backward()
+    assert trace.report.passes_seen == 1
+    assert "Linear.weight" in {series.name for series in trace.report.parameters}
+    assert trace.report.gaps == ()
+
+
+class Shut(torch.nn.Linear):
+    """A module that does not let anybody list what is in it."""
+
+    def named_modules(self, *_args, **_kwargs):
+        """Refuse."""
+        raise ConnectionError
+
+
+def test_a_module_that_cannot_be_listed_does_not_end_the_run():
+    """Its calls have their lines, and no path."""
+    with tm.trace(namespace={}) as trace:
+        Shut(2, 1)(torch.ones(1, 2)).sum().backward()
+    assert trace.report.passes_seen == 1
+
+
+def test_forward_that_nobody_saw_begins_a_step_all_the_same():
+    """A scripted function makes its nodes out of sight; a graph that is run through again begins none."""
+    x = torch.ones(3, requires_grad=True)
+
+    @torch.jit.script
+    def loss(x: torch.Tensor):
+        return (x * x).sum()
+
+    with tm.trace(namespace={}) as trace:
+        for _ in range(3):
+            loss(x).backward()
+        kept = loss(x)
+        kept.backward(retain_graph=True)
+        kept.backward()
+    assert [done.step for done in trace.report.passes] == [1, 2, 3, 4, 4]
 
 
 def test_misuse_is_refused():

@@ -14,6 +14,7 @@ from tensormagic.renderers.trace import trace_text
 from tensormagic.renderers.trace.trace_phrases import all_clear, log_text, norm_text, run_text, seconds_text
 from tensormagic.renderers.trace.trace_text_flow import main_path
 from tensormagic.reports import UNTOUCHED, Pass
+from tests.renderers import samples_failure
 from tests.renderers import samples_trace as samples
 from tests.renderers.snapshots import assert_snapshot
 
@@ -83,6 +84,18 @@ def test_states_are_told_apart():
     assert "failed: ValueError: expected 10 classes, got 11" in trace_text.render(samples.failed())
     assert all_clear(samples.failed()).endswith("2 backward passes; the error is the code's own")
     assert "digits-cnn  interrupted\n" in trace_text.render(replace(samples.report(), state="interrupted"))
+
+
+def test_a_refused_backward_is_the_last_of_the_passes_and_not_after_it():
+    """The passes that are counted include the one that torch refused: none of them came before it that did not."""
+    failure = samples_failure.backward()
+    last = replace(samples.failed().passes[-1], outcome="failed")
+    two = replace(samples.failed(), failure=failure, passes=(samples.failed().passes[0], last), passes_seen=2)
+    assert all_clear(two).endswith("that torch refused, in the last of 2 backward passes")
+    one = replace(two, passes=(last,), passes_seen=1)
+    assert all_clear(one).endswith("that torch refused in the first backward")
+    forward = replace(failure, phase="forward")
+    assert all_clear(replace(two, failure=forward)).endswith("that torch refused; 2 backward passes before it")
 
 
 def test_gaps_and_other_graphs_are_named():
