@@ -6,10 +6,11 @@ import torch
 import torch._decomp.decompositions_for_jvp  # warns when forward mode first imports it
 from pytest import approx  # noqa: PT013  (numbers in checks)
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.functional import hessian, hvp, jacobian, jvp, vjp
 from torch.autograd.graph import get_gradient_edge
 
-from tensormagic.reports import UNTOUCHED, Circumstances
+from tensormagic.reports import UNREADABLE, UNTOUCHED, Circumstances
 from tests.programs.cases import circumstances, leaf, lines, norms, program
 
 
@@ -280,3 +281,26 @@ def jagged_nested_tensors():
     jagged = torch.nested.as_nested_tensor(rows, layout=torch.jagged)
     layer(jagged).relu().values().sum().backward()
     return [row.grad for row in rows], layer.weight.grad
+
+
+def _not_measurable(report):
+    assert set(norms(report, "accumulate")) == {UNREADABLE}
+
+
+@program(1, check=_not_measurable, measured=False, gaps=("meta device have no numbers",))
+def on_the_meta_device():
+    """A gradient comes; of what it holds nothing can be known, which is not that none came."""
+    x = torch.ones(3, device="meta", requires_grad=True)
+    (x * 2).sum().backward()
+    return tuple(x.grad.shape)
+
+
+@program(1, check=_not_measurable, measured=False, gaps=("only code of its class FakeTensor",))
+def fake_tensors():
+    """Their memory is not asked for: that would warn."""
+    with FakeTensorMode():
+        layer = torch.nn.Linear(3, 1)
+        with torch.no_grad():
+            layer.weight.mul_(2)
+        layer(torch.ones(2, 3)).sum().backward()
+    return tuple(layer.weight.grad.shape)

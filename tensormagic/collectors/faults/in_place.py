@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import torch
 
 from tensormagic.collectors.names.source import Sites
+from tensormagic.collectors.quiet import answers_itself
 
 MOST_WRITES = 2048  # remembered; the oldest are forgotten first
 MOST_STEPS = 8  # of optimizers
@@ -131,6 +132,8 @@ class WriteBook:
         site = None if stop != start else self._sites.of_frame(frame)
         try:
             for tensor in target if type(target) in _SEVERAL else (target,):
+                if answers_itself(tensor):
+                    continue  # it has no memory of its own, and a fake one warns when it is asked
                 self._records.append((tensor.data_ptr(), tensor._version, start, stop, site, call, blind))
         except (RuntimeError, AttributeError):  # no memory of its own, no version, or no tensor
             return

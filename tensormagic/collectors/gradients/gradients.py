@@ -32,7 +32,7 @@ from tensormagic.collectors.gradients.evidence import (
     suspicious,
 )
 from tensormagic.collectors.gradients.hooks import Hooks
-from tensormagic.collectors.gradients.measures import Measured, measure, measure_on_device, named
+from tensormagic.collectors.gradients.measures import NO_NUMBERS, Measured, measure, measure_on_device, named
 from tensormagic.collectors.gradients.quick_look import Gradients, Known, Memory, quick_look
 from tensormagic.collectors.gradients.small_gradients import SmallGradients
 from tensormagic.collectors.gradients.survey import StatisticsTable, measured, survey, survey_of, survey_on_device
@@ -259,6 +259,8 @@ class PassRecorder:
         first = gradients[0]
         if len(gradients) > 1 or first is None:
             self._look_at_several(index, gradients)
+        elif first.is_meta:
+            self.values.norms[index], self.values.gap = UNREADABLE, NO_NUMBERS
         elif self._defers(first):
             self._defer_all(index, first)
         else:
@@ -390,7 +392,7 @@ class PassRecorder:
         groups: dict[tuple[torch.device, int], list[int]] = {}
         for at, (_, numbers) in enumerate(self._waiting):
             groups.setdefault((numbers.device, len(numbers)), []).append(at)
-        for places in groups.values():
+        for places in (places for (device, _), places in groups.items() if device.type != "meta"):
             rows = torch.stack([self._waiting[at][1] for at in places]).tolist()
             for at, row in zip(places, rows, strict=True):
                 self._waiting[at][0](row)

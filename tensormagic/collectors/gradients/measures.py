@@ -22,6 +22,7 @@ LOW_PRECISION = frozenset({torch.float16, torch.bfloat16})
 _WITHOUT_REDUCTIONS = frozenset(getattr(torch, name) for name in dir(torch) if name.startswith("float8_"))
 _WORTH_REORDERING = 1 << 14
 _FEW = 32
+NO_NUMBERS = "tensors on the meta device have no numbers"
 SMALL = 1 << 14  # elements from which it pays to go by rows,
 _ROW = 1 << 13  # of so many elements
 PIECE = 1 << 17  # elements that stay in a cache
