@@ -1,8 +1,9 @@
 """What the messages of an out-of-memory error tell: which device, how much was asked for, how much there was.
 
 Each backend of torch writes its own. The sources (torch 2.6 to 2.13, older forms where they are still met):
-``c10/cuda/CUDACachingAllocator.cpp`` (``CUDA`` or ``HIP``), ``c10/xpu/XPUCachingAllocator.cpp``,
-``aten/src/ATen/mps/MPSAllocator.mm``, ``c10/core/impl/alloc_cpu.cpp``; NumPy's is ``numpy/_core/_exceptions.py``.
+``c10/cuda/CUDACachingAllocator.cpp`` (``CUDA`` or ``HIP``), ``c10/cuda/CUDAMallocAsyncAllocator.cpp``,
+``c10/xpu/XPUCachingAllocator.cpp``, ``aten/src/ATen/mps/MPSAllocator.mm``, ``c10/core/impl/alloc_cpu.cpp``; NumPy's is
+``numpy/_core/_exceptions.py``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ _DEVICES = {"CUDA": "cuda", "HIP": "cuda", "XPU": "xpu", "MPS": "mps", "PrivateU
 
 _ACCELERATOR = re.compile(rf"(?:\b(\w+) )?[Oo]ut of memory\. Tried to allocate {_SIZE}")
 _MPS = re.compile(rf"MPS backend out of memory \(MPS allocated: {_SIZE}")
+_ASYNC = re.compile(r"Allocation on device (\d+) would exceed allowed memory\. \(out of memory\)")
 _CPU = re.compile(r"(?:can't allocate memory|not enough memory): you tried to allocate (\d+) bytes")
 _MAPPED = re.compile(r"unable to mmap (\d+) bytes from file .*Cannot allocate memory", re.DOTALL)
 _NUMPY = re.compile(rf"Unable to allocate {_SIZE} for an array")
@@ -27,17 +29,18 @@ _BARE = re.compile(
 )
 
 
-def read_message(message: str, *, is_memory_error: bool = False) -> OutOfMemory | None:
+def read_message(message: str, *, is_memory_error: bool = False, device: str = "cpu") -> OutOfMemory | None:
     """Return what a message tells; None where it tells of something else.
 
     Args:
         message: Of the exception.
         is_memory_error: Whether the exception's type alone says that memory ran out (`MemoryError`,
             ``torch.OutOfMemoryError``).
+        device: On which device that type says so, where the message does not tell.
     """
     found = next((told for reader in _READERS if (told := reader(message)) is not None), None)
     if found is None and is_memory_error:
-        return OutOfMemory("cpu", None, message=message)
+        return OutOfMemory(device, None, message=message)
     return found
 
 
@@ -73,6 +76,21 @@ def _mps(message: str) -> OutOfMemory | None:
     return OutOfMemory("mps:0", asked, message=message, free=free, total=total, allocated=in_use)
 
 
+def _malloc_async(message: str) -> OutOfMemory | None:
+    """Read what ``backend:cudaMallocAsync`` writes: a table."""
+    found = _ASYNC.search(message)
+    if found is None:
+        return None
+    return OutOfMemory(
+        f"cuda:{found[1]}",
+        _first(message, rf"Requested *: {_SIZE}"),
+        message=message,
+        free=_first(message, rf"Free \(according to CUDA\): {_SIZE}"),
+        total=_first(message, rf"Device limit *: {_SIZE}"),
+        allocated=_first(message, rf"Currently allocated *: {_SIZE}"),
+    )
+
+
 def _cpu(message: str) -> OutOfMemory | None:
     found = _CPU.search(message) or _MAPPED.search(message)
     return OutOfMemory("cpu", int(found[1]), message=message) if found else None
@@ -87,7 +105,9 @@ def _bare(message: str) -> OutOfMemory | None:
     return OutOfMemory("cuda", None, message=message) if _BARE.search(message) else None
 
 
-_READERS: tuple[Callable[[str], OutOfMemory | None], ...] = (_accelerator, _mps, _cpu, _numpy, _bare)
+_READERS: tuple[Callable[[str], OutOfMemory | None], ...] = (
+    _accelerator, _malloc_async, _mps, _cpu, _numpy, _bare,
+)  # fmt: skip
 
 
 def _first(message: str, *patterns: str) -> int | None:

@@ -37,7 +37,8 @@ def out_of_memory_of(error: BaseException) -> OutOfMemory | None:
     if not isinstance(error, _READ):
         return None
     try:
-        return read_message(str(error), is_memory_error=isinstance(error, _TYPES))
+        device = "cpu" if isinstance(error, MemoryError) else "cuda"
+        return read_message(str(error), is_memory_error=isinstance(error, _TYPES), device=device)
     except Exception:  # a message that cannot be had tells nothing
         return None
 

@@ -24,6 +24,11 @@ MOST = 256
 MOST_TOGETHER = 4  # names that are offered to go together, or named as those that share
 ELSEWHERE = "something that no name leads to"
 _MOST_SETS = 64
+CIRCLES = (
+    "nothing is promised of what holds itself in a circle that Python cannot see: it stays, whatever is deleted. A"
+    " gradient made with create_graph=True is in one (.grad = None breaks it), and so is a tensor that has what was"
+    " computed from it as an attribute"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ def collect_releases(
     looked = look(namespace, besides=besides, budget=budget, items=items)
     every = told(looked.roots, looked.flow, looked.items.parts)
     session = set_of(looked.of_session())
-    gaps = _gaps((looked.cut, looked.items.cut), every[most:])
+    gaps = _gaps((looked.cut, looked.items.cut, looked.circles), every[most:])
     return Releases(tuple(every[:most]), looked.flow.freed(session).nbytes, looked.objects, gaps)
 
 
@@ -81,6 +86,7 @@ class Look:
         objects: How many objects were met.
         cut: Why not everything was looked through; empty where it was.
         items: What taking something out of a container frees, where that was asked for.
+        circles: What is said where something holds itself; empty where nothing does.
     """
 
     roots: list[Root]
@@ -88,6 +94,7 @@ class Look:
     objects: int
     cut: str
     items: Items
+    circles: str = ""
 
     def of_session(self) -> list[int]:
         """Return the numbers of the roots that are outputs or the last error."""
@@ -115,11 +122,13 @@ def look(
             gc.collect()  # what IPython made of an error to show it lies in circles, and holds all of its frames
         found, starts = _walked(namespace, roots, budget, besides)
         weights = _weights(found)
-        starts[-1] += found.held_elsewhere()
+        circles = found.caught()
+        starts[-1] += [*found.held_elsewhere(), *circles]
         objects, flow = len(found.objects), flow_of(found.edges, starts, weights)
         dominance = Dominance(found.edges, starts, flow, weights)
         inside = Items() if items is None else items_of(found, roots, dominance, items)
-        return Look(roots, flow, objects, found.cut, inside)
+        named = any(flow.colours[at] != len(roots) for at in circles)  # what nobody leads to is nobody's to delete
+        return Look(roots, flow, objects, found.cut, inside, CIRCLES if named else "")
 
 
 def _gaps(cuts: Sequence[str], left_out: Sequence[Release]) -> tuple[Gap, ...]:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.names.holders import Budget
+from tensormagic.collectors.releases.circles import ends_in_circles
 from tensormagic.collectors.releases.referents import Readers, is_custom, is_node
 
 _CLOCK_EVERY = 256
@@ -40,6 +41,7 @@ class References:
         edges: For each, the numbers of the objects that it refers to.
         python_counts: For each, how many references to it were met that Python counts.
         native_counts: For each, how many were met that torch counts.
+        unseen: Of the references that Python's garbage collector is not shown, from which object to which.
         cut: Why not everything was looked through; empty where it was.
     """
 
@@ -50,6 +52,7 @@ class References:
     edges: list[list[int]] = field(default_factory=list)
     python_counts: list[int] = field(default_factory=list)
     native_counts: list[int] = field(default_factory=list)
+    unseen: list[tuple[int, int]] = field(default_factory=list)
     cut: str = ""
     _numbers: dict[int, int] = field(default_factory=dict)
     _readers: Readers = field(init=False)
@@ -79,6 +82,12 @@ class References:
         number = self._meet(value)
         self.native_counts[number] += 1
         self._edges.append(number)
+        self.unseen.append((self._read - 1, number))
+
+    def python_unseen(self, value: Any) -> None:
+        """Take down a reference that Python counts, and whose owner does not show it to the garbage collector."""
+        self.python(value)
+        self.unseen.append((self._read - 1, self._meet(value)))
 
     def python_of(self, owner: Any, value: Any) -> None:
         """Take down a reference of another object's, that Python counts."""
@@ -87,10 +96,15 @@ class References:
         self.edges[self._meet(owner)].append(number)
 
     def uncounted(self, value: Any) -> None:
-        """Take down a reference that nobody shows the count of: to a node of a graph."""
+        """Take down a reference that nobody shows the count of: to a node of a graph.
+
+        The node of a Function of the person's own is shown to the garbage collector by the tensor that it made.
+        """
         number = self._meet(value)
         self.native_counts[number] += 1
         self._edges.append(number)
+        if not is_custom(type(value)):
+            self.unseen.append((self._read - 1, number))
 
     def _meet(self, item: Any) -> int:
         number = self._numbers.get(id(item))
@@ -139,6 +153,14 @@ class References:
             if ((kind := type(item)) in tensors or kind in kinds) and id(item) not in self._numbers
         ]
         return [self._meet(item) for item in strangers if type(item) in kinds or _has_graph(item)]
+
+    def caught(self) -> list[int]:
+        """Return the numbers of what lies in a circle that nobody can free: part of it only torch knows.
+
+        A gradient made with ``create_graph=True`` leads back to its own parameter: Python's garbage collector is not
+        shown that the parameter refers to its gradient, and takes it for held by something that lives.
+        """
+        return ends_in_circles(self.edges, [pair for pair in self.unseen if self.edges[pair[1]]])
 
     def number_of(self, item: Any) -> int | None:
         """Return the number of an object; None where it was not met, or holds nothing."""

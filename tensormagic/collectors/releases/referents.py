@@ -72,6 +72,9 @@ class Taker(Protocol):
     def native(self, value: Any) -> None:
         """Take down a reference that torch counts: to a tensor or a storage."""
 
+    def python_unseen(self, value: Any) -> None:
+        """Take down a reference that Python counts, and whose owner does not show it to the garbage collector."""
+
     def python_of(self, owner: Any, value: Any) -> None:
         """Take down a reference of another object's, that Python counts."""
 
@@ -180,11 +183,11 @@ def _of_hooks(x: Any, node: Any, held: list[Any], taker: Taker) -> None:
 
     Of these references Python is shown the first, and that only while nothing else uses the C++ part.
     """
-    for hooks in (_hooks(x), _late_hooks(x)):
-        if not hooks:
-            continue
+    early, late = _hooks(x), _late_hooks(x)
+    for hooks in filter(None, (early, late)):
         if sum(value is hooks for value in held) == 1:
-            taker.python(hooks)
+            take = taker.python_unseen if hooks is late else taker.python
+            take(hooks)
         if node is not None:
             taker.python_of(node, hooks)
 
@@ -228,8 +231,8 @@ def _of_saved(raw: Any, taker: Taker) -> None:
         if each.unpack_hook is None:
             taker.native(kept)
         else:
-            taker.python(kept)
-            taker.python(each.unpack_hook)
+            taker.python_unseen(kept)
+            taker.python_unseen(each.unpack_hook)
 
 
 # The first class that an object's class is derived from says how it is read.

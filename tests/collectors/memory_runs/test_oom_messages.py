@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from tensormagic.collectors.memory_runs.oom_messages import read_message
+from tensormagic.collectors.memory_runs.out_of_memory import out_of_memory_of
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 DOCS = "(https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
@@ -125,3 +127,23 @@ def test_the_type_alone_is_enough():
     """A `MemoryError` without a message is one all the same; how much was asked for is not known."""
     told = read_message("", is_memory_error=True)
     assert (told.device, told.asked, told.message) == ("cpu", None, "")
+
+
+def test_the_table_of_the_asynchronous_allocator():
+    """``PYTORCH_ALLOC_CONF=backend:cudaMallocAsync`` writes lines of its own, and may leave all of them out."""
+    first = "Allocation on device 1 would exceed allowed memory. (out of memory)"
+    told = read_message(
+        f"{first}\nCurrently allocated     : 9.43 GiB\nRequested               : 640.00 MiB\n"
+        "Device limit            : 11.59 GiB\nFree (according to CUDA): 7.12 MiB\n"
+        "PyTorch limit (set by user-supplied memory fraction)\n                        : 17179869184.00 GiB"
+    )
+    assert (told.device, told.asked, told.reserved) == ("cuda:1", 640 * 2**20, None)
+    assert (told.free, told.total) == (int(7.12 * 2**20 + 0.5), int(11.59 * 2**30 + 0.5))
+    assert told.allocated == int(9.43 * 2**30 + 0.5)
+    assert (read_message(first).device, read_message(first).asked) == ("cuda:1", None)
+
+
+def test_an_error_of_the_device_whose_message_tells_nothing_is_not_the_cpus():
+    """``torch.OutOfMemoryError`` is raised for devices alone, whatever it says."""
+    assert out_of_memory_of(torch.OutOfMemoryError("too much")).device == "cuda"
+    assert out_of_memory_of(MemoryError()).device == "cpu"

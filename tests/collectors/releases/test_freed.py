@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.releases.freed import ELSEWHERE, collect_releases
+from tensormagic.collectors.releases.freed import CIRCLES, ELSEWHERE, collect_releases
 from tensormagic.reports import Release
-from tests.collectors.releases.programs import freed_by
+from tests.collectors.releases.programs import freed_by, run
 
 
 @pytest.fixture(autouse=True)
@@ -195,3 +195,66 @@ def test_too_many_objects_are_said_and_nothing_is_promised() -> None:
     assert found.gaps[0].section == "releases"
     assert "only 300 objects" in found.gaps[0].reason
     assert sum(one.nbytes for one in found.releases) < 8 * 2000
+
+
+CIRCLING = {
+    "a gradient that leads back to its parameter": (
+        "v0 = torch.ones(5, requires_grad=True)\nv1 = v0.exp()\nv1.sum().backward(create_graph=True)", "v0.grad = None"
+    ),
+    "what was computed from a tensor, kept on it": (
+        "v0 = torch.ones(5, requires_grad=True)\nv1 = v0.sin()\nv0.other = v1", "del v0.other"
+    ),
+    "a view kept on what it views": ("v0 = torch.ones(5)\nv1 = v0[3:]\nv0.other = v1", "del v0.other"),
+    "a tensor kept on its gradient": (
+        "v0 = torch.ones(5, requires_grad=True)\nv0.grad = torch.ones(5)\nv0.grad.other = v0\nv1 = 3", "v0.grad = None"
+    ),
+    "a hook that refers to its own tensor": (
+        ("v0 = torch.ones(5, requires_grad=True)\nv1 = v0 * 2\n"
+        "handle = v1.register_hook(lambda gradient, held=v1: None)"), "handle.remove()"
+    ),
+    "a hook after accumulation that does": (
+        ("v0 = torch.ones(5, requires_grad=True)\nv1 = 3\n"
+        "handle = v0.register_post_accumulate_grad_hook(lambda x, held=v0: None)"), "handle.remove()"
+    ),
+    "a pack hook that keeps the tensor itself": (
+        "v0 = torch.ones(2, 5, requires_grad=True)\nwith torch.autograd.graph.save_on_cpu():\n v1 = v0.exp().sin()",
+        "v1 = v1.detach(); graph = None",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Using backward")
+@pytest.mark.parametrize("case", CIRCLING)
+def test_what_holds_itself_where_python_cannot_see_it_is_not_promised(case: str) -> None:
+    """Torch's own references are not shown to the garbage collector: such a circle stays, and that is said."""
+    source, breaks = CIRCLING[case]
+    namespace, _ = run(source)
+    report = collect_releases(namespace)
+    assert CIRCLES in [gap.reason for gap in report.gaps]
+    promised = max((one.nbytes for one in report.releases), default=0)
+    del namespace
+    assert promised <= freed_by(source, "v0", "v1")
+    namespace, _ = run(source)
+    exec(breaks, namespace)
+    whole = collect_releases(namespace)
+    if "graph" not in namespace:  # of a pack hook's circle nothing can be taken out
+        assert CIRCLES not in [gap.reason for gap in whole.gaps]
+        assert max(one.nbytes for one in whole.releases) > promised
+
+
+def test_a_circle_through_a_function_of_the_persons_own_is_freed() -> None:
+    """A context that keeps its own output: of that node Python's garbage collector is told, and frees both."""
+    source = (
+        "class Kept(torch.autograd.Function):\n"
+        " @staticmethod\n"
+        " def forward(ctx, x):\n"
+        "  ctx.result = x * 2\n"
+        "  return ctx.result\n"
+        "v0 = Kept.apply(torch.ones(50, requires_grad=True))"
+    )
+    namespace, _ = run(source)
+    report = collect_releases(namespace)
+    promised = next(one.nbytes for one in report.releases if one.name == "v0")
+    assert (promised, report.gaps) == (400, ())
+    del namespace
+    assert freed_by(source, "v0") == 400

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tensormagic.collectors.releases.circles import ends_in_circles
 from tensormagic.collectors.releases.flow import bits, flow_of, set_of
 from tensormagic.collectors.releases.reachability import NOBODY, SEVERAL, root_sets, sole_roots
 
@@ -79,3 +80,21 @@ def test_a_long_chain_takes_no_recursion() -> None:
     colours = sole_roots(edges, roots)
     assert colours[0] == 0
     assert root_sets(edges, roots, colours)[size - 1] == 0b11
+
+
+@settings(max_examples=200, deadline=None)
+@given(GRAPHS)
+def test_edges_in_circles_are_those_whose_end_leads_back(
+    graph: tuple[list[list[int]], list[list[int]]],
+) -> None:
+    """Against a walk from the end of each edge."""
+    edges, _ = graph
+    every = [(node, after) for node, some in enumerate(edges) for after in some]
+    assert ends_in_circles(edges, every) == [after for node, after in every if node in reached(edges, [after])]
+    assert ends_in_circles(edges, []) == []
+
+
+def test_a_long_circle_is_found_without_recursion() -> None:
+    """Graphs of autograd are deep."""
+    edges = [[(node + 1) % 50_000] for node in range(50_000)]
+    assert ends_in_circles(edges, [(49_999, 0)]) == [0]
