@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import platform
+import re
+import shutil
+import sys
+import textwrap
 from importlib import import_module, metadata
 from typing import Any
 
@@ -36,6 +40,8 @@ SWITCHES = {
 STATES = ("on", "off")
 HELP = "help"
 _PACKAGES = ("tensormagic", "torch", "ipython", "ipywidgets", "anywidget", "plotly", "jupyterlab")
+_NARROWEST = 40
+_SECOND_COLUMN = re.compile(r" {8,}|\S+ {2,}")
 
 
 def run(magics: Any, line: str) -> None:
@@ -91,7 +97,21 @@ def _tell(magics: Any) -> None:
     if is_notebook(magics.shell):
         display({"text/markdown": _table(magics), "text/plain": text}, raw=True)
     else:
-        print(text)  # noqa: T201  (asked for)
+        print(_fitted(text))  # noqa: T201  (asked for)
+
+
+def _fitted(text: str) -> str:
+    """Return lines that break between words where the terminal ends, each below its second column."""
+    if not sys.stdout.isatty():
+        return text
+    columns = max(shutil.get_terminal_size().columns, _NARROWEST)
+    return "\n".join(_broken(line, columns) for line in text.splitlines())
+
+
+def _broken(line: str, columns: int) -> str:
+    indent = _SECOND_COLUMN.match(line)
+    below = " " * len(indent[0]) if indent else ""
+    return textwrap.fill(line, columns, subsequent_indent=below, replace_whitespace=False, break_on_hyphens=False)
 
 
 def _own_lines() -> list[str]:

@@ -104,6 +104,16 @@ def test_ipython_in_a_pipe_that_is_not_unicode(tmp_path):
     assert written.splitlines()[-1] == "own"
 
 
+def test_the_overview_breaks_between_words(tmp_path):
+    """No line of it is wider than the terminal, and what does not fit goes on below its own column."""
+    command = [sys.executable, "-m", "IPython", "--colors=nocolor", "-c", "%load_ext tensormagic\n%tensormagic"]
+    text = run_in_terminal(command, tmp_path, IPYTHONDIR=str(tmp_path / "ipython"))
+    lines = text.splitlines()[1:-1]  # beside the first and the last one IPython names the window
+    assert any(line.startswith("%tensors      ") for line in lines)
+    assert any(line.startswith(" " * 14) and line[14] != "%" for line in lines)
+    assert max(map(len, lines)) <= 90
+
+
 DUMB = """
 import torch, tensormagic
 tensormagic.show(tensormagic.inspect(torch.ones(4, 4), name="x"))
