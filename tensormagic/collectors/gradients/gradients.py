@@ -179,7 +179,7 @@ class PassRecorder:
         self._hooks.remove()
         found, self._found = self._found, None
         try:
-            self._small.settle()
+            self._small.finish()
             self._fetch()
         except Exception as error:
             self.values.gap = f"{type(error).__name__}: {error}"

@@ -96,6 +96,17 @@ class SmallGradients:
         for source, index in copies:
             self._copy(source, index)
 
+    def finish(self) -> None:
+        """Look at all that wait, and let go of who is told: who holds this would else hold itself."""
+        try:
+            self.settle()
+        finally:
+            self._keep = self._copy = _nobody
+
+
+def _nobody(*_: Any) -> None:
+    pass
+
 
 def rows_of(values: Any, starts: list[int], pass_number: int) -> Any:
     """Return a row of the fields of `GradientStatistics` for each stretch of float32 ``values``.
