@@ -115,7 +115,11 @@ class MemoryRecorder:
         """
         if self._began:
             raise TraceError("this run was followed before; make a new one with tensormagic.track_memory()")
-        require_nobody_here("memory")
+        try:
+            require_nobody_here("memory")
+        except TraceError as error:  # it never ran, and what is shown of it must not say that it runs
+            self._state, self._error = "failed", error_text(error)
+            raise
         standing = self._standing()
         self._began = self._clock()
         for block in standing:

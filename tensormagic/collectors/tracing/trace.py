@@ -138,7 +138,11 @@ class Tracer:
         """
         if self._began:
             raise TraceError("this trace was started before; make a new one with tensormagic.trace()")
-        require_nobody_here("trace")
+        try:
+            require_nobody_here("trace")
+        except TraceError as error:  # it never ran, and what is shown of it must not say that it runs
+            self._state, self._error = "failed", error_text(error)
+            raise
         self._began = self._clock()
         self._home, self._walker.makers = get_ident(), Makers()
         self._recorder.origins.begin()
