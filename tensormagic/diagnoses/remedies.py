@@ -29,16 +29,16 @@ class Singularity:
 
 _LOG = Singularity(
     "Keep its argument away from zero, or use a fused form that never makes the zero: "
-    "F.log_softmax instead of softmax and log, F.binary_cross_entropy_with_logits instead of sigmoid and log; "
-    "else x.clamp_min(1e-8).log()",
+    "`F.log_softmax` instead of `softmax` and `log`, `F.binary_cross_entropy_with_logits` instead of `sigmoid` and "
+    "`log`; else `x.clamp_min(1e-8).log()`",
     negative="its input holds {n}",
 )
 _POWER = Singularity("A fractional or negative power has no finite slope at zero: clamp the base first")
 _NORM = Singularity(
-    "The norm has no slope at the zero vector: add a small number inside, (x.square().sum() + 1e-12).sqrt()"
+    "The norm has no slope at the zero vector: add a small number inside, `(x.square().sum() + 1e-12).sqrt()`"
 )
 _AT_ONE = Singularity(
-    "The slope is infinite at ±1: clamp to (-1 + 1e-6, 1 - 1e-6) first", zero="",
+    "The slope is infinite at ±1: clamp to `(-1 + 1e-6, 1 - 1e-6)` first", zero="",
     always="its input is not strictly between -1 and 1 everywhere",
 )  # fmt: skip
 
@@ -48,30 +48,30 @@ SINGULARITIES: dict[str, Singularity] = {
     "log10": _LOG,
     "xlogy": _LOG,
     "log1p": Singularity(
-        "Keep its argument above -1: x.clamp_min(-1 + 1e-6).log1p()", zero="",
+        "Keep its argument above -1: `x.clamp_min(-1 + 1e-6).log1p()`", zero="",
         always="its input is not above -1 everywhere",
     ),
     "sqrt": Singularity(
-        "The slope of sqrt is infinite at zero: torch.sqrt(x + 1e-8)",
+        "The slope of `sqrt` is infinite at zero: `torch.sqrt(x + 1e-8)`",
         bad="its input is negative or not finite already",
     ),
-    "rsqrt": Singularity("Add a small number inside: torch.rsqrt(x + 1e-8)", bad="it divides by zero"),
-    "reciprocal": Singularity("Keep the argument away from zero before taking 1/x", bad="it divides by zero"),
+    "rsqrt": Singularity("Add a small number inside: `torch.rsqrt(x + 1e-8)`", bad="it divides by zero"),
+    "reciprocal": Singularity("Keep the argument away from zero before taking `1/x`", bad="it divides by zero"),
     "div": Singularity(
-        "Keep the divisor away from zero: x / (y + 1e-8), or mask y before the division "
-        "(torch.where after it does not help: the branch not taken still gives 0 · inf = NaN)",
+        "Keep the divisor away from zero: `x / (y + 1e-8)`, or mask y before the division "
+        "(`torch.where` after it does not help: the branch not taken still gives 0 · inf = NaN)",
         zero="its divisor holds {n}", bad="its divisor is not finite already",
     ),
     "pow": _POWER,
     "norm": _NORM,
     "linalg_vector_norm": _NORM,
     "std": Singularity(
-        "The standard deviation has no slope where all elements are equal: (x.var() + 1e-8).sqrt(); of one element "
-        "it does not exist: correction=0",
+        "The standard deviation has no slope where all elements are equal: `(x.var() + 1e-8).sqrt()`; of one element "
+        "it does not exist: `correction=0`",
         zero="its result holds {n}", bad="its result is not finite (of a single element it does not exist)",
     ),
     "var": Singularity(
-        "The variance of one element does not exist: correction=0, or more than one element",
+        "The variance of one element does not exist: `correction=0`, or more than one element",
         zero="", always="the variance of a single element does not exist, or its input is not finite already",
     ),
     "acos": _AT_ONE,
@@ -82,7 +82,8 @@ SINGULARITIES: dict[str, Singularity] = {
         always="its input is not above 1 everywhere",
     ),
     "exp": Singularity(
-        "exp overflows float32 above 88 (float16 above 11): subtract the maximum first, or use logsumexp or softmax",
+        "`exp` overflows float32 above 88 (float16 above 11): subtract the maximum first, or use `logsumexp` or "
+        "`softmax`",
         zero="", bad="its result is not finite", always="its result is not finite",
     ),
 }  # fmt: skip
@@ -93,15 +94,15 @@ LOSSES = frozenset({"mse_loss", "log_softmax", "nll_loss", "nll_loss2_d", "binar
                     "binary_cross_entropy_with_logits", "smooth_l1_loss", "huber_loss", "kl_div", "softmax",
                     "logsumexp", "native_layer_norm", "native_batch_norm"})  # fmt: skip
 NOT_FINITE_FORWARD = (
-    "The forward was not finite already: look at what goes into this line with %tensor, which counts NaN and Inf."
+    "The forward was not finite already: look at what goes into this line with `%tensor`, which counts NaN and Inf."
 )
 OVERFLOW = (
     "The gradient had grown beyond what its type can hold: lower the learning rate, clip before the step with "
-    "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0), or check the initialisation."
+    "`torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)`, or check the initialisation."
 )
 HALF_OVERFLOW = (
-    "float16 holds at most 65504: scale the loss less (torch.amp.GradScaler finds the scale by skipping such steps), "
-    "or use bfloat16."
+    "float16 holds at most 65504: scale the loss less (`torch.amp.GradScaler` finds the scale by skipping such steps), "
+    "or use `bfloat16`."
 )
-HOOKED = "Look at what the hook returns, or writes into the gradient: register_hook sees it before the receiver does."
-ANY = "Look at what goes into this line with %tensor; clamp or mask it before, not after."
+HOOKED = "Look at what the hook returns, or writes into the gradient: `register_hook` sees it before the receiver does."
+ANY = "Look at what goes into this line with `%tensor`; clamp or mask it before, not after."

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
 from tensormagic.diagnoses import diagnose
+from tensormagic.diagnoses.remedies import SINGULARITIES
 from tensormagic.reports import BadSlice, Edge, Graph
 from tests.diagnoses.samples import CALL, LINES, born, frame, leaf, op, passes, run
 from tests.reports.samples import tensor_report
@@ -19,6 +21,14 @@ def only(report, code):
 
 def message(**facts):
     return only(born(**facts), "TM402").message
+
+
+@pytest.mark.parametrize("known", SINGULARITIES.values(), ids=SINGULARITIES)
+def test_remedies_mark_their_code(known):
+    """What can be typed stands between backticks, so that every panel sets it as code."""
+    prose = re.sub(r"`[^`]+`", "", known.remedy)
+    assert "`" not in prose
+    assert not re.search(r"\w\(|\bF\.|torch\.|\bx\.", prose)
 
 
 # -- TM402 --------------------------------------------------------------------------------------------------------
