@@ -209,3 +209,39 @@ def test_a_slide_that_cannot_be_whole_says_so(static_page, tmp_path):
     expect(said).to_be_visible()
     page.set_viewport_size({"width": 1280, "height": 720})
     expect(said).to_be_hidden()
+
+
+@pytest.mark.parametrize("name", ["memory_error", "snapshot"])
+def test_what_is_written_on_a_map_is_whole_on_a_wall(name, static_page, tmp_path):
+    """The letters of a map grow with it, and no faster: what fitted its box in a notebook fits it here."""
+    path = tmp_path / f"{name}.html"
+    next(one for one in EXHIBITS if one.name == name).make().save(path, slide=True)
+    page = static_page(path, width=1280, dark=True)
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.wait_for_function("() => document.querySelector('.tm-stage').clientHeight === 720")
+    page.keyboard.press("Home")
+    while not page.locator(".tm-map").first.is_visible():
+        page.keyboard.press("ArrowRight")
+    cut = page.locator(".tm-map > span").evaluate_all(
+        "all => all.filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.textContent)"
+    )
+    assert cut == []
+    size = page.locator(".tm-mh b").first.evaluate(
+        "one => parseFloat(getComputedStyle(one).fontSize) * one.currentCSSZoom"
+    )
+    assert size >= 1280 / 80
+
+
+def test_a_slide_has_no_header_of_a_later_part(static_page, tmp_path):
+    """The call that torch refused is shown first, alone; the run's own header comes with the run."""
+    path = tmp_path / "refused.html"
+    next(one for one in EXHIBITS if one.name == "refused").make().save(path, slide=True)
+    page = static_page(path, width=1280)
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.wait_for_function("() => document.querySelector('.tm-stage').clientHeight === 720")
+    page.keyboard.press("Home")
+    names = page.locator(".tm-stage .tm-name")
+    shown = "all => all.filter(one => one.checkVisibility()).map(one => one.textContent)"
+    assert names.evaluate_all(shown) == ["F.linear"]
+    page.keyboard.press("End")
+    assert names.evaluate_all(shown) == ["digits-cnn"]

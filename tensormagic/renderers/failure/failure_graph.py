@@ -7,13 +7,11 @@ from tensormagic.renderers.basics.markup import svg_image, tag
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.graph import crash_mark
 from tensormagic.renderers.graph.graph_drawing import Drawing, draw
-from tensormagic.renderers.trace.trace_svg_graph import SOLID, STYLE, Scene, graph_svg
+from tensormagic.renderers.trace.trace_svg_graph import EITHER_SIDE, SOLID, STYLE, Scene, graph_svg
 from tensormagic.reports import Graph
 
 _MOST_BOXES = 32
 _PAD = 14.0
-# The picture has no ground of its own; an image is dark where the element that shows it is.
-_DARK = "@media (prefers-color-scheme:dark){.tms{filter:invert(1) hue-rotate(180deg)}}"
 
 
 def picture(graph: Graph, node: int, words: str) -> str:
@@ -31,6 +29,6 @@ def _svg(drawing: Drawing, graph: Graph, node: int, words: str) -> str:
     size = f'width="{number(width)}" height="{number(height)}" viewBox="0 0 {number(width)} {number(height)}"'
     content = f"{graph_svg(Scene(drawing, graph, None))}{mark.svg}"
     start = f'<svg xmlns="http://www.w3.org/2000/svg" class="tms" {size}>'
-    style = f"<style>{STYLE}{SOLID}{crash_mark.STYLE}{_DARK}</style>"
+    style = f"<style>{STYLE}{SOLID}{crash_mark.STYLE}{EITHER_SIDE}</style>"
     moved = f"translate({number(left)},{number(mark.above + _PAD)})"
     return f'{start}{style}<g transform="{moved}">{content}</g></svg>\n'

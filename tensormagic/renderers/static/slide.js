@@ -11,8 +11,8 @@
   const SMALLER = [1, 0.85, 0.7]; // than can be read from far away: for what is too wide otherwise
   const SHORTER = [0.92, 0.85]; // for one thing that is a little too high
 
-  /** Whether a disclosure is only the cover of several parts. */
-  const covers = (part) => part.matches("details") && part.querySelectorAll("table").length > 1;
+  /** Whether a disclosure is only the cover of several parts, or of a header of its own. */
+  const covers = (part) => part.matches("details") && (part.querySelectorAll("table").length > 1 || part.querySelector(".tm-head"));
 
   /** The parts of a panel in their order; what only holds parts together is marked. */
   const partsOf = (element) =>
@@ -153,7 +153,8 @@
       const { before, after } = stillOf(page, rows);
       for (const one of before) off(one, from > 0);
       for (const one of after) off(one, to !== Infinity);
-      const shown = new Set([...(told ? [] : this.heads), ...page]);
+      const heads = (head) => head.compareDocumentPosition(page[0] ?? this.bar) & Node.DOCUMENT_POSITION_FOLLOWING;
+      const shown = new Set([...(told ? [] : this.heads.filter(heads)), ...page]); // not what a later part is headed by
       for (const part of this.parts) part.classList.toggle("tm-off", !shown.has(part));
       for (const holder of [...this.section.querySelectorAll(".tm-taken")].reverse())
         holder.classList.toggle("tm-off", ![...shown].some((part) => holder.contains(part)));
@@ -203,7 +204,7 @@
       const room = section.clientHeight - head - this.bar.offsetHeight - 24;
       section.style.setProperty("--room", `${Math.max(room, 80) / zoom}px`);
       const rolls = (part) => part.scrollWidth > part.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(part).overflowX);
-      const tight = [...section.querySelectorAll(".tm-strip td")].some((cell) => cell.scrollWidth > cell.clientWidth + 1);
+      const tight = [...section.querySelectorAll(".tm-strip td:not(.tm-part)")].some((cell) => cell.scrollWidth > cell.clientWidth + 1);
       return { tight, wide: rolls(section) || [...section.querySelectorAll("*")].some(rolls), high: section.scrollHeight > section.clientHeight + 1 };
     }
 

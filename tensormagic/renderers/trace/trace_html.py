@@ -31,7 +31,8 @@ from tensormagic.renderers.shelf import code, loader
 from tensormagic.renderers.trace import trace_svg
 from tensormagic.renderers.trace.ops_html import operations_html
 from tensormagic.renderers.trace.pacing_words import pacing_lines
-from tensormagic.renderers.trace.trace_phrases import all_clear, run_text, state_text
+from tensormagic.renderers.trace.trace_phrases import UNTITLED, all_clear, run_text, state_text
+from tensormagic.renderers.trace.trace_svg_graph import EITHER_SIDE
 from tensormagic.renderers.trace.trace_tables import tables_html
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def _header(report: TraceReport) -> str:
     state = tag("span", escape(state_text(report)), class_=f"tm-{report.state}")
     run = tag("span", escape(run_text(report)), class_="quiet")
     return header(
-        escape(report.title or "backward"), [state, run], about="graph", second=map(escape, pacing_lines(report))
+        escape(report.title or UNTITLED), [state, run], about="graph", second=map(escape, pacing_lines(report))
     )
 
 
@@ -181,7 +182,9 @@ def _findings(report: TraceReport) -> str:
     if report.findings:
         rows = (finding_html(each, explanation_html(each), is_open=True) for each in report.findings)
         return tag("div", *rows, class_="tm-find")
-    return "" if report.state == "running" else clear(all_clear(report))
+    if report.state == "running":
+        return ""
+    return clear(all_clear(report)) if report.failure is None else tag("p", escape(all_clear(report)), class_="quiet")
 
 
 def _picture(report: TraceReport, drawing: Drawing | None, crash: Crash | None) -> str:
@@ -191,4 +194,4 @@ def _picture(report: TraceReport, drawing: Drawing | None, crash: Crash | None) 
             break
         smaller = draw(report.graphs[0], max_boxes=boxes, inside=False)
         svg = trace_svg.render(report, drawing=smaller, crash=crash, tips=False)
-    return svg_image(svg, trace_alternative(report))
+    return svg_image(svg.replace("</style>", f"{EITHER_SIDE}</style>", 1), trace_alternative(report))

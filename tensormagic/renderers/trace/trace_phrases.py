@@ -10,6 +10,7 @@ from tensormagic.reports import UNTOUCHED, Kept, ParameterSeries, TraceReport
 
 NOT_MEASURABLE = "not measurable"
 
+UNTITLED = "traced run"  # what a run without a title is called
 NO_BACKWARD_YET = "no backward was seen yet"
 NO_BACKWARD = "no backward was seen; call .backward() on a scalar loss inside the traced code"
 

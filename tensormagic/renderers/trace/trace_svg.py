@@ -20,7 +20,7 @@ from tensormagic.renderers.graph.crash_mark import Crash, Mark, mark_svg, with_c
 from tensormagic.renderers.graph.graph_drawing import Drawing, draw
 from tensormagic.renderers.trace import trace_svg_chart
 from tensormagic.renderers.trace.pacing_words import pacing_lines
-from tensormagic.renderers.trace.trace_phrases import all_clear, run_text
+from tensormagic.renderers.trace.trace_phrases import UNTITLED, all_clear, run_text
 from tensormagic.renderers.trace.trace_svg_graph import SOLID, STYLE, Scene, graph_svg, legend_svg
 from tensormagic.renderers.trace.trace_values import last_frame
 from tensormagic.reports import TraceReport
@@ -134,7 +134,7 @@ def _moved(content: str, x: float, y: float, scale: float = 1.0) -> str:
 
 
 def _header(report: TraceReport) -> Section:
-    title = fitted(report.title or "traced run", 220, 13, bold=True)
+    title = fitted(report.title or UNTITLED, 220, 13, bold=True)
     at = _PAD + text_width(title, 13, bold=True) + 12
     words = run_text(report)
     room = max(WIDTH - _PAD - at - 12 - text_width(words, 12), 90)

@@ -13,7 +13,7 @@ from tensormagic.renderers.failure import failure_text
 from tensormagic.renderers.trace.cut_words import NO_WAY_BACK, cut_heading, cut_sentences, ended_sentence
 from tensormagic.renderers.trace.ops_text import operations
 from tensormagic.renderers.trace.pacing_words import pacing_lines
-from tensormagic.renderers.trace.trace_phrases import all_clear, run_text, state_text
+from tensormagic.renderers.trace.trace_phrases import UNTITLED, all_clear, run_text, state_text
 from tensormagic.renderers.trace.trace_text_flow import flow
 from tensormagic.renderers.trace.trace_text_forward import forward_values
 from tensormagic.renderers.trace.trace_text_lines import filled, printable
@@ -38,7 +38,7 @@ def render(report: TraceReport, *, width: int = 100) -> str:
 
 
 def _head(report: TraceReport, width: int) -> Iterator[str]:
-    title = " ".join(report.title.split()) or "traced run"
+    title = " ".join(report.title.split()) or UNTITLED
     what = "gradgraph" if report.state == "drawn" else "tracegrad"
     yield from filled("", f"{what}  {title}  {' '.join(state_text(report).split())}", width)
     yield from filled("", run_text(report), width)
@@ -56,13 +56,13 @@ def _findings(report: TraceReport, width: int) -> Iterator[str]:
 
 def _finding(finding: Finding, width: int) -> Iterator[str]:
     lead = f"{finding.code} {finding.severity}  "
-    yield from filled(lead, finding.message, width)
+    yield from filled(lead, finding.message.replace("`", ""), width)
     if finding.location is not None:
         yield from filled(" " * len(lead), f"{finding.location.label}: {finding.location.text}", width)
     for line in finding.related:
         yield from filled(" " * len(lead), f"{line.what}: {line.location.label}: {line.location.text}", width)
     if finding.remedy:
-        yield from filled(" " * len(lead), f"→ {finding.remedy}", width)
+        yield from filled(" " * len(lead), f"→ {finding.remedy.replace('`', '')}", width)
 
 
 def _failure(report: TraceReport, width: int) -> list[str]:

@@ -79,7 +79,7 @@ export class Headline {
       : null;
     this.toggleButton = toggle;
     this.header.replaceChildren(
-      html("b", { class: "run" }, doc.title || "backward"),
+      html("b", { class: "run" }, doc.title || "traced run"),
       html(
         "span",
         { class: `state ${doc.state}` },
@@ -171,7 +171,7 @@ export class Headline {
     const { doc } = this.model,
       all = plural(doc.passes_seen, "backward pass"),
       passes = doc.passes_traced < doc.passes_seen ? `the ${doc.passes_traced} traced of ${all}` : all;
-    if (doc.words) return callout(doc.words[2] ? "calm" : "failed", GLYPHS.info, capital(doc.words[1]), "", "");
+    if (doc.words) return callout(doc.words[2] ? "calm" : "failed", doc.words[2] ? GLYPHS.done : GLYPHS.stop, capital(doc.words[1]), "", "");
     if (doc.state === "lost") {
       const sent = doc.passes_seen ? `What it sent last is shown, from ${secondsText(doc.seconds)} after the start.` : "";
       return callout("failed", GLYPHS.stop, "The kernel was restarted, or died, while the cell ran", "", sent);
