@@ -9,6 +9,12 @@ import pytest
 from tensormagic.renderers.basics import phrases
 
 
+def test_evidence_is_written_as_people_write_it() -> None:
+    """Bytes as sizes, counts in groups; a word, and what is true, as they are."""
+    told = phrases.evidence_text({"bytes a run": 5_242_880, "elements": 20_000, "op": "add_", "certain": True})
+    assert told == "bytes a run = 5 MiB, elements = 20\u00a0000, op = add_, certain = True"
+
+
 @pytest.mark.parametrize(
     ("number", "text"),
     [(0, "0 B"), (96, "96 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536, "1.5 KiB"), (2**27, "128 MiB"),

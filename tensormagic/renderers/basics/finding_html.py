@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from tensormagic.renderers.basics.icons import SIGNS, icon
 from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.phrases import evidence_text
 from tensormagic.reports import Finding, Gap
 
 __all__ = ["SIGNS", "finding_html", "findings_html", "gaps_html", "related_html", "remedy_html", "with_code"]
@@ -61,7 +62,7 @@ def explanation_html(finding: Finding) -> list[str]:
         where, text = finding.location.label, finding.location.text
         told.append(escape(where) + (f": {tag('code', escape(text))}" if text else ""))
     if finding.evidence:
-        told.append(escape("evidence: " + ", ".join(f"{key} = {value}" for key, value in finding.evidence.items())))
+        told.append(escape(f"evidence: {evidence_text(finding.evidence)}"))
     told.append(f"explained by {tag('code', escape(finding.help))}")
     return [remedy_html(finding), *related_html(finding), tag("p", " \u00b7 ".join(told))]
 

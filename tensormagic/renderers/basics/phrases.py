@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 MINUS = "\u2212"
 TIMES = "\u00d7"
@@ -95,6 +95,17 @@ def shortened(text: str, width: int) -> str:
     """Return ``text`` on one line and at most ``width`` characters, an ellipsis where it was cut."""
     line = " ".join(text.split())
     return line if len(line) <= width else line[: max(width - 1, 0)] + ELLIPSIS
+
+
+def evidence_text(evidence: Mapping[str, object]) -> str:
+    """Return the numbers behind a finding: ``bytes = 20 MiB, storages = 1``; bytes as sizes, counts in groups."""
+    return ", ".join(f"{name} = {_evident(name, value)}" for name, value in evidence.items())
+
+
+def _evident(name: str, value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return str(value)
+    return number_of_bytes(value) if "bytes" in name.split() else count(value)
 
 
 def signed(number: int) -> str:

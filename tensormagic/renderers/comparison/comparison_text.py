@@ -27,6 +27,7 @@ from tensormagic.reports.comparison import ComparisonReport, GraphDifference, No
 NARROWEST = 40
 MOST_PARAMETERS, MOST_NODES, MOST_ONLY = 24, 12, 12
 _NAME = 34
+_NOTHING = "\u2013"  # where there is no number
 
 
 def render(report: ComparisonReport, *, width: int = 100) -> str:
@@ -34,9 +35,9 @@ def render(report: ComparisonReport, *, width: int = 100) -> str:
     width = max(width, NARROWEST)
     sections = [
         _head(report, width),
-        _parameters(report),
-        *(_nodes(report, graph) for graph in report.graphs),
-        *(_only(report, graph) for graph in report.graphs),
+        _parameters(report, width),
+        *(_nodes(report, graph, width) for graph in report.graphs),
+        *(_only(report, graph, width) for graph in report.graphs),
         _findings(report, width),
         [line for gap in report.gaps for line in filled("not compared: ", f"{gap.section}: {gap.reason}", width)],
     ]
@@ -52,7 +53,8 @@ def _head(report: ComparisonReport, width: int) -> Iterator[str]:
     yield _cut(f"compare  {_one(report.left.name)} | {_one(report.right.name)}", width)
     yield from filled("", summary(report).replace("`", ""), width)
     yield "─" * width
-    yield from table([HEAD, *(tuple(map(_one, side_row(side))) for side in (report.left, report.right))], indent=0)
+    sides = (tuple(map(_one, side_row(side))) for side in (report.left, report.right))
+    yield from table([HEAD, *sides], indent=0, width=width)
     for name, note in side_notes(report):
         yield from filled(f"{_one(name)}: ", note, width)
 
@@ -61,11 +63,12 @@ def _one(text: str) -> str:
     return shortened(text, _NAME)
 
 
-def _parameters(report: ComparisonReport) -> Iterator[str]:
+def _parameters(report: ComparisonReport, width: int) -> Iterator[str]:
     shown = report.parameters[:MOST_PARAMETERS]
     if shown:
         head = ("parameter", *(f"norm in {_one(side.name)}" for side in (report.left, report.right)), "ratio", "differ")
-        yield from table([head, *((shortened(one.name, _NAME), *_numbers(one.norms)) for one in shown)], indent=0)
+        rows = ((shortened(one.name, _NAME), *_numbers(one.norms)) for one in shown)
+        yield from table([head, *rows], indent=0, width=width)
     if len(report.parameters) > len(shown):
         yield f"not shown: {plural(len(report.parameters) - len(shown), 'parameter')} that differ less"
     for names, side in ((report.parameters_only_left, report.left), (report.parameters_only_right, report.right)):
@@ -77,17 +80,17 @@ def _parameters(report: ComparisonReport) -> Iterator[str]:
 def _numbers(norms: NormDifference) -> tuple[str, str, str, str]:
     moment = told_moment(norms)
     left, right = ("", "") if moment is None else (norm_text(moment.left), norm_text(moment.right))
-    return left, right, factor(moment), when(norms)
+    return left or _NOTHING, right or _NOTHING, factor(moment) or _NOTHING, when(norms)
 
 
-def _nodes(report: ComparisonReport, graph: GraphDifference) -> Iterator[str]:
+def _nodes(report: ComparisonReport, graph: GraphDifference, width: int) -> Iterator[str]:
     inner = inner_nodes(graph)
     shown = inner[:MOST_NODES]
     if not shown:
         return
     head = ("node", *(f"in {_one(side.name)}" for side in (report.left, report.right)), "ratio", "differ", "")
     rows = [(shortened(node_name(one.left), _NAME), *_numbers(one.norms), node_changes(one)) for one in shown]
-    yield from table([head, *rows], indent=0)
+    yield from table([head, *rows], indent=0, width=width)
     left_out = len(inner) - len(shown) + graph.nodes_found - len(graph.nodes)
     if left_out:
         yield f"not shown: {plural(left_out, 'node')} that differ less"
@@ -95,16 +98,16 @@ def _nodes(report: ComparisonReport, graph: GraphDifference) -> Iterator[str]:
         yield f"{plural(graph.equal, 'node')} the same in both"
 
 
-def _only(report: ComparisonReport, graph: GraphDifference) -> Iterator[str]:
-    yield from _alone(report.left.name, graph.only_left, graph.only_left_found)
-    yield from _alone(report.right.name, graph.only_right, graph.only_right_found)
+def _only(report: ComparisonReport, graph: GraphDifference, width: int) -> Iterator[str]:
+    yield from _alone(report.left.name, graph.only_left, graph.only_left_found, width)
+    yield from _alone(report.right.name, graph.only_right, graph.only_right_found, width)
 
 
-def _alone(name: str, nodes: Sequence[NodeMention], found: int) -> Iterator[str]:
+def _alone(name: str, nodes: Sequence[NodeMention], found: int, width: int) -> Iterator[str]:
     if not found:
         return
     yield f"only in {_one(name)}: {plural(found, 'node')}"
-    yield from table([(node_name(node), place(node)) for node in nodes[:MOST_ONLY]], indent=2)
+    yield from table([(node_name(node), place(node)) for node in nodes[:MOST_ONLY]], indent=2, width=width)
     if found > MOST_ONLY:
         yield f"  not shown: {found - MOST_ONLY} more"
 

@@ -115,8 +115,8 @@ def _operands(report: FailureReport, width: int) -> list[str]:
         )
         for row in found
     ]  # fmt: skip
-    lines = table([head, *body], gap=2)
-    return [line[:width] for line in lines] + [f"{_SIGN} {text}"[:width] for row in found for text in _clashes(row)]
+    clashes = (line for row in found for text in _clashes(row) for line in filled(f"{_SIGN} ", text, width))
+    return [*table([head, *body], gap=2, width=width), *clashes]
 
 
 def _name(row: Row) -> str:

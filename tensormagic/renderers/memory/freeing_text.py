@@ -15,7 +15,7 @@ from tensormagic.reports import FreeingReport
 def render(report: FreeingReport, *, width: int = 100) -> str:
     """Return the report as text, no line wider than ``width`` (at least 40) columns."""
     width = max(width, NARROWEST)
-    return page([_head(report, width), _entries(report), _end(report, width)], width)
+    return page([_head(report, width), _entries(report, width), _end(report, width)], width)
 
 
 def _head(report: FreeingReport, width: int) -> Iterator[str]:
@@ -26,9 +26,9 @@ def _head(report: FreeingReport, width: int) -> Iterator[str]:
         yield from filled("not shown: ", f"{gap.section}: {gap.reason}", width)
 
 
-def _entries(report: FreeingReport) -> Iterator[str]:
+def _entries(report: FreeingReport, width: int) -> Iterator[str]:
     if report.entries:
-        yield from table([entry_words(entry) for entry in report.entries], indent=2, gap=2)
+        yield from table([entry_words(entry) for entry in report.entries], indent=2, gap=2, width=width)
 
 
 def _end(report: FreeingReport, width: int) -> Iterator[str]:

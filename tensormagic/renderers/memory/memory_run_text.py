@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from tensormagic.renderers.basics.phrases import count, number_of_bytes, plural, shortened
@@ -30,6 +31,7 @@ from tensormagic.reports import AllocatedBlock, AllocatorRun, MemoryRunReport, T
 
 NARROWEST = 40
 ROWS = 7
+_NARROW_SOURCE = 32  # columns that the source has beside the numbers, with those of its lines; else it stands above
 MOST_LAYERS, MOST_BLOCKS, MOST_LEAKS = 8, 10, 8
 
 
@@ -40,12 +42,12 @@ def render(report: MemoryRunReport, *, width: int = 100) -> str:
     sections = [
         _head(report, width),
         _timeline(drawn, width) if drawn is not None else (),
-        _lines("LINE BY LINE", run_rows(report)),
-        *(_lines(f"IN {shortened(each.name, 60)}", function_rows(report, each)) for each in report.functions),
+        _lines("LINE BY LINE", run_rows(report), width),
+        *(_lines(f"IN {shortened(each.name, 60)}", function_rows(report, each), width) for each in report.functions),
         _leaks(report, width),
-        _blocks("ALIVE AT THE PEAK", report, report.peak_blocks, report.peak_left_out),
-        _blocks("ALLOCATED HERE AND STILL ALIVE", report, report.kept, report.kept_left_out),
-        storages_text("ALIVE WHEN IT FAILED" if report.error else "ALIVE AFTER THE RUN", report.at_end),
+        _blocks("ALIVE AT THE PEAK", report, report.peak_blocks, report.peak_left_out, width),
+        _blocks("ALLOCATED HERE AND STILL ALIVE", report, report.kept, report.kept_left_out, width),
+        storages_text("ALIVE WHEN IT FAILED" if report.error else "ALIVE AFTER THE RUN", report.at_end, width),
         releases_text(report.releases, width),
         *(_allocator(run, width) for run in report.allocator),
     ]
@@ -103,16 +105,46 @@ def _layers(drawn: Timeline) -> list[tuple[str, int]]:
     return [(PLURALS[layer.key], layer.values[drawn.peak]) for layer in reversed(by_category(drawn))]
 
 
-def _lines(name: str, rows: Sequence[SourceRow]) -> Iterator[str]:
+def _lines(name: str, rows: Sequence[SourceRow], width: int) -> Iterator[str]:
     if not any(row.memory is not None for row in rows):
         return
+    amounts = [_amounts(row) for row in rows]
+    wide = [max(map(len, column)) for column in zip(COLUMNS, *amounts, strict=True)]
     yield name
-    yield f"  {''.join(f'{text:>11}' for text in COLUMNS)}  line  source"
-    for row in rows:
+    if width - len(_aligned(COLUMNS, wide)) < _NARROW_SOURCE:
+        for row, told in zip(rows, amounts, strict=True):
+            yield from _stacked(row, told, width)
+        return
+    yield f"{_aligned(COLUMNS, wide)}  line  source"
+    for row, told in zip(rows, amounts, strict=True):
         if row.number:
-            yield f"  {''.join(f'{text:>11}' for text in _amounts(row))}  {row.number:>4}  {row.text}".rstrip()
+            yield from _beside(f"{_aligned(told, wide)}  {row.number:>4}  ", row.text, width)
         else:
-            yield f"  {' ' * 44}  {row.text or '   ⋯'}".rstrip()
+            yield f"{_aligned(told, wide)}  {row.text or '   ⋯'}".rstrip()
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+
+
+def _beside(lead: str, text: str, width: int) -> Iterator[str]:
+    """Yield a line of the source, whole: where there is no room, it goes on below, further in."""
+    inner = min(len(lead) + len(text) - len(text.lstrip()), width - _NARROW_SOURCE // 2)
+    first, *others = textwrap.wrap(text.strip(), width - inner) or [""]
+    yield (lead.ljust(inner) + first).rstrip()
+    yield from (" " * (inner + 4) + line for line in textwrap.wrap(" ".join(others), width - inner - 4))
+
+
+def _stacked(row: SourceRow, told: tuple[str, ...], width: int) -> Iterator[str]:
+    """Yield a line of the source, and its numbers below it."""
+    if not row.number:
+        yield f"  {row.text or '⋯'}"
+        return
+    yield from _beside(f"  {row.number:>4}  ", row.text, width)
+    numbers = "  ".join(
+        f"{name} {cell}".replace(" ", "\u00a0") for name, cell in zip(COLUMNS, told, strict=True) if cell
+    )
+    yield from textwrap.wrap(numbers, width, initial_indent=" " * 12, subsequent_indent=" " * 12)
 
 
 def _amounts(row: SourceRow) -> tuple[str, ...]:
@@ -140,17 +172,17 @@ def _allocator(run: AllocatorRun, width: int) -> Iterator[str]:
     yield from filled("  ", allocator_words(run), width)
     rows = allocator_rows(run)
     if rows:
-        yield from table([HEAD, *rows], indent=2)
+        yield from table([HEAD, *rows], indent=2, width=width)
 
 
 def _blocks(
-    name: str, report: MemoryRunReport, blocks: Sequence[AllocatedBlock], left_out: tuple[int, int]
+    name: str, report: MemoryRunReport, blocks: Sequence[AllocatedBlock], left_out: tuple[int, int], width: int
 ) -> Iterator[str]:
     if not blocks:
         return
     rest = blocks[MOST_BLOCKS:]
     yield f"{name}: {plural(len(blocks) + left_out[0], 'storage')}"
-    yield from table([_block(report, block) for block in blocks[:MOST_BLOCKS]], indent=2, gap=2)
+    yield from table([_block(report, block) for block in blocks[:MOST_BLOCKS]], indent=2, gap=2, width=width)
     if rest or left_out[0]:
         nbytes = sum(block.storage.nbytes for block in rest) + left_out[1]
         yield f"  and {count(len(rest) + left_out[0])} smaller, {number_of_bytes(nbytes)}"

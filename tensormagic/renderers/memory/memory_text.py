@@ -41,7 +41,7 @@ def render(report: MemoryReport, *, width: int = 100) -> str:
         _head(report, width),
         *(_device(report, device_bar(device, report.every()), width) for device in report.devices),
         releases_text(report.releases, width),
-        storages_text("LARGEST STORAGES", report.storages, report.left_out),
+        storages_text("LARGEST STORAGES", report.storages, width, report.left_out),
     ]
     return page(sections, width)
 
@@ -121,14 +121,16 @@ def _release_rows(release: Release) -> Iterator[tuple[str, int, tuple[str, ...]]
         yield f"  {what(part)}", part.nbytes, (number_of_bytes(part.nbytes), "")
 
 
-def storages_text(name: str, storages: Sequence[LiveStorage], left_out: Sequence[LiveStorage] = ()) -> Iterator[str]:
+def storages_text(
+    name: str, storages: Sequence[LiveStorage], width: int, left_out: Sequence[LiveStorage] = ()
+) -> Iterator[str]:
     """Return the largest storages with who holds them."""
     if not storages:
         return
     yield name
     shown = storages[:MOST_STORAGES]
     has_lines = any(one.location is not None for one in shown)
-    yield from table([_row(one, has_lines=has_lines) for one in shown], indent=2, gap=2)
+    yield from table([_row(one, has_lines=has_lines) for one in shown], indent=2, gap=2, width=width)
     rest = (*storages[MOST_STORAGES:], *left_out)
     number = len(storages[MOST_STORAGES:]) + sum(one.tensors for one in left_out)
     if rest:

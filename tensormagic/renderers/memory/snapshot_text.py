@@ -14,6 +14,7 @@ from tensormagic.renderers.memory.snapshot_words import (
     block_rows,
     device_notes,
     drawn_stretches,
+    events_words,
     layer_words,
     left_out_words,
     line_row,
@@ -41,10 +42,10 @@ def render(report: SnapshotReport, *, width: int = 100) -> str:
     sections = [
         _head(report, width),
         *(_timeline(report, timeline, width) for timeline in report.timelines),
-        _lines(report),
+        _lines(report, width),
         _segments(report, width),
-        _blocks("IN USE AT THE PEAK", report, report.peak_blocks, report.peak_left_out),
-        _blocks("IN USE AT THE END", report, report.live, report.live_left_out),
+        _blocks("IN USE AT THE PEAK", report, report.peak_blocks, report.peak_left_out, width),
+        _blocks("IN USE AT THE END", report, report.live, report.live_left_out, width),
     ]
     return page(sections, width)
 
@@ -60,7 +61,8 @@ def _head(report: SnapshotReport, width: int) -> Iterator[str]:
     for gap in report.gaps:
         yield from filled("not shown: ", f"{gap.section}: {gap.reason}".replace("`", ""), width)
     for device in report.devices:
-        for note in device_notes(device):
+        kinds = events_words(device)
+        for note in (*device_notes(device), *([f"events: {kinds}"] if kinds else [])):
             yield from filled(f"{device.device}  ", note, width)
 
 
@@ -71,11 +73,11 @@ def _timeline(report: SnapshotReport, timeline: Timeline, width: int) -> Iterato
     yield from barred([(words, nbytes, (number_of_bytes(nbytes), "at the peak")) for words, nbytes in rows], width)
 
 
-def _lines(report: SnapshotReport) -> Iterator[str]:
+def _lines(report: SnapshotReport, width: int) -> Iterator[str]:
     if not report.lines:
         return
     yield "LINE BY LINE (bytes asked for)"
-    yield from table([LINE_HEAD, *map(line_row, report.lines[:MOST_LINES])], indent=2, gap=2)
+    yield from table([LINE_HEAD, *map(line_row, report.lines[:MOST_LINES])], indent=2, gap=2, width=width)
     yield from _more(left_out_words(report.lines_left_out, [one.allocated for one in report.lines[MOST_LINES:]]))
 
 
@@ -102,13 +104,13 @@ def _drawn(segment: Segment, width: int) -> str:
 
 
 def _blocks(
-    name: str, report: SnapshotReport, blocks: Sequence[SnapshotBlock], left_out: tuple[int, int]
+    name: str, report: SnapshotReport, blocks: Sequence[SnapshotBlock], left_out: tuple[int, int], width: int
 ) -> Iterator[str]:
     if not blocks:
         return
     yield name
     rows, rest = block_rows(report, blocks, left_out, MOST_BLOCKS)
-    yield from table([BLOCK_HEAD, *rows], indent=2, gap=2)
+    yield from table([BLOCK_HEAD, *rows], indent=2, gap=2, width=width)
     yield from _more(rest)
 
 

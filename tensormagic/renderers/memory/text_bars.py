@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -17,7 +18,7 @@ def bar(share: float, width: int) -> str:
 
 
 def barred(rows: Sequence[tuple[str, int, Sequence[str]]], width: int, *, names: int = 36, top: int = 0) -> list[str]:
-    """Return a line a row: name, bar, then what else there is to say, its cells in columns.
+    """Return a line a row: name, bar, then what else there is to say; below it where it has no room there.
 
     Args:
         rows: Name, number, and further cells; the first of these, the number in words, is aligned to the right.
@@ -35,7 +36,10 @@ def barred(rows: Sequence[tuple[str, int, Sequence[str]]], width: int, *, names:
     for name, number, cells in rows:
         told = "  ".join(cell for cell in cells[1:] if cell)
         shown = name if len(name) <= named else name[: named - 1] + "…"
-        lines.append(f"  {shown:<{named}}  {bar(number / top, room):<{room}}  {cells[0]:>{first}}  {told}".rstrip())
+        line = f"  {shown:<{named}}  {bar(number / top, room):<{room}}  {cells[0]:>{first}}"
+        beside = f"{line}  {told}".rstrip()
+        below = textwrap.wrap(told, width, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        lines += [beside] if len(beside) <= width else [line, *below]
     return lines
 
 

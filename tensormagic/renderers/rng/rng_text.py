@@ -14,7 +14,7 @@ from tensormagic.reports.rng import RngComparison, RngReport, RngRunReport
 
 NARROWEST = 40
 MOST_ROWS = 40
-_NAME_WIDTH = 32  # other names of a generator must not push its seed off the line
+_NAME_WIDTH = 80  # other names of a generator: a few lines of a cell
 
 
 def render(report: RngReport | RngRunReport | RngComparison, *, width: int = 100) -> str:
@@ -35,7 +35,7 @@ def _standing(report: RngReport, width: int) -> list[list[str]]:
     return [
         [*filled("", f"random generators  {words.headline(report)}", width), "\u2500" * width],
         _findings(report.findings, width),
-        _table(words.STATE_HEAD, rows),
+        _table(words.STATE_HEAD, rows, width),
         _gaps(report.gaps, width),
     ]
 
@@ -47,8 +47,8 @@ def _run(report: RngRunReport, width: int) -> list[list[str]]:
         [*filled("", head, width), *filled("", words.run_headline(report), width), "\u2500" * width],
         _findings(report.findings, width),
         _source(report),
-        [] if words.source_rows(report) else _table(words.DRAW_HEAD, rows),
-        _table(words.CHANGE_HEAD, words.change_rows(report)),
+        [] if words.source_rows(report) else _table(words.DRAW_HEAD, rows, width),
+        _table(words.CHANGE_HEAD, words.change_rows(report), width),
         _gaps(report.gaps, width),
     ]
 
@@ -67,12 +67,12 @@ def _compared(report: RngComparison, width: int) -> list[list[str]]:
     return [[*told, "\u2500" * width], sides if report.difference != "none" else []]
 
 
-def _table(head: Sequence[str], rows: list[tuple[str, ...]]) -> list[str]:
+def _table(head: Sequence[str], rows: list[tuple[str, ...]], width: int) -> list[str]:
     if not rows:
         return []
     left_out = len(rows) - MOST_ROWS
     more = [f" and {left_out} more"] if left_out > 0 else []
-    return [*table([tuple(cell.upper() for cell in head), *rows[:MOST_ROWS]], gap=2), *more]
+    return [*table([tuple(cell.upper() for cell in head), *rows[:MOST_ROWS]], gap=2, width=width), *more]
 
 
 def _findings(findings: tuple[Finding, ...], width: int) -> list[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
-
 from tensormagic.renderers.basics.phrases import count
 from tensormagic.renderers.sharing.sharing_words import row_cells, table_summary, table_title, total
 from tensormagic.renderers.tensor.tensor_text import finding_lines, shortened_line
 from tensormagic.renderers.tensor.tensor_text import render as tensor_text
 from tensormagic.renderers.terminal.text_canvas import printable
 from tensormagic.renderers.terminal.text_canvas import table as columns
+from tensormagic.renderers.trace.trace_text_lines import filled
 from tensormagic.reports import TensorRow, TensorTable
 
 NARROWEST = 40
@@ -24,7 +23,7 @@ def render(table: TensorTable, *, width: int = 100) -> str:
     sections = [
         _header(table, width),
         [line for finding in table.findings for line in finding_lines(finding, width)],
-        [line for gap in table.gaps for line in textwrap.wrap(f" not shown: {gap.section}: {gap.reason}", width)],
+        [line for gap in table.gaps for line in filled(" not shown: ", f"{gap.section}: {gap.reason}", width)],
         _rows(table, width),
         *(tensor_text(panel, width=width).split("\n") for panel in table.panels),
     ]
@@ -44,11 +43,9 @@ def _rows(table: TensorTable, width: int) -> list[str]:
     left_out = len(table.rows) - len(rows)
     more = [f" the {MOST_ROWS} largest of {count(len(table.rows))}"] if left_out else []
     cells = [HEAD, *(row_cells(row) for row in rows)]
-    lines = columns(cells, gap=2)
-    if len(table.totals) == 1 and max(map(len, lines)) > width:  # the header says which device it is
-        fewer = columns([(*one[:_DEVICE], *one[_DEVICE + 1 :]) for one in cells], gap=2)
-        lines = fewer if max(map(len, fewer)) <= width else lines
-    return [*lines, *more]
+    if len(table.totals) == 1 and max(map(len, columns(cells, gap=2))) > width:  # the header says which device it is
+        cells = [(*one[:_DEVICE], *one[_DEVICE + 1 :]) for one in cells]
+    return [*columns(cells, gap=2, width=width), *more]
 
 
 def shown_rows(rows: tuple[TensorRow, ...], most: int) -> tuple[TensorRow, ...]:

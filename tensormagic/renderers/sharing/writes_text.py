@@ -61,11 +61,17 @@ def _row(row: SourceLine, width: int) -> list[str]:
     code = row.text.expandtabs(4)
     written = f"  \u2190 {written_text(row.writes)}" if row.writes else ""
     first = f" {row.number:>3} {_SIGNS[row.sign]} {code}"
-    room = width - len(written)
-    lines = [(first if len(first) <= room else first[: room - 1] + "\u2026") + written]
+    lines = [first + written] if len(first + written) <= width else _apart(first, written, width)
     for text in _effects(row.writes):
         lines += textwrap.wrap(text, width, initial_indent="         ", subsequent_indent=" " * 11)
     return lines
+
+
+def _apart(first: str, written: str, width: int) -> list[str]:
+    """Return a line that has no room beside it for what it writes: the line whole, the other below."""
+    hanging = " " * 11
+    lines = textwrap.wrap(first, width, subsequent_indent=hanging)
+    return lines + textwrap.wrap(written.strip(), width, initial_indent=" " * 9, subsequent_indent=hanging)
 
 
 def _effects(writes: tuple[Write, ...]) -> list[str]:
@@ -91,8 +97,9 @@ def _table(report: WritesReport, width: int) -> list[str]:
     if not rows:
         return []
     left = len(rows) - MOST_ROWS
-    lines = table([TABLE_HEAD[:_COLUMNS], *rows[:MOST_ROWS]], gap=2)
-    return [line[:width].rstrip() for line in lines] + ([f" and {left} more lines that write"] if left > 0 else [])
+    heads = tuple(map(str.upper, TABLE_HEAD[:_COLUMNS]))
+    lines = table([heads, *rows[:MOST_ROWS]], gap=2, width=width)
+    return lines + ([f" and {left} more lines that write"] if left > 0 else [])
 
 
 def _gaps(report: WritesReport, width: int) -> list[str]:

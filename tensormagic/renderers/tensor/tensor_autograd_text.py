@@ -28,18 +28,20 @@ def autograd_text(report: TensorReport, width: int) -> list[str]:
         return []
     details = details_of(report)
     found = textwrap.wrap(sentences, width, initial_indent=" AUTOGRAD  ", subsequent_indent=" " * (_INDENT - 1))
-    return found + (_details(details, name(report)) if details is not None else [])
+    return found + (_details(details, name(report), width) if details is not None else [])
 
 
-def _details(details: AutogradDetails, title: str) -> list[str]:
+def _details(details: AutogradDetails, title: str, width: int) -> list[str]:
     found: list[str] = []
     if details.path is not None:
         found += [" " * (_INDENT - 1) + line for line in tree(details.path, title)]
         note = path_note(details.path)
         found += [" " * (_INDENT - 1) + note] if note else []
-        found += table([tuple(map(str.upper, sent_heads(details.path))), *sent_rows(details.path)], indent=_INDENT - 1)
+        sent = [tuple(map(str.upper, sent_heads(details.path))), *sent_rows(details.path)]
+        found += table(sent, indent=_INDENT - 1, width=width)
     if details.saved:
-        found += table([("KEEPS", "WHAT", "STATE", "VERSION"), *saved_rows(details)], indent=_INDENT - 1)
+        saved = [("KEEPS", "WHAT", "STATE", "VERSION"), *saved_rows(details)]
+        found += table(saved, indent=_INDENT - 1, width=width)
     return found
 
 

@@ -16,7 +16,8 @@ def holders_lines(report: HoldersReport | None, name: str, width: int) -> list[s
     if nobody_else(report, name):
         lines = [f" HELD BY  {name} alone"]
     else:
-        lines = table([("HELD BY", "KEEPS ALIVE", "WHICH IS"), *rows(report)], gap=2) if report.holders else []
+        heads = ("HELD BY", "KEEPS ALIVE", "WHICH IS")
+        lines = table([heads, *rows(report)], gap=2, width=width) if report.holders else []
     said = " ".join(notes(report, name))
     head = " " if lines else " HELD BY  "
     return lines + (textwrap.wrap(said, width, initial_indent=head, subsequent_indent=" ") if said else [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from itertools import chain
 
-from tensormagic.renderers.basics.phrases import number_of_bytes, short_count, short_number, shortened
+from tensormagic.renderers.basics.phrases import evidence_text, number_of_bytes, short_count, short_number, shortened
 from tensormagic.renderers.tensor.kind_text import kind_lines
 from tensormagic.renderers.tensor.layout_verdicts_text import verdict_lines
 from tensormagic.renderers.tensor.statistics_words import statistics_rows, statistics_scope
@@ -49,7 +49,7 @@ def render(report: TensorReport, *, width: int = 100) -> str:
         kind_lines(report, width),
         layout_lines(report, picture, width) if picture is not None else [],
         verdict_lines(report, width),
-        _sharing(report),
+        _sharing(report, width),
         _values(report.statistics, width),
         slices_text(report, width),
         autograd_text(report, width),
@@ -91,7 +91,7 @@ def finding_lines(finding: Finding, width: int) -> list[str]:
         extra.append(f"{finding.location.label}: {finding.location.text}".rstrip(": "))
     extra += [f"{line.what}: {line.location.label}: {line.location.text}" for line in finding.related]
     if finding.evidence:
-        extra.append("evidence: " + ", ".join(f"{key} = {value}" for key, value in finding.evidence.items()))
+        extra.append(f"evidence: {evidence_text(finding.evidence)}")
     wrapped = (textwrap.wrap(text, width, initial_indent=hanging, subsequent_indent=hanging) for text in extra if text)
     return lines + list(chain.from_iterable(wrapped))
 
@@ -100,7 +100,7 @@ def _plain(text: str) -> str:
     return " ".join(text.replace("`", "").split())
 
 
-def _sharing(report: TensorReport) -> list[str]:
+def _sharing(report: TensorReport, width: int) -> list[str]:
     if report.storage is None and not report.aliases:
         return []  # a gap says why
     if not report.aliases:
@@ -108,7 +108,7 @@ def _sharing(report: TensorReport) -> list[str]:
     rows = [("SHARES WITH", "HOW", "OVERLAP", "VERSION COUNTER")]
     rows += [alias_row(alias) for alias in report.aliases[:MOST_ALIASES]]
     left_out = len(report.aliases) - MOST_ALIASES
-    return table(rows) + ([f" and {left_out} more that share this storage"] if left_out > 0 else [])
+    return table(rows, width=width) + ([f" and {left_out} more that share this storage"] if left_out > 0 else [])
 
 
 def _values(statistics: Statistics | None, width: int) -> list[str]:
@@ -119,13 +119,22 @@ def _values(statistics: Statistics | None, width: int) -> list[str]:
     right = "   ".join(f"{label} {number}" for _, _, label, number in rows if label)
     lines = [f" VALUES  {left}", f"         {right}"]
     if len(statistics.histogram_counts) > 1:
-        low, high = (short_number(edge) for edge in (statistics.histogram_edges[0], statistics.histogram_edges[-1]))
-        lines.append(
-            f"         {low} {sparkline(statistics.histogram_counts)} {high}   highest bar "
-            f"{short_count(max(statistics.histogram_counts))}"
-        )
+        lines.append(_histogram(statistics, width))
     scope = statistics_scope(statistics)
     return [*lines, *textwrap.wrap(scope, width, initial_indent=" " * 9, subsequent_indent=" " * 9)]
+
+
+def _histogram(statistics: Statistics, width: int) -> str:
+    """Return the histogram as one line; on a narrow one each bar stands for several of its bins."""
+    low, high = (short_number(edge) for edge in (statistics.histogram_edges[0], statistics.histogram_edges[-1]))
+    lead, after = f"         {low} ", f" {high}   highest bar "
+    bins = statistics.histogram_counts
+    for together in range(1, len(bins) + 1):
+        bars = tuple(sum(bins[at : at + together]) for at in range(0, len(bins), together))
+        line = f"{lead}{sparkline(bars)}{after}{short_count(max(bars))}"
+        if len(line) <= width:
+            break
+    return line
 
 
 def sparkline(counts: tuple[int, ...]) -> str:

@@ -46,7 +46,7 @@ def _plain(text: str) -> str:
     return text.replace("`", "")
 
 
-def _way(report: WhyReport, _width: int) -> Iterator[str]:
+def _way(report: WhyReport, width: int) -> Iterator[str]:
     if len(report.way) < 2:
         return
     rows = []
@@ -57,7 +57,7 @@ def _way(report: WhyReport, _width: int) -> Iterator[str]:
         rows.append((label, step.detail, line_words(report, step), came_words(step), mark))
     yield ""
     yield "from the tensor to the loss; the gradient flows upwards"
-    yield from table([("", "", "line", "gradient", ""), *rows], indent=2)
+    yield from table([("", "", "line", "gradient", ""), *rows], indent=2, width=width)
 
 
 def _remedy(report: WhyReport, width: int) -> Iterator[str]:
