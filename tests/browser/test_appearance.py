@@ -22,7 +22,7 @@ pytestmark = pytest.mark.browser
 
 FOLDER = Path(__file__).parents[1] / "snapshots" / "appearance"
 REFRESH = os.environ.get("TENSORMAGIC_SNAPSHOTS") == "refresh"
-WIDTH, MOST_HEIGHT = 1000, 576
+WIDTH, MOST_HEIGHT, PHONE_HEIGHT = 1000, 576, 1500
 SMALL = 40  # pixels across of a picture that is compared
 MEAN, MOST = 4.0, 40.0  # of 255: how far all pixels may be off in the mean, and the worst twentieth of them
 # Higher than a laptop's cell: where a run went wrong the graph, the norms and the source stand open beside each other,
@@ -47,6 +47,19 @@ LOOKS = """() => Object.fromEntries([...document.querySelectorAll("[data-name]")
     const height = [...place.children].reduce((sum, one) => sum + one.offsetHeight, 0);
     return [place.dataset.name, { height, styles: place.querySelector(".tmv") ? [] : styles }];
 }))"""
+# Numbers along a strip that are cut off, or that run into the next.
+RUN_TOGETHER = """() => [...document.querySelectorAll(".tm-offsets")].flatMap((row) => {
+    const shown = [...row.querySelectorAll("td")].filter((one) => one.checkVisibility({ visibilityProperty: true })
+        && one.textContent.trim());
+    const ends = shown.map((one) => {
+        const range = document.createRange();
+        range.selectNodeContents(one);
+        return { words: one.textContent, box: range.getBoundingClientRect(), cut:
+            getComputedStyle(one).overflow === "hidden" && one.scrollWidth > one.clientWidth + 1 };
+    });
+    return ends.filter((one, at) => one.cut || one.box.right > (ends[at + 1]?.box.left ?? Infinity))
+        .map((one) => one.words);
+})"""
 SHRUNK = """async ([url, width]) => {
     const image = new Image();
     image.src = url;
@@ -157,6 +170,20 @@ def test_every_panel_fits_a_cell_and_leaves_the_others_alone(page: Page) -> None
     page.evaluate(SETTLED)
     together = page.evaluate(LOOKS)
     assert _others(alone, together) == []
+
+
+def test_on_a_phone_nothing_is_absurdly_high_and_numbers_stay_apart(page: Page) -> None:
+    """No column is squeezed to a letter, and a number beside a strip is whole or not there."""
+    page.set_viewport_size({"width": 400, "height": 100})
+    high, run_together = {}, {}
+    for one in STATIC:
+        _show(page, one.html())
+        if (height := page.evaluate("document.body.offsetHeight")) > PHONE_HEIGHT:
+            high[one.name] = height
+        if words := page.evaluate(RUN_TOGETHER):
+            run_together[one.name] = words
+    page.set_viewport_size({"width": WIDTH, "height": 100})
+    assert (high, run_together) == ({}, {})
 
 
 def _named(one: Exhibit) -> str:

@@ -366,3 +366,18 @@ def test_words_of_the_bar_are_there_whole_or_not_at_all(static_page: OpenPage) -
         told.append(page.evaluate(SEEN_WHOLE))
     assert told[:2] == [[], [["15 nodes in 9 boxes", True]]]
     assert [[text.split()[0], whole] for text, whole in told[2]] == [["15", True], ["zoom", True]]
+
+
+@pytest.mark.parametrize("width", [892, 400])
+def test_a_line_of_the_source_is_shown_whole(static_page: OpenPage, width: int) -> None:
+    """Beside the norms, too, in a cell with a sidebar: the line is what people look for."""
+    report = samples_viewer.broken_run()
+    line = "    p = torch.softmax(net.classifier(net.norm(net.features(x).flatten(1))), dim=-1, dtype=torch.float32)"
+    lines = (*report.cell.lines[:4], line, *report.cell.lines[5:])
+    page = static_page(trace_html.render(replace(report, cell=replace(report.cell, lines=lines))), width=width)
+    shown = page.locator(".lines code").filter(has_text="net.classifier")
+    expect(shown).to_be_visible()
+    cut = "one => one.scrollWidth > one.clientWidth + 1 || one.scrollHeight > one.clientHeight + 1"
+    assert shown.text_content() == line
+    assert not shown.evaluate(cut)
+    assert not shown.evaluate(f"one => ({cut})(one.closest('.line'))")

@@ -62,7 +62,7 @@ SHOWN = {
     },
     "13_randomness": {
         "seeds": ["torch, CPU 42", "numpy.random the system's, another in each run"],
-        "drawn": ["torch, CPU 42 3 of 32 bits", "numpy.random 42 4 of 32 bits", "random 42 2 of 32 bits"],
+        "drawn": ["torch, CPU 42 3 × 32 bits", "numpy.random 42 4 × 32 bits", "random 42 2 × 32 bits"],
         "step": ["uniform_ 4 times", "randperm, 32 values", "bernoulli_", "numpy.random: drew"],
         "compare": ["After 4 draws that are the same", "monday: randperm, 64 values", "tuesday: randint, 1 value"],
         "list": ["shuffling 7", "printing 8"],
@@ -90,7 +90,7 @@ SHOWN = {
         "b17": ["The modes of padding are constant, reflect, replicate and circular"],
         "b18": ["The function quantile() takes no (Tensor, q=list)"],
         "b19": ["TM701", "numpy.random was seeded by the system"],
-        "b20": ["generator 0 3 of 32 bits"],
+        "b20": ["generator 0 3 × 32 bits"],
     },
     "17_errors": {
         "reduction": ["TM804"],

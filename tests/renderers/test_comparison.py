@@ -28,7 +28,7 @@ def test_text_and_panel_are_as_stored(name):
 
 SENTENCES = {
     "larger": (
-        "same graph; from step 3 on, gradients of `net.2.weight` are larger in fast, 10² times in the end; "
+        "same graph; from step 3 on, gradients of `net.2.weight` are larger in fast, 130 times in the end; "
         "loss 2.3 → 0.41 against 2.3 → 1.9"
     ),
     "equal": "same graph; all gradients equal in 6 steps; loss 2.3 → 0.41 in both",

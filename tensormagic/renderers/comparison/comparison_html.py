@@ -141,7 +141,7 @@ def _ratio(moment: Moment | None) -> str:
     """Return the factor, marked by which run is larger."""
     text = factor(moment)
     if moment is None or not text.startswith("×"):
-        return tag("span", escape(text), class_="quiet")
+        return tag("span", escape(text) or "\u2013", class_="quiet")
     larger = moment.ratio > 0
     sign = tag("span", "▲" if larger else "▼", class_="tm-sign tm-up" if larger else "tm-sign tm-down")
     return f"{sign} {escape(text)}"

@@ -155,11 +155,11 @@ def _names(found: Sequence[ParameterDifference], first: ParameterDifference) -> 
 
 
 def times(ratio: float) -> str:
-    """Return a ratio, given as a decimal logarithm, as a factor without its direction: ``1.4 times``, ``10² times``."""
+    """Return a ratio, given as a decimal logarithm, as a factor without its direction: ``1.4 times``, ``10⁴ times``."""
     size_ = abs(ratio)
     if math.isinf(size_):
         return "infinitely"
-    if size_ < 2:
+    if size_ < 3:
         return f"{_two_digits(10**size_)} times"
     return f"10{str(round(size_)).translate(_SUPERSCRIPTS)} times"
 

@@ -78,7 +78,7 @@ def _header(report: FailureReport) -> str:
 
 def _finding(finding: Finding, report: FailureReport) -> str:
     more = [finding_place(finding, report), *related_lines(finding)]
-    parts = [remedy_html(finding), *(tag("p", escape(text)) for text in more if text)]
+    parts = [remedy_html(finding), *(tag("p", with_code(text)) for text in more if text)]
     return finding_html(finding, parts, is_open=True)
 
 

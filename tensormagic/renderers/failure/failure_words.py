@@ -192,10 +192,10 @@ def finding_place(finding: Finding, report: FailureReport) -> str:
     place = finding.location
     if place is None or place == report.location:
         return ""
-    return f"{place.label}: {place.text}"
+    return f"{place.label}: `{place.text}`" if place.text else place.label
 
 
 def related_lines(finding: Finding) -> Iterator[str]:
     """Yield the other lines that matter to a finding."""
     for line in finding.related:
-        yield f"{line.what}: {line.location.label}: {line.location.text}"
+        yield f"{line.what}: {line.location.label}: `{line.location.text}`"

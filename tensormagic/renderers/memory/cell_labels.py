@@ -51,9 +51,10 @@ def header_words(group: Group) -> list[str]:
     nbytes = number_of_bytes(group.nbytes)
     short, room = group.label.partition("  ")[0], group.box.width * _SURE - PADDING
     beside = room - text_width(nbytes, SIZE, bold=True) - PADDING
-    for label in (group.label, short):
+    for label in (group.label, short, short.removeprefix("graph of ")):
         if text_width(label, SIZE, bold=True) <= beside:
             return [label, nbytes]
+    short = short.removeprefix("graph of ")
     name = fitted(short, max(beside, _NARROW), SIZE, bold=True)
     return [name, nbytes] if beside >= _NARROW else [fitted(short, room, SIZE, bold=True)]
 

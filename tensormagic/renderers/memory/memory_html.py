@@ -35,6 +35,7 @@ from tensormagic.renderers.memory.treemap import treemap
 from tensormagic.renderers.memory.treemap_html import WIDTH, treemap_html
 from tensormagic.reports import DeviceMemory, LiveStorage, MemoryReport, Release
 
+NO_BREAK = "&nbsp;"  # between a number and its unit
 MOST_ROWS = 40
 MOST_RELEASES, MOST_RELEASES_FOLDED = 3, 32
 MAP_HEIGHT, BRIEF_MAP_HEIGHT, SMALL_MAP_HEIGHT = 180.0, 110.0, 56.0
@@ -178,7 +179,10 @@ def _release(release: Release, top: int) -> str:
 
 def _parts(release: Release) -> str:
     """Return what can be taken out of a name instead, on a line of its own."""
-    told = [f"{tag('code', escape(shortened(code, 80)))} {nbytes}" for code, nbytes in parts_words(release)]
+    told = [
+        f"{tag('code', escape(shortened(code, 80)))} {nbytes.replace(' ', NO_BREAK)}"
+        for code, nbytes in parts_words(release)
+    ]
     return tag("div", "or inside: ", ", ".join(told)) if told else ""
 
 

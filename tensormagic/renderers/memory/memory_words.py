@@ -41,7 +41,7 @@ def device_notes(device: DeviceMemory) -> list[str]:
     if share is not None and device.reserved is not None and device.allocated is not None:
         unused = number_of_bytes(device.reserved - device.allocated)
         largest = number_of_bytes(device.largest_free or 0)
-        notes.append(f"reserved and unused {unused}, its largest block {largest}: fragmentation {share:.0%}")
+        notes.append(f"reserved and unused {unused}, its largest block {largest}: fragmentation {round(100 * share)} %")
     if device.peak is not None:
         notes.append(f"peak {number_of_bytes(device.peak)} since the counters were reset")
     if device.others:

@@ -22,6 +22,7 @@ from tensormagic.renderers.memory.snapshot_words import (
     block_rows,
     device_notes,
     drawn_stretches,
+    events_words,
     layer_words,
     left_out_words,
     line_row,
@@ -30,7 +31,6 @@ from tensormagic.renderers.memory.snapshot_words import (
     segment_words,
     stretch_words,
     summary,
-    title,
     way_words,
 )
 from tensormagic.renderers.memory.timeline_html import layers_html
@@ -76,7 +76,11 @@ def _ranks(report: SnapshotReport) -> dict[int, int]:
 def _header(report: SnapshotReport) -> str:
     notes = [escape(f"{one.device}: {' · '.join(device_notes(one))}") for one in report.devices]
     about = [tag("b", escape(summary(report)), class_="tm-peaked")]
-    return header(escape(shortened(title(report), 120)), about, about="memory", second=notes)
+    return header(_title(report), about, about="memory", second=notes)
+
+
+def _title(report: SnapshotReport) -> str:
+    return "memory snapshot" + (f" <i>{escape(shortened(report.source, 100))}</i>" if report.source else "")
 
 
 def _refused(refused: RefusedAllocation) -> str:
@@ -169,8 +173,11 @@ def _blocks(name: str, report: SnapshotReport, blocks: Sequence[SnapshotBlock], 
 
 
 def _settings(report: SnapshotReport) -> str:
-    rows = "".join(map(_setting, (report.settings or {}).items()))
-    return details_html("Settings of the allocator", tag("table", tag("tbody", rows)) if rows else "")
+    events = ((f"events of {one.device}", events_words(one)) for one in report.devices)
+    settings = "".join(map(_setting, [pair for pair in events if pair[1]] + [*(report.settings or {}).items()]))
+    return details_html(
+        "Events and settings of the allocator", tag("table", tag("tbody", settings)) if settings else ""
+    )
 
 
 def _setting(pair: tuple[str, str]) -> str:

@@ -66,8 +66,12 @@ def device_notes(device: SnapshotDevice) -> Iterator[str]:
     if device.awaiting:
         yield f"{number_of_bytes(device.awaiting)} wait for another stream"
     if device.actions:
-        kinds = ", ".join(f"{count(number)} {name}" for name, number in sorted(device.actions.items()))
-        yield f"{plural(device.events, 'event')}: {kinds}"
+        yield plural(device.events, "event")
+
+
+def events_words(device: SnapshotDevice) -> str:
+    """Return how many events of each kind there were; empty where none was recorded."""
+    return ", ".join(f"{count(number)} {name}" for name, number in sorted((device.actions or {}).items()))
 
 
 def refused_words(refused: RefusedAllocation) -> str:

@@ -30,7 +30,8 @@ def _panel(title: str, second: str, parts: list[str]) -> str:
 
 def _standing(report: RngReport) -> list[str]:
     rows = [words.state_row(state) for state in report.generators]
-    return [findings_html(report.findings), gaps_html(report.gaps), _table(words.STATE_HEAD, rows)]
+    table = _table(words.STATE_HEAD, rows, class_="tm-list tm-all tm-states")
+    return [findings_html(report.findings), gaps_html(report.gaps), table]
 
 
 def _run(report: RngRunReport) -> list[str]:
@@ -71,11 +72,11 @@ def _compared(report: RngComparison) -> list[str]:
     ]
 
 
-def _table(head: Sequence[str], rows: list[tuple[str, ...]]) -> str:
+def _table(head: Sequence[str], rows: list[tuple[str, ...]], *, class_: str = "tm-list tm-all") -> str:
     if not rows:
         return ""
     titles = tag("tr", *(tag("th", title, scope="col") for title in head))
     body = "".join(tag("tr", *(tag("td", escape(cell)) for cell in row)) for row in rows[:MOST_ROWS])
     left_out = len(rows) - MOST_ROWS
     more = tag("p", f"and {left_out} more", class_="quiet") if left_out > 0 else ""
-    return section("", tag("table", tag("thead", titles), tag("tbody", body), class_="tm-list tm-all"), more)
+    return section("", tag("table", tag("thead", titles), tag("tbody", body), class_=class_), more)

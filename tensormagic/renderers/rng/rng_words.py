@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers.basics.phrases import count, plural, shortened
+from tensormagic.renderers.basics.phrases import TIMES, count, plural, shortened
 from tensormagic.reports import Cell, Location
 from tensormagic.reports.rng import Draw, DrawSum, GeneratorState, RngComparison, RngReport, RngRunReport
 
@@ -34,7 +34,12 @@ def drawn_text(state: GeneratorState) -> str:
     if state.drawn is None:
         return f"more than {count(state.least)}, or another state was set" if state.least else "not known"
     kept = ", half a normal pair kept" if state.pending else ""
-    return ("none" if state.drawn == 0 else f"{count(state.drawn)} of {state.bits} bits") + kept
+    return ("none" if state.drawn == 0 else _numbers(state.drawn, state.bits)) + kept
+
+
+def _numbers(drawn: int, bits: int) -> str:
+    """Return how many numbers, and how long each is: ``81 × 32 bits``."""
+    return f"{count(drawn)} {TIMES} {bits} bits"
 
 
 def name_text(state: GeneratorState) -> str:
@@ -66,9 +71,10 @@ def run_headline(report: RngRunReport) -> str:
     used = {draw.generator for draw in report.sums if draw.kind == "drew"}
     drew = sum(draw.calls for draw in report.sums if draw.kind == "drew")
     set_ = sum(draw.calls for draw in report.sums if draw.kind == "set")
-    names = ", ".join(report.before[index].name for index in sorted(used))
+    *most, last = [report.before[index].name for index in sorted(used)] or [""]  # a name may hold a comma
+    names = f"{'; '.join(most)} and {last}" if most else last
     told = f"{plural(drew, 'draw')} from {names}" if used else "nothing was drawn"
-    return told + (f"; {plural(set_, 'time')} a generator was set" if set_ else "")
+    return told + (f"; a generator was set {plural(set_, 'time') if set_ > 1 else 'once'}" if set_ else "")
 
 
 def state_text(report: RngRunReport) -> str:
@@ -115,7 +121,7 @@ def change_rows(report: RngRunReport) -> list[tuple[str, ...]]:
 def _change(before: GeneratorState, after: GeneratorState, *, is_set: bool) -> tuple[str, ...]:
     if is_set or before.drawn is None or after.drawn is None:
         return before.name, _stand(before), _stand(after), "set anew" if is_set else "not known"
-    return before.name, _stand(before), _stand(after), f"{count(after.drawn - before.drawn)} of {after.bits} bits"
+    return before.name, _stand(before), _stand(after), _numbers(after.drawn - before.drawn, after.bits)
 
 
 def _stand(state: GeneratorState) -> str:

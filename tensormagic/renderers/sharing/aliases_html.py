@@ -147,7 +147,7 @@ def _members(group: AliasGroup, members: Sequence[AliasMember], *, first: int) -
     cells += [tag("th", str(at), class_="tm-in", title=_title(other)) for at, other in enumerate(matrix, 1)]
     pairs = {frozenset((pair.left, pair.right)): pair for pair in group.pairs}
     rows = [_member(at, member, group, _shares(member, matrix, pairs)) for at, member in enumerate(members, first)]
-    above = corner("tensors", colspan=len(head)) + tag("th", "elements in", class_="tm-in", colspan=len(matrix))
+    above = corner("tensors", colspan=len(head)) + tag("th", "in common with", class_="tm-in", colspan=len(matrix))
     heads = tag("thead", tag("tr", above) if matrix else "", tag("tr", *cells))
     return tag("table", heads, tag("tbody", *rows), class_="tm-members" if matrix else "tm-members tm-low")
 

@@ -39,19 +39,26 @@ HEIGHT, LEAST_FILL = 22, 3
 CHARACTER = 6.7  # pixels of a character in the code font of the cells
 UNREAD = f"background-color:{theme.role('skip')}"
 LABELS = (78, 150)  # pixels for the names
+_NUMBER = {"elements": "tm-num", "bytes read": "tm-num"}
+_NONE = ("0", "\u2013")
 MOST_ABREAST = 3  # tensors; the table of more may be wider than the panel
 
 
 def render(report: OverlayReport) -> str:
     """Return the overlay as an HTML fragment; one line where no two of the tensors share memory."""
-    first, *others = [_storage(report, storage) for storage in report.shared] or [("", "")]
+    every = names(report, tuple(range(len(report.members))))
+    first, *others = [_storage(report, storage) for storage in report.shared] or [(_nothing_shared(every), "")]
     rest = section("", tag("p", escape(apart(report)) + ".")) if apart(report) else ""
-    label = "Memory of " + names(report, tuple(range(len(report.members)))) if report.members else "Memory"
+    label = f"Memory of {every}" if report.members else "Memory"
     notes = findings_html(report.findings) + gaps_html(report.gaps)
     viewer = _viewer() if any(storage.rows for storage in report.shared) else ""
     further = (part for pair in others for part in pair)
     content = (*first[:1], notes, *first[1:], *further, rest, viewer)
     return panel("tm-tensor tm-overlay", label, content, css=("tensor.css", "overlay.css"))
+
+
+def _nothing_shared(every: str) -> str:
+    return header(escape(every), ["no memory in common"], about="memory") if every else ""
 
 
 def _viewer() -> str:
@@ -189,7 +196,7 @@ def _members(report: OverlayReport, storage: OverlayStorage) -> str:
     """Return a line a member: what it is, and how many of its elements meet each of the others."""
     others = crossing_head(report, storage)
     titles = (*HEAD, *others)
-    head = tag("tr", *(tag("th", escape(title)) if title else corner("tensor") for title in titles))
+    head = tag("tr", corner("tensor"), *map(_title, titles[1:]))
     rows = [_member(report, storage, at, crossed=bool(others)) for at in storage.members]
     return tag("table", tag("thead", head), tag("tbody", *rows), class_="tm-list tm-full tm-matrix")
 
@@ -198,5 +205,10 @@ def _member(report: OverlayReport, storage: OverlayStorage, at: int, *, crossed:
     first, *rest = map(escape, member_row(report.members[at]))
     cells = [meeting(storage, at, other) for other in storage.members] if crossed else []
     swatch = tag("span", "&nbsp;" * 2, class_="tm-swatch", style=f"background-color:{_colour(storage, at)}")
-    numbers = (tag("td", escape(cell), class_=None if cell not in {"0", "\u2013"} else "quiet") for cell in cells)
-    return tag("tr", tag("th", swatch, " ", tag("code", first)), *(tag("td", cell) for cell in rest), *numbers)
+    numbers = (tag("td", escape(cell), class_=f"tm-num{' quiet' if cell in _NONE else ''}") for cell in cells)
+    facts = (tag("td", cell, class_=_NUMBER.get(title)) for title, cell in zip(HEAD[1:], rest, strict=True))
+    return tag("tr", tag("th", swatch, " ", tag("code", first)), *facts, *numbers)
+
+
+def _title(title: str) -> str:
+    return tag("th", escape(title), class_=_NUMBER.get(title, None if title in HEAD else "tm-num"))

@@ -44,7 +44,7 @@ def _picture(path: Path, title: str) -> str:
     image = svg_image(path_svg(path, title), "\n".join(tree(path, title)))
     note = path_note(path)
     words = "arrows: the way of the gradient; blue: leaves" + (f"; {note}" if note else "")
-    return tag("div", image, class_="tm-path") + tag("p", escape(words), class_="quiet")
+    return tag("div", image, tag("p", escape(words), class_="quiet"), class_="tm-path")
 
 
 def _table(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> str:

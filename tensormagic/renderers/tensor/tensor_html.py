@@ -11,7 +11,7 @@ from typing import Any
 
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
 from tensormagic.renderers.basics.markup import escape, json_block, packed, tag
-from tensormagic.renderers.basics.panel import fold, folds, header, panel, section
+from tensormagic.renderers.basics.panel import fold, folds, header, heading, panel, section
 from tensormagic.renderers.basics.phrases import shortened
 from tensormagic.renderers.shelf import code_of, loader
 from tensormagic.renderers.tensor.histogram_html import histogram_html
@@ -142,9 +142,8 @@ def _values(statistics: Statistics | None) -> str:
         return ""
     rows = [_statistics_row(row) for row in statistics_rows(statistics)]
     table = tag("table", *rows, class_="tm-list tm-numbers")
-    scope = statistics_scope(statistics)
-    note = tag("p", tag("b", "Values "), escape(scope), class_="quiet tm-scope") if scope else ""
-    return tag("div", tag("div", histogram_html(statistics), table, class_="tm-values"), note)
+    drawn = tag("div", histogram_html(statistics), table, class_="tm-values")
+    return tag("div", heading("Values", statistics_scope(statistics)), drawn)
 
 
 def _statistics_row(row: tuple[str, str, str, str]) -> str:

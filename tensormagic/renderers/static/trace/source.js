@@ -59,7 +59,7 @@ export class Source {
       html("span", { class: "gauge" }, bar),
       value,
       html("span", { class: "number" }, String(line)),
-      html("code", { title: text.length > 36 ? text.trim() : null }, text || " "),
+      html("code", {}, text || " "),
     ];
     const click = () => this.pick(this.picked === place ? -1 : place);
     const body = nodes.length
