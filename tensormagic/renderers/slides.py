@@ -11,8 +11,10 @@ import re
 from tensormagic.renderers.assets import static
 from tensormagic.renderers.basics.markup import tag
 from tensormagic.renderers.basics.styling import tokens
+from tensormagic.renderers.trace.trace_svg_graph import EITHER_SIDE
 
 _END = "</section>"
+_STYLE_END = "%3C/style%3E"  # as it stands in the address of a picture
 _CLOSED = re.compile(r"<details(?![^>]*\sopen[\s=>])")
 
 
@@ -21,6 +23,7 @@ def with_slides(html: str) -> str:
     if not html.endswith(_END):
         return html
     opened = _CLOSED.sub('<details open=""', html).replace('class="tm ', 'class="tm tm-slides ', 1)
+    opened = opened.replace(_STYLE_END, EITHER_SIDE + _STYLE_END)  # a run's picture is dark in the dark
     look = static("slide.css")
     more = tag("style", tokens(look) + look) + tag("script", static("slide.js"))
     return f"{opened.removesuffix(_END)}{more}{_END}"

@@ -13,6 +13,7 @@ import tensormagic as tm
 from tensormagic import renderers, reports
 from tensormagic.errors import TensorMagicError
 from tensormagic.renderers import files
+from tensormagic.renderers.trace.trace_svg_graph import EITHER_SIDE
 from tests.renderers import samples_sharing, test_every_renderer
 from tests.renderers.markup_reader import Page
 
@@ -180,3 +181,11 @@ def test_slides_are_pages(tmp_path):
     assert page.count("<details") == page.count('<details open=""') > 0
     with pytest.raises(TensorMagicError, match=r"slides are a page: save to \.html, not to '.*run\.svg'"):
         sample("memory").save(tmp_path / "run.svg", slide=True)
+
+
+def test_the_picture_of_a_run_is_dark_on_a_dark_slide(tmp_path):
+    """It has a ground of its own, which is light anywhere else."""
+    sample("trace").save(tmp_path / "slides.html", slide=True)
+    sample("trace").save(tmp_path / "page.html")
+    assert f"{EITHER_SIDE}%3C/style%3E" in (tmp_path / "slides.html").read_text()
+    assert EITHER_SIDE not in (tmp_path / "page.html").read_text()

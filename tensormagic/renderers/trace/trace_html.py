@@ -32,7 +32,6 @@ from tensormagic.renderers.trace import trace_svg
 from tensormagic.renderers.trace.ops_html import operations_html
 from tensormagic.renderers.trace.pacing_words import pacing_lines
 from tensormagic.renderers.trace.trace_phrases import UNTITLED, all_clear, run_text, state_text
-from tensormagic.renderers.trace.trace_svg_graph import EITHER_SIDE
 from tensormagic.renderers.trace.trace_tables import tables_html
 
 if TYPE_CHECKING:
@@ -194,4 +193,4 @@ def _picture(report: TraceReport, drawing: Drawing | None, crash: Crash | None) 
             break
         smaller = draw(report.graphs[0], max_boxes=boxes, inside=False)
         svg = trace_svg.render(report, drawing=smaller, crash=crash, tips=False)
-    return svg_image(svg.replace("</style>", f"{EITHER_SIDE}</style>", 1), trace_alternative(report))
+    return svg_image(svg, trace_alternative(report))
