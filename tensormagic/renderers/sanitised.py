@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tensormagic.renderers.basics.markup import escape, tag
 
-MOST_TEXT = 2_400  # characters: what comes first in a text is what matters
+MOST_TEXT = 2_400  # bytes, of which a drawn line takes three a character: what comes first is what matters
 _BEFORE, _AFTER = "<style><!--</style>", '<script type="text/plain">-->{}</script>'
 _ENDS = ("-->", "--!>")  # of a comment: with one of them in the panel, the rest of it would be printed
 _ALL = (
@@ -32,7 +32,8 @@ def with_text(html: str, text: str) -> str:
 
 
 def _beginning(text: str) -> str:
-    if len(text) <= MOST_TEXT:
+    written = text.encode()
+    if len(written) <= MOST_TEXT:
         return text
-    lines, _, cut = text[:MOST_TEXT].rpartition("\n")
+    lines, _, cut = written[:MOST_TEXT].decode(errors="ignore").rpartition("\n")
     return f"{lines or cut}\n\n{_ALL}"

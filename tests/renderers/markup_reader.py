@@ -46,8 +46,15 @@ class Page(HTMLParser):
     def with_class(self, class_: str) -> list[dict[str, str | None]]:
         return [found for _, found in self.elements if class_ in (found.get("class") or "").split()]
 
-    IMPLIED = {"td": {"td", "th"}, "th": {"td", "th"}, "tr": {"td", "th", "tr"}}  # what a start closes  # noqa: RUF012
-    ENDED = {"tbody": {"td", "th", "tr"}, "tr": {"td", "th"}}  # and what an end closes with it  # noqa: RUF012
+    # What a start closes, and what an end closes with it: those ends that HTML lets be left out.
+    IMPLIED = {  # noqa: RUF012
+        "td": {"td", "th"}, "th": {"td", "th"}, "tr": {"td", "th", "tr"}, "dt": {"dt", "dd"}, "dd": {"dt", "dd"},
+        "p": {"p"}, "div": {"p"}, "table": {"p"},
+    }  # fmt: skip
+    ENDED = {  # noqa: RUF012
+        "thead": {"td", "th", "tr"}, "tbody": {"td", "th", "tr"}, "table": {"td", "th", "tr"}, "tr": {"td", "th"},
+        "div": {"dt", "dd", "p"}, "dl": {"dt", "dd"}, "header": {"p"},
+    }  # fmt: skip
 
     def handle_starttag(self, tag, attrs):
         self._imply(self.IMPLIED.get(tag, ()))

@@ -147,7 +147,7 @@ def test_a_forward_that_failed_before_any_backward_is_drawn_with_the_refused_cal
     assert "Graph so far" in svg
     assert svg.count("torch refused this: RuntimeError, ") == 1
     assert "gradient norm" not in svg
-    assert svg == trace_svg.render(run, tips=False)
+    assert svg == trace_svg.render(run, tips=False).replace(".tms .", ".")
 
 
 def test_after_passes_the_graph_up_to_the_refused_call_comes_last_for_the_viewer():

@@ -20,7 +20,7 @@ _WORTH_WAITING = 500_000  # characters, packed as small as can be
 _BASE_85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _UNSAFE_IN_SCRIPT = re.compile("[<>\u2028\u2029\ud800-\udfff]")
 _ATTRIBUTE = re.compile('="([^"\']*)"')
-_PERCENT = {ord(letter): f"%{ord(letter):02X}" for letter in '%<>#"&\n\r\t'}
+_PERCENT = {ord(letter): f"%{ord(letter):02X}" for letter in '%<#"&\n\r\t'}
 _SAFE = str.maketrans("<&>", ",.:")  # of the 85 characters the three that mean something in a page
 _UNSAFE = str.maketrans(",.:", "<&>")
 

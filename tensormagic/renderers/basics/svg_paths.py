@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -11,8 +12,9 @@ _CORNER = 6.0
 
 
 def number(value: float) -> str:
-    """Return a coordinate with at most one decimal, and none where it is whole."""
-    return f"{value:.1f}".removesuffix(".0").replace("-0.", "-.")
+    """Return a coordinate with at most one decimal, none where it is whole, and no zero before it."""
+    text = f"{value:.1f}".removesuffix(".0")
+    return text.replace("0.", ".") if abs(value) < 1 else text
 
 
 def point(x: float, y: float) -> str:
@@ -24,6 +26,24 @@ def polyline(points: Sequence[Point]) -> str:
     """Return a path of straight pieces through ``points``, which have at most one decimal: each from the one before."""
     steps = (_step(before, after) for before, after in pairwise(points))
     return f"M{point(*points[0])}l{' '.join(steps).replace(' -', '-').replace(',-', '-')}"
+
+
+def eased(points: Sequence[Point], off: float = 0.4) -> list[Point]:
+    """Return points without those so near to the line between their neighbours; of two in a row one stays."""
+    kept = [points[0]]
+    for at in range(1, len(points)):
+        before, here = points[at - 1], points[at]
+        last = at == len(points) - 1
+        if last or kept[-1] is not before or _distance(here, before, points[at + 1]) > off:
+            kept.append(here)
+    return kept
+
+
+def _distance(place: Point, start: Point, end: Point) -> float:
+    """Return how far a place is from the straight line through two others."""
+    across, down = end[0] - start[0], end[1] - start[1]
+    length = math.hypot(across, down) or 1.0
+    return abs(across * (place[1] - start[1]) - down * (place[0] - start[0])) / length
 
 
 def line(points: Sequence[Point]) -> str:

@@ -154,7 +154,7 @@ const mountSlices = (() => {
       const { data } = this, name = (dim, at) => make("th", "", `${data.letters[dim]}=${at}`);
       const rows = this.offsets.map((offsets, row) => make("tr", "", name(data.rowDim, data.rows[row]), ...offsets.map((offset, column) => {
         const cell = make("td", "", String(offset)), share = fraction(offset, this.low, this.high);
-        cell.style.cssText = `background-color:${this.colour(offset)};color:${this.ink(share)}`;
+        cell.style.cssText = `background:${this.colour(offset)};color:${this.ink(share)}`;
         if (data.values.length && !Number.isFinite(level(data.values[row][column])) && /nan|inf/.test(data.values[row][column])) cell.classList.add("tm-bad");
         return cell;
       })));

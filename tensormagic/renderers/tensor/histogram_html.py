@@ -50,11 +50,15 @@ def _bars(counts: tuple[int, ...], edges: tuple[float, ...]) -> str:
     )
 
 
-def _bar(number: int, height: int, title: str, *, labelled: bool, class_: str = "tm-bar") -> str:
-    text = tag("div", short_count(number), class_="tm-count") if labelled and number else ""
+def _bar(number: int, height: int, title: str, *, labelled: bool, class_: str | None = None) -> str:
     height = max(height, 1) if number else 0
-    block = f'<div class="{class_}" style="height:{height}px;background-color:{role("bar")}"></div>'
-    return tag("td", text, block, title=title, style="vertical-align:bottom")
+    look = f"height:{height}px;background:{role('bar')}"
+    if labelled and number:
+        text = tag("div", short_count(number), class_="tm-count")
+        return tag("td", text, tag("div", class_=class_, style=look), title=title, style="vertical-align:bottom")
+    # Where there is no style sheet bars stand on one line because all are as high with the room above them.
+    above = f"margin-top:{BAR_HEIGHT - height}px;" if height < BAR_HEIGHT else ""
+    return tag("td", tag("div", class_=class_, style=above + look), title=title)
 
 
 def _axis(statistics: Statistics, edges: tuple[float, ...], columns: int) -> str:
@@ -70,6 +74,6 @@ def _axis(statistics: Statistics, edges: tuple[float, ...], columns: int) -> str
 
 def _special(label: str, number: int, highest: int) -> str:
     height = BAR_HEIGHT if not highest else min(BAR_HEIGHT, max(2, round(BAR_HEIGHT * number / highest)))
-    bar = _bar(number, height, f"{label}: {number}", labelled=True, class_="tm-bar tm-skip")
+    bar = _bar(number, height, f"{label}: {number}", labelled=True, class_="tm-skip")
     name = tag("tr", tag("td", escape(label), class_="tm-label"))
     return tag("table", tag("tr", bar), name, class_="tm-bars tm-special")

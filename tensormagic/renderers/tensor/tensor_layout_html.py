@@ -34,7 +34,7 @@ from tensormagic.renderers.tensor.tensor_words import (
 )
 from tensormagic.reports import Strip, StripCell, TensorReport
 
-UNREAD = f"background-color:{theme.role('skip')};color:{theme.role('ink-2')}"
+UNREAD = f"background:{theme.role('skip')};color:{theme.role('ink-2')}"
 STRIP_TABLE_CELLS = 96  # beyond, the strip is a picture
 STRIP_WIDTH = 560  # pixels that the strip's cells have at least, in a notebook 700 pixels wide
 STRIP_CELL = 46  # pixels of a strip cell at most
@@ -109,7 +109,7 @@ def _grid_cell(report: TensorReport, picture: Picture, row: int, column: int) ->
     return _cell(
         str(offset),
         picture.colour(offset),
-        title=f"{title}, offset {offset}",
+        title=title,
         on=on,
         bad=picture.bad(row, column),
         near=not on and offset == picture.offset,
@@ -119,8 +119,8 @@ def _grid_cell(report: TensorReport, picture: Picture, row: int, column: int) ->
 def _cell(text: str, colour: str, *, title: str, on: bool, bad: str = "", near: bool = False) -> str:  # noqa: PLR0913  (all but text and colour is keyword-only)
     classes = " ".join(name for name, wanted in (("tm-on", on), ("tm-near", near), ("tm-bad", bad)) if wanted)
     content = (tag("b", escape(text)) if on else escape(text)) + ("<small>!</small>" if bad else "")
-    style = f"background-color:{colour};color:{theme.ink_on(colour)}"
-    return tag("td", content, class_=classes or None, style=style, title=title)
+    ink = f";color:{theme.ink_on(colour)}" if content else ""
+    return tag("td", content, class_=classes or None, style=f"background:{colour}{ink}", title=title)
 
 
 def strip_html(report: TensorReport, picture: Picture) -> str:
@@ -181,14 +181,14 @@ def _strip_cell(picture: Picture, cell: StripCell, text: str, *, on: bool, bad: 
     colour = picture.cell_colour(cell) or theme.OTHER_SLICE
     if share is None or share == 1:
         return _cell(text, colour, title=title, on=on, bad=bad)
-    fill = f'<div style="height:{max(round(STRIP_HEIGHT * share), LEAST_FILL)}px;background-color:{colour}"></div>'
+    fill = f'<div style="height:{max(round(STRIP_HEIGHT * share), LEAST_FILL)}px;background:{colour}"></div>'
     return tag("td", fill, class_="tm-skip tm-part" + (" tm-on" if on else ""), title=title)
 
 
 def cell_title(cell: StripCell) -> str:
     """Return which storage elements a strip cell stands for, and how many of them are read."""
     size = cell.stop - cell.start
-    where = f"offset {count(cell.start)}" if size == 1 else f"offsets {count(cell.start)} to {count(cell.stop - 1)}"
+    where = f"offset {count(cell.start)}" if size == 1 else f"{count(cell.start)} to {count(cell.stop - 1)}"
     if cell.distinct is None:
         return f"{where}: reads not counted"
     if cell.distinct == 0:

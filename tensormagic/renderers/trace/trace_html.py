@@ -21,7 +21,9 @@ from tensormagic.renderers.basics.javascript import minified
 from tensormagic.renderers.basics.markup import escape, packed, svg_image, tag
 from tensormagic.renderers.basics.panel import all_clear as clear
 from tensormagic.renderers.basics.panel import fold, folds, header, scroll
-from tensormagic.renderers.basics.styling import used, whole
+from tensormagic.renderers.basics.slim import slim
+from tensormagic.renderers.basics.style_rules import nested
+from tensormagic.renderers.basics.styling import further_tokens, tokens, used, whole_rules
 from tensormagic.renderers.basics.theme import heat_style
 from tensormagic.renderers.document.document import SAVED_LIMITS, Draw, trace_document
 from tensormagic.renderers.failure import failure_html
@@ -43,11 +45,13 @@ _PARTS = (
     "tm-clear tm-icon tm-i-graph tm-i-error tm-i-warning tm-i-note tm-i-ok tm-folds tm-fold tm-inside tm-scroll "
     "tm-failed"
 )
+_ELEMENTS = "<p><h3><b><i><ul><li><code><pre><details><summary><table><thead><tbody><tr><th><td>"
+_BESIDE = ("failure.css", "trace_ops.css", "print.css")  # what may stand in a trace with a sheet of its own
 _VIEWER = re.compile(r"\.tmv(?![\w-])")
 PICTURE_BYTES = 14_000  # the picture is not compressed: a larger one is folded further
 PICTURE_BOXES = (SAVED_LIMITS.boxes, 24, 16)
 # Bytes that an output may take, without its plain text (some 8,000 more): of a small graph, and for each node beyond.
-ROOM, SMALL, ROOM_PER_NODE = 87_400, 200, 100
+ROOM, SMALL, ROOM_PER_NODE = 85_500, 200, 100
 # What is kept of the passes where there is not enough room for all that usually is.
 LESS = (
     SAVED_LIMITS,
@@ -109,18 +113,21 @@ def viewer_style() -> str:
 def panel_style() -> str:
     """Return what the panel needs where no script runs; the viewer brings the rest along."""
     # The same for every trace: the outputs of a page share one sheet.
-    return whole("trace.css") + used(_PARTS, "panel.css") + icon_style(_PARTS)
+    rules = whole_rules("trace.css") + used(_PARTS + _ELEMENTS, "panel.css") + icon_style(_PARTS)
+    return tokens(rules + "".join(map(static, _BESIDE))) + nested(rules)
 
 
 def used_by_operations() -> str:
     """Return the rules of the table of operations, which few runs have."""
-    return used("tm-trace tm-ops tm-ops-table tm-share", "trace_ops.css")
+    return nested(used("tm-trace tm-ops tm-ops-table tm-share" + _ELEMENTS, "trace_ops.css"))
 
 
 def viewer_rules() -> str:
     """Return the rules that only the viewer needs; they come packed with it."""
     rules = static("access.css") + static("trace_viewer.css") + heat_style()
-    return _VIEWER.sub(".tmv.tmv.tmv", rules)  # to win over what other panels of the page say about all panels
+    first = further_tokens(rules + viewer_source(), panel_style())
+    # To win over what other panels of the page say about all panels.
+    return first + nested(_VIEWER.sub(".tmv.tmv.tmv", rules))
 
 
 @cache
@@ -161,7 +168,7 @@ def _static_part(
 
 
 def _text_part(report: TraceReport) -> str:
-    words = scroll("The run as text", _words(report), tables_html(report))
+    words = slim(scroll("The run as text", _words(report), tables_html(report)))
     return folds(fold("As text", words, state="findings, parameters, nodes, passes"))
 
 
@@ -193,4 +200,4 @@ def _picture(report: TraceReport, drawing: Drawing | None, crash: Crash | None) 
             break
         smaller = draw(report.graphs[0], max_boxes=boxes, inside=False)
         svg = trace_svg.render(report, drawing=smaller, crash=crash, tips=False)
-    return svg_image(svg, trace_alternative(report))
+    return svg_image(svg.replace(".tms .", "."), trace_alternative(report))  # nothing else stands in this picture

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from tensormagic.renderers.alternatives.trace_alternative import trace_alternative
-from tensormagic.renderers.basics.markup import escape
+from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.phrases import plural
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.text_metrics import fitted, text_width, wrapped
@@ -172,7 +172,7 @@ def _finding(finding: Finding) -> Section:
     lines += [("q", text) for text in _prose(finding.remedy, 2) if text]
     height = 16.0 * len(lines) + 10
     words = "".join(
-        f'<text class="{style}" x="134" y="{number(17 + 16 * at)}" style="font-size:12px">{text}</text>'
+        tag("text", text, class_=style or None, x=134, y=number(17 + 16 * at), style="font-size:12px")
         for at, (style, text) in enumerate(lines)
     )
     return (

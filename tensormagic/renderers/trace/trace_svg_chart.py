@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tensormagic.renderers.basics.markup import escape
 from tensormagic.renderers.basics.phrases import MINUS, plural
 from tensormagic.renderers.basics.svg_canvas import Canvas
-from tensormagic.renderers.basics.svg_paths import hatching, number, point, polyline
+from tensormagic.renderers.basics.svg_paths import eased, hatching, number, point, polyline
 from tensormagic.renderers.basics.text_metrics import fitted, text_width
 from tensormagic.renderers.basics.theme import inked
 from tensormagic.renderers.trace.trace_phrases import measured, norm_text, touched
@@ -151,7 +151,7 @@ def _curve(canvas: Canvas, series: ParameterSeries, scale: Scale, place: tuple[f
             runs[-1].append((round(x), round(top + 3 + (1 - scale.share(norm)) * (_HEIGHT - 6), 1)))
     for run in runs:
         if run:
-            canvas.path("p", polyline(run) if len(run) > 1 else _dot(run[0]))
+            canvas.path("p", polyline(eased(run)) if len(run) > 1 else _dot(run[0]))
     _bad_stretch(canvas, marks, (left, top), max(step, 5.0))
 
 

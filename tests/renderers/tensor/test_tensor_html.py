@@ -32,7 +32,7 @@ def test_static_panel_works_one_element_through() -> None:
     html = tensor_html.render(SAMPLES["transpose_slice"])
     page = Page(html)
     marked = [found.get("title") for found in page.with_class("tm-on") if found.get("title")]
-    assert marked == ["x[2, 1] = 15, offset 15", "offset 15: read 6th"]
+    assert marked == ["x[2, 1] = 15", "offset 15: read 6th"]
     assert "offset(2, 1) = 1 + 1·2 + 12·1 = 15" in page.text
     assert "the same element is a[2, 3]" in page.text
 
@@ -41,10 +41,10 @@ def test_cells_carry_their_own_colours_and_numbers() -> None:
     """Every cell names background and ink as hex and holds its offset, so that any sanitiser leaves it readable."""
     html = tensor_html.render(SAMPLES["transpose_slice"])
     grid = re.search(r'<table class="tm-cells tm-grid">.*?</table>', html)[0]
-    cells = re.findall(r'<td[^>]*style="background-color:(#\w{6});color:(#\w+)"[^>]*>(?:<b>)?(\d+)', grid)
+    cells = re.findall(r"<td[^>]*style=background:(#\w{6});color:(#\w+)[^>]*>(?:<b>)?(\d+)", grid)
     assert [int(number) for _, _, number in cells] == [1, 13, 2, 14, 3, 15, 4, 16]
     assert all(theme.ink_on(background) == ink for background, ink, _ in cells)
-    assert not re.search(r'style="[^"]*var\(', html)
+    assert not re.search(r"style=[^>]*var\(", html)
 
 
 def test_sanitised_panel_still_says_everything() -> None:
@@ -122,9 +122,9 @@ def test_typical_panel_is_small() -> None:
         (StripCell(5, 6, 0, 0), "offset 5: not read"),
         (StripCell(15, 16, 1, 1, 6), "offset 15: read 6th"),
         (StripCell(3, 4, 1, 6, 4), "offset 3: read 6 times, first 4th"),
-        (StripCell(0, 100, 100, 100, 1), "offsets 0 to 99: all read"),
-        (StripCell(0, 100, 50, 50, 1), "offsets 0 to 99: 50 of 100 read"),
-        (StripCell(0, 100, None, None), "offsets 0 to 99: reads not counted"),
+        (StripCell(0, 100, 100, 100, 1), "0 to 99: all read"),
+        (StripCell(0, 100, 50, 50, 1), "0 to 99: 50 of 100 read"),
+        (StripCell(0, 100, None, None), "0 to 99: reads not counted"),
     ],
 )
 def test_strip_cell_says_what_is_read_of_it(cell: StripCell, title: str) -> None:
@@ -140,8 +140,8 @@ def test_label_of_the_base_rows_has_its_room() -> None:
     for row_name, label in (("images", "rows of images"), ("a" * 40, f"rows of {'a' * 15}…")):
         layout = replace(base.layout, strip=replace(base.layout.strip, row_name=row_name))
         html = tensor_html.render(replace(base, layout=layout))
-        assert f"<th>{label}</th>" in html
-        room = int(re.search(r'<colgroup><col style="width:(\d+)px">', html)[1])  # type: ignore[index]
+        assert f"<th>{label}<td" in html
+        room = int(re.search(r"<colgroup><col style=width:(\d+)px>", html)[1])  # type: ignore[index]
         assert room >= text_width(label, 12) + 8
 
 

@@ -30,7 +30,7 @@ def _without_packed(html: str) -> str:
     html = re.sub(r'<script(| type="text/plain"[^>]*)>.*?</script>', r"<script\1>…</script>", html, flags=re.DOTALL)
     html = re.sub(r'(data-tm-code="\w+)-\w+', r"\1-…", html)
     html = re.sub(r'svg\+xml,[^"]+', "svg+xml,…", html)
-    return re.sub(r"(</(?:p|tr|table|details|div|section)>)", r"\1\n", html.replace("<tr><td>", "\n<tr><td>"))
+    return re.sub(r"(</(?:p|table|details|div|section)>|(?=<(?:p|tr)\b))", r"\1\n", html)
 
 
 def test_small_run_reads_as_expected() -> None:
