@@ -381,3 +381,22 @@ def test_a_line_of_the_source_is_shown_whole(static_page: OpenPage, width: int) 
     assert shown.text_content() == line
     assert not shown.evaluate(cut)
     assert not shown.evaluate(f"one => ({cut})(one.closest('.line'))")
+
+
+def test_charts_say_how_many_parameters_there_are(static_page: OpenPage) -> None:
+    """Where some have no chart, both numbers stand above the charts."""
+    page = _mounted(static_page, samples_viewer.broken_run(), limits=Limits(parameters=4))
+    expect(page.get_by_text("of 4 of 6 parameters")).to_be_visible()
+
+
+def test_counts_of_a_line_stay_left_of_its_bar(static_page: OpenPage) -> None:
+    """Five digits have room: a line of a run of 100,000 nodes."""
+    page = _mounted(static_page, samples_viewer.broken_run())
+    count = page.locator(".lines .count").first
+    gap = count.evaluate("""element => {
+        element.textContent = "60000";
+        const words = document.createRange();
+        words.selectNodeContents(element);
+        return element.nextElementSibling.getBoundingClientRect().left - words.getBoundingClientRect().right;
+    }""")
+    assert gap >= 2

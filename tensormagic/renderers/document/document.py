@@ -116,6 +116,7 @@ def trace_document(
         "findings": [_finding(report, finding) for finding in report.findings],
         "graphs": builder.graphs(),
         "parameters": builder.parameters(),
+        "parameters_seen": len(report.parameters),
         "passes": builder.passes(),
         "locations": [_location(location) for location in report.locations],
         "source": source_rows(report),

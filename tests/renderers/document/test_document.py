@@ -138,7 +138,7 @@ def test_limits_are_kept_and_said() -> None:
     document = trace_document(samples_viewer.broken_run(passes=100, at=60), limits=limits)
     frames = document["graphs"][0]["frames"]
     assert {1, 60, 100} <= {frame["pass"] for frame in frames}
-    assert len(document["parameters"]) == 4
+    assert (len(document["parameters"]), document["parameters_seen"]) == (4, 6)
     assert all(len(parameter["norms"]) == len(document["passes"]) for parameter in document["parameters"])
     assert document["cuts"] == [
         f"{len(frames)} of 100 kept passes of graph 1 are shown node by node",

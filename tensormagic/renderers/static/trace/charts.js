@@ -63,14 +63,16 @@ export class Charts {
     const names =
       JSON.stringify(
         this.parameters.map((/** @type {any} */ one) => [one.name, one.shape, one.requires_grad, one.used]),
-      ) + model.doc.state;
+      ) + [model.doc.state, model.doc.parameters_seen];
     if (names === this.names) return this.changed();
     this.names = names;
     const short = shortNames(this.parameters.map((/** @type {any} */ one) => one.name));
     this.rows = this.parameters.map((/** @type {any} */ parameter, /** @type {number} */ place) =>
       this.row(parameter, short[place]),
     );
-    say(this.count, `of ${plural(this.rows.length, "parameter")}, log scale`);
+    const seen = model.doc.parameters_seen,
+      some = this.rows.length < seen ? `${this.rows.length} of ` : "";
+    say(this.count, `of ${some}${plural(seen, "parameter")}, log scale`);
     const none =
       model.doc.state === "running" ? "No parameter has received a gradient yet." : "No parameter took part.";
     this.list.replaceChildren(
