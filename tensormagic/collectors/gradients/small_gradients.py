@@ -19,7 +19,7 @@ from tensormagic.collectors.gradients.measures import NORM_RELIABLE, Measured, o
 from tensormagic.collectors.gradients.raw import as_array, small_as_it_lies, vdot
 
 MOST_ELEMENTS = 1 << 9  # of a gradient that counts as small
-_ROOM = 1 << 15  # elements that are looked at together: 128 KB
+_ROOM = 1 << 14  # elements that are looked at together: what NumPy makes of them on the way takes 30 bytes each
 
 Keep = Callable[[list[int], Any], None]
 
