@@ -66,13 +66,13 @@ SHOWN = {
     "07_in_place": {
         "version": ("version 2",),
         "memory": ("relu reuses the memory: False", "relu_ reuses the memory: True"),
-        "break": ("TM301 error y was changed in place by `y += 1` after sigmoid had saved it", "version 0 then"),
+        "break": ("TM301 error y was changed in place by y += 1 after sigmoid had saved it", "version 0 then"),
         "which": ("x.sin() works", "x.exp() raises", "x.relu() raises"),
         "spoilt": ("backward would fail: 1 tensor that it saved was changed in place since",),
         "leaf": ("TM308 error w is a leaf",),
-        "silent": ("80., 160., 240.", "TM302 error w was changed by `w.data.mul_(10)` after pow had saved it"),
+        "silent": ("80., 160., 240.", "TM302 error w was changed by w.data.mul_(10) after pow had saved it"),
         "versions": ("version counter 1: 0", "version counter 2: 0"),
-        "detach": ("TM301 error w was changed in place by `w.detach().mul_(10)`",),
+        "detach": ("TM301 error w was changed in place by w.detach().mul_(10)",),
         "exercise": ("TM302 error h was changed", "1.6487, 2.7183, 3.0000"),
     },
     "08_aliasing_and_numpy": {
