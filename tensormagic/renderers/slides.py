@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 
 from tensormagic.renderers.assets import static
-from tensormagic.renderers.basics.markup import tag
+from tensormagic.renderers.basics.markup import in_address, tag
 from tensormagic.renderers.basics.styling import tokens
 from tensormagic.renderers.trace.trace_svg_graph import EITHER_SIDE
 
 _END = "</section>"
-_STYLE_END = "%3C/style%3E"  # as it stands in the address of a picture
+_STYLE_END = in_address("</style>")  # as it stands in the address of a picture
 _CLOSED = re.compile(r"<details(?![^>]*\sopen[\s=>])")
 
 

@@ -102,7 +102,12 @@ def svg_data_uri(svg: str) -> str:
     Only what would end the attribute or the address is written in percent: a quarter less than base 64.
     """
     single = _ATTRIBUTE.sub(r"='\1'", svg.strip())
-    return "data:image/svg+xml," + single.translate(_PERCENT)
+    return "data:image/svg+xml," + in_address(single)
+
+
+def in_address(text: str) -> str:
+    """Return ``text`` as it stands in what `svg_data_uri` returns."""
+    return text.translate(_PERCENT)
 
 
 def svg_image(svg: str, alt: str, **pairs: object) -> str:
