@@ -6,8 +6,18 @@ from array import array
 
 from tensormagic.collectors.gradients.gradients import PassValues
 from tensormagic.collectors.graphs.traced_graph import TracedGraph
+from tensormagic.collectors.tracing.following import Following
 from tensormagic.collectors.tracing.pass_log import PassRow
 from tensormagic.reports import LiveFrame, Pass
+
+There = tuple[Pass, TracedGraph, PassValues]
+
+
+def pass_of(current: Following | None) -> There | None:
+    """Return the pass that a backward is in; None where it is in none, or none runs."""
+    if current is None or current.begun is None or current.graph is None or current.recorder is None:
+        return None
+    return current.begun, current.graph, current.recorder.values
 
 
 def frame_before_any_pass(structure: int, step: int, seconds: float) -> LiveFrame:
@@ -18,10 +28,7 @@ def frame_before_any_pass(structure: int, step: int, seconds: float) -> LiveFram
     )  # fmt: skip
 
 
-def frame_of(
-    there: tuple[Pass, TracedGraph, PassValues], finished: PassRow | None, structure: int, seconds: float,
-    *, running: bool,
-) -> LiveFrame:  # fmt: skip
+def frame_of(there: There, finished: PassRow | None, structure: int, seconds: float, *, running: bool) -> LiveFrame:
     """Return the frame of a run that has come to a pass, and has brought another to its end."""
     begun, graph, values = there
     order = values.order

@@ -49,7 +49,7 @@ from tensormagic.collectors.tracing.forward_mode import forward_mode_gap, noted_
 from tensormagic.collectors.tracing.forward_values import ForwardMeter
 from tensormagic.collectors.tracing.insides import Insides
 from tensormagic.collectors.tracing.levels import bare
-from tensormagic.collectors.tracing.live_frames import frame_before_any_pass, frame_of
+from tensormagic.collectors.tracing.live_frames import frame_before_any_pass, frame_of, pass_of
 from tensormagic.collectors.tracing.makers import Makers
 from tensormagic.collectors.tracing.pass_log import PassLog
 from tensormagic.collectors.training.training import TrainingWatcher
@@ -364,11 +364,8 @@ class Tracer:
     def frame(self) -> LiveFrame:
         """Return what changes while the run goes on; cheap, callable from any thread."""
         current = next(iter(self._running), None)  # the outermost
-        if current is not None and current.begun and current.graph and current.recorder:
-            there = current.begun, current.graph, current.recorder.values
-        elif self._last is not None:
-            there = self._last
-        else:
+        there = pass_of(current) or self._last
+        if there is None:
             return frame_before_any_pass(self._structure, self._step, self.seconds)
         return frame_of(there, self._passes.last, self._structure, self.seconds, running=current is not None)
 

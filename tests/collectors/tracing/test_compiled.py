@@ -14,6 +14,7 @@ from torch.nn import functional
 
 import tensormagic as tm
 from tensormagic.collectors.tracing.levels import active_levels
+from tests.support.functions import Same
 from tests.support.kernel import ROOT
 
 dynamo = pytest.importorskip("torch._dynamo")
@@ -223,31 +224,35 @@ def training_step(backend):
     return step, net
 
 
-def trained(options):
-    """Train for three steps; returns the parameters, what Dynamo compiled, and the report."""
-    torch._dynamo.reset()
-    compiled = []
+def noting(found, note=lambda graph: graph):
+    """Return a backend that notes what it is given to compile, and runs it as it is."""
 
     def backend(graph, _):
-        compiled.append([str(node.target) for node in graph.graph.nodes])
+        found.append(note(graph))
         return graph.forward
 
-    step, net = training_step(backend)
-    with tm.trace(**options) if options is not None else nullcontext() as trace:
+    return backend
+
+
+def trained(context):
+    """Train for three steps in a context; returns the parameters and the calls that Dynamo compiled."""
+    torch._dynamo.reset()
+    compiled = []
+    step, net = training_step(noting(compiled, lambda graph: [str(node.target) for node in graph.graph.nodes]))
+    with context:
         for _ in range(3):
             step(torch.ones(5, 4))
-    return [parameter.tolist() for parameter in net.parameters()], compiled, trace and trace.report
+    return [parameter.tolist() for parameter in net.parameters()], compiled
 
 
 @pytest.mark.parametrize("options", [{}, {"level": "ops"}, {"every": 2}, {"forward": True}], ids=str)
 @pytest.mark.filterwarnings("error:Dynamo does not know how to trace")
 def test_dynamo_compiles_nothing_of_ours_where_a_compiled_step_calls_backward(options):
     """The person's hooks are compiled as ever, the tracer's are not; no counter of torch's is left one too high."""
-    values, compiled, _ = trained(None)
-    traced_values, traced_compiled, report = trained(options)
-    assert any("sin" in graph for graph in compiled), "hooks are compiled"
-    assert traced_compiled == compiled
-    assert traced_values == values
+    untraced, trace = trained(nullcontext()), tm.trace(**options)
+    assert any("sin" in graph for graph in untraced[1]), "hooks are compiled"
+    assert trained(trace) == untraced
+    report = trace.report
     assert report.passes_seen == 3
     assert report.passes[0].reached == len(report.nodes) == 6
     assert not [gap for gap in report.gaps if gap.section == "backward"]
@@ -256,47 +261,18 @@ def test_dynamo_compiles_nothing_of_ours_where_a_compiled_step_calls_backward(op
 
 def test_dynamo_compiles_nothing_of_ours_where_memory_is_followed():
     """The same, with the mode that follows memory."""
-    _, compiled, _ = trained(None)
-    torch._dynamo.reset()
-    followed = []
-
-    def backend(graph, _):
-        followed.append([str(node.target) for node in graph.graph.nodes])
-        return graph.forward
-
-    step, _ = training_step(backend)
-    with tm.track_memory():
-        for _ in range(3):
-            step(torch.ones(5, 4))
-    assert followed == compiled
-
-
-class Broken(torch.autograd.Function):
-    """The identity."""
-
-    @staticmethod
-    def forward(ctx, x):
-        """Hand on."""
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        """Hand back."""
-        return gradient
+    untraced = trained(nullcontext())
+    assert trained(tm.track_memory()) == untraced
 
 
 def test_a_custom_function_between_compiled_pieces_has_its_line():
     """Where a graph breaks at a custom Function, what notes its line is not compiled either."""
     compiled = []
 
-    def backend(graph, _):
-        compiled.append(graph)
-        return graph.forward
-
-    @torch.compile(backend=backend)
+    @torch.compile(backend=noting(compiled))
     def loss(weight):
         torch._dynamo.graph_break()
-        return Broken.apply(weight * 2).sum()
+        return Same.apply(weight * 2).sum()
 
     weight = torch.ones(3, requires_grad=True)
     loss(weight).backward()

@@ -8,18 +8,7 @@ import torch
 
 from tensormagic.collectors.tracing import makers
 from tensormagic.collectors.tracing.makers import Makers
-
-
-class Same(torch.autograd.Function):
-    """Does nothing."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient
+from tests.support.functions import Same
 
 
 def made_by(thread, make):
