@@ -17,7 +17,7 @@ from tests.support.kernel import ROOT
 
 PACKAGE = Path(tensormagic.__file__).parent
 HEAVY = ("torch", "numpy", "IPython", "plotly", "anywidget", "ipywidgets", "traitlets", "jinja2", "networkx")
-PURE = sorted([PACKAGE / "errors.py", *(PACKAGE / "reports").glob("*.py")])
+PURE = sorted([PACKAGE / "errors.py", PACKAGE / "words.py", *(PACKAGE / "reports").glob("*.py")])
 
 
 LOAD = (

@@ -1,0 +1,169 @@
+"""How tensormagic says a number or a list: one style for every layer, from a tensor's facts to the last message.
+
+- Counts have their digits in groups of three from 10 000 on, with no-break spaces: ``9999``, ``12 345``. Python code,
+  line numbers, ids and indices are not counts and keep their digits together.
+- Bytes are in binary units with at most one decimal: ``96 B``, ``1.5 KiB``, ``128 MiB``.
+- Percentages have two significant digits and a space before the sign: ``4.6 %``, ``41 %``. Only nothing is ``0 %`` and
+  only everything is ``100 %``: between them stand ``<0.001 %`` and ``>99.9 %``.
+- Durations have the unit that keeps the number short: ``306 µs``, ``1.3 ms``, ``85 ms``, ``12.4 s``, ``3 min 20 s``.
+- Lists end in "and", without a comma before it; a shortened list says how many it leaves out: ``a, b and c``,
+  ``a, b, c, d and 7 more``.
+- Shapes and other tuples of whole numbers are written as Python writes them: ``(4, 2)``, ``(3,)``, ``()``.
+- A negative number has a true minus sign.
+
+The viewers' JavaScript says the same in ``static/trace/words.js``; tests compare the two.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+MINUS = "\u2212"
+TIMES = "\u00d7"
+DOT = "\u00b7"
+ELLIPSIS = "\u2026"
+GROUP_GAP = "\u00a0"
+
+_BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_DECIMAL_UNITS = ("", "k", "M", "G", "T")
+
+
+def count(number: int) -> str:
+    """Return a whole number: ``9999``, ``12 345``."""
+    return (str(number) if abs(number) < 10_000 else f"{number:,}".replace(",", GROUP_GAP)).replace("-", MINUS)
+
+
+def short_count(number: int) -> str:
+    """Return a whole number in few characters: ``999``, ``33.5 M``."""
+    value, unit = float(number), 0
+    if number < 10_000:
+        return count(number)
+    while value >= 999.5 and unit < len(_DECIMAL_UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    return f"{value:.3g} {_DECIMAL_UNITS[unit]}"
+
+
+def plural(number: int, singular: str, plural_form: str = "") -> str:
+    """Return a count of something: ``1 element``, ``3 elements``, ``2 leaves``."""
+    return f"{count(number)} {singular if number == 1 else plural_form or singular + 's'}"
+
+
+def part_of(number: int, whole: int, noun: str = "element") -> str:
+    """Return ``3 of the 320 elements``, ``all 15 elements``, ``both elements`` or ``the one element``."""
+    if whole == 1:
+        return f"the one {noun}"
+    if number >= whole:
+        return f"both {noun}s" if whole == 2 else f"all {count(whole)} {noun}s"
+    return f"{count(number)} of the {count(whole)} {noun}s"
+
+
+def is_or_are(number: int) -> str:
+    """Return the verb after a count."""
+    return "is" if number == 1 else "are"
+
+
+def ordinal(number: int) -> str:
+    """Return ``1st``, ``2nd``, ``3rd``, ``4th`` … ``11th``, ``12th``, ``13th``."""
+    last_two = abs(number) % 100
+    ending = "th" if 11 <= last_two <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(last_two % 10, "th")
+    return f"{count(number)}{ending}"
+
+
+def listed(words: Iterable[str], *, most: int = 4, found: int = 0, last: str = "and") -> str:
+    """Return words as a list: ``a``, ``a and b``, ``a, b and c``; beyond ``most`` of them ``a, b, c, d and 7 more``.
+
+    ``found`` is how many there are, where ``words`` are only the first of them; ``last`` is the word before the last.
+    """
+    every = list(words)
+    shown, hidden = every[:most], max(found, len(every)) - min(most, len(every))
+    *first, final = [*shown, f"{count(hidden)} more"] if hidden > 0 else shown or [""]
+    return f"{', '.join(first)} {last} {final}" if first else final
+
+
+def series(values: Sequence[int], *, most: int = 4) -> str:
+    """Return integers as a list, its middle left out where it is long: ``0, 32, 64 … 992``."""
+    if len(values) <= most:
+        return ", ".join(map(str, values))
+    return f"{', '.join(map(str, values[: most - 1]))} {ELLIPSIS} {values[-1]}"
+
+
+def number_of_bytes(number: int) -> str:
+    """Return a size: ``96 B``, ``1.5 KiB``, ``128 MiB``; exact below one KiB."""
+    value, unit = float(number), 0
+    while abs(value) >= (1024 if unit == 0 else 1023.95) and unit < len(_BINARY_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.1f}".removesuffix(".0").replace("-", MINUS) + f" {_BINARY_UNITS[unit]}"
+
+
+def percent(part: float, whole: float = 1.0) -> str:
+    """Return a share as a percentage: ``0 %``, ``<0.001 %``, ``0.42 %``, ``41 %``, ``99.7 %``, ``>99.9 %``."""
+    share = 100 * part / whole if whole else 0.0
+    if 0 < share < 0.001:
+        return "<0.001 %"
+    if 99.95 <= share < 100:
+        return ">99.9 %"
+    if share == 0:
+        return "0 %"
+    digits = 1 if 99 <= share < 100 else max(1 - math.floor(math.log10(abs(share))), 0)
+    rounded = round(share, digits)
+    if rounded == int(rounded):
+        return f"{count(int(rounded))} %"
+    return f"{rounded:.{digits}f}".rstrip("0").replace("-", MINUS) + " %"
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a duration: ``306 µs``, ``1.3 ms``, ``85 ms``, ``12.4 s``, ``3 min 20 s``."""
+    if seconds < 0.0009995:
+        return f"{seconds * 1e6:.0f} µs"
+    if seconds < 0.9995:
+        return f"{seconds * 1e3:.{1 if seconds < 0.00995 else 0}f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{count(minutes)} min {rest} s"
+
+
+def short_number(value: float | None) -> str:
+    """Return a float with four significant digits, a true minus sign, and names for what is no number."""
+    if value is None:
+        return "none"
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else MINUS + "Inf"
+    return tidy_exponent(f"{value:.4g}")
+
+
+def tidy_exponent(text: str) -> str:
+    """Return a number that Python wrote without the padding of its exponent, and with true minus signs: ``1.5e−7``."""
+    tidy = re.sub(r"e([+-])0*(\d+)", lambda found: f"e{found[1].strip('+')}{found[2]}", text)
+    return tidy.replace("-", MINUS)
+
+
+def signed(number: int) -> str:
+    """Return an integer with its sign: ``+12``, ``−11``, ``0``."""
+    return f"{number:+d}".replace("-", MINUS) if number else "0"
+
+
+def tuple_text(values: Sequence[int]) -> str:
+    """Return integers as Python writes a tuple: ``(4, 2)``, ``(3,)``, ``()``."""
+    return f"({values[0]},)" if len(values) == 1 else f"({', '.join(map(str, values))})"
+
+
+def shortened(text: str, width: int) -> str:
+    """Return ``text`` on one line and at most ``width`` characters, an ellipsis where it was cut."""
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: max(width - 1, 0)] + ELLIPSIS
+
+
+def evidence_text(evidence: Mapping[str, object]) -> str:
+    """Return the numbers behind a finding: ``bytes = 20 MiB, storages = 1``; bytes as sizes, counts in groups."""
+    return ", ".join(f"{name} = {_evident(name, value)}" for name, value in evidence.items())
+
+
+def _evident(name: str, value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return str(value)
+    return number_of_bytes(value) if "bytes" in name.split() else count(value)
