@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from tensormagic.background import Background
 from tensormagic.reports import Gap
 
 THREAD_NAME = "tensormagic-repainter"
@@ -39,8 +40,7 @@ class Repainter:
     ) -> None:
         self._paint, self._clock = paint, clock
         self._interval = INTERVAL if interval is None else interval
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+        self._thread = Background(self._run, THREAD_NAME)
         self.gaps: list[Gap] = []
 
     def __enter__(self) -> Repainter:
@@ -50,15 +50,14 @@ class Repainter:
 
     def __exit__(self, *_: object) -> None:
         """End, and wait until what is being shown is shown."""
-        self._stopping.set()
-        self._thread.join(JOIN_SECONDS)
+        self._thread.stop(JOIN_SECONDS)
 
     def retire(self) -> None:
         """Nothing to leave behind: what was painted last is what stays."""
 
-    def _run(self) -> None:
+    def _run(self, stopping: threading.Event) -> None:
         wait = self._interval
-        while not self._stopping.wait(wait):
+        while not stopping.wait(wait):
             began = self._clock()
             try:
                 self._paint()

@@ -2,7 +2,8 @@
 
 Loading imports next to nothing. The rest is done by a thread that ends by itself, while the person reads or types; in a
 kernel alone, since a terminal has no panel. A cell that uses something before the thread is there imports it itself, or
-waits for the one module that the thread has begun: that is what Python's import locks do.
+waits for the one module that the thread has begun: that is what Python's import locks do. The thread is not alive
+while the process forks.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import threading
 from collections.abc import Callable
 from importlib import import_module
 
+from tensormagic.background import Background
 from tensormagic.magics.about import MAGICS
 
 DELAY = 0.2  # seconds after loading: the cell that loads is answered first
@@ -37,26 +39,35 @@ NEEDED = (*_PACKAGES, *_OF_TENSOR, *_OF_TRACE, "renderers.live", *(f"magics.{nam
 
 def warm_up_soon(*, delay: float = DELAY) -> Callable[[], None]:
     """Begin to warm up after a moment; returns what calls it off, and waits for the module that has begun."""
-    off = threading.Event()
-    thread = threading.Thread(target=_warm_up, args=(off, delay), name="tensormagic-warming", daemon=True)
+    thread = Background(_WarmUp(delay), "tensormagic-warming")
     thread.start()
 
     def call_off() -> None:
-        off.set()
-        thread.join()
+        thread.stop()
 
     return call_off
 
 
-def _warm_up(off: threading.Event, delay: float) -> None:
-    """Import one module after another, until there is no more, one cannot be had, or it is called off."""
-    if off.wait(delay):
-        return
-    with contextlib.suppress(Exception):  # what is missing is told by the first panel
-        for name in NEEDED:
-            import_module(f"tensormagic.{name}")
-            if off.is_set():
-                return
-        from tensormagic.renderers import live
+class _WarmUp:
+    """Imports one module after another, until there is no more, one cannot be had, or it is called off.
 
-        live.warm_up()
+    Called again, after the process has forked, it goes on where it was; after a moment again, since many forks may
+    follow one another.
+    """
+
+    def __init__(self, delay: float) -> None:
+        self._delay = delay
+        self._missing = [f"tensormagic.{name}" for name in reversed(NEEDED)]
+
+    def __call__(self, off: threading.Event) -> None:
+        if off.wait(self._delay):
+            return
+        with contextlib.suppress(Exception):  # what is missing is told by the first panel
+            while self._missing:
+                import_module(self._missing[-1])
+                self._missing.pop()
+                if off.is_set():
+                    return
+            from tensormagic.renderers import live
+
+            live.warm_up()

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tensormagic.background import Background
 from tensormagic.renderers.live_pace import Pace
 from tensormagic.reports import Gap
 
@@ -39,8 +40,7 @@ class Sampler(ABC):
         self.gaps: list[Gap] = []
         self.pace = Pace()
         self._interval = interval
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread: Background | None = None
 
     @abstractmethod
     def look(self, *, final: bool) -> None:
@@ -55,17 +55,15 @@ class Sampler(ABC):
         """Start sampling; once."""
         if self._thread is not None or self.shows_nothing:
             return
-        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+        self._thread = Background(self._run, THREAD_NAME)
         self._thread.start()
 
     def stop(self) -> None:
         """Stop sampling, and send what is left; calling it again does nothing."""
-        self._stopping.set()
         thread, self._thread = self._thread, None
-        if thread is None:
+        if thread is None or thread.left_behind:
             return
-        thread.join(JOIN_SECONDS)
-        if thread.is_alive():
+        if not thread.stop(JOIN_SECONDS):
             self.gaps.append(Gap("live panel", f"the sampler did not stop within {JOIN_SECONDS:g} s"))
             return
         self.tick(final=True)
@@ -88,8 +86,8 @@ class Sampler(ABC):
         if gap not in self.gaps:
             self.gaps.append(gap)
 
-    def _run(self) -> None:
-        while not self._stopping.wait(self.pace.rest(self._interval or self.pace.interval)):
+    def _run(self, stopping: threading.Event) -> None:
+        while not stopping.wait(self.pace.rest(self._interval or self.pace.interval)):
             self.tick()
 
     def __enter__(self) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -128,3 +129,39 @@ def test_a_cell_that_comes_in_the_middle_is_answered():
         "print(json.dumps([done, shown[:6], 'tensormagic.renderers.live' in ours(), shell.user_ns['seen']]))"
     )
     assert told == [[True, True], "── x ─", True, "x"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+def test_a_fork_at_any_moment_finds_no_import_begun():
+    """Forks each 50 ms for two seconds after loading: no lock of a module is held in any child, and one can trace.
+
+    A lock that is held where its thread is not is waited for for ever. The warming goes on in between, to its end.
+    """
+    held, traced, at_work, missing = told_by(
+        "import os, time, importlib._bootstrap as bootstrap, torch\n"
+        "shell.run_cell('%load_ext tensormagic')\n"
+        "began, held, traced, at_work = time.monotonic(), [], [], 0\n"
+        "for at in range(41):\n"
+        "    time.sleep(max(0, began + 0.05 * at - time.monotonic()))\n"
+        "    at_work += bool(threads())\n"
+        "    child = os.fork()\n"
+        "    if not child:\n"
+        "        if at % 8 == 4:\n"
+        "            import signal; signal.alarm(30)\n"
+        "            import tensormagic as tm\n"
+        "            with tm.trace() as trace:\n"
+        "                (torch.ones(3, requires_grad=True) ** 2).sum().backward()\n"
+        "            os._exit(len(trace.report.passes))\n"
+        "        locks = [ref() for ref in bootstrap._module_locks.values()]\n"
+        "        os._exit(sum(lock is not None and bool(lock.owner) for lock in locks))\n"
+        "    status = os.waitpid(child, 0)[1]\n"
+        "    (traced if at % 8 == 4 else held).append(status)\n"
+        "[thread.join(60) for thread in threads()]\n"
+        "from tensormagic.magics import warming\n"
+        "missing = [name for name in warming.NEEDED if f'tensormagic.{name}' not in sys.modules]\n"
+        "print(json.dumps([held, traced, at_work, missing]))"
+    )
+    assert held == [0] * 36
+    assert traced == [1 << 8] * 5  # each ended by itself, having seen one pass
+    assert at_work > 3
+    assert missing == []
