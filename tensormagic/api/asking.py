@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tensormagic.api.running import Trace, last_trace
+from tensormagic.api.running import Trace, last_trace, was_met
 from tensormagic.collectors.names import explain
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.diagnoses.why import explain as explain_gradient
@@ -55,14 +56,18 @@ def why(
     names, run = names_of(seen), _report(trace)
     if is_module(x):
         called = name or next((label for label, each in seen.items() if each is x), type(x).__name__)
-        facts = [gradient_facts(each, label, names) for label, each in parameters_of(x, called)]
+        facts = [
+            replace(gradient_facts(each, label, names), seen=was_met(run, each))
+            for label, each in parameters_of(x, called)
+        ]
         return explain_module(called, facts, run)
     if not explain.is_tensor(x):
         raise NotATensorError(_advice(x, name or "x"))
     if loss is not None and not explain.is_tensor(loss):
         raise NotATensorError(f"the loss is {explain.what(loss)}, not a tensor: name what backward is called on")
     given = (_loss_name(loss, names), loss) if explain.is_tensor(loss) else ("", None)
-    return explain_gradient(gradient_facts(x, name, names, loss=given, scale=scale_in(seen)), run)
+    found = gradient_facts(x, name, names, loss=given, scale=scale_in(seen))
+    return explain_gradient(replace(found, seen=was_met(run, x)), run)
 
 
 def _advice(x: Any, name: str) -> str:

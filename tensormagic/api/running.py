@@ -25,6 +25,7 @@ CellNumber = Callable[[str], "int | None"]
 
 
 _last: list[weakref.ref[Trace]] = []
+_met: list[tuple[Cell, list[weakref.ref[Any]]]] = []  # of the run that ended last: its cell, and its leaves
 
 
 class _Run(Generic[AnyReport]):
@@ -82,6 +83,7 @@ class Trace(_Run[TraceReport]):
             self._follower.record_operations()
         if forward:
             self._follower.measure_forward()
+        self._cell = cell
         self._progress = False
         self._panel: LivePanel | None = None
 
@@ -107,6 +109,7 @@ class Trace(_Run[TraceReport]):
         """Stop; an exception goes on."""
         super().__exit__(kind, error, traceback)
         _last[:] = [weakref.ref(self)]
+        _met[:] = [(self._cell, self._follower.leaves_met())]
         if self._panel is not None:
             self._panel.close()
 
@@ -157,6 +160,14 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
 def last_trace() -> Trace | None:
     """Return the trace that ended last, as long as somebody holds it."""
     return _last[0]() if _last else None
+
+
+def was_met(report: TraceReport | None, x: Any) -> bool | None:
+    """Return whether a run met this very leaf; None where that cannot be told: it is no leaf, or an older run."""
+    cell, leaves = _met[0] if _met else (None, [])
+    if report is None or report.cell is not cell or not x.is_leaf:
+        return None
+    return any(reference() is x for reference in leaves)
 
 
 class WriteWatch(_Run[WritesReport]):

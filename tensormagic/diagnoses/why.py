@@ -11,7 +11,7 @@ from tensormagic.diagnoses import why_absent as absent
 from tensormagic.diagnoses import why_present as present
 from tensormagic.diagnoses.parameter_names import shortest
 from tensormagic.diagnoses.why_question import Question
-from tensormagic.diagnoses.words import part
+from tensormagic.diagnoses.words import counted, listed, part, verb
 from tensormagic.reports import GradientFacts, TraceReport, WhyGroup, WhyReport
 
 MEANT = frozenset({"fine", "frozen", "scaled down"})
@@ -45,7 +45,7 @@ def explain_module(name: str, every: Iterable[GradientFacts], trace: TraceReport
     return WhyReport(
         name=name, reason=told[0].reason if len(told) == 1 else "several", answer=_says(name, answers, told),
         groups=tuple(sorted(told, key=lambda group: group.fine)), source=max(answer.source for answer in answers)
-        if answers else "",
+        if answers else "", evidence=_findings(trace) if any(answer.source for answer in answers) else (),
     )  # fmt: skip
 
 
@@ -55,12 +55,31 @@ def _says(name: str, answers: list[WhyReport], groups: tuple[WhyGroup, ...]) -> 
         return f"{name} has no parameters: there is no gradient to ask about."
     amiss = sum(group.count for group in groups if not group.fine)
     if not amiss:
-        return f"All is well with the gradients of {name}."
+        return _all_in_order(name, groups)
     if len(groups) == 1:
         return f"It is the same with {part(len(answers), len(answers), 'parameter')} of {name}: {answers[0].answer}"
-    verb = "has" if amiss == 1 else "have"
+    has = "has" if amiss == 1 else "have"
     which = part(amiss, len(answers), "parameter")
-    return f"{which[0].upper()}{which[1:]} of {name} {verb} no gradient, or one that is not as it should be."
+    return f"{which[0].upper()}{which[1:]} of {name} {has} no gradient, or one that is not as it should be."
+
+
+def _findings(trace: TraceReport | None) -> tuple[str, ...]:
+    """Return what else was found in the run, as a sentence each: gradients may be in order where training is not."""
+    found = trace.findings if trace is not None else ()
+    return tuple(f"{one.code}: {one.message}" for one in found if one.severity != "note")
+
+
+def _all_in_order(name: str, groups: tuple[WhyGroup, ...]) -> str:
+    """Return that nothing is amiss with the gradients that are there, and what has none on purpose."""
+    frozen = [group for group in groups if group.reason == "frozen"]
+    if not frozen:
+        return f"Nothing is wrong with the gradients of {name}."
+    count = sum(group.count for group in frozen)
+    which = listed([each for group in frozen for each in group.names])
+    if len(frozen) == len(groups):
+        return f"{name} is frozen: none of its {counted(count, 'parameter')} asks for a gradient."
+    kept = f"{counted(count, 'parameter')} {verb(count)} frozen: {which}."
+    return f"Nothing is wrong with the gradients of {name} that are there; {kept}"
 
 
 def _group(reason: str, found: list[WhyReport], names: list[str]) -> WhyGroup:

@@ -136,7 +136,7 @@ def _cleared_at(question: Question) -> Location | None:
 def refused(question: Question) -> WhyReport | None:
     """The run's backward was refused, or the run failed before it."""
     trace = question.trace
-    if trace is None or trace.passes_seen:
+    if trace is None or trace.passes_seen or not question.is_seen:
         return None
     refusals = [found for found in trace.findings if found.code == "TM306"]
     if refusals:
@@ -215,7 +215,9 @@ def nothing_known(question: Question) -> WhyReport:
     says = f"{question.grad} is None because no backward has reached {name} since it was made, or since it was cleared."
     rests = f"Nothing that has a name here and a history was computed from it ({facts.searched} looked through)."
     copies = f"{listed(facts.copies)} has its memory but not its history." if facts.copies else ""
-    return question.told("nothing known", says, evidence=(rests, copies), remedy=(UNTRACED,), way=live_way(facts))
+    return question.told(
+        "nothing known", says, evidence=(rests, copies, question.unseen), remedy=(UNTRACED,), way=live_way(facts)
+    )
 
 
 def _way(question: Question) -> tuple:  # type: ignore[type-arg]

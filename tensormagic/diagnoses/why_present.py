@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from tensormagic.diagnoses.why_question import Question, place_words
-from tensormagic.diagnoses.why_way import traced_way
+from tensormagic.diagnoses.why_way import traced_way, upstream
 from tensormagic.diagnoses.words import counted, part, scientific
 from tensormagic.reports import Finding, Graph, WayStep, WhyReport
 
@@ -36,10 +36,12 @@ def not_finite(question: Question) -> WhyReport | None:
     head = f"{question.grad} holds {what} ({part(bad, facts.numel)})"
     found = _birth(question)
     if found is None:
-        told = [one for one in _findings(question) if one.code in {"TM401", "TM402", "TM406"}]
-        says = f"{head}: {told[0].message}" if told else f"{head}: a pass brought it."
+        told = [one for one in _findings(question) if one.code in {"TM401", "TM402", "TM406"} and _above(question, one)]
+        says = f"{head}: {told[0].message}" if told else f"{head}."
         remedy = told[0].remedy if told else "Run the cell under `%%tracegrad`: it finds the line that made the first."
-        return question.told("NaN" if facts.nan else "infinite", says, remedy=(remedy,), way=_way(question))
+        return question.told(
+            "NaN" if facts.nan else "infinite", says, evidence=(question.unseen,), remedy=(remedy,), way=_way(question)
+        )
     graph, node, number = found
     trace = question.trace
     place = trace.location(graph.nodes[node].location) if trace is not None else None
@@ -56,6 +58,16 @@ def not_finite(question: Question) -> WhyReport | None:
     )  # fmt: skip
 
 
+def _above(question: Question, finding: Finding) -> bool:
+    """Whether what was found to be not finite was on the way to the gradient, and the last pass brought it that."""
+    if question.graph is None or question.trace is None or (question.last is not None and math.isfinite(question.last)):
+        return False
+    graph, leaf = question.graph
+    if finding.node is None:
+        return finding.code == "TM401"
+    return question.trace.graphs[finding.node[0]] is graph and finding.node[1] in upstream(graph, leaf)
+
+
 def _forward_fault(question: Question, at: tuple[int, int] | None) -> Finding | None:
     """Return what was wrong with the forward of the graph in which a node is, where something was."""
     faults = (one for one in _findings(question) if one.code == "TM401" and one.severity == "error" and one.node)
@@ -64,15 +76,12 @@ def _forward_fault(question: Question, at: tuple[int, int] | None) -> Finding | 
 
 def _birth(question: Question) -> tuple[Graph, int, int] | None:
     """Return the graph, the node and the pass of the first NaN or infinity that could have come here."""
-    graphs = question.trace.graphs if question.trace is not None else ()
-    graphs = (question.graph[0],) if question.graph is not None else graphs
-    if question.last is not None and math.isfinite(question.last):  # what is not finite now came later
+    if question.graph is None or (question.last is not None and math.isfinite(question.last)):  # it came later
         return None
-    found = [(birth.pass_number, graph.number, birth.node, graph) for graph in graphs for birth in graph.births]
-    if not found:
-        return None
-    number, _, node, graph = min(found, key=lambda one: one[:3])
-    return graph, node, number
+    graph, leaf = question.graph
+    above = upstream(graph, leaf)
+    found = [(birth.pass_number, birth.node) for birth in graph.births if birth.node in above]
+    return (graph, *min(found)[::-1]) if found else None
 
 
 def zero(question: Question) -> WhyReport | None:
@@ -91,7 +100,7 @@ def zero(question: Question) -> WhyReport | None:
     rests = (
         "Either backward brought zeros (a dead ReLU, a mask, a factor of zero), or `zero_grad(set_to_none=False)` ran."
     )
-    return question.told("zero", f"{head}.", evidence=(rests,), remedy=(
+    return question.told("zero", f"{head}.", evidence=(rests, question.unseen), remedy=(
         "Run the cell under `%%tracegrad` and ask again: it sees where the gradient becomes zero.",))  # fmt: skip
 
 
@@ -204,7 +213,7 @@ def _passes(question: Question) -> str:
 
 
 def _findings(question: Question) -> Sequence:  # type: ignore[type-arg]
-    return question.trace.findings if question.trace is not None else ()
+    return question.trace.findings if question.trace is not None and question.is_seen else ()
 
 
 def _way(question: Question, bad: Sequence[int] = ()) -> tuple[WayStep, ...]:

@@ -44,7 +44,7 @@ class Question:
     @property
     def series(self) -> ParameterSeries | None:
         """What the traced run brought it; None where the run did not know it."""
-        known = self.trace.parameters if self.trace is not None else ()
+        known = self.trace.parameters if self.trace is not None and self.facts.seen is not False else ()
         return next((one for one in known if one.name == self.name and one.shape == self.facts.shape), None)
 
     @property
@@ -63,7 +63,7 @@ class Question:
     @property
     def graph(self) -> tuple[Graph, int] | None:
         """The graph of the run that leads to it, and its node there."""
-        for graph in self.trace.graphs if self.trace is not None else ():
+        for graph in self.trace.graphs if self.trace is not None and self.facts.seen is not False else ():
             if (index := leaf_index(graph, self.name)) is not None:
                 return graph, index
         return None
@@ -71,7 +71,7 @@ class Question:
     @property
     def cut(self) -> tuple[Graph | None, Cut] | None:
         """What cut it off from everything that backward went through, one that severed something first."""
-        if self.trace is None:
+        if self.trace is None or self.facts.seen is False:
             return None
         found: list[tuple[Graph | None, Cut]] = [(graph, cut) for graph in self.trace.graphs for cut in graph.cuts]
         found += [(None, cut) for cut in self.trace.cuts]
@@ -81,7 +81,17 @@ class Question:
     @property
     def is_seen(self) -> bool:
         """Whether the run saw it."""
+        if self.trace is None or self.facts.seen is not None:
+            return self.trace is not None and self.facts.seen is True
         return self.series is not None or self.graph is not None or self.cut is not None
+
+    @property
+    def unseen(self) -> str:
+        """That the run did not see it, as a sentence; empty where it did, or there is no run."""
+        if self.trace is None or self.is_seen:
+            return ""
+        words = run_words(self.trace)
+        return f"{words[:1].upper()}{words[1:]} did not see {self.name}."
 
     def close(self, left: float | None, right: float | None) -> bool:
         """Return whether two norms are the same, up to the rounding of float32."""

@@ -49,6 +49,20 @@ def _upwards(graph: Graph, start: int, through: set[int]) -> list[int]:
     return first or [start]
 
 
+def upstream(graph: Graph, start: int) -> set[int]:
+    """Return the nodes whose gradients go into that of a node, and the node itself."""
+    feeders: dict[int, list[int]] = {}
+    for edge in graph.edges:
+        feeders.setdefault(edge.target, []).append(edge.source)
+    waiting = [start]
+    seen = {start}
+    for at in waiting:  # grows while it is walked
+        above = set(feeders.get(at, ())) - seen
+        seen |= above
+        waiting += above
+    return seen
+
+
 def _shortest(feeders: dict[int, list[int]], start: int, aims: set[int]) -> list[int]:
     came_from: dict[int, int | None] = {start: None}
     waiting = [start]

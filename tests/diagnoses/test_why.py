@@ -348,3 +348,80 @@ def test_what_has_no_gradient(given, name, words):
 def test_a_module_without_parameters():
     """There is nothing to ask about."""
     assert "has no parameters" in tm.why(nn.ReLU(), "act").answer
+
+
+# -- what no traced run saw -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="other_run")
+def traced_without_w():
+    """A run in which a NaN is born, none of which has to do with ``w``."""
+    x = torch.zeros(3, requires_grad=True)
+    with tm.trace(namespace={"x": x}) as trace:
+        (x.sqrt() * 0).sum().backward()
+    return trace
+
+
+@pytest.mark.parametrize("name", ["w", "x"])
+def test_a_tensor_that_the_run_did_not_see(other_run, name):
+    """Another tensor's line is not blamed, be it that both have the same name."""
+    w = torch.zeros(3, requires_grad=True)
+    (w.sqrt() * 0).sum().backward()
+    report = ask(w, {name: w}, trace=other_run)
+    assert report.answer == f"{name}.grad holds NaN (all 3 elements)."
+    assert report.evidence == (f"The last traced run did not see {name}.",)
+    assert (report.location, report.way, report.source) == (None, (), "")
+    assert report.remedy == ("Run the cell under `%%tracegrad`: it finds the line that made the first.",)
+
+
+def test_a_model_made_anew_after_the_run(net):
+    """Its parameters have the names of the old one's, and nothing that the run saw is told of them."""
+    fresh, (old, trace) = Net(), net
+    assert ask(fresh, {"net": fresh}, trace=trace).groups[0].reason == "nothing known"
+    assert ask(old, {"net": old}, trace=trace).groups[0].reason == "cut off"
+
+
+def test_a_refused_run_that_did_not_see_it():
+    """Torch's refusal is about another tensor."""
+    v, w = leaf(), leaf()
+    trace = tm.trace(namespace={"v": v})
+    with pytest.raises(RuntimeError), trace:
+        (v * 2).detach().sum().backward()
+    report = ask(w, {"w": w}, trace=trace)
+    assert (report.reason, report.evidence[-1]) == ("nothing known", "The last traced run did not see w.")
+
+
+def test_a_birth_beside_the_way():
+    """A NaN born on another branch of the same graph did not come here."""
+    w, other = leaf(), torch.zeros(3, requires_grad=True)
+    with tm.trace(namespace={"w": w, "other": other}) as trace:
+        (w * 2 + other.sqrt()).sum().backward()
+    w.grad.fill_(float("nan"))
+    report = ask(w, {"w": w}, trace=trace)
+    assert report.answer == "w.grad holds NaN (all 3 elements)."
+
+
+def test_a_model_of_which_a_part_is_frozen():
+    """Nothing is amiss, and the answer does not say that all have gradients."""
+    net = nn.Sequential(nn.Linear(2, 2).requires_grad_(False), nn.Linear(2, 1))
+    with tm.trace(namespace={"net": net}) as trace:
+        net(torch.ones(3, 2)).sum().backward()
+    assert ask(net, {"net": net}, trace=trace).answer == (
+        "Nothing is wrong with the gradients of net that are there; 2 parameters are frozen: net.0."
+    )
+
+
+def test_a_model_whose_gradients_are_in_order_and_whose_training_is_not():
+    """What else the run found is said: here, that it trains in eval mode."""
+    net = nn.Sequential(nn.Linear(2, 2), nn.Dropout(), nn.Linear(2, 1)).eval()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for _ in range(3):
+            optimizer.zero_grad()
+            net(torch.ones(3, 2)).sum().backward()
+            optimizer.step()
+    report = ask(net, {"net": net}, trace=trace)
+    assert report.answer == "Nothing is wrong with the gradients of net."
+    assert [line.partition(":")[0] for line in report.evidence] == ["TM606"]
+    assert "eval" in report.evidence[0]
+    assert "TM606" in str(report)

@@ -7,10 +7,13 @@ starts from), or whose origin only another graph has, waits for one more pass.
 
 from __future__ import annotations
 
+import weakref
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
+
+import torch
 
 from tensormagic.collectors.cuts.behind import Behind, left_out
 from tensormagic.collectors.cuts.cut_values import Receiver
@@ -140,6 +143,11 @@ class CutLog:
         known = [(key, told) for key, told in self._known.copy().items() if key.graph == NO_GRAPH]
         cuts = tuple(self._cut(key, told) for key, told in known)
         return {"cuts": cuts, "rootless": self._rootless.report([key for key, _ in known])}
+
+    def leaves_met(self) -> list[weakref.ref[torch.Tensor]]:
+        """Return weak references to the leaves that lie behind cuts."""
+        behind = [told.behind for told in self._known.copy().values() if told.behind is not None]
+        return [reference for one in behind for reference in list(one.leaves.values())]
 
     def finish(self) -> None:
         """Settle what was made after the last pass."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from threading import RLock, get_ident
@@ -368,6 +369,10 @@ class Tracer:
         if there is None:
             return frame_before_any_pass(self._structure, self._step, self.seconds)
         return frame_of(there, self._passes.last, self._structure, self.seconds, running=current is not None)
+
+    def leaves_met(self) -> list[weakref.ref[torch.Tensor]]:
+        """Return weak references to the leaves that the run met, behind a cut too, and to its models' parameters."""
+        return [leaf.reference for leaf in self._leaves.known] + self._cuts.leaves_met()
 
     def report(self) -> TraceReport:
         """Return everything known so far; consistent also while the run goes on."""
