@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 NOTEBOOK ?= examples/01_first_light.ipynb
 HEADLESS ?=
+HOUSE ?=
 
 run := $(VENV)/bin/python
 sources := pyproject.toml constraints.txt tools/venv.sh
@@ -11,7 +12,7 @@ allow_root := $(if $(filter 0,$(shell id -u)),--allow-root)
 # Jupyter's own settings and kernels of the person stay out of what we start.
 jupyter := env JUPYTER_PREFER_ENV_PATH=1 $(run) -m
 
-.PHONY: help demo test lint format bench peers corpus sweep screenshots docs gallery coverage clean
+.PHONY: help demo test lint house format bench peers corpus sweep screenshots docs gallery coverage clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -29,6 +30,9 @@ test: $(VENV)/.has-test $(VENV)/.has-system ## everything a change has to pass: 
 
 lint: $(VENV)/.has-test ## the quick part of it: ruff, mypy, import contracts
 	tools/check.sh $(run) lint
+
+house: $(VENV)/.has-test ## how large the package is, and how far a reader walks in it (HOUSE=--write: into CONTRIBUTING.md)
+	$(run) tools/house.py $(HOUSE)
 
 format: $(VENV)/.has-test ## let ruff mend what it can
 	$(run) -m ruff check --fix .
