@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tensormagic.api.running import Trace, last_trace, was_met
-from tensormagic.collectors.names import explain
+from tensormagic.collectors.objects import explain
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.diagnoses.why import explain as explain_gradient
 from tensormagic.diagnoses.why import explain_module

@@ -9,13 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tensormagic.api.findings import diagnosed
-from tensormagic.collectors.names import explain
+from tensormagic.collectors.objects import explain
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.errors import NotATensorError, TensorMagicError
 from tensormagic.reports import AliasReport, CopyVerdict, OverlayReport, TensorReport, TensorTable, TraceReport
 
 if TYPE_CHECKING:
-    from tensormagic.collectors.names.expression import Evaluation
+    from tensormagic.collectors.aliasing.expression import Evaluation
 
 
 def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
@@ -51,8 +51,8 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
     (1, 3)
     """
     require_torch()
-    from tensormagic.collectors.memory.arrays import collect_array, elements_of
-    from tensormagic.collectors.memory.shown_slice import with_slices
+    from tensormagic.collectors.tensors.arrays import collect_array, elements_of
+    from tensormagic.collectors.geometry.shown_slice import with_slices
     from tensormagic.collectors.tensors.picture import with_picture
     from tensormagic.collectors.tensors.tensor import collect_tensor
 
@@ -87,7 +87,7 @@ def evaluate(expression: str, global_names: dict[str, Any], local_names: dict[st
     """
     __tracebackhide__ = True
     require_torch()
-    from tensormagic.collectors.names.expression import evaluate as evaluate_expression
+    from tensormagic.collectors.aliasing.expression import evaluate as evaluate_expression
 
     return evaluate_expression(expression, global_names, local_names)
 
@@ -113,7 +113,7 @@ def copy_or_view(result: Any, operands: Mapping[str, Any], *, name: str = "resul
     """
     require_torch()
     from tensormagic.collectors.aliasing.copies import copy_or_view as compare
-    from tensormagic.collectors.memory.footprint import footprint_of
+    from tensormagic.collectors.aliasing.footprint import footprint_of
 
     if footprint_of(result) is None:
         raise NotATensorError(explain.why_not_a_tensor(result, name))

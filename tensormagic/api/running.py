@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_args
 from tensormagic.api.findings import AnyReport, diagnosed
 from tensormagic.api.pacing import Steps, pace_of
 from tensormagic.api.progress import open_progress
-from tensormagic.collectors.names.source import cell_of
+from tensormagic.collectors.where.source import cell_of
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.errors import TraceError
 from tensormagic.garbage import garbage_waits
@@ -74,7 +74,7 @@ class Trace(_Run[TraceReport]):
         forward: bool = False,
         pace: Pace | None = None,
     ) -> None:
-        from tensormagic.collectors.tracing.paced import new_tracer
+        from tensormagic.collectors.runs.paced import new_tracer
 
         if level not in get_args(Level):
             raise TraceError(f"level is one of {', '.join(map(repr, get_args(Level)))}, not {level!r}")

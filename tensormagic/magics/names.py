@@ -9,7 +9,7 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from tensormagic.collectors.names import explain
+from tensormagic.collectors.objects import explain
 from tensormagic.magics.explaining import Explained
 from tensormagic.renderers.figures import KINDS
 

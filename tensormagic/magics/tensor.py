@@ -8,7 +8,7 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from tensormagic import api
-from tensormagic.collectors.names import explain
+from tensormagic.collectors.objects import explain
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of, slice_of
 from tensormagic.magics.cell import cell_number, cell_numbers

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tensormagic import api
-from tensormagic.collectors.names import explain
+from tensormagic.collectors.objects import explain
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Output
 from tensormagic.magics.display import deliver

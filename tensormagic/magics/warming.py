@@ -25,13 +25,13 @@ _PACKAGES = (
     "reports", "diagnoses", "diagnoses.mismatches", "comparisons", "collectors.kinds", "renderers",
 )  # fmt: skip
 _OF_TENSOR = (
-    "api.looking", "collectors.tensors.tensor", "collectors.tensors.picture", "collectors.memory.arrays",
-    "collectors.memory.shown_slice", "collectors.aliasing.copies", "collectors.names.expression", "renderers.bundles",
+    "api.looking", "collectors.tensors.tensor", "collectors.tensors.picture", "collectors.tensors.arrays",
+    "collectors.geometry.shown_slice", "collectors.aliasing.copies", "collectors.aliasing.expression", "renderers.bundles",
     "renderers.files", "renderers.terminal.terminal_screen", "renderers.tensor.tensor_text",
     "renderers.tensor.tensor_html", "renderers.figures", "magics.tensor",
 )  # fmt: skip
 _OF_TRACE = (
-    "magics.tracegrad", "api.running", "collectors.tracing.paced", "renderers.trace.trace_text",
+    "magics.tracegrad", "api.running", "collectors.runs.paced", "renderers.trace.trace_text",
     "renderers.trace.trace_html",
 )  # fmt: skip
 NEEDED = (*_PACKAGES, *_OF_TENSOR, *_OF_TRACE, "renderers.live", *(f"magics.{name}" for name in MAGICS))

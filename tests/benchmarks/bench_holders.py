@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from tensormagic.collectors.names.expression import evaluate
-from tensormagic.collectors.names.holders import BUDGET, holders
+from tensormagic.collectors.aliasing.expression import evaluate
+from tensormagic.collectors.aliasing.holders import BUDGET, holders
 
 pytestmark = pytest.mark.benchmark
 

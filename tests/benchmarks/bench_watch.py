@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.names.identity import ModuleNames
+from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.session.module_watch import ModuleWatch
 from tensormagic.collectors.session.stroll import QUICK
 from tensormagic.collectors.session.watching import look

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import torch
 
-from tensormagic.collectors.tracing.trace import Tracer
+from tensormagic.collectors.runs.trace import Tracer
 from tensormagic.reports import TraceReport
 from tests.corpus import test_corpus
 from tests.corpus.cases import HEALTHY

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tensormagic.collectors.aliasing.alias_pairs import compare
-from tensormagic.collectors.memory.regions import tensor_region
+from tensormagic.collectors.aliasing.regions import tensor_region
 from tests.support.view_pairs import brute_overlap, chain_of, chained, storage_of, strided, view_of
 
 pytestmark = pytest.mark.sweep

@@ -10,13 +10,13 @@ import torch
 
 from tensormagic.collectors.aliasing.sharing import BUFFERS, Entry, Shared, owner_of
 from tensormagic.collectors.graphs.nodes import op_name
-from tensormagic.collectors.memory.coverage import coverage
-from tensormagic.collectors.memory.layout import count_distinct
-from tensormagic.collectors.memory.overlap import Region
-from tensormagic.collectors.memory.regions import region_in
-from tensormagic.collectors.memory.versions import counter_of
-from tensormagic.collectors.names.holdings import is_kind
-from tensormagic.collectors.names.naming import nearest, telling
+from tensormagic.collectors.aliasing.coverage import coverage
+from tensormagic.collectors.geometry.layout import count_distinct
+from tensormagic.collectors.geometry.overlap import Region
+from tensormagic.collectors.aliasing.regions import region_in
+from tensormagic.collectors.geometry.versions import counter_of
+from tensormagic.collectors.objects.holdings import is_kind
+from tensormagic.collectors.objects.naming import nearest, telling
 from tensormagic.reports import AliasMember
 from tensormagic.reports.aliases import Overlap
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from tensormagic.collectors.aliasing.sharing import Entry, Shared
-from tensormagic.collectors.memory.overlap import Region, overlap, overlap_elements
-from tensormagic.collectors.memory.regions import region_in
-from tensormagic.collectors.names.naming import nearest, telling
+from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
+from tensormagic.collectors.aliasing.regions import region_in
+from tensormagic.collectors.objects.naming import nearest, telling
 from tensormagic.reports import AliasPair
 
 SMALL = 12  # up to so many members every two are compared

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.memory.memory import Memory
-from tensormagic.collectors.memory.overlap import Region, overlap, overlap_elements
-from tensormagic.collectors.memory.versions import shares_version
-from tensormagic.collectors.names.namespace import Walk, is_kind, walk_arrays
-from tensormagic.collectors.names.naming import plain, telling
+from tensormagic.collectors.geometry.memory import Memory
+from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
+from tensormagic.collectors.geometry.versions import shares_version
+from tensormagic.collectors.objects.namespace import Walk, is_kind, walk_arrays
+from tensormagic.collectors.objects.naming import plain, telling
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import Alias
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.memory.footprint import Footprint, Piece, footprint_of
-from tensormagic.collectors.memory.overlap import overlap, overlap_elements
-from tensormagic.collectors.memory.versions import shares_version
-from tensormagic.collectors.names.namespace import is_kind
+from tensormagic.collectors.aliasing.footprint import Footprint, Piece, footprint_of
+from tensormagic.collectors.geometry.overlap import overlap, overlap_elements
+from tensormagic.collectors.geometry.versions import shares_version
+from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import CopyVerdict, Sharing
 

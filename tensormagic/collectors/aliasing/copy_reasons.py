@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tensormagic.collectors.memory.footprint import Footprint
+from tensormagic.collectors.aliasing.footprint import Footprint
 from tensormagic.reports.verdict import Outcome
 from tensormagic.reports.view_geometry import contiguous_stride, why_not
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.memory.geometry import Pattern, count_between
-from tensormagic.collectors.memory.layout import count_distinct
-from tensormagic.collectors.memory.memory import Memory
-from tensormagic.collectors.memory.overlap import Region, overlap, overlap_elements
-from tensormagic.collectors.memory.strip import enumerate_reads, tally
-from tensormagic.collectors.names.namespace import is_kind
+from tensormagic.collectors.geometry.geometry import Pattern, count_between
+from tensormagic.collectors.geometry.layout import count_distinct
+from tensormagic.collectors.geometry.memory import Memory
+from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
+from tensormagic.collectors.geometry.strip import enumerate_reads, tally
+from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import (
     Gap,

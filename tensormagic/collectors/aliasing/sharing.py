@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.memory.memory import Memory
-from tensormagic.collectors.names.holdings import is_kind
-from tensormagic.collectors.names.namespace import Walk
+from tensormagic.collectors.geometry.memory import Memory
+from tensormagic.collectors.objects.holdings import is_kind
+from tensormagic.collectors.objects.namespace import Walk
 
 BUFFERS = (bytes, bytearray, memoryview, array.array, mmap.mmap)
 SHARERS = (torch.Tensor, np.ndarray, torch.UntypedStorage, *BUFFERS)

@@ -15,11 +15,11 @@ import torch
 
 from tensormagic.collectors.aliasing.clash import Call
 from tensormagic.collectors.aliasing.written_through import Statement, Through
-from tensormagic.collectors.memory.overlap import Region
-from tensormagic.collectors.memory.touched import Touched, touched
-from tensormagic.collectors.memory.versions import shares_version
-from tensormagic.collectors.names.namespace import is_kind
-from tensormagic.collectors.names.sharers import Hit, place_of
+from tensormagic.collectors.geometry.overlap import Region
+from tensormagic.collectors.geometry.touched import Touched, touched
+from tensormagic.collectors.geometry.versions import shares_version
+from tensormagic.collectors.objects.namespace import is_kind
+from tensormagic.collectors.aliasing.sharers import Hit, place_of
 from tensormagic.reports import ChangedName
 from tensormagic.reports.writes import Extent
 

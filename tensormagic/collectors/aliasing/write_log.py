@@ -20,12 +20,12 @@ import torch
 from tensormagic.collectors.aliasing.clash import Call, Suspicion, refusal, repeats, settle, suspect
 from tensormagic.collectors.aliasing.swaps import Swaps
 from tensormagic.collectors.aliasing.write_effects import Effects, WriteSeen, changed_arguments
-from tensormagic.collectors.aliasing.written import Written
+from tensormagic.collectors.geometry.written import Written
 from tensormagic.collectors.aliasing.written_through import Statement, Through, statement_at, through
-from tensormagic.collectors.memory.scattered import is_scattered, written_elements
-from tensormagic.collectors.memory.touched import index_at, touched
-from tensormagic.collectors.names.sharers import Sharers, names_of, place_of
-from tensormagic.collectors.names.source import Sites, is_own_code
+from tensormagic.collectors.geometry.scattered import is_scattered, written_elements
+from tensormagic.collectors.geometry.touched import index_at, touched
+from tensormagic.collectors.aliasing.sharers import Sharers, names_of, place_of
+from tensormagic.collectors.where.source import Sites, is_own_code
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import ChangedName, Clash, Gap, Write
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.names.namespace import is_kind
+from tensormagic.collectors.objects.namespace import is_kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.names.source import is_own_code
+from tensormagic.collectors.where.source import is_own_code
 from tensormagic.reports import Operand
 
 LONGEST = 40  # characters of an operand's text; a longer one is not repeated

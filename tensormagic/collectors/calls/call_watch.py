@@ -18,8 +18,8 @@ from tensormagic.collectors.calls.call_operands import operand_names, operand_of
 from tensormagic.collectors.calls.seen_broadcasts import Wide
 from tensormagic.collectors.calls.seen_fresh import Fresh
 from tensormagic.collectors.calls.seen_operands import Doubles
-from tensormagic.collectors.names.source import Sites, is_own_code
-from tensormagic.collectors.training.running_sums import LoopNotes
+from tensormagic.collectors.where.source import Sites, is_own_code
+from tensormagic.collectors.calls.running_sums import LoopNotes
 from tensormagic.reports import Gap, Observation
 from tensormagic.reports.observations import ObservationKind
 

@@ -17,7 +17,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from tensormagic.collectors.calls.call_operands import flat
-from tensormagic.collectors.names.source import is_own_code
+from tensormagic.collectors.where.source import is_own_code
 
 if TYPE_CHECKING:
     from tensormagic.collectors.calls.call_watch import Call, CallWatch

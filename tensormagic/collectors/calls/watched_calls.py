@@ -26,7 +26,7 @@ from tensormagic.collectors.calls import (
 from tensormagic.collectors.calls.call_watch import Look
 from tensormagic.collectors.cuts.cut_calls import ROLES
 from tensormagic.collectors.faults.autograd_watch import NOTED
-from tensormagic.collectors.training import running_sums
+from tensormagic.collectors.calls import running_sums
 
 
 class Watched(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.cuts.cut_values import has_history, is_stale
-from tensormagic.collectors.names.identity import Leaves
+from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.reports.cuts import LeftOut
 
 MOST_NODES = 20_000  # walked for one place of the source, over the whole run

@@ -22,10 +22,10 @@ from tensormagic.collectors.cuts.severed import Severed
 from tensormagic.collectors.cuts.unrooted import RootlessLog, first_without_history
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.skeleton import Skeleton
-from tensormagic.collectors.names.identity import Leaves
-from tensormagic.collectors.names.source import Sites
-from tensormagic.collectors.tracing.following import Following
-from tensormagic.collectors.tracing.origins import Origins
+from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.where.source import Sites
+from tensormagic.collectors.gradients.following import Following
+from tensormagic.collectors.where.origins import Origins
 from tensormagic.reports import Gap, Graph
 from tensormagic.reports.cuts import Cut, CutKind
 

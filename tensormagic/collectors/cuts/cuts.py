@@ -38,7 +38,7 @@ from tensormagic.collectors.cuts.cut_values import (
     without_history,
 )
 from tensormagic.collectors.cuts.severed import Held, Mark, Severed
-from tensormagic.collectors.names.source import Sites, is_own_code
+from tensormagic.collectors.where.source import Sites, is_own_code
 from tensormagic.reports.cuts import CutKind
 
 MOST_LIVE = 512  # marked values followed at the same time; the oldest are let go first

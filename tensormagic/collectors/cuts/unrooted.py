@@ -16,10 +16,10 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.cuts.cut_values import dtype_of, shape_of
-from tensormagic.collectors.faults.handlers import is_expected
-from tensormagic.collectors.names.namespace import modules_in
-from tensormagic.collectors.names.sharers import names_of
-from tensormagic.collectors.names.source import is_own_code
+from tensormagic.collectors.where.handlers import is_expected
+from tensormagic.collectors.objects.namespace import modules_in
+from tensormagic.collectors.aliasing.sharers import names_of
+from tensormagic.collectors.where.source import is_own_code
 from tensormagic.reports.rootless import ModelInSight, Rootless
 
 MOST_KINDS = 16  # different ones kept of one run

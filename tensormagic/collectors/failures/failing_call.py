@@ -21,10 +21,10 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.failures.failing_source import Failing, failing_at
-from tensormagic.collectors.names.caller import MARK
-from tensormagic.collectors.names.sharers import names_of
-from tensormagic.collectors.names.source import is_own_code
-from tensormagic.collectors.names.tracebacks import foreign_frames
+from tensormagic.collectors.where.caller import MARK
+from tensormagic.collectors.aliasing.sharers import names_of
+from tensormagic.collectors.where.source import is_own_code
+from tensormagic.collectors.where.tracebacks import foreign_frames
 
 _TORCH = str(Path(torch.__file__).parent)
 _MODULES = (str(Path(nn.__file__).parent / "modules"), str(Path(nn.__file__).parent / "parallel"))

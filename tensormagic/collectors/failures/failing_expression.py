@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.failures.failing_source import Failing
-from tensormagic.collectors.names.holdings import is_kind
-from tensormagic.collectors.names.still_values import UNKNOWN, still_value
+from tensormagic.collectors.objects.holdings import is_kind
+from tensormagic.collectors.objects.still_values import UNKNOWN, still_value
 
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.MatMult: "matmul", ast.Pow: "pow",

@@ -13,10 +13,10 @@ import torch
 
 from tensormagic.collectors.graphs.nodes import describe_nodes
 from tensormagic.collectors.graphs.skeleton import Walker, is_accumulate, make_skeleton
-from tensormagic.collectors.names.identity import Leaves, ModuleNames
+from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.tracing.following import start_nodes
-from tensormagic.collectors.tracing.origins import Origins
+from tensormagic.collectors.gradients.following import start_nodes
+from tensormagic.collectors.where.origins import Origins
 from tensormagic.reports import Edge, Graph, Node
 
 MOST_NODES = 1_500  # a larger graph is not looked at: a picture of it would be all folds

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from tensormagic.collectors.failures.executed_source import executed_source
-from tensormagic.collectors.names.source import lines_of
+from tensormagic.collectors.where.source import lines_of
 
 _WORD = 2  # bytes an instruction
 

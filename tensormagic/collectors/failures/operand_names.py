@@ -25,11 +25,11 @@ from tensormagic.collectors.failures.failing_call import (
 from tensormagic.collectors.failures.failing_expression import unpacked, written_call
 from tensormagic.collectors.failures.failing_source import failing_at
 from tensormagic.collectors.failures.operands import Argument, has_tensor, is_plain
-from tensormagic.collectors.names.holdings import is_kind
-from tensormagic.collectors.names.identity import ModuleNames
-from tensormagic.collectors.names.namespace import Walk
-from tensormagic.collectors.names.sharers import names_of
-from tensormagic.collectors.names.still_values import UNKNOWN, is_plain_tensor, still_value
+from tensormagic.collectors.objects.holdings import is_kind
+from tensormagic.collectors.objects.identity import ModuleNames
+from tensormagic.collectors.objects.namespace import Walk
+from tensormagic.collectors.aliasing.sharers import names_of
+from tensormagic.collectors.objects.still_values import UNKNOWN, is_plain_tensor, still_value
 
 _MOST_NAMES = 4_000  # looked at in one frame
 _MOST_FRAMES = 12

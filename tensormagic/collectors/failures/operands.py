@@ -13,8 +13,8 @@ import torch
 from torch import nn
 from torch.overrides import get_testing_overrides, resolve_name
 
-from tensormagic.collectors.names.holdings import is_kind
-from tensormagic.collectors.names.still_values import UNKNOWN
+from tensormagic.collectors.objects.holdings import is_kind
+from tensormagic.collectors.objects.still_values import UNKNOWN
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import Location, Operand
 

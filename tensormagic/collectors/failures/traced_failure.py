@@ -10,9 +10,9 @@ import torch
 
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
 from tensormagic.collectors.gradients.gradients import PassValues
-from tensormagic.collectors.graphs.traced_graph import TracedGraph
-from tensormagic.collectors.names.source import Sites
-from tensormagic.collectors.tracing.forward import ForwardRecorder
+from tensormagic.collectors.gradients.traced_graph import TracedGraph
+from tensormagic.collectors.where.source import Sites
+from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.reports import FailureReport, Graph, Location, Pass
 
 Last = tuple[Pass, TracedGraph, PassValues]

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import torch
 
-from tensormagic.collectors.faults.blind_writes import BlindWrites, differs
+from tensormagic.collectors.graphs.blind_writes import BlindWrites, differs
 from tensormagic.collectors.faults.gradient_reads import GradientReads
 from tensormagic.collectors.faults.handed_arrays import HandedArrays
-from tensormagic.collectors.faults.in_place import IN_PLACE, WriteBook
-from tensormagic.collectors.names.source import Sites
+from tensormagic.collectors.graphs.in_place import IN_PLACE, WriteBook
+from tensormagic.collectors.where.source import Sites
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports.finding import Gap
 

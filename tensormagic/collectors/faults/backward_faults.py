@@ -14,21 +14,21 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.cuts.cut_values import has_history, is_stale
-from tensormagic.collectors.faults.blind_writes import Suspect
+from tensormagic.collectors.graphs.blind_writes import Suspect
 from tensormagic.collectors.faults.caught_backwards import CaughtBook
 from tensormagic.collectors.faults.freed_graphs import FreedBook, is_about_a_freed_graph
-from tensormagic.collectors.faults.saved_memory import same_start
+from tensormagic.collectors.graphs.saved_memory import same_start
 from tensormagic.collectors.faults.spoilt_tensors import Blame, Origin, find_spoilt, is_about_a_write
 from tensormagic.collectors.faults.wrong_returns import is_about_a_return, wrong_return
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.skeleton import Walk
-from tensormagic.collectors.names.identity import Leaves
-from tensormagic.collectors.names.sharers import names_of
-from tensormagic.collectors.names.source import Sites, is_own_code
+from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.aliasing.sharers import names_of
+from tensormagic.collectors.where.source import Sites, is_own_code
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.tracing.backward_calls import BackwardCall
-from tensormagic.collectors.tracing.following import Following
-from tensormagic.collectors.tracing.forward import ForwardRecorder
+from tensormagic.collectors.hooks.backward_calls import BackwardCall
+from tensormagic.collectors.gradients.following import Following
+from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.reports.backward_faults import BackwardFault, QuietFaults, SpoiltTensor
 from tensormagic.reports.failure import FailureReport
 from tensormagic.reports.finding import Location

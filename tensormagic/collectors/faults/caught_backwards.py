@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from types import FrameType
 
-from tensormagic.collectors.faults.handlers import is_expected
+from tensormagic.collectors.where.handlers import is_expected
 from tensormagic.reports.backward_faults import BackwardFault, FreedGraph, SpoiltTensor, WrongReturn
 from tensormagic.reports.caught import CaughtBackward
 

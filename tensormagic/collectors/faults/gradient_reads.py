@@ -14,8 +14,8 @@ import torch
 
 from tensormagic.collectors.cuts.cut_values import has_history, history_of
 from tensormagic.collectors.graphs.nodes import op_name
-from tensormagic.collectors.names.sharers import names_of
-from tensormagic.collectors.names.source import Sites, is_own_code
+from tensormagic.collectors.aliasing.sharers import names_of
+from tensormagic.collectors.where.source import Sites, is_own_code
 from tensormagic.reports.backward_faults import GradientRead
 from tensormagic.reports.finding import Location
 

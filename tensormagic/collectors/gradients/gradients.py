@@ -31,16 +31,16 @@ from tensormagic.collectors.gradients.evidence import (
     singular_slot,
     suspicious,
 )
-from tensormagic.collectors.gradients.hooks import Hooks
+from tensormagic.collectors.hooks.node_hooks import Hooks
 from tensormagic.collectors.gradients.measures import NO_NUMBERS, Measured, measure, measure_on_device, named
 from tensormagic.collectors.gradients.quick_look import Gradients, Known, Memory, quick_look
 from tensormagic.collectors.gradients.small_gradients import SmallGradients
 from tensormagic.collectors.gradients.survey import StatisticsTable, measured, survey, survey_of, survey_on_device
 from tensormagic.collectors.graphs.skeleton import Skeleton, Walk
 from tensormagic.collectors.quiet import answers_itself, unasked
-from tensormagic.collectors.tracing.dynamo import without_dynamo
-from tensormagic.collectors.tracing.forward_values import PassForward
-from tensormagic.collectors.tracing.levels import bare, outside_levels
+from tensormagic.collectors.hooks.dynamo import without_dynamo
+from tensormagic.collectors.gradients.forward_values import PassForward
+from tensormagic.collectors.hooks.levels import bare, outside_levels
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Birth, GradientStatistics
 
 _READ_AT_ONCE = frozenset({torch.float32, torch.float64})

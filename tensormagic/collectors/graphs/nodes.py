@@ -12,14 +12,14 @@ import torch
 
 from tensormagic.collectors.gradients.evidence import is_packed
 from tensormagic.collectors.graphs.skeleton import Skeleton, Walk, is_accumulate
-from tensormagic.collectors.names.foreign import is_a
-from tensormagic.collectors.names.identity import Leaves
-from tensormagic.collectors.tracing.origins import Origin, Origins
+from tensormagic.collectors.objects.foreign import is_a
+from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.where.origins import Origin, Origins
 from tensormagic.reports import Node, SavedTensor
 from tensormagic.reports.quickly import quickly
 
 if TYPE_CHECKING:
-    from tensormagic.collectors.tracing.origins import Origin, Origins
+    from tensormagic.collectors.where.origins import Origin, Origins
 
 MAX_SAVED = 12  # slots listed a node; an LSTM keeps one for every layer and gate
 

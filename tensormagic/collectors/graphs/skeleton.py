@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensormagic.collectors.names.identity import Leaves
-from tensormagic.collectors.tracing.levels import bare
-from tensormagic.collectors.tracing.makers import Makers
-from tensormagic.collectors.tracing.origins import Origins
-from tensormagic.collectors.tracing.unwinding import Unwinding
+from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.hooks.levels import bare
+from tensormagic.collectors.hooks.makers import Makers
+from tensormagic.collectors.where.origins import Origins
+from tensormagic.collectors.hooks.unwinding import Unwinding
 from tensormagic.reports import Edge
 from tensormagic.reports.quickly import quickly
 
 if TYPE_CHECKING:
-    from tensormagic.collectors.tracing.origins import Origins
+    from tensormagic.collectors.where.origins import Origins
 
 _edge = quickly(Edge)
 

@@ -15,9 +15,9 @@ import torch
 
 from tensormagic.collectors.graphs.nodes import describe_nodes, live_saved
 from tensormagic.collectors.graphs.skeleton import Skeleton, Walk, Walker, is_accumulate, make_skeleton
-from tensormagic.collectors.names.identity import Leaf, Leaves, ModuleNames
+from tensormagic.collectors.objects.identity import Leaf, Leaves, ModuleNames
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.tracing.origins import Origins
+from tensormagic.collectors.where.origins import Origins
 from tensormagic.errors import NoGraphError
 from tensormagic.reports import Cell, Graph, Kept, Node, ParameterSeries, TraceReport
 

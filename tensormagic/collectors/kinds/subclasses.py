@@ -20,7 +20,7 @@ from tensormagic.collectors.kinds.kind import (
     overrides,
     sizes_text,
 )
-from tensormagic.collectors.memory.memory import Memory
+from tensormagic.collectors.geometry.memory import Memory
 from tensormagic.reports import Fact
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import torch
 
 from tensormagic.collectors.live_memory.categories import Role
-from tensormagic.collectors.memory.memory import Memory
-from tensormagic.collectors.names.reach import Place
+from tensormagic.collectors.geometry.memory import Memory
+from tensormagic.collectors.objects.reach import Place
 from tensormagic.reports import Holder
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.names.graph_holders import kept_by, path_of
+from tensormagic.collectors.graphs.graph_holders import kept_by, path_of
 
 MOST_NODES = 200_000
 LEAF = "variable"  # the slot of a leaf, which no node has saved

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.names.gathered_frames import own_frame
-from tensormagic.collectors.names.source import location_of
+from tensormagic.collectors.where.gathered_frames import own_frame
+from tensormagic.collectors.where.source import location_of
 from tensormagic.reports import Location
 
 MOST = 100_000  # storages, each some 200 bytes: those that were noted first are forgotten

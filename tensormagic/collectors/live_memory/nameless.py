@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.names.holdings import mro_of
+from tensormagic.collectors.objects.holdings import mro_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ import inspect
 from types import FrameType
 from typing import Any
 
-from tensormagic.collectors.names.reach import Place
-from tensormagic.collectors.names.sharers import names_of
-from tensormagic.collectors.names.source import is_own_code, location_in
+from tensormagic.collectors.objects.reach import Place
+from tensormagic.collectors.aliasing.sharers import names_of
+from tensormagic.collectors.where.source import is_own_code, location_in
 
 
 def running(frame: FrameType | None, taken: set[str]) -> list[tuple[Place, Any]]:

@@ -13,8 +13,8 @@ from tensormagic.collectors.live_memory.categories import Role
 from tensormagic.collectors.live_memory.graph_memory import LEAF, GraphMemory
 from tensormagic.collectors.live_memory.nameless import nameless
 from tensormagic.collectors.live_memory.parts import memory_in, nbytes_of, parts
-from tensormagic.collectors.names.naming import OPTIMIZED
-from tensormagic.collectors.names.reach import Place, registered
+from tensormagic.collectors.objects.naming import OPTIMIZED
+from tensormagic.collectors.objects.reach import Place, registered
 from tensormagic.collectors.session.stroll import Stroll
 from tensormagic.reports import Gap, Holder
 

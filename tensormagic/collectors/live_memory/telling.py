@@ -11,9 +11,9 @@ from tensormagic.collectors.live_memory.blocks import Block
 from tensormagic.collectors.live_memory.categories import category_of
 from tensormagic.collectors.live_memory.lines import Origin, noted_line
 from tensormagic.collectors.live_memory.parts import nbytes_of
-from tensormagic.collectors.names.naming import OPTIMIZED
-from tensormagic.collectors.names.reach import Place
-from tensormagic.collectors.names.source import location_of
+from tensormagic.collectors.objects.naming import OPTIMIZED
+from tensormagic.collectors.objects.reach import Place
+from tensormagic.collectors.where.source import location_of
 from tensormagic.reports import Category, Holder, LiveStorage, Location
 
 MOST_HOLDERS = 6

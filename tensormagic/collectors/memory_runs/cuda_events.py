@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any
 
-from tensormagic.collectors.names.gathered_frames import own_frame
-from tensormagic.collectors.names.source import CellNumber, is_own_code, location_of
+from tensormagic.collectors.where.gathered_frames import own_frame
+from tensormagic.collectors.where.source import CellNumber, is_own_code, location_of
 from tensormagic.reports import Location
 from tensormagic.reports.allocator_run import AllocatorLine, AllocatorRun
 

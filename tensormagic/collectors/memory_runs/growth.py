@@ -16,8 +16,8 @@ from tensormagic.collectors.memory_runs.beats import Beats
 from tensormagic.collectors.memory_runs.blocks import Block
 from tensormagic.collectors.memory_runs.leak_holders import MOST_NODES, Holders, find_holders
 from tensormagic.collectors.memory_runs.leaks import FEWEST, FEWEST_GRAPHS, MEANT, Rhythm, Stay, find_ended, find_leaks
-from tensormagic.collectors.memory_runs.out_of_memory import failing_variables
-from tensormagic.collectors.names.reach import Place
+from tensormagic.collectors.live_memory.out_of_memory import failing_variables
+from tensormagic.collectors.objects.reach import Place
 from tensormagic.collectors.session.assignments import CellNumber, no_cell
 from tensormagic.reports import Gap, Leak, Location
 from tensormagic.reports.memory import Category

@@ -15,8 +15,8 @@ import torch
 from tensormagic.collectors.graphs.nodes import live_saved
 from tensormagic.collectors.graphs.skeleton import is_accumulate
 from tensormagic.collectors.memory_runs.leaks import Hold
-from tensormagic.collectors.names.naming import nearest
-from tensormagic.collectors.names.reach import Place
+from tensormagic.collectors.objects.naming import nearest
+from tensormagic.collectors.objects.reach import Place
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.assignments import CellNumber, emptied, grown, no_cell, sources
 from tensormagic.collectors.session.stored_graphs import graphs_and_storages, is_tracked

@@ -10,7 +10,7 @@ from typing import Any
 
 from tensormagic.collectors.memory_runs.executions import Executions
 from tensormagic.collectors.memory_runs.functions import FunctionWalk, find_functions
-from tensormagic.collectors.names.source import Sites
+from tensormagic.collectors.where.source import Sites
 from tensormagic.collectors.ops.stack_walk import StackWalk
 from tensormagic.reports import Cell, FunctionMemory, Gap, LineMemory
 

@@ -17,12 +17,12 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.memory_runs.mode import MemoryMode
-from tensormagic.collectors.names.caller import Callers, uncounted
+from tensormagic.collectors.where.caller import Callers, uncounted
 from tensormagic.collectors.ops.op_asking import ASKING_CALLS, ASKING_NODES
-from tensormagic.collectors.tracing.backward_calls import BackwardCall, Followed, followed_backward
-from tensormagic.collectors.tracing.compiled import kept_compiled
-from tensormagic.collectors.tracing.dynamo import skip_in_dynamo, without_dynamo
-from tensormagic.collectors.tracing.replacing import Replacement
+from tensormagic.collectors.hooks.backward_calls import BackwardCall, Followed, followed_backward
+from tensormagic.collectors.hooks.compiled import kept_compiled
+from tensormagic.collectors.hooks.dynamo import skip_in_dynamo, without_dynamo
+from tensormagic.collectors.hooks.replacing import Replacement
 
 _CALLS: tuple[tuple[Any, str], ...] = (
     (torch._C._nn, "cross_entropy_loss"), (torch, "ctc_loss"), (torch, "pinverse"), (torch.Tensor, "pinverse"),
@@ -38,7 +38,7 @@ class SteppingOff:
 
     Attributes:
         follows: The memory of a run.
-        passing: See `tensormagic.collectors.tracing.backward_calls.Follower`.
+        passing: See `tensormagic.collectors.hooks.backward_calls.Follower`.
         compiled_calls: How many calls went into functions that ``torch.compile`` made.
     """
 

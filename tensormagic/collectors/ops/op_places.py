@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from tensormagic.collectors.names.source import Sites
+from tensormagic.collectors.where.source import Sites
 from tensormagic.collectors.ops.op_facts import WHOLE, Row
 from tensormagic.collectors.ops.stack_walk import StackWalk
 from tensormagic.reports.ops import Phase

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.names.source import Sites, is_own_code
+from tensormagic.collectors.where.source import Sites, is_own_code
 
 _MODULE_CALL = nn.Module._call_impl.__code__
 _TORCH = os.path.dirname(torch.__file__) + os.path.sep  # noqa: PTH120  (compared with file names as Python has them)

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.names.holdings import mro_of
-from tensormagic.collectors.names.source import is_own_code
+from tensormagic.collectors.objects.holdings import mro_of
+from tensormagic.collectors.where.source import is_own_code
 
 MOST = 2_000  # containers
 MOST_KEY = 60  # characters

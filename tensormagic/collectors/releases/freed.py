@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
-from tensormagic.collectors.names.holders import Budget
+from tensormagic.collectors.aliasing.holders import Budget
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.releases.dominance import Dominance
 from tensormagic.collectors.releases.flow import Flow, Sum, bits, flow_of, set_of

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.names.holders import Budget
+from tensormagic.collectors.aliasing.holders import Budget
 from tensormagic.collectors.releases.circles import ends_in_circles
 from tensormagic.collectors.releases.referents import Readers, is_custom, is_node
 

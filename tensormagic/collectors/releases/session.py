@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from tensormagic.collectors.live_memory.devices import READERS, Reader, read_devices
+from tensormagic.collectors.devices.devices import READERS, Reader, read_devices
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.releases.flow import set_of
 from tensormagic.collectors.releases.foreign import is_foreign

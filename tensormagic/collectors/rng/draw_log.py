@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.names.source import Sites
+from tensormagic.collectors.where.source import Sites
 from tensormagic.collectors.rng.found import TYPES, defaults, generators
 from tensormagic.collectors.rng.generators import Reading, identity, read, state_of
 from tensormagic.reports import Gap

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.names.holders import roots
-from tensormagic.collectors.names.reach import Place, Reach
+from tensormagic.collectors.aliasing.holders import roots
+from tensormagic.collectors.objects.reach import Place, Reach
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.rng.generators import identity, state_of
 from tensormagic.reports import Gap

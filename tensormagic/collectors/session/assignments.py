@@ -14,7 +14,7 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any, TypeGuard
 
-from tensormagic.collectors.names.source import is_own_code
+from tensormagic.collectors.where.source import is_own_code
 from tensormagic.reports import Location
 
 CellNumber = Callable[[str], "int | None"]

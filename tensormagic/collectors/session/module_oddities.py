@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.names.namespace import Walk, is_kind
+from tensormagic.collectors.objects.namespace import Walk, is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.assignments import CellNumber, assigned, no_cell
 from tensormagic.reports import HiddenModules, Location, LooseTensor

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from tensormagic.collectors.names.identity import ModuleNames
+from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.session.assignments import CellNumber, no_cell
 from tensormagic.collectors.session.module_oddities import Optimized, Root, look_at
 from tensormagic.collectors.session.ties import Ties

@@ -15,7 +15,7 @@ import torch
 
 from tensormagic.collectors.graphs.nodes import live_saved
 from tensormagic.collectors.graphs.skeleton import is_accumulate
-from tensormagic.collectors.names.reach import Place
+from tensormagic.collectors.objects.reach import Place
 from tensormagic.collectors.session.stroll import memory_of
 from tensormagic.reports import GraphForm, Location, StoredGraph
 

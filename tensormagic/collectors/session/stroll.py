@@ -18,9 +18,9 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from tensormagic.collectors.names.holders import Budget, roots
-from tensormagic.collectors.names.holdings import mro_of
-from tensormagic.collectors.names.reach import Place, Reach
+from tensormagic.collectors.aliasing.holders import Budget, roots
+from tensormagic.collectors.objects.holdings import mro_of
+from tensormagic.collectors.objects.reach import Place, Reach
 
 THOROUGH = Budget(limit=400_000, seconds=2.0)
 QUICK = Budget(limit=40_000, seconds=0.05, clock=thread_time)  # other processes may be busy

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.names.namespace import is_kind
+from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.assignments import CellNumber, no_cell, tied
 from tensormagic.collectors.session.module_oddities import inside, registry

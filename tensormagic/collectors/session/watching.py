@@ -1,6 +1,6 @@
 """A look at all that stands in a session: what is kept alive by whom, and what modules hold beside their registries.
 
-Put together from one walk. Who keeps a storage is then asked of `collectors.names.holders` once more, for the few
+Put together from one walk. Who keeps a storage is then asked of `collectors.aliasing.holders` once more, for the few
 storages that the walk found nowhere but in the session's own places: nothing is said that it does not confirm.
 """
 
@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.names.holders import Budget, holders
-from tensormagic.collectors.names.namespace import is_history
-from tensormagic.collectors.names.naming import nearest, telling
+from tensormagic.collectors.aliasing.holders import Budget, holders
+from tensormagic.collectors.objects.namespace import is_history
+from tensormagic.collectors.objects.naming import nearest, telling
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.assignments import CellNumber, grown, no_cell, sources
 from tensormagic.collectors.session.learning import Learning

@@ -10,8 +10,8 @@ import linecache
 import re
 from typing import Any
 
-from tensormagic.collectors.names.caller import MARK
-from tensormagic.collectors.names.source import CellNumber, is_own_code
+from tensormagic.collectors.where.caller import MARK
+from tensormagic.collectors.where.source import CellNumber, is_own_code
 from tensormagic.collectors.snapshots.fields import dictionaries, entries, whole, word
 from tensormagic.reports import Location
 

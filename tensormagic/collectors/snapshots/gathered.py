@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tensormagic.collectors.names.source import CellNumber
+from tensormagic.collectors.where.source import CellNumber
 from tensormagic.collectors.snapshots.fields import dictionaries, entries
 from tensormagic.collectors.snapshots.frames import Stacks
 from tensormagic.collectors.snapshots.history import History, history_of

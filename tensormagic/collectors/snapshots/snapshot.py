@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from tensormagic.collectors.names.source import CellNumber
+from tensormagic.collectors.where.source import CellNumber
 from tensormagic.collectors.snapshots.fields import whole, word
 from tensormagic.collectors.snapshots.gathered import Gathered, gather
 from tensormagic.collectors.snapshots.history import MOST_REFUSED, History

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from tensormagic.collectors.memory.chunks import chunks, thinned, thinned_behind
+from tensormagic.collectors.geometry.chunks import chunks, thinned, thinned_behind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tensors.reductions import Domain, as_wide
 from tensormagic.collectors.tensors.statistics import statistics, statistics_and

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from tensormagic.collectors.memory.chunks import Thinned, chunks, thinned
+from tensormagic.collectors.geometry.chunks import Thinned, chunks, thinned
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tensors.reductions import BINS, Domain, Raw, reduce_chunks
 from tensormagic.collectors.tensors.sweep import Swept, Units, sweep

@@ -15,7 +15,7 @@ from functools import reduce
 
 import torch
 
-from tensormagic.collectors.memory.chunks import chunks
+from tensormagic.collectors.geometry.chunks import chunks
 from tensormagic.collectors.tensors.reductions import Domain, magnitudes
 
 CHUNK = 2**20  # elements: 4 MiB of float32, which lie in a cache, and long enough for the calls not to count

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.aliasing.sharing import PARTS, Entry, Shared, by_memory, gather, part_of, with_parts
-from tensormagic.collectors.names.namespace import Walk
-from tensormagic.collectors.names.naming import nearest, telling
+from tensormagic.collectors.objects.namespace import Walk
+from tensormagic.collectors.objects.naming import nearest, telling
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import Gap, MemoryTotal, TensorReport, TensorRow, TensorTable
 

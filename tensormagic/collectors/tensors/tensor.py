@@ -11,13 +11,13 @@ from torch import _tensor_str
 
 from tensormagic.collectors.aliasing.aliases import AliasSearch, find_aliases
 from tensormagic.collectors.kinds.traits import BUFFER, summary_of_buffer
-from tensormagic.collectors.memory.grid import cut_of
-from tensormagic.collectors.memory.layout import layout
-from tensormagic.collectors.memory.memory import Memory
-from tensormagic.collectors.memory.strip import Rows
-from tensormagic.collectors.memory.values import read_values
-from tensormagic.collectors.names.holders import holders
-from tensormagic.collectors.names.namespace import Walk, is_kind, walk_arrays
+from tensormagic.collectors.geometry.grid import cut_of
+from tensormagic.collectors.geometry.layout import layout
+from tensormagic.collectors.geometry.memory import Memory
+from tensormagic.collectors.geometry.strip import Rows
+from tensormagic.collectors.geometry.values import read_values
+from tensormagic.collectors.aliasing.holders import holders
+from tensormagic.collectors.objects.namespace import Walk, is_kind, walk_arrays
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tensors.autograd import autograd
 from tensormagic.collectors.tensors.autograd_details import autograd_details

@@ -11,8 +11,8 @@ from itertools import chain
 
 import torch
 
-from tensormagic.collectors.faults.blind_writes import BlindWrites
-from tensormagic.collectors.names.identity import Leaves
+from tensormagic.collectors.graphs.blind_writes import BlindWrites
+from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.training.stepping import Brought, Moment, Stepping
 from tensormagic.collectors.training.witnesses import Witness, witnesses_of
 from tensormagic.reports import OptimizerUse

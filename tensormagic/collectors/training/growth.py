@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.tracing.origins import Origins
+from tensormagic.collectors.where.origins import Origins
 from tensormagic.reports import GraphGrowth
 
 SAME_INCREMENTS = 3  # in a row, before anything is asked: four passes, each so much larger than the one before

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.names.foreign import is_a
-from tensormagic.collectors.names.identity import Leaves
+from tensormagic.collectors.objects.foreign import is_a
+from tensormagic.collectors.objects.identity import Leaves
 
 MOST_SHAPES = 8
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import torch
 
-from tensormagic.collectors.names.identity import Leaves
+from tensormagic.collectors.objects.identity import Leaves
 
 
 class Elsewhere:

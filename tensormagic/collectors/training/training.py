@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.names.identity import Leaves
-from tensormagic.collectors.names.source import Sites
-from tensormagic.collectors.tracing.backward_calls import BackwardCall
-from tensormagic.collectors.tracing.following import Following
-from tensormagic.collectors.tracing.forward import ForwardRecorder
-from tensormagic.collectors.tracing.pass_log import PassLog
+from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.where.source import Sites
+from tensormagic.collectors.hooks.backward_calls import BackwardCall
+from tensormagic.collectors.gradients.following import Following
+from tensormagic.collectors.calls.forward import ForwardRecorder
+from tensormagic.collectors.gradients.pass_log import PassLog
 from tensormagic.collectors.training.by_hand import ByHand
 from tensormagic.collectors.training.growth import Growth
 from tensormagic.collectors.training.held import Held

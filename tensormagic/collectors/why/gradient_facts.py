@@ -10,8 +10,8 @@ import torch
 
 from tensormagic.collectors.cuts.cut_values import dtype_of, is_stale
 from tensormagic.collectors.graphs.nodes import op_name
-from tensormagic.collectors.names.namespace import modules_in, walk_tensors
-from tensormagic.collectors.names.naming import nearest
+from tensormagic.collectors.objects.namespace import modules_in, walk_tensors
+from tensormagic.collectors.objects.naming import nearest
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tensors.autograd import autograd
 from tensormagic.collectors.tensors.subject import sizes_of

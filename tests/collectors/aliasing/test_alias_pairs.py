@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 
 from tensormagic.collectors.aliasing.alias_groups import collect_aliases
 from tensormagic.collectors.aliasing.alias_pairs import compare, meeting
-from tensormagic.collectors.memory.regions import tensor_region
+from tensormagic.collectors.aliasing.regions import tensor_region
 from tests.support.view_pairs import brute_overlap, chain_of, chained, storage_of, strided, view_of
 
 SPEC = strided()
@@ -80,7 +80,7 @@ def test_rows_are_told_apart_without_comparing_all():
 
 def test_what_is_too_hard_is_maybe(monkeypatch):
     """Where the bound on the search is met, the answer says so and gives no number."""
-    from tensormagic.collectors.memory import overlap
+    from tensormagic.collectors.geometry import overlap
 
     monkeypatch.setattr(overlap, "MAX_WORK", 1)
     monkeypatch.setattr(overlap, "COUNT_LIMIT", 0)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tensormagic.collectors.aliasing.aliases import MOST, aliases_of, find_aliases
-from tensormagic.collectors.memory import overlap as overlap_module
-from tensormagic.collectors.memory import versions
-from tensormagic.collectors.memory.overlap import Region, overlap, overlap_elements
-from tensormagic.collectors.memory.versions import shares_version
+from tensormagic.collectors.geometry import overlap as overlap_module
+from tensormagic.collectors.geometry import versions
+from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
+from tensormagic.collectors.geometry.versions import shares_version
 from tensormagic.reports import Alias
 
 

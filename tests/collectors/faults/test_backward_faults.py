@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.faults.in_place import MOST_WRITES, WriteBook
+from tensormagic.collectors.graphs.in_place import MOST_WRITES, WriteBook
 from tensormagic.collectors.faults.wrong_returns import wrong_return
-from tensormagic.collectors.names.source import Sites
+from tensormagic.collectors.where.source import Sites
 from tensormagic.reports import Location
 
 

@@ -13,7 +13,7 @@ import tensormagic as tm
 from tensormagic.collectors.memory_runs.cuda_events import History, Seen, allocator_runs
 from tensormagic.collectors.memory_runs.cuda_recording import LIMIT, CudaRecording
 from tensormagic.collectors.memory_runs.ledger import Ledger
-from tensormagic.collectors.names.gathered_frames import own_frame
+from tensormagic.collectors.where.gathered_frames import own_frame
 from tensormagic.reports import Location
 
 TORCH = {"filename": "/usr/lib/python3/site-packages/torch/nn/modules/conv.py", "line": 460, "name": "_conv_forward"}

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.memory_runs.functions import FunctionWalk, find_functions
-from tensormagic.collectors.names.source import Sites
+from tensormagic.collectors.where.source import Sites
 from tensormagic.errors import UnknownNameError
 from tensormagic.reports import Cell, LineMemory, Location
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tensormagic as tm
-from tensormagic.collectors.names.holders import Budget
+from tensormagic.collectors.aliasing.holders import Budget
 from tensormagic.collectors.session.assignments import assigned, grown
 from tensormagic.collectors.session.stored_graphs import stored_graphs
 from tensormagic.collectors.session.stroll import THOROUGH, Stroll

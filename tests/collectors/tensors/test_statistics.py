@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensormagic.collectors.memory.chunks import chunks, ordinal, thinned
+from tensormagic.collectors.geometry.chunks import chunks, ordinal, thinned
 from tensormagic.collectors.tensors import reductions
 from tensormagic.collectors.tensors import statistics as statistics_module
 from tensormagic.collectors.tensors import sweep as sweep_module

@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import optimizer as torch_optimizer
 
 import tensormagic as tm
-from tensormagic.collectors.tracing import pass_log
+from tensormagic.collectors.gradients import pass_log
 from tensormagic.collectors.training.updates import SAMPLE
 from tensormagic.reports import UNTOUCHED
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tensormagic.collectors.memory.layout import layout
+from tensormagic.collectors.geometry.layout import layout
 from tensormagic.renderers.tensor.layout_words import verdicts
 from tensormagic.reports import LayoutReport
 

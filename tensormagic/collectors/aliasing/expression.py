@@ -1,0 +1,278 @@
+"""Evaluates an expression once, as Python would, and notes on the way which of its parts share memory.
+
+Probes (`collectors.objects.probes`) look at the value of each part of the expression as it passes. Nothing else
+differs from a plain ``eval``: no torch mode is on (which would change what fused modules compute), no name is added,
+calls and their order are the same, an exception comes through with the frames that it has anyway. NumPy's calls and the
+person's own functions are seen as well as torch's. Values are held weakly; what is inside a lambda or a comprehension
+runs unobserved.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import ChainMap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from tensormagic.collectors.aliasing.copies import compared, copy_or_view
+from tensormagic.collectors.aliasing.copy_reasons import Call, outcome_and_reason, why_view_fails
+from tensormagic.collectors.aliasing.footprint import Footprint, footprint_of
+from tensormagic.collectors.objects.namespace import is_kind
+from tensormagic.collectors.objects.probes import CLOSED, Part, inner_parts, names_in, open_parts, probed_code
+from tensormagic.collectors.quiet import quiet
+from tensormagic.reports import CopyVerdict, Step
+
+MOST_PROBES = 200  # a longer expression is evaluated without being watched
+MOST_STEPS = 12
+_CALLING = {"func", "checkpoint", "autograd", "_functorch", "_higher_order_ops", "jit", "_dynamo", "overrides"}
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What passed a probe: of a tensor or an array its footprint, of a function or module its name."""
+
+    footprint: Footprint | None
+    name: str = ""
+    is_plain: bool = False  # of torch's or NumPy's own class, so that its methods are theirs
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """The value of an expression, and what is known of how it came about. Holds the value: drop it soon.
+
+    Attributes:
+        value: What the expression gave.
+        verdict: Whether it shares memory with its operands; None where the expression is a plain name, a constant, or
+            gave no tensor.
+    """
+
+    value: Any
+    verdict: CopyVerdict | None
+
+
+def evaluate(expression: str, global_names: dict[str, Any], local_names: dict[str, Any] | None = None) -> Evaluation:
+    """Evaluate an expression once and return its value and the verdict on it. Raises what the expression raises.
+
+    Args:
+        expression: Python source.
+        global_names: As for ``eval``.
+        local_names: As for ``eval``.
+    """
+    __tracebackhide__ = True
+    watch = _Watch(expression, ChainMap(local_names or {}, global_names))
+    try:
+        value = eval(watch.code(), global_names, local_names)  # noqa: S307  (evaluating it is what was asked for)
+    except RuntimeError as error:
+        watch.explain(error)
+        raise
+    return Evaluation(value, watch.verdict(value))
+
+
+@dataclass(slots=True)
+class _Watch:
+    """One expression while it is evaluated."""
+
+    source: str
+    names: Mapping[str, Any]
+    tree: ast.Expression = field(init=False)
+    parts: list[Part] = field(init=False)
+    seen: dict[Part, _Seen] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.tree = ast.parse(self.source.strip(), mode="eval")
+        self.source = self.source.strip()
+        self.parts = list(open_parts(self.tree.body))
+
+    def code(self) -> Any:
+        """Return the expression compiled, with its probes where it is worth while."""
+        if isinstance(self.tree.body, ast.Name | ast.Constant) or len(self.parts) > MOST_PROBES:
+            return compile(self.source, "<string>", "eval")
+        return probed_code(self.source, self.parts, self.note)
+
+    def note(self, part: Part, value: Any) -> None:
+        """Take down what a part gave; never raises."""
+        try:
+            with quiet():
+                self._note(part, value)
+        except Exception:  # an object that cannot even be looked at is left out, and the expression goes on
+            self.seen.pop(part, None)
+
+    def _note(self, part: Part, value: Any) -> None:
+        found = footprint_of(value)
+        self.seen[part] = _Seen(found, _name_of(value), _is_library(type(value).__module__))
+        if found is not None and not isinstance(part, ast.Name | ast.NamedExpr | ast.IfExp):
+            step = self._step(part, found)
+            self.steps += [step] if step is not None else []
+
+    def _step(self, part: Part, result: Footprint) -> Step | None:
+        inputs = self._inputs(part)
+        if _is_access(part) and (not inputs or inputs[0][1].several):
+            return None  # a tensor that some object holds, which is an operand; or one of several that a call returned
+        call = self._call(part, inputs, result)
+        compare = [(compared(result, footprint, ""), source) for source, footprint in inputs]
+        shared = next(((found, source) for found, source in compare if found.relation == "same object"), None)
+        shared = shared or next(((found, source) for found, source in compare if found.relation != "separate"), None)
+        relation, source = (shared[0].relation, shared[1]) if shared else ("separate", "")
+        outcome, reason = outcome_and_reason(call, relation)
+        fresh = result.nbytes if outcome in {"copy", "new"} else 0
+        return Step(self._code(part), outcome, source if relation != "unknown" else "", fresh, reason)
+
+    def _call(self, part: Part, inputs: list[tuple[str, Footprint]], result: Footprint) -> Call:
+        receiver = inputs[0][1] if inputs else None
+        name, library = self._callee(part)
+        given = _constants(part)
+        return Call(name, library, receiver, len(inputs), result, keywords=given, of_sizes=_is_given_sizes(part))
+
+    def _callee(self, part: Part) -> tuple[str, bool]:
+        """Return the name of what made a value, and whether it is torch's or NumPy's."""
+        if isinstance(part, ast.Subscript):
+            return "[]", True
+        if isinstance(part, ast.Attribute):
+            return f".{part.attr}", True
+        if not isinstance(part, ast.Call):
+            return "operator", True
+        seen = self.seen.get(part.func.value if isinstance(part.func, ast.Attribute) else part.func)
+        if isinstance(part.func, ast.Attribute):
+            return part.func.attr, seen is not None and (seen.is_plain or _is_library(seen.name))
+        return (seen.name.rsplit(".", 1)[-1], _is_library(seen.name)) if seen is not None else ("", False)
+
+    def _inputs(self, part: Part) -> list[tuple[str, Footprint]]:
+        """Return the tensors and arrays that a part was made of, each as it stands in the expression."""
+        found = []
+        for child in inner_parts(part):
+            footprint = self._footprint(child)
+            if footprint is not None and not (_is_access(part) and self._is_outside(child)):
+                found.append((_short(self._text(child)), footprint))
+        return found
+
+    def _footprint(self, part: ast.AST) -> Footprint | None:
+        """Return what is known of a part; of a comprehension or lambda the first operand that it names."""
+        if isinstance(part, CLOSED):
+            named = (footprint_of(self.names[name]) for name in names_in(part) if name in self.names)
+            return next((footprint for footprint in named if footprint is not None), None)
+        seen = self.seen.get(part)  # type: ignore[call-overload]  # open parts are expressions
+        return seen.footprint if seen is not None else None
+
+    def _is_outside(self, part: ast.AST) -> bool:
+        """Return whether a part is a list or tuple that the person holds, rather than one that a call returned."""
+        footprint = self._footprint(part)
+        return (
+            footprint is not None and footprint.several and isinstance(part, ast.Name | ast.Attribute | ast.Subscript)
+        )
+
+    def _code(self, part: Part) -> str:
+        """Return a part's own code: of a chain, what comes after the step before."""
+        receiver = getattr(part.func, "value", None) if isinstance(part, ast.Call) else getattr(part, "value", None)
+        whole = self._text(part)
+        if receiver is None or isinstance(receiver, ast.Name) or not self._is_step(receiver):
+            return _short(whole)
+        before = self._text(receiver)
+        return _short(whole[len(before) :].lstrip() if whole.startswith(before) else whole)
+
+    def _is_step(self, part: Part) -> bool:
+        seen = self.seen.get(part)
+        return seen is not None and seen.footprint is not None and not isinstance(part, ast.Name)
+
+    def _text(self, part: Part) -> str:
+        return ast.get_source_segment(self.source, part) or ""
+
+    def explain(self, error: RuntimeError) -> None:
+        """Add to the error of a ``.view`` that its strides do not allow which of them, as a note (Python 3.11 on)."""
+        failed = next((part for part in self.parts if isinstance(part, ast.Call) and part not in self.seen), None)
+        if failed is None or not isinstance(failed.func, ast.Attribute) or failed.func.attr != "view":
+            return
+        source, sizes = self._footprint(failed.func.value), _whole_numbers(failed)
+        reason = why_view_fails(source, sizes) if source is not None and sizes else ""
+        if reason and hasattr(error, "add_note"):
+            error.add_note(f"tensormagic: {reason}")
+
+    def verdict(self, value: Any) -> CopyVerdict | None:
+        """Return the verdict on the expression's value, compared with every operand that is still there."""
+        if isinstance(self.tree.body, ast.Name | ast.Constant) or len(self.parts) > MOST_PROBES:
+            return None
+        if not is_kind(value, torch.Tensor, np.ndarray):
+            return None
+        with quiet():
+            found = copy_or_view(value, self._operands(), name=_short(self.source))
+        if not self.steps and [one.name for one in found.operands] == [found.name]:
+            return None  # a tensor by the way that leads to it, `net.weight` or `batch[0]`: nothing was done to it
+        shown = tuple(self.steps[-MOST_STEPS:])
+        return CopyVerdict(
+            found.name, found.operands, shown, len(self.steps) - len(shown), more_operands=found.more_operands
+        )
+
+    def _operands(self) -> dict[str, Any]:
+        """Return the tensors and arrays that came from outside, by the code that names them."""
+        accessed = {id(part.value) for part in self.parts if isinstance(part, ast.Attribute | ast.Subscript)}
+        of_lists = {part.id for part in self.parts if isinstance(part, ast.Name) and id(part) in accessed}
+        used = {name: self.names[name] for name in names_in(self.tree) if name in self.names}
+        found = {name: item for name, item in used.items() if _is_operand(item, only_tensors=name in of_lists)}
+        held = [part for part in self.parts if _is_access(part) and not self._inputs(part)]
+        for part in held:
+            footprint = self._footprint(part)
+            items = [each() for each in footprint.references] if footprint is not None else []
+            if len(items) == 1 and items[0] is not None:
+                found[_short(self._text(part))] = items[0]
+        return found
+
+
+def _is_operand(item: Any, *, only_tensors: bool) -> bool:
+    footprint = footprint_of(item)
+    return footprint is not None and not (only_tensors and footprint.several)
+
+
+def _constants(part: ast.AST) -> dict[str, Any]:
+    """Return the keyword arguments of a call that are written out."""
+    given = part.keywords if isinstance(part, ast.Call) else []
+    return {each.arg: each.value.value for each in given if each.arg and isinstance(each.value, ast.Constant)}
+
+
+def _is_given_sizes(part: ast.AST) -> bool:
+    """Return whether a call is given whole numbers and nothing else."""
+    given = part.args if isinstance(part, ast.Call) else []
+    return bool(given) and all(isinstance(each, ast.Constant) and type(each.value) is int for each in given)
+
+
+def _is_access(part: ast.AST) -> bool:
+    return isinstance(part, ast.Attribute | ast.Subscript)
+
+
+def _whole_numbers(call: ast.Call) -> tuple[int, ...]:
+    """Return the sizes that are written out in a call of ``.view``; nothing where they are not."""
+    given = call.args[0].elts if len(call.args) == 1 and isinstance(call.args[0], ast.Tuple | ast.List) else call.args
+    try:
+        sizes = [ast.literal_eval(each) for each in given]
+    except ValueError:
+        return ()
+    return tuple(sizes) if all(type(size) is int for size in sizes) else ()
+
+
+def _short(code: str, width: int = 48) -> str:
+    line = " ".join(code.split())
+    return line if len(line) <= width else f"{line[: width // 2 - 1]}…{line[-width // 2 :]}"
+
+
+def _name_of(value: Any) -> str:
+    """Return the full name of a module, a function or a class; nothing for anything else."""
+    if type(value) is ModuleType:
+        return str(value.__name__)
+    if isinstance(value, BuiltinFunctionType | FunctionType | type):
+        return f"{getattr(value, '__module__', None) or _home(value)}.{value.__name__}"
+    return ""
+
+
+def _home(function: Any) -> str:
+    """Return the module of a builtin of torch's, which does not say where it is from."""
+    return "torch" if getattr(torch, function.__name__, None) is function else ""
+
+
+def _is_library(name: str) -> bool:
+    """Return whether a name is one of torch's or NumPy's own, of those that run none of the person's functions."""
+    first, *rest = name.split(".")
+    return first == "numpy" or (first == "torch" and not _CALLING.intersection(rest))

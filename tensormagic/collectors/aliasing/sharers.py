@@ -1,0 +1,214 @@
+"""The names that reach a storage: looked up in the namespace and in the functions that are running.
+
+Only weak references are held. What was learned stays good as long as it can be told that it does: a name counts at
+the moment of a write only if what it named is alive, and a plain name only if it is still bound to it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+
+from tensormagic.collectors.aliasing.aliases import region_of
+from tensormagic.collectors.geometry.overlap import Region
+from tensormagic.collectors.objects.namespace import Walk, walk_arrays
+from tensormagic.collectors.where.source import is_own_code
+from tensormagic.collectors.quiet import quiet
+
+_OPTIMIZED = 1  # CO_OPTIMIZED: code whose local names live in slots, not in a dictionary of the person's
+_ITEM = re.compile(r"(?P<list>[^\W\d]\w*)\[\d+\]")
+_FRAMES = 24  # of the person's functions that are running, at most so many are asked for their names
+_use_count = torch._C._storage_Use_Count
+_HOLDERS = 3  # of a frame's dictionary of locals when nobody but the frame, us and the call below holds it
+
+
+@dataclass(frozen=True, slots=True)
+class Sharer:
+    """Something that can be named and has memory.
+
+    Attributes:
+        name: The path that reaches it.
+        reference: Weak, to the tensor or array.
+        storage: Identity of its storage; 0 for arrays.
+        space: The namespace in which its root name is bound; None for the names of a function, which nobody may keep.
+        scope: Which of the namespaces that were looked through: names of one scope stand beside each other.
+        list_name: The plain name of the list that it is an item of, or ``""``.
+    """
+
+    name: str
+    reference: weakref.ref[Any]
+    storage: int
+    space: Mapping[str, Any] | None = None
+    scope: int = 0
+    list_name: str = ""
+
+    def current(self) -> Any:
+        """Return what it names now, or None where the name is gone."""
+        item = self.reference()
+        if item is None or self.space is None or not self.name.isidentifier():
+            return item
+        return item if self.space.get(self.name) is item else None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """Somebody whose bytes may meet what is written to.
+
+    Attributes:
+        sharer: The name.
+        item: What it names, alive for as long as the question is.
+        region: What that reads, in bytes: from address 0 where there is memory, else from the storage's start.
+    """
+
+    sharer: Sharer
+    item: Any
+    region: Region
+
+
+class Sharers:
+    """All names, by storage."""
+
+    def __init__(self, namespace: Mapping[str, Any]) -> None:
+        self._namespace = namespace
+        self._by_storage: dict[int, list[Sharer]] = {}
+        self._foreign: list[Sharer] = []  # arrays, and tensors whose storage may lie over somebody else's memory
+        self._use_counts: dict[int, int] = {}
+        self._bounds: dict[int, tuple[int, int]] = {}  # first byte and one past the last, by sharer, when last asked
+        self.searched = 0
+        self.complete = True
+
+    def knows(self, storage: int, use_count: int) -> bool:
+        """Return whether no tensor was added to the storage since the names were looked up, and none went."""
+        known = self._by_storage.get(storage)
+        return (
+            known is not None
+            and self._use_counts.get(storage) == use_count
+            and all(sharer.reference() is not None for sharer in known)
+        )
+
+    def note(self, storage: int) -> None:
+        """Remember that the names of a storage are known now, also where there are none."""
+        self._by_storage.setdefault(storage, [])
+        self._use_counts[storage] = _use_count(storage)
+
+    def names_of_item(self, item: Any) -> Iterator[str]:
+        """Yield every name of this very object."""
+        storage = item.untyped_storage()._cdata if item.layout == torch.strided else 0
+        yield from (sharer.name for sharer in self._by_storage.get(storage, ()) if sharer.current() is item)
+
+    def learn(self, frame: FrameType | None) -> None:
+        """Look all names up anew: in the namespace, and in the person's functions from ``frame`` outwards."""
+        self._by_storage, self._foreign, self._use_counts, self._bounds, self.searched = {}, [], {}, {}, 0
+        with quiet():
+            for scope, space in enumerate((self._namespace, *running_spaces(frame, self._namespace))):
+                walk = Walk(space)
+                kept = space if space is self._namespace else None
+                for name, item in walk_arrays(walk):
+                    self._add(item, Sharer(name, weakref.ref(item), 0, kept, scope, _list_of(name, space)))
+                self.searched += walk.looked
+                self.complete = self.complete and walk.complete
+
+    def _add(self, item: Any, sharer: Sharer) -> None:
+        try:
+            sharer = replace(sharer, storage=_storage_of(item))
+        except (RuntimeError, NotImplementedError, AttributeError, ValueError, TypeError):
+            return  # no strided memory that could be asked for
+        if sharer.storage:
+            self._by_storage.setdefault(sharer.storage, []).append(sharer)
+            self._use_counts[sharer.storage] = _use_count(item.untyped_storage()._cdata)
+        if not sharer.storage or not item.untyped_storage().resizable():
+            self._foreign.append(sharer)
+
+    def of(self, storage: int, region: Region, *, foreign: bool) -> Iterator[Hit]:
+        """Yield who may share the bytes of a region of this storage.
+
+        Args:
+            storage: Identity of the storage that is written to.
+            region: What is written to.
+            foreign: Whether arrays and other storages over the same memory can share it.
+        """
+        near = self._by_storage.get(storage, ())
+        far = (sharer for sharer in self._foreign if sharer.storage != storage) if foreign else ()
+        start, stop = region.start, region.stop
+        for sharer in (*near, *far):
+            known = self._bounds.get(id(sharer))
+            if known is not None and (known[0] >= stop or start >= known[1]):
+                continue
+            item = sharer.current()
+            if item is None:
+                continue
+            place = array_place(item) if not sharer.storage else place_of(item)
+            self._bounds[id(sharer)] = (place.start, place.stop)
+            if place.start < stop and start < place.stop:
+                yield Hit(sharer, item, place)
+
+
+def place_of(x: torch.Tensor) -> Region:
+    """Return the bytes of a strided tensor: as addresses where it has memory, else from its storage's start."""
+    address = 0 if x.device.type == "meta" else x.data_ptr()
+    shift = address - int(x.storage_offset()) * x.element_size() if address else 0
+    return region_of(x, shift)
+
+
+def array_place(array: Any) -> Region:
+    """Return the bytes of an array; nothing of a subclass is called."""
+    interface = np.ndarray.__array_interface__.__get__(array)
+    stride, itemsize = np.ndarray.strides.__get__(array), np.ndarray.itemsize.__get__(array)
+    return Region.of(interface["data"][0], interface["shape"], stride, itemsize)
+
+
+def _storage_of(item: Any) -> int:
+    """Return the identity of the storage; 0 for an array."""
+    if issubclass(type(item), np.ndarray):
+        return 0
+    if item.layout != torch.strided:
+        raise ValueError("no strides")
+    return int(item.untyped_storage()._cdata)
+
+
+def _list_of(name: str, space: Mapping[str, Any]) -> str:
+    found = _ITEM.fullmatch(name)
+    return found["list"] if found and type(space.get(found["list"])) is list else ""
+
+
+def running_spaces(frame: FrameType | None, outermost: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the names of the person's functions that are running, innermost first, up to their module or cell."""
+    return (names for _, names in running_functions(frame, outermost))
+
+
+def running_functions(frame: FrameType | None, outermost: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the person's functions that are running, by name, with their names, as `running_spaces` does."""
+    for _ in range(_FRAMES):
+        while frame is not None and not is_own_code(frame.f_code.co_filename):
+            frame = frame.f_back
+        if frame is None:
+            return
+        if not frame.f_code.co_flags & _OPTIMIZED:
+            if frame.f_locals is not outermost:
+                yield frame.f_code.co_name, frame.f_locals
+            return
+        yield frame.f_code.co_name, names_of(frame)
+        frame = frame.f_back
+
+
+def names_of(frame: FrameType) -> Mapping[str, Any]:
+    """Return the names bound in a frame, those of a function as a copy that nothing else keeps.
+
+    Until Python 3.12 a frame keeps the dictionary it was asked for, and with it every tensor in there, for as long as
+    the function runs. So it is emptied again, unless the person holds it too (``locals()``).
+    """
+    if not frame.f_code.co_flags & _OPTIMIZED:
+        return frame.f_locals
+    held = frame.f_locals
+    names = dict(held)
+    if sys.version_info < (3, 13) and sys.getrefcount(held) <= _HOLDERS:
+        held.clear()
+    return names

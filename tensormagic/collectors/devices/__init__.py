@@ -1,0 +1,1 @@
+"""What each device says of its memory."""

@@ -1,0 +1,1 @@
+"""Integers alone: strides, storages, overlaps, and the cells that pictures are made of."""

@@ -1,0 +1,140 @@
+"""What is known of one backward call while it is followed: where it runs, where it starts, what it hands back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import torch
+
+from tensormagic.collectors.graphs.blind_writes import Suspect
+from tensormagic.collectors.gradients.gradients import PassRecorder
+from tensormagic.collectors.graphs.skeleton import Walk
+from tensormagic.collectors.gradients.traced_graph import TracedGraph
+from tensormagic.collectors.hooks.backward_calls import BackwardCall
+from tensormagic.collectors.gradients.insides import Insides
+from tensormagic.collectors.hooks.levels import active_levels, bare
+from tensormagic.reports import UNTOUCHED, Circumstances, Pass
+
+sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
+
+
+@dataclass(slots=True)
+class Following:
+    """A backward call that is being followed.
+
+    Attributes:
+        thread: The thread that made the call.
+        site: The line that did.
+        circumstances: Where it runs; None for one called on the traced thread, outside any other.
+        begun: The pass, from when its graph is known.
+        graph: The graph it goes through.
+        recorder: Its hooks.
+        nodes: Its live nodes, in traversal order; dropped when it ends.
+        insides: Its hooks on backwards that are Python code.
+        caller: The frame that made the call.
+        come_back: Puts the tracer's mode back, which leaves while the engine runs; None where it was not there.
+        found: The walk over its graph; dropped when it ends.
+        suspects: What its nodes saved and was written to behind autograd's back; dropped too.
+        sequence: The number of the next node that this thread makes, when the call was made.
+        between_compiled: See `BackwardCall`.
+    """
+
+    thread: int
+    site: int | None
+    circumstances: Circumstances | None
+    begun: Pass | None = None
+    graph: TracedGraph | None = None
+    recorder: PassRecorder | None = None
+    nodes: Sequence[Any] = ()
+    insides: Insides | None = None
+    caller: FrameType | None = None
+    come_back: Callable[[], None] | None = None
+    found: Walk | None = None
+    suspects: tuple[Suspect, ...] = ()
+    sequence: int = field(default_factory=sequence_number)
+    between_compiled: bool = False
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """What wraps its tensors."""
+        return self.circumstances.levels if self.circumstances is not None else ()
+
+    @property
+    def is_inner(self) -> bool:
+        """Whether it runs inside another pass."""
+        return self.circumstances is not None and self.circumstances.inside > 0
+
+
+def circumstances(running: Sequence[Following], home: int) -> Circumstances | None:
+    """Return where a backward runs that is called just now, given those that run already; ``home`` is the thread."""
+    levels, here = active_levels(), threading.get_ident()
+    outer = _outer(running, here) if running else None
+    name = "" if here == home or outer is not None else threading.current_thread().name
+    if not levels and outer is None and not name:
+        return None
+    begun = outer.begun if outer is not None else None
+    graph = begun.graph if begun else 0
+    return Circumstances(begun.number if begun else 0, graph, _on_behalf_of(outer), name, levels)
+
+
+def _outer(running: Sequence[Following], here: int) -> Following | None:
+    """Return the pass that this one runs inside, if any: on a device's own thread it is the one that came last."""
+    if torch._C._current_graph_task_id() == -1:
+        return None
+    begun = [other for other in running if other.begun is not None]
+    return next((other for other in reversed(begun) if other.thread == here), begun[-1] if begun else None)
+
+
+def _on_behalf_of(outer: Following | None) -> int | None:
+    """Return the report index of the node whose backward is running, in the graph of the outer pass."""
+    if outer is None or outer.graph is None:
+        return None
+    current = torch._C._current_autograd_node()
+    place = next((at for at, node in enumerate(outer.nodes) if node is current), None)
+    return None if place is None else outer.graph.skeleton.index[place]
+
+
+def is_being_compiled() -> bool:
+    """Return whether a backward is only being written down, by Dynamo, AOTAutograd or ``make_fx``, and not run."""
+    proxies = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY)
+    return proxies is not None or torch._guards.TracingContext.try_get() is not None
+
+
+def start_nodes(roots: Sequence[Any]) -> list[Any]:
+    """Return the nodes that a backward starts from: those of tensors, of gradient edges, and of leaves."""
+    return [node for node in map(_node_of, roots) if node is not None]
+
+
+def _node_of(root: Any) -> Any:
+    if not isinstance(root, torch.Tensor):
+        return getattr(root, "node", None)
+    if root.grad_fn is not None or not root.requires_grad:
+        return root.grad_fn
+    with torch._C.DisableTorchFunction():
+        return torch.autograd.graph.get_gradient_edge(root).node
+
+
+def returned_gradients(
+    followed: Following, call: BackwardCall, result: Any, leaf_number: Callable[[torch.Tensor], int]
+) -> dict[int, list[torch.Tensor]]:
+    """Return, by report index, what a call returned for nodes that no hook saw a gradient arrive at.
+
+    What ``autograd.grad`` is asked for is taken out before it reaches the node that made it, or the leaf.
+    """
+    found: dict[int, list[torch.Tensor]] = {}
+    if call.accumulates or followed.graph is None or followed.recorder is None:
+        return found
+    skeleton, norms = followed.graph.skeleton, followed.recorder.values.norms
+    leaves = {leaf: index for index, leaf in skeleton.leaf_of.items()}
+    places = {id(node): skeleton.index[place] for place, node in enumerate(followed.nodes)}
+    for asked, gradient in zip(call.inputs, result, strict=False):
+        is_leaf = isinstance(asked, torch.Tensor) and asked.grad_fn is None
+        node = getattr(asked, "grad_fn" if isinstance(asked, torch.Tensor) else "node", None)
+        index = leaves.get(leaf_number(bare(asked))) if is_leaf else places.get(id(node))
+        if index is not None and isinstance(gradient, torch.Tensor) and norms[index] == UNTOUCHED:
+            found.setdefault(index, []).append(gradient)
+    return found

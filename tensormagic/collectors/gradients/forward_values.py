@@ -1,0 +1,213 @@
+"""Measures what the forward makes, for the person who asks for it: each output of each call that makes a node.
+
+The function mode sees the outputs as they are returned. On a CPU they are measured there and then; on any other
+device the numbers stay there, in one small tensor an output, until the pass is over. Nothing is kept but numbers. A
+row is known by the sequence number of its node until a backward walks the graph.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from array import array
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from tensormagic.collectors.cuts.cut_values import flat, has_history, is_stale
+from tensormagic.collectors.gradients.survey import StatisticsTable, survey, survey_of, survey_on_device
+from tensormagic.collectors.graphs.skeleton import Skeleton
+from tensormagic.collectors.quiet import answers_itself, unasked
+from tensormagic.collectors.hooks.levels import bare
+from tensormagic.reports import UNTOUCHED, ForwardBirth, ForwardValues, GradientStatistics
+
+GENERATIONS = 4  # forwards whose rows are still known: the pass through a graph may come after that through another
+MOST_ROWS = 1 << 17  # rows of one forward
+
+Row = GradientStatistics
+_Deferred = tuple[torch.Tensor, int]  # nine numbers on a device, and how many elements they are about
+
+
+class ForwardMeter:
+    """The rows of the last forwards.
+
+    Attributes:
+        seconds: Spent here.
+        gap: Why something could not be measured; empty where all could.
+    """
+
+    def __init__(self, *, deferred: bool | None = None) -> None:
+        """Start without rows; ``deferred``: as in `PassRecorder`."""
+        self._deferred = deferred
+        self._rows: deque[dict[int, Row | _Deferred]] = deque([{}], maxlen=GENERATIONS)
+        self._given: dict[int, bool | None] = {}
+        self._last: tuple[Any, Row | None] = (None, None)
+        self.seconds = 0.0
+        self.gap = ""
+
+    def observe(self, made: tuple[int, int], given: tuple[tuple[Any, ...], Any], result: Any) -> None:
+        """Measure the outputs of a call that made the nodes ``made`` (from, to). Never raises."""
+        if torch._C._current_autograd_node() is not None:
+            return
+        began = perf_counter()
+        try:
+            with _aside():
+                values = (*given[0], *(given[1] or {}).values())
+                for x in flat((values[0] if result is None and values else result,)):
+                    self._look(x, made, values)
+        except Exception as error:
+            self.gap = f"{type(error).__name__}: {error}"
+        self.seconds += perf_counter() - began
+
+    def _look(self, x: Any, made: tuple[int, int], values: tuple[Any, ...]) -> None:
+        if not has_history(x) or is_stale(x) or x.device.type == "meta":
+            return
+        if answers_itself(x):
+            self.gap = unasked(x)
+            return
+        number = x.grad_fn._sequence_nr()
+        if made[0] <= number < made[1]:
+            row = self._measure(x.detach())
+            rows = self._current()
+            rows[number] = _together(rows[number], row) if number in rows else row
+            if number not in self._given and isinstance(row, Row) and (row.nan or row.inf):
+                self._given[number] = any(_is_bad(value) for value in flat(values) if value is not x)
+
+    def _current(self) -> dict[int, Row | _Deferred]:
+        if len(self._rows[-1]) >= MOST_ROWS:
+            self._rows.append({})
+        return self._rows[-1]
+
+    def _measure(self, x: torch.Tensor) -> Row | _Deferred:
+        """Measure a value, unless it is, unchanged, the very memory that was measured last: a view."""
+        if not x.is_cpu if self._deferred is None else self._deferred:
+            return survey_on_device(x), x.numel()
+        key = (x.data_ptr(), x.numel(), x._version, x.dtype) if x.layout is torch.strided and not x.is_nested else None
+        if key is None or key != self._last[0] or self._last[1] is None:
+            self._last = (key, survey(x, 0))
+        assert self._last[1] is not None
+        return self._last[1]
+
+    def take(self, nodes: Sequence[Any], skeleton: Skeleton, pass_number: int, *, full: bool) -> PassForward | None:
+        """Return the rows of the nodes a pass is about to go through. Never raises.
+
+        Leaves, whose values seldom change much from one pass to the next, are measured as they stand where ``full``.
+        """
+        began = perf_counter()
+        try:
+            found = PassForward(skeleton, pass_number)
+            with _aside():
+                for place, node in enumerate(nodes):
+                    index = skeleton.index[place]
+                    if index in skeleton.leaf_of:
+                        if not full or answers_itself(node.variable):
+                            continue
+                        found.rows[index] = self._measure(bare(node.variable).detach())
+                    elif (row := self._row(number := node._sequence_nr())) is not None:
+                        found.rows[index] = row
+                        if number in self._given:
+                            found.given[index] = self._given[number]
+            self._given.clear()
+            if self._rows[-1]:
+                self._rows.append({})
+        except Exception as error:
+            self.gap = f"{type(error).__name__}: {error}"
+            return None
+        self.seconds += perf_counter() - began
+        return found
+
+    def fetch(self, found: PassForward | None) -> None:
+        """Read what waits on a device, of a pass that is over. Never raises."""
+        try:
+            if found is not None:
+                found.fetch()
+        except Exception as error:
+            self.gap = f"{type(error).__name__}: {error}"
+
+    def _row(self, number: int) -> Row | _Deferred | None:
+        return next((rows[number] for rows in reversed(self._rows) if number in rows), None)
+
+
+class PassForward:
+    """What the forward of one pass made, by node index.
+
+    Attributes:
+        rows: Measured, or still on a device.
+        given: For nodes that made a NaN or Inf: whether one went in.
+    """
+
+    def __init__(self, skeleton: Skeleton, pass_number: int) -> None:
+        self._skeleton = skeleton
+        self._pass_number = pass_number
+        self.rows: dict[int, Row | _Deferred] = {}
+        self.given: dict[int, bool | None] = {}
+
+    def fetch(self) -> None:
+        """Read what waits on a device: one transfer for each device."""
+        groups: dict[torch.device, list[tuple[int, _Deferred]]] = {}
+        for index, row in self.rows.items():
+            if not isinstance(row, Row):
+                groups.setdefault(row[0].device, []).append((index, row))
+        for waiting in groups.values():
+            numbers = torch.stack([row[0] for _, row in waiting]).tolist()
+            for (index, (_, count)), read in zip(waiting, numbers, strict=True):
+                self.rows[index] = survey_of(read, pass_number=0, count=count)
+
+    def report(self) -> ForwardValues:
+        """Return the numbers, packed."""
+        table, norms = StatisticsTable(self._skeleton.size), array("f", [UNTOUCHED]) * self._skeleton.size
+        bad: dict[str, tuple[int, int]] = {}
+        for index, row in self._measured():
+            table[index], norms[index] = row, row.norm
+            if row.nan or row.inf:
+                bad[str(index)] = (row.nan, row.inf)
+        return ForwardValues(norms, table.columns(), bad)
+
+    def birth(self) -> ForwardBirth | None:
+        """Return the first node in the order of the forward that made a NaN or Inf; None where none did."""
+        is_bad = {index: row for index, row in self._measured() if row.nan or row.inf}
+        index = min((index for index in is_bad if index not in self._skeleton.leaf_of), default=None)
+        if index is None:
+            return None
+        row = is_bad[index]
+        return ForwardBirth(self._pass_number, index, row.nan, row.inf, row.count, self.given.get(index))
+
+    def _measured(self) -> Iterable[tuple[int, Row]]:
+        return ((index, row) for index, row in sorted(self.rows.items()) if isinstance(row, Row))
+
+
+@contextmanager
+def _aside() -> Iterator[None]:
+    """Leave out the person's modes; what is measured is detached, so that no graph grows. Seldom more than 1 µs."""
+    with torch._C.DisableTorchFunction():
+        if torch._C._len_torch_dispatch_stack():
+            with torch.utils._python_dispatch._disable_current_modes():
+                yield
+        else:
+            yield
+
+
+def _is_bad(value: Any) -> bool:
+    if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
+        return False
+    row = survey(value.detach(), 0) if value.is_cpu and value.numel() else None
+    return row is not None and bool(row.nan or row.inf)
+
+
+def _together(first: Row | _Deferred, second: Row | _Deferred) -> Row | _Deferred:
+    """Return the numbers of two outputs of one node taken together; of what is on a device, the larger one's."""
+    if not (isinstance(first, Row) and isinstance(second, Row)):
+        return first
+    count = first.count + second.count
+    mean = (first.mean * first.count + second.mean * second.count) / max(count, 1)
+    spread = sum(row.count * (row.std**2 + (row.mean - mean) ** 2) for row in (first, second))
+    return dataclasses.replace(
+        first, count=count, norm=math.hypot(first.norm, second.norm), abs_max=max(first.abs_max, second.abs_max),
+        mean=mean, std=math.sqrt(spread / max(count, 1)), zero=first.zero + second.zero, nan=first.nan + second.nan,
+        inf=first.inf + second.inf, subnormal=first.subnormal + second.subnormal,
+        saturated=first.saturated + second.saturated,
+    )  # fmt: skip

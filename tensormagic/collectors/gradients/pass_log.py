@@ -1,0 +1,156 @@
+"""The passes of a run that are kept, and what each brought every leaf: a gradient, and a step of the optimizer."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tensormagic.collectors.gradients.gradients import PassValues
+from tensormagic.collectors.graphs.skeleton import Skeleton
+from tensormagic.collectors.gradients.traced_graph import FREE_SECONDS, MOST_PASSES, passes_to_keep
+from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.gradients.timeline import Thinned
+from tensormagic.reports import UNREADABLE, UNTOUCHED, ParameterSeries, Pass
+
+UPDATES_SHARE = 0.005  # of the time of the run goes into measuring the optimizer's steps, beyond the first one
+
+
+@dataclass(slots=True)
+class PassRow:
+    """One pass, and a column of numbers by number of the leaf.
+
+    Attributes:
+        done: The pass.
+        norms: Norm of the gradient that each leaf received.
+        updates: How far each was moved by the optimizer's step that followed; empty where none was measured.
+    """
+
+    done: Pass
+    norms: array[float]
+    updates: array[float]
+
+
+class PassLog:
+    """The passes so far.
+
+    Args:
+        leaves: Numbers the leaves.
+
+    Attributes:
+        inner: The passes inside others that are kept.
+    """
+
+    def __init__(self, leaves: Leaves) -> None:
+        self._leaves = leaves
+        self._rows: Thinned[PassRow] = Thinned(MOST_PASSES)
+        self._touched: dict[int, int] = {}
+        self._used: set[int] = set()
+        self.inner: Thinned[Pass] = Thinned(MOST_PASSES)
+        self._brought: dict[int, dict[int, list[float]]] = {}  # pass → leaf → what passes inside it brought
+        self._updates_seen = 0
+
+    @property
+    def seen(self) -> int:
+        """How many passes there were."""
+        return self._rows.seen
+
+    @property
+    def last(self) -> PassRow | None:
+        """The pass that ended last."""
+        return self._rows.last
+
+    def rows(self) -> tuple[PassRow, ...]:
+        """Return the kept passes in the order in which they began."""
+        return tuple(sorted(self._rows.items(), key=lambda row: row.done.number))
+
+    def use(self, skeleton: Skeleton) -> None:
+        """Say that nodes of a new graph lead to its leaves."""
+        self._used.update(skeleton.leaf_of.values())
+        self._rows.capacity = passes_to_keep(len(self._leaves.known))
+
+    def append(self, done: Pass, skeleton: Skeleton, values: PassValues) -> bool:
+        """Keep a pass that has ended; False where what passes inside it brought to one leaf would have to be added."""
+        if done.circumstances is not None and done.circumstances.inside:
+            self._bring(done, skeleton, values)
+            return True
+        norms = array("f", [UNTOUCHED]) * len(self._leaves.known)
+        for index, leaf in skeleton.leaf_of.items():
+            norms[leaf] = values.norms[index]
+        clear = self._carry(self._brought.pop(done.number, {}), norms)
+        for leaf, norm in enumerate(norms):
+            if norm != UNTOUCHED:
+                self._touched[leaf] = self._touched.get(leaf, 0) + 1
+        self._rows.append(PassRow(done, norms, array("f")), pin=bool(values.bad))
+        return clear
+
+    def _bring(self, done: Pass, skeleton: Skeleton, values: PassValues) -> None:
+        """Keep what a pass inside another brought to leaves until that one ends.
+
+        A re-entrant checkpoint's parameters get their gradient in a pass of its own; so do the inputs of its segment,
+        detached, which have no name.
+        """
+        self.inner.append(done, pin=bool(values.bad))
+        brought = self._brought.setdefault(done.number, {})
+        for index, leaf in skeleton.leaf_of.items():
+            if values.norms[index] != UNTOUCHED:
+                brought.setdefault(leaf, []).append(values.norms[index])
+
+    def _carry(self, brought: Mapping[int, list[float]], norms: array[float]) -> bool:
+        """Put what passes inside brought into the row; of a leaf that several reached, the sum is not known.
+
+        Returns:
+            Whether all is known of those that have a name: one without is another tensor in every pass, as a rule.
+        """
+        clear = True
+        for leaf, found in brought.items():
+            one = norms[leaf] == UNTOUCHED and len(found) == 1
+            norms[leaf] = found[0] if one else UNREADABLE
+            clear &= one or self._leaves.known[leaf].is_nameless
+        return clear
+
+    def wants_update(self, spent: float, seconds: float) -> bool:
+        """Return whether an optimizer's step is to be measured now, given what measuring took so far."""
+        if self.last is None:
+            return False
+        return not self._updates_seen or (self._rows.keeps_last and spent <= FREE_SECONDS + UPDATES_SHARE * seconds)
+
+    def moved(self, ratios: Mapping[int, float]) -> None:
+        """Keep how far an optimizer's step moved parameters, beside the pass before it."""
+        row = self.last
+        if row is None:
+            return
+        self._updates_seen += 1
+        updates = row.updates or array("f", [UNTOUCHED]) * len(row.norms)
+        for number, ratio in ratios.items():
+            if number < len(updates):
+                updates[number] = ratio
+        row.updates = updates
+
+    def series(self) -> tuple[ParameterSeries, ...]:
+        """Return what every leaf received, over the kept passes."""
+        rows, leaves = self.rows(), list(self._leaves.known)
+        norms, updates = (_columns(one, len(leaves)) for one in ([r.norms for r in rows], [r.updates for r in rows]))
+        used, touched, replaced = self._used, self._touched.get, self._leaves.replaced
+        return tuple([
+            ParameterSeries(
+                leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter, leaf.requires_grad,
+                number in used, leaf.owner, norms[number], touched(number, 0), updates[number], number in replaced,
+            )
+            for number, leaf in enumerate(leaves)
+        ])  # fmt: skip
+
+
+def _columns(rows: list[array[float]], count: int) -> list[array[float]]:
+    """Return the first ``count`` columns of rows that may be shorter; `UNTOUCHED` is where they are."""
+    table = np.full((count, len(rows)), UNTOUCHED, np.float32)
+    for at, row in enumerate(rows):
+        table[: len(row), at] = np.frombuffer(row, np.float32)[:count] if len(row) else UNTOUCHED
+    width, packed = table.itemsize * len(rows), table.tobytes()
+    return (
+        [array("f", packed[at : at + width]) for at in range(0, count * width, width)]
+        if width
+        else [array("f") for _ in range(count)]
+    )

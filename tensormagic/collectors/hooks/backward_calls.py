@@ -1,0 +1,162 @@
+"""Sees every backward call: on whichever thread, under whichever name, from the person's code or from torch's own.
+
+``Tensor.backward``, ``torch.autograd.backward`` and ``torch.autograd.grad``, also where they were imported by name
+before, and with them everything of torch's that calls them (``torch.func``, ``torch.autograd.functional``,
+re-entrant checkpointing, ``gradcheck``), hand over to one function, which `torch.autograd` looks up among its own
+names. That name is replaced while somebody follows, and put back with the last one. A call costs about 1 µs more.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import get_ident
+from typing import Any, Literal, Protocol
+
+import torch
+
+from tensormagic.collectors.where.caller import uncounted
+from tensormagic.collectors.where.tracebacks import strip_own_frames
+from tensormagic.collectors.hooks.dynamo import skip_in_dynamo, switch_dynamo, with_dynamo
+from tensormagic.errors import TraceError
+
+Followed = Literal["trace", "memory"]
+
+_MEMORY = "the memory of a run is followed in this thread (%%gpumem, tensormagic.track_memory)"
+_IN_TURN = "what a trace keeps would count as the run's memory: run the two one after the other"
+_REFUSED: dict[tuple[Followed, Followed], str] = {  # what is on, and what would begin
+    ("trace", "trace"): "another trace is on in this thread; end it first: two would measure each other",
+    ("trace", "memory"): f"a trace is on in this thread (%%tracegrad, tensormagic.trace); {_IN_TURN}",
+    ("memory", "trace"): f"{_MEMORY}; {_IN_TURN}",
+    ("memory", "memory"): f"{_MEMORY}; end that first: each would take the other's work for the run's",
+}
+_NAME = "_engine_run_backward"
+_RETAINS = 1
+_INPUTS = 3  # its place among the arguments after the roots: gradients, retain_graph, create_graph, inputs, …
+
+
+@dataclass(frozen=True, slots=True)
+class BackwardCall:
+    """One call of the engine.
+
+    Attributes:
+        roots: What it starts from: tensors, or gradient edges.
+        inputs: What gradients were asked for; empty where all leaves collect theirs.
+        accumulates: Whether leaves collect their gradients (``backward``) rather than the call returning them.
+        run: Makes the call and returns what it returns.
+        retains: Whether the graph is to be kept for another call.
+        between_compiled: Whether a compiled function makes it: Dynamo compiles the hooks that run within.
+    """
+
+    roots: tuple[Any, ...]
+    inputs: tuple[Any, ...]
+    accumulates: bool
+    run: Callable[[], Any]
+    retains: bool = False
+    between_compiled: bool = False
+
+
+class Follower(Protocol):
+    """Who is told of backward calls.
+
+    Attributes:
+        passing: While it is not None, it is called instead of `follow`, with torch's function and the arguments for it;
+            it makes the call and returns what that returns. For one that does not look at what the call does.
+        follows: What it follows: "trace" or "memory".
+    """
+
+    follows: Followed
+    passing: Callable[[Any, Any, Any, Any], Any] | None
+
+    def follow(self, call: BackwardCall) -> Any:
+        """Make the call, with ``call.run()``, and return what that returns; `uncounted`."""
+
+
+_followers: list[tuple[int, Follower]] = []  # each with the thread that it was begun on
+_replaced: list[tuple[Any, Any]] = []  # torch's function and what stands in for it, while it does
+
+
+@contextmanager
+def followed_backward(follower: Follower) -> Iterator[None]:
+    """Tell ``follower`` of every backward call until the block ends.
+
+    It is told of those on the thread that enters the block, and of those on threads on which nobody follows; where
+    several could be told of these, the one that came last is.
+    """
+    entry = (get_ident(), follower)
+    try:
+        _followers.append(entry)
+        _stand_in()
+        yield
+    finally:
+        _followers[:] = [other for other in _followers if other is not entry]
+        _step_down()
+
+
+def require_nobody_here(follows: Followed) -> None:
+    """Let a run begin, unless one that was begun on this thread is on: each would take the other's work for the run's.
+
+    Args:
+        follows: What the new one would follow.
+
+    Raises:
+        TraceError: says what is on, and what to do.
+    """
+    here = get_ident()
+    other = next((follower.follows for thread, follower in reversed(_followers) if thread == here), None)
+    if other is not None:
+        raise TraceError(_REFUSED[other, follows])
+
+
+def _stand_in() -> None:
+    if not _replaced and hasattr(torch.autograd, _NAME):
+        original = getattr(torch.autograd, _NAME)
+        ours = _standing_in_for(original)
+        _replaced.append((original, ours))
+        setattr(torch.autograd, _NAME, ours)
+
+
+def _step_down() -> None:
+    if _replaced and not _followers:
+        original, ours = _replaced.pop()
+        if getattr(torch.autograd, _NAME) is ours:  # else somebody else replaced it meanwhile, and calls ours
+            setattr(torch.autograd, _NAME, original)
+
+
+def _standing_in_for(original: Callable[..., Any]) -> Callable[..., Any]:
+    @uncounted
+    def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
+        compiler = switch_dynamo(None)
+        run = original if compiler is None else functools.partial(with_dynamo, compiler, original)
+        try:
+            follower = _follower_here()
+            if follower is None:
+                return run(roots, *args, **kwargs)
+            if follower.passing is not None:
+                return follower.passing(run, roots, args, kwargs)
+            inputs = args[_INPUTS] if len(args) > _INPUTS else kwargs.get("inputs", ())
+            accumulates = bool(kwargs.get("accumulate_grad", True))
+            made = functools.partial(run, roots, *args, **kwargs)
+            retains = bool(args[_RETAINS]) if len(args) > _RETAINS else False
+            between = compiler is not None
+            return follower.follow(BackwardCall(tuple(roots), tuple(inputs), accumulates, made, retains, between))
+        except BaseException as error:
+            strip_own_frames(error)  # all but this one's
+            raise
+        finally:
+            switch_dynamo(compiler)
+
+    skip_in_dynamo(run_backward)
+    return run_backward
+
+
+def _follower_here() -> Follower | None:
+    """Return whom to tell of a call on this thread."""
+    if len(_followers) == 1:
+        return _followers[0][1]
+    here = get_ident()
+    followers = _followers.copy()
+    own = (follower for thread, follower in reversed(followers) if thread == here)
+    return next(own, followers[-1][1] if followers else None)

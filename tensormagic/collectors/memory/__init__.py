@@ -1,1 +1,0 @@
-"""Where the elements of a tensor lie: strides, storages, overlaps, and the cells that pictures are made of."""

@@ -1,0 +1,354 @@
+"""Names for leaves and modules, without keeping any of them alive.
+
+A module is known by the path under which its outermost caller holds it: ``net.conv1``. Outermost modules are found
+two ways: in the person's namespace (there also inside a module, an object, a list or a dictionary that has a name),
+and by being called (a model that lives inside a function has no name in the namespace: it is called by its class
+then). A leaf is known by the parameter path that leads to it, else by its name in the namespace, else by the way to it
+(`deep_names`), else by its shape.
+Only weak references are held, and an ``id`` counts only while its reference
+lives: addresses are reused.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from types import FrameType, ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from tensormagic.collectors.objects.deep_names import DeepNames
+from tensormagic.collectors.objects.foreign import attributes_of, is_a, items_of
+
+MODULE_SCAN_LIMIT = 32  # rescans of the namespace for an unknown parameter: enough for models made on the way
+
+
+@dataclass(slots=True)
+class Leaf:
+    """A tensor that collects a gradient, as far as it is known.
+
+    Attributes:
+        name: Path or name; ``"leaf (3, 4)"`` where there is none.
+        shape: Its shape.
+        dtype: Without the ``torch.`` prefix.
+        numel: Elements.
+        is_parameter: Whether it is an ``nn.Parameter``.
+        owner: Name of the outermost module it belongs to.
+        requires_grad: Its flag when last looked at.
+        reference: Weak, to the tensor last seen under this name.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    numel: int
+    is_parameter: bool
+    owner: str
+    requires_grad: bool
+    reference: weakref.ref[torch.Tensor]
+
+    @property
+    def is_nameless(self) -> bool:
+        """Whether nothing leads to it: it is called by its shape."""
+        return self.name.startswith("leaf (")
+
+
+@lru_cache(maxsize=1024)
+def _shared(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return one tuple for all equal ones: a model has few shapes."""
+    return shape
+
+
+@cache
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _describe(tensor: torch.Tensor, name: str, owner: str) -> Leaf:
+    return Leaf(
+        name=name,
+        shape=_shared(tuple(tensor.shape)),
+        dtype=_dtype_name(tensor.dtype),
+        numel=tensor.numel(),
+        is_parameter=type(tensor) is nn.Parameter or isinstance(tensor, nn.Parameter),
+        owner=owner,
+        requires_grad=tensor.requires_grad,
+        reference=weakref.ref(tensor),
+    )
+
+
+def _nothing(_name: str, _module: nn.Module) -> None:
+    pass
+
+
+class ModuleNames:
+    """Paths of the modules met so far, and the outermost modules among them.
+
+    Attributes:
+        on_root: Told of every outermost module as it is met: its parameters may outlive it.
+    """
+
+    def __init__(self, namespace: Mapping[str, Any]) -> None:
+        self._namespace = namespace
+        self._paths: dict[int, tuple[weakref.ref[nn.Module], str]] = {}
+        self._roots: dict[str, weakref.ref[nn.Module]] = {}
+        self._strangers: dict[int, weakref.ref[nn.Module]] = {}
+        self.on_root: Callable[[str, nn.Module], None] = _nothing
+
+    def path(self, module: nn.Module) -> str:
+        """Return the path of ``module``, or ``""`` where it is not (or no longer) known."""
+        known = self._paths.get(id(module))
+        return known[1] if known is not None and known[0]() is module else ""
+
+    def add_root(self, module: nn.Module) -> str:
+        """Learn an outermost module and everything inside it; returns its name."""
+        name = self._root_name(module)
+        self._roots[name] = weakref.ref(module)
+        for path, child in module.named_modules():
+            full = f"{name}.{path}" if path else name
+            self._paths[id(child)] = (weakref.ref(child), full)
+        self.on_root(name, module)
+        return name
+
+    def add_stranger(self, module: nn.Module) -> str:
+        """Note that a module runs inside one that does not know it, and so has no path; returns what to call it."""
+        self._strangers[id(module)] = weakref.ref(module)
+        return self.stranger(module)
+
+    def stranger(self, module: nn.Module) -> str:
+        """Return what to call a module that is known to have no path, or ``""``."""
+        known = self._strangers.get(id(module))
+        return f"({type(module).__name__})" if known is not None and known() is module else ""
+
+    def roots(self) -> list[tuple[str, nn.Module]]:
+        """Return the outermost modules that are still alive, by name."""
+        alive = ((name, reference()) for name, reference in list(self._roots.items()))
+        return [(name, module) for name, module in alive if module is not None]
+
+    def owners(self) -> dict[int, tuple[weakref.ref[nn.Parameter], weakref.ref[nn.Module]]]:
+        """Return the parameters of the modules that the namespace holds by name, by ``id``, each with its module."""
+        found: dict[int, tuple[weakref.ref[nn.Parameter], weakref.ref[nn.Module]]] = {}
+        for value in list(self._namespace.values()):
+            if is_a(value, nn.Module) and not self.path(value):
+                owner = weakref.ref(value)
+                for parameter in value.parameters():
+                    found.setdefault(id(parameter), (weakref.ref(parameter), owner))
+        return found
+
+    def _root_name(self, module: nn.Module) -> str:
+        if held := _place_of(module, self._namespace):
+            return held
+        name, number = type(module).__name__, 2
+        while (other := self._roots.get(name)) is not None and other() not in {None, module}:
+            name, number = f"{type(module).__name__}#{number}", number + 1
+        return name
+
+
+def _place_of(module: nn.Module, namespace: Mapping[str, Any]) -> str:
+    """Return how the person reaches ``module``: ``net``, ``net.head``, ``agent.critic``, ``layers[0]``; else ``""``."""
+    named = [(name, value) for name, value in list(namespace.items()) if not name.startswith("_")]
+    direct = next((name for name, value in named if value is module), "")
+    return direct or next((place for name, value in named if (place := _place_inside(module, name, value))), "")
+
+
+def _place_inside(module: nn.Module, name: str, value: Any) -> str:
+    if is_a(value, nn.Module):
+        return next((f"{name}.{path}" for path, child in value.named_modules() if child is module and path), "")
+    if is_a(value, list | tuple | dict):
+        return next((f"{name}[{key!r}]" for key, item in items_of(value) if item is module), "")
+    if type(value).__module__ in sys.stdlib_module_names or is_a(value, type | ModuleType):
+        return ""
+    return next((f"{name}.{key}" for key, item in list(attributes_of(value).items()) if item is module), "")
+
+
+class Leaves:
+    """The leaves met so far, each with a small number."""
+
+    def __init__(self, namespace: Mapping[str, Any], modules: ModuleNames) -> None:
+        self._namespace = namespace
+        self._modules = modules
+        self._numbers: dict[int, int] = {}
+        self._by_name: dict[str, int] = {}
+        self._anonymous_from: dict[str, int] = {}
+        self._names: dict[int, str] | None = None
+        self._looking = False
+        self._deep = DeepNames(namespace, modules.roots)
+        self._owners_there: dict[int, tuple[weakref.ref[nn.Parameter], weakref.ref[nn.Module]]] | None = None
+        self._scans, self._scans_left = 0, 0
+        self.known: list[Leaf] = []
+        self._orphaned = False  # whether a Parameter that a graph led to belongs to no model
+        self.replaced: set[int] = set()  # parameters in whose place their module got another one
+        self._owners: dict[str, weakref.ref[nn.Module]] = {}
+        modules.on_root = self._learn_module
+
+    def number(self, tensor: torch.Tensor) -> int:
+        """Return the number of ``tensor``, learning it where it is new.
+
+        A tensor made anew in every step under the same name keeps one number: it is one series over time.
+        """
+        number = self._numbers.get(id(tensor))
+        if number is not None and self.known[number].reference() is tensor:
+            return number
+        return self._learn(tensor)
+
+    @property
+    def modules(self) -> ModuleNames:
+        """The modules met so far."""
+        return self._modules
+
+    def model_name(self, reached: Collection[int]) -> str:
+        """Return the name of the first model that a leaf of these numbers belongs to, else of the first model.
+
+        Where only parts were called, and several of one model, it is the model's: ``net`` for ``net.0`` and ``net.2``.
+        """
+        known = list(self.known)
+        there = [leaf.owner for number, leaf in enumerate(known) if leaf.owner and number in reached]
+        first = next(iter(there), "") or next((leaf.owner for leaf in known if leaf.owner), "")
+        root = first.partition(".")[0]
+        return root if len({owner for owner in there if owner.startswith(f"{root}.")}) > 1 else first
+
+    def find(self, tensor: torch.Tensor) -> int | None:
+        """Return the number of ``tensor`` where it is known, else None."""
+        number = self._numbers.get(id(tensor))
+        return number if number is not None and self.known[number].reference() is tensor else None
+
+    def called(self, tensor: torch.Tensor) -> str:
+        """Return the name of a tensor that is not, and need not be, known as a leaf; empty where it has none."""
+        named = (name for name, value in list(self._namespace.items()) if value is tensor and not name.startswith("_"))
+        return next(named, "") or self._deep.of(tensor)[0]
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Look through the namespace and the modules only once meanwhile: a graph may have many thousand leaves."""
+        self._looking = True
+        try:
+            yield
+        finally:
+            self._looking, self._names = False, None
+
+    def seen_from(self, frame: FrameType | None) -> AbstractContextManager[None]:
+        """Know meanwhile from which frame a backward was called: the variables of functions are names, too."""
+        return self._deep.seen_from(frame)
+
+    def learn_parameters(self) -> None:
+        """Learn every parameter of the outermost modules, whether or not a gradient ever comes."""
+        for root, module in self._modules.roots():
+            self._learn_module(root, module)
+
+    def _learn_module(self, root: str, module: nn.Module) -> None:
+        before, self._owners[root] = self._owners.get(root), weakref.ref(module)
+        named = list(module.named_parameters())
+        with torch._C.DisableTorchFunction():  # a mode of the person's is not to see what is asked here
+            for path, parameter in named:
+                if not is_lazy(parameter) and not self._is_known(parameter):
+                    known = len(self.known)
+                    number = self._put(parameter, _describe(parameter, f"{root}.{path}", root))
+                    if number < known and before is not None and before() is module:
+                        self.replaced.add(number)
+
+    def _is_known(self, tensor: torch.Tensor) -> bool:
+        number = self._numbers.get(id(tensor))
+        return number is not None and self.known[number].reference() is tensor
+
+    def _learn(self, tensor: torch.Tensor) -> int:
+        if self._names is None or not self._looking:
+            self._look()
+        if isinstance(tensor, nn.Parameter) and not self._is_known(tensor):
+            self._learn_owner(tensor)
+        if self._is_known(tensor):
+            return self._numbers[id(tensor)]
+        return self._add(tensor, self._name_in_namespace(tensor) or self._name_deeper(tensor), "")
+
+    def _learn_owner(self, parameter: nn.Parameter) -> None:
+        """Learn the module of the person's that holds a parameter; others that are there play no part in the run."""
+        if self._owners_there is None:
+            self._owners_there = self._modules.owners() if self._may_scan() else {}
+        reference, owner = self._owners_there.get(id(parameter), (None, None))
+        if reference is not None and reference() is parameter and owner is not None:
+            module = owner()
+            if module is not None:
+                self._modules.add_root(module)
+        self._orphaned |= not self._is_known(parameter)
+
+    def find_trained(self, parameter: torch.Tensor) -> int | None:
+        """Return the number of what an optimizer updates in the run, learning its model where that is to be told of.
+
+        That is where a graph led to a Parameter that belongs to no model: it may have been made of one that this
+        optimizer holds.
+        """
+        number = self.find(parameter)
+        if number is None and self._orphaned and isinstance(parameter, nn.Parameter):
+            self._owners_there = self._modules.owners() if self._owners_there is None else self._owners_there
+            self._learn_owner(parameter)
+            number = self.find(parameter)
+        return number
+
+    def _name_deeper(self, tensor: torch.Tensor) -> str:
+        """Return the way to a leaf; one of a function's variables is numbered while another leaf goes by its name."""
+        name, is_local = self._deep.of(tensor)
+        return self._free(name) if is_local else name
+
+    def _look(self) -> None:
+        self._names = self._names_in_namespace()
+        self._deep.forget()
+        self._owners_there = None
+        self._anonymous_from.clear()
+        self._scans_left = 1
+        self.learn_parameters()
+
+    def _may_scan(self) -> bool:
+        """Return whether to look through the namespace for modules: once a walk, and not in every walk for ever."""
+        may = self._scans_left > 0 and self._scans < MODULE_SCAN_LIMIT
+        self._scans += may
+        self._scans_left = 0
+        return may
+
+    def _add(self, tensor: torch.Tensor, name: str, owner: str) -> int:
+        with torch._C.DisableTorchFunction():  # a mode of the person's is not to see what is asked here
+            leaf = _describe(tensor, name or self._anonymous(tensor), owner)
+        return self._put(tensor, leaf)
+
+    def _put(self, tensor: torch.Tensor, leaf: Leaf) -> int:
+        number = self._by_name.setdefault(leaf.name, len(self.known))
+        if number == len(self.known):
+            self.known.append(leaf)
+        else:
+            self.known[number] = leaf
+        self._numbers[id(tensor)] = number
+        return number
+
+    def _anonymous(self, tensor: torch.Tensor) -> str:
+        """Return a name for a leaf that has none: two that live at the same time get two names."""
+        return self._free(f"leaf {tuple(tensor.shape)}")
+
+    def _free(self, base: str) -> str:
+        """Return a name, numbered while leaves that are alive go by it."""
+        number = self._anonymous_from.get(base, 1)  # those below are taken
+        while self._is_taken(_numbered(base, number)):
+            number += 1
+        self._anonymous_from[base] = number
+        return _numbered(base, number)
+
+    def _is_taken(self, name: str) -> bool:
+        number = self._by_name.get(name)
+        return number is not None and self.known[number].reference() is not None
+
+    def _name_in_namespace(self, tensor: torch.Tensor) -> str:
+        name = self._names.get(id(tensor), "") if self._names is not None else ""
+        return name if name and self._namespace.get(name) is tensor else ""
+
+    def _names_in_namespace(self) -> dict[int, str]:
+        """Return the name of everything that the namespace holds, the first of several; by ``id``, which may be old."""
+        named = [(name, value) for name, value in list(self._namespace.items()) if not name.startswith("_")]
+        return {id(value): name for name, value in reversed(named)}
+
+
+def _numbered(base: str, number: int) -> str:
+    return base if number == 1 else f"{base} #{number}"

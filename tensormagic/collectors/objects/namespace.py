@@ -1,0 +1,160 @@
+"""What a person can name: tensors and arrays reached from a namespace, without running any of the person's code.
+
+What is inside an object is `collectors.objects.holdings`' knowledge; this is the walk over all of it: every name's
+whole tree in turn, each object once a name, never deeper or longer than its bounds, and saying so where they were met.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from tensormagic.collectors.objects.holdings import (
+    Child,
+    buffers_of,
+    can_hold,
+    children,
+    gradient,
+    is_kind,
+    is_opaque,
+    mro_of,
+)
+
+LIMIT = 20_000
+_DEPTH = 6
+_ITEMS = 1000
+# IPython's own names: input and output history (`_`, `_12`, `_i12`, `_oh`, `_ih`) and helpers.
+_HISTORY = re.compile(r"_+|_i+|_i?\d+|_[oid]h|In|Out|exit|quit|get_ipython|__\w+__")
+
+
+@dataclass(slots=True)
+class Walk:
+    """A walk over everything that a namespace names.
+
+    Attributes:
+        namespace: Names and what they are bound to.
+        limit: How many names, items and attributes to look at before giving up.
+        items: How many items of one container to look at.
+        looked: How many were looked at so far.
+        complete: Whether nothing was left out for being too many.
+        buffers: What the modules that were met have registered as buffers, by ``id``, good while these are alive, and
+            whether ``state_dict()`` has it.
+    """
+
+    namespace: Mapping[str, object]
+    limit: int = LIMIT
+    items: int = _ITEMS
+    looked: int = 0
+    complete: bool = True
+    buffers: dict[int, bool] = field(default_factory=dict, repr=False)
+    _labels: dict[int, str] | None = field(default=None, repr=False)
+
+    def named(self, *kinds: type) -> Iterator[tuple[str, Any]]:
+        """Yield what is of one of these classes, under every name that reaches it, each name's whole tree in turn."""
+        wanted = _Wanted(kinds)
+        for name, value in list(self.namespace.items()):
+            if not is_history(name):
+                yield from self._below(name, value, wanted)
+
+    def _below(self, name: str, value: object, wanted: _Wanted) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        pending = [(name, value, _DEPTH)]
+        while pending:
+            path, item, depth = pending.pop()
+            if self.looked >= self.limit:
+                self.complete = False
+                return
+            self.looked += 1
+            if wanted[type(item)]:
+                yield path, item
+            if id(item) in seen or not can_hold(item, depth):
+                continue
+            seen.add(id(item))
+            pending.extend(reversed(self._held(path, item, depth)))
+
+    def _held(self, path: str, item: Any, depth: int) -> list[Child]:
+        """Return what an object holds that may be worth looking at, of long containers the beginning.
+
+        A long container that begins with nothing but numbers and strings is taken to hold nothing else.
+        """
+        try:
+            if is_kind(item, torch.Tensor):
+                return gradient(path, item)
+            if is_kind(item, nn.Module):
+                self.buffers.update(buffers_of(item))
+            found = list(itertools.islice(children(path, item, depth, self._label), self.items + 1))
+        except Exception:  # one object that cannot be looked into does not hide the others
+            self.complete = False
+            return []
+        worth = [child for child in found[: self.items] if not is_opaque(child[1])]
+        self.complete = self.complete and (len(found) <= self.items or not worth)
+        return worth
+
+    def _label(self, item: object) -> str:
+        """Return the name of a parameter of the modules that have a name, or of a tensor that has one; else nothing."""
+        if self._labels is None:
+            plain = {name: value for name, value in self.namespace.items() if is_kind(value, nn.Module, torch.Tensor)}
+            named = list(Walk(plain, self.limit).named(torch.Tensor))
+            self._labels = {id(tensor): name for name, tensor in reversed(named)}
+        return self._labels.get(id(item), "")
+
+
+class _Wanted(dict[type, bool]):
+    """Whether a class is one of the wanted ones or derived from one; each class is judged once a walk."""
+
+    def __init__(self, kinds: tuple[type, ...]) -> None:
+        super().__init__()
+        self._kinds = kinds
+
+    def __missing__(self, kind: type) -> bool:
+        self[kind] = any(wanted in mro_of(kind) for wanted in self._kinds)
+        return self[kind]
+
+
+def is_history(name: str) -> bool:
+    """Return whether a name is one of IPython's own, or Python's."""
+    return _HISTORY.fullmatch(name) is not None
+
+
+def walk_tensors(namespace: Mapping[str, object], *, limit: int = LIMIT) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield every tensor a namespace reaches, under every name: ``a``, ``net.fc.weight``, ``batch[0]``, ``w.grad``."""
+    yield from Walk(namespace, limit).named(torch.Tensor)
+
+
+def walk_arrays(walk: Walk) -> Iterator[tuple[str, torch.Tensor | np.ndarray]]:
+    """Yield every tensor and NumPy array of a walk."""
+    yield from walk.named(torch.Tensor, np.ndarray)
+
+
+def modules_in(namespace: Mapping[str, object]) -> list[tuple[str, nn.Module]]:
+    """Return the modules that a namespace names, or holds in builtin containers, outermost only, each once."""
+    found: dict[int, tuple[str, nn.Module]] = {}
+    inner: set[int] = set()
+    for name, module in Walk(namespace).named(nn.Module):
+        if id(module) in found or id(module) in inner:
+            continue
+        found[id(module)] = name, module
+        inner.update(id(child) for child in _descendants(module))
+    return [pair for key, pair in found.items() if key not in inner]
+
+
+def _descendants(module: nn.Module) -> Iterator[nn.Module]:
+    """Yield every module inside a module, whatever cycles there are."""
+    seen, pending = {id(module)}, [module]
+    while pending:
+        registry = object.__getattribute__(pending.pop(), "__dict__").get("_modules") or {}
+        for child in dict.values(registry):
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                pending.append(child)
+                yield child
+
+
+__all__ = ["LIMIT", "Walk", "is_history", "is_kind", "modules_in", "walk_arrays", "walk_tensors"]

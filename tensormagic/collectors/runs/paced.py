@@ -1,0 +1,255 @@
+"""A tracer that follows some steps of a run and lets the others be: `Pacer` decides which.
+
+While it rests, one name of torch's stands for the run of the engine, so that passes are counted and timed; nothing
+else is installed. It leaves and comes back at the end of a pass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import get_ident
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+
+from tensormagic.collectors.gradients.measures import measure, measure_on_device, named
+from tensormagic.collectors.graphs.skeleton import Walk
+from tensormagic.collectors.gradients.traced_graph import TracedGraph
+from tensormagic.collectors.where.caller import uncounted
+from tensormagic.collectors.quiet import answers_itself, quiet
+from tensormagic.collectors.hooks.backward_calls import BackwardCall
+from tensormagic.collectors.gradients.following import Following, is_being_compiled
+from tensormagic.collectors.runs.pacer import Pacer
+from tensormagic.collectors.runs.resting import PacedRecorder
+from tensormagic.collectors.runs.trace import Tracer
+from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame, Pace, TraceReport
+
+_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
+_TENSOR_BACKWARD = torch.Tensor.backward.__code__
+
+JUMP = 1e3  # a norm so many times larger or smaller than the last one of its graph is worth a look at what follows
+
+_UNPACED = "this version of torch has no way to leave between steps: every step was traced"
+
+
+class PacedTracer(Tracer):
+    """Traces some steps of what runs between `start` and `stop`.
+
+    Args:
+        pace: Which steps.
+        arguments: As `Tracer` takes them.
+        keywords: As `Tracer` takes them.
+    """
+
+    _recorder: PacedRecorder
+
+    def __init__(self, pace: Pace, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._pace = pace
+        self._pacer = Pacer(pace, 0.0)
+        self._inside = self._trailing = False
+        self._caller: CodeType | None = None  # where the last call that was passed by came from
+        self._instruction = -1
+        self._line: int | None = None
+        self._number = 0  # of the last pass that was traced
+        self._others = 0  # passes on other threads
+        self._first = -1
+        self._norms: dict[int, float] = {}
+        self._standing = array("f")
+
+    def _new_recorder(self) -> PacedRecorder:
+        recorder = PacedRecorder(self._sites, self._modules)
+        recorder.companions = self._companions
+        return recorder
+
+    @contextmanager
+    def _companions(self) -> Iterator[None]:
+        """What is on while the recorder is; the hooks around optimizers stay for the step that follows the pass."""
+        if self._first >= 0 and not self._trailing:
+            self._updates.step_aside()
+            self._updates.step_back()
+        if self._first >= 0:
+            self._training.forget()
+        self._trailing = False
+        if self._first >= 0 and self._ops is not None:
+            self._ops.mode.come_back(0)  # below the person's own, which go from the top
+        try:
+            with super()._noted_applies():
+                yield
+        finally:
+            if self._ops is not None:
+                self._ops.mode.leave()
+
+    def _trailed(self) -> None:
+        """Take away what stayed for the optimizer's step after the last pass that was traced."""
+        self._trailing = False
+        self._updates.step_aside()
+        self._pacer.trailed(self.own_seconds)
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin."""
+        super().start()
+        self._first = _sequence_number()
+        self._pacer = Pacer(self._pace, self._began)
+        if not self._pacer.tracing:
+            self.passing = self._pass_by
+            self._recorder.rest()
+            self._trailed()
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """End; where the last step was not traced, look once at the gradients that it left."""
+        running = self._state == "running"
+        if running and self._ops is not None:  # what ends it takes away what lies on top
+            self._ops.mode.leave()
+            self._ops.mode.come_back(torch._C._len_torch_dispatch_stack())
+        super().stop(error)
+        if running and self._pacer.left_untraced():
+            self._standing = standing_norms(leaf.reference() for leaf in self._leaves.known)
+
+    def _noted_applies(self) -> AbstractContextManager[None]:
+        return nullcontext()  # the recorder sees to it, as long as it is there
+
+    # -- passes ---------------------------------------------------------------------------------------------------
+
+    @uncounted
+    def follow(self, call: BackwardCall) -> Any:
+        """Make a backward call, and follow it where it is one of a step that is traced."""
+        if get_ident() != self._home or is_being_compiled():
+            return super().follow(call)
+        if self._inside:
+            return super().follow(call) if self._running else call.run()
+        hooked, self._inside = self._begin(), True
+        try:
+            return super().follow(call) if hooked else call.run()
+        finally:
+            self._inside = False
+            self._end()
+
+    def _begin(self) -> bool:
+        self._recorder.tend()
+        line = self._sites.of_frame(sys._getframe(2))
+        return self._pacer.starts(line, _sequence_number(), there=self._recorder.present)
+
+    def _end(self) -> None:
+        self._pacer.ends(self._clock(), self.own_seconds, alarm=self._alarms())
+        if not self._pacer.tracing:
+            self.passing, self._trailing = self._pass_by, True
+            self._recorder.rest()
+
+    @uncounted
+    def _pass_by(self, run: Any, roots: Any, args: Any, kwargs: Any) -> Any:
+        """Make a backward call that is not looked at; some 2 µs."""
+        if self._inside or get_ident() != self._home or (type(roots[0]) is not torch.Tensor and is_being_compiled()):
+            self._others += get_ident() != self._home
+            return run(roots, *args, **kwargs)
+        self._inside, sequence = True, _sequence_number()
+        if self._trailing:
+            self._trailed()
+        try:
+            return run(roots, *args, **kwargs)
+        finally:
+            self._inside = False
+            if self._pacer.passed_by(self._line_of(sys._getframe(3)), sequence, self._clock()):
+                self.passing = None
+                self._recorder.resume()
+
+    def _line_of(self, caller: FrameType) -> int | None:
+        """Return the line of a call that came this way, from the frame above torch's last; often it is the same."""
+        if caller.f_code is _TENSOR_BACKWARD and caller.f_back is not None:
+            caller = caller.f_back
+        if caller.f_code is not self._caller or caller.f_lasti != self._instruction:
+            self._caller, self._instruction = caller.f_code, caller.f_lasti
+            self._line = self._sites.of_frame(caller)
+        return self._line
+
+    def _graph_of(self, found: Walk, *, inner: bool) -> TracedGraph | None:
+        mine = not inner and get_ident() == self._home
+        if mine and not self._is_whole(found) and not self._pacer.begun_before():
+            return None
+        return super()._graph_of(found, inner=inner)
+
+    def _number_of(self, followed: Following) -> int:
+        """Return the number of a pass that begins; those that are not looked at are counted too."""
+        if followed.circumstances is not None and followed.circumstances.inside:
+            return super()._number_of(followed)
+        at_home = get_ident() == self._home
+        self._others += not at_home
+        self._step, self._begun = self._pacer.steps, self._pacer.passes + self._others
+        if at_home:
+            self._number = self._begun
+        return self._begun
+
+    def _is_whole(self, found: Walk) -> bool:
+        """Return whether every node of a graph was seen being made, or is older than the trace."""
+        since, origins = self._recorder.since, self._recorder.origins
+        numbers = (node._sequence_nr() for place, node in enumerate(found.nodes) if place not in found.foreign)
+        return all(origins.of(number)[1] for number in numbers if self._first <= number < since)
+
+    def _time_to_share(self) -> float:
+        """Return a part of the run: rather more steps with norms alone than few with everything."""
+        return self.seconds * 2 * (self._pace.budget or 0.5)
+
+    def _alarms(self) -> bool:
+        """Return whether the gradients of the pass that ended give reason to look at the next ones."""
+        if self._last is None or self._last[0].number != self._number:
+            return False
+        _, graph, values = self._last
+        norms = [values.norms[index] for index in graph.skeleton.leaf_of]
+        norm = math.hypot(*(norm for norm in norms if not norm < 0)) if not values.bad else math.nan
+        before = self._norms.get(graph.skeleton.number)
+        self._norms[graph.skeleton.number] = norm
+        if not math.isfinite(norm):
+            return before is None or math.isfinite(before)
+        return before is not None and math.isfinite(before) and not before / JUMP <= norm <= before * JUMP
+
+    # -- what is known so far -------------------------------------------------------------------------------------
+
+    def frame(self) -> LiveFrame:
+        """Return what changes while the run goes on."""
+        found, pacer = super().frame(), self._pacer
+        if pacer.tracing:
+            return found
+        ahead = pacer.rest_steps(self._clock())
+        return dataclasses.replace(
+            found, step=pacer.steps, resting=True, next_step=pacer.steps + ahead if ahead else 0
+        )  # fmt: skip
+
+    def report(self) -> TraceReport:
+        """Return everything known so far."""
+        pacer = self._pacer
+        told = dataclasses.replace(
+            pacer.pacing(self._clock(), ended=self._state != "running"),
+            standing=self._standing,
+            unpaced="" if self._recorder.can_rest() else _UNPACED,
+        )
+        seen = pacer.passes + self._others
+        return dataclasses.replace(super().report(), passes_seen=seen, steps_seen=pacer.steps, pacing=told)
+
+
+def new_tracer(pace: Pace | None, *arguments: Any, **keywords: Any) -> Tracer:
+    """Return a tracer, given what `Tracer` takes: of all steps, or of those that ``pace`` asks for."""
+    return Tracer(*arguments, **keywords) if pace is None else PacedTracer(pace, *arguments, **keywords)
+
+
+def standing_norms(tensors: Iterable[torch.Tensor | None]) -> array[float]:
+    """Return the norm of each tensor's ``.grad`` as it stands; `UNTOUCHED` where there is none, or no tensor."""
+    with quiet():
+        return array("f", [_standing_norm(tensor) for tensor in tensors])
+
+
+def _standing_norm(tensor: torch.Tensor | None) -> float:
+    gradient = tensor.grad if tensor is not None and tensor.is_leaf else None
+    if gradient is None or answers_itself(gradient):
+        return UNTOUCHED if gradient is None else UNREADABLE
+    try:
+        return measure(gradient)[0] if gradient.is_cpu else named(measure_on_device(gradient).tolist())[0]
+    except (RuntimeError, TypeError, NotImplementedError):  # on the meta device, or of a kind that has no norm
+        return UNREADABLE

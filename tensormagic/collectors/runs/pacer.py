@@ -1,0 +1,320 @@
+"""Decides which steps of a run are traced: those asked for by number, or as many as a budget pays for.
+
+Knows no torch and no clock: it is told of each pass as it starts and as it ends. A pass that follows the tracer's
+coming back is traced whole or not at all, so the decision falls at the end of the pass before it. What is traced at a
+time is one round of the loop: the passes from different lines, or of one step, until one would come again; which pass
+follows which is learned on the way.
+
+The rule of a budget: the first round is always traced. After that a round begins when the cost so far and that of one
+more round fit into the budget less a reserve, and not much sooner after the last round than an even spread would have
+it. A pass whose gradients turn NaN or infinite, or whose norm is a thousand times larger or smaller than the one before
+it in the same graph, releases the reserve: up to `FOLLOW_UP` further rounds are traced as soon as the whole budget
+pays for them.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import deque
+from statistics import median
+
+from tensormagic.collectors.runs.pace_costs import KINDS, Costs, Kind
+from tensormagic.reports import Pace, Pacing
+
+RESERVE = 0.15  # share of the budget that is kept for findings
+EVENLY = 0.75  # of the time between two rounds at an even spread must have passed
+FOLLOW_UP = 8  # rounds traced after a finding
+LONGEST_ROUND = 8  # passes
+LOOK_AGAIN = 16  # passes after which a decision is thought over; then after twice as many each time
+MOST_LEADS = 2  # passes that the tracer comes back earlier, where steps begin their graphs before the pass before
+LISTED = 32  # stretches of traced steps kept from the start of the run, and from its end
+
+
+class Stretches:
+    """The numbers of the traced steps, as (first, last) of each stretch; bounded."""
+
+    def __init__(self) -> None:
+        self._first: list[tuple[int, int]] = []
+        self._last: deque[tuple[int, int]] = deque(maxlen=LISTED)
+        self.steps = 0
+        self._stretches = 0
+        self.latest = 0
+
+    def add(self, step: int) -> None:
+        """Add a step; numbers only grow."""
+        if step == self.latest:
+            return
+        held = self._last or self._first
+        if held and held[-1][1] == step - 1:
+            held[-1] = (held[-1][0], step)
+        else:
+            self._stretches += 1
+            (self._first if len(self._first) < LISTED else self._last).append((step, step))
+        self.steps += 1
+        self.latest = step
+
+    def listed(self) -> tuple[tuple[tuple[int, int], ...], int]:
+        """Return the stretches, and how many between the first ones and the last ones are left out."""
+        kept = (*self._first, *self._last)
+        return kept, self._stretches - len(kept)
+
+
+class Pacer:
+    """Told of every pass; says whether the tracer is to be there for what comes next.
+
+    Args:
+        asked: Which steps.
+        now: Seconds, on the clock that `ends` is given.
+
+    Attributes:
+        tracing: Whether the tracer is to be there.
+        steps: How many have begun.
+        passes: How many have begun.
+        resting_since: The pass after which the tracer left; meaningless while it is there.
+    """
+
+    def __init__(self, asked: Pace, now: float) -> None:
+        self.asked = asked
+        self.steps = self.passes = 0
+        self.costs = Costs()
+        self.tracing = asked.budget is not None or asked.wants(1)
+        self._began = self._ended = now
+        self._own = 0.0
+        self._kind: Kind = (None, -1)
+        self._sequence, self._place, self._repeats = -1, 0, False
+        self._untraced: deque[float] = deque()
+        self._next: dict[Kind, Kind] = {}
+        self._hooked = self._whole = False
+        self._round = _Round(now)
+        self._rounds: deque[float] = deque(maxlen=5)
+        self._first_cost = 0.0
+        self._due, self._due_step = math.inf, 0  # when to come back
+        self._closed = self._look = 0  # the pass with which the last round ended, and the one to think again after
+        self._follow_up = self._after_finding = 0
+        self._leads = self._partial = self._misses = 0
+        self._late: set[Kind] = set()
+        self._stretches = Stretches()
+        self._traced_passes = 0
+
+    # -- told of passes -------------------------------------------------------------------------------------------
+
+    def starts(self, line: int | None, sequence: int, *, there: bool = True) -> bool:
+        """Note that a pass starts, while the tracer is to be there, and return whether the pass is to be traced.
+
+        Args:
+            line: Where it was called.
+            sequence: How many nodes were made before; where it differs from the last pass's, a step begins.
+            there: Whether the tracer is there.
+        """
+        new = self._count(line, sequence)
+        self._whole = there and (new or self._whole)
+        self._hooked = self._whole and self._wanted()
+        return self._hooked
+
+    def passed_by(self, line: int | None, sequence: int, now: float) -> bool:
+        """Note a pass that has ended, while the tracer rests, and return whether the tracer is to come back."""
+        self._count(line, sequence)
+        self._untraced.append(now - self._ended)
+        self._ended = now
+        if now >= self._due or self.steps >= self._due_step or self.passes >= self._look:
+            self.tracing = self._decided(now)
+        return self.tracing
+
+    def trailed(self, own: float) -> None:
+        """Note what went by in the tracer's own code after the last pass that was traced: it belongs to that."""
+        more, self._own = own - self._own, own
+        self.costs.own += more
+        self._ended += more
+
+    def _count(self, line: int | None, sequence: int) -> bool:
+        """Count a pass, and return whether a step begins with it."""
+        self.passes += 1
+        new = sequence != self._sequence
+        if new:
+            self._sequence = sequence
+            self.steps += 1
+            self._place = 0
+        else:
+            self._place += self._place < LONGEST_ROUND
+        kind = (line, self._place)
+        if kind != self._kind or not self._repeats:  # else what follows what is known
+            self._learn(kind)
+        return new
+
+    def _learn(self, kind: Kind) -> None:
+        if self._kind in self._next or len(self._next) < KINDS:
+            self._next[self._kind] = kind
+        self._kind, self._untraced = kind, self.costs.of_kind(kind).untraced
+        self._repeats = self._next.get(kind) == kind
+
+    def begun_before(self) -> bool:
+        """Note that the graph of the pass that started was begun before the tracer came; return whether to trace it.
+
+        It is not, at first: the tracer comes earlier the next time. Where that does not help, it is.
+        """
+        self._hooked = self._leads > MOST_LEADS
+        if not self._hooked:
+            self._partial += self.asked.wants(self.steps) and self.asked.budget is None
+            self._misses += 1
+            self._leads = max(self._leads, self._misses)
+            self._late.add(self._kind)
+        return self._hooked
+
+    def ends(self, now: float, own: float, *, alarm: bool = False) -> None:
+        """Note that the pass that started has ended, and decide whether the tracer is there for what follows.
+
+        Args:
+            now: Seconds.
+            own: What went by in the tracer's own code since the run began.
+            alarm: Whether its gradients give reason to look at the next ones.
+        """
+        seconds, self._ended = now - self._ended, now
+        self._account(seconds, own)
+        self._follow_up = FOLLOW_UP if alarm else self._follow_up
+        self.tracing = self._decided(now)
+
+    def _account(self, seconds: float, own: float) -> None:
+        own, self._own = own - self._own, own
+        self.costs.traced(self._kind, seconds, own, hooked=self._hooked)
+        self._round.add(self._kind, own, hooked=self._hooked)
+        if self._hooked:
+            self._misses = 0
+            self._late.discard(self._kind)
+            self._traced_passes += 1
+            self._after_finding += self._round.following and self._stretches.latest != self.steps
+            self._stretches.add(self.steps)
+
+    def _decided(self, now: float) -> bool:
+        return self._scheduled() if self.asked.budget is None else self._affordable(now)
+
+    # -- by number ------------------------------------------------------------------------------------------------
+
+    def _scheduled(self) -> bool:
+        follows = self._next.get(self._kind)
+        going_on = self.asked.wants(self.steps) and (follows is None or follows[1] > 0)
+        leads = min(self._leads, MOST_LEADS)
+        if going_on or any(map(self.asked.wants, range(self.steps + 1, self.steps + 2 + leads))):
+            return True
+        self._due_step, self._look = self.steps + max(self._ahead() - leads - 1, 1), sys.maxsize
+        return False
+
+    def _ahead(self) -> int:
+        """Return in how many steps the next one comes that was asked for."""
+        asked = self.asked
+        return max(asked.start - self.steps, asked.every - (self.steps - asked.start) % asked.every)
+
+    # -- by budget ------------------------------------------------------------------------------------------------
+
+    def _wanted(self) -> bool:
+        """Return whether to trace the pass that has started, where it can be traced whole."""
+        return self.asked.wants(self.steps) if self.asked.budget is None else self._kind not in self._round.traced
+
+    def _affordable(self, now: float) -> bool:
+        self._due_step = sys.maxsize
+        if self.tracing:
+            if self._round_goes_on():
+                return True
+            self._close_round(now)
+        elif self.passes >= self._look:
+            self._due = self._when_due()
+            self._look += max(LOOK_AGAIN, self._look - self._closed)
+        if now < self._due or not self.costs.known(self._kind):
+            return False
+        if self._next.get(self._kind) in self._late and not self._late.issuperset(self._next.values()):
+            return False  # its graph is begun already: better come back after it
+        self._round = _Round(now, following=self._follow_up > 0)
+        return True
+
+    def _round_goes_on(self) -> bool:
+        """Return whether passes of this round are still to come."""
+        follows = self._next.get(self._kind)
+        done = not self._hooked and self._kind in self._round.traced
+        return not done and follows not in self._round.traced and self._round.passes < LONGEST_ROUND
+
+    def _close_round(self, now: float) -> None:
+        self._round.ended = now
+        if self._round.following:
+            self._follow_up -= 1
+        if not self._rounds and not self._first_cost:
+            self._first_cost = self._round.cost(self.costs)
+        else:
+            self._rounds.append(self._round.cost(self.costs))
+        self._due = self._when_due()
+
+    def _when_due(self) -> float:
+        """Return the time from which the budget pays for one more round."""
+        budget, extra, more = self.asked.budget or 1.0, self.costs.extra(), self._cost_of_round()
+        if self._follow_up:
+            return self._began + extra + (extra + more) / budget
+        paid = self._began + extra + (extra + more) / (budget * (1 - RESERVE))
+        return max(paid, self._round.ended + EVENLY * more / budget)
+
+    def _cost_of_round(self) -> float:
+        """Return what one more round will cost; the first is no measure: everything in it is new."""
+        if self._rounds:
+            return max(median(self._rounds), self._rounds[-1] if len(self._rounds) < 3 else 0.0)
+        return min(self._first_cost, 3 * self.costs.base() * max(len(self._round.traced), 1)) or self._first_cost
+
+    # -- told -----------------------------------------------------------------------------------------------------
+
+    def left_untraced(self) -> bool:
+        """Return whether steps were traced, but not the last one so far."""
+        return 0 < self._stretches.latest < self.steps
+
+    def rest_steps(self, now: float) -> int:
+        """Return about how many steps will pass before one is traced again; 0 where that is not known."""
+        if self.asked.budget is not None:
+            a_step = (self._ended - self._began) / max(self.steps, 1)
+            return max(round((self._due - now) / a_step), 1) if a_step > 0 and self._due > now else 1
+        ahead = self._ahead()
+        return ahead if self.asked.wants(self.steps + ahead) else 0
+
+    def pacing(self, now: float, *, ended: bool = False) -> Pacing:
+        """Return what came of it so far, or in all where the run has ended."""
+        extra, seconds = self.costs.extra(), self._ended - self._began
+        eager = seconds - extra
+        told = self.costs.comparable and eager > 0
+        ranges, left_out = self._stretches.listed()
+        ahead = 0 if self.tracing else self.rest_steps(now)
+        return Pacing(
+            asked=self.asked,
+            steps=self._stretches.steps,
+            passes=self._traced_passes,
+            ranges=ranges,
+            left_out=left_out,
+            cost=extra / eager if told else None,
+            first_cost=self._first_cost / eager if told else 0.0,
+            after_finding=self._after_finding,
+            partial=self._partial,
+            last_traced=self._stretches.latest == self.steps,
+            resting=not self.tracing and not ended,
+            next_step=self.steps + ahead if ahead and not ended else 0,
+        )
+
+
+class _Round:
+    """One round of the loop that is being traced.
+
+    Args:
+        now: When it began.
+        following: Whether it is traced because of a finding.
+    """
+
+    def __init__(self, now: float, *, following: bool = False) -> None:
+        self.ended = now
+        self.following = following
+        self.passes = 0
+        self.traced: set[Kind] = set()
+        self._parts: list[tuple[Kind, float, bool]] = []
+
+    def add(self, kind: Kind, own: float, *, hooked: bool) -> None:
+        """Add a pass."""
+        self.passes += 1
+        self._parts.append((kind, own, hooked))
+        if hooked:
+            self.traced.add(kind)
+
+    def cost(self, costs: Costs) -> float:
+        """Return what tracing added to it."""
+        return sum(costs.of(kind, own, hooked=hooked) for kind, own, hooked in self._parts)

@@ -1,0 +1,405 @@
+"""Follows a run: records the forward, hooks every backward, and can say at any moment what has happened so far.
+
+While a trace is on, one function mode is on torch's stack and nothing else; node hooks exist only for the duration
+of a backward call. Everything that is kept is plain numbers. The report can be asked for from another thread while
+the run goes on: it is put together from immutable pieces.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from threading import RLock, get_ident
+from time import perf_counter
+from types import FrameType
+from typing import Any
+
+import torch
+
+from tensormagic.collectors.cuts.cut_log import CutLog
+from tensormagic.collectors.failures.traced_failure import TracedFailure
+from tensormagic.collectors.faults.backward_faults import Faults
+from tensormagic.collectors.gradients.gradients import PassRecorder, PassValues
+from tensormagic.collectors.gradients.graph_book import GraphBook
+from tensormagic.collectors.graphs.skeleton import Walk, Walker
+from tensormagic.collectors.gradients.traced_graph import TracedGraph
+from tensormagic.collectors.where.caller import uncounted
+from tensormagic.collectors.objects.identity import Leaves, ModuleNames
+from tensormagic.collectors.where.source import CellNumber, Sites
+from tensormagic.collectors.where.tracebacks import error_text, state_after, strip_own_frames
+from tensormagic.collectors.runs.ops import OpRecorder
+from tensormagic.collectors.session.module_watch import ModuleWatch
+from tensormagic.collectors.hooks.anomaly import plain_stacks
+from tensormagic.collectors.hooks.backward_calls import BackwardCall, Followed, followed_backward, require_nobody_here
+from tensormagic.collectors.hooks.children import abandon_in_children
+from tensormagic.collectors.hooks.compiled import Together, kept_compiled
+from tensormagic.collectors.hooks.custom_functions import noted_applies
+from tensormagic.collectors.gradients.following import (
+    Following,
+    circumstances,
+    is_being_compiled,
+    returned_gradients,
+    sequence_number,
+    start_nodes,
+)
+from tensormagic.collectors.calls.forward import ForwardRecorder
+from tensormagic.collectors.hooks.forward_mode import forward_mode_gap, noted_dual_levels
+from tensormagic.collectors.gradients.forward_values import ForwardMeter
+from tensormagic.collectors.gradients.insides import Insides
+from tensormagic.collectors.hooks.levels import bare
+from tensormagic.collectors.gradients.live_frames import frame_before_any_pass, frame_of, pass_of
+from tensormagic.collectors.hooks.makers import Makers
+from tensormagic.collectors.gradients.pass_log import PassLog
+from tensormagic.collectors.training.training import TrainingWatcher
+from tensormagic.collectors.training.updates import UpdateWatcher
+from tensormagic.errors import TraceError
+from tensormagic.garbage import garbage_waits
+from tensormagic.reports import Cell, Gap, LiveFrame, Pass, State, TraceReport
+
+_AGAIN = "inside one pass the same graph was run through several times: of these, the first time is shown"
+_UNADDED = "inside one pass several others brought a parameter a gradient: their sum was not measured"
+
+
+class Tracer:
+    """Traces what runs between `start` and `stop`.
+
+    Args:
+        namespace: Where names are looked up; read, never written, and not copied.
+        cell: The source that is traced, for the report.
+        cell_number: Gives a cell's execution count from its file name.
+        title: A name for the run; by default that of the model.
+        clock: Seconds, monotonic.
+
+    Attributes:
+        follows, passing: See `Follower`; a tracer that rests between steps sets it.
+    """
+
+    follows: Followed = "trace"
+    passing: Callable[[Any, Any, Any, Any], Any] | None = None
+
+    def __init__(
+        self,
+        namespace: Mapping[str, Any],
+        cell: Cell,
+        *,
+        cell_number: CellNumber | None = None,
+        title: str = "",
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
+        self._namespace, self._cell, self._title, self._clock = namespace, cell, title, clock
+        self._sites = Sites(cell_number) if cell_number is not None else Sites()
+        self._modules = ModuleNames(namespace)
+        self._leaves = Leaves(namespace, self._modules)
+        self._module_watch = ModuleWatch(self._modules, namespace, cell_number)
+        self._recorder = self._new_recorder()
+        self._failure = TracedFailure(self._recorder, self._sites, namespace)
+        self._ops: OpRecorder | None = None
+        self._meter: ForwardMeter | None = None
+        self._walker = Walker(self._recorder.origins, self._leaves)
+        self._cuts = CutLog(self._recorder.cuts, self._leaves, self._recorder.origins, self._sites)
+        self._stack = ExitStack()
+        self._graphs = GraphBook(self._walker, self._leaves, self._recorder.origins, namespace, add_gap=self._add_gap)
+        self._passes = PassLog(self._leaves)
+        self._faults = Faults(self._recorder, self._sites, self._leaves, namespace, add_gap=self._add_gap)
+        self._training = TrainingWatcher(namespace, self._leaves, self._sites, self._passes, self._recorder)
+        self._updates = UpdateWatcher(self._wants_update, self._leaves.find, self._passes.moved, self._training)
+        self._updates.steps = self._recorder.autograd
+        self._gaps: dict[str, Gap] = {}
+        self._running: list[Following] = []
+        self._lock = RLock()  # backward may run on several threads at once
+        self._begun = self._home = 0
+        self._last: tuple[Pass, TracedGraph, PassValues] | None = None
+        self._sequence_at_last_pass = -1
+        self._step = self._structure = 0
+        self._state: State = "running"
+        self._error = ""
+        self._began = self._ended = self._backward_seconds = 0.0
+
+    def record_operations(self) -> None:
+        """Record every operation too, from the start on: level ``"ops"``."""
+        self._ops = OpRecorder(self._sites, self._recorder)
+
+    def measure_forward(self) -> None:
+        """Measure what the forward makes, too; said before `start`."""
+        self._recorder.meter = self._meter = ForwardMeter()
+
+    def _new_recorder(self) -> ForwardRecorder:
+        return ForwardRecorder(self._sites, self._modules)
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin.
+
+        Raises:
+            TraceError: if it was started before, or if another trace is on in this thread.
+        """
+        if self._began:
+            raise TraceError("this trace was started before; make a new one with tensormagic.trace()")
+        try:
+            require_nobody_here("trace")
+        except TraceError as error:  # it never ran, and what is shown of it must not say that it runs
+            self._state, self._error = "failed", error_text(error)
+            raise
+        self._began = self._clock()
+        self._home, self._walker.makers = get_ident(), Makers()
+        self._recorder.origins.begin()
+        with ExitStack() as stack:
+            stack.enter_context(plain_stacks())
+            stack.enter_context(followed_backward(self))
+            stack.enter_context(self._noted_applies())
+            stack.enter_context(noted_dual_levels(self._note_forward_mode))
+            stack.enter_context(self._recorder)
+            stack.enter_context(self._updates.watching())
+            stack.enter_context(kept_compiled(Together(self._ops or self._recorder, self._updates)))
+            if self._ops is not None:
+                self._ops.enter(stack)
+            self._stack = stack.pop_all()
+        abandon_in_children(self)
+
+    def abandon(self) -> None:
+        """End at once, in a process that was forked from the traced one."""
+        self._stack.close()
+        self._state = "interrupted"
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """End, saying how: with the exception that ended the run, or None. Stopping twice is the same as once."""
+        if self._state != "running":
+            return
+        self._stack.close()
+        self._ended = self._clock()
+        with garbage_waits:
+            self._leaves.learn_parameters()
+            self._cuts.finish()
+            self._training.finish()
+            self._module_watch.finish(self._recorder.cuts.trained.known(), self._add_gap)
+            self._faults.finish(error)
+        self._state = state_after(error)
+        self._error = error_text(error) if error is not None else ""
+        if error is not None:
+            self._failure.note(error, self._last)
+            strip_own_frames(error)
+        if self._running:
+            self._add_gap("backward", "a backward on another thread still ran when the trace ended: it was not kept")
+        self._structure += 1
+
+    def _noted_applies(self) -> AbstractContextManager[None]:
+        return noted_applies(self._recorder.note_apply)
+
+    # -- backward -------------------------------------------------------------------------------------------------
+
+    @uncounted
+    def follow(self, call: BackwardCall) -> Any:
+        """Make a backward call, on whatever thread and inside whatever else, and follow it; see `followed_backward`."""
+        if is_being_compiled():
+            return call.run()
+        began, outcome, followed = self._clock(), "failed", Following(get_ident(), None, None)
+        followed.between_compiled = call.between_compiled
+        try:
+            with self._aside():
+                self._prepare(call.roots, followed)
+                self._training.before_pass(call, followed)
+            self._backward_seconds += self._clock() - began
+            result = call.run()
+            outcome = "finished"
+            with self._aside():
+                self._observe_results(followed, call, result)
+            return result
+        finally:
+            with self._aside(), garbage_waits:
+                self._finish(followed, call, outcome, began)
+                self._training.after_pass(call, followed)
+
+    def _aside(self) -> AbstractContextManager[None]:
+        """Keep what the tracer itself does from being recorded as operations of the run."""
+        return nullcontext() if self._ops is None else self._ops.aside()
+
+    def _prepare(self, roots: tuple[Any, ...], followed: Following) -> None:
+        """Walk the graph and hook it; where that cannot be done, a gap. Never raises."""
+        try:
+            followed.caller = sys._getframe(2)
+            followed.site = self._sites.of_frame(followed.caller)
+            followed.come_back = self._recorder.leave()
+            self._cuts.begin(roots, followed)
+            nodes = start_nodes(roots)
+            with self._lock, garbage_waits, self._leaves.seen_from(followed.caller):
+                followed.circumstances = circumstances(self._running, self._home)
+                if nodes:
+                    found = self._walker.walk(nodes)
+                    if (graph := self._graph_of(found, inner=followed.is_inner)) is not None:
+                        self._open(found, graph, followed, roots)
+        except Exception as error:
+            self._add_gap("backward", f"a backward was not followed: {type(error).__name__}: {error}")
+
+    def _graph_of(self, found: Walk, *, inner: bool) -> TracedGraph | None:
+        before = len(self._graphs)
+        graph = self._graphs.of(found, inner=inner)
+        if graph is not None and len(self._graphs) > before:
+            self._passes.use(graph.skeleton)
+            self._structure += 1
+        return graph
+
+    def _open(self, found: Walk, graph: TracedGraph, followed: Following, roots: tuple[Any, ...]) -> None:
+        number = self._number_of(followed)
+        values = PassValues.of(number, graph.skeleton.size, full=graph.wants_statistics(self._time_to_share()))
+        if self._meter is not None:
+            values.forward = self._meter.take(found.nodes, graph.skeleton, number, full=values.table is not None)
+        recorder = PassRecorder(found, graph.skeleton, values, graph.first)
+        recorder.hooked = self._recorder.autograd.hooked
+        if followed.levels:
+            recorder.look_inside_wrappers()
+        followed.begun = Pass(number, self._step, graph.skeleton.number, "running", 0.0, 0, followed.site,
+                              circumstances=followed.circumstances)  # fmt: skip
+        followed.graph, followed.recorder, followed.nodes = graph, recorder, found.nodes
+        followed.found, followed.suspects = found, self._faults.begin(found, followed.caller)
+        self._running.append(followed)  # before the first hook: from now on `_finish` takes them away
+        self._cuts.settle(found.nodes, graph.skeleton, found.roots, number)
+        inside = [] if followed.between_compiled else [found.nodes[place] for place in graph.python_places]
+        followed.insides = Insides(inside, self._recorder, self._home) if inside else None
+        if self._ops is not None:
+            self._ops.begin_pass(found, graph.skeleton, graph.nodes, followed.site)
+        recorder.open(None if self._ops is None else self._ops.mode.off, between_compiled=followed.between_compiled)
+        if followed.insides is not None:
+            followed.insides.open(inside)
+        if len(roots) == 1 and isinstance(root := bare(roots[0]), torch.Tensor) and root.numel() == 1:
+            recorder.observe_value(root)
+            self._graphs.look_back(graph, found, values)
+
+    def _number_of(self, followed: Following) -> int:
+        """Return the number of a pass that begins; one inside another has that one's."""
+        if followed.circumstances is not None and followed.circumstances.inside:
+            return followed.circumstances.inside
+        self._begun += 1
+        if self._begins_step(followed):
+            self._step += 1
+        return self._begun
+
+    def _begins_step(self, followed: Following) -> bool:
+        """Return whether a pass is of a step of its own: nodes were made since the last one, or it is on a thread."""
+        if followed.circumstances is not None and followed.circumstances.thread:
+            return True
+        return followed.sequence != self._sequence_at_last_pass
+
+    def _finish(self, followed: Following, call: BackwardCall, outcome: str, began: float) -> None:
+        """Take the hooks away and keep the numbers, however the backward ended. Never raises."""
+        if followed.insides is not None:
+            followed.insides.close()
+        if followed.come_back is not None:
+            followed.come_back()
+            self._recorder.note_backward(followed.sequence, followed.caller)
+        begun, graph, recorder = followed.begun, followed.graph, followed.recorder
+        if begun is None or graph is None or recorder is None:
+            return
+        if self._ops is not None:
+            self._ops.end_pass(followed.nodes)
+        recorder.close()
+        self._faults.end(followed, call, sys.exc_info()[1] if outcome == "failed" else None)
+        followed.nodes, followed.found = (), None
+        with self._lock:
+            self._running = [other for other in self._running if other is not followed]
+            if self._state == "running":
+                self._keep_pass(begun, graph, recorder, outcome=outcome, began=began)
+
+    def _keep_pass(
+        self, begun: Pass, graph: TracedGraph, recorder: PassRecorder, *, outcome: str, began: float
+    ) -> None:
+        entered, values = self._clock(), recorder.values
+        done = dataclasses.replace(
+            begun, outcome=outcome, seconds=entered - began, reached=len(set(values.order)),
+            finite=not values.bad, value=values.value,
+        )  # fmt: skip
+        if self._meter is not None:
+            self._meter.fetch(values.forward)
+        if not graph.add(values, recorder.survey_seconds):
+            self._add_gap("backward", _AGAIN)
+        if values.gap:
+            self._add_gap("gradients", f"some gradients could not be measured: {values.gap}")
+        if not self._passes.append(done, graph.skeleton, values):
+            self._add_gap("gradients", _UNADDED)
+        self._last = (done, graph, values)
+        if get_ident() == self._home:
+            self._sequence_at_last_pass = sequence_number()
+        if not self._running:
+            self._recorder.origins.settle()
+        self._backward_seconds += recorder.seconds + self._clock() - entered
+
+    def _observe_results(self, followed: Following, call: BackwardCall, result: Any) -> None:
+        """Record what ``autograd.grad`` returns: those gradients reach no node, so no hook sees them. Never raises."""
+        try:
+            if (recorder := followed.recorder) is not None:
+                for index, found in returned_gradients(followed, call, result, self._leaves.number).items():
+                    recorder.observe_result(index, found)
+        except Exception as error:
+            self._add_gap("gradients", f"what a backward returned was not measured: {type(error).__name__}: {error}")
+
+    def _note_forward_mode(self, frame: FrameType) -> None:
+        if get_ident() == self._home and not is_being_compiled() and (site := self._sites.of_frame(frame)) is not None:
+            self._add_gap("backward", forward_mode_gap(self._sites.locations[site]))
+
+    def _wants_update(self) -> bool:
+        return self._passes.wants_update(self._updates.seconds, self.seconds)
+
+    def _add_gap(self, section: str, reason: str) -> None:
+        self._gaps.setdefault(reason, Gap(section, reason))
+
+    # -- what is known so far -------------------------------------------------------------------------------------
+
+    @property
+    def seconds(self) -> float:
+        """Wall time so far, or in all; none before it began, when a live panel is shown already."""
+        return (self._ended or self._clock()) - self._began if self._began else 0.0
+
+    def _time_to_share(self) -> float:
+        """Return the seconds of which what is measured beyond norms may take its share."""
+        return self.seconds
+
+    @property
+    def own_seconds(self) -> float:
+        """The part of it that went by in the tracer's own code."""
+        others = [part for part in (self._updates, self._training, self._ops) if part is not None]
+        return self._recorder.own_seconds + self._backward_seconds + sum(part.seconds for part in others)
+
+    def frame(self) -> LiveFrame:
+        """Return what changes while the run goes on; cheap, callable from any thread."""
+        current = next(iter(self._running), None)  # the outermost
+        there = pass_of(current) or self._last
+        if there is None:
+            return frame_before_any_pass(self._structure, self._step, self.seconds)
+        return frame_of(there, self._passes.last, self._structure, self.seconds, running=current is not None)
+
+    def leaves_met(self) -> list[weakref.ref[torch.Tensor]]:
+        """Return weak references to the leaves that the run met, behind a cut too, and to its models' parameters."""
+        return [leaf.reference for leaf in self._leaves.known] + self._cuts.leaves_met()
+
+    def report(self) -> TraceReport:
+        """Return everything known so far; consistent also while the run goes on."""
+        graphs = tuple(self._cuts.with_cuts(graph.report()) for graph in self._graphs.by_use())
+        parts = [part for part in (self._recorder, self._cuts, self._training, self._ops) if part is not None]
+        return TraceReport(
+            title=self._title or self._leaves.model_name(self._cuts.reached),
+            state=self._state,
+            error=self._error,
+            cell=self._cell,
+            seconds=self.seconds,
+            own_seconds=self.own_seconds,
+            locations=self._sites.locations,
+            graphs=graphs,
+            passes=tuple(row.done for row in self._passes.rows()),
+            passes_seen=self._passes.seen,
+            inner_passes=self._passes.inner.items(),
+            inner_passes_seen=self._passes.inner.seen,
+            steps_seen=self._step,
+            forward_nodes=self._recorder.origins.nodes,
+            parameters=self._passes.series(),
+            gaps=(*self._gaps.values(), *(gap for part in parts for gap in part.gaps())),
+            ops=self._ops.report() if self._ops else None,
+            observations=self._recorder.calls.observations(),
+            failure=self._faults.explained(self._failure.report(graphs), graphs),
+            training=self._training.report(),
+            **self._faults.survived(graphs),
+            **self._cuts.ended(),
+            modules=self._module_watch.report,
+        )

@@ -1,0 +1,189 @@
+"""Forward values on demand: every number against torch's own, on the node that made it; nothing where not asked for."""
+
+from __future__ import annotations
+
+import gc
+import math
+import weakref
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import tensormagic as tm
+from tensormagic.collectors.gradients.forward_values import ForwardMeter
+from tensormagic.reports import MEASURES, UNTOUCHED
+
+
+def traced(run, **names):
+    torch.manual_seed(0)
+    with tm.trace(forward=True, namespace=names) as trace:
+        run()
+    return trace.report
+
+
+def row(graph, index, at=-1):
+    """Return the norm of a node's value and what `MEASURES` names, in one of the kept passes."""
+    forward = graph.frames[at].forward
+    return forward.norms[index], *forward.measures[index * len(MEASURES) : (index + 1) * len(MEASURES)]
+
+
+def node(graph, op):
+    return next(found.index for found in graph.nodes if op in (found.op, found.variable))
+
+
+def expected(x):
+    x = x.detach().double()
+    share = (x == 0).double().mean()
+    return [float(each) for each in (x.norm(), x.abs().max(), x.mean(), x.std(correction=0), share)]
+
+
+def test_numbers_are_those_of_the_outputs():
+    """Norm, largest magnitude, mean, deviation and zeros of what each op made, and of the leaves as they stood."""
+    w, x = torch.randn(4, 5, requires_grad=True), torch.randn(3, 4)
+    made = {}
+
+    def run():
+        made["mm"] = x @ w
+        made["relu"] = made["mm"].relu()
+        made["sum"] = made["relu"].sum()
+        made["sum"].backward()
+
+    graph = traced(run, w=w).graphs[0]
+    for op, value in {**made, "w": w}.items():
+        assert row(graph, node(graph, op))[:5] == pytest.approx(expected(value), rel=1e-5), op
+
+
+def test_several_outputs_of_one_node_are_told_together():
+    """``unbind`` makes three tensors: their numbers are those of what they are pieces of."""
+    x = torch.randn(3, 4, requires_grad=True)
+    whole = (x * 2).detach()
+
+    def run():
+        a, b, c = (x * 2).unbind()
+        (a * b + c).sum().backward()
+
+    graph = traced(run).graphs[0]
+    assert row(graph, node(graph, "unbind"))[:5] == pytest.approx(expected(whole), rel=1e-5)
+
+
+def test_every_pass_has_its_own_values():
+    """The values of a step are those of its own forward, also where a graph is gone through twice."""
+    w = torch.ones(2, requires_grad=True)
+
+    def run():
+        for step in (1.0, 2.0):
+            y = (w * step).sum()
+            y.backward(retain_graph=True)
+            y.backward()
+
+    graph = traced(run).graphs[0]
+    mul = node(graph, "mul")
+    assert [row(graph, mul, at)[1] for at in range(4)] == [1.0, 1.0, 2.0, 2.0]
+
+
+def test_values_behind_another_graph_are_still_known():
+    """The pass through the critic comes first; the generator's own values are those of the forward before it."""
+    generator, critic, z = nn.Linear(2, 2), nn.Linear(2, 1), torch.randn(3, 2)
+    kept = {}
+
+    def run():
+        fake = kept["fake"] = generator(z).tanh()
+        critic(fake.detach()).mean().backward()
+        critic(fake).mean().backward()
+
+    through = next(graph for graph in traced(run).graphs if any(found.op == "tanh" for found in graph.nodes))
+    assert row(through, node(through, "tanh"))[0] == pytest.approx(float(kept["fake"].detach().norm()), rel=1e-5)
+
+
+def test_the_first_infinity_of_the_forward_has_its_line():
+    """``log`` of a zero: the node, its line, how many elements, and that what went in was finite."""
+    w = torch.tensor([1.0, 0.0, 2.0], requires_grad=True)
+
+    def run():
+        y = w * 1
+        z = y.log()
+        (z * 2).sum().backward()
+
+    report = traced(run)
+    graph = report.graphs[0]
+    birth = graph.forward_birth
+    assert (graph.nodes[birth.node].op, birth.pass_number, birth.nan, birth.inf, birth.count) == ("log", 1, 0, 1, 3)
+    assert birth.given is False
+    assert report.location(graph.nodes[birth.node].location).text == "z = y.log()"
+    assert graph.frames[0].forward.bad[str(birth.node)] == (0, 1)
+    assert math.isinf(row(graph, birth.node)[0])
+
+
+def test_a_nan_in_the_data_is_told_as_given():
+    """The first op that meets the batch makes the NaN, but had it from there."""
+    net = nn.Linear(2, 1)
+    birth = traced(lambda: net(torch.tensor([[1.0, math.nan]])).sum().backward()).graphs[0].forward_birth
+    assert birth.given is True
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.complex64])
+def test_numbers_left_on_a_device_are_the_same(dtype):
+    """Read in one batch when the pass is over, they are what is read at once on a CPU."""
+    x = torch.linspace(-2, 2, 12).to(dtype).requires_grad_()
+    rows = []
+    for deferred in (False, True):
+        meter = ForwardMeter(deferred=deferred)
+        start = torch.autograd._get_sequence_nr()
+        y = x * 2
+        meter.observe((start, torch.autograd._get_sequence_nr()), ((x, 2), None), y)
+        (found,) = meter._rows[-1].values()
+        if deferred:
+            from tensormagic.collectors.gradients.survey import survey_of
+
+            found = survey_of(found[0].tolist(), pass_number=0, count=found[1])
+        rows.append([found.norm, found.abs_max, found.mean, found.std, found.zero, found.count])
+        assert not meter.gap
+    assert rows[0] == pytest.approx(rows[1], rel=1e-3)
+
+
+def test_nothing_is_measured_where_it_was_not_asked_for():
+    """Off by default: no frame has forward values."""
+    w = torch.ones(2, requires_grad=True)
+    with tm.trace() as trace:
+        (w * 2).sum().backward()
+    assert [frame.forward for frame in trace.report.graphs[0].frames] == [None]
+
+
+def test_results_and_random_numbers_are_the_same_with_it():
+    """Dropout, an in-place write, autocast and a custom class: bit for bit what they are without."""
+
+    def run():
+        torch.manual_seed(1)
+        net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(inplace=True), nn.Dropout(), nn.Linear(8, 2))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = net(torch.randn(3, 4)).float().square().sum()
+        loss.backward()
+        return [loss.detach(), *(p.grad for p in net.parameters()), torch.rand(1)]
+
+    plain = run()
+    with tm.trace(forward=True) as trace:
+        looked = run()
+    assert all(map(torch.equal, plain, looked))
+    assert not trace.report.gaps
+
+
+def test_nothing_is_kept_alive():
+    """What was measured is gone as soon as the person lets it go."""
+    w = torch.ones(2, requires_grad=True)
+    with tm.trace(forward=True):
+        y = (w * 2).exp()
+        gone = weakref.ref(y)
+        y.sum().backward()
+        del y
+        gc.collect()
+        assert gone() is None
+
+
+def test_what_a_call_made_inside_has_no_value():
+    """``cross_entropy`` returns one tensor: the ``log_softmax`` in it is not seen, and says so."""
+    net = nn.Linear(2, 3)
+    graph = traced(lambda: F.cross_entropy(net(torch.ones(1, 2)), torch.tensor([1])).backward()).graphs[0]
+    assert row(graph, node(graph, "log_softmax"))[0] == UNTOUCHED
+    assert row(graph, node(graph, "nll_loss"))[0] > 0

@@ -1,0 +1,34 @@
+"""Functions that stand in for others are taken away in any order."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+
+import pytest
+
+from tensormagic.collectors.hooks import replacing
+from tensormagic.collectors.hooks.replacing import replace
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_any_order(order):
+    """Whoever goes first, the others go on working, and at last the original is back."""
+    owner = SimpleNamespace(word=lambda: "")
+    original = owner.word
+    undo = [replace(owner, "word", lambda below, at=at: lambda: f"{at}{below()}") for at in range(3)]
+    assert owner.word() == "210"
+    for at in order:
+        undo[at]()
+    assert owner.word is original
+    assert not replacing._layers
+
+
+def test_what_somebody_else_put_on_top_stays():
+    """Theirs goes on to ours, which goes on to what lay below."""
+    owner = SimpleNamespace(word=lambda: "original")
+    undo = replace(owner, "word", lambda below: lambda: f"ours {below()}")
+    ours = owner.word
+    owner.word = lambda: f"theirs {ours()}"
+    undo()
+    assert owner.word() == "theirs ours original"

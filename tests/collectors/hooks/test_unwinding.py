@@ -1,0 +1,114 @@
+"""A deep graph that was walked can be let go, and nothing is kept by that."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import weakref
+from array import array
+
+import torch
+
+import tensormagic as tm
+from tensormagic.collectors.graphs.skeleton import Walker
+from tensormagic.collectors.objects.identity import Leaves, ModuleNames
+from tensormagic.collectors.where.origins import Origins
+from tensormagic.collectors.hooks.unwinding import STRIDE, landings
+
+DEEP = 45_000  # freed one inside the other, these would need 9 MB of stack; there are 8
+
+_WALK_AND_LET_GO = f"""
+import sys, torch, tensormagic as tm
+torch.set_num_threads(1)
+w = torch.ones(2, requires_grad=True)
+def chain():
+    x = w
+    for _ in range({DEEP}):
+        x = x.sin()
+    return x.sum()
+with tm.trace():
+    loss = chain()
+    loss.backward()
+loss = None
+print("traced and freed", flush=True)
+loss = chain()
+report = tm.gradgraph(loss)
+sys.setprofile(lambda *_: None)
+loss = None
+sys.setprofile(None)
+print("drawn and freed, under a profiler", flush=True)
+loss = chain()
+report = tm.gradgraph(loss)
+"""
+
+
+def test_a_deep_graph_is_freed_without_a_crash():
+    """A very long chain of ops, walked and then dropped, or never dropped: the process lives on, and ends well."""
+    done = subprocess.run(
+        [sys.executable, "-c", _WALK_AND_LET_GO], capture_output=True, text=True, check=False, timeout=100
+    )
+    assert (done.returncode, done.stdout) == (0, "traced and freed\ndrawn and freed, under a profiler\n"), done.stderr[
+        -2000:
+    ]
+
+
+def test_nothing_of_a_deep_graph_lives_longer():
+    """Once its loss is gone, so is a tensor that the bottom of a deep graph saved."""
+    w = torch.ones(2, requires_grad=True)
+    saved = w * 1
+    gone = weakref.ref(saved)
+    x = saved.sin()
+    del saved
+    for _ in range(4 * STRIDE):
+        x = x + 1
+    tm.gradgraph(x.sum())
+    gc.disable()
+    try:
+        assert gone() is not None
+        del x
+        for _ in range(2):  # the interpreter tidies up at the turn of a loop
+            pass
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_the_middle_of_a_deep_graph_stays_usable():
+    """What still belongs to somebody is not taken apart: backward from a tensor half way down is as ever."""
+    w = torch.ones(2, requires_grad=True)
+    half = w
+    for _ in range(3 * STRIDE):
+        half = half + w
+    loss = half
+    for _ in range(3 * STRIDE):
+        loss = loss + w
+    tm.gradgraph(loss.sum())
+    del loss
+    half.sum().backward()
+    assert w.grad.tolist() == [3 * STRIDE + 1] * 2
+
+
+def _signature(*ends):
+    rows = (number for node in ends for number in (0, 0, len(node), *(x for end in node for x in (end, 0))))
+    return array("i", [1, *rows])
+
+
+def test_landings_lie_where_a_path_leaves_a_stride():
+    """In a chain they are a stride apart, however many short ways lead past them; the last stride needs none."""
+    count = 3 * STRIDE + 10
+    chain = [(place + 1,) if place + 1 < count else () for place in range(count)]
+    found = landings(_signature(*chain), count)
+    assert [count - 1 - place for place, _ in found] == [3 * STRIDE, 2 * STRIDE]
+    assert [below for place, below in found] == [(place + 1,) for place, _ in found]
+    shortcuts = [(*ends, count - 1) for ends in chain]
+    assert landings(_signature(*shortcuts), count) == found
+
+
+def test_small_graphs_are_left_as_they_are():
+    """A graph of a usual depth gets nothing: its nodes' metadata stays empty."""
+    x = torch.ones(2, requires_grad=True)
+    for _ in range(STRIDE - 10):
+        x = x.sin()
+    Walker(Origins(), Leaves({}, ModuleNames({}))).walk([x.grad_fn])
+    assert x.grad_fn.metadata == {}

@@ -1,0 +1,197 @@
+"""The walk over a person's names finds what is theirs, runs none of their code, and always ends."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict, namedtuple
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tensormagic.collectors.objects.namespace import Walk, is_history, modules_in, walk_arrays, walk_tensors
+
+
+def names(namespace: dict[str, Any]) -> list[str]:
+    """The names under which tensors are found."""
+    return [name for name, _ in walk_tensors(namespace)]
+
+
+def test_tensors_in_builtin_containers() -> None:
+    """Lists, tuples, dictionaries and what derives from them, nested, spelt as one would index them."""
+    t = torch.zeros(2)
+    pair = namedtuple("pair", "left right")  # noqa: PYI024
+    namespace = {
+        "a": t, "batch": [t, (t, [t])], "state": OrderedDict(w=t, inner={"b": t}), "pair": pair(t, 1),
+        "top": torch.zeros(2, 2).max(0), "by_number": {3: t},
+    }  # fmt: skip
+    assert names(namespace) == [
+        "a", "batch[0]", "batch[1][0]", "batch[1][1][0]", "state['w']", "state['inner']['b']", "pair[0]", "top[0]",
+        "top[1]", "by_number[3]",
+    ]  # fmt: skip
+
+
+def test_modules_spell_names_as_named_parameters_does() -> None:
+    """Parameters, buffers, submodules and plain tensor attributes; tied weights under both names."""
+    net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    net.tied = nn.Linear(2, 2)
+    net.tied.weight = net[0].weight
+    net.plain = torch.zeros(1)
+    found = names({"net": net})
+    assert {name.removeprefix("net.") for name in found} == {
+        *dict(net.named_parameters(remove_duplicate=False)), *dict(net.named_buffers()), "plain",
+    }  # fmt: skip
+    assert len(found) == len(set(found))
+
+
+def test_gradients_of_leaves_are_found_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
+    """A leaf's gradient has a name; that of other tensors is not asked for, for torch would warn."""
+    w = torch.ones(2, requires_grad=True)
+    y = w * 2
+    y.sum().backward()
+    assert names({"w": w, "y": y}) == ["w", "w.grad", "y"]
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("name", ["_", "__", "___", "_i", "_ii", "_12", "_i12", "_oh", "_dh", "In", "Out", "__name__"])
+def test_history_is_skipped(name: str) -> None:
+    """IPython's history is not the person's naming."""
+    assert is_history(name)
+    assert names({name: torch.zeros(1)}) == []
+
+
+@pytest.mark.parametrize("name", ["_x", "x_", "i", "_input", "oh", "inside", "_hidden1"])
+def test_own_names_with_underscores_are_kept(name: str) -> None:
+    """A leading underscore alone does not make a name history."""
+    assert names({name: torch.zeros(1)}) == [name]
+
+
+class Booby:
+    """An object that minds being looked at."""
+
+    def __getattribute__(self, name: str) -> NoReturn:
+        raise AssertionError(f"{name} was asked for")
+
+    def __len__(self) -> NoReturn:
+        raise AssertionError("its length was asked for")
+
+    def __iter__(self) -> NoReturn:
+        raise AssertionError("it was iterated")
+
+
+class BoobyDict(dict[str, Any]):
+    """A dictionary with items of its own making."""
+
+    def items(self) -> NoReturn:
+        raise AssertionError("its own items() was called")
+
+
+class BoobyModule(nn.Module):
+    """A module that minds being asked for attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parameters["w"] = nn.Parameter(torch.zeros(1))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AssertionError(f"{name} was asked for")
+
+    @property
+    def lazy(self) -> NoReturn:
+        """A property that must not run."""
+        raise AssertionError("a property ran")
+
+
+def test_no_code_of_the_persons_runs() -> None:
+    """Attributes, lengths and iterators of somebody's own classes stay unused; their tensors are still found."""
+    namespace = {"booby": Booby(), "d": BoobyDict(t=torch.zeros(1)), "m": BoobyModule(), "json": json, "f": names}
+    assert names(namespace) == ["d['t']", "m.w"]
+
+
+def test_classes_of_any_metaclass_are_passed_by() -> None:
+    """A class made by another metaclass holds nothing to look at, and does not hide what comes after it."""
+    import abc
+    import enum
+
+    class Abstract(abc.ABC):  # noqa: B024  (its metaclass is what counts)
+        """Its metaclass is no ``type``; its ``__dict__`` is a view."""
+
+        shared = torch.ones(2)
+
+    def function() -> None:
+        """Hold classes, as decorated functions do."""
+
+    function.constraints = [Abstract, enum.Enum]
+    namespace = {"function": function, "Abstract": Abstract, "x": torch.ones(1)}
+    walk = Walk(namespace)
+    assert [name for name, _ in walk.named(torch.Tensor)] == ["x"]
+    assert walk.complete
+
+
+def test_an_object_that_cannot_be_looked_into_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever looking into one object raises, the others are found, and the walk says that it is not complete."""
+    from tensormagic.collectors.objects import namespace as module
+
+    original = module.children
+
+    def children(path: str, *rest: object) -> object:
+        if path == "odd":
+            raise TypeError("descriptor does not apply")
+        return original(path, *rest)
+
+    monkeypatch.setattr(module, "children", children)
+    walk = Walk({"odd": [torch.ones(1)], "x": torch.ones(1)})
+    assert [name for name, _ in walk.named(torch.Tensor)] == ["x"]
+    assert not walk.complete
+
+
+def test_cycles_end() -> None:
+    """Lists that hold themselves and modules that hold their owners are walked once."""
+    loop: list[Any] = [torch.zeros(1)]
+    loop.append(loop)
+    net = nn.Linear(1, 1, bias=False)
+    net.__dict__["_modules"]["me"] = net
+    assert names({"loop": loop, "net": net}) == ["loop[0]", "net.weight"]
+    assert [name for name, _ in modules_in({"net": net})] == ["net"]
+
+
+def test_deep_nesting_of_modules_needs_no_recursion() -> None:
+    """Three thousand modules inside each other are walked."""
+    outer = inner = nn.Module()
+    for _ in range(3000):
+        inner.child = nn.Module()
+        inner = inner.child
+    inner.weight = nn.Parameter(torch.zeros(1))
+    assert len(names({"net": outer})) == 1
+
+
+def test_limits_are_kept_and_admitted() -> None:
+    """Past its limit the walk stops, and says that it did; so it does for lists that are too long."""
+    walk = Walk({f"t{at}": torch.zeros(1) for at in range(50)}, limit=20)
+    assert (len(list(walk_arrays(walk))), walk.looked, walk.complete) == (20, 20, False)
+    long = Walk({"rows": [torch.zeros(1)] * 5000})
+    assert (len(list(walk_arrays(long))), long.looked, long.complete) == (1000, 1001, False)
+    losses = Walk({"losses": [0.5] * 5000})
+    assert (list(walk_arrays(losses)), losses.looked, losses.complete) == ([], 1, True)
+    short = Walk({"a": torch.zeros(1), "n": np.zeros(1)})
+    assert ([name for name, _ in walk_arrays(short)], short.complete) == (["a", "n"], True)
+
+
+def test_outermost_modules_are_named_once() -> None:
+    """A layer that has a name of its own still belongs to its network, in whichever order they are found."""
+    net = nn.Sequential(nn.Linear(2, 2))
+    for namespace in ({"layer": net[0], "net": net, "same": net}, {"net": net, "layer": net[0]}):
+        assert modules_in(namespace) == [("net", net)]
+    assert [name for name, _ in modules_in({"nets": [nn.Linear(1, 1), nn.Linear(1, 1)]})] == ["nets[0]", "nets[1]"]
+
+
+def test_classes_of_every_metaclass_are_passed_over() -> None:
+    """An abstract class or an enumeration among the names, or a class without a module, stops nobody."""
+    nowhere: dict[str, type] = {}
+    exec("class Nowhere: pass", {"__build_class__": __build_class__, "__name__": ""}, nowhere)
+    namespace = {"Callable": Callable, "Colour": Enum("Colour", "red"), **nowhere, "made": nowhere["Nowhere"]()}
+    assert names({**namespace, "x": torch.zeros(1)}) == ["x"]

@@ -1,0 +1,133 @@
+"""Which of the lines on the stack is the person's own."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import linecache
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+import torch
+
+import tensormagic
+from tensormagic.collectors.where.source import Sites, is_own_code, lines_of
+
+PURELIB = sysconfig.get_path("purelib")
+
+
+@pytest.mark.parametrize(
+    ("filename", "own"),
+    [
+        (__file__, True),
+        ("/home/ada/model.py", True),
+        ("/home/ada/tensormagic/model.py", True),
+        ("<ipython-input-3-0123456789ab>", True),
+        ("/tmp/ipykernel_123/4567.py", True),
+        ("<stdin>", True),
+        ("<string>", True),
+        ("<doctest model.f[0]>", True),
+        ("<frozen importlib._bootstrap>", False),
+        ("<__array_function__ internals>", False),
+        (torch.__file__, False),
+        (json.__file__, False),
+        (tensormagic.__file__, False),
+        (f"{PURELIB}/einops/einops.py", False),
+        ("/home/ada/.local/lib/python3.11/site-packages/torch/functional.py", False),
+        ("/usr/lib/python3/dist-packages/torch/functional.py", False),
+    ],
+)
+def test_own_code(filename, own):
+    """Cells, scripts and modules of the person; not torch, Python, this package or anything installed."""
+    assert is_own_code(filename) is own
+
+
+def test_equal_places_are_one_site():
+    """The same line gives the same number, another line another, in order of first meeting."""
+    sites = Sites()
+    first = [sites.here() for _ in range(3)]
+    second = sites.here()
+    assert (first, second) == ([0, 0, 0], 1)
+    assert [location.line for location in sites.locations] == [sites.locations[0].line, sites.locations[0].line + 1]
+
+
+def test_what_a_site_says():
+    """File, line, text and function; no cell outside a notebook."""
+    sites = Sites()
+    sites.here()  # this very line
+    (location,) = sites.locations
+    assert location.text == "sites.here()  # this very line"
+    assert location.filename == __file__
+    assert location.function == "test_what_a_site_says"
+    assert location.cell is None
+    lines = Path(__file__).read_text().splitlines()
+    assert lines[location.line - 1].strip() == location.text
+
+
+def test_the_number_of_a_cell():
+    """The file name of a cell is asked for its number; at the top level there is no function."""
+    sites = Sites({"<ipython-input-9-x>": 9}.get)
+    source = "def deep():\n    return sites.here()\n\ndeep()\nsites.here()\n"
+    linecache.cache["<ipython-input-9-x>"] = (
+        len(source),
+        None,
+        source.splitlines(keepends=True),
+        "<ipython-input-9-x>",
+    )
+    try:
+        exec(compile(source, "<ipython-input-9-x>", "exec"), {"sites": sites})
+    finally:
+        del linecache.cache["<ipython-input-9-x>"]
+    told = [(place.cell, place.line, place.text, place.function, place.label) for place in sites.locations]
+    assert told == [
+        (9, 2, "return sites.here()", "deep", "cell 9, line 2"),
+        (9, 5, "sites.here()", "", "cell 9, line 5"),
+    ]
+
+
+def test_library_frames_are_passed_over():
+    """Where a library calls back, the line is the one that called the library."""
+    sites = Sites()
+    names = {}
+    code = compile("def through(function):\n    return function()\n", f"{PURELIB}/lib.py", "exec")
+    exec(code, names)
+    site = names["through"](lambda: sites.of_frame(sys._getframe(1)))
+    assert sites.locations[site].function == "test_library_frames_are_passed_over"
+
+
+def test_a_stack_without_own_code():
+    """Nothing is made up."""
+    names = {"sys": sys}
+    code = compile("frame = sys._getframe(0)\n", f"{PURELIB}/lib.py", "exec")
+    exec(code, names)
+    assert Sites().of_frame(None) is None
+    assert not is_own_code(names["frame"].f_code.co_filename)
+
+
+def test_a_file_that_was_edited_and_loaded_again(tmp_path, monkeypatch):
+    """Its lines are those that it has now, not those that Python read the first time."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    path = tmp_path / "edited_model.py"
+    path.write_text("def step(sites):\n    return sites.here(1)\n")
+    module = importlib.import_module("edited_model")
+    monkeypatch.setitem(sys.modules, "edited_model", module)
+    first, second = Sites(), Sites()
+    module.step(first)
+    path.write_text("# a line more\n\ndef step(sites):\n    return sites.here()  # as it is now\n")
+    importlib.reload(module)
+    module.step(second)
+    assert [place.text for place in first.locations] == ["return sites.here(1)"]
+    assert [(place.line, place.text) for place in second.locations] == [(4, "return sites.here()  # as it is now")]
+
+
+@pytest.mark.parametrize("filename", ["y" * 5000, "", "<made up>", "a/" * 3000])
+def test_code_of_any_name_is_traced(filename):
+    """What `compile` takes as a file name may be no name that a disk has: it is no business of the run's."""
+    code = "x = torch.ones(3, requires_grad=True)\nwith tm.trace() as trace:\n    (x * 2).sum().backward()"
+    names = {"torch": torch, "tm": tensormagic}
+    exec(compile(code, filename, "exec"), names)
+    assert len(names["trace"].report.graphs) == 1
+    assert lines_of(filename) == []
