@@ -8,8 +8,8 @@ from typing import Any
 
 from tensormagic.api.findings import diagnosed
 from tensormagic.api.running import CellNumber, _Run
-from tensormagic.collectors.where.source import cell_of
 from tensormagic.collectors.requirements import require_torch
+from tensormagic.collectors.where.source import cell_of
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Cell
 from tensormagic.reports.rng import RngReport, RngRunReport

@@ -51,8 +51,8 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
     (1, 3)
     """
     require_torch()
-    from tensormagic.collectors.tensors.arrays import collect_array, elements_of
     from tensormagic.collectors.geometry.shown_slice import with_slices
+    from tensormagic.collectors.tensors.arrays import collect_array, elements_of
     from tensormagic.collectors.tensors.picture import with_picture
     from tensormagic.collectors.tensors.tensor import collect_tensor
 

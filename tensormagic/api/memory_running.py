@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any
 
 from tensormagic.api.running import CellNumber, _Run
-from tensormagic.collectors.where.source import cell_of
 from tensormagic.collectors.requirements import require_torch
+from tensormagic.collectors.where.source import cell_of
 from tensormagic.reports import Cell
 from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
 

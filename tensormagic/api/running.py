@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_args
 from tensormagic.api.findings import AnyReport, diagnosed
 from tensormagic.api.pacing import Steps, pace_of
 from tensormagic.api.progress import open_progress
-from tensormagic.collectors.where.source import cell_of
 from tensormagic.collectors.requirements import require_torch
+from tensormagic.collectors.where.source import cell_of
 from tensormagic.errors import TraceError
 from tensormagic.garbage import garbage_waits
 from tensormagic.reports import Cell, Level, LiveFrame, Pace, TraceReport, WritesReport

@@ -26,8 +26,8 @@ _PACKAGES = (
 )  # fmt: skip
 _OF_TENSOR = (
     "api.looking", "collectors.tensors.tensor", "collectors.tensors.picture", "collectors.tensors.arrays",
-    "collectors.geometry.shown_slice", "collectors.aliasing.copies", "collectors.aliasing.expression", "renderers.bundles",
-    "renderers.files", "renderers.terminal.terminal_screen", "renderers.tensor.tensor_text",
+    "collectors.geometry.shown_slice", "collectors.aliasing.copies", "collectors.aliasing.expression",
+    "renderers.bundles", "renderers.files", "renderers.terminal.terminal_screen", "renderers.tensor.tensor_text",
     "renderers.tensor.tensor_html", "renderers.figures", "magics.tensor",
 )  # fmt: skip
 _OF_TRACE = (

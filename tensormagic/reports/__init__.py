@@ -38,9 +38,7 @@ from tensormagic.reports.holders import Holder, HoldersReport
 from tensormagic.reports.kinds import (
     NOT_STORED,
     OUTSIDE,
-    Component,
     Fact,
-    KindReport,
     StoredGroup,
     StoredLine,
     StoredList,
@@ -108,7 +106,7 @@ from tensormagic.reports.storage import (
     Strip,
     StripCell,
 )
-from tensormagic.reports.tensor import AutogradReport, Statistics, TensorReport
+from tensormagic.reports.tensor import AutogradReport, Component, KindReport, Statistics, TensorReport
 from tensormagic.reports.tensors import MemoryTotal, TensorRow, TensorTable
 from tensormagic.reports.trace import Cell, Kept, Level, LiveFrame, ParameterSeries, Pass, State, TraceReport
 from tensormagic.reports.training import (

@@ -1,16 +1,11 @@
-"""What sort of tensor a tensor is: sparse, nested, fake, distributed …, and where its numbers really lie.
+"""What a kind of tensor stores: facts, the stored elements as they lie in memory, and a map of the stored cells.
 
-One `KindReport` for what holds the numbers (at most one), and one for each further trait that is worth a sentence
-(parameter, conjugate view, shared memory, an unusual dtype). All are plain text and numbers, made by
-`tensormagic.collectors.kinds`; a new kind needs no change here and none in a renderer.
+The kinds themselves are told by `tensormagic.reports.tensor.KindReport`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-# A component is a whole report, which in turn holds kinds: the module is named here, its class when types are asked for
-from tensormagic.reports import tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,21 +15,6 @@ class Fact:
     label: str
     value: str
     note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Component:
-    """A tensor inside the tensor.
-
-    Attributes:
-        name: How a person reaches it, e.g. ``"x.crow_indices()"``.
-        role: What it is for, in one sentence.
-        report: The tensor itself, without a search for who shares it.
-    """
-
-    name: str
-    role: str
-    report: tensor.TensorReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,30 +88,3 @@ class StoredMap:
     texts: tuple[tuple[str, ...], ...] = ()
     title: str = ""
     sampled: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class KindReport:
-    """One kind that a tensor is of.
-
-    Attributes:
-        key: Its name in the table of kinds: ``"sparse_csr"``, ``"vmap"``, ``"parameter"``.
-        label: What to call it on a badge: ``"CSR"``, ``"conjugate view"``.
-        summary: What that means for this tensor, in one sentence.
-        facts: What is known of it, in the order to show.
-        components: The tensors it is made of.
-        map: Which cells are stored, where that is a matrix or rows.
-        stored: The stored elements as they lie in memory.
-        reading: How one element is found, step by step, with its numbers.
-        stored_bytes: What it really takes, where that is not its elements times their size.
-    """
-
-    key: str
-    label: str
-    summary: str
-    facts: tuple[Fact, ...] = ()
-    components: tuple[Component, ...] = ()
-    map: StoredMap | None = None
-    stored: StoredList | None = None
-    reading: tuple[str, ...] = ()
-    stored_bytes: int | None = None

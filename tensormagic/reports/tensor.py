@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from tensormagic.reports import kinds as kind_reports
 from tensormagic.reports.aliases import Alias
 from tensormagic.reports.autograd import AutogradDetails
 from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap
 from tensormagic.reports.holders import HoldersReport
+from tensormagic.reports.kinds import Fact, StoredList, StoredMap
 from tensormagic.reports.picture import TensorPicture
 from tensormagic.reports.slices import DimensionSlices
 from tensormagic.reports.storage import LayoutReport, StorageReport
@@ -103,6 +103,52 @@ class AutogradReport:
     details: AutogradDetails | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A tensor inside the tensor.
+
+    Attributes:
+        name: How a person reaches it, e.g. ``"x.crow_indices()"``.
+        role: What it is for, in one sentence.
+        report: The tensor itself, without a search for who shares it.
+    """
+
+    name: str
+    role: str
+    report: TensorReport
+
+
+@dataclass(frozen=True, slots=True)
+class KindReport:
+    """One kind that a tensor is of: sparse, nested, fake, distributed …, and where its numbers really lie.
+
+    There is one for what holds the numbers (at most one), and one for each further trait that is worth a sentence
+    (parameter, conjugate view, shared memory, an unusual dtype). All are plain text and numbers, made by
+    `tensormagic.collectors.kinds`; a new kind needs no change here and none in a renderer.
+
+    Attributes:
+        key: Its name in the table of kinds: ``"sparse_csr"``, ``"vmap"``, ``"parameter"``.
+        label: What to call it on a badge: ``"CSR"``, ``"conjugate view"``.
+        summary: What that means for this tensor, in one sentence.
+        facts: What is known of it, in the order to show.
+        components: The tensors it is made of.
+        map: Which cells are stored, where that is a matrix or rows.
+        stored: The stored elements as they lie in memory.
+        reading: How one element is found, step by step, with its numbers.
+        stored_bytes: What it really takes, where that is not its elements times their size.
+    """
+
+    key: str
+    label: str
+    summary: str
+    facts: tuple[Fact, ...] = ()
+    components: tuple[Component, ...] = ()
+    map: StoredMap | None = None
+    stored: StoredList | None = None
+    reading: tuple[str, ...] = ()
+    stored_bytes: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorReport(Report):
     """Everything that is known about one tensor, without the tensor.
@@ -163,7 +209,7 @@ class TensorReport(Report):
     gaps: tuple[Gap, ...] = ()
     verdict: CopyVerdict | None = None
     holders: HoldersReport | None = None
-    kinds: tuple[kind_reports.KindReport, ...] = ()
+    kinds: tuple[KindReport, ...] = ()
 
     @property
     def metadata(self) -> dict[str, str]:

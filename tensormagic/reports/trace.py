@@ -5,6 +5,7 @@ The graphs themselves, and the sentinels of packed norms, are in `tensormagic.re
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -21,7 +22,7 @@ from tensormagic.reports.observations import Observation
 from tensormagic.reports.ops import OpsReport
 from tensormagic.reports.pacing import Pacing
 from tensormagic.reports.rootless import Rootless
-from tensormagic.reports.soundness import check_trace
+from tensormagic.reports.soundness import check_graph, require, within
 from tensormagic.reports.training import Training
 
 Level = Literal["grad", "ops"]
@@ -199,7 +200,36 @@ class TraceReport(Report):
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there."""
-        check_trace(self)
+        lines = len(self.locations)
+        for graph in self.graphs:
+            check_graph(graph, lines)
+        ends = (line for cut in self.cuts for line in (cut.location, cut.source_location))
+        require(within(ends, lines), "a cut stands on a line")
+        require(within((one.location for one in self.rootless), lines), "a backward that was refused stands on a line")
+        require(within((one.location for one in self.caught), lines), "a backward that was caught stands on a line")
+        require(within((one.cut for one in self.rootless), len(self.cuts)), "a backward was refused for a cut")
+        require(within((one.location for one in (*self.passes, *self.inner_passes)), lines), "a pass stands on a line")
+        seen = (line for one in self.observations for line in (one.location, one.made))
+        require(within(seen, lines), "something was seen on a line")
+        widths = {len(series.norms) for series in self.parameters}
+        require(widths <= {len(self.passes)}, "a parameter has a norm for a pass")
+        moves = {len(series.updates) for series in self.parameters}
+        require(moves <= {0, len(self.passes)}, "a step after a pass moved a parameter")
+        standing = 0 if self.pacing is None else len(self.pacing.standing)
+        require(standing in {0, len(self.parameters)}, "a parameter's .grad stands at the end")
+        sizes = [len(graph.nodes) for graph in self.graphs]
+        places = [*(finding.node for finding in self.findings if finding.node), *self._fault_places()]
+        known = (0 <= graph < len(sizes) and 0 <= node < sizes[graph] for graph, node in places)
+        require(all(known), "a finding is about a node")
+
+    def _fault_places(self) -> Iterator[tuple[int, int]]:
+        """Yield the nodes that something went wrong at, by what was collected."""
+        raised = self.failure.backward if self.failure is not None else None
+        every = [raised, *(one.fault for one in self.caught)]
+        faults = (fault for one in every if one is not None for fault in (one.spoilt, one.freed, one.returned))
+        for fault in (*faults, *(self.quiet.unseen if self.quiet is not None else ())):
+            if fault is not None and fault.graph is not None and fault.node is not None:
+                yield fault.graph, fault.node
 
     @property
     def nodes(self) -> tuple[Node, ...]:

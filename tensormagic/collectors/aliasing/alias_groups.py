@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from tensormagic.collectors.aliasing.alias_members import member_of, members_in_order
 from tensormagic.collectors.aliasing.alias_pairs import PairBudget, pairs_of
-from tensormagic.collectors.aliasing.sharing import Entry, Shared, by_memory, gather, with_parts
 from tensormagic.collectors.aliasing.coverage import cell_bytes
+from tensormagic.collectors.aliasing.sharing import Entry, Shared, by_memory, gather, with_parts
 from tensormagic.collectors.objects.namespace import Walk
 from tensormagic.collectors.objects.naming import nearest, telling
 from tensormagic.collectors.quiet import quiet

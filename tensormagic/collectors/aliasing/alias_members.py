@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.aliasing.sharing import BUFFERS, Entry, Shared, owner_of
-from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.aliasing.coverage import coverage
+from tensormagic.collectors.aliasing.regions import region_in
+from tensormagic.collectors.aliasing.sharing import BUFFERS, Entry, Shared, owner_of
 from tensormagic.collectors.geometry.layout import count_distinct
 from tensormagic.collectors.geometry.overlap import Region
-from tensormagic.collectors.aliasing.regions import region_in
 from tensormagic.collectors.geometry.versions import counter_of
+from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.objects.holdings import is_kind
 from tensormagic.collectors.objects.naming import nearest, telling
 from tensormagic.reports import AliasMember

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from tensormagic.collectors.aliasing.regions import region_in
 from tensormagic.collectors.aliasing.sharing import Entry, Shared
 from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
-from tensormagic.collectors.aliasing.regions import region_in
 from tensormagic.collectors.objects.naming import nearest, telling
 from tensormagic.reports import AliasPair
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.geometry.written import Written, is_same_place
+from tensormagic.collectors.aliasing.sharers import place_of
 from tensormagic.collectors.geometry.geometry import Pattern
 from tensormagic.collectors.geometry.layout import count_distinct
 from tensormagic.collectors.geometry.overlap import overlap
 from tensormagic.collectors.geometry.touched import touched
-from tensormagic.collectors.aliasing.sharers import place_of
+from tensormagic.collectors.geometry.written import Written, is_same_place
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import Clash
 

@@ -7,7 +7,6 @@ the moment of a write only if what it named is alive, and a plain name only if i
 from __future__ import annotations
 
 import re
-import sys
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -20,14 +19,11 @@ import torch
 from tensormagic.collectors.aliasing.aliases import region_of
 from tensormagic.collectors.geometry.overlap import Region
 from tensormagic.collectors.objects.namespace import Walk, walk_arrays
-from tensormagic.collectors.where.source import is_own_code
 from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.where.running import running_spaces
 
-_OPTIMIZED = 1  # CO_OPTIMIZED: code whose local names live in slots, not in a dictionary of the person's
 _ITEM = re.compile(r"(?P<list>[^\W\d]\w*)\[\d+\]")
-_FRAMES = 24  # of the person's functions that are running, at most so many are asked for their names
 _use_count = torch._C._storage_Use_Count
-_HOLDERS = 3  # of a frame's dictionary of locals when nobody but the frame, us and the call below holds it
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,38 +173,3 @@ def _storage_of(item: Any) -> int:
 def _list_of(name: str, space: Mapping[str, Any]) -> str:
     found = _ITEM.fullmatch(name)
     return found["list"] if found and type(space.get(found["list"])) is list else ""
-
-
-def running_spaces(frame: FrameType | None, outermost: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the names of the person's functions that are running, innermost first, up to their module or cell."""
-    return (names for _, names in running_functions(frame, outermost))
-
-
-def running_functions(frame: FrameType | None, outermost: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the person's functions that are running, by name, with their names, as `running_spaces` does."""
-    for _ in range(_FRAMES):
-        while frame is not None and not is_own_code(frame.f_code.co_filename):
-            frame = frame.f_back
-        if frame is None:
-            return
-        if not frame.f_code.co_flags & _OPTIMIZED:
-            if frame.f_locals is not outermost:
-                yield frame.f_code.co_name, frame.f_locals
-            return
-        yield frame.f_code.co_name, names_of(frame)
-        frame = frame.f_back
-
-
-def names_of(frame: FrameType) -> Mapping[str, Any]:
-    """Return the names bound in a frame, those of a function as a copy that nothing else keeps.
-
-    Until Python 3.12 a frame keeps the dictionary it was asked for, and with it every tensor in there, for as long as
-    the function runs. So it is emptied again, unless the person holds it too (``locals()``).
-    """
-    if not frame.f_code.co_flags & _OPTIMIZED:
-        return frame.f_locals
-    held = frame.f_locals
-    names = dict(held)
-    if sys.version_info < (3, 13) and sys.getrefcount(held) <= _HOLDERS:
-        held.clear()
-    return names

@@ -11,8 +11,8 @@ from types import FrameType
 import torch
 
 from tensormagic.collectors.aliasing.clash import REPLAY_LIMIT, Suspicion
-from tensormagic.collectors.geometry.overlap import Region
 from tensormagic.collectors.aliasing.sharers import place_of
+from tensormagic.collectors.geometry.overlap import Region
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import Clash
 

@@ -14,17 +14,17 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.aliasing.clash import Call
+from tensormagic.collectors.aliasing.sharers import Hit, place_of
 from tensormagic.collectors.aliasing.written_through import Statement, Through
 from tensormagic.collectors.geometry.overlap import Region
 from tensormagic.collectors.geometry.touched import Touched, touched
 from tensormagic.collectors.geometry.versions import shares_version
 from tensormagic.collectors.objects.namespace import is_kind
-from tensormagic.collectors.aliasing.sharers import Hit, place_of
 from tensormagic.reports import ChangedName
 from tensormagic.reports.writes import Extent
 
 if TYPE_CHECKING:
-    from tensormagic.collectors.aliasing.write_log import Tally
+    from tensormagic.collectors.aliasing.tally import Tally
 
 MOST_REMEMBERED = 4096
 

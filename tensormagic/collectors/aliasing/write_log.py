@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections import ChainMap
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from time import process_time
 from types import FrameType
 from typing import Any
@@ -18,16 +17,18 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.aliasing.clash import Call, Suspicion, refusal, repeats, settle, suspect
+from tensormagic.collectors.aliasing.sharers import Sharers, place_of
 from tensormagic.collectors.aliasing.swaps import Swaps
+from tensormagic.collectors.aliasing.tally import Tally
 from tensormagic.collectors.aliasing.write_effects import Effects, WriteSeen, changed_arguments
-from tensormagic.collectors.geometry.written import Written
 from tensormagic.collectors.aliasing.written_through import Statement, Through, statement_at, through
 from tensormagic.collectors.geometry.scattered import is_scattered, written_elements
 from tensormagic.collectors.geometry.touched import index_at, touched
-from tensormagic.collectors.aliasing.sharers import Sharers, names_of, place_of
-from tensormagic.collectors.where.source import Sites, is_own_code
+from tensormagic.collectors.geometry.written import Written
 from tensormagic.collectors.quiet import quiet
-from tensormagic.reports import ChangedName, Clash, Gap, Write
+from tensormagic.collectors.where.running import names_of
+from tensormagic.collectors.where.source import Sites, is_own_code
+from tensormagic.reports import Clash, Gap, Write
 
 MOST_REPLAYS = 8  # suspicious calls of one line and op that are done once more, to see what they should give
 FREE_SEARCHES = 0.1  # seconds of this process for looking names up whenever something may have changed; beyond that,
@@ -36,44 +37,6 @@ SEARCH_SHARE = 8  # a look-up waits until so many times what the last one took h
 CALLERS = 4  # of the person's functions, from the write outwards, that are asked what they passed
 _ALONE = 2  # users of a storage when one tensor and the question itself are all
 _use_count = torch._C._storage_Use_Count
-
-
-@dataclass(slots=True)
-class Tally:
-    """All writes of one op on one line."""
-
-    site: int | None
-    written: Written
-    target: str = ""
-    described: bool = False
-    named: bool = False  # by the line itself; else by the tensor, which may be another one the next time
-    storage: int = 0
-    shape: tuple[int, ...] = ()
-    calls: int = 0
-    replays: int = 0
-    several: bool = False
-    changed: dict[str, ChangedName] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
-    clash: Clash | None = None
-    suspicion: Suspicion | None = None
-    swaps: bool | None = None  # not looked up yet
-    searched: bool | None = None  # whether names were ever looked up for it; None where they need not be
-
-    def report(self, sites: Sites) -> Write:
-        """Return it as plain data."""
-        lists = tuple(f"{name}[" for name, changed in self.changed.items() if changed.items > 1)
-        shown = ((key, name) for key, name in self.changed.items() if not lists or not key.startswith(lists))
-        changed = (dataclasses.replace(name, writes=self.counts[key]) for key, name in shown)
-        return Write(
-            location=sites.locations[self.site] if self.site is not None else None,
-            op=self.written.name,
-            target=self.target,
-            shape=self.shape,
-            count=self.calls,
-            several=self.several and not self.named,
-            changed=tuple(changed),
-            clash=self.clash,
-        )
 
 
 class WriteLog:

@@ -17,12 +17,12 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.aliasing.write_log import WriteLog
-from tensormagic.collectors.geometry.written import does_write, written_by
 from tensormagic.collectors.geometry.versions import prepare_counters
+from tensormagic.collectors.geometry.written import does_write, written_by
+from tensormagic.collectors.hooks.stepping import SteppingMode
 from tensormagic.collectors.where.caller import Callers
 from tensormagic.collectors.where.source import CellNumber, Sites
 from tensormagic.collectors.where.tracebacks import error_text, state_after, strip_own_frames
-from tensormagic.collectors.hooks.stepping import SteppingMode
 from tensormagic.errors import TraceError
 from tensormagic.reports import Cell, State, WritesReport
 

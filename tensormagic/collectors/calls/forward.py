@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch.overrides import TorchFunctionMode
 
-from tensormagic.collectors.calls.call_watch import Call, CallWatch
+from tensormagic.collectors.calls.call_notes import Call
+from tensormagic.collectors.calls.call_watch import CallWatch
 from tensormagic.collectors.calls.watched_calls import WATCHED
 from tensormagic.collectors.cuts.cuts import Cuts
 from tensormagic.collectors.faults.autograd_watch import GETS_GRAD, SETS_DATA, AutogradWatch
-from tensormagic.collectors.where.caller import HANDS_OVER, Callers, calling_frame
-from tensormagic.collectors.objects.identity import ModuleNames
-from tensormagic.collectors.where.source import Sites
-from tensormagic.collectors.where.origins import Origin, Origins
-from tensormagic.collectors.objects.running_modules import RunningModules
 from tensormagic.collectors.hooks.unnoticed import UnnoticedMode, active_modes, set_modes
+from tensormagic.collectors.objects.identity import ModuleNames
+from tensormagic.collectors.objects.running_modules import RunningModules
+from tensormagic.collectors.where.caller import HANDS_OVER, Callers, calling_frame
+from tensormagic.collectors.where.origins import Origin, Origins
+from tensormagic.collectors.where.source import Sites
 from tensormagic.reports import Gap
 
 if TYPE_CHECKING:

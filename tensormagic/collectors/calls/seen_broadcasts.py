@@ -10,14 +10,12 @@ from __future__ import annotations
 import ast
 import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from tensormagic.collectors.calls.call_notes import Call, CallNotes, Found
 from tensormagic.collectors.calls.call_operands import flat, operand_parts
-
-if TYPE_CHECKING:
-    from tensormagic.collectors.calls.call_watch import Call, CallWatch, Found
 
 NAMES = ("add", "sub", "mul", "div", "eq", "__eq__", "ne", "rsub", "__radd__", "__rsub__", "__rmul__", "__rtruediv__")
 JOINED = ("broadcast_tensors",)
@@ -60,7 +58,7 @@ class Wide:
         if self.marks.get(mark.key) is mark:
             del self.marks[mark.key]
 
-    def follow(self, watch: CallWatch, call: Call) -> None:
+    def follow(self, watch: CallNotes, call: Call) -> None:
         """Pass the mark on, or note what came of it."""
         result, name = call.result, str(getattr(call.function, "__name__", ""))
         if (mark := self._of(flat(call.args))) is None:
@@ -85,7 +83,13 @@ class Wide:
         return None
 
 
-def both_grew(watch: CallWatch, call: Call) -> None:
+class NotesOfBroadcasts(CallNotes):
+    """Notes beside which results are followed that grew."""
+
+    wide: Wide
+
+
+def both_grew(watch: NotesOfBroadcasts, call: Call) -> None:
     """Follow what came of a column and a row of the same length, where nothing says that a table was meant."""
     result = call.result
     if not isinstance(result, torch.Tensor) or len(call.args) < 2:
@@ -128,7 +132,7 @@ def _says_so(node: ast.AST) -> bool:
     )
 
 
-def grew_in_a_loss(watch: CallWatch, call: Call) -> None:
+def grew_in_a_loss(watch: NotesOfBroadcasts, call: Call) -> None:
     """Follow what a loss makes of operands that both grow: it warns, but of two sizes only."""
     given = call.args[0] if call.args and isinstance(call.args[0], tuple | list) else call.args
     if len(given) != 2 or given[0].shape == given[1].shape:
@@ -143,7 +147,7 @@ def grew_in_a_loss(watch: CallWatch, call: Call) -> None:
             watch.wide.mark(x, watch.found("both broadcast", call, operands=(left, right), result=x, op=op))
 
 
-def grew_in_a_whole_loss(watch: CallWatch, call: Call) -> None:
+def grew_in_a_whole_loss(watch: CallNotes, call: Call) -> None:
     """Note a loss that was seen as a whole, and made one number of operands that both grew."""
     if len(call.args) < 2 or not isinstance(call.result, torch.Tensor) or call.result.dim():
         return

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
-if TYPE_CHECKING:
-    from tensormagic.collectors.calls.call_watch import Call, CallWatch
+from tensormagic.collectors.calls.call_notes import Call, CallNotes
 
 SMALLEST = 1 << 16  # bytes; what is less is not even counted
 
 NAMES = ("reshape", "flatten", "ravel", "reshape_as")
 
 
-def copied(watch: CallWatch, call: Call) -> None:
+def copied(watch: CallNotes, call: Call) -> None:
     """Note a copy, told by the storage behind the result."""
     result, source = call.result, call.args[0] if call.args else call.kwargs.get("input")
     if result is source or not isinstance(result, torch.Tensor) or not isinstance(source, torch.Tensor):

@@ -8,12 +8,11 @@ torch draws, one would be taken for a chosen one, and then nothing is said.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-if TYPE_CHECKING:
-    from tensormagic.collectors.calls.call_watch import Call, CallWatch
+from tensormagic.collectors.calls.call_notes import Call, CallNotes
 
 _CHOSEN_BITS, _CHOSEN_BITS_ON_A_GPU = 45, 40
 _NEGATIVE = 1 << 64  # what torch adds to a seed below zero
@@ -30,7 +29,7 @@ _DROPPING = frozenset({"dropout", "dropout_", "dropout1d", "dropout2d", "dropout
 _NO_EFFECT = "torch/utils/data/dataloader.py"  # draws a seed for its workers, also where there are none
 
 
-def drew(watch: CallWatch, call: Call) -> None:
+def drew(watch: CallNotes, call: Call) -> None:
     """Note a draw from a default generator with a seed of torch's own choice."""
     result = call.result
     if not isinstance(result, torch.Tensor) or (generator := _default_generator(result.device)) is None:

@@ -11,16 +11,14 @@ followed, and `Module.to_empty`: torch's own layers fill what they make.
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from tensormagic.collectors.calls.call_notes import Call, CallNotes
 from tensormagic.collectors.calls.call_operands import flat
 from tensormagic.collectors.where.source import is_own_code
-
-if TYPE_CHECKING:
-    from tensormagic.collectors.calls.call_watch import Call, CallWatch
 
 NAMES = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided")
 MOST_FOLLOWED = 128
@@ -111,7 +109,7 @@ class Fresh:
         if mark is not None:
             mark.intact = mark.still_is(args[0])
 
-    def follow(self, watch: CallWatch, call: Call) -> None:
+    def follow(self, watch: CallNotes, call: Call) -> None:
         """Look at what a call does with memory that is followed: it fills it, reads it, or looks away."""
         self._calls += 1
         if self._calls > LONGEST:
@@ -141,7 +139,7 @@ class Fresh:
             return True
         return False
 
-    def _read(self, watch: CallWatch, call: Call, x: torch.Tensor) -> None:
+    def _read(self, watch: CallNotes, call: Call, x: torch.Tensor) -> None:
         mark = self.marks[_key(x)]
         if mark.intact or mark.still_is(x):
             operands = [value for value in flat(call.args) if isinstance(value, torch.Tensor)]
@@ -165,7 +163,13 @@ def _is_blind(name: str, call: Call, given: list[torch.Tensor]) -> bool:
     return name in _BETA and call.kwargs.get("beta") == 0 and len(given) == 1 and given[0] is call.args[0]
 
 
-def asked_for(watch: CallWatch, call: Call) -> None:
+class NotesOfFresh(CallNotes):
+    """Notes beside which memory is followed that nobody wrote."""
+
+    fresh: Fresh
+
+
+def asked_for(watch: NotesOfFresh, call: Call) -> None:
     """Follow memory that the person's own code has asked for."""
     filename = call.frame.f_code.co_filename.replace("\\", "/")
     if (is_own_code(filename) or filename.endswith(_TO_EMPTY)) and is_followable(call.result):

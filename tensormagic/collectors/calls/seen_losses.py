@@ -6,12 +6,11 @@ softmax or a sigmoid, directly or through calls that only choose, turn or copy e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-if TYPE_CHECKING:
-    from tensormagic.collectors.calls.call_watch import Call, CallWatch
+from tensormagic.collectors.calls.call_notes import Call, CallNotes
 
 NAMES = (
     "cross_entropy_loss", "cross_entropy", "binary_cross_entropy_with_logits", "nll_loss_nd", "nll_loss",
@@ -31,7 +30,7 @@ _PASSING = frozenset({
 })  # fmt: skip
 
 
-def normalised(watch: CallWatch, call: Call) -> None:
+def normalised(watch: CallNotes, call: Call) -> None:
     """Note what normalised the first operand of a loss, where something did; twice, for a loss of probabilities."""
     scores = call.args[0] if call.args else None
     if not isinstance(scores, torch.Tensor) or scores.grad_fn is None:

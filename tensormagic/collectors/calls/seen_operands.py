@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-if TYPE_CHECKING:
-    from tensormagic.collectors.calls.call_watch import Call, CallWatch
+from tensormagic.collectors.calls.call_notes import Call, CallNotes
 
 ELEMENTWISE = ("add", "sub", "mul", "div", "__radd__", "__rsub__", "__rmul__", "__rtruediv__", "rsub", "pow", "where",
                "maximum", "minimum")  # fmt: skip
@@ -44,7 +43,13 @@ class Doubles:
         self._made[storage._cdata] = (StorageWeakRef(storage), site)  # type: ignore[no-untyped-call]
 
 
-def made_double(watch: CallWatch, call: Call) -> None:
+class NotesOfDoubles(CallNotes):
+    """Notes beside which float64 tensors are remembered."""
+
+    doubles: Doubles
+
+
+def made_double(watch: NotesOfDoubles, call: Call) -> None:
     """Remember where a float64 tensor was made from data."""
     x = call.result
     if isinstance(x, torch.Tensor) and x.dtype is torch.float64 and x.dim() and x.layout is torch.strided:
@@ -59,7 +64,7 @@ def _tensors(values: tuple[Any, ...]) -> Iterator[torch.Tensor]:
             yield from (item for item in value if isinstance(item, torch.Tensor))
 
 
-def promoted(watch: CallWatch, call: Call) -> None:
+def promoted(watch: NotesOfDoubles, call: Call) -> None:
     """Note a result in float64 where something narrower met float64; a number or a 0-d tensor never promotes."""
     result = call.result
     if not isinstance(result, torch.Tensor) or result.dtype is not torch.float64:
@@ -74,7 +79,7 @@ def promoted(watch: CallWatch, call: Call) -> None:
     watch.note("promoted", call, operands=operands, result=result, made=watch.doubles.line_of(wide), detail=origin)
 
 
-def mixed(watch: CallWatch, call: Call) -> None:
+def mixed(watch: CallNotes, call: Call) -> None:
     """Note operands of which one lies channels-last and another contiguous, neither both at once."""
     given = [x for x in _tensors(call.args) if x.dim() in _LAST][:2]
     if len(given) < 2 or not isinstance(call.result, torch.Tensor):

@@ -5,12 +5,9 @@ On the CPU there is nothing to wait for, and nothing is noted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
-if TYPE_CHECKING:
-    from tensormagic.collectors.calls.call_watch import Call, CallWatch
+from tensormagic.collectors.calls.call_notes import Call, CallNotes
 
 NAMES = (
     "item", "tolist", "cpu", "to", "__float__", "__int__", "__bool__", "__index__", "is_nonzero", "nonzero", "argwhere",
@@ -19,7 +16,7 @@ NAMES = (
 _HERE = frozenset({"cpu", "meta"})
 
 
-def waited(watch: CallWatch, call: Call) -> None:
+def waited(watch: CallNotes, call: Call) -> None:
     """Note a call that reads what is on a device."""
     x = call.args[0] if call.args else None
     if not isinstance(x, torch.Tensor) or x.device.type in _HERE:

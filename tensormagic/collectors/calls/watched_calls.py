@@ -13,20 +13,18 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from tensormagic.collectors.calls import (
+    loop_notes,
     seen_broadcasts,
-    seen_clearing,
     seen_copies,
     seen_draws,
     seen_fresh,
     seen_losses,
-    seen_norms,
     seen_operands,
     seen_waits,
 )
 from tensormagic.collectors.calls.call_watch import Look
 from tensormagic.collectors.cuts.cut_calls import ROLES
 from tensormagic.collectors.faults.autograd_watch import NOTED
-from tensormagic.collectors.calls import running_sums
 
 
 class Watched(NamedTuple):
@@ -52,7 +50,7 @@ _OWNERS: tuple[Any, ...] = (
 
 _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
     (seen_copies.copied, seen_copies.NAMES),
-    (running_sums.added, running_sums.NAMES),
+    (loop_notes.added, loop_notes.SUMS),
     (seen_broadcasts.both_grew, seen_broadcasts.NAMES),
     (seen_broadcasts.grew_in_a_loss, seen_broadcasts.JOINED),
     (seen_broadcasts.grew_in_a_whole_loss, seen_operands.LOSSES),
@@ -63,7 +61,7 @@ _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
     (seen_draws.drew, seen_draws.NAMES),
     (seen_fresh.asked_for, seen_fresh.NAMES),
     (seen_waits.waited, seen_waits.NAMES),
-    (seen_norms.normalised, seen_norms.NAMES),
+    (loop_notes.normalised, loop_notes.NORMS),
 )
 
 
@@ -76,7 +74,7 @@ def _functions(names: Iterable[str]) -> Iterable[Any]:
 
 
 def _watched() -> dict[Any, Watched]:
-    looks: dict[Any, tuple[Look, ...]] = {seen_clearing.PROFILED: (seen_clearing.cleared,)}
+    looks: dict[Any, tuple[Look, ...]] = {loop_notes.PROFILED: (loop_notes.cleared,)}
     for look, names in _LOOKS:
         for function in dict.fromkeys(_functions(names)):
             looks[function] = (*looks.get(function, ()), look)

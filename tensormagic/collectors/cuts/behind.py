@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.cuts.cut_values import has_history, is_stale
+from tensormagic.collectors.graphs.history import has_history, is_stale
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.reports.cuts import LeftOut
 

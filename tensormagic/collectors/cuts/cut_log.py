@@ -20,12 +20,12 @@ from tensormagic.collectors.cuts.cut_values import Receiver
 from tensormagic.collectors.cuts.cuts import Cuts
 from tensormagic.collectors.cuts.severed import Severed
 from tensormagic.collectors.cuts.unrooted import RootlessLog, first_without_history
+from tensormagic.collectors.gradients.following import Following
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.skeleton import Skeleton
 from tensormagic.collectors.objects.identity import Leaves
-from tensormagic.collectors.where.source import Sites
-from tensormagic.collectors.gradients.following import Following
 from tensormagic.collectors.where.origins import Origins
+from tensormagic.collectors.where.source import Sites
 from tensormagic.reports import Gap, Graph
 from tensormagic.reports.cuts import Cut, CutKind
 

@@ -26,18 +26,9 @@ import torch
 
 from tensormagic.collectors.cuts.behind import Behind, Trained
 from tensormagic.collectors.cuts.cut_calls import GRAD_MODE, INTO, OVERWRITE, VALUELESS, WRITTEN, op_label
-from tensormagic.collectors.cuts.cut_values import (
-    differentiable,
-    dtype_of,
-    flat,
-    has_history,
-    history_of,
-    is_leaf,
-    receiver_of,
-    shape_of,
-    without_history,
-)
+from tensormagic.collectors.cuts.cut_values import differentiable, dtype_of, receiver_of, shape_of
 from tensormagic.collectors.cuts.severed import Held, Mark, Severed
+from tensormagic.collectors.graphs.history import flat, has_history, history_of, is_leaf, without_history
 from tensormagic.collectors.where.source import Sites, is_own_code
 from tensormagic.reports.cuts import CutKind
 

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.cuts.cut_values import dtype_of, shape_of
-from tensormagic.collectors.where.handlers import is_expected
 from tensormagic.collectors.objects.namespace import modules_in
-from tensormagic.collectors.aliasing.sharers import names_of
+from tensormagic.collectors.where.handlers import is_expected
+from tensormagic.collectors.where.running import names_of
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.reports.rootless import ModelInSight, Rootless
 

@@ -9,7 +9,7 @@ import __future__
 from collections.abc import Iterator
 from types import CodeType, FrameType
 
-from tensormagic.collectors.aliasing.sharers import names_of
+from tensormagic.collectors.where.running import names_of
 
 MOST_TEXTS = 64  # strings of the caller that are tried
 LONGEST = 100_000  # characters

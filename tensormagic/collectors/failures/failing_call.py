@@ -22,7 +22,7 @@ from torch import nn
 
 from tensormagic.collectors.failures.failing_source import Failing, failing_at
 from tensormagic.collectors.where.caller import MARK
-from tensormagic.collectors.aliasing.sharers import names_of
+from tensormagic.collectors.where.running import names_of
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.collectors.where.tracebacks import foreign_frames
 

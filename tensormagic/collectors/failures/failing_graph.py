@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.gradients.following import start_nodes
 from tensormagic.collectors.graphs.nodes import describe_nodes
 from tensormagic.collectors.graphs.skeleton import Walker, is_accumulate, make_skeleton
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.gradients.following import start_nodes
 from tensormagic.collectors.where.origins import Origins
 from tensormagic.reports import Edge, Graph, Node
 

@@ -43,10 +43,10 @@ from tensormagic.collectors.failures.operands import (
 from tensormagic.collectors.faults.untraced_faults import untraced_fault
 from tensormagic.collectors.live_memory.out_of_memory import memory_at, out_of_memory_of
 from tensormagic.collectors.objects.identity import ModuleNames
-from tensormagic.collectors.aliasing.sharers import names_of
-from tensormagic.collectors.where.source import CellNumber, location_in, location_of
 from tensormagic.collectors.objects.still_values import UNKNOWN
 from tensormagic.collectors.where.origins import Origins
+from tensormagic.collectors.where.running import names_of
+from tensormagic.collectors.where.source import CellNumber, location_in, location_of
 from tensormagic.reports import FailureReport, Gap, Graph, Location, Operand, OutOfMemory
 from tensormagic.reports.backward_faults import BackwardFault
 from tensormagic.reports.failure import Phase

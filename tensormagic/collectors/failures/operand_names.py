@@ -28,8 +28,8 @@ from tensormagic.collectors.failures.operands import Argument, has_tensor, is_pl
 from tensormagic.collectors.objects.holdings import is_kind
 from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.objects.namespace import Walk
-from tensormagic.collectors.aliasing.sharers import names_of
 from tensormagic.collectors.objects.still_values import UNKNOWN, is_plain_tensor, still_value
+from tensormagic.collectors.where.running import names_of
 
 _MOST_NAMES = 4_000  # looked at in one frame
 _MOST_FRAMES = 12

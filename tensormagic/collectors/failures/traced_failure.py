@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
-from tensormagic.collectors.gradients.gradients import PassValues
+from tensormagic.collectors.gradients.pass_values import PassValues
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.where.source import Sites
-from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.reports import FailureReport, Graph, Location, Pass
 
 Last = tuple[Pass, TracedGraph, PassValues]

@@ -12,12 +12,12 @@ from contextlib import ExitStack
 from types import CodeType
 from typing import Any
 
+from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
+from tensormagic.collectors.hooks.compiled import kept_compiled
+from tensormagic.collectors.hooks.unnoticed import UnnoticedMode
 from tensormagic.collectors.where.caller import Callers, calling_frame
 from tensormagic.collectors.where.tracebacks import strip_own_frames
-from tensormagic.collectors.hooks.compiled import kept_compiled
-from tensormagic.collectors.calls.forward import ForwardRecorder
-from tensormagic.collectors.hooks.unnoticed import UnnoticedMode
 from tensormagic.errors import TraceError
 from tensormagic.reports import FailureReport
 

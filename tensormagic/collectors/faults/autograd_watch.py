@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import torch
 
-from tensormagic.collectors.graphs.blind_writes import BlindWrites, differs
 from tensormagic.collectors.faults.gradient_reads import GradientReads
 from tensormagic.collectors.faults.handed_arrays import HandedArrays
+from tensormagic.collectors.graphs.blind_writes import BlindWrites, differs
 from tensormagic.collectors.graphs.in_place import IN_PLACE, WriteBook
-from tensormagic.collectors.where.source import Sites
 from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.where.source import Sites
 from tensormagic.reports.finding import Gap
 
 GETS_DATA: Final = "get data"

@@ -9,26 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
-from tensormagic.collectors.cuts.cut_values import has_history, is_stale
-from tensormagic.collectors.graphs.blind_writes import Suspect
+from tensormagic.collectors.faults.autograd_watch import AutogradWatch
 from tensormagic.collectors.faults.caught_backwards import CaughtBook
 from tensormagic.collectors.faults.freed_graphs import FreedBook, is_about_a_freed_graph
-from tensormagic.collectors.graphs.saved_memory import same_start
 from tensormagic.collectors.faults.spoilt_tensors import Blame, Origin, find_spoilt, is_about_a_write
 from tensormagic.collectors.faults.wrong_returns import is_about_a_return, wrong_return
-from tensormagic.collectors.graphs.nodes import op_name
-from tensormagic.collectors.graphs.skeleton import Walk
-from tensormagic.collectors.objects.identity import Leaves
-from tensormagic.collectors.aliasing.sharers import names_of
-from tensormagic.collectors.where.source import Sites, is_own_code
-from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.hooks.backward_calls import BackwardCall
 from tensormagic.collectors.gradients.following import Following
-from tensormagic.collectors.calls.forward import ForwardRecorder
+from tensormagic.collectors.graphs.blind_writes import Suspect
+from tensormagic.collectors.graphs.history import has_history, is_stale
+from tensormagic.collectors.graphs.nodes import op_name
+from tensormagic.collectors.graphs.saved_memory import same_start
+from tensormagic.collectors.graphs.skeleton import Walk
+from tensormagic.collectors.hooks.backward_calls import BackwardCall
+from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.where.origins import Origins
+from tensormagic.collectors.where.running import names_of
+from tensormagic.collectors.where.source import Sites, is_own_code
 from tensormagic.reports.backward_faults import BackwardFault, QuietFaults, SpoiltTensor
 from tensormagic.reports.failure import FailureReport
 from tensormagic.reports.finding import Location
@@ -80,11 +81,23 @@ class Ended:
         return next((place for place, index in enumerate(self.index) if index == last), None)
 
 
+class Recorder(Protocol):
+    """The part of `ForwardRecorder` that knows of autograd.
+
+    Attributes:
+        autograd: What was seen of writes and reads.
+        origins: Where nodes were made.
+    """
+
+    autograd: AutogradWatch
+    origins: Origins
+
+
 class Faults:
     """What went wrong in the backward passes of a run.
 
     Args:
-        recorder: The function mode: knows what it was asked to remember, and where nodes were made.
+        recorder: The function mode: what it was asked to remember, and where nodes were made.
         sites: The lines.
         leaves: Names leaves.
         namespace: Where names are looked up besides the frames that are running.
@@ -93,7 +106,7 @@ class Faults:
 
     def __init__(
         self,
-        recorder: ForwardRecorder,
+        recorder: Recorder,
         sites: Sites,
         leaves: Leaves,
         namespace: Mapping[str, Any],

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tensormagic.collectors.graphs.saved_memory import is_freed
 from tensormagic.collectors.faults.spoilt_tensors import Origin
 from tensormagic.collectors.graphs.nodes import op_name
+from tensormagic.collectors.graphs.saved_memory import is_freed
 from tensormagic.collectors.graphs.skeleton import NO_NUMBER
 from tensormagic.reports.backward_faults import FreedGraph
 from tensormagic.reports.finding import Location

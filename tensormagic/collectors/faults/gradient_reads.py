@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tensormagic.collectors.cuts.cut_values import has_history, history_of
+from tensormagic.collectors.graphs.history import has_history, history_of
 from tensormagic.collectors.graphs.nodes import op_name
-from tensormagic.collectors.aliasing.sharers import names_of
+from tensormagic.collectors.where.running import names_of
 from tensormagic.collectors.where.source import Sites, is_own_code
 from tensormagic.reports.backward_faults import GradientRead
 from tensormagic.reports.finding import Location

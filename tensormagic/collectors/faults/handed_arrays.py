@@ -21,10 +21,10 @@ import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from tensormagic.collectors.gradients.raw import bytes_at
 from tensormagic.collectors.graphs.blind_writes import Suspect, matters
 from tensormagic.collectors.graphs.in_place import WriteRecord
 from tensormagic.collectors.graphs.saved_memory import saved_by
-from tensormagic.collectors.gradients.raw import bytes_at
 from tensormagic.collectors.where.source import Sites
 
 MOST_SEEN = 64  # checksums that are kept; the oldest are forgotten first

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 
 from tensormagic.collectors.graphs.in_place import WriteBook, WriteRecord
-from tensormagic.collectors.graphs.saved_memory import Saved, memory_of, saved_by
 from tensormagic.collectors.graphs.nodes import op_name
+from tensormagic.collectors.graphs.saved_memory import Saved, memory_of, saved_by
 from tensormagic.reports.backward_faults import SavedWrite, SpoiltTensor, WriteKind
 from tensormagic.reports.finding import Location
 

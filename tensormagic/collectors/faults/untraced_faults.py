@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.faults.freed_graphs import FreedBook, is_about_a_freed_graph
-from tensormagic.collectors.graphs.saved_memory import same_start
 from tensormagic.collectors.faults.spoilt_tensors import Blame, Origin, find_spoilt, is_about_a_write
 from tensormagic.collectors.faults.wrong_returns import is_about_a_return, wrong_return
-from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.gradients.following import start_nodes
+from tensormagic.collectors.graphs.saved_memory import same_start
+from tensormagic.collectors.quiet import quiet
 from tensormagic.reports.backward_faults import BackwardFault
 from tensormagic.reports.finding import Location
 

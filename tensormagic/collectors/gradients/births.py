@@ -16,7 +16,7 @@ from tensormagic.collectors.graphs.skeleton import Skeleton, Walk, is_accumulate
 from tensormagic.reports import UNTOUCHED, Birth, Edge
 
 if TYPE_CHECKING:
-    from tensormagic.collectors.gradients.gradients import PassValues
+    from tensormagic.collectors.gradients.pass_values import PassValues
 
 MAX_BIRTHS = 8
 

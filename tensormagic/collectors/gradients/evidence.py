@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.gradients.measures import count_where
+from tensormagic.collectors.graphs.saved_tensors import is_packed
 
 # Backward formulas that divide by (a function of) a saved tensor, or take its logarithm: op → the slot to look at
 # when NaN or Inf comes out. From torch's derivatives.yaml.
@@ -47,17 +48,6 @@ def singular_slot(node: Any) -> str | None:
         return slot
     exponent = getattr(node, "_saved_exponent", 0)
     return None if isinstance(exponent, int | float) and exponent >= 1 else slot  # a whole slope everywhere
-
-
-def is_packed(raw: Any) -> bool:
-    """Return whether reading a saved tensor would run a hook of the person's, or cannot be known not to.
-
-    Where this torch does not say whether there is a hook, it is left alone. Of a list of saved tensors, as indexing
-    keeps its indices, one that is packed is enough.
-    """
-    if isinstance(raw, (tuple, list)):  # asked of every saved tensor: ``|`` takes three times as long
-        return any(is_packed(each) for each in raw if each is not None)
-    return getattr(raw, "unpack_hook", raw) is not None
 
 
 def suspicious(node: Any, slot: str) -> torch.Tensor | None:

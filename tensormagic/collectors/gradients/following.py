@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.graphs.blind_writes import Suspect
 from tensormagic.collectors.gradients.gradients import PassRecorder
-from tensormagic.collectors.graphs.skeleton import Walk
-from tensormagic.collectors.gradients.traced_graph import TracedGraph
-from tensormagic.collectors.hooks.backward_calls import BackwardCall
 from tensormagic.collectors.gradients.insides import Insides
+from tensormagic.collectors.gradients.traced_graph import TracedGraph
+from tensormagic.collectors.graphs.blind_writes import Suspect
+from tensormagic.collectors.graphs.skeleton import Walk
+from tensormagic.collectors.hooks.backward_calls import BackwardCall
 from tensormagic.collectors.hooks.levels import active_levels, bare
 from tensormagic.reports import UNTOUCHED, Circumstances, Pass
 

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import torch
 
-from tensormagic.collectors.gradients.evidence import is_packed
 from tensormagic.collectors.gradients.measures import flat, measure
 from tensormagic.collectors.gradients.raw import as_array
 from tensormagic.collectors.graphs.nodes import isinstance_of_torch, slot_attributes
+from tensormagic.collectors.graphs.saved_tensors import is_packed
 from tensormagic.collectors.graphs.skeleton import Skeleton, Walk, is_accumulate
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import BadSource, FirstBad

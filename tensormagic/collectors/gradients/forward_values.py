@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.cuts.cut_values import flat, has_history, is_stale
 from tensormagic.collectors.gradients.survey import StatisticsTable, survey, survey_of, survey_on_device
+from tensormagic.collectors.graphs.history import flat, has_history, is_stale
 from tensormagic.collectors.graphs.skeleton import Skeleton
-from tensormagic.collectors.quiet import answers_itself, unasked
 from tensormagic.collectors.hooks.levels import bare
+from tensormagic.collectors.quiet import answers_itself, unasked
 from tensormagic.reports import UNTOUCHED, ForwardBirth, ForwardValues, GradientStatistics
 
 GENERATIONS = 4  # forwards whose rows are still known: the pass through a graph may come after that through another

@@ -12,10 +12,8 @@ a node, stay on the device and are fetched together when the pass is over.
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -31,58 +29,23 @@ from tensormagic.collectors.gradients.evidence import (
     singular_slot,
     suspicious,
 )
-from tensormagic.collectors.hooks.node_hooks import Hooks
 from tensormagic.collectors.gradients.measures import NO_NUMBERS, Measured, measure, measure_on_device, named
+from tensormagic.collectors.gradients.pass_values import PassValues
 from tensormagic.collectors.gradients.quick_look import Gradients, Known, Memory, quick_look
 from tensormagic.collectors.gradients.small_gradients import SmallGradients
 from tensormagic.collectors.gradients.survey import StatisticsTable, measured, survey, survey_of, survey_on_device
 from tensormagic.collectors.graphs.skeleton import Skeleton, Walk
-from tensormagic.collectors.quiet import answers_itself, unasked
 from tensormagic.collectors.hooks.dynamo import without_dynamo
-from tensormagic.collectors.gradients.forward_values import PassForward
 from tensormagic.collectors.hooks.levels import bare, outside_levels
-from tensormagic.reports import UNREADABLE, UNTOUCHED, Birth, GradientStatistics
+from tensormagic.collectors.hooks.node_hooks import Hooks
+from tensormagic.collectors.quiet import answers_itself, unasked
+from tensormagic.reports import UNREADABLE, UNTOUCHED, GradientStatistics
 
 _READ_AT_ONCE = frozenset({torch.float32, torch.float64})
 
 # What these send back is what they received, and zeros around it, or next to it: the same norm, the same NaN and Inf.
 _PADDING = frozenset({"SelectBackward0", "SliceBackward0", "DiagonalBackward0", "SplitBackward0",
                       "SplitWithSizesBackward0", "UnbindBackward0"})  # fmt: skip
-
-
-@dataclass(slots=True)
-class PassValues:
-    """The numbers of one pass: plain, written by the hooks, read by the sampler while it runs.
-
-    Attributes:
-        pass_number: From 1.
-        norms: By report index; `UNTOUCHED` until backward reaches the node.
-        bad: Report index → (NaN count, Inf count).
-        order: Report indices in the order reached.
-        births: Filled when the pass ends.
-        gap: Why something could not be measured; empty where all could.
-        value: The number that backward was called on, where it is one and can be read.
-        parts: (report index of a node, input number) → what it sent there, where several send to one slot.
-        table: The statistics of every gradient; None in a pass of which only the norms are taken.
-        forward: What the forward made, where that was asked for.
-    """
-
-    pass_number: int
-    norms: array[float]
-    bad: dict[int, tuple[int, int]] = field(default_factory=dict)
-    order: list[int] = field(default_factory=list)
-    births: tuple[Birth, ...] = ()
-    gap: str = ""
-    value: float | None = None
-    parts: dict[tuple[int, int], Measured] = field(default_factory=dict)
-    table: StatisticsTable | None = None
-    forward: PassForward | None = None
-
-    @classmethod
-    def of(cls, pass_number: int, size: int, *, full: bool) -> PassValues:
-        """Return the values of a pass that is about to begin, through a graph of so many nodes."""
-        table = StatisticsTable(size) if full else None
-        return cls(pass_number, array("f", [UNTOUCHED]) * size, table=table)
 
 
 class PassRecorder:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tensormagic.collectors.gradients.forward_search import first_bad
-from tensormagic.collectors.gradients.gradients import PassValues
-from tensormagic.collectors.graphs.nodes import describe_nodes
-from tensormagic.collectors.graphs.skeleton import Walk, Walker, make_skeleton
+from tensormagic.collectors.gradients.pass_values import PassValues
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
+from tensormagic.collectors.graphs.nodes import describe_nodes
+from tensormagic.collectors.graphs.python_nodes import runs_python
+from tensormagic.collectors.graphs.skeleton import Walk, Walker, make_skeleton
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.gradients.insides import runs_python
 from tensormagic.collectors.where.origins import Origins
 
 MAX_GRAPHS = 32  # structures kept; a graph that differs in every step would fill memory

@@ -12,20 +12,7 @@ from functools import partial
 from threading import get_ident
 from typing import Any
 
-from torch.autograd.function import BackwardCFunction
-
 from tensormagic.collectors.hooks.dynamo import without_dynamo
-from tensormagic.collectors.calls.forward import ForwardRecorder
-
-_CHECKPOINT = "CheckpointFunctionBackward"
-
-
-def runs_python(node: Any) -> bool:
-    """Return whether the backward of a node is Python code of the person's, or runs such code."""
-    if not isinstance(node, BackwardCFunction):
-        return False
-    module: str = getattr(getattr(type(node), "_forward_cls", None), "__module__", "")
-    return not module.startswith("torch.") or type(node).__name__ == _CHECKPOINT
 
 
 class Insides:
@@ -33,12 +20,12 @@ class Insides:
 
     Args:
         nodes: The nodes.
-        recorder: The mode.
+        put_on_top: Puts the mode on the stack, and returns what undoes it.
         home: The thread that it is for: on others its notes would be wrong.
     """
 
-    def __init__(self, nodes: Sequence[Any], recorder: ForwardRecorder, home: int) -> None:
-        self._recorder = recorder
+    def __init__(self, nodes: Sequence[Any], put_on_top: Callable[[], Callable[[], None]], home: int) -> None:
+        self._put_on_top = put_on_top
         self._home = home
         self._handles: list[Any] = []
         self._undo: list[Callable[[], None]] = []
@@ -59,7 +46,7 @@ class Insides:
 
     def _enter(self, _: Any) -> None:
         if get_ident() == self._home:
-            self._undo.append(self._recorder.put_on_top())
+            self._undo.append(self._put_on_top())
 
     def _leave(self, _: Any, __: Any) -> None:
         if self._undo and get_ident() == self._home:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from array import array
 
-from tensormagic.collectors.gradients.gradients import PassValues
-from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.gradients.following import Following
 from tensormagic.collectors.gradients.pass_log import PassRow
+from tensormagic.collectors.gradients.pass_values import PassValues
+from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.reports import LiveFrame, Pass
 
 There = tuple[Pass, TracedGraph, PassValues]

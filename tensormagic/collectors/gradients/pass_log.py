@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensormagic.collectors.gradients.gradients import PassValues
-from tensormagic.collectors.graphs.skeleton import Skeleton
-from tensormagic.collectors.gradients.traced_graph import FREE_SECONDS, MOST_PASSES, passes_to_keep
-from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.gradients.pass_values import PassValues
 from tensormagic.collectors.gradients.timeline import Thinned
+from tensormagic.collectors.gradients.traced_graph import FREE_SECONDS, MOST_PASSES, passes_to_keep
+from tensormagic.collectors.graphs.skeleton import Skeleton
+from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.reports import UNREADABLE, UNTOUCHED, ParameterSeries, Pass
 
 UPDATES_SHARE = 0.005  # of the time of the run goes into measuring the optimizer's steps, beyond the first one

@@ -12,17 +12,15 @@ from array import array
 from collections.abc import Callable, Sequence
 from math import sqrt
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from tensormagic.collectors.gradients.measures import NORM_RELIABLE
+from tensormagic.collectors.gradients.measures import NORM_RELIABLE, Measured
+from tensormagic.collectors.gradients.pass_values import PassValues
 from tensormagic.collectors.gradients.raw import MOST_ALONE, bytes_at, float32, is_transposed, squared, view
 from tensormagic.collectors.gradients.small_gradients import MOST_ELEMENTS, SmallGradients
 from tensormagic.reports import UNTOUCHED
-
-if TYPE_CHECKING:
-    from tensormagic.collectors.gradients.gradients import PassRecorder
 
 Gradients = Sequence["torch.Tensor | None"]
 
@@ -72,7 +70,29 @@ class Memory:
         )
 
 
-def _norms_of(recorder: PassRecorder) -> Take:
+class Recorder(Protocol):
+    """The part of `PassRecorder` that the hook fills, by report index where nothing else is said.
+
+    Attributes:
+        values: The pass.
+        memory: Where its gradients lay.
+        seconds: Spent in hooks so far.
+        survey_seconds: Spent so far in measuring gradients in full, a part of ``seconds``.
+    """
+
+    values: PassValues
+    memory: Memory
+    seconds: float
+    survey_seconds: float
+
+    def hand_on(self, source: int, index: int) -> None:
+        """Give a node the numbers of the one before it, whose gradient it received unchanged."""
+
+    def store(self, index: int, numbers: Measured) -> None:
+        """Keep a node's numbers."""
+
+
+def _norms_of(recorder: Recorder) -> Take:
     """Return what takes the norm of a gradient, where that is no unusual number."""
     norms, (least, largest) = recorder.values.norms, NORM_RELIABLE
 
@@ -85,7 +105,7 @@ def _norms_of(recorder: PassRecorder) -> Take:
     return take
 
 
-def _copies_of(recorder: PassRecorder, small: SmallGradients) -> Take:
+def _copies_of(recorder: Recorder, small: SmallGradients) -> Take:
     """Return what copies a gradient, to be looked at together with thousands of others."""
     add, store = small.add, recorder.store
 
@@ -101,7 +121,7 @@ def _copies_of(recorder: PassRecorder, small: SmallGradients) -> Take:
 
 
 def quick_look(
-    recorder: PassRecorder,
+    recorder: Recorder,
     known: Known,
     slowly: Callable[[int, None, None, Gradients], None],
     small: SmallGradients | None = None,

@@ -12,11 +12,11 @@ from array import array
 from operator import attrgetter
 from typing import Any
 
-from tensormagic.collectors.gradients.gradients import PassValues
+from tensormagic.collectors.gradients.pass_values import PassValues
 from tensormagic.collectors.gradients.survey import StatisticsTable
+from tensormagic.collectors.gradients.timeline import Thinned
 from tensormagic.collectors.graphs.nodes import new_node
 from tensormagic.collectors.graphs.skeleton import Skeleton
-from tensormagic.collectors.gradients.timeline import Thinned
 from tensormagic.reports import UNTOUCHED, Birth, FirstBad, ForwardBirth, Frame, GradientStatistics, Graph, Node
 
 KEPT_NUMBERS = 1 << 14  # the norms kept a graph over all its passes, and over all passes for the parameters;

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from tensormagic.collectors.geometry.overlap import Region, overlap
 from tensormagic.collectors.graphs.in_place import WriteRecord
 from tensormagic.collectors.graphs.saved_memory import region_of, saved_by
-from tensormagic.collectors.geometry.overlap import Region, overlap
 
 MOST_WRITES = 128
 MOST_ALIASES = 512

@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 
 import torch
 
-from tensormagic.collectors.gradients.evidence import is_packed
+from tensormagic.collectors.graphs.saved_tensors import is_packed
 from tensormagic.collectors.objects.namespace import is_kind
 
 NODE_LIMIT = 5_000

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tensormagic.collectors.where.source import Sites
 from tensormagic.collectors.quiet import answers_itself
+from tensormagic.collectors.where.source import Sites
 
 MOST_WRITES = 2048  # remembered; the oldest are forgotten first
 MOST_STEPS = 8  # of optimizers

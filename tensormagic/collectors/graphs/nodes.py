@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from tensormagic.collectors.gradients.evidence import is_packed
+from tensormagic.collectors.graphs.saved_tensors import is_packed
 from tensormagic.collectors.graphs.skeleton import Skeleton, Walk, is_accumulate
 from tensormagic.collectors.objects.foreign import is_a
 from tensormagic.collectors.objects.identity import Leaves

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
-from tensormagic.collectors.gradients.evidence import is_packed
-from tensormagic.collectors.graphs.nodes import isinstance_of_torch
 from tensormagic.collectors.geometry.overlap import Region
+from tensormagic.collectors.graphs.nodes import isinstance_of_torch
+from tensormagic.collectors.graphs.saved_tensors import is_packed
 
 _VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
 _CUSTOM = "saved_tensors"

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.hooks.levels import bare
 from tensormagic.collectors.hooks.makers import Makers
-from tensormagic.collectors.where.origins import Origins
 from tensormagic.collectors.hooks.unwinding import Unwinding
+from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.where.origins import Origins
 from tensormagic.reports import Edge
 from tensormagic.reports.quickly import quickly
 

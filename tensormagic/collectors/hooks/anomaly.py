@@ -10,8 +10,8 @@ from types import FrameType
 
 import torch.fx.traceback as stacks
 
-from tensormagic.collectors.where.tracebacks import foreign_frames
 from tensormagic.collectors.hooks.replacing import replace
+from tensormagic.collectors.where.tracebacks import foreign_frames
 
 
 @contextmanager

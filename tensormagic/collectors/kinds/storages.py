@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensormagic.collectors.kinds.kind import Description, Kind, bytes_text, counted
 from tensormagic.collectors.geometry.geometry import Pattern
 from tensormagic.collectors.geometry.memory import Memory
+from tensormagic.collectors.kinds.kind import Description, Kind, bytes_text, counted
 from tensormagic.reports import Fact
 
 

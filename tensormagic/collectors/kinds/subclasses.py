@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.geometry.memory import Memory
 from tensormagic.collectors.kinds.kind import (
     MOST_NAMED,
     Description,
@@ -20,7 +21,6 @@ from tensormagic.collectors.kinds.kind import (
     overrides,
     sizes_text,
 )
-from tensormagic.collectors.geometry.memory import Memory
 from tensormagic.reports import Fact
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from tensormagic.collectors.live_memory.categories import Role
 from tensormagic.collectors.geometry.memory import Memory
+from tensormagic.collectors.live_memory.categories import Role
 from tensormagic.collectors.objects.reach import Place
 from tensormagic.reports import Holder
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.live_memory.blocks import Block
+from tensormagic.collectors.aliasing.holders import Budget
 from tensormagic.collectors.devices.devices import READERS, Reader, read_devices
+from tensormagic.collectors.live_memory.blocks import Block
 from tensormagic.collectors.live_memory.lines import Lines
 from tensormagic.collectors.live_memory.running import running
 from tensormagic.collectors.live_memory.strangers import note_strangers
 from tensormagic.collectors.live_memory.survey import Survey
 from tensormagic.collectors.live_memory.telling import summed, told
-from tensormagic.collectors.aliasing.holders import Budget
 from tensormagic.collectors.objects.reach import Place
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.stroll import THOROUGH, Stroll

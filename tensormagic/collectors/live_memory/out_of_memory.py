@@ -15,14 +15,14 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.live_memory.live_memory import collect_memory
-from tensormagic.collectors.live_memory.survey import Survey
 from tensormagic.collectors.live_memory.oom_messages import read_message
+from tensormagic.collectors.live_memory.survey import Survey
 from tensormagic.collectors.objects.reach import Place
-from tensormagic.collectors.aliasing.sharers import names_of
-from tensormagic.collectors.where.source import PACKAGE_DIRECTORY, CellNumber, location_in
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.releases.freed import collect_releases
 from tensormagic.collectors.session.stroll import THOROUGH, Stroll
+from tensormagic.collectors.where.running import names_of
+from tensormagic.collectors.where.source import PACKAGE_DIRECTORY, CellNumber, location_in
 from tensormagic.reports import Gap, MemoryReport, OutOfMemory
 
 MOST_LISTED = 400

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from tensormagic.collectors.kinds.subclasses import dispatches, has_memory, inner_tensors
 from tensormagic.collectors.aliasing.footprint import components
 from tensormagic.collectors.geometry.memory import Memory
+from tensormagic.collectors.kinds.subclasses import dispatches, has_memory, inner_tensors
 
 _PLAIN = {torch.Tensor, nn.Parameter, nn.Buffer}
 _LEVELS = 8  # wrapper subclasses round one another

@@ -7,7 +7,7 @@ from types import FrameType
 from typing import Any
 
 from tensormagic.collectors.objects.reach import Place
-from tensormagic.collectors.aliasing.sharers import names_of
+from tensormagic.collectors.where.running import names_of
 from tensormagic.collectors.where.source import is_own_code, location_in
 
 

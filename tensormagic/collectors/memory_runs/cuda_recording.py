@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.hooks.replacing import replace
 from tensormagic.collectors.memory_runs.cuda_events import History, Seen, allocator_runs
 from tensormagic.collectors.memory_runs.ledger import Ledger
 from tensormagic.collectors.where.source import CellNumber
-from tensormagic.collectors.hooks.replacing import replace
 from tensormagic.reports import Gap, Location
 from tensormagic.reports.allocator_run import AllocatorRun
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from torch import nn
 
-from tensormagic.collectors.where.source import Sites, lines_of
 from tensormagic.collectors.ops.stack_walk import StackWalk
+from tensormagic.collectors.where.source import Sites, lines_of
 from tensormagic.errors import UnknownNameError
 from tensormagic.reports import Cell, FunctionMemory, LineMemory
 

@@ -11,12 +11,12 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
+from tensormagic.collectors.live_memory.out_of_memory import failing_variables
 from tensormagic.collectors.live_memory.running import running
 from tensormagic.collectors.memory_runs.beats import Beats
 from tensormagic.collectors.memory_runs.blocks import Block
 from tensormagic.collectors.memory_runs.leak_holders import MOST_NODES, Holders, find_holders
 from tensormagic.collectors.memory_runs.leaks import FEWEST, FEWEST_GRAPHS, MEANT, Rhythm, Stay, find_ended, find_leaks
-from tensormagic.collectors.live_memory.out_of_memory import failing_variables
 from tensormagic.collectors.objects.reach import Place
 from tensormagic.collectors.session.assignments import CellNumber, no_cell
 from tensormagic.reports import Gap, Leak, Location

@@ -10,8 +10,8 @@ from typing import Any
 
 from tensormagic.collectors.memory_runs.executions import Executions
 from tensormagic.collectors.memory_runs.functions import FunctionWalk, find_functions
-from tensormagic.collectors.where.source import Sites
 from tensormagic.collectors.ops.stack_walk import StackWalk
+from tensormagic.collectors.where.source import Sites
 from tensormagic.reports import Cell, FunctionMemory, Gap, LineMemory
 
 ModulePath = Callable[[FrameType | None], str]

@@ -14,14 +14,14 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.hooks.stepping import SteppingMode
 from tensormagic.collectors.memory_runs.blocks import Block, Place, new_block
 from tensormagic.collectors.memory_runs.ledger import Death, Event, Resized
 from tensormagic.collectors.memory_runs.node_lines import NodeLines
 from tensormagic.collectors.memory_runs.op_kinds import ONE, RESIZES, SEVERAL, VIEW, OpKind, tensors_in
-from tensormagic.collectors.where.caller import Callers
 from tensormagic.collectors.ops.op_facts import storages
 from tensormagic.collectors.ops.stack_walk import StackWalk
-from tensormagic.collectors.hooks.stepping import SteppingMode
+from tensormagic.collectors.where.caller import Callers
 
 FEWEST_EVENTS = 1 << 12  # that wait to be added up
 MOST_PLACES = 20_000  # lines × modules: a large model has some hundreds

@@ -13,7 +13,10 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
+from tensormagic.collectors.hooks.backward_calls import require_nobody_here
+from tensormagic.collectors.hooks.children import abandon_in_children
 from tensormagic.collectors.live_memory.lines import Origin, note_lines
+from tensormagic.collectors.live_memory.out_of_memory import out_of_memory_of
 from tensormagic.collectors.memory_runs.beats import Beats
 from tensormagic.collectors.memory_runs.blocks import Block, Place, new_block
 from tensormagic.collectors.memory_runs.cuda_recording import CudaRecording
@@ -22,17 +25,14 @@ from tensormagic.collectors.memory_runs.growth import Growth
 from tensormagic.collectors.memory_runs.ledger import Event, Ledger, Tallies, blocks_of
 from tensormagic.collectors.memory_runs.line_profile import LineProfile
 from tensormagic.collectors.memory_runs.mode import FEWEST_EVENTS, MemoryMode
-from tensormagic.collectors.live_memory.out_of_memory import out_of_memory_of
 from tensormagic.collectors.memory_runs.run_report import Account
 from tensormagic.collectors.memory_runs.stepping_off import SteppingOff
 from tensormagic.collectors.objects.identity import ModuleNames
-from tensormagic.collectors.where.source import CellNumber, Sites
-from tensormagic.collectors.where.tracebacks import error_text, state_after, strip_own_frames
+from tensormagic.collectors.objects.running_modules import RunningModules
 from tensormagic.collectors.ops.op_facts import storages
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.hooks.backward_calls import require_nobody_here
-from tensormagic.collectors.hooks.children import abandon_in_children
-from tensormagic.collectors.objects.running_modules import RunningModules
+from tensormagic.collectors.where.source import CellNumber, Sites
+from tensormagic.collectors.where.tracebacks import error_text, state_after, strip_own_frames
 from tensormagic.errors import TraceError
 from tensormagic.reports import AllocatorRun, Cell, FailureReport, Gap, Leak, State
 from tensormagic.reports.memory import Category, DeviceMemory

@@ -16,13 +16,13 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.memory_runs.mode import MemoryMode
-from tensormagic.collectors.where.caller import Callers, uncounted
-from tensormagic.collectors.ops.op_asking import ASKING_CALLS, ASKING_NODES
 from tensormagic.collectors.hooks.backward_calls import BackwardCall, Followed, followed_backward
 from tensormagic.collectors.hooks.compiled import kept_compiled
 from tensormagic.collectors.hooks.dynamo import skip_in_dynamo, without_dynamo
 from tensormagic.collectors.hooks.replacing import Replacement
+from tensormagic.collectors.memory_runs.mode import MemoryMode
+from tensormagic.collectors.ops.op_asking import ASKING_CALLS, ASKING_NODES
+from tensormagic.collectors.where.caller import Callers, uncounted
 
 _CALLS: tuple[tuple[Any, str], ...] = (
     (torch._C._nn, "cross_entropy_loss"), (torch, "ctc_loss"), (torch, "pinverse"), (torch.Tensor, "pinverse"),

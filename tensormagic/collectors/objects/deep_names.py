@@ -18,7 +18,7 @@ from torch import nn
 
 from tensormagic.collectors.objects.namespace import Walk, is_kind
 from tensormagic.collectors.objects.naming import nearest, telling
-from tensormagic.collectors.aliasing.sharers import running_functions
+from tensormagic.collectors.where.running import running_functions
 
 LOOKS = 5_000  # names, items and attributes of the person's
 LOOKS_IN_FUNCTION = 500

@@ -7,7 +7,7 @@ from types import FrameType
 from torch import nn
 
 from tensormagic.collectors.objects.identity import ModuleNames
-from tensormagic.collectors.session.module_oddities import inside
+from tensormagic.collectors.objects.modules import inside
 from tensormagic.garbage import garbage_waits
 
 _MODULE_CALL = nn.Module._call_impl.__code__

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from tensormagic.collectors.where.source import Sites
 from tensormagic.collectors.ops.op_facts import WHOLE, Row
 from tensormagic.collectors.ops.stack_walk import StackWalk
+from tensormagic.collectors.where.source import Sites
 from tensormagic.reports.ops import Phase
 
 MOST_PLACES = 20_000  # lines × modules × phases: a large model has some hundreds

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.where.source import Sites
 from tensormagic.collectors.rng.found import TYPES, defaults, generators
 from tensormagic.collectors.rng.generators import Reading, identity, read, state_of
+from tensormagic.collectors.where.source import Sites
 from tensormagic.reports import Gap
 from tensormagic.reports.rng import Draw, DrawKind, DrawSum, GeneratorState
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.hooks.stepping import SteppingMode
+from tensormagic.collectors.rng.draw_log import DrawLog
 from tensormagic.collectors.where.caller import Callers
 from tensormagic.collectors.where.source import CellNumber, Sites
 from tensormagic.collectors.where.tracebacks import error_text, state_after, strip_own_frames
-from tensormagic.collectors.hooks.stepping import SteppingMode
-from tensormagic.collectors.rng.draw_log import DrawLog
 from tensormagic.errors import TraceError
 from tensormagic.reports import Cell, Gap, State
 from tensormagic.reports.rng import RngRunReport

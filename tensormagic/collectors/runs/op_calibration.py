@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.where.source import Sites
-from tensormagic.collectors.runs.op_mode import OpMode
 from tensormagic.collectors.ops.op_places import Places
 from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.runs.op_mode import OpMode
+from tensormagic.collectors.where.source import Sites
 
 _CALLS, _ROUNDS = 50, 8
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.hooks.stepping import SteppingMode
 from tensormagic.collectors.ops.op_asking import ASKING_CALLS
 from tensormagic.collectors.ops.op_costs import ForwardLog, NodeCost
 from tensormagic.collectors.ops.op_facts import NEW, ONE_NEW, Row, new_bytes
 from tensormagic.collectors.ops.op_places import Place, Places, Rows
-from tensormagic.collectors.hooks.stepping import SteppingMode
 
 _ENGINE = torch.autograd.graph._engine_run_backward.__code__
 _Overload = torch._ops.OpOverload

@@ -14,16 +14,16 @@ from time import perf_counter
 from types import FrameType
 from typing import Any
 
+from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.graphs.skeleton import Skeleton, Walk
-from tensormagic.collectors.where.source import Sites
+from tensormagic.collectors.hooks.dynamo import skip_in_dynamo, without_dynamo
 from tensormagic.collectors.ops.op_asking import asking_places
-from tensormagic.collectors.runs.op_calibration import seconds_an_operation
 from tensormagic.collectors.ops.op_costs import GraphCosts, NodeCost
 from tensormagic.collectors.ops.op_facts import WHOLE, Row
-from tensormagic.collectors.runs.op_mode import OpMode
 from tensormagic.collectors.ops.op_places import MOST_PLACES, Places, Rows
-from tensormagic.collectors.hooks.dynamo import skip_in_dynamo, without_dynamo
-from tensormagic.collectors.calls.forward import ForwardRecorder
+from tensormagic.collectors.runs.op_calibration import seconds_an_operation
+from tensormagic.collectors.runs.op_mode import OpMode
+from tensormagic.collectors.where.source import Sites
 from tensormagic.reports import Gap, Node
 from tensormagic.reports.ops import OpsReport, OpUse
 

@@ -18,16 +18,16 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.gradients.measures import measure, measure_on_device, named
-from tensormagic.collectors.graphs.skeleton import Walk
-from tensormagic.collectors.gradients.traced_graph import TracedGraph
-from tensormagic.collectors.where.caller import uncounted
-from tensormagic.collectors.quiet import answers_itself, quiet
-from tensormagic.collectors.hooks.backward_calls import BackwardCall
 from tensormagic.collectors.gradients.following import Following, is_being_compiled
+from tensormagic.collectors.gradients.measures import measure, measure_on_device, named
+from tensormagic.collectors.gradients.traced_graph import TracedGraph
+from tensormagic.collectors.graphs.skeleton import Walk
+from tensormagic.collectors.hooks.backward_calls import BackwardCall
+from tensormagic.collectors.quiet import answers_itself, quiet
 from tensormagic.collectors.runs.pacer import Pacer
 from tensormagic.collectors.runs.resting import PacedRecorder
 from tensormagic.collectors.runs.trace import Tracer
+from tensormagic.collectors.where.caller import uncounted
 from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame, Pace, TraceReport
 
 _sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]

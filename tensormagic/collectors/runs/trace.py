@@ -19,24 +19,10 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.cuts.cut_log import CutLog
 from tensormagic.collectors.failures.traced_failure import TracedFailure
 from tensormagic.collectors.faults.backward_faults import Faults
-from tensormagic.collectors.gradients.gradients import PassRecorder, PassValues
-from tensormagic.collectors.gradients.graph_book import GraphBook
-from tensormagic.collectors.graphs.skeleton import Walk, Walker
-from tensormagic.collectors.gradients.traced_graph import TracedGraph
-from tensormagic.collectors.where.caller import uncounted
-from tensormagic.collectors.objects.identity import Leaves, ModuleNames
-from tensormagic.collectors.where.source import CellNumber, Sites
-from tensormagic.collectors.where.tracebacks import error_text, state_after, strip_own_frames
-from tensormagic.collectors.runs.ops import OpRecorder
-from tensormagic.collectors.session.module_watch import ModuleWatch
-from tensormagic.collectors.hooks.anomaly import plain_stacks
-from tensormagic.collectors.hooks.backward_calls import BackwardCall, Followed, followed_backward, require_nobody_here
-from tensormagic.collectors.hooks.children import abandon_in_children
-from tensormagic.collectors.hooks.compiled import Together, kept_compiled
-from tensormagic.collectors.hooks.custom_functions import noted_applies
 from tensormagic.collectors.gradients.following import (
     Following,
     circumstances,
@@ -45,16 +31,31 @@ from tensormagic.collectors.gradients.following import (
     sequence_number,
     start_nodes,
 )
-from tensormagic.collectors.calls.forward import ForwardRecorder
-from tensormagic.collectors.hooks.forward_mode import forward_mode_gap, noted_dual_levels
 from tensormagic.collectors.gradients.forward_values import ForwardMeter
+from tensormagic.collectors.gradients.gradients import PassRecorder
+from tensormagic.collectors.gradients.graph_book import GraphBook
 from tensormagic.collectors.gradients.insides import Insides
-from tensormagic.collectors.hooks.levels import bare
 from tensormagic.collectors.gradients.live_frames import frame_before_any_pass, frame_of, pass_of
-from tensormagic.collectors.hooks.makers import Makers
 from tensormagic.collectors.gradients.pass_log import PassLog
+from tensormagic.collectors.gradients.pass_values import PassValues
+from tensormagic.collectors.gradients.traced_graph import TracedGraph
+from tensormagic.collectors.graphs.skeleton import Walk, Walker
+from tensormagic.collectors.hooks.anomaly import plain_stacks
+from tensormagic.collectors.hooks.backward_calls import BackwardCall, Followed, followed_backward, require_nobody_here
+from tensormagic.collectors.hooks.children import abandon_in_children
+from tensormagic.collectors.hooks.compiled import Together, kept_compiled
+from tensormagic.collectors.hooks.custom_functions import noted_applies
+from tensormagic.collectors.hooks.forward_mode import forward_mode_gap, noted_dual_levels
+from tensormagic.collectors.hooks.levels import bare
+from tensormagic.collectors.hooks.makers import Makers
+from tensormagic.collectors.objects.identity import Leaves, ModuleNames
+from tensormagic.collectors.runs.ops import OpRecorder
+from tensormagic.collectors.session.module_watch import ModuleWatch
 from tensormagic.collectors.training.training import TrainingWatcher
 from tensormagic.collectors.training.updates import UpdateWatcher
+from tensormagic.collectors.where.caller import uncounted
+from tensormagic.collectors.where.source import CellNumber, Sites
+from tensormagic.collectors.where.tracebacks import error_text, state_after, strip_own_frames
 from tensormagic.errors import TraceError
 from tensormagic.garbage import garbage_waits
 from tensormagic.reports import Cell, Gap, LiveFrame, Pass, State, TraceReport
@@ -258,7 +259,7 @@ class Tracer:
         self._running.append(followed)  # before the first hook: from now on `_finish` takes them away
         self._cuts.settle(found.nodes, graph.skeleton, found.roots, number)
         inside = [] if followed.between_compiled else [found.nodes[place] for place in graph.python_places]
-        followed.insides = Insides(inside, self._recorder, self._home) if inside else None
+        followed.insides = Insides(inside, self._recorder.put_on_top, self._home) if inside else None
         if self._ops is not None:
             self._ops.begin_pass(found, graph.skeleton, graph.nodes, followed.site)
         recorder.open(None if self._ops is None else self._ops.mode.off, between_compiled=followed.between_compiled)

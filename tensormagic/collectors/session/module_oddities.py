@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from tensormagic.collectors.objects.modules import held_by, inside, is_torch_own
 from tensormagic.collectors.objects.namespace import Walk, is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.assignments import CellNumber, assigned, no_cell
@@ -84,11 +85,6 @@ def look_at(
     return Oddities(found.loose[:MOST], found.hidden[:MOST])
 
 
-def is_torch_own(kind: type) -> bool:
-    """Return whether a class is one of torch's: what these keep beside their registries is their own business."""
-    return kind.__module__.startswith("torch.")
-
-
 def _places(root: Root) -> Iterator[Place]:
     """Yield the plain attributes of all modules inside one that are tensors, or containers with modules in them."""
     for path, module in inside(*root):
@@ -99,26 +95,6 @@ def _places(root: Root) -> Iterator[Place]:
             value = attributes[attribute]
             if type(value) not in _ATOMS and (is_kind(value, torch.Tensor) or _holds_any(value)):
                 yield Place(root, path, module, attribute, value)
-
-
-def inside(name: str, root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield a module and every one inside it in order, each once, by path; no code of a class runs."""
-    seen, pending = {id(root)}, [(name, root)]
-    while pending:
-        path, module = pending.pop()
-        yield path, module
-        if not (inner := registry(module, "_modules")):
-            continue
-        for key, child in reversed(list(inner.items())):
-            if child is not None and id(child) not in seen:
-                seen.add(id(child))
-                pending.append((f"{path}.{key}", child))
-
-
-def registry(module: nn.Module, name: str) -> dict[str, Any]:
-    """Return one of the registries of a module, read without running code of its class."""
-    held: dict[str, Any] = object.__getattribute__(module, "__dict__").get(name) or {}
-    return held
 
 
 def _holds_any(value: object) -> bool:
@@ -161,13 +137,6 @@ class _Known:
         """Return the parameters and buffers of all outermost modules that lie not in a hiding place themselves."""
         hiding = {id(module) for module in hidden} - self.named
         return {id(held) for _, root in self._roots if id(root) not in hiding for held in held_by(root)}
-
-
-def held_by(root: nn.Module) -> Iterator[torch.Tensor]:
-    """Yield the parameters and buffers of a module."""
-    for _, module in inside("", root):
-        for name in ("_parameters", "_buffers"):
-            yield from (held for held in list(registry(module, name).values()) if held is not None)
 
 
 def _parameters(root: nn.Module) -> set[int]:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from torch import nn
 
+from tensormagic.collectors.objects.modules import registry
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.session.assignments import CellNumber, assigned
-from tensormagic.collectors.session.module_oddities import registry
 from tensormagic.reports import Location
 
 

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from tensormagic.collectors.objects.modules import inside, registry
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.assignments import CellNumber, no_cell, tied
-from tensormagic.collectors.session.module_oddities import inside, registry
 from tensormagic.reports import UntiedPair
 from tensormagic.reports.modules import TieEvidence
 

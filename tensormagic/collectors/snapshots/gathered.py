@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tensormagic.collectors.where.source import CellNumber
 from tensormagic.collectors.snapshots.fields import dictionaries, entries
 from tensormagic.collectors.snapshots.frames import Stacks
 from tensormagic.collectors.snapshots.history import History, history_of
 from tensormagic.collectors.snapshots.segments import Area, Block, areas_of
+from tensormagic.collectors.where.source import CellNumber
 from tensormagic.errors import SnapshotError
 from tensormagic.reports import Gap
 

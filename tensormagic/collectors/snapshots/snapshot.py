@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from tensormagic.collectors.where.source import CellNumber
 from tensormagic.collectors.snapshots.fields import whole, word
 from tensormagic.collectors.snapshots.gathered import Gathered, gather
 from tensormagic.collectors.snapshots.history import MOST_REFUSED, History
@@ -14,6 +13,7 @@ from tensormagic.collectors.snapshots.lines import Lines, lines_of
 from tensormagic.collectors.snapshots.segments import Area, Block, segment_report
 from tensormagic.collectors.snapshots.timelines import refused_in, timeline_of
 from tensormagic.collectors.snapshots.walk import Step
+from tensormagic.collectors.where.source import CellNumber
 from tensormagic.reports import Gap, Segment, SnapshotBlock, SnapshotDevice, SnapshotReport
 
 MOST_SEGMENTS = 60

@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import torch
 
-from tensormagic.collectors.gradients.evidence import is_packed
 from tensormagic.collectors.graphs.nodes import isinstance_of_torch
+from tensormagic.collectors.graphs.saved_tensors import is_packed
 from tensormagic.collectors.tensors.subject import sizes_of
 from tensormagic.reports import SavedState
 

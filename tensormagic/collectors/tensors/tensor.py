@@ -10,13 +10,13 @@ import torch
 from torch import _tensor_str
 
 from tensormagic.collectors.aliasing.aliases import AliasSearch, find_aliases
-from tensormagic.collectors.kinds.traits import BUFFER, summary_of_buffer
+from tensormagic.collectors.aliasing.holders import holders
 from tensormagic.collectors.geometry.grid import cut_of
 from tensormagic.collectors.geometry.layout import layout
 from tensormagic.collectors.geometry.memory import Memory
 from tensormagic.collectors.geometry.strip import Rows
 from tensormagic.collectors.geometry.values import read_values
-from tensormagic.collectors.aliasing.holders import holders
+from tensormagic.collectors.kinds.traits import BUFFER, summary_of_buffer
 from tensormagic.collectors.objects.namespace import Walk, is_kind, walk_arrays
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tensors.autograd import autograd

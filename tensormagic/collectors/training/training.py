@@ -16,12 +16,11 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.objects.identity import Leaves
-from tensormagic.collectors.where.source import Sites
-from tensormagic.collectors.hooks.backward_calls import BackwardCall
-from tensormagic.collectors.gradients.following import Following
 from tensormagic.collectors.calls.forward import ForwardRecorder
+from tensormagic.collectors.gradients.following import Following
 from tensormagic.collectors.gradients.pass_log import PassLog
+from tensormagic.collectors.hooks.backward_calls import BackwardCall
+from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.training.by_hand import ByHand
 from tensormagic.collectors.training.growth import Growth
 from tensormagic.collectors.training.held import Held
@@ -29,6 +28,7 @@ from tensormagic.collectors.training.modes import ModelModes
 from tensormagic.collectors.training.stepping import Moment, Stepping
 from tensormagic.collectors.training.trained import Elsewhere
 from tensormagic.collectors.training.witnesses import witnesses_of
+from tensormagic.collectors.where.source import Sites
 from tensormagic.reports import UNTOUCHED, Gap, OptimizerUse, Training
 
 MOST_OPTIMIZERS = 32

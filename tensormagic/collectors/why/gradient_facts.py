@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.cuts.cut_values import dtype_of, is_stale
+from tensormagic.collectors.cuts.cut_values import dtype_of
+from tensormagic.collectors.graphs.history import is_stale
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.objects.namespace import modules_in, walk_tensors
 from tensormagic.collectors.objects.naming import nearest

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.cuts.cut_values import is_stale
+from tensormagic.collectors.graphs.history import is_stale
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.tensors.saved_states import saved_states
 from tensormagic.reports import LiveWay

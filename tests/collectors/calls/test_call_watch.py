@@ -12,8 +12,8 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 import tensormagic as tm
+from tensormagic.collectors.calls.call_notes import CLOSELY
 from tensormagic.collectors.calls.call_operands import operand_texts
-from tensormagic.collectors.calls.call_watch import CLOSELY
 from tensormagic.collectors.calls.watched_calls import WATCHED
 from tensormagic.collectors.cuts.cut_calls import ROLES
 

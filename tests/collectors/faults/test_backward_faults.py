@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.graphs.in_place import MOST_WRITES, WriteBook
 from tensormagic.collectors.faults.wrong_returns import wrong_return
+from tensormagic.collectors.graphs.in_place import MOST_WRITES, WriteBook
 from tensormagic.collectors.where.source import Sites
 from tensormagic.reports import Location
 

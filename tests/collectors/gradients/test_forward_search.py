@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.gradients import forward_search
-from tensormagic.collectors.gradients import graph_book
+from tensormagic.collectors.gradients import forward_search, graph_book
 from tensormagic.reports import FirstBad
 
 

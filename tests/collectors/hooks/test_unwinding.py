@@ -12,9 +12,9 @@ import torch
 
 import tensormagic as tm
 from tensormagic.collectors.graphs.skeleton import Walker
+from tensormagic.collectors.hooks.unwinding import STRIDE, landings
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.where.origins import Origins
-from tensormagic.collectors.hooks.unwinding import STRIDE, landings
 
 DEEP = 45_000  # freed one inside the other, these would need 9 MB of stack; there are 8
 

@@ -369,7 +369,8 @@ def test_results_left_on_the_device_give_the_same_numbers():
 
 def test_a_pass_that_defers_equals_one_that_does_not():
     """A whole recorder that leaves everything on the device finds the same norms, births and statistics."""
-    from tensormagic.collectors.gradients.gradients import PassRecorder, PassValues
+    from tensormagic.collectors.gradients.gradients import PassRecorder
+    from tensormagic.collectors.gradients.pass_values import PassValues
     from tensormagic.collectors.gradients.survey import StatisticsTable
     from tensormagic.collectors.graphs.skeleton import Walker, make_skeleton
     from tensormagic.collectors.objects.identity import Leaves, ModuleNames

@@ -1,0 +1,166 @@
+"""What single calls tell about the training loop: sums over steps, normalisations without gradients, clearing.
+
+A sum that each step adds an attached loss to (``total += loss``) keeps the graphs of all steps alive. Of the last sum
+that a line made, only the number of its node is kept: a sum that was made since, with a backward in between, and in
+whose history that node is found again, goes on from step to step. Batch normalisations in train mode where gradients
+are off are an evaluation that moves running statistics. And torch tells the profiler when ``optimizer.zero_grad()``
+begins, and with it whoever watches: that gives the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from types import FrameType
+from typing import Any, Final
+
+import torch
+from torch import nn
+
+from tensormagic.collectors.calls.call_notes import Call, CallNotes
+from tensormagic.reports import RunningSum, UntrainedNorm
+
+SUMS: Final = ("__add__", "__radd__", "__iadd__", "add", "add_")
+NORMS: Final = ("batch_norm",)
+PROFILED: Final[Any] = torch.ops.profiler._record_function_enter_new
+
+MOST_DEPTH = 1 << 12  # nodes that are gone through in search of the sum before
+MOST_LINES = 64
+MOST_MODULES = 256
+
+_CLEARS = "Optimizer.zero_grad"
+_WEIGHT, _RUNNING_MEAN, _TRAINING = 1, 3, 5  # places among the arguments of torch.batch_norm
+_MODULE_CALL = nn.Module._call_impl.__code__
+_is_grad_enabled = torch.is_grad_enabled
+
+
+@dataclass(slots=True)
+class _Norm:
+    path: str
+    site: int | None
+    passes: int
+    batches: int = 0
+    in_a_row: int = 0
+    longest: int = 0
+
+
+class UntrainedNorms:
+    """Normalisations that took statistics from batches that nothing was learned from."""
+
+    def __init__(self) -> None:
+        self._norms: dict[tuple[str, int | None], _Norm] = {}
+
+    def add(self, path: str, site: int | None, passes: int) -> None:
+        """Note one batch, after so many backward passes."""
+        norm = self._norms.get((path, site))
+        if norm is None:
+            if len(self._norms) >= MOST_MODULES:
+                return
+            norm = self._norms[path, site] = _Norm(path, site, passes)
+        norm.in_a_row = norm.in_a_row + 1 if norm.passes == passes else 1
+        norm.passes = passes
+        norm.batches += 1
+        norm.longest = max(norm.longest, norm.in_a_row)
+
+    def report(self) -> tuple[UntrainedNorm, ...]:
+        """Return what was seen."""
+        return tuple(
+            UntrainedNorm(module=norm.path, location=norm.site, batches=norm.batches, longest=norm.longest)
+            for norm in list(self._norms.values())
+        )
+
+
+@dataclass(slots=True)
+class _Line:
+    number: int
+    passes: int
+    steps: int = 1
+
+
+@dataclass(slots=True)
+class LoopNotes:
+    """What single calls tell about the training loop.
+
+    Attributes:
+        cleared: The line that called ``optimizer.zero_grad()`` last; None from each backward on.
+        passes: How many backward passes there were.
+        norms: Normalisations that took statistics without gradients.
+        region: Gives the line that has switched gradients off.
+    """
+
+    cleared: int | None = None
+    passes: int = 0
+    norms: UntrainedNorms = field(default_factory=UntrainedNorms)
+    region: Callable[[], int | None] = lambda: None
+    _lines: dict[int, _Line] = field(default_factory=dict)
+
+    def sums(self) -> tuple[RunningSum, ...]:
+        """Return the sums that went on over steps."""
+        lines = list(self._lines.items())
+        return tuple(RunningSum(location=site, steps=line.steps) for site, line in lines if line.steps > 1)
+
+    def add(self, site: int, node: Any) -> None:
+        """Note that a line has made a sum."""
+        number, line = node._sequence_nr(), self._lines.get(site)
+        if line is None:
+            if len(self._lines) < MOST_LINES:
+                self._lines[site] = _Line(number, self.passes)
+            return
+        if line.passes != self.passes:
+            line.steps = line.steps + self.passes - line.passes if _reaches(node, line.number) else 1
+        line.number, line.passes = number, self.passes
+
+
+class NotesOfLoop(CallNotes):
+    """Notes beside which the training loop is followed."""
+
+    loop: LoopNotes
+
+
+def added(watch: NotesOfLoop, call: Call) -> None:
+    """Look at a sum of two numbers."""
+    result = call.result
+    if isinstance(result, torch.Tensor) and result.grad_fn is not None and result.numel() == 1:
+        site = watch.site(call)
+        if site is not None:
+            watch.loop.add(site, result.grad_fn)
+
+
+def _reaches(node: Any, number: int) -> bool:
+    """Return whether the node of that number is behind ``node``."""
+    waiting, seen = [(node._sequence_nr(), 0, node)], 0
+    while waiting and seen < MOST_DEPTH:
+        _, _, node = heappop(waiting)  # the oldest first: that way the sum before is found at once
+        for target, _ in node.next_functions:
+            at = -1 if target is None or hasattr(target, "variable") else target._sequence_nr()
+            if at == number:
+                return True
+            if at > number:
+                seen += 1
+                heappush(waiting, (at, seen, target))
+    return False
+
+
+def normalised(watch: NotesOfLoop, call: Call) -> None:
+    """Look at a normalisation: in train mode, with gradients off, of a parameter that asks for one, amid a training."""
+    if _is_grad_enabled() or not watch.loop.passes or len(call.args) <= _TRAINING or not call.args[_TRAINING]:
+        return
+    weight, mean = call.args[_WEIGHT], call.args[_RUNNING_MEAN]
+    if weight is None or mean is None or not weight.requires_grad:
+        return
+    module = _module(call.frame)
+    if module is not None and getattr(module, "momentum", None) is not None:  # None: to be computed anew, all of it
+        watch.loop.norms.add(watch.path(call), watch.loop.region(), watch.loop.passes)
+
+
+def _module(frame: FrameType | None) -> Any:
+    while frame is not None and frame.f_code is not _MODULE_CALL:
+        frame = frame.f_back
+    return frame.f_locals["self"] if frame is not None else None
+
+
+def cleared(watch: NotesOfLoop, call: Call) -> None:
+    """Note the line, where it is that which begins."""
+    if str(call.args[0]).startswith(_CLEARS):
+        watch.loop.cleared = watch.site(call)
