@@ -11,8 +11,8 @@ from tools import house
 
 # What is not at its target yet may only fall: lower the bound with it.
 BOUNDS = {
-    "import circles": 1,
-    "import circles, imports for types counted": 5,
+    "import circles": 0,
+    "import circles, imports for types counted": 0,
     "imports against the layers": 0,
     "functions over 50 lines": 0,
     "files over 500 lines": 0,
