@@ -16,7 +16,7 @@ from tensormagic.renderers.basics.markup import json_block
 from tensormagic.renderers.document.delta import pack_delta
 from tensormagic.renderers.document.document import trace_document
 from tensormagic.renderers.trace import trace_html
-from tensormagic.reports import UNREADABLE, LiveFrame, TraceReport
+from tensormagic.reports import UNREADABLE, Finding, LiveFrame, TraceReport
 from tests.renderers import samples_viewer
 from tests.support.lab import LabNotebook
 
@@ -445,6 +445,15 @@ def test_calm_run_is_folded_up(static_page: OpenPage) -> None:
     page.get_by_role("button", name="Open graph").click()
     expect(page.locator(".canvas")).to_be_visible()
     assert all("wait" not in one for one in _colours(page))
+
+
+def test_a_note_is_not_below_a_tick(static_page: OpenPage) -> None:
+    """Where something was found, be it a note, nothing says that no problems were."""
+    note = Finding("TM303", "note", "x gets no gradient in 40 backward passes: `torch.no_grad()` keeps it away.")
+    page = static_page(trace_html.render(replace(samples_viewer.calm_run(), findings=(note,))))
+    _panel(page)
+    expect(page.locator(".callout")).to_contain_text("1 note, no errors or warnings in 40 backward passes")
+    expect(page.locator(".calm")).to_have_count(0)
 
 
 def test_one_pass_through_a_few_boxes_is_open(static_page: OpenPage) -> None:

@@ -107,6 +107,14 @@ def test_one_object_several_names():
     assert " A " not in text
 
 
+def test_tied_weights_are_the_headline():
+    """Where one object has several names, that is what the headline says, and not that nothing is shared."""
+    one = replace(ALIASES["nothing"], groups=(TIED,), groups_found=1)
+    assert sharing_words.aliases_summary(one) == "`net.0.weight` and `net.1.weight` are the same tensor"
+    two = replace(one, groups=(TIED, TIED), groups_found=2)
+    assert sharing_words.aliases_summary(two).startswith("2 tensors have several names each")
+
+
 def test_what_is_cut_says_so():
     """Members, pairs and pieces of memory beyond what has room are counted."""
     page = Page(_html("many")).text

@@ -14,6 +14,7 @@ import torch
 
 from tensormagic.collectors.graphs.history import flat, has_history, is_stale
 
+_TAKE_MASKS = ("Where", "IndexPut")  # nodes that have no input for a mask, and one for a number
 MOST_SEARCHED = 64  # nodes that one call made, looked through for an input without a way back
 
 
@@ -37,16 +38,17 @@ def receiver_of(made: tuple[int, int], values: list[Any], at: int, result: Any) 
     nodes = _nodes_made(made, values[0] if result is None else result)
     if not nodes:
         return None
-    ended = sorted((number, places) for number, places, _ in nodes if places)
+    ended = sorted((number, places) for number, places, *_ in nodes if places)
     if isinstance(value, torch.Tensor) and not differentiable(value):
         others = sum(_could_end(other, result) for other in values if other is not value)
-        if sum(len(places) for _, places in ended) <= others:
+        masks = value.dtype == torch.bool and any(name.startswith(_TAKE_MASKS) for *_, name in nodes)
+        if masks or sum(len(places) for _, places in ended) <= others:
             ended = []
     if not ended:
-        number = max(number for number, _, _ in nodes)
+        number = max(number for number, *_ in nodes)
         return Receiver(number, None, selects=isinstance(value, torch.Tensor), shape=shape, dtype=dtype)
     number, places = ended[0]
-    inputs = next(inputs for other, _, inputs in nodes if other == number)
+    inputs = next(inputs for other, _, inputs, _ in nodes if other == number)
     place = places[0] if len(places) == 1 else _at_its_place(values, at, (len(nodes), inputs, places))
     return Receiver(number, place, shape=shape, dtype=dtype)
 
@@ -61,18 +63,19 @@ def _could_end(value: Any, result: Any) -> bool:
     return isinstance(value, torch.Tensor) and value is not result and differentiable(value) and not value.requires_grad
 
 
-def _nodes_made(made: tuple[int, int], result: Any) -> list[tuple[int, list[int], int]]:
-    """Return the nodes that one call made, each with its inputs that have no way back, and how many inputs it has."""
+def _nodes_made(made: tuple[int, int], result: Any) -> list[tuple[int, list[int], int, str]]:
+    """Return the nodes of one call, each with its inputs that have no way back, how many it has, and its name."""
     results = [x for x in flat((result,)) if has_history(x) and not is_stale(x)]
     waiting: list[Any] = [x.grad_fn for x in results]
-    found: dict[int, tuple[int, list[int], int]] = {}
+    found: dict[int, tuple[int, list[int], int, str]] = {}
     while waiting and len(found) < MOST_SEARCHED:
         node = waiting.pop()
         number = node._sequence_nr()
         if number in found or not made[0] <= number < made[1]:
             continue
         targets = [target for target, _ in node.next_functions]
-        found[number] = (number, [at for at, target in enumerate(targets) if target is None], len(targets))
+        ended = [at for at, target in enumerate(targets) if target is None]
+        found[number] = (number, ended, len(targets), node.name())
         waiting += [target for target in targets if target is not None]
     return list(found.values())
 

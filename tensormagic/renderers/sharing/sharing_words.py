@@ -180,8 +180,20 @@ def aliases_summary(report: AliasReport) -> str:
         verdict = f"{count(report.groups_found)} pieces of memory have more than one name"
     else:
         verdict = f"{plural(shared, 'piece')} of memory {'is' if shared == 1 else 'are'} shared by several objects"
+    if report.groups_found and not shared:
+        return _same_objects(report.groups)
     scope = f" with {listed(f'`{clipped(name)}`' for name in report.asked)}" if report.asked else ""
     return verdict + scope
+
+
+def _same_objects(groups: Sequence[AliasGroup]) -> str:
+    """Return that one object has several names, where that is all that is shared."""
+    if len(groups) > 1:
+        return f"{count(len(groups))} tensors have several names each, and no memory is shared by several objects"
+    member = groups[0].members[0]
+    names = [f"`{clipped(name)}`" for name in member.names]
+    told = " and ".join(names) if member.names_found == len(names) == 2 else listed(names, most=4)
+    return f"{told} are the same {member.kind if member.kind != 'Tensor' else 'tensor'}"
 
 
 def aliases_scope(report: AliasReport) -> str:

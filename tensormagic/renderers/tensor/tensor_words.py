@@ -312,6 +312,8 @@ def memory_summary(report: TensorReport) -> str:
         return holders_summary(report.holders, name(report)) or "no storage"
     size = number_of_bytes(report.storage.nbytes)
     held = holders_summary(report.holders, name(report))
+    if report.storage.device == "meta":
+        return f"none: on the meta device; elsewhere it would take {size}"
     if held:
         return f"{size}, {held}"
     holders = 1 + sum(alias.kind != "ndarray" for alias in report.aliases)
@@ -331,6 +333,10 @@ def memory_lines(report: TensorReport) -> tuple[str, ...]:
     extra = "".join(f", {word}" for word, on in kinds.items() if on)
     where = f"{storage.device}, {f'first byte at `{storage.address:#x}`' if storage.address else 'without memory'}"
     lines = [f"One storage of {number_of_bytes(storage.nbytes)} on {where}{extra}."]
+    if storage.device == "meta":
+        lines = [
+            f"On the meta device it takes no memory; elsewhere its storage would be {number_of_bytes(storage.nbytes)}."
+        ]
     if report.aliases and report.holders is None:
         holders = listed((shortened(alias.name, 28) for alias in report.aliases), most=8)
         lines.append(f"Found to keep it alive besides {name(report)}: {holders}.")

@@ -83,6 +83,30 @@ def test_what_only_chooses_is_not_severed():
     assert [(cut.severed, cut.selects) for cut in trace.report.graphs[0].cuts] == [(True, False), (False, True)]
 
 
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        lambda y: torch.where(y > 0, y, 0.0),
+        lambda y: torch.where(y > 0, 0.0, y),
+        lambda y: y.where(y > 0, 0.0),
+        lambda y: y.masked_fill(y > 0, 0.0),
+        lambda y: _written(y, y > 0),
+    ],
+    ids=["where", "where the number first", "Tensor.where", "masked_fill", "x[mask] = 0"],
+)
+def test_a_mask_beside_a_number_only_chooses(chosen):
+    """The number is an input of the node without a way back, the mask is none."""
+    x = torch.ones(3, requires_grad=True)
+    with tm.trace() as trace:
+        chosen(x * 2).sum().backward()
+    assert [(cut.severed, cut.selects) for cut in trace.report.graphs[0].cuts] == [(False, True)]
+
+
+def _written(y, mask):
+    y[mask] = 0.0
+    return y
+
+
 def test_nothing_is_kept_alive():
     """What is followed is gone as soon as the person lets it go, and so is its mark."""
     x = torch.ones(3, requires_grad=True)

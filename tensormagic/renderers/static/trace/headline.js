@@ -132,7 +132,7 @@ export class Headline {
     const place = next < 0 ? `step ${step} · backward ${pass}` : `resting: step ${step}${next ? `, next traced about ${next}` : ""}`;
     const silent = this.silent ? ` · no word from the kernel for ${this.silent} s: a long operation, or it has ended` : "";
     say(this.progress, (pass ? `${place} · ${time}` : `${time} · waiting for the first backward`) + silent);
-    this.soFar.hidden = !pass || this.serious();
+    this.soFar.hidden = !pass || this.model.doc.findings.length > 0;
   }
 
   /** Since the start of a run that goes on, by the page's clock from the kernel's last word on. */
@@ -178,7 +178,7 @@ export class Headline {
     }
     if (doc.state !== "finished") {
       const error = doc.error.replace(/:\s*$/, ""),
-        before = !doc.passes_seen ? "before any backward" : this.serious() ? `after ${passes}` : "";
+        before = !doc.passes_seen ? "before any backward" : doc.findings.length ? `after ${passes}` : "";
       if (doc.refused && !doc.passes_seen) return null; // it is told above, and nothing else ran
       const fine = before || `No problems found in the gradients of the ${passes} before that.`;
       return callout(
@@ -191,7 +191,9 @@ export class Headline {
     }
     if (!doc.passes_seen) return callout("nothing", GLYPHS.info, "No backward pass was seen", "", this.unreached());
     if (!doc.passes_traced) return callout("nothing", GLYPHS.info, `None of ${all} was traced`, "", "");
-    return this.serious() ? null : callout("calm", GLYPHS.done, `No problems found in ${passes}`, "", this.range());
+    if (doc.findings.length)
+      return this.serious() ? null : callout("nothing", GLYPHS.info, `${plural(doc.findings.length, "note")}, no errors or warnings in ${passes}`, "", this.range());
+    return callout("calm", GLYPHS.done, `No problems found in ${passes}`, "", this.range());
   }
 
   unreached() {
