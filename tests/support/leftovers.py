@@ -6,6 +6,7 @@ taken before a test and again after it; `leftovers` names every difference that 
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +15,9 @@ from typing import Any
 import torch
 import torch._dynamo  # replaces torch.manual_seed when it is first imported: before the first look, not between two
 import torch._dynamo.mutation_guard
+import torch.fx.traceback
 from torch.nn.modules import module as torch_module
+from torch.optim import optimizer
 
 torch._dynamo.mutation_guard.install_generation_tagging_init()  # Dynamo's own patch of nn.Module, at the first compile
 
@@ -24,7 +27,8 @@ THREAD_PREFIX = "tensormagic-"
 # themselves lazily) only a changed or missing one is.
 _CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Module, torch.autograd.Function, torch.optim.Optimizer)
 _MODULES = (torch, torch.autograd, torch.autograd.graph, torch.autograd.function, torch.nn.functional,
-            torch.utils.checkpoint, torch.cuda, torch.functional, torch.overrides,
+            torch.utils.checkpoint, torch.cuda, torch.functional, torch.overrides, torch._tensor,
+            torch.autograd.forward_ad, torch.fx.traceback,
             torch._dynamo.eval_frame)  # fmt: skip
 _GLOBAL_HOOKS = tuple(name for name in vars(torch_module) if name.startswith("_global_") and name.endswith("_hooks"))
 
@@ -67,6 +71,11 @@ def _switches() -> dict[str, Any]:
         "default dtype": torch.get_default_dtype(),
         "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
         "multithreaded backward": torch.autograd.is_multithreading_enabled(),
+        "search for garbage": gc.isenabled(),
+        "tables of optimizer hooks": (
+            type(optimizer._global_optimizer_pre_hooks).__name__,
+            type(optimizer._global_optimizer_post_hooks).__name__,
+        ),
     }
     return switches | {f"torch.nn.modules.module.{name}": len(getattr(torch_module, name)) for name in _GLOBAL_HOOKS}
 

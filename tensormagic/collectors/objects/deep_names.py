@@ -88,7 +88,7 @@ class DeepNames:
         for function, space in self._scopes():
             reached: dict[int, tuple[weakref.ref[Any], list[str]]] = {}
             worth = self._worth(function, space, whole=whole)
-            walk = Walk(worth, LOOKS_IN_FUNCTION if function else LOOKS, ITEMS)
+            walk = Walk(worth, LOOKS_IN_FUNCTION if function else LOOKS, ITEMS, gradients=False)
             for path, leaf in walk.named(torch.Tensor):
                 if leaf.requires_grad and leaf.is_leaf and id(leaf) not in names:
                     reached.setdefault(id(leaf), (weakref.ref(leaf), []))[1].append(path)

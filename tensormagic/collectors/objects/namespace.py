@@ -42,6 +42,8 @@ class Walk:
         namespace: Names and what they are bound to.
         limit: How many names, items and attributes to look at before giving up.
         items: How many items of one container to look at.
+        gradients: Whether to look at tensors' gradients, too: another thread's engine may be putting one there, and
+            torch does not guard that against who reads it.
         looked: How many were looked at so far.
         complete: Whether nothing was left out for being too many.
         buffers: What the modules that were met have registered as buffers, by ``id``, good while these are alive, and
@@ -51,6 +53,7 @@ class Walk:
     namespace: Mapping[str, object]
     limit: int = LIMIT
     items: int = _ITEMS
+    gradients: bool = True
     looked: int = 0
     complete: bool = True
     buffers: dict[int, bool] = field(default_factory=dict, repr=False)
@@ -86,7 +89,7 @@ class Walk:
         """
         try:
             if is_kind(item, torch.Tensor):
-                return gradient(path, item)
+                return gradient(path, item) if self.gradients else []
             if is_kind(item, nn.Module):
                 self.buffers.update(buffers_of(item))
             found = list(itertools.islice(children(path, item, depth, self._label), self.items + 1))

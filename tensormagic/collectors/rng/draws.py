@@ -138,9 +138,9 @@ class DrawWatcher:
             seconds=(self._ended or self._clock()) - began if began else 0.0,
             before=self._log.starts,
             after=self._log.ends,
-            locations=self._sites.locations,
             sums=self._log.sums,
             draws=self._log.draws,
             count=self._log.count,
             gaps=(*self._log.gaps, *([gap] if gap is not None else [])),
+            locations=self._sites.locations,  # last: what was told before has its line, also while the run goes on
         )

@@ -69,7 +69,7 @@ class Times:
     def extra(self) -> float:
         """Return what tracing added beside its own code."""
         untraced = self.untraced_median()
-        return sum(one.count * one.added(untraced) + BESIDES * one.excess for one in self.traced.values())
+        return sum(one.count * one.added(untraced) + BESIDES * one.excess for one in list(self.traced.values()))
 
 
 class Costs:
@@ -107,16 +107,16 @@ class Costs:
     def extra(self) -> float:
         """Return the seconds that tracing has added to the run, as far as that is known."""
         first = 0.0 if self._first is None else self.of_kind(self._first[0]).added(self._first[1], hooked=True)
-        return self.own + first + sum(times.extra() for times in self._kinds.values())
+        return self.own + first + sum(times.extra() for times in list(self._kinds.values()))
 
     @property
     def comparable(self) -> bool:
         """Whether any untraced pass was seen."""
-        return any(times.untraced for times in self._kinds.values())
+        return any(times.untraced for times in list(self._kinds.values()))
 
     def base(self) -> float:
         """Return the longest time that an untraced pass of one of the kinds takes; 0 where none is known."""
-        return max((times.untraced_median() for times in self._kinds.values()), default=0.0)
+        return max((times.untraced_median() for times in list(self._kinds.values())), default=0.0)
 
     def of_kind(self, kind: Kind) -> Times:
         """Return the times of one kind of pass; of untraced ones, `Times.untraced` is added to by whoever sees them."""

@@ -386,7 +386,6 @@ class Tracer:
             cell=self._cell,
             seconds=self.seconds,
             own_seconds=self.own_seconds,
-            locations=self._sites.locations,
             graphs=graphs,
             passes=tuple(row.done for row in self._passes.rows()),
             passes_seen=self._passes.seen,
@@ -403,4 +402,5 @@ class Tracer:
             **self._faults.survived(graphs),
             **self._cuts.ended(),
             modules=self._module_watch.report,
+            locations=self._sites.locations,  # last: what was told before has its line, also while the run goes on
         )

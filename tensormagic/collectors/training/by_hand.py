@@ -12,6 +12,7 @@ from itertools import chain
 import torch
 
 from tensormagic.collectors.graphs.blind_writes import BlindWrites
+from tensormagic.collectors.graphs.skeleton import Skeleton
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.training.stepping import Brought, Moment, Stepping
 from tensormagic.collectors.training.witnesses import Witness, witnesses_of
@@ -31,6 +32,8 @@ class ByHand:
         self._leaves, self._blind = leaves, blind
         self._brought = brought
         self._known = 0
+        self._reached: set[int] = set()  # numbers of leaves; another thread's may be collecting its gradient right now
+        self._graphs: set[int] = set()
         self._theirs: set[int] = set()
         self._witnesses: list[Witness] = []
         self._versions = array("q")
@@ -51,11 +54,17 @@ class ByHand:
             self._stepping.updated(Moment(None, backward, None, passes))
         self._stepping.before_pass()
 
+    def reached(self, skeleton: Skeleton) -> None:
+        """Note which leaves a pass of this thread led to."""
+        if skeleton.number not in self._graphs:
+            self._graphs.add(skeleton.number)
+            self._reached.update(skeleton.leaf_of.values())
+
     def after_pass(self) -> None:
         """Look after a backward; where new leaves have come, choose whom to follow."""
         if self._stepping is not None:
             self._stepping.after_pass()
-        elif len(self._leaves.known) != self._known:
+        elif len(self._reached) != self._known:
             self._choose()
         self._versions = self._now()
 
@@ -86,8 +95,8 @@ class ByHand:
         return tuple(sorted(number for number in numbers if number is not None))
 
     def _choose(self) -> None:
-        self._known = len(self._leaves.known)
-        alive = (leaf.reference() for leaf in self._leaves.known)
+        self._known = len(self._reached)
+        alive = (self._leaves.known[number].reference() for number in sorted(self._reached))
         free = [leaf for leaf in alive if leaf is not None and id(leaf) not in self._theirs]
         if found := witnesses_of(free, _has_gradient):
             self._witnesses = found

@@ -123,6 +123,8 @@ class TrainingWatcher:
 
     def after_pass(self, call: BackwardCall, followed: Following) -> None:
         """Look after a backward."""
+        if followed.graph is not None and followed.thread == self._home:
+            self._by_hand.reached(followed.graph.skeleton)
         if self._concerns(call, followed):
             self._guarded(self._after_pass, followed.site)
 

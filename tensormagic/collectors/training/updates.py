@@ -15,10 +15,10 @@ from time import perf_counter
 from typing import Any, Protocol
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from tensormagic.collectors.faults.autograd_watch import AutogradWatch
 from tensormagic.collectors.quiet import answers_itself, quiet
+from tensormagic.collectors.training.step_hooks import leave_steps, watch_steps
 
 SAMPLE = 1 << 16  # elements of one parameter that are compared
 
@@ -60,7 +60,6 @@ class UpdateWatcher:
     ) -> None:
         self._wanted, self._number, self._moved, self._listener = wanted, number, moved, listener
         self._thread = threading.get_ident()
-        self._handles: list[Any] = []
         self._before: list[tuple[int, list[int], list[torch.Tensor]]] = []
         self.seconds = 0.0
         self.steps: AutogradWatch | None = None
@@ -68,31 +67,23 @@ class UpdateWatcher:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Watch until the block ends."""
-        self._watch()
         try:
+            self.step_back()
             yield
         finally:
             self.step_aside()
             self._before.clear()
 
-    def _watch(self) -> None:
-        self._handles += [
-            register_optimizer_step_pre_hook(self._begins),
-            register_optimizer_step_post_hook(self._ends),
-        ]
-
     def step_aside(self) -> bool:
-        """Take the hooks away: Dynamo would follow them into a compiled step."""
-        watched = bool(self._handles)
-        while self._handles:
-            self._handles.pop().remove()
-        return watched
+        """Watch no more: Dynamo would follow the hooks into a compiled step."""
+        return leave_steps(self)
 
     def step_back(self) -> None:
-        """Put them back."""
-        self._watch()
+        """Watch again."""
+        watch_steps(self)
 
-    def _begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    def begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        """Look before a step on the watched thread."""
         if threading.get_ident() != self._thread:
             return
         if self.steps is not None:
@@ -101,7 +92,8 @@ class UpdateWatcher:
         if self._wanted():
             self._guarded(lambda: self._keep(optimizer))
 
-    def _ends(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
+    def ends(self, optimizer: torch.optim.Optimizer) -> None:
+        """Look after it."""
         if threading.get_ident() != self._thread:
             return
         if self.steps is not None:

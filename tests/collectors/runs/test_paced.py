@@ -93,13 +93,13 @@ def test_nothing_is_on_between_traced_steps():
     import torch.optim.optimizer as optimizers
 
     net, seen = model(), []
-    asks = torch.nn.functional.has_torch_function_unary
+    asks, table = torch.nn.functional.has_torch_function_unary, optimizers._global_optimizer_pre_hooks
     modes, patched, hooks = [], [], []
 
     def look():
         modes.append(len(active_modes()))
         patched.append(torch.nn.functional.has_torch_function_unary is not asks)
-        hooks.append(len(optimizers._global_optimizer_pre_hooks))
+        hooks.append(optimizers._global_optimizer_pre_hooks is not table)
 
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
     with tm.trace(namespace={"net": net}, every=4) as trace:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensormagic.collectors.runs.pace_costs import Costs
+from tensormagic.collectors.runs.pace_costs import Costs, Times
 from tensormagic.collectors.runs.pacer import FOLLOW_UP, LISTED, Pacer, Stretches
 from tensormagic.reports import Pace
 
@@ -288,3 +288,19 @@ def test_what_is_told_while_it_rests():
     assert pacer.pacing(loop.now, ended=True).next_step == 0
     budget = loop.run(FIVE, 13).pacing(loop.now)
     assert budget.next_step > 13
+
+
+def test_costs_are_added_up_while_new_kinds_of_passes_come():
+    """A report on another thread adds up what there was when it began."""
+    costs = Costs()
+    costs.of_kind((1, 0))
+
+    class Coming(Times):
+        """The traced thread meets another kind of pass while this one's cost is looked at."""
+
+        def untraced_median(self):
+            costs.of_kind((100 + len(costs._kinds), 0))
+            return 0.0
+
+    costs._kinds[2, 0] = Coming()
+    assert costs.extra() == costs.base() == 0.0

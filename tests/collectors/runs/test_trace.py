@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import tensormagic as tm
+from tensormagic.collectors.calls.call_watch import CallWatch
 from tensormagic.collectors.gradients.traced_graph import MOST_PASSES
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Circumstances
 
@@ -752,3 +753,19 @@ def test_what_is_padded_with_zeros_is_told_with_the_norm_of_what_is_in_it(parts_
         first, second = parts_of(x)
         (first.square().sum() + 3 * second.sum() + x.sum()).backward()
     assert sorted(trace.report.graphs[0].frames[0].parts) == pytest.approx(sorted(expected))
+
+
+def test_a_report_asked_for_meanwhile_has_the_line_of_all_it_tells(monkeypatch):
+    """What the run notes while the report is put together comes with its line, or not at all."""
+    told = CallWatch.observations
+
+    def meanwhile(watch):
+        trace._follower._sites.number(__file__, 10_000 + len(asked))
+        asked.append(told(watch))
+        return asked[-1]
+
+    asked = []
+    monkeypatch.setattr(CallWatch, "observations", meanwhile)
+    with tm.trace(namespace={}) as trace:
+        torch.ones(2, requires_grad=True).sum().backward()
+        assert trace.report.locations[-1].line == 10_000

@@ -133,13 +133,16 @@ def test_a_step_that_fails_fails_alone(every_step):
 
 def test_nothing_is_left_on_the_optimizers():
     """No hook stays, however the run ends; nor does the copy of any weight."""
+    before, after = torch_optimizer._global_optimizer_pre_hooks, torch_optimizer._global_optimizer_post_hooks
     net = nn.Linear(4, 3)
     failing = Around(net.parameters(), torch.optim.SGD(net.parameters(), lr=0.1), KeyError("x"))
     net(torch.ones(2, 4)).sum().backward()
     with pytest.raises(KeyError), tm.trace(namespace={"net": net}):
         failing.step()
-    assert not torch_optimizer._global_optimizer_pre_hooks
-    assert not torch_optimizer._global_optimizer_post_hooks
+    assert not before
+    assert not after
+    assert torch_optimizer._global_optimizer_pre_hooks is before
+    assert torch_optimizer._global_optimizer_post_hooks is after
 
 
 def test_steps_on_other_threads_are_not_ours():
@@ -198,3 +201,52 @@ def test_a_compiled_step_stays_compiled():
     dynamo.reset()
     assert run(traced=True) == expected
     dynamo.reset()
+
+
+def test_a_trace_that_begins_while_another_thread_steps():
+    """Steps under way on other threads, traced or not, end as they would: no table that they go through changes."""
+
+    class BeginsAndEnds(torch.optim.SGD):
+        """Another thread begins a trace, and ends it, while this step goes through the hooks."""
+
+    net = nn.Linear(4, 3)
+    optimizer = BeginsAndEnds(net.parameters(), lr=0.1)
+    net(torch.ones(2, 4)).sum().backward()
+
+    def trace_elsewhere(*_):
+        def elsewhere():
+            with tm.trace():
+                torch.ones(1)
+
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+
+    handles = [torch_optimizer.register_optimizer_step_pre_hook(trace_elsewhere) for _ in range(2)]
+    handles += [torch_optimizer.register_optimizer_step_post_hook(trace_elsewhere) for _ in range(2)]
+    try:
+        optimizer.step()
+        with tm.trace(namespace={"net": net}):
+            optimizer.step()
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def test_hooks_of_the_persons_own_come_and_go_while_traced():
+    """One registered inside a trace is called inside and after it, and goes when it is told to."""
+    net, called = nn.Linear(4, 3), []
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    net(torch.ones(2, 4)).sum().backward()
+    with tm.trace(namespace={"net": net}):
+        early = torch_optimizer.register_optimizer_step_pre_hook(lambda *_: called.append("early"))
+        late = torch_optimizer.register_optimizer_step_post_hook(lambda *_: called.append("late"))
+        optimizer.step()
+        early.remove()
+        optimizer.step()
+    optimizer.step()
+    late.remove()
+    optimizer.step()
+    assert called == ["early", "late", "late", "late"]
+    assert not torch_optimizer._global_optimizer_pre_hooks
+    assert not torch_optimizer._global_optimizer_post_hooks
