@@ -115,10 +115,11 @@ def percent(part: float, whole: float = 1.0) -> str:
 
 def seconds_text(seconds: float) -> str:
     """Return a duration: ``306 µs``, ``1.3 ms``, ``85 ms``, ``12.4 s``, ``3 min 20 s``."""
-    if seconds < 0.0009995:
-        return f"{seconds * 1e6:.0f} µs"
-    if seconds < 0.9995:
-        return f"{seconds * 1e3:.{1 if seconds < 0.00995 else 0}f} ms"
+    if seconds == 0:
+        return "0 s"
+    for unit, factor in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3)):
+        if seconds * factor < 999.5:
+            return f"{seconds * factor:.{int(seconds * factor < 9.95 and unit != 'ns')}f} {unit}"
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

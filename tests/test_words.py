@@ -111,7 +111,8 @@ def test_percentages_of_a_whole() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0 µs"), (3.06e-4, "306 µs"), (9.999e-4, "1.0 ms"), (1.3e-3, "1.3 ms"), (9.96e-3, "10 ms"), (0.085, "85 ms"),
+    [(0, "0 s"), (3.2e-7, "320 ns"), (1.26e-6, "1.3 µs"),
+     (3.06e-4, "306 µs"), (9.999e-4, "1.0 ms"), (1.3e-3, "1.3 ms"), (9.96e-3, "10 ms"), (0.085, "85 ms"),
      (0.9996, "1.0 s"), (12.41, "12.4 s"), (59.97, "1 min 0 s"), (119.7, "2 min 0 s"), (200, "3 min 20 s")],
 )  # fmt: skip
 def test_durations_have_the_unit_that_keeps_them_short(seconds: float, text: str) -> None:

@@ -18,7 +18,6 @@ from typing import Any
 from tensormagic.errors import RequirementError, TensorMagicError
 from tensormagic.renderers import figures_comparison, figures_memory, figures_sharing
 from tensormagic.renderers.basics import theme
-from tensormagic.renderers.basics.phrases import count, plural, short_number, shortened
 from tensormagic.renderers.tensor.statistics_words import statistics_scope
 from tensormagic.renderers.tensor.tensor_layout_html import cell_title
 from tensormagic.renderers.tensor.tensor_picture import Picture, index_at, picture_of, value_range
@@ -37,6 +36,7 @@ from tensormagic.reports import (
     TensorTable,
     TraceReport,
 )
+from tensormagic.words import count, plural, short_number, shortened
 
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 ANNOTATED_CELLS = 144
@@ -275,7 +275,7 @@ def _histogram(plotly: Any, figure_: Any, statistics: Statistics) -> None:
 
 
 def _bad_counts(statistics: Statistics) -> str:
-    parts = [("NaN", statistics.nan), ("+Inf", statistics.positive_infinity), ("-Inf", statistics.negative_infinity)]
+    parts = [("NaN", statistics.nan), ("+Inf", statistics.positive_infinity), ("−Inf", statistics.negative_infinity)]
     return ", ".join(f"{count(number)} {label}" for label, number in parts if number)
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensormagic.errors import TensorMagicError
-from tensormagic.renderers.basics.phrases import count, number_of_bytes, plural, shortened
 from tensormagic.renderers.basics.theme import GROUP_COLOUR, role
 from tensormagic.renderers.figures_sharing import Framed, plain_text
 from tensormagic.renderers.memory import memory_run_words
@@ -16,6 +15,7 @@ from tensormagic.renderers.memory.memory_words import summary, tiles, title
 from tensormagic.renderers.memory.timeline_stack import Layer, by_category, columns, main_timeline, ticks
 from tensormagic.renderers.memory.treemap import Tile
 from tensormagic.reports import LineMemory, MemoryReport, MemoryRunReport
+from tensormagic.words import count, number_of_bytes, plural, shortened
 
 MOST_TILES = 600
 MOST_LINES = 30

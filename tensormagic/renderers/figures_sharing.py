@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensormagic.errors import TensorMagicError
-from tensormagic.renderers.basics.phrases import count, number_of_bytes, tuple_text
 from tensormagic.renderers.basics.theme import ALONE_COLOUR, LINE_COLOURS
 from tensormagic.renderers.sharing.sharing_words import (
     aliases_summary,
@@ -17,6 +16,7 @@ from tensormagic.renderers.sharing.sharing_words import (
     total,
 )
 from tensormagic.reports import AliasGroup, AliasReport, TensorRow, TensorTable
+from tensormagic.words import count, number_of_bytes, tuple_text
 
 MOST_LINES = 60
 MOST_BARS = 40

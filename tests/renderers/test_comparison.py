@@ -37,8 +37,8 @@ SENTENCES = {
         "loss 2.3 → 0.41 against 2.3 → NaN"
     ),
     "deeper": (
-        "7 nodes in both, 3 only in deep (model.1.weight, mul, relu); all gradients within a factor of 2 in 6 steps; "
-        "loss 2.3 → 0.41 against 2.3 → 2.3"
+        "7 nodes in both, 3 only in deep (model.1.weight, mul and relu); all gradients within a factor of 2 "
+        "in 6 steps; loss 2.3 → 0.41 against 2.3 → 2.3"
     ),
     "empty": "neither run has a backward graph",
 }
@@ -56,7 +56,7 @@ def test_a_kind_of_node_is_told_once():
     (graph,) = report.graphs
     more = replace(graph, only_right=(*graph.only_right, *graph.only_right), only_right_found=6)
     words = summary(replace(report, graphs=(more,)))
-    assert "6 only in deep (model.1.weight ×2, mul ×2, relu ×2)" in words
+    assert "6 only in deep (model.1.weight ×2, mul ×2 and relu ×2)" in words
 
 
 @pytest.mark.parametrize("width", [40, 60, 100, 200])

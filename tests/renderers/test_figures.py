@@ -62,7 +62,7 @@ def test_values_mark_what_is_no_number() -> None:
     marks = {drawn.name: list(zip(drawn.y, drawn.x, strict=True)) for drawn in figure.data if drawn.type == "scatter"}
     assert marks == {"NaN": [("0", "0")], "Inf": [("0", "1"), ("0", "2")]}
     assert list(figure.data[0].z[0]) == [None, None, None]
-    assert "1 NaN, 1 +Inf, 1 -Inf" in title(figure)
+    assert "1 NaN, 1 +Inf, 1 −Inf" in title(figure)
     bars = next(drawn for drawn in figure.data if drawn.type == "bar")
     assert list(bars.y) == list(SAMPLES["non_finite"].statistics.histogram_counts)
 

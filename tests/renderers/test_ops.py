@@ -27,7 +27,7 @@ def test_html_is_as_stored():
 def test_totals_are_those_of_the_uses():
     """Calls, time, bytes and writes are sums; phases share the time; what has no line is told."""
     ops = samples_ops.operations().ops
-    assert ops_words.summary(ops) == "30 calls in 10.0 ms · 1.1 MiB allocated · 17 writes"
+    assert ops_words.summary(ops) == "30 calls in 10 ms · 1.1 MiB allocated · 17 writes"
     assert ops_words.split(ops) == "backward 67 %, forward 20 %, optimizer 8 %, other 5 %"
     assert ops_words.remarks(ops) == ["no line is known for 1 call, 5 % of the time"]
 

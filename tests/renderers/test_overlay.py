@@ -48,7 +48,7 @@ def test_what_they_have_in_common_is_said() -> None:
     assert "f and b have 6 bytes in common: 3 elements of f, 6 elements of b" in few
     assert "b and h have 3 bytes in common: 3 elements of b, 2 elements of h" in few
     many = Page(overlay_html.render(SAMPLES["views"])).text
-    assert "nothing in common: x and y, y and e" in many
+    assert "nothing in common: x and y; y and e" in many
     assert "also in a also in x also in y also in e also in n" in many
     assert "e float32 (3, 6) (0, 1) 18 24 6 4 0 – 6" in many
     assert "c lies in a storage of its own." in many

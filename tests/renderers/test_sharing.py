@@ -92,7 +92,7 @@ def test_strips_lie_on_one_axis():
 def test_writes_that_autograd_does_not_notice():
     """Only those that reach a tracked tensor through another counter, or none; one that shares nothing is not named."""
     assert sharing_words.unnoticed(SLICES) == (
-        "Autograd does not notice writes through `n`, `q`: they change `a` without counting on its version counter.",
+        "Autograd does not notice writes through `n` and `q`: they change `a` without counting on its version counter.",
     )
     apart = replace(SLICES, pairs=tuple(replace(pair, overlap="no") for pair in SLICES.pairs))
     assert sharing_words.unnoticed(apart) == ()
@@ -119,7 +119,7 @@ def test_what_is_cut_says_so():
     """Members, pairs and pieces of memory beyond what has room are counted."""
     page = Page(_html("many")).text
     for words in ("32 of 5000 are listed", "the first 31 found are told", "4992 more objects", "and 4968 more",
-                  "31 pairs overlap", "more pieces of memory"):  # fmt: skip
+                  "31 pairs of objects with elements in common", "more pieces of memory"):  # fmt: skip
         assert words in page
     text = aliases_text.render(ALIASES["many"])
     assert "and 4992 more" in text

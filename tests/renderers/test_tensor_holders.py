@@ -42,7 +42,7 @@ def test_table_is_as_stored():
 @pytest.mark.parametrize(
     ("report", "said"),
     [
-        (MANY, "held by the last error (ValueError), graph of loss, and 3 more"),
+        (MANY, "held by the last error (ValueError), graph of loss and 3 more"),
         (ALONE, "held by x alone"),
         (replace(ALONE, holders=(*ALONE.holders, *NOBODY.holders)), "its storage is held by others"),
         (NOBODY, "held by no name, but its storage is"),

@@ -50,7 +50,7 @@ def test_where_it_is_bad_is_said_first() -> None:
 def test_several_bad_slices_are_listed_with_their_counts() -> None:
     """Where no single slice holds all, the first few are named, and how many more there are."""
     report = replace(bad_item(), slices=bad_item().slices[1:])
-    assert slices_lines(report)[0] == "3 of 16 slices along j hold NaN: `j=1` (4 NaN), `j=2` (4 NaN), `j=7` (4 NaN)."
+    assert slices_lines(report)[0] == "3 of 16 slices along j hold NaN: `j=1` (4 NaN), `j=2` (4 NaN) and `j=7` (4 NaN)."
 
 
 def test_what_was_not_looked_at_is_said() -> None:

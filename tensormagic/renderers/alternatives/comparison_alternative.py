@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tensormagic.renderers.basics.phrases import plural, short_number, shortened
 from tensormagic.reports.comparison import ComparisonReport, LossPair
+from tensormagic.words import plural, short_number, shortened
 
 NAME = 48
 

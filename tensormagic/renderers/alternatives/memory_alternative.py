@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tensormagic.renderers.basics.phrases import count, number_of_bytes, shortened
 from tensormagic.renderers.memory.categories import PLURALS
-from tensormagic.renderers.memory.memory_words import percent
 from tensormagic.renderers.memory.timeline_stack import Layer, by_line
 from tensormagic.renderers.memory.treemap import ELSEWHERE, LEFT_OUT, Tile
 from tensormagic.reports import Timeline
+from tensormagic.words import count, number_of_bytes, percent, shortened
 
 NAME, MOST = 60, 4  # characters of a name, items that are named
 
@@ -26,7 +25,7 @@ def treemap_alternative(tiles: Sequence[Tile], what: str) -> str:
     named = ", ".join(f"{name} {number_of_bytes(nbytes)} ({percent(nbytes, total)})" for name, nbytes in items)
     names = {name for name, _ in items}
     rest = sum(tile.count for tile in tiles if tile.group == LEFT_OUT or _called(tile) not in names)
-    more = f"{', and ' if named else ''}{count(rest)} smaller" if rest else ""
+    more = f"{' and ' if named else ''}{count(rest)} smaller" if rest else ""
     parts = f": {', '.join(kinds)}" if len(kinds) > 1 else ""
     return f"Treemap of {what}, {number_of_bytes(total)}{parts}. Largest: {named}{more}."
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from tensormagic.renderers.basics.phrases import MINUS, TIMES, count, listed, plural, series, short_number
 from tensormagic.renderers.tensor.kind_words import most_in_a_cell
 from tensormagic.renderers.tensor.tensor_picture import Picture, index_at, is_slice
 from tensormagic.renderers.tensor.tensor_shot_words import heading, notes
 from tensormagic.renderers.tensor.tensor_slices_words import letter
 from tensormagic.renderers.tensor.tensor_words import name
 from tensormagic.reports import DimensionSlices, ImageFrame, SignalLine, StoredMap, Strip, TensorPicture, TensorReport
+from tensormagic.words import MINUS, TIMES, count, listed, plural, series, short_number
 
 MOST = 3  # places that are named
 
@@ -137,8 +137,7 @@ def _slice(each: DimensionSlices, cell: int) -> str:
 def _named(what: str, number: int, places: Sequence[int]) -> str:
     if not number:
         return ""
-    shown = ", ".join(map(str, places[:MOST]))
-    return f"; {what}: {shown}" + (f" and {count(number - MOST)} more" if number > MOST else "")
+    return f"; {what}: {listed(map(str, places), most=MOST, found=number)}"
 
 
 def image_alternative(report: TensorReport, picture: TensorPicture, each: ImageFrame) -> str:

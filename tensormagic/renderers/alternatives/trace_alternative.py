@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tensormagic.renderers.basics.phrases import listed, plural, shortened
 from tensormagic.renderers.trace.trace_phrases import measured, norm_text, run_text, touched
 from tensormagic.renderers.trace.trace_values import forward_mark, last_frame
 from tensormagic.reports import Birth, Frame, Graph, Node, TraceReport
+from tensormagic.words import count, listed, plural, shortened
 
 NAME, MESSAGE, MOST_NAMES = 48, 160, 2  # characters of a name and of a finding, names of a list
 
@@ -56,7 +56,7 @@ def _which(graph: Graph, frame: Frame | None) -> str:
     """Return which pass its colours are of."""
     if frame is None:
         return "; no pass was kept" if graph.passes_seen else ""
-    return f"; gradients of pass {frame.pass_number} of {graph.passes_seen}" if graph.passes_seen > 1 else ""
+    return f"; gradients of pass {frame.pass_number} of {count(graph.passes_seen)}" if graph.passes_seen > 1 else ""
 
 
 def _broken(report: TraceReport, graph: Graph, frame: Frame | None) -> Iterator[str]:
@@ -69,10 +69,10 @@ def _broken(report: TraceReport, graph: Graph, frame: Frame | None) -> Iterator[
     if bad and birth is not None:
         leaves = [shortened(node.variable, NAME) for node in bad if node.kind == "accumulate" and node.variable]
         hit = f", {listed(leaves, most=MOST_NAMES)} among them" if leaves else ""
-        yield f"In this pass {len(bad)} of {plural(len(graph.nodes), 'node')} hold NaN or Inf{hit}"
+        yield f"In this pass {count(len(bad))} of {plural(len(graph.nodes), 'node')} hold NaN or Inf{hit}"
     elif bad:
         names = listed((_called(report, node) for node in bad), most=MOST_NAMES)
-        yield f"NaN or Inf in {len(bad)} of {plural(len(graph.nodes), 'node')}: {names}"
+        yield f"NaN or Inf in {count(len(bad))} of {plural(len(graph.nodes), 'node')}: {names}"
 
 
 def _born(report: TraceReport, graph: Graph, birth: Birth, where: str) -> str:

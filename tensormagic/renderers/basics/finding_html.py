@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from tensormagic.renderers.basics.icons import SIGNS, icon
 from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.phrases import evidence_text
 from tensormagic.reports import Finding, Gap
+from tensormagic.words import evidence_text
 
 __all__ = ["SIGNS", "finding_html", "findings_html", "gaps_html", "related_html", "remedy_html", "with_code"]
 

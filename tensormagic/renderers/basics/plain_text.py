@@ -18,6 +18,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from tensormagic.renderers.basics.once import once
+from tensormagic.words import plural
 
 LONGEST_LINE = 500  # characters; torch's own longest lines have some two hundred
 LONGEST_TEXT = 20_000
@@ -77,7 +78,7 @@ def _plain_line(line: str) -> str:
 
 
 def _cut_note(text: str) -> str:
-    return f"… ({len(text):,} characters)".replace(",", "\u00a0")
+    return f"… ({plural(len(text), 'character')})"
 
 
 def _plain_value(value: Any) -> Any:

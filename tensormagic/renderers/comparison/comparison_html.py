@@ -13,7 +13,6 @@ from tensormagic.renderers.alternatives.comparison_alternative import losses_alt
 from tensormagic.renderers.basics.finding_html import finding_html, gaps_html, remedy_html, with_code
 from tensormagic.renderers.basics.markup import corner, escape, svg_image, tag
 from tensormagic.renderers.basics.panel import fold, folds, header, panel, section
-from tensormagic.renderers.basics.phrases import plural, short_number, shortened, tuple_text
 from tensormagic.renderers.comparison.comparison_chart import HEIGHT, WIDTH, loss_scale, loss_svg
 from tensormagic.renderers.comparison.comparison_words import (
     HEAD,
@@ -40,6 +39,7 @@ from tensormagic.reports.comparison import (
     ParameterDifference,
     Side,
 )
+from tensormagic.words import count, listed, plural, short_number, shortened, tuple_text
 
 MOST_PARAMETERS, OPEN_PARAMETERS = 200, 4
 MOST_NODES = 100
@@ -188,7 +188,7 @@ def _folded(title: str, head: Sequence[str], rows: Sequence[str], most: int, *be
     top = tag("thead", tag("tr", *(tag("th", escape(name), scope="col") for name in head)))
     shown = tag("table", top, tag("tbody", *rows[:most]), class_="tm-list tm-pairs")
     rest = tag("table", tag("tbody", *rows[most:]), class_="tm-list tm-pairs") if rows[most:] else ""
-    return section(title, shown, fold(f"{len(rows) - most} more", rest), *below)
+    return section(title, shown, fold(f"{count(len(rows) - most)} more", rest), *below)
 
 
 def _quiet(text: str) -> str:
@@ -198,7 +198,7 @@ def _quiet(text: str) -> str:
 def _only_names(names: Sequence[str], side: Side) -> str:
     if not names:
         return ""
-    shown = ", ".join(names[:MOST_ONLY]) + (f", and {len(names) - MOST_ONLY} more" if len(names) > MOST_ONLY else "")
+    shown = listed(names, most=MOST_ONLY)
     return tag(
         "p", f"parameters only in {escape(side.name)}: ", tag("span", escape(shown), class_="code"), class_="tm-only"
     )
@@ -254,7 +254,7 @@ def _only(nodes: Sequence[NodeMention], found: int, side: Side, letter: str) -> 
         tag("li", tag("b", escape(node_name(node))), " ", tag("span", escape(place(node)), class_="quiet code"))
         for node in nodes[:MOST_ONLY]
     ]
-    more = [tag("li", f"and {found - MOST_ONLY} more", class_="quiet")] if found > MOST_ONLY else []
+    more = [tag("li", f"and {count(found - MOST_ONLY)} more", class_="quiet")] if found > MOST_ONLY else []
     head = tag("p", f"{plural(found, 'node')} only in ", _chip(side, letter))
     return tag("div", head, tag("ul", *rows, *more))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tensormagic.renderers.basics.phrases import plural, shortened
 from tensormagic.renderers.comparison.comparison_words import (
     HEAD,
     factor,
@@ -23,6 +22,7 @@ from tensormagic.renderers.trace.trace_phrases import norm_text
 from tensormagic.renderers.trace.trace_text_lines import filled, printable
 from tensormagic.reports import Finding
 from tensormagic.reports.comparison import ComparisonReport, GraphDifference, NodeMention, NormDifference
+from tensormagic.words import count, listed, plural, shortened
 
 NARROWEST = 40
 MOST_PARAMETERS, MOST_NODES, MOST_ONLY = 24, 12, 12
@@ -73,8 +73,7 @@ def _parameters(report: ComparisonReport, width: int) -> Iterator[str]:
         yield f"not shown: {plural(len(report.parameters) - len(shown), 'parameter')} that differ less"
     for names, side in ((report.parameters_only_left, report.left), (report.parameters_only_right, report.right)):
         if names:
-            more = f", and {len(names) - MOST_ONLY} more" if len(names) > MOST_ONLY else ""
-            yield f"only in {_one(side.name)}: {', '.join(names[:MOST_ONLY])}{more}"
+            yield f"only in {_one(side.name)}: {listed(names, most=MOST_ONLY)}"
 
 
 def _numbers(norms: NormDifference) -> tuple[str, str, str, str]:
@@ -109,7 +108,7 @@ def _alone(name: str, nodes: Sequence[NodeMention], found: int, width: int) -> I
     yield f"only in {_one(name)}: {plural(found, 'node')}"
     yield from table([(node_name(node), place(node)) for node in nodes[:MOST_ONLY]], indent=2, width=width)
     if found > MOST_ONLY:
-        yield f"  not shown: {found - MOST_ONLY} more"
+        yield f"  not shown: {count(found - MOST_ONLY)} more"
 
 
 def _findings(report: ComparisonReport, width: int) -> Iterator[str]:

@@ -6,8 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tensormagic.renderers.basics.phrases import listed, plural, short_number, tuple_text
-from tensormagic.renderers.trace.trace_phrases import norm_text, seconds_text
+from tensormagic.renderers.trace.trace_phrases import norm_text
 from tensormagic.reports.comparison import (
     APART,
     ComparisonReport,
@@ -19,6 +18,7 @@ from tensormagic.reports.comparison import (
     ParameterDifference,
     Side,
 )
+from tensormagic.words import listed, plural, seconds_text, short_number, tuple_text
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 

@@ -13,7 +13,6 @@ from tensormagic.renderers.basics.finding_html import finding_html, gaps_html, r
 from tensormagic.renderers.basics.icons import icon
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.panel import header, panel, section
-from tensormagic.renderers.basics.phrases import TIMES
 from tensormagic.renderers.basics.style_rules import nested
 from tensormagic.renderers.basics.styling import used
 from tensormagic.renderers.failure import failure_graph
@@ -36,6 +35,7 @@ from tensormagic.renderers.failure.failure_words import (
 from tensormagic.renderers.graph.crash_mark import RAN, REFUSED, crash_words
 from tensormagic.renderers.memory import memory_html
 from tensormagic.reports import FailureReport, Finding, Location, TraceReport
+from tensormagic.words import TIMES
 
 _HEADS = {"dtype": "dtype", "device": "device", "stride": "strides", "made": "made in"}
 

@@ -5,7 +5,6 @@ Nothing rests on colour: what does not fit is marked by a sign and said in words
 
 from __future__ import annotations
 
-from tensormagic.renderers.basics.phrases import shortened
 from tensormagic.renderers.failure.failure_words import (
     Cell,
     Row,
@@ -26,6 +25,7 @@ from tensormagic.renderers.memory import memory_text
 from tensormagic.renderers.terminal.text_canvas import table
 from tensormagic.renderers.trace.trace_text_lines import filled, printable
 from tensormagic.reports import FailureReport, Finding, Location
+from tensormagic.words import shortened
 
 _NARROWEST = 40
 _NAME_WIDTH, _TEXT_WIDTH, _CELL_WIDTH = 34, 40, 24

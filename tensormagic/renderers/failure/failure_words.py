@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tensormagic.renderers.basics.phrases import plural, tuple_text
 from tensormagic.renderers.memory.out_of_memory_words import out_of_memory_words
 from tensormagic.reports import Clashing, FailureReport, Finding, Location, Operand
+from tensormagic.words import plural, tuple_text
 
 MOST_WAY = 5
 _KINDS = {

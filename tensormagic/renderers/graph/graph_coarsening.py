@@ -20,8 +20,8 @@ from itertools import chain, groupby, takewhile
 from operator import eq
 from typing import TYPE_CHECKING
 
-from tensormagic.renderers.basics.phrases import plural, shortened
 from tensormagic.renderers.graph.graph_folding import Folding, Group, assemble, new_group
+from tensormagic.words import plural, shortened
 
 if TYPE_CHECKING:
     from tensormagic.reports import Graph

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tensormagic.renderers.basics.phrases import count
 from tensormagic.renderers.trace.cut_words import cut_label
+from tensormagic.words import count
 
 if TYPE_CHECKING:
     from tensormagic.renderers.graph.graph_folding import Group

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tensormagic.renderers.basics.phrases import plural
 from tensormagic.renderers.basics.text_metrics import text_width
 from tensormagic.renderers.graph.graph_coarsening import coarsen
 from tensormagic.renderers.graph.graph_cuts import CutRow, SeveredWire, ends_of
@@ -20,6 +19,7 @@ from tensormagic.renderers.graph.graph_layout import lay_out
 from tensormagic.renderers.graph.graph_words import leaf_label
 from tensormagic.renderers.graph.layout_rows import Spacing
 from tensormagic.reports.quickly import quickly
+from tensormagic.words import plural
 
 if TYPE_CHECKING:
     from tensormagic.reports import Graph

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from tensormagic.renderers.basics.phrases import ELLIPSIS
+from tensormagic.words import ELLIPSIS
 
 if TYPE_CHECKING:
     from tensormagic.reports import Node

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers.basics.phrases import count, number_of_bytes, plural
 from tensormagic.reports import AllocatorLine, AllocatorRun
+from tensormagic.words import count, number_of_bytes, plural
 
 MOST_LINES = 12
 HEAD = ("line", "workspace", "served", "times")

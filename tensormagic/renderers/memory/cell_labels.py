@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tensormagic.renderers.basics.phrases import number_of_bytes, plural
 from tensormagic.renderers.basics.text_metrics import fitted, text_width
 from tensormagic.renderers.memory.treemap import ELSEWHERE, LEFT_OUT, Cell, Group
+from tensormagic.words import number_of_bytes, plural
 
 SIZE = 12.0  # pixels of the letters
 HEADER = 18.0  # pixels of the strip with a group's name

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers.basics.phrases import listed, number_of_bytes, plural
 from tensormagic.renderers.memory.memory_words import release_notes
 from tensormagic.reports import DeviceGain, FreeingReport, Release
+from tensormagic.words import listed, number_of_bytes, plural
 
 NOTHING = "Neither an output nor the last error keeps memory that nothing else does."
 _HOW = "`%gpumem --free --yes` lets go of {}. Your own names, and what they lead to, stay as they are."
@@ -31,10 +31,7 @@ def how(report: FreeingReport) -> str:
 
 
 def _names(report: FreeingReport) -> str:
-    names = [entry.name for entry in report.entries]
-    if 1 < len(names) <= MOST_NAMED:
-        return f"{', '.join(names[:-1])} and {names[-1]}"
-    return listed(names, most=MOST_NAMED)
+    return listed((entry.name for entry in report.entries), most=MOST_NAMED)
 
 
 def entry_words(entry: Release) -> tuple[str, str, str]:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.panel import scroll
-from tensormagic.renderers.basics.phrases import count, number_of_bytes, plural
 from tensormagic.renderers.memory.memory_run_words import COLUMNS, operation
 from tensormagic.renderers.memory.source_rows import SourceRow
 from tensormagic.reports import LineMemory
+from tensormagic.words import count, number_of_bytes, plural
 
 _SURELY_WHOLE = 40  # characters of source; a longer line may end in an ellipsis, and is told whole when pointed at
 

@@ -12,7 +12,6 @@ from tensormagic.renderers.alternatives.memory_alternative import treemap_altern
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.panel import fold, folds, header, panel, scroll, section
-from tensormagic.renderers.basics.phrases import count, number_of_bytes, plural, shortened
 from tensormagic.renderers.memory.categories import LETTERS, category_style
 from tensormagic.renderers.memory.device_bar import LETTERS as PART_LETTERS
 from tensormagic.renderers.memory.device_bar import DeviceBar, Part, device_bar
@@ -34,6 +33,7 @@ from tensormagic.renderers.memory.memory_words import (
 from tensormagic.renderers.memory.treemap import treemap
 from tensormagic.renderers.memory.treemap_html import WIDTH, treemap_html
 from tensormagic.reports import DeviceMemory, LiveStorage, MemoryReport, Release
+from tensormagic.words import count, number_of_bytes, plural, shortened
 
 NO_BREAK = "&nbsp;"  # between a number and its unit
 MOST_ROWS = 40

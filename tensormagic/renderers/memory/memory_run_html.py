@@ -11,7 +11,6 @@ from tensormagic.renderers.alternatives.memory_alternative import treemap_altern
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.panel import fold, folds, header, section
-from tensormagic.renderers.basics.phrases import count, number_of_bytes, plural, shortened
 from tensormagic.renderers.memory.allocator_words import HEAD, allocator_rows, allocator_words
 from tensormagic.renderers.memory.lines_html import lines_html
 from tensormagic.renderers.memory.memory_html import details_html, memory_panel, releases_html, storages_html
@@ -35,6 +34,7 @@ from tensormagic.renderers.memory.timeline_stack import line_ranks, main_timelin
 from tensormagic.renderers.memory.treemap import Tile, treemap
 from tensormagic.renderers.memory.treemap_html import WIDTH, treemap_html
 from tensormagic.reports import AllocatedBlock, AllocatorRun, FunctionMemory, Leak, MemoryRunReport, OutOfMemory
+from tensormagic.words import count, number_of_bytes, plural, shortened
 
 MOST_BLOCKS, MOST_LEAKS, MOST_TIMELINES = 24, 12, 4
 MAP_HEIGHT, MOST_CELLS = 220.0, 160

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from tensormagic.renderers.alternatives.memory_alternative import timeline_alternative, treemap_alternative
-from tensormagic.renderers.basics.phrases import number_of_bytes
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.theme import role
 from tensormagic.renderers.memory.categories import PLURALS
@@ -15,6 +14,7 @@ from tensormagic.renderers.memory.timeline_stack import by_category, column_of, 
 from tensormagic.renderers.memory.timeline_svg import COLUMNS, ROWS, areas, layer_colour, scale_top
 from tensormagic.renderers.memory.treemap import treemap
 from tensormagic.reports import MemoryRunReport, Timeline
+from tensormagic.words import number_of_bytes
 
 WIDTH, CHART_HEIGHT, MAP_HEIGHT, LEFT = 1000.0, 260.0, 280.0, 76.0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from tensormagic.renderers.basics.phrases import count, number_of_bytes, plural, shortened
 from tensormagic.renderers.memory.allocator_words import HEAD, allocator_rows, allocator_words
 from tensormagic.renderers.memory.categories import PLURALS
 from tensormagic.renderers.memory.memory_run_words import (
@@ -28,6 +27,7 @@ from tensormagic.renderers.tensor.tensor_text import finding_lines
 from tensormagic.renderers.terminal.text_canvas import table
 from tensormagic.renderers.trace.trace_text_lines import filled
 from tensormagic.reports import AllocatedBlock, AllocatorRun, MemoryRunReport, Timeline
+from tensormagic.words import count, number_of_bytes, plural, shortened
 
 NARROWEST = 40
 ROWS = 7

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tensormagic.renderers.basics.phrases import DOT, count, number_of_bytes, plural, shortened
 from tensormagic.renderers.memory.categories import BEFORE, PLURALS
 from tensormagic.renderers.memory.memory_words import storage_lines
 from tensormagic.renderers.memory.timeline_stack import OTHER_LINES, Layer, main_timeline
 from tensormagic.renderers.memory.treemap import LEFT_OUT, Tile
-from tensormagic.renderers.trace.trace_phrases import seconds_text
 from tensormagic.reports import AllocatedBlock, Leak, MemoryRunReport, Timeline
+from tensormagic.words import DOT, count, number_of_bytes, plural, seconds_text, shortened
 
 NO_LINE = "no line of yours"
 COLUMNS = ("at peak", "allocated", "freed", "kept")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tensormagic.renderers.basics.phrases import count, listed, number_of_bytes, plural, shortened
 from tensormagic.renderers.memory.categories import PLURALS
 from tensormagic.renderers.memory.device_bar import DeviceBar, device_bar
 from tensormagic.renderers.memory.memory_words import (
@@ -15,7 +14,6 @@ from tensormagic.renderers.memory.memory_words import (
     held_by,
     kind,
     line_label,
-    percent,
     release_notes,
     summary,
     tiles,
@@ -28,6 +26,7 @@ from tensormagic.renderers.tensor.tensor_text import finding_lines
 from tensormagic.renderers.terminal.text_canvas import table
 from tensormagic.renderers.trace.trace_text_lines import filled, printable
 from tensormagic.reports import LiveStorage, MemoryReport, Release
+from tensormagic.words import count, listed, number_of_bytes, percent, plural, shortened
 
 NARROWEST = 40
 MOST_NAMES, MOST_RELEASES, MOST_STORAGES = 12, 12, 12

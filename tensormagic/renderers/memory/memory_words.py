@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tensormagic.renderers.basics.phrases import DOT, count, listed, number_of_bytes, plural, shortened, tuple_text
 from tensormagic.renderers.memory.categories import PLURALS
 from tensormagic.renderers.memory.treemap import LEFT_OUT, Tile
 from tensormagic.reports import DeviceMemory, Holder, LiveStorage, MemoryReport, Release
+from tensormagic.words import DOT, count, listed, number_of_bytes, percent, plural, shortened, tuple_text
 
 NO_NAME = "no name"
 NOTABLE_FRAGMENTATION = 0.3
@@ -41,7 +41,7 @@ def device_notes(device: DeviceMemory) -> list[str]:
     if share is not None and device.reserved is not None and device.allocated is not None:
         unused = number_of_bytes(device.reserved - device.allocated)
         largest = number_of_bytes(device.largest_free or 0)
-        notes.append(f"reserved and unused {unused}, its largest block {largest}: fragmentation {round(100 * share)} %")
+        notes.append(f"reserved and unused {unused}, its largest block {largest}: fragmentation {percent(share)}")
     if device.peak is not None:
         notes.append(f"peak {number_of_bytes(device.peak)} since the counters were reset")
     if device.others:
@@ -60,12 +60,6 @@ def by_category(storages: Iterable[LiveStorage]) -> list[tuple[str, int]]:
     for one in storages:
         totals[one.category] = totals.get(one.category, 0) + one.nbytes
     return sorted(((key, value) for key, value in totals.items() if value), key=lambda pair: -pair[1])
-
-
-def percent(part: int, whole: int) -> str:
-    """Return a share as people write it: ``47 %``, ``<1 %``."""
-    share = 100 * part / whole if whole else 0.0
-    return "<1\u00a0%" if 0 < share < 0.5 else f"{share:.0f}\u00a0%"
 
 
 def root(name: str) -> str:
@@ -138,9 +132,7 @@ def kind(one: LiveStorage) -> str:
 def held_by(one: LiveStorage, *, most: int = MOST_HOLDERS) -> str:
     """Return who holds a storage besides what it is called after."""
     paths = [_holder(holder) for holder in one.holders if holder.path != called(one)]
-    hidden = max(one.found - len(one.holders), 0) + max(len(paths) - most, 0)
-    shown = paths[:most] + ([f"{count(hidden)} more"] if hidden else [])
-    return ", ".join(shown)
+    return listed(paths, most=most, found=len(paths) + max(one.found - len(one.holders), 0))
 
 
 def _holder(holder: Holder) -> str:

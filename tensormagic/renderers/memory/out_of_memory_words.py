@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.renderers.basics.phrases import number_of_bytes
 from tensormagic.reports import OutOfMemory
+from tensormagic.words import number_of_bytes
 
 
 def out_of_memory_words(failed: OutOfMemory) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.phrases import number_of_bytes
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.text_metrics import fitted, text_width
 from tensormagic.renderers.basics.theme import ink_on, role
@@ -22,6 +21,7 @@ from tensormagic.renderers.memory.cell_labels import (
 from tensormagic.renderers.memory.treemap import Cell, Group, Treemap
 from tensormagic.renderers.memory.treemap_html import shortened_title
 from tensormagic.renderers.trace.trace_text_lines import printable
+from tensormagic.words import number_of_bytes
 
 _MARGIN, _KEY_HEIGHT = 16.0, 22.0
 _FONT = "system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif"

@@ -12,7 +12,6 @@ from tensormagic.renderers.alternatives.memory_alternative import treemap_altern
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.panel import fold, folds, header, section
-from tensormagic.renderers.basics.phrases import count, number_of_bytes, shortened
 from tensormagic.renderers.memory.memory_html import details_html, memory_panel
 from tensormagic.renderers.memory.snapshot_words import (
     BLOCK_HEAD,
@@ -38,6 +37,7 @@ from tensormagic.renderers.memory.timeline_stack import by_line, line_ranks
 from tensormagic.renderers.memory.treemap import treemap
 from tensormagic.renderers.memory.treemap_html import WIDTH, treemap_html
 from tensormagic.reports import RefusedAllocation, Segment, SnapshotBlock, SnapshotReport, SnapshotStretch, Timeline
+from tensormagic.words import count, number_of_bytes, shortened
 
 MOST_LINES, MOST_SEGMENTS, MOST_BLOCKS, MOST_REFUSED, MOST_TIMELINES = 40, 16, 40, 5, 8
 MAP_HEIGHT, MOST_CELLS = 220.0, 100

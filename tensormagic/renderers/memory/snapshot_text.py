@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tensormagic.renderers.basics.phrases import number_of_bytes
 from tensormagic.renderers.memory.memory_run_text import chart_text
 from tensormagic.renderers.memory.memory_text import page
 from tensormagic.renderers.memory.snapshot_words import (
@@ -30,6 +29,7 @@ from tensormagic.renderers.tensor.tensor_text import finding_lines
 from tensormagic.renderers.terminal.text_canvas import table
 from tensormagic.renderers.trace.trace_text_lines import filled
 from tensormagic.reports import Segment, SnapshotBlock, SnapshotReport, Timeline
+from tensormagic.words import number_of_bytes
 
 NARROWEST = 40
 MOST_LINES, MOST_SEGMENTS, MOST_BLOCKS, MOST_REFUSED = 14, 12, 10, 4

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tensormagic.renderers.basics.phrases import DOT, count, number_of_bytes, plural, shortened
 from tensormagic.renderers.memory.categories import BEFORE
 from tensormagic.renderers.memory.timeline_stack import OTHER_LINES, Layer
 from tensormagic.renderers.memory.treemap import LEFT_OUT, Tile
-from tensormagic.renderers.trace.trace_phrases import seconds_text
 from tensormagic.reports import (
     LineMemory,
     Location,
@@ -20,6 +18,7 @@ from tensormagic.reports import (
     SnapshotStretch,
     StretchState,
 )
+from tensormagic.words import DOT, count, number_of_bytes, percent, plural, seconds_text, shortened
 
 UNIT = "event"
 NO_LINE = "no line known"
@@ -61,8 +60,8 @@ def device_notes(device: SnapshotDevice) -> Iterator[str]:
     blocks = f"{plural(device.blocks, 'block')} in {plural(device.segments, 'segment')}"
     yield f"{blocks}; {number_of_bytes(device.requested)} asked for, {rounding} more by rounding"
     if device.free > 0:
-        largest, share = number_of_bytes(device.largest_free), round(100 * device.fragmentation)
-        yield f"{number_of_bytes(device.free)} reserved and free, the largest piece {largest} (fragmentation {share} %)"
+        largest, share = number_of_bytes(device.largest_free), percent(device.fragmentation)
+        yield f"{number_of_bytes(device.free)} reserved and free, the largest piece {largest} (fragmentation {share})"
     if device.awaiting:
         yield f"{number_of_bytes(device.awaiting)} wait for another stream"
     if device.actions:
@@ -154,7 +153,7 @@ def segment_words(segment: Segment) -> str:
         f"stream {segment.stream}" if segment.stream else "",
         f"pool {segment.pool}" if any(segment.pool) else "",
         "expandable" if segment.expandable else "",
-        f"fragmentation {round(100 * segment.fragmentation)} %" if segment.fragmentation else "",
+        f"fragmentation {percent(segment.fragmentation)}" if segment.fragmentation else "",
     ]
     return f" {DOT} ".join(filter(None, parts))
 

@@ -11,13 +11,12 @@ from functools import partial
 from tensormagic.renderers.alternatives.memory_alternative import timeline_alternative
 from tensormagic.renderers.basics.markup import attributes, escape, svg_image, tag
 from tensormagic.renderers.basics.panel import fold, heading
-from tensormagic.renderers.basics.phrases import count, number_of_bytes
 from tensormagic.renderers.memory.categories import LETTERS
 from tensormagic.renderers.memory.memory_run_words import layer_words
 from tensormagic.renderers.memory.timeline_stack import Layer, by_category, by_line, column_of, thinned_words, ticks
 from tensormagic.renderers.memory.timeline_svg import COLUMNS, areas_svg, scale_top
-from tensormagic.renderers.trace.trace_phrases import seconds_text
 from tensormagic.reports import MemoryRunReport, Timeline
+from tensormagic.words import count, number_of_bytes, seconds_text
 
 _RIGHT_HALF = 0.6
 

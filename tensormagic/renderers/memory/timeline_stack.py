@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tensormagic.renderers.basics.phrases import count
 from tensormagic.renderers.memory.categories import BEFORE, LINE_COLOURS
 from tensormagic.reports import CATEGORIES, MemoryRunReport, Timeline
+from tensormagic.words import count
 
 OTHER_LINES = "other lines"
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tensormagic.renderers.basics.phrases import count
 from tensormagic.renderers.memory.categories import MIXED
 from tensormagic.renderers.memory.squarify import Box, squarify
+from tensormagic.words import count
 
 MOST_CELLS = 300
 SMALLEST = 36.0  # square pixels of a rectangle of its own

@@ -6,11 +6,11 @@ Where a host strips styles, the same markup reads as a list of names with their 
 from __future__ import annotations
 
 from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.phrases import number_of_bytes, shortened
 from tensormagic.renderers.memory.categories import LETTERS
 from tensormagic.renderers.memory.cell_labels import cell_lines, has_header, header_words, is_lowered
 from tensormagic.renderers.memory.squarify import Box
 from tensormagic.renderers.memory.treemap import Cell, Group, Treemap
+from tensormagic.words import number_of_bytes, shortened
 
 WIDTH = 932.0  # pixels inside of a panel of full width
 _TITLE = 160

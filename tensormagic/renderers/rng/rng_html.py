@@ -9,6 +9,7 @@ from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.panel import header, panel, scroll, section
 from tensormagic.renderers.rng import rng_words as words
 from tensormagic.reports.rng import DrawSum, RngComparison, RngReport, RngRunReport
+from tensormagic.words import count
 
 MOST_ROWS = 100
 
@@ -78,5 +79,5 @@ def _table(head: Sequence[str], rows: list[tuple[str, ...]], *, class_: str = "t
     titles = tag("tr", *(tag("th", title, scope="col") for title in head))
     body = "".join(tag("tr", *(tag("td", escape(cell)) for cell in row)) for row in rows[:MOST_ROWS])
     left_out = len(rows) - MOST_ROWS
-    more = tag("p", f"and {left_out} more", class_="quiet") if left_out > 0 else ""
+    more = tag("p", f"and {count(left_out)} more", class_="quiet") if left_out > 0 else ""
     return section("", tag("table", tag("thead", titles), tag("tbody", body), class_=class_), more)

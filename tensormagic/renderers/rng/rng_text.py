@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensormagic.renderers.basics.phrases import shortened
 from tensormagic.renderers.rng import rng_words as words
 from tensormagic.renderers.tensor.tensor_text import finding_lines, shortened_line
 from tensormagic.renderers.terminal.text_canvas import table
 from tensormagic.renderers.trace.trace_text_lines import filled, printable
 from tensormagic.reports import Finding, Gap
 from tensormagic.reports.rng import RngComparison, RngReport, RngRunReport
+from tensormagic.words import count, shortened
 
 NARROWEST = 40
 MOST_ROWS = 40
@@ -71,7 +71,7 @@ def _table(head: Sequence[str], rows: list[tuple[str, ...]], width: int) -> list
     if not rows:
         return []
     left_out = len(rows) - MOST_ROWS
-    more = [f" and {left_out} more"] if left_out > 0 else []
+    more = [f" and {count(left_out)} more"] if left_out > 0 else []
     return [*table([tuple(cell.upper() for cell in head), *rows[:MOST_ROWS]], gap=2, width=width), *more]
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers.basics.phrases import TIMES, count, plural, shortened
 from tensormagic.reports import Cell, Location
 from tensormagic.reports.rng import Draw, DrawSum, GeneratorState, RngComparison, RngReport, RngRunReport
+from tensormagic.words import TIMES, count, listed, plural, shortened
 
 STATE_HEAD = ("generator", "seed", "numbers given", "algorithm", "state")
 DRAW_HEAD = ("line", "call", "generator", "times", "values")
@@ -44,7 +44,7 @@ def _numbers(drawn: int, bits: int) -> str:
 
 def name_text(state: GeneratorState) -> str:
     """Return a generator's name, and how else it is reached."""
-    others = ", ".join(state.names[:2]) + (f" and {len(state.names) - 2} more" if len(state.names) > 2 else "")
+    others = listed(state.names, most=2)
     return f"{state.name} ({others})" if others else state.name
 
 
@@ -58,7 +58,7 @@ def headline(report: RngReport) -> str:
     """Return how many generators there are, and how many of them no second run will have."""
     entropy = sum(state.seeding == "entropy" for state in report.generators)
     told = plural(len(report.generators), "generator")
-    return f"{told}, {entropy} of them seeded by the system" if entropy else told
+    return f"{told}, {count(entropy)} of them seeded by the system" if entropy else told
 
 
 # -- a run -----------------------------------------------------------------------------------------------------------

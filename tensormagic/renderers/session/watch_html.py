@@ -6,9 +6,9 @@ from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.panel import all_clear as clear
 from tensormagic.renderers.basics.panel import fold, folds, header, panel
-from tensormagic.renderers.basics.phrases import shortened
 from tensormagic.renderers.session.watch_words import all_clear, sizes, summary
 from tensormagic.reports import WatchReport
+from tensormagic.words import shortened
 
 _NAME_WIDTH = 64
 _HEAD = ("what holds the most", "tensors", "bytes")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers.basics.phrases import shortened
 from tensormagic.renderers.session.watch_words import SIZES_HEAD, all_clear, sizes, summary
 from tensormagic.renderers.tensor.tensor_text import finding_lines, shortened_line
 from tensormagic.renderers.terminal.text_canvas import printable
 from tensormagic.renderers.terminal.text_canvas import table as columns
 from tensormagic.renderers.trace.trace_text_lines import filled
 from tensormagic.reports import WatchReport
+from tensormagic.words import shortened
 
 NARROWEST = 40
 _NAME_WIDTH = 48

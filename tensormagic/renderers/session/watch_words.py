@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers.basics.phrases import count, number_of_bytes, plural
 from tensormagic.reports import WatchReport
+from tensormagic.words import count, number_of_bytes, plural
 
 MOST_SIZES = 8
 SIZES_HEAD = ("HOLDS", "TENSORS", "BYTES")

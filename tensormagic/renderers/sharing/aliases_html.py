@@ -13,7 +13,6 @@ from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, 
 from tensormagic.renderers.basics.icons import icon
 from tensormagic.renderers.basics.markup import corner, escape, tag
 from tensormagic.renderers.basics.panel import fold, folds, header, panel, section
-from tensormagic.renderers.basics.phrases import count
 from tensormagic.renderers.sharing.sharing_words import (
     aliases_scope,
     aliases_summary,
@@ -33,6 +32,7 @@ from tensormagic.renderers.sharing.sharing_words import (
     writes,
 )
 from tensormagic.reports import AliasGroup, AliasMember, AliasPair, AliasReport
+from tensormagic.words import count, listed, plural
 
 MOST_CARDS = 8
 MOST_LINES = 40
@@ -113,17 +113,16 @@ def _further(groups: Sequence[AliasGroup], unlisted: int) -> str:
     """Return the pieces of memory that have no card, a line each, and how many there are beyond."""
     left_out = len(groups) - MOST_LINES + unlisted if len(groups) > MOST_LINES else unlisted
     lines = [tag("li", chip(group.number), " ", escape(_line(group))) for group in groups[MOST_CARDS:MOST_LINES]]
-    lines += [tag("li", f"and {count(left_out)} more pieces of memory", class_="quiet")] if left_out > 0 else []
+    lines += [tag("li", f"and {plural(left_out, 'more piece')} of memory", class_="quiet")] if left_out > 0 else []
     if not lines:
         return ""
-    title = f"{count(len(groups) + unlisted)} more pieces of memory"
+    title = f"{plural(len(groups) + unlisted, 'more piece')} of memory"
     return fold(title, *map(_folded_card, groups[:MOST_CARDS]), tag("ul", *lines))
 
 
 def _line(group: AliasGroup) -> str:
-    first = ", ".join(clipped(member.name) for member in group.members[:4])
-    more = f" and {count(group.found - 4)} more" if group.found > 4 else ""
-    return f"{group_title(group)}: {first}{more}"
+    first = listed((clipped(member.name) for member in group.members), found=group.found)
+    return f"{group_title(group)}: {first}"
 
 
 def _folded(group: AliasGroup) -> str:
@@ -133,9 +132,7 @@ def _folded(group: AliasGroup) -> str:
     rest = group.members[MOST_MEMBERS:]
     unlisted = group.found - len(group.members)
     more = tag("p", f"and {count(unlisted)} more", class_="quiet") if unlisted > 0 else ""
-    return fold(
-        f"{count(group.found - MOST_MEMBERS)} more objects", _members(group, rest, first=MOST_MEMBERS + 1), more
-    )
+    return fold(plural(group.found - MOST_MEMBERS, "more object"), _members(group, rest, first=MOST_MEMBERS + 1), more)
 
 
 def _members(group: AliasGroup, members: Sequence[AliasMember], *, first: int) -> str:
@@ -222,7 +219,9 @@ def _pairs(pairs: Sequence[AliasPair]) -> str:
     more = (
         [tag("li", f"and {count(len(meeting) - MOST_PAIRS)} more", class_="quiet")] if len(meeting) > MOST_PAIRS else []
     )
-    return fold(f"{count(len(meeting))} pairs overlap", tag("ul", *meeting[:MOST_PAIRS], *more))
+    return fold(
+        f"{plural(len(meeting), 'pair')} of objects with elements in common", tag("ul", *meeting[:MOST_PAIRS], *more)
+    )
 
 
 def _same_objects(single: Sequence[AliasGroup]) -> str:

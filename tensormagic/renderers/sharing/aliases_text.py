@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from tensormagic.renderers.basics.phrases import DOT
 from tensormagic.renderers.sharing.sharing_words import (
     aliases_scope,
     aliases_summary,
@@ -24,6 +23,7 @@ from tensormagic.renderers.sharing.sharing_words import (
 from tensormagic.renderers.tensor.tensor_text import finding_lines, shortened_line
 from tensormagic.renderers.terminal.text_canvas import printable, table
 from tensormagic.reports import AliasGroup, AliasMember, AliasReport
+from tensormagic.words import DOT, count, plural
 
 NARROWEST = 40
 MOST_GROUPS = 12
@@ -44,7 +44,7 @@ def render(report: AliasReport, *, width: int = 100) -> str:
         [line for finding in report.findings for line in finding_lines(finding, width)],
         [line for gap in report.gaps for line in textwrap.wrap(f" not shown: {gap.section}: {gap.reason}", width)],
         *(_group(group, width) for group in shared[:MOST_GROUPS]),
-        [f" and {len(shared) - MOST_GROUPS} more pieces of memory"] if len(shared) > MOST_GROUPS else [],
+        [f" and {plural(len(shared) - MOST_GROUPS, 'more piece')} of memory"] if len(shared) > MOST_GROUPS else [],
         same_objects(report),
     ]
     lines = "\n\n".join("\n".join(section) for section in sections if section).split("\n")
@@ -61,7 +61,7 @@ def _group(group: AliasGroup, width: int) -> list[str]:
     members = group.members[:MOST_MEMBERS]
     left_out = group.found - len(members)
     lines = [f" {letters(group.number)}  {group_title(group)}", *_rows(group, members, width)]
-    lines += [f"    and {left_out} more"] if left_out > 0 else []
+    lines += [f"    and {count(left_out)} more"] if left_out > 0 else []
     common = in_common(group, members)
     if common:
         more = f" {DOT} and more" if len(common) > MOST_PAIRS else ""
@@ -108,4 +108,4 @@ def same_objects(report: AliasReport) -> list[str]:
     if not single:
         return []
     lines = [" ONE OBJECT, SEVERAL NAMES", *(f"    {names(group.members[0])}" for group in single[:MOST_SAME])]
-    return lines + ([f"    and {len(single) - MOST_SAME} more"] if len(single) > MOST_SAME else [])
+    return lines + ([f"    and {count(len(single) - MOST_SAME)} more"] if len(single) > MOST_SAME else [])

@@ -12,7 +12,6 @@ from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import corner, escape, tag
 from tensormagic.renderers.basics.panel import header, panel, scroll, section
-from tensormagic.renderers.basics.phrases import count
 from tensormagic.renderers.basics.text_metrics import text_width
 from tensormagic.renderers.sharing.overlay_words import (
     HEAD,
@@ -32,6 +31,7 @@ from tensormagic.renderers.sharing.overlay_words import (
 )
 from tensormagic.renderers.shelf import code_of, loader
 from tensormagic.reports import OverlayElement, OverlayMember, OverlayReport, OverlayRow, OverlayStorage
+from tensormagic.words import count
 
 WIDTH = 840  # pixels that the cells have where the panel is as wide as it can be
 UNIT = 46  # pixels of a cell at most

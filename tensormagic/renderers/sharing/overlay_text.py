@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 
-from tensormagic.renderers.basics.phrases import count
 from tensormagic.renderers.sharing.overlay_words import (
     HEAD,
     apart,
@@ -22,6 +21,7 @@ from tensormagic.renderers.sharing.overlay_words import (
 from tensormagic.renderers.tensor.tensor_text import finding_lines
 from tensormagic.renderers.terminal.text_canvas import Canvas, printable, table
 from tensormagic.reports import OverlayReport, OverlayRow, OverlayStorage
+from tensormagic.words import count
 
 NARROWEST = 40
 READ, NOT_READ = "\u2588", "\u2591"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, islice
 
-from tensormagic.renderers.basics.phrases import count, listed, number_of_bytes, plural, shortened, tuple_text
 from tensormagic.reports import OverlayElement, OverlayMember, OverlayPair, OverlayReport, OverlayStorage
+from tensormagic.words import count, listed, number_of_bytes, plural, shortened, tuple_text
 
 NAME_WIDTH = 20
 MOST_STRANGERS = 6  # pairs with nothing in common that are named
@@ -19,8 +19,7 @@ def name(member: OverlayMember) -> str:
 
 def names(report: OverlayReport, members: tuple[int, ...]) -> str:
     """Return names as a list: ``a, b and c``."""
-    every = [name(report.members[at]) for at in members]
-    return every[0] if len(every) == 1 else f"{', '.join(every[:-1])} and {every[-1]}"
+    return listed((name(report.members[at]) for at in members), most=len(members))
 
 
 def headline(storage: OverlayStorage) -> str:
@@ -144,7 +143,7 @@ def _pair_sentence(report: OverlayReport, pair: OverlayPair) -> str:
         return f"{both} may overlap: finding out would take too long"
     if pair.common_bytes is None:
         return f"{both} overlap; how much was too long to count"
-    common = f"{count(pair.common_bytes)} {'byte' if pair.common_bytes == 1 else 'bytes'} in common"
+    common = f"{plural(pair.common_bytes, 'byte')} in common"
     if pair.left_elements is None or pair.right_elements is None:
         return f"{both} have {common}"
     if left.element_size == right.element_size and pair.left_elements == pair.right_elements:
@@ -162,4 +161,5 @@ def _strangers(report: OverlayReport, pairs: list[OverlayPair]) -> tuple[str, ..
     if len(members) > 2 and found >= set(combinations(members, 2)):
         return (f"no two of {names(report, tuple(members))} have a byte in common",)
     each = (f"{name(report.members[pair.left])} and {name(report.members[pair.right])}" for pair in pairs)
-    return (f"nothing in common: {listed(each, most=MOST_STRANGERS)}",)
+    more = f"; and {plural(len(pairs) - MOST_STRANGERS, 'more pair')}" if len(pairs) > MOST_STRANGERS else ""
+    return (f"nothing in common: {'; '.join(islice(each, MOST_STRANGERS))}{more}",)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensormagic.renderers.basics.phrases import ELLIPSIS, count, listed, number_of_bytes, plural, shortened, tuple_text
 from tensormagic.reports import AliasGroup, AliasMember, AliasPair, AliasReport, MemoryTotal, TensorRow, TensorTable
+from tensormagic.words import ELLIPSIS, count, listed, number_of_bytes, plural, shortened, tuple_text
 
 NAME_WIDTH = 34
 NAMES_SHOWN = 3

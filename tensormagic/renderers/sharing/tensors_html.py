@@ -12,13 +12,13 @@ from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import escape, json_block, packed, tag
 from tensormagic.renderers.basics.panel import folds, header, panel, scroll, section
-from tensormagic.renderers.basics.phrases import count
 from tensormagic.renderers.sharing.aliases_html import chip
 from tensormagic.renderers.sharing.sharing_words import row_cells, table_summary, table_title, total
 from tensormagic.renderers.sharing.tensors_text import shown_rows
 from tensormagic.renderers.shelf import code_of, loader
 from tensormagic.renderers.tensor import tensor_html
 from tensormagic.reports import TensorRow, TensorTable
+from tensormagic.words import count
 
 MOST_ROWS = 100
 MOST_PLAIN = 400  # rows whose data stand in the page as they are; more are packed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers.basics.phrases import count
 from tensormagic.renderers.sharing.sharing_words import row_cells, table_summary, table_title, total
 from tensormagic.renderers.tensor.tensor_text import finding_lines, shortened_line
 from tensormagic.renderers.tensor.tensor_text import render as tensor_text
@@ -10,6 +9,7 @@ from tensormagic.renderers.terminal.text_canvas import printable
 from tensormagic.renderers.terminal.text_canvas import table as columns
 from tensormagic.renderers.trace.trace_text_lines import filled
 from tensormagic.reports import TensorRow, TensorTable
+from tensormagic.words import count
 
 NARROWEST = 40
 MOST_ROWS = 40

@@ -10,7 +10,6 @@ from tensormagic.renderers.basics.icons import icon
 from tensormagic.renderers.basics.markup import corner, escape, tag
 from tensormagic.renderers.basics.panel import all_clear as clear
 from tensormagic.renderers.basics.panel import fold, folds, header, panel, scroll, section
-from tensormagic.renderers.basics.phrases import count, plural, shortened
 from tensormagic.renderers.sharing.writes_words import (
     MOST_CHANGED,
     TABLE_HEAD,
@@ -26,6 +25,7 @@ from tensormagic.renderers.sharing.writes_words import (
     written_text,
 )
 from tensormagic.reports import ChangedName, Write, WritesReport
+from tensormagic.words import count, plural, shortened
 
 MOST_ROWS = 60
 NAME_WIDTH = 48

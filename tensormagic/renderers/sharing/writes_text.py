@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 
-from tensormagic.renderers.basics.phrases import plural, shortened
 from tensormagic.renderers.sharing.writes_words import (
     MOST_CHANGED,
     TABLE_HEAD,
@@ -23,6 +22,7 @@ from tensormagic.renderers.tensor.tensor_text import finding_lines
 from tensormagic.renderers.terminal.text_canvas import table
 from tensormagic.renderers.trace.trace_text_lines import filled, printable
 from tensormagic.reports import Write, WritesReport
+from tensormagic.words import plural, shortened
 
 MOST_ROWS = 40
 _SIGNS = {"error": "\u2716", "warning": "\u25b2", "note": "\u25cb", "write": "\u2022", "": " "}
@@ -99,7 +99,7 @@ def _table(report: WritesReport, width: int) -> list[str]:
     left = len(rows) - MOST_ROWS
     heads = tuple(map(str.upper, TABLE_HEAD[:_COLUMNS]))
     lines = table([heads, *rows[:MOST_ROWS]], gap=2, width=width)
-    return lines + ([f" and {left} more lines that write"] if left > 0 else [])
+    return lines + ([f" and {plural(left, 'more line')} that write"] if left > 0 else [])
 
 
 def _gaps(report: WritesReport, width: int) -> list[str]:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tensormagic.renderers.basics.phrases import count, listed, plural, tuple_text
 from tensormagic.reports import ChangedName, Clash, Write, WritesReport
+from tensormagic.words import count, listed, plural, tuple_text
 
 WHOLE = 120  # a cell of at most so many lines is shown whole
 AROUND = 1  # lines shown before and after one that writes, in a longer one

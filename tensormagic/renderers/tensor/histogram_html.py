@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.phrases import short_count, short_number
 from tensormagic.renderers.basics.theme import role
 from tensormagic.renderers.tensor.statistics_words import specials
 from tensormagic.renderers.tensor.tensor_picture import fraction
 from tensormagic.reports import Statistics
+from tensormagic.words import short_count, short_number
 
 BAR_HEIGHT = 40  # pixels of the highest bar
 FEW_BARS = 8  # up to here every bar carries its count

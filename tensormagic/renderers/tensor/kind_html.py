@@ -11,7 +11,6 @@ from tensormagic.renderers.basics import png, theme
 from tensormagic.renderers.basics.finding_html import with_code
 from tensormagic.renderers.basics.markup import corner, escape, tag
 from tensormagic.renderers.basics.panel import scroll
-from tensormagic.renderers.basics.phrases import count, shortened
 from tensormagic.renderers.tensor.kind_words import (
     cell_title,
     colour_of,
@@ -37,6 +36,7 @@ from tensormagic.reports import (
     StoredMap,
     TensorReport,
 )
+from tensormagic.words import count, shortened
 
 VOID = theme.role("skip")  # the colour of a cell in which nothing is stored
 MAP_SIDE = 232  # pixels along the longer side of a map whose cells are joined

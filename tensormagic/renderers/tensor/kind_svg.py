@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.phrases import shortened
 from tensormagic.renderers.tensor.kind_words import (
     colour_of,
     component_facts,
@@ -23,6 +22,7 @@ from tensormagic.renderers.tensor.kind_words import (
 )
 from tensormagic.renderers.terminal.text_canvas import printable
 from tensormagic.reports import OUTSIDE, KindReport, StoredList, StoredMap, TensorReport
+from tensormagic.words import shortened
 
 LEFT, RIGHT, LINE = 16, 844, 17
 CELL, ROW = 34, 20  # pixels of a cell with a number

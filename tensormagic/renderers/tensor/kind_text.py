@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 
-from tensormagic.renderers.basics.phrases import shortened
 from tensormagic.renderers.tensor.kind_words import (
     component_facts,
     component_values,
@@ -16,6 +15,7 @@ from tensormagic.renderers.tensor.kind_words import (
 )
 from tensormagic.renderers.tensor.tensor_text_layout import DENSITY, FULL, NOT_READ
 from tensormagic.reports import OUTSIDE, Component, KindReport, StoredList, StoredMap, TensorReport
+from tensormagic.words import shortened
 
 TEXT = 9  # characters of a value in a cell
 SHADES = (NOT_READ, *DENSITY, FULL)

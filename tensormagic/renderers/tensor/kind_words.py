@@ -3,16 +3,6 @@
 from __future__ import annotations
 
 from tensormagic.renderers.basics import theme
-from tensormagic.renderers.basics.phrases import (
-    ELLIPSIS,
-    TIMES,
-    count,
-    number_of_bytes,
-    plural,
-    short_number,
-    shortened,
-    tuple_text,
-)
 from tensormagic.reports import (
     NOT_STORED,
     OUTSIDE,
@@ -22,6 +12,16 @@ from tensormagic.reports import (
     StoredGroup,
     StoredList,
     StoredMap,
+)
+from tensormagic.words import (
+    ELLIPSIS,
+    TIMES,
+    count,
+    number_of_bytes,
+    plural,
+    short_number,
+    shortened,
+    tuple_text,
 )
 
 PREVIEW = 12  # values of a component in one line

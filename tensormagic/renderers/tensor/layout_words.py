@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tensormagic.renderers.basics.phrases import DOT, count, number_of_bytes, plural, tuple_text
 from tensormagic.reports import Barrier, LayoutReport, ViewReport
+from tensormagic.words import DOT, count, listed, number_of_bytes, plural, tuple_text
 
 MOST_BARRIERS = 3
 _FORMAT_NAMES = {"contiguous_format": "contiguous"}
@@ -38,8 +38,8 @@ def format_verdict(layout: LayoutReport) -> str:
     if plain is None:
         return ""
     if plain.holds:
-        others = "".join(f" and {each.name}" for each in held if each is not plain)
-        return f"contiguous{others}: `.contiguous()` returns it as it is, nothing is copied"
+        good = listed(["contiguous", *(each.name for each in held if each is not plain)])
+        return f"{good}: `.contiguous()` returns it as it is, nothing is copied"
     copies = f"`.contiguous()` copies {number_of_bytes(layout.contiguous_bytes)}"
     dim = plain.breaking_dim
     because = "" if dim is None else f"{_stride(layout, dim)}, a contiguous tensor has {plain.stride[dim]} there"
@@ -72,7 +72,7 @@ def _merges(layout: LayoutReport, report: ViewReport) -> str:
     merged = [group for group in report.groups if len(group) > 1]
     if not merged:
         return ""
-    names = " and ".join(DOT.join(layout.dim_names[dim] for dim in group) for group in merged)
+    names = listed((DOT.join(layout.dim_names[dim] for dim in group) for group in merged), most=len(merged))
     return f"{names} merge: `.view{tuple_text(report.sizes)}` works"
 
 

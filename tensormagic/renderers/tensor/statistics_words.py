@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers.basics.phrases import MINUS, count, short_count, short_number
 from tensormagic.reports import Statistics
+from tensormagic.words import MINUS, count, short_count, short_number
 
 
 def statistics_rows(statistics: Statistics) -> tuple[tuple[str, str, str, str], ...]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tensormagic.renderers.basics.markup import escape
-from tensormagic.renderers.basics.phrases import shortened
 from tensormagic.renderers.basics.svg_paths import arrowhead, line, number
 from tensormagic.renderers.basics.text_metrics import fitted, text_width
 from tensormagic.renderers.basics.theme import inked
 from tensormagic.renderers.graph.graph_layout import lay_out
 from tensormagic.renderers.graph.layout_rows import Spacing
 from tensormagic.reports import BEYOND, Path, PathNode
+from tensormagic.words import count, shortened
 
 WIDTH = 860.0
 PAD = 10.0
@@ -69,7 +69,7 @@ def _boxes(path: Path, name: str) -> list[_Box]:
     boxes.append(_Box(shortened(name, 20), "", "self"))
     if any(BEYOND in node.inputs for node in path.nodes):
         left = path.walked - len(path.nodes)
-        boxes.append(_Box("\u2026", f"{left} more" if path.complete else f"over {left} more", "far"))
+        boxes.append(_Box("\u2026", f"{count(left)} more" if path.complete else f"over {count(left)} more", "far"))
     return boxes
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 
-from tensormagic.renderers.basics.phrases import shortened, tuple_text
 from tensormagic.renderers.tensor.tensor_autograd_words import (
     details_of,
     lines,
@@ -16,6 +15,7 @@ from tensormagic.renderers.tensor.tensor_autograd_words import (
 from tensormagic.renderers.tensor.tensor_words import name
 from tensormagic.renderers.terminal.text_canvas import table
 from tensormagic.reports import AutogradDetails, Path, PathNode, TensorReport
+from tensormagic.words import shortened, tuple_text
 
 MOST_LINES = 14
 _INDENT = 12

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers.basics.phrases import count, listed, plural, short_count, shortened, tuple_text
 from tensormagic.renderers.tensor.tensor_words import autograd_lines, autograd_summary, name
 from tensormagic.renderers.trace.autograd_formulas import formulas
 from tensormagic.reports import BEYOND, NOTHING, AutogradDetails, AutogradReport, Hook, Path, SavedState, TensorReport
+from tensormagic.words import count, listed, plural, short_count, shortened, tuple_text
 
 STATES = {
     "fine": "fine",

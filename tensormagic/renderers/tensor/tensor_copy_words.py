@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers.basics.phrases import count, listed, number_of_bytes, plural
 from tensormagic.reports import CopyVerdict, Sharing, Step
+from tensormagic.words import count, listed, number_of_bytes, plural
 
 WORDS = {
     "same object": "Same object",
@@ -32,9 +32,7 @@ def sentence(verdict: CopyVerdict) -> str:
             ", written to in place" if written else ": no new tensor was made"
         )
     if sharing:
-        parts = [_shared(operand) for operand in sharing[:_NAMED]]
-        more = len(sharing) - _NAMED
-        return "shares " + ", and ".join(parts) + (f", and with {more} more" if more > 0 else "") + _writing(sharing)
+        return f"shares {listed(map(_shared, sharing), most=_NAMED)}{_writing(sharing)}"
     return _apart(verdict)
 
 
@@ -70,11 +68,7 @@ def _apart(verdict: CopyVerdict) -> str:
 
 
 def _names(operands: tuple[Sharing, ...] | list[Sharing], more: int = 0) -> str:
-    names = [f"`{operand.name}`" for operand in operands]
-    every = names + [""] * more
-    if len(every) <= _NAMED:
-        return " and ".join(", ".join(every).rsplit(", ", 1))
-    return listed(every, most=_NAMED)
+    return listed((f"`{operand.name}`" for operand in operands), most=_NAMED, found=len(operands) + more)
 
 
 def cost(verdict: CopyVerdict) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers.basics.phrases import listed, number_of_bytes, plural, shortened
 from tensormagic.reports import Holder, HoldersReport
+from tensormagic.words import listed, number_of_bytes, plural, shortened
 
 MOST = 12
 _TELLING = 2  # holders that the summary names

@@ -14,7 +14,6 @@ from typing import Any
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
 from tensormagic.renderers.basics.markup import escape, json_block, packed, tag
 from tensormagic.renderers.basics.panel import fold, folds, header, heading, panel, section
-from tensormagic.renderers.basics.phrases import shortened
 from tensormagic.renderers.basics.slim import slim
 from tensormagic.renderers.basics.styling import brought
 from tensormagic.renderers.shelf import code_of, loader
@@ -47,6 +46,7 @@ from tensormagic.renderers.tensor.tensor_words import (
     without_dimensions,
 )
 from tensormagic.reports import Grid, Statistics, TensorReport
+from tensormagic.words import count, shortened
 
 MOST_ALIASES = 12
 MOST_VIEWER_VALUES = 1024  # values that the viewer can tell; a collector shows 32 by 32 elements at most
@@ -132,7 +132,7 @@ def _sharing(report: TensorReport) -> str:
     head = tag("tr", *(tag("th", title) for title in ("Shares with", "how", "overlap", "version counter")))
     rows = [_alias_row(alias_row(alias)) for alias in report.aliases[:MOST_ALIASES]]
     left_out = len(report.aliases) - MOST_ALIASES
-    more = tag("p", f"and {left_out} more that share this storage", class_="quiet") if left_out > 0 else ""
+    more = tag("p", f"and {count(left_out)} more on this storage", class_="quiet") if left_out > 0 else ""
     return tag("div", tag("table", tag("thead", head), tag("tbody", *rows), class_="tm-list"), more)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from tensormagic.renderers.alternatives.tensor_alternative import strip_alternative
 from tensormagic.renderers.basics import png, theme
 from tensormagic.renderers.basics.markup import corner, escape, tag
-from tensormagic.renderers.basics.phrases import count, ordinal, short_count, shortened
 from tensormagic.renderers.basics.text_metrics import text_width
 from tensormagic.renderers.tensor.tensor_maps import PALETTE, legend_html, maps_html
 from tensormagic.renderers.tensor.tensor_picture import (
@@ -33,6 +32,7 @@ from tensormagic.renderers.tensor.tensor_words import (
     worked_example,
 )
 from tensormagic.reports import Strip, StripCell, TensorReport
+from tensormagic.words import count, ordinal, short_count, shortened
 
 UNREAD = f"background:{theme.role('skip')};color:{theme.role('ink-2')}"
 STRIP_TABLE_CELLS = 96  # beyond, the strip is a picture

@@ -10,9 +10,9 @@ import math
 from tensormagic.renderers.alternatives.tensor_alternative import offsets_alternative, values_alternative
 from tensormagic.renderers.basics import png, theme
 from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.phrases import MINUS, count, short_number
 from tensormagic.renderers.tensor.tensor_picture import LEVELS, Picture, fraction, share_read, value_range
 from tensormagic.reports import Grid, StripCell, TensorReport
+from tensormagic.words import MINUS, count, short_number
 
 MAP_SIDE = 192  # pixels along the longer side of a map
 LEAST_HEIGHT = 22  # pixels that a map of a single row is high

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 
 from tensormagic.renderers.basics.markup import escape
-from tensormagic.renderers.basics.phrases import count, short_number
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.theme import inked
 from tensormagic.reports import SignalLine, TensorPicture
+from tensormagic.words import count, short_number
 
 WIDTH, HEIGHT, LEFT, PAD, FOOT = 800.0, 84.0, 74.0, 8.0, 18.0
 

@@ -7,10 +7,10 @@ import math
 import textwrap
 import zlib
 
-from tensormagic.renderers.basics.phrases import shortened
 from tensormagic.renderers.tensor.tensor_shot_words import heading, notes
 from tensormagic.renderers.terminal.glyphs import BLOCKS, NOT_FINITE
 from tensormagic.reports import ImageFrame, SignalLine, TensorPicture, TensorReport
+from tensormagic.words import shortened
 
 SHADES = " \u2591\u2592\u2593\u2588"
 MOST_COLUMNS, MOST_ROWS = 64, 28

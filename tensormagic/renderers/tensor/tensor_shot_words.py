@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers.basics.phrases import TIMES, count, ordinal, plural, short_number
 from tensormagic.renderers.tensor.tensor_words import name
 from tensormagic.reports import TensorPicture, TensorReport
+from tensormagic.words import TIMES, count, ordinal, plural, short_number
 
 
 def heading(report: TensorReport, picture: TensorPicture) -> str:

@@ -9,10 +9,10 @@ from tensormagic.renderers.basics import png
 from tensormagic.renderers.basics.finding_html import with_code
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.panel import fold
-from tensormagic.renderers.basics.phrases import count, short_number
 from tensormagic.renderers.tensor.tensor_maps import PALETTE
 from tensormagic.renderers.tensor.tensor_slices_words import letter, slices_lines, slices_summary, urgent
 from tensormagic.reports import DimensionSlices, TensorReport
+from tensormagic.words import count, short_number
 
 ROW_WIDTH = 384  # pixels of a row of many cells
 CELL_LIMITS = (6, 14)  # pixels along the side of a cell

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import textwrap
 
-from tensormagic.renderers.basics.phrases import count
 from tensormagic.renderers.tensor.tensor_slices_words import letter, slices_lines, urgent
 from tensormagic.renderers.terminal.glyphs import BLOCKS, NOT_FINITE, ZERO
 from tensormagic.reports import DimensionSlices, TensorReport
+from tensormagic.words import count
 
 MOST_ROWS = 6
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers.basics.phrases import TIMES, count, plural, series, short_number
 from tensormagic.renderers.tensor.tensor_picture import TABLE_CELLS
 from tensormagic.reports import DimensionSlices, TensorReport
+from tensormagic.words import TIMES, count, listed, plural, series, short_number
 
 
 def letter(report: TensorReport, dim: int) -> str:
@@ -61,16 +61,15 @@ def _only_there(report: TensorReport, single: list[DimensionSlices]) -> str:
     bad, total = single[0].bad[0], sum(single[0].cell_bad)
     places = [f"`{letter(report, each.dim)}={each.bad[0].index}` (one of {count(each.size)})" for each in single]
     every = f"All {_held(bad.nan, bad.inf)} lie in" if total > 1 else f"The one {_kind(single[0])} lies in"
-    return f"{every} {' and '.join(places)}{_seen(single[0])}."
+    return f"{every} {listed(places)}{_seen(single[0])}."
 
 
 def _several(report: TensorReport, each: DimensionSlices) -> str:
     at = letter(report, each.dim)
-    first = ", ".join(f"`{at}={bad.index}` ({_held(bad.nan, bad.inf)})" for bad in each.bad)
-    more = each.bad_count - len(each.bad)
-    tail = f", and {count(more)} more" if more > 0 else ""
+    places = (f"`{at}={bad.index}` ({_held(bad.nan, bad.inf)})" for bad in each.bad)
+    first = listed(places, most=len(each.bad), found=each.bad_count)
     of = f"{count(each.bad_count)} of {count(each.size)}"
-    return f"{of} slices along {at} hold {_kind(each)}: {first}{tail}{_seen(each)}"
+    return f"{of} slices along {at} hold {_kind(each)}: {first}{_seen(each)}"
 
 
 def _seen(each: DimensionSlices) -> str:

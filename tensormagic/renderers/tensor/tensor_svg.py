@@ -13,7 +13,6 @@ from itertools import groupby
 from tensormagic.renderers.alternatives.tensor_alternative import offsets_alternative
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.phrases import count, short_count, shortened
 from tensormagic.renderers.tensor.kind_svg import kinds_svg
 from tensormagic.renderers.tensor.tensor_layout_html import base_rows, cell_title
 from tensormagic.renderers.tensor.tensor_maps import cell_size
@@ -40,6 +39,7 @@ from tensormagic.renderers.tensor.tensor_words import (
 )
 from tensormagic.renderers.terminal.text_canvas import printable
 from tensormagic.reports import Strip, StripCell, TensorReport
+from tensormagic.words import count, short_count, shortened
 
 WIDTH, MARGIN, LABELS = 860, 16, 78
 ROW, STRIP_HEIGHT, TOP = 20, 22, 64

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from itertools import chain
 
-from tensormagic.renderers.basics.phrases import evidence_text, number_of_bytes, short_count, short_number, shortened
 from tensormagic.renderers.tensor.kind_text import kind_lines
 from tensormagic.renderers.tensor.layout_verdicts_text import verdict_lines
 from tensormagic.renderers.tensor.statistics_words import statistics_rows, statistics_scope
@@ -29,6 +28,7 @@ from tensormagic.renderers.tensor.tensor_words import (
 )
 from tensormagic.renderers.terminal.text_canvas import printable, table
 from tensormagic.reports import Finding, Statistics, TensorReport
+from tensormagic.words import count, evidence_text, number_of_bytes, short_count, short_number, shortened
 
 SIGNS = {"error": "\u2716", "warning": "\u25b2", "note": "\u25cb"}
 BARS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
@@ -108,7 +108,7 @@ def _sharing(report: TensorReport, width: int) -> list[str]:
     rows = [("SHARES WITH", "HOW", "OVERLAP", "VERSION COUNTER")]
     rows += [alias_row(alias) for alias in report.aliases[:MOST_ALIASES]]
     left_out = len(report.aliases) - MOST_ALIASES
-    return table(rows, width=width) + ([f" and {left_out} more that share this storage"] if left_out > 0 else [])
+    return table(rows, width=width) + ([f" and {count(left_out)} more on this storage"] if left_out > 0 else [])
 
 
 def _values(statistics: Statistics | None, width: int) -> list[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import textwrap
 from dataclasses import replace
 
-from tensormagic.renderers.basics.phrases import count, shortened
 from tensormagic.renderers.tensor.tensor_layout_html import base_rows
 from tensormagic.renderers.tensor.tensor_picture import Picture, most_reads, share_read
 from tensormagic.renderers.tensor.tensor_words import formula, formula_at, jumps, shown, strip_shown, worked_example
 from tensormagic.renderers.terminal.text_canvas import Canvas, box
 from tensormagic.reports import Grid, Strip, StripCell, TensorReport
+from tensormagic.words import count, shortened
 
 MOST_SHOWN = 8  # rows and columns of a large grid
 VALUE_WIDTH = 10

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from tensormagic.renderers.basics import theme
-from tensormagic.renderers.basics.phrases import short_number, shortened
 from tensormagic.renderers.tensor.tensor_picture import Picture, is_slice
 from tensormagic.reports import Statistics
+from tensormagic.words import short_number, shortened
 
 MOST_CHARACTERS = 30_000  # of values of other slices; a panel stays under 100 KB
 STOPS = 10  # colours between which the viewer draws the scale

@@ -5,7 +5,10 @@ Text between backticks is code; renderers turn it into ``<code>`` or drop the ba
 
 from __future__ import annotations
 
-from tensormagic.renderers.basics.phrases import (
+from tensormagic.renderers.tensor.tensor_holders_words import summary as holders_summary
+from tensormagic.renderers.tensor.tensor_picture import Picture, bases_index, read_order
+from tensormagic.reports import Alias, AutogradReport, Grid, LayoutReport, TensorReport
+from tensormagic.words import (
     DOT,
     ELLIPSIS,
     TIMES,
@@ -20,9 +23,6 @@ from tensormagic.renderers.basics.phrases import (
     signed,
     tuple_text,
 )
-from tensormagic.renderers.tensor.tensor_holders_words import summary as holders_summary
-from tensormagic.renderers.tensor.tensor_picture import Picture, bases_index, read_order
-from tensormagic.reports import Alias, AutogradReport, Grid, LayoutReport, TensorReport
 
 NAME_WIDTH = 40
 
@@ -177,7 +177,7 @@ def _repeated(report: TensorReport, picture: Picture) -> str:
     if not still:
         return ""
     inner = ", ".join(":" if dim in still else str(at) for dim, at in enumerate(picture.index))
-    letters = " and ".join(layout.dim_names[dim] for dim in still)
+    letters = listed((layout.dim_names[dim] for dim in still), most=len(still))
     return f"the stride along {letters} is 0: all of {name(report)}[{inner}] is this one element"
 
 
@@ -295,12 +295,8 @@ def autograd_lines(autograd: AutogradReport) -> tuple[str, ...]:
     elif autograd.grad == "unreadable":
         lines.append("`.grad` cannot be read.")
     if autograd.leaf_count:
-        left_out = autograd.leaf_count - len(autograd.leaves)
-        more = f", and {left_out} more" if left_out > 0 else ""
-        lines.append(
-            f"Its graph leads to {plural(autograd.leaf_count, 'leaf', 'leaves')}: "
-            f"{listed(autograd.leaves, most=12)}{more}."
-        )
+        leaves = listed(autograd.leaves, most=12, found=autograd.leaf_count)
+        lines.append(f"Its graph leads to {plural(autograd.leaf_count, 'leaf', 'leaves')}: {leaves}.")
     lines += ["Its gradient is kept (retain_grad)."] if autograd.retains_grad else []
     lines += [f"{plural(autograd.hooks, 'tensor hook')} registered."] if autograd.hooks else []
     return tuple(lines)

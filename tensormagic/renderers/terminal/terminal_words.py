@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from tensormagic.renderers.basics.phrases import DOT, plural, short_number, shortened
 from tensormagic.renderers.basics.theme import NORM_EXPONENTS
 from tensormagic.renderers.terminal.glyphs import bars, curve
-from tensormagic.renderers.trace.trace_phrases import measured, norm_text, overhead_text, seconds_text, touched
+from tensormagic.renderers.trace.trace_phrases import measured, norm_text, overhead_text, touched
 from tensormagic.reports import UNTOUCHED, Graph, LiveFrame, TraceReport
+from tensormagic.words import DOT, plural, seconds_text, short_number, shortened
 
 ROWS = 6
 _GAP = f" {DOT} "

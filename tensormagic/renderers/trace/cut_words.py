@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tensormagic.renderers.basics.phrases import count, plural
 from tensormagic.renderers.graph.graph_words import op_label, shape_text
+from tensormagic.words import count, plural
 
 if TYPE_CHECKING:
     from tensormagic.reports import Cut, Graph, TraceReport

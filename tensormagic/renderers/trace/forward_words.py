@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tensormagic.renderers.basics.phrases import short_number
 from tensormagic.renderers.trace.trace_phrases import bad_text, touched
+from tensormagic.words import percent, short_number
 
 if TYPE_CHECKING:
     from tensormagic.reports import ForwardBirth, ForwardValues, Frame, Graph, TraceReport
@@ -40,10 +40,8 @@ def value_text(value: float) -> str:
 
 
 def share_text(share: float) -> str:
-    """Return a share in percent: ``55 %``, ``< 0.1 %``; empty for none."""
-    if not share > 0:
-        return ""
-    return f"{100 * share:.3g} %" if share >= 0.001 else "< 0.1 %"
+    """Return a share in percent; empty for none."""
+    return percent(share) if share > 0 else ""
 
 
 def birth_text(report: TraceReport, graph: Graph, birth: ForwardBirth) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.renderers.basics.phrases import shortened
 from tensormagic.renderers.trace.ops_words import (
     COLUMNS,
     OpsRow,
@@ -16,6 +15,7 @@ from tensormagic.renderers.trace.ops_words import (
 )
 from tensormagic.renderers.trace.trace_text_lines import filled
 from tensormagic.reports import TraceReport
+from tensormagic.words import count, shortened
 
 MOST_OPERATIONS, MOST_LINES = 10, 6
 _WIDTHS = (8, 9, 7, 9, 9, 10, 14)
@@ -43,7 +43,7 @@ def _table(name: str, rows: list[OpsRow], most: int, width: int) -> Iterator[str
         cells = "".join(shortened(row.cells[at], _WIDTHS[at] - 1).rjust(_WIDTHS[at]) for at in kept)
         yield ("  " + shortened(row.label, label - 1).ljust(label) + cells).rstrip()
     if len(rows) > most:
-        yield f"  and {len(rows) - most} more"
+        yield f"  and {count(len(rows) - most)} more"
 
 
 def _columns(width: int) -> list[int]:

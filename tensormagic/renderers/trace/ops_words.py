@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tensormagic.renderers.basics.phrases import DOT, count, number_of_bytes, plural
-from tensormagic.renderers.trace.trace_phrases import seconds_text
+from tensormagic.words import DOT, count, number_of_bytes, percent, plural, seconds_text
 
 if TYPE_CHECKING:
     from tensormagic.reports import OpsReport, OpUse, Total, TraceReport
@@ -58,7 +57,7 @@ def short_name(op: str) -> str:
 def summary(ops: OpsReport) -> str:
     """Return the totals in one line: ``801 calls in 2.2 ms · 13.4 KiB allocated · 72 writes``."""
     total = ops.total
-    parts = [f"{plural(total.calls, 'call')} in {duration(total.seconds)}", _allocated(total)]
+    parts = [f"{plural(total.calls, 'call')} in {seconds_text(total.seconds)}", _allocated(total)]
     if total.mutations:
         parts.append(plural(total.mutations, "write"))
     return f" {DOT} ".join(parts)
@@ -84,23 +83,10 @@ def remarks(ops: OpsReport) -> list[str]:
     return said
 
 
-def duration(seconds: float) -> str:
-    """Return a time as `seconds_text` does, and shorter ones in microseconds: ``306 µs``."""
-    if seconds >= 0.1:
-        return seconds_text(seconds)
-    return f"{seconds * 1e3:.1f} ms" if seconds >= 0.001 else f"{seconds * 1e6:.0f} µs"
-
-
-def percent(part: float, whole: float) -> str:
-    """Return a share in whole percent; what rounds to none and is some as ``<1 %``."""
-    share = 100 * part / whole if whole > 0 else 0.0
-    return "<1 %" if 0 < share < 0.5 else f"{share:.0f} %"
-
-
 def _row(label: str, total: Total, whole: float, written: str = "") -> OpsRow:
     writes = f"{count(total.mutations)}{written and f' to {written}'}" if total.mutations else ""
     cells = (
-        count(total.calls), duration(total.seconds), percent(total.seconds, whole),
+        count(total.calls), seconds_text(total.seconds), percent(total.seconds, whole),
         _part(total.forward_seconds), _part(total.backward_seconds),
         number_of_bytes(total.nbytes) if total.nbytes else "", writes,
     )  # fmt: skip
@@ -108,7 +94,7 @@ def _row(label: str, total: Total, whole: float, written: str = "") -> OpsRow:
 
 
 def _part(seconds: float) -> str:
-    return duration(seconds) if seconds else ""
+    return seconds_text(seconds) if seconds else ""
 
 
 def _phase(use: OpUse) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tensormagic.renderers.basics.phrases import count, plural
 from tensormagic.reports import UNTOUCHED, Pace, Pacing, TraceReport
+from tensormagic.words import count, percent, plural
 
 MOST_STRETCHES = 12
 
@@ -50,14 +50,6 @@ def asked_text(asked: Pace) -> str:
     if asked.start == 1 and asked.stop is None:
         parts = []
     return ", ".join([*parts, f"every {asked.every}"] if asked.every > 1 else parts)
-
-
-def percent(share: float) -> str:
-    """Return a share in percent, in two digits: ``5 %``, ``4.6 %``, ``0.42 %``."""
-    number = 100 * share
-    digits = 0 if number == 0 else max(1 - math.floor(math.log10(abs(number))), 0)
-    text = f"{number:.{min(digits, 3)}f}"
-    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} %"
 
 
 def resting_text(step: int, pacing: Pacing) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from tensormagic.renderers.basics.phrases import MINUS, count, number_of_bytes, plural, short_number
 from tensormagic.renderers.trace.pacing_words import paced_text
 from tensormagic.reports import UNTOUCHED, Kept, ParameterSeries, TraceReport
+from tensormagic.words import MINUS, count, number_of_bytes, percent, plural, seconds_text, short_number
 
 NOT_MEASURABLE = "not measurable"
 
@@ -48,15 +48,6 @@ def bad_text(nan: int, inf: int) -> str:
     """Return ``3 NaN``, ``2 Inf`` or ``3 NaN, 2 Inf``."""
     parts = [f"{count(number)} {name}" for number, name in ((nan, "NaN"), (inf, "Inf")) if number]
     return ", ".join(parts) or "not finite"
-
-
-def seconds_text(seconds: float) -> str:
-    """Return a duration: ``85 ms``, ``12.4 s``, ``3 min 20 s``."""
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms" if seconds >= 0.001 else f"{seconds * 1000:.1f} ms"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 
 def state_text(report: TraceReport) -> str:
@@ -113,7 +104,7 @@ def overhead_text(report: TraceReport) -> str:
     rest = report.seconds - report.own_seconds
     if report.own_seconds <= 0 or rest <= 0:
         return ""
-    return f"tracing +{100 * report.own_seconds / rest:.0f} %"
+    return f"tracing +{percent(report.own_seconds, rest)}"
 
 
 def all_clear(report: TraceReport) -> str:

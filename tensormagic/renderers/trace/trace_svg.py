@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 
 from tensormagic.renderers.alternatives.trace_alternative import trace_alternative
 from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.phrases import plural
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.text_metrics import fitted, text_width, wrapped
 from tensormagic.renderers.basics.theme import inked, role
@@ -25,6 +24,7 @@ from tensormagic.renderers.trace.trace_svg_graph import SOLID, STYLE, Scene, gra
 from tensormagic.renderers.trace.trace_values import last_frame
 from tensormagic.reports import TraceReport
 from tensormagic.reports.finding import Finding
+from tensormagic.words import plural
 
 WIDTH = 960.0
 _PAD = 14.0

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tensormagic.renderers.basics.markup import escape
-from tensormagic.renderers.basics.phrases import MINUS, plural
 from tensormagic.renderers.basics.svg_canvas import Canvas
 from tensormagic.renderers.basics.svg_paths import eased, hatching, number, point, polyline
 from tensormagic.renderers.basics.text_metrics import fitted, text_width
 from tensormagic.renderers.basics.theme import inked
 from tensormagic.renderers.trace.trace_phrases import measured, norm_text, touched
 from tensormagic.reports import UNTOUCHED, ParameterSeries, TraceReport
+from tensormagic.words import MINUS, plural
 
 MOST_CHARTS = 12
 STYLE = inked(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tensormagic.renderers.basics.phrases import plural
 from tensormagic.renderers.basics.svg_canvas import Canvas
 from tensormagic.renderers.basics.svg_paths import arrowhead, hatching, line, number, point
 from tensormagic.renderers.basics.text_metrics import fitted, text_width
@@ -24,6 +23,7 @@ from tensormagic.renderers.trace import trace_svg_cuts
 from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, log_text
 from tensormagic.renderers.trace.trace_values import Value, bad_among, births_by_box, value_of
 from tensormagic.reports import UNREADABLE, Birth, Frame, Graph
+from tensormagic.words import count, plural
 
 _FOOT = 6.0
 _CROWDED = 60  # from this many boxes on, wires carry no numbers
@@ -127,7 +127,7 @@ def _plate(x: float, y: float, width: float, *, plain: bool = False) -> str:
 
 
 def _title(box: Box, value: Value) -> str:
-    several = f" ({len(box.nodes)} nodes)" if len(box.nodes) > 1 else ""
+    several = f" ({plural(len(box.nodes), 'node')})" if len(box.nodes) > 1 else ""
     return f"{box.label} {box.detail}{several}: {value.text}"
 
 
@@ -137,8 +137,8 @@ def _badges(canvas: Canvas, box: Box, scene: Scene) -> None:
         _badge(canvas, box, row, badge.label, value=value_of((badge.node,), scene.frame))
     if more:
         bad = bad_among((badge.node for badge in box.badges[len(shown) :]), scene.frame)
-        words = f"+ {more} more" if shown else plural(more, "leaf", "leaves")
-        words += f", {bad} not finite" if bad else ""
+        words = f"+ {count(more)} more" if shown else plural(more, "leaf", "leaves")
+        words += f", {count(bad)} not finite" if bad else ""
         y = box.y + HEAD_HEIGHT + 3 + len(shown) * BADGE_HEIGHT + BADGE_SIZE
         canvas.text("k r" if bad else "k q", box.x + 4, y, words)
 

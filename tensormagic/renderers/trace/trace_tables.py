@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.phrases import plural, short_number
 from tensormagic.renderers.document.document_columns import shape_text
 from tensormagic.renderers.trace.circumstances import circumstances_text
 from tensormagic.renderers.trace.cut_words import (
@@ -20,14 +19,8 @@ from tensormagic.renderers.trace.cut_words import (
     ended_sentence,
 )
 from tensormagic.renderers.trace.forward_words import COLUMNS, birth_text, forward_frame, forward_numbers
-from tensormagic.renderers.trace.trace_phrases import (
-    NOT_MEASURABLE,
-    measured,
-    move_text,
-    norm_text,
-    seconds_text,
-    touched,
-)
+from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, measured, move_text, norm_text, touched
+from tensormagic.words import plural, seconds_text, short_number
 
 if TYPE_CHECKING:
     from tensormagic.reports import Cut, Frame, Graph, Node, ParameterSeries, Pass, TraceReport

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.renderers.basics.phrases import plural
 from tensormagic.renderers.failure import failure_text
 from tensormagic.renderers.trace.cut_words import NO_WAY_BACK, cut_heading, cut_sentences, ended_sentence
 from tensormagic.renderers.trace.ops_text import operations
@@ -20,6 +19,7 @@ from tensormagic.renderers.trace.trace_text_lines import filled, printable
 from tensormagic.renderers.trace.trace_text_parameters import parameters
 from tensormagic.reports import TraceReport
 from tensormagic.reports.finding import Finding
+from tensormagic.words import plural
 
 _NARROWEST = 40
 _MOST_CUTS = 8

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tensormagic.renderers.basics.phrases import plural, shortened
 from tensormagic.renderers.basics.theme import NORM_EXPONENTS
 from tensormagic.renderers.graph.graph_drawing import Box, Drawing, draw
 from tensormagic.renderers.terminal.glyphs import bar
@@ -12,6 +11,7 @@ from tensormagic.renderers.trace.trace_phrases import log_text, norm_text
 from tensormagic.renderers.trace.trace_text_lines import filled
 from tensormagic.renderers.trace.trace_values import Value, births_by_box, last_frame, value_of
 from tensormagic.reports import Birth, Frame, TraceReport
+from tensormagic.words import plural, shortened
 
 _MOST_BOXES = 24
 _CELL = 24

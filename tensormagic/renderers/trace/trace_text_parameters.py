@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tensormagic.renderers.basics.phrases import plural
 from tensormagic.renderers.graph.graph_words import shape_text
 from tensormagic.renderers.terminal.glyphs import LEGEND, bar, bars
 from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, last_move, measured, norm_text, touched
 from tensormagic.renderers.trace.trace_svg_chart import Scale, chosen, scale_of
 from tensormagic.renderers.trace.trace_text_lines import filled
 from tensormagic.reports import UNTOUCHED, ParameterSeries, TraceReport
+from tensormagic.words import plural
 
 _MOST = 40
 _NUMBER = 8

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
 from tensormagic.renderers.basics.markup import corner, escape, tag
 from tensormagic.renderers.basics.panel import header, panel, section
-from tensormagic.renderers.basics.phrases import plural, shortened
 from tensormagic.renderers.why.why_words import (
     ARROW,
     SEVERED,
@@ -22,6 +21,7 @@ from tensormagic.renderers.why.why_words import (
     title,
 )
 from tensormagic.reports import WayStep, WhyGroup, WhyReport
+from tensormagic.words import listed, plural, shortened
 
 _LABEL = 40
 MOST_NAMES = 12
@@ -114,5 +114,4 @@ def _groups(groups: Iterable[WhyGroup]) -> str:
 
 def names_words(group: WhyGroup) -> str:
     """Return the names of a group, at most a dozen."""
-    more = len(group.names) - MOST_NAMES
-    return ", ".join(group.names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return listed(group.names, most=MOST_NAMES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.renderers.basics.phrases import shortened
 from tensormagic.renderers.tensor.tensor_text import finding_lines
 from tensormagic.renderers.terminal.text_canvas import table
 from tensormagic.renderers.trace.trace_text_lines import filled, printable
@@ -18,6 +17,7 @@ from tensormagic.renderers.why.why_words import (
     title,
 )
 from tensormagic.reports import WhyReport
+from tensormagic.words import shortened
 
 NARROWEST = 40
 _LABEL = 40

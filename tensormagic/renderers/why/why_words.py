@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers.basics.phrases import short_number, tuple_text
 from tensormagic.reports import GradientFacts, WayStep, WhyReport
+from tensormagic.words import short_number, tuple_text
 
 SEVERED = "//"
 ARROW = "\u2190"

@@ -13,7 +13,7 @@ from torch import nn
 
 import tensormagic as tm
 from tensormagic.errors import TraceError
-from tensormagic.renderers.basics.phrases import count
+from tensormagic.words import count
 from tests.support.gaps import own_gaps
 
 WIDTH, BATCH = 1000, 64

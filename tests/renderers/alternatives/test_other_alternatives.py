@@ -41,14 +41,14 @@ def test_a_treemap_names_its_largest_items_and_its_kinds() -> None:
         Tile(LEFT_OUT, "40 smaller", "other", MIB // 2, "", 40),
     ]
     assert memory_alternative.treemap_alternative(tiles, "what is alive on cpu") == (
-        "Treemap of what is alive on cpu, 10 MiB: parameters 60\u00a0%, saved for backward 30\u00a0%, inputs 5\u00a0%, "
-        "other 5\u00a0%. Largest: fc.weight in net 6 MiB (60\u00a0%), relu in graph of loss 3 MiB (30\u00a0%), "
-        "x 512 KiB (5\u00a0%), and 40 smaller."
+        "Treemap of what is alive on cpu, 10 MiB: parameters 60 %, saved for backward 30 %, inputs 5 %, "
+        "other 5 %. Largest: fc.weight in net 6 MiB (60 %), relu in graph of loss 3 MiB (30 %), "
+        "x 512 KiB (5 %) and 40 smaller."
     )
     assert memory_alternative.treemap_alternative([], "it") == "Treemap of it: nothing"
     one_kind = [Tile("train.py, line 3", "", "other", MIB)]
     said = memory_alternative.treemap_alternative(one_kind, "it")
-    assert said == "Treemap of it, 1 MiB. Largest: train.py, line 3 1 MiB (100\u00a0%)."
+    assert said == "Treemap of it, 1 MiB. Largest: train.py, line 3 1 MiB (100 %)."
 
 
 def _timeline() -> Timeline:
@@ -70,12 +70,12 @@ def test_a_timeline_says_its_course_its_peak_and_the_line_of_the_peak() -> None:
     assert memory_alternative.timeline_alternative(drawn, by_category(drawn), _words) == (
         "Live memory on cpu, operation 1 to 9: 2 MiB at the start, the peak of 10 MiB at operation 7, "
         "4 MiB at the end. "
-        "Of the peak: saved for backward 5 MiB (50\u00a0%), other 3 MiB (30\u00a0%), before the run 2 MiB (20\u00a0%). "
-        "The line with the most of it: line 5  out = net(x) 6 MiB (60\u00a0%)."
+        "Of the peak: saved for backward 5 MiB (50 %), other 3 MiB (30 %), before the run 2 MiB (20 %). "
+        "The line with the most of it: line 5  out = net(x) 6 MiB (60 %)."
     )
     said = memory_alternative.timeline_alternative(drawn, by_line(drawn), _words, unit="event")
     assert "the peak of 10 MiB at event 7" in said
-    assert "Of the peak: line 5  out = net(x) 6 MiB (60\u00a0%), before the run 2 MiB (20\u00a0%), line 6" in said
+    assert "Of the peak: line 5  out = net(x) 6 MiB (60 %), before the run 2 MiB (20 %), line 6" in said
     assert "The line with the most" not in said
 
 
@@ -134,7 +134,7 @@ def test_the_row_of_slices_says_which_are_largest_zero_and_broken() -> None:
     report = samples_tensor.transpose_slice()
     assert tensor_alternative.slices_alternative(report, each) == (
         "Mean magnitude, 8 slices along j: largest 4 at 2 to 3, smallest 0.5 at 0 to 1; all zeros: 7; "
-        "holding NaN or Inf: 4, 5."
+        "holding NaN or Inf: 4 and 5."
     )
 
 

@@ -32,9 +32,9 @@ def test_what_broke_is_said_with_its_place_and_its_pass() -> None:
     """Which node is red first, on which line, since when, how far it spread, and what was found."""
     said = trace_alternative(samples_viewer.broken_run())
     assert said == (
-        f"{SIZE}, and 4 more; gradients of pass 37 of 37. "
+        f"{SIZE} and 4 more; gradients of pass 37 of 37. "
         "NaN was born in log (cell 5, line 6: logp = p.log()), in pass 31. "
-        "In this pass 13 of 15 nodes hold NaN or Inf, net.conv1.weight, net.conv1.bias, and 4 more among them. "
+        "In this pass 13 of 15 nodes hold NaN or Inf, net.conv1.weight, net.conv1.bias and 4 more among them. "
         "Largest finite gradient norm 1.1e\u22121 in nll_loss (cell 5, line 7), "
         "smallest 1.0e\u22121 in log (cell 5, line 6). "
         "error TM402, cell 5, line 6: the first NaN gradient is born in log: its input holds 3 zeros."
@@ -52,7 +52,7 @@ def test_largest_and_smallest_are_those_of_the_pass_that_is_drawn() -> None:
 def test_not_finite_without_a_place_of_birth_is_named() -> None:
     """Where nobody saw it come into being, the nodes that hold it are named themselves."""
     said = trace_alternative(_with_norms({0: math.nan, 3: math.inf}))
-    assert "NaN or Inf in 2 of 15 nodes: net.conv1.weight, relu (cell 5, line 2: h = F.relu(net.conv1(x)))." in said
+    assert "NaN or Inf in 2 of 15 nodes: net.conv1.weight and relu (cell 5, line 2: h = F.relu(net.conv1(x)))." in said
 
 
 def test_all_equal_gradients_have_a_range_and_a_single_one_has_none() -> None:
@@ -65,7 +65,7 @@ def test_all_equal_gradients_have_a_range_and_a_single_one_has_none() -> None:
 @pytest.mark.parametrize(
     ("report", "said"),
     [
-        (samples_trace.empty(), "this run: no backward graph, 0 backward passes in 12.4 s, tracing +4 %."),
+        (samples_trace.empty(), "this run: no backward graph, 0 backward passes in 12.4 s, tracing +4.2 %."),
         (samples_trace.failed(), "The run failed: ValueError: expected 10 classes, got 11."),
     ],
     ids=["empty", "failed"],
@@ -79,7 +79,7 @@ def test_a_crash_is_said_with_its_node() -> None:
     """The graph with a crash in it: how large it is, and where the cross is."""
     graph = samples_viewer.calm_run(1).graphs[0]
     said = crash_alternative(graph, 2, "torch refused this")
-    assert said.endswith("net.conv1.bias, and 4 more; torch refused this: convolution.")
+    assert said.endswith("net.conv1.bias and 4 more; torch refused this: convolution.")
 
 
 def test_panel_picture_file_and_viewer_say_the_same() -> None:

@@ -12,7 +12,7 @@ def test_the_list_says_who_keeps_what_and_how_to_let_go():
     """Both entries with what each frees and shares, the sum of both, and the option that lets go."""
     text = freeing_text.render(SAMPLES["listed"])
     assert text.startswith("Out[12] and the last error (ValueError) keep 64 MiB that nothing else does.\n")
-    assert "  the last error (ValueError)  16 MiB  of 40 MiB that it leads to, shared with net, opt\n" in text
+    assert "  the last error (ValueError)  16 MiB  of 40 MiB that it leads to, shared with net and opt\n" in text
     assert "%gpumem --free --yes lets go of them. Your own names" in text
     page = freeing_html.render(SAMPLES["listed"])
     assert "<code>%gpumem --free --yes</code>" in page

@@ -96,7 +96,7 @@ def test_zero_stride_says_times_read() -> None:
 
 def test_many_aliases_are_cut_with_their_number() -> None:
     """Forty that share are twelve and a number."""
-    assert "and 28 more that share this storage" in Page(tensor_html.render(SAMPLES["largest"])).text
+    assert "and 28 more on this storage" in Page(tensor_html.render(SAMPLES["largest"])).text
 
 
 def test_viewer_data_is_what_the_static_page_shows() -> None:

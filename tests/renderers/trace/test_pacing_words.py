@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tensormagic.renderers.document.document import trace_document
-from tensormagic.renderers.trace.pacing_words import asked_text, paced_text, pacing_lines, percent
+from tensormagic.renderers.trace.pacing_words import asked_text, paced_text, pacing_lines
 from tensormagic.renderers.trace.trace_phrases import all_clear, run_text
 from tensormagic.reports import UNTOUCHED, Pace
 from tests.renderers import samples_trace as samples
@@ -18,15 +18,6 @@ from tests.renderers import samples_trace as samples
 def with_pacing(**changes):
     whole = samples.paced()
     return replace(whole, pacing=replace(whole.pacing, **changes))
-
-
-@pytest.mark.parametrize(
-    ("share", "text"),
-    [(0.05, "5 %"), (0.046, "4.6 %"), (0.0042, "0.42 %"), (0.1, "10 %"), (1.234, "123 %"), (0, "0 %")],
-)
-def test_percent(share, text):
-    """Two digits, and no zeros that say nothing."""
-    assert percent(share) == text
 
 
 @pytest.mark.parametrize(

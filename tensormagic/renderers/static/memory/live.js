@@ -58,7 +58,8 @@ export class Now {
     const now = document.createElement("b");
     now.textContent = `${bytesInWords(frame.live)} alive`;
     const where = frame.line ? `line ${frame.line}` : frame.place;
-    const rest = [`peak ${bytesInWords(frame.peak)}`, `${frame.operations.toLocaleString("en").replace(/,/g, "\u00a0")} operations`, where];
+    const operations = frame.operations < 10000 ? frame.operations : String(frame.operations).replace(/\B(?=(\d{3})+$)/g, "\u00a0");
+    const rest = [`peak ${bytesInWords(frame.peak)}`, `${operations} operation${frame.operations === 1 ? "" : "s"}`, where];
     this.words.replaceChildren(now, ` · ${rest.filter(Boolean).join(" · ")}`);
   }
 

@@ -54,7 +54,7 @@ export function thinned(points) {
   return kept;
 }
 
-const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 /**
  * Bytes in words, as the panel writes them.
@@ -62,6 +62,6 @@ const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
  */
 export function bytesInWords(bytes) {
   let [value, unit] = [bytes, 0];
-  while (Math.abs(value) >= 1024 && unit < UNITS.length - 1) [value, unit] = [value / 1024, unit + 1];
+  while (Math.abs(value) >= (unit ? 1023.95 : 1024) && unit < UNITS.length - 1) [value, unit] = [value / 1024, unit + 1];
   return `${unit ? value.toFixed(1).replace(/\.0$/, "") : value} ${UNITS[unit]}`;
 }

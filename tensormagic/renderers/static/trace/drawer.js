@@ -5,7 +5,7 @@ import { cutsOf } from "./cuts.js";
 import { keepingFocus } from "./focus.js";
 import { forwardOf } from "./forward.js";
 import { statistics, statisticsAt, updateText } from "./measures.js";
-import { html, say, number, normText, plural, bytesText, badText, level, glyph, GLYPHS } from "./words.js";
+import { html, say, digits, number, normText, plural, bytesText, badText, level, glyph, GLYPHS } from "./words.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./constants.js").Box} Box */
@@ -208,7 +208,7 @@ export class Drawer {
 
 /** @param {any} birth @returns {string} */
 function birthText(birth) {
-  const made = `${badText(birth.nan, birth.inf)} of ${birth.count}`;
+  const made = `${badText(birth.nan, birth.inf)} of ${digits(birth.count)}`;
   const kept = [
     [birth.saved_zero, "zero"],
     [birth.saved_negative, "negative value"],

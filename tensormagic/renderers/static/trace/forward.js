@@ -1,7 +1,7 @@
 // @ts-check
 /** What the forward made of a node, at the pass that is shown or the nearest one before it; where it was asked for. */
 
-import { badText, decoded, html, normText, number } from "./words.js";
+import { badText, decoded, html, normText, number, percentText } from "./words.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
@@ -33,7 +33,7 @@ export function forwardOf(model, graph, node, pass) {
     ["|max|", normText(largest[node]), false],
     ["mean", number(Number(mean?.[node] ?? 0)), false],
     ["std", normText(std[node]), false],
-    ["zeros", `${number(Number((100 * (zeros?.[node] ?? 0)).toPrecision(3)))} %`, false],
+    ["zeros", percentText(zeros?.[node] ?? 0), false],
   ];
   const heading = html("div", { class: "part small" }, "Forward value ", html("span", { class: "quiet" }, `pass ${frame.pass}`));
   const cells = rows.map(([name, value, wrong]) =>

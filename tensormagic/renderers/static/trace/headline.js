@@ -4,7 +4,7 @@
 import { Announcer } from "./announcer.js";
 import { cutCount } from "./cuts.js";
 import { CLOCK_MILLISECONDS, LATEST } from "./constants.js";
-import { html, later, say, number, normText, plural, secondsText, glyph, capital, GLYPHS } from "./words.js";
+import { html, later, say, percentText, normText, plural, secondsText, glyph, capital, GLYPHS } from "./words.js";
 import { findingElement } from "./findings.js";
 import { keepingFocus } from "./focus.js";
 
@@ -64,15 +64,15 @@ export class Headline {
     this.progress = html("span", { class: "quiet" });
     this.soFar = html("span", { class: "so-far", hidden: true }, "no problems so far");
     const others = doc.seconds - doc.own_seconds,
-      share = others > 0 ? (100 * doc.own_seconds) / others : 0;
+      share = others > 0 ? doc.own_seconds / others : 0;
     const cost = html(
       "span",
       {
         class: "quiet",
-        title: `${number(doc.own_seconds)} s of ${number(doc.seconds)} s were spent in the tracer's own hooks`,
+        title: `${secondsText(doc.own_seconds)} of ${secondsText(doc.seconds)} in the tracer's own hooks`,
       },
       "tracing ",
-      html("b", {}, `+${number(Number(share.toPrecision(2)))} %`),
+      html("b", {}, `+${percentText(share)}`),
     );
     const toggle = this.model.graphs.length
       ? html("button", { type: "button", class: "toggle", click: () => this.hooks.toggle() }, "Open graph")
@@ -127,8 +127,7 @@ export class Headline {
       const done = `${plural(step, "step")}, ${plural(pass, "backward pass")} in ${secondsText(seconds)}`;
       return say(this.progress, loss ? `${done} · ${loss}` : done);
     }
-    const now = this.seconds(),
-      time = now < 60 ? `${now.toFixed(1)} s` : secondsText(now);
+    const time = secondsText(this.seconds());
     const place = next < 0 ? `step ${step} · backward ${pass}` : `resting: step ${step}${next ? `, next traced about ${next}` : ""}`;
     const silent = this.silent ? ` · no word from the kernel for ${this.silent} s: a long operation, or it has ended` : "";
     say(this.progress, (pass ? `${place} · ${time}` : `${time} · waiting for the first backward`) + silent);

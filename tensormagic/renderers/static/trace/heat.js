@@ -3,7 +3,7 @@
 
 import { cutCount, cutKey } from "./cuts.js";
 import { UNTOUCHED, LOW, HIGH, NOT_MEASURABLE } from "./constants.js";
-import { html, svg, level, ofBox, exponentText, shortBadText, badText, bytesText, plural } from "./words.js";
+import { html, svg, level, ofBox, exponentText, shortBadText, badText, bytesText, plural, secondsText } from "./words.js";
 
 /** @typedef {import("./constants.js").Box} Box */
 /** @typedef {import("./constants.js").Picture} Picture */
@@ -103,8 +103,8 @@ function modesOf(model, graph) {
   modes.set("norm", { name: "gradient norm", words: "log₁₀ gradient norm", unit: String, values: null });
   if (!model.doc.words) modes.set("bad", { name: "NaN and Inf", words: "NaN and Inf", unit: String, values: null });
   const { forward_seconds: forward, backward_seconds: backward } = nodes;
-  put("backward time", "time, backward", "time of the node's backward", timeText, backward);
-  put("forward time", "time, forward", "time of the node's forward", timeText, forward);
+  put("backward time", "time, backward", "time of the node's backward", secondsText, backward);
+  put("forward time", "time, forward", "time of the node's forward", secondsText, forward);
   put("backward bytes", "bytes, backward", "bytes allocated in backward", bytesText, nodes.backward_bytes);
   put("forward bytes", "bytes, forward", "bytes allocated in forward", bytesText, nodes.forward_bytes);
   const saved = (nodes.saved ?? []).map((/** @type {number[]} */ row) =>
@@ -112,13 +112,6 @@ function modesOf(model, graph) {
   );
   put("saved", "saved bytes", "bytes kept for backward", bytesText, saved.length === count ? saved : null);
   return modes;
-}
-
-/** @param {number} seconds */
-function timeText(seconds) {
-  for (const [unit, factor] of /** @type {[string, number][]} */ ([["s", 1], ["ms", 1e3], ["µs", 1e6]]))
-    if (seconds * factor >= 1) return `${Number((seconds * factor).toPrecision(2))} ${unit}`;
-  return `${Number((seconds * 1e9).toPrecision(2))} ns`;
 }
 
 /** @param {Box} box @param {number[]} values @returns {number} of all that the box stands for */

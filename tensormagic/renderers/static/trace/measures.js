@@ -1,7 +1,7 @@
 // @ts-check
 /** What was measured of a gradient besides its norm, at the pass that is shown or the nearest one before it. */
 
-import { decoded, html, number, normText, plural, stepped } from "./words.js";
+import { decoded, digits, html, number, normText, percentText, plural, stepped } from "./words.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
@@ -90,8 +90,7 @@ function words(name, value, count) {
   const plain = Number(value === "inf" ? Infinity : value);
   if (["norm", "|max|", "std"].includes(name)) return number(Number(plain.toPrecision(2)));
   if (!["zeros", "too small", "at the limit"].includes(name) || !plain || !count) return number(plain);
-  const share = (100 * plain) / count;
-  return `${number(plain)}  (${share < 0.1 ? "< 0.1" : number(Number(share.toPrecision(2)))} %)`;
+  return `${digits(plain)}  (${percentText(plain / count)})`;
 }
 
 /** How far the step after a pass moved a parameter. @param {Model} model @param {string} name @param {number} pass @returns {string} */

@@ -1,5 +1,5 @@
 // @ts-check
-/** Elements, and numbers put into words: the same words as in Python (trace_phrases.py). */
+/** Elements, and numbers put into words: the same words as in Python (tensormagic/words.py). */
 
 import { UNTOUCHED, UNREADABLE, NOT_MEASURABLE, SVG, LOW, HIGH } from "./constants.js";
 
@@ -87,28 +87,41 @@ export function plural(count, noun) {
 
 /** @param {number} bytes @returns {string} */
 export function bytesText(bytes) {
-  for (const unit of ["B", "KiB", "MiB", "GiB"]) {
-    if (bytes < 1024 || unit === "GiB") return `${Number(bytes.toPrecision(3))} ${unit}`;
-    bytes /= 1024;
-  }
-  return "";
+  let unit = 0;
+  for (; bytes >= (unit ? 1023.95 : 1024) && unit < 5; unit++) bytes /= 1024;
+  return `${Number(bytes.toFixed(1))} ${unit ? `${" KMGTP"[unit]}iB` : "B"}`;
 }
 
-/** A duration as everywhere (trace_phrases.py). @param {number} seconds @returns {string} */
+/** @param {number} part 1 for all of it @returns {string} */
+export function percentText(part) {
+  const share = 100 * part;
+  if (share >= 100) return `${digits(Math.round(share))} %`;
+  if (share >= 99.95) return ">99.9 %";
+  return share > 0 && share < 0.001 ? "<0.001 %" : `${Number(share.toPrecision(share < 99 ? 2 : 3))} %`;
+}
+
+/** @param {number} seconds @returns {string} */
 export function secondsText(seconds) {
-  if (seconds < 1) return `${(seconds * 1000).toFixed(seconds >= 0.001 ? 0 : 1)} ms`;
-  return seconds < 60 ? `${seconds.toFixed(1)} s` : `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  if (!seconds) return "0 s";
+  let small = seconds * 1e9;
+  for (const unit of ["ns", "µs", "ms"]) {
+    if (small < 999.5) return `${small.toFixed(unit !== "ns" && small < 9.95 ? 1 : 0)} ${unit}`;
+    small /= 1000;
+  }
+  if (seconds < 59.95) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  return `${digits(Math.floor(whole / 60))} min ${whole % 60} s`;
 }
 
 /** @param {number} nan @param {number} inf @returns {string} */
 export function badText(nan, inf) {
-  return [nan ? `${nan} NaN` : "", inf ? `${inf} Inf` : ""].filter(Boolean).join(", ");
+  return [nan ? `${digits(nan)} NaN` : "", inf ? `${digits(inf)} Inf` : ""].filter(Boolean).join(", ");
 }
 
 /** The same over a box: where both have no room, only the first is counted. @param {number} nan @param {number} inf @param {number} room */
 export function shortBadText(nan, inf, room) {
   const text = badText(nan, inf);
-  return text.length * 6.2 <= room || !(nan && inf) ? text : `${nan} NaN, Inf`;
+  return text.length * 6.2 <= room || !(nan && inf) ? text : `${digits(nan)} NaN, Inf`;
 }
 
 /** The word for how a norm is drawn: a step of the scale, or "wait", "blind", "bad", "zero". @param {number} norm @returns {string} */
