@@ -25,11 +25,12 @@ THREAD_PREFIX = "tensormagic-"
 
 # Functions are compared in these; on the classes a new attribute is a patch too, on the modules (which fill
 # themselves lazily) only a changed or missing one is.
-_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Module, torch.autograd.Function, torch.optim.Optimizer)
+_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Module, torch.autograd.Function, torch.optim.Optimizer,
+            torch._C.ScriptModule, torch._C.ScriptFunction, torch._C.ScriptMethod, torch._C.Graph)  # fmt: skip
 _MODULES = (torch, torch.autograd, torch.autograd.graph, torch.autograd.function, torch.nn.functional,
             torch.utils.checkpoint, torch.cuda, torch.functional, torch.overrides, torch._tensor,
             torch.autograd.forward_ad, torch.fx.traceback,
-            torch._dynamo.eval_frame)  # fmt: skip
+            torch._dynamo.eval_frame, torch.jit._trace, torch.jit._recursive, torch.export)  # fmt: skip
 _GLOBAL_HOOKS = tuple(name for name in vars(torch_module) if name.startswith("_global_") and name.endswith("_hooks"))
 
 

@@ -19,12 +19,13 @@ import torch
 from tensormagic.collectors.aliasing.write_log import WriteLog
 from tensormagic.collectors.geometry.versions import prepare_counters
 from tensormagic.collectors.geometry.written import does_write, written_by
+from tensormagic.collectors.hooks.capturing import Captures
 from tensormagic.collectors.hooks.stepping import SteppingMode
 from tensormagic.collectors.where.caller import Callers
 from tensormagic.collectors.where.source import CellNumber, Sites
 from tensormagic.collectors.where.tracebacks import error_text, state_after, strip_own_frames
 from tensormagic.errors import TraceError
-from tensormagic.reports import Cell, State, WritesReport
+from tensormagic.reports import Cell, Gap, State, WritesReport
 
 _ENGINE = torch.autograd.graph._engine_run_backward.__code__
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
@@ -94,6 +95,7 @@ class WriteWatcher:
         sites = Sites(cell_number) if cell_number is not None else Sites()
         self._log = WriteLog(namespace, sites)
         self._mode = WriteMode(self._log)
+        self._captures = Captures(self._mode.leave_alone, leave_dispatch=self._mode.leave_alone)
         self._stack = ExitStack()
         self._state: State = "running"
         self._error = ""
@@ -111,6 +113,7 @@ class WriteWatcher:
         self._began = self._clock()
         with ExitStack() as stack:
             stack.enter_context(self._mode)
+            stack.enter_context(self._captures.left_alone())
             self._stack = stack.pop_all()
 
     def stop(self, error: BaseException | None = None) -> None:
@@ -137,5 +140,5 @@ class WriteWatcher:
             writes_seen=self._log.seen,
             engine_writes=self._mode.engine_writes,
             names_searched=self._log.names_searched,
-            gaps=self._log.gaps,
+            gaps=(*self._log.gaps, *(Gap("writes", reason) for reason in (self._captures.gap,) if reason)),
         )

@@ -153,8 +153,11 @@ class ForwardRecorder(UnnoticedMode):
 
     def step_aside(self) -> bool:
         """Leave the stack until `step_back`, where this mode is on it; the run is then as if untraced."""
-        self._aside_since = _sequence_number()
-        return super().step_aside()
+        since = _sequence_number()
+        left = super().step_aside()
+        if left:
+            self._aside_since = since
+        return left
 
     def step_back(self, caller: FrameType | None) -> None:
         """Come back, and note what was made meanwhile: by a call of ``caller``'s."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
+from tensormagic.collectors.hooks.capturing import Captures, Return
 from tensormagic.collectors.hooks.compiled import kept_compiled
 from tensormagic.collectors.hooks.unnoticed import UnnoticedMode
 from tensormagic.collectors.where.caller import Callers, calling_frame
@@ -34,6 +35,10 @@ class Witness(UnnoticedMode):
     ) -> Any:
         """Make the call."""
         return self._callers.standing_in_for(calling_frame(sys._getframe(1)))(func, args, kwargs)
+
+    def leave_alone(self) -> Return | None:
+        """Leave while torch writes down what runs: see `Captures`."""
+        return self.step_back if self.step_aside() else None
 
 
 MODE_CALLS: frozenset[CodeType] = frozenset(
@@ -66,6 +71,7 @@ class Explainer:
         with ExitStack() as stack:
             mode = stack.enter_context(Witness())
             stack.enter_context(kept_compiled(mode))
+            stack.enter_context(Captures(mode.leave_alone).left_alone())
             self._stack = stack.pop_all()
 
     def stop(self, error: BaseException | None = None) -> None:

@@ -22,7 +22,7 @@ class Replacement:
     def __init__(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         with _lock:
             self._owner, self._name = owner, name
-            self._below = getattr(owner, name)
+            self._below = _standing(owner, name)
             self._ours = make(self._below)
             _layers.append(self)
             setattr(owner, name, self._ours)
@@ -38,13 +38,18 @@ class Replacement:
 
     def pause(self) -> None:
         """Put back what lay below for a while, where nobody came later (0.2 µs)."""
-        if getattr(self._owner, self._name) is self._ours:
+        if _standing(self._owner, self._name) is self._ours:
             setattr(self._owner, self._name, self._below)
 
     def resume(self) -> None:
         """Stand in again, where nobody came meanwhile."""
-        if getattr(self._owner, self._name) is self._below:
+        if _standing(self._owner, self._name) is self._below:
             setattr(self._owner, self._name, self._ours)
+
+
+def _standing(owner: Any, name: str) -> Any:
+    """Return what is to be put back: on a class of C++ another object than an attribute of it gives."""
+    return vars(owner).get(name) or getattr(owner, name)
 
 
 _layers: list[Replacement] = []

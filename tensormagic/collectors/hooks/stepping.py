@@ -38,6 +38,11 @@ class SteppingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             _push(above[:-1])
         return place
 
+    def leave_alone(self) -> Callable[[Any], None] | None:
+        """Leave while torch writes down what runs: see `tensormagic.collectors.hooks.capturing.Captures`."""
+        place = self.leave()
+        return None if place < 0 else lambda _caller: self.come_back(place)
+
     def come_back(self, place: int) -> None:
         """Go back onto the stack, where `leave` said; nothing is done where it is there already."""
         depth = _depth()

@@ -343,6 +343,7 @@ class MemoryRecorder:
             (mode.gap, f"the memory of an operation could not be looked at: {mode.gap}"),
             (mode.whole, _WHOLE.format(", ".join(sorted(mode.whole)))),
             (self._stepping.compiled_calls, _COMPILED.format(self._stepping.compiled_calls)),
+            (self._stepping.captures.gap, self._stepping.captures.gap),
             (mode.inside, _INSIDE.format(", ".join(sorted(mode.inside)))),
         )
         told = (Gap("operations", reason) for found, reason in reasons if found)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.hooks.backward_calls import BackwardCall, Followed, followed_backward
+from tensormagic.collectors.hooks.capturing import Captures, Return
 from tensormagic.collectors.hooks.compiled import kept_compiled
 from tensormagic.collectors.hooks.dynamo import skip_in_dynamo, without_dynamo
 from tensormagic.collectors.hooks.replacing import Replacement
@@ -39,6 +40,7 @@ class SteppingOff:
     Attributes:
         follows: The memory of a run.
         passing: See `tensormagic.collectors.hooks.backward_calls.Follower`.
+        captures: What torch wrote down untouched.
         compiled_calls: How many calls went into functions that ``torch.compile`` made.
     """
 
@@ -50,6 +52,7 @@ class SteppingOff:
         self._callers = Callers()
         self._replaced: list[Replacement] = []
         self._left = -1
+        self.captures = Captures(self._leave, leave_dispatch=self._leave, made=self._look)
         self.compiled_calls = 0
 
     def enter(self, stack: ExitStack) -> None:
@@ -60,6 +63,7 @@ class SteppingOff:
             self._replace(stack, owner, name, self._calling)
         self._replace(stack, torch.UntypedStorage, "resize_", self._resizing)
         stack.enter_context(kept_compiled(self))
+        stack.enter_context(self.captures.left_alone())
 
     def _forget(self) -> None:
         self._callers = Callers()  # the stand-ins hold the globals of those for whom they stand
@@ -130,6 +134,23 @@ class SteppingOff:
     def _return(self) -> None:
         left, self._left = self._left, -1
         self._mode.come_back(left)
+
+    # -- what torch writes down: see `Captures` ---------------------------------------------------------------------
+
+    def _leave(self) -> Return | None:
+        place = self._mode.leave()
+        if place < 0:
+            return None
+        for replaced in self._replaced:
+            replaced.pause()
+        return functools.partial(self._come_back, place)
+
+    def _look(self, name: str, result: Any, caller: FrameType) -> None:
+        self._mode.note_whole(name, result, caller)
+
+    def _come_back(self, place: int, caller: FrameType | None) -> None:
+        self.step_back(caller)
+        self._mode.come_back(place)
 
     # -- compiled functions: see `kept_compiled` --------------------------------------------------------------------
 

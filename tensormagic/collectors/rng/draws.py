@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.hooks.capturing import Captures
 from tensormagic.collectors.hooks.stepping import SteppingMode
 from tensormagic.collectors.rng.draw_log import DrawLog
 from tensormagic.collectors.where.caller import Callers
@@ -93,6 +94,7 @@ class DrawWatcher:
         self._sites = Sites(cell_number) if cell_number is not None else Sites()
         self._log = DrawLog(namespace, self._sites)
         self._mode = DrawMode(self._log)
+        self._captures = Captures(self._mode.leave_alone, leave_dispatch=self._mode.leave_alone)
         self._stack = ExitStack()
         self._state: State = "running"
         self._error = ""
@@ -110,6 +112,7 @@ class DrawWatcher:
         self._mode.guarded(self._log.open)
         with ExitStack() as stack:
             stack.enter_context(self._mode)
+            stack.enter_context(self._captures.left_alone())
             self._stack = stack.pop_all()
 
     def passed(self, filename: str, first: int, last: int) -> None:
@@ -130,7 +133,7 @@ class DrawWatcher:
 
     def report(self) -> RngRunReport:
         """Return everything known so far."""
-        began, gap = self._began, self._mode.gap
+        began, gap, left = self._began, self._mode.gap, self._captures.gap
         return RngRunReport(
             state=self._state,
             error=self._error,
@@ -141,6 +144,6 @@ class DrawWatcher:
             sums=self._log.sums,
             draws=self._log.draws,
             count=self._log.count,
-            gaps=(*self._log.gaps, *([gap] if gap is not None else [])),
+            gaps=(*self._log.gaps, *([gap] if gap is not None else []), *([Gap("draws", left)] if left else [])),
             locations=self._sites.locations,  # last: what was told before has its line, also while the run goes on
         )

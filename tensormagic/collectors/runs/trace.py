@@ -42,6 +42,7 @@ from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.skeleton import Walk, Walker
 from tensormagic.collectors.hooks.anomaly import plain_stacks
 from tensormagic.collectors.hooks.backward_calls import BackwardCall, Followed, followed_backward, require_nobody_here
+from tensormagic.collectors.hooks.capturing import Captures, Return, is_captured
 from tensormagic.collectors.hooks.children import abandon_in_children
 from tensormagic.collectors.hooks.compiled import Together, kept_compiled
 from tensormagic.collectors.hooks.custom_functions import noted_applies
@@ -102,6 +103,7 @@ class Tracer:
         self._walker = Walker(self._recorder.origins, self._leaves)
         self._cuts = CutLog(self._recorder.cuts, self._leaves, self._recorder.origins, self._sites)
         self._stack = ExitStack()
+        self._captures = Captures(self._leave_alone, leave_dispatch=self._leave_dispatch)
         self._graphs = GraphBook(self._walker, self._leaves, self._recorder.origins, namespace, add_gap=self._add_gap)
         self._passes = PassLog(self._leaves)
         self._faults = Faults(self._recorder, self._sites, self._leaves, namespace, add_gap=self._add_gap)
@@ -156,6 +158,7 @@ class Tracer:
             stack.enter_context(self._recorder)
             stack.enter_context(self._updates.watching())
             stack.enter_context(kept_compiled(Together(self._ops or self._recorder, self._updates)))
+            stack.enter_context(self._captures.left_alone())
             if self._ops is not None:
                 self._ops.enter(stack)
             self._stack = stack.pop_all()
@@ -187,6 +190,24 @@ class Tracer:
             self._add_gap("backward", "a backward on another thread still ran when the trace ended: it was not kept")
         self._structure += 1
 
+    def _leave_alone(self) -> Return | None:
+        """Leave this thread's stacks while torch writes down what runs; see `Captures`."""
+        place = self._ops.mode.leave() if self._ops is not None else -1
+        left = self._recorder.step_aside()
+        if not left and place < 0:
+            return None
+
+        def come_back(caller: FrameType | None) -> None:
+            if left:
+                self._recorder.step_back(caller)
+            if self._ops is not None:
+                self._ops.mode.come_back(place)
+
+        return come_back
+
+    def _leave_dispatch(self) -> Return | None:
+        return None if self._ops is None else self._ops.mode.leave_alone()
+
     def _noted_applies(self) -> AbstractContextManager[None]:
         return noted_applies(self._recorder.note_apply)
 
@@ -195,7 +216,7 @@ class Tracer:
     @uncounted
     def follow(self, call: BackwardCall) -> Any:
         """Make a backward call, on whatever thread and inside whatever else, and follow it; see `followed_backward`."""
-        if is_being_compiled():
+        if is_being_compiled() or is_captured():
             return call.run()
         began, outcome, followed = self._clock(), "failed", Following(get_ident(), None, None)
         followed.between_compiled = call.between_compiled
@@ -379,6 +400,7 @@ class Tracer:
         """Return everything known so far; consistent also while the run goes on."""
         graphs = tuple(self._cuts.with_cuts(graph.report()) for graph in self._graphs.by_use())
         parts = [part for part in (self._recorder, self._cuts, self._training, self._ops) if part is not None]
+        captured = [Gap("calls", self._captures.gap)] if self._captures.gap else []
         return TraceReport(
             title=self._title or self._leaves.model_name(self._cuts.reached),
             state=self._state,
@@ -394,7 +416,7 @@ class Tracer:
             steps_seen=self._step,
             forward_nodes=self._recorder.origins.nodes,
             parameters=self._passes.series(),
-            gaps=(*self._gaps.values(), *(gap for part in parts for gap in part.gaps())),
+            gaps=(*self._gaps.values(), *captured, *(gap for part in parts for gap in part.gaps())),
             ops=self._ops.report() if self._ops else None,
             observations=self._recorder.calls.observations(),
             failure=self._faults.explained(self._failure.report(graphs), graphs),

@@ -1,0 +1,156 @@
+"""Leaves the run alone while torch itself writes down what runs: ``torch.jit``, ``torch.export``, ``make_fx``.
+
+TorchScript's tracer records every attribute of a module and every size that anybody reads meanwhile, names values after
+the variables of the frames around a call, and cannot take Python numbers while a dispatch mode is on; its compiler
+cannot compile what stands in for torch's own functions; ``torch.export`` makes a size that is compared a constant. So
+all that a follower has on torch's stacks leaves at the door of each, and comes back behind it. A dispatch mode leaves
+for the first call of a TorchScript function, too, whose graph is made simpler then by running parts of it, and where a
+graph is printed, whose Python numbers are tensors.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import torch
+
+from tensormagic.collectors.hooks.replacing import replace
+from tensormagic.collectors.where.caller import uncounted
+
+_TRACE, _SCRIPT, _EXPORT, _MAKE_FX = "torch.jit.trace", "torch.jit.script", "torch.export", "make_fx"
+
+# The innermost function that a person's own name for the outer one leads to as well; looked up where it is called.
+_DOORS: tuple[tuple[str, str, str], ...] = (
+    ("torch._C", "_create_function_from_trace", _TRACE),
+    ("torch._C", "_create_function_from_trace_with_dict", _TRACE),
+    ("torch._C.ScriptModule", "_create_method_from_trace", _TRACE),
+    ("torch._C.ScriptModule", "_create_method_from_trace_with_dict", _TRACE),
+    ("torch._C", "_create_graph_by_tracing", _TRACE),
+    ("torch.jit._trace", "_check_trace", _TRACE),
+    ("torch._C", "_jit_script_compile", _SCRIPT),
+    ("torch._C", "_jit_script_compile_overload", _SCRIPT),
+    ("torch._C", "_jit_script_class_compile", _SCRIPT),
+    ("torch._C", "_jit_script_interface_compile", _SCRIPT),
+    ("torch.jit._recursive", "create_script_module", _SCRIPT),
+    ("torch.export", "export", _EXPORT),  # the next is imported by the first call alone
+    ("torch.export._trace", "_export", _EXPORT),
+    ("torch.fx.experimental.proxy_tensor._MakefxTracer", "trace", _MAKE_FX),
+)
+
+_PRINTED = (("torch._C.Graph", "__repr__"), ("torch._C.Graph", "str"), ("torch._C.Node", "__repr__"))
+_CALLED = ("torch._C.ScriptFunction", "torch._C.ScriptMethod")
+_FIRST_CALL = "the first call of a TorchScript function"
+
+Return = Callable[[FrameType | None], None]
+"""Comes back; is given the frame that called torch's function."""
+
+
+class Captures:
+    """What torch wrote down while a follower was off its stacks.
+
+    Args:
+        leave: Takes the follower off this thread's stacks; returns what brings it back, None where it was not there.
+        leave_dispatch: Takes its dispatch mode off, where it has one.
+        made: Told what the first call of a TorchScript function returned, what to call it, and the frame of the call.
+    """
+
+    def __init__(
+        self,
+        leave: Callable[[], Return | None],
+        *,
+        leave_dispatch: Callable[[], Return | None] | None = None,
+        made: Callable[[str, Any, FrameType], None] | None = None,
+    ) -> None:
+        self._leave, self._leave_dispatch, self._made = leave, leave_dispatch, made
+        self._names: dict[str, None] = {}
+        self._called: set[str] = set()
+
+    @property
+    def gap(self) -> str:
+        """Why what torch wrote down was not followed; empty where it wrote nothing down."""
+        if not self._names:
+            return ""
+        return (
+            f"{' and '.join(self._names)} ran untouched: torch writes down there what runs, and that was not followed"
+        )
+
+    @contextmanager
+    def left_alone(self) -> Iterator[None]:
+        """Watch the doors until the block ends."""
+        undo: list[Callable[[], None]] = []
+        try:
+            for path, name, make in self._doors():
+                owner = _known(path)
+                if owner is not None and hasattr(owner, name):
+                    undo.append(replace(owner, name, make))
+            yield
+        finally:
+            while undo:
+                undo.pop()()
+
+    def _doors(self) -> Iterator[tuple[str, str, Callable[[Any], Any]]]:
+        for path, name, what in _DOORS:
+            yield path, name, functools.partial(self._door, self._leave, what)
+        if self._leave_dispatch is not None:
+            for path in _CALLED:
+                yield path, "__call__", self._calling
+            for path, name in _PRINTED:
+                yield path, name, functools.partial(self._door, self._leave_dispatch, "")
+
+    def _door(self, leave: Callable[[], Return | None], what: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @uncounted
+        def captured(*args: Any, **kwargs: Any) -> Any:
+            come_back = leave()
+            if come_back is None:  # aside already, or on another thread
+                return original(*args, **kwargs)
+            if what and (what != _MAKE_FX or torch._guards.TracingContext.try_get() is None):  # else for torch.compile
+                self._names[what] = None
+            try:
+                return original(*args, **kwargs)
+            finally:
+                come_back(sys._getframe(1))
+
+        return captured
+
+    def _calling(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @uncounted
+        def call(script: Any, *args: Any, **kwargs: Any) -> Any:
+            come_back = self._leave_dispatch() if self._leave_dispatch is not None and self._is_first(script) else None
+            if come_back is None:
+                return original(script, *args, **kwargs)
+            frame = sys._getframe(1)
+            try:
+                result = original(script, *args, **kwargs)
+            finally:
+                come_back(frame)
+            if self._made is None:
+                self._names[_FIRST_CALL] = None
+            else:
+                self._made(_FIRST_CALL, result, frame)
+            return result
+
+        return call
+
+    def _is_first(self, script: Any) -> bool:
+        """Return whether a TorchScript function or method is called for the first time since the run began."""
+        owner = getattr(script, "owner", None)
+        name = script.qualified_name if owner is None else f"{owner._type()}.{script.name}"
+        before = len(self._called)
+        self._called.add(name)
+        return len(self._called) > before
+
+
+def is_captured() -> bool:
+    """Return whether TorchScript's tracer is recording on this thread."""
+    return torch._C._get_tracing_state() is not None
+
+
+def _known(path: str) -> Any:
+    """Return a module, or a class in it, that was imported already."""
+    module, _, name = path.rpartition(".")
+    return sys.modules.get(path) or getattr(sys.modules.get(module), name, None)
