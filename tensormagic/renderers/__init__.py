@@ -1,7 +1,8 @@
 """From reports to output: one table says which function makes which form of which report.
 
-To add an output, write a module with a ``render(report)`` and add a line. Modules are imported when first used:
-the tables themselves cost nothing.
+Most panels are written once, as a tree of nodes, and drawn in each form by `tensormagic.views`; those that are not yet
+have a module a form, with a ``render(report)``, and a line here. Modules are imported when first used: the tables
+themselves cost nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from tensormagic import views
 from tensormagic.errors import TensorMagicError
 from tensormagic.garbage import garbage_waits
 from tensormagic.renderers.basics.markup import escape
@@ -27,8 +29,6 @@ RENDERERS: dict[tuple[str, str], str] = {
     ("comparison", "txt"): "tensormagic.renderers.comparison.comparison_text",
     ("failure", "html"): "tensormagic.renderers.failure.failure_html",
     ("failure", "txt"): "tensormagic.renderers.failure.failure_text",
-    ("freeing", "html"): "tensormagic.renderers.memory.freeing_html",
-    ("freeing", "txt"): "tensormagic.renderers.memory.freeing_text",
     ("memory", "html"): "tensormagic.renderers.memory.memory_html",
     ("memory", "svg"): "tensormagic.renderers.memory.memory_svg",
     ("memory", "txt"): "tensormagic.renderers.memory.memory_text",
@@ -39,12 +39,6 @@ RENDERERS: dict[tuple[str, str], str] = {
     ("memory snapshot", "txt"): "tensormagic.renderers.memory.snapshot_text",
     ("overlay", "html"): "tensormagic.renderers.sharing.overlay_html",
     ("overlay", "txt"): "tensormagic.renderers.sharing.overlay_text",
-    ("rng", "html"): "tensormagic.renderers.rng.rng_html",
-    ("rng", "txt"): "tensormagic.renderers.rng.rng_text",
-    ("rng comparison", "html"): "tensormagic.renderers.rng.rng_html",
-    ("rng comparison", "txt"): "tensormagic.renderers.rng.rng_text",
-    ("rng run", "html"): "tensormagic.renderers.rng.rng_html",
-    ("rng run", "txt"): "tensormagic.renderers.rng.rng_text",
     ("tensor", "html"): "tensormagic.renderers.tensor.tensor_html",
     ("tensor", "svg"): "tensormagic.renderers.tensor.tensor_svg",
     ("tensor", "txt"): "tensormagic.renderers.tensor.tensor_text",
@@ -53,8 +47,6 @@ RENDERERS: dict[tuple[str, str], str] = {
     ("trace", "html"): "tensormagic.renderers.trace.trace_html",
     ("trace", "svg"): "tensormagic.renderers.trace.trace_svg",
     ("trace", "txt"): "tensormagic.renderers.trace.trace_text",
-    ("watch", "html"): "tensormagic.renderers.session.watch_html",
-    ("watch", "txt"): "tensormagic.renderers.session.watch_text",
     ("why", "html"): "tensormagic.renderers.why.why_html",
     ("why", "txt"): "tensormagic.renderers.why.why_text",
     ("writes", "html"): "tensormagic.renderers.sharing.writes_html",
@@ -75,15 +67,13 @@ def render(report: Report, form: str, *, in_file: bool = False, slide: bool = Fa
     Raises:
         TensorMagicError: where this kind of report has no such form; the message lists those there are.
     """
-    module = RENDERERS.get((report.kind_name, form))
-    if module is None:
+    if form not in forms_of(type(report)):
         forms = ", ".join([*forms_of(type(report)), "json"])
         raise TensorMagicError(f"a {report.kind_name} report has no form {form!r}; there are: {forms}")
     if slide and isinstance(report, TraceReport):
         options["viewer"] = False  # its picture and its tables are the slides
-    renderer = import_module(module)
     with garbage_waits, made_once():
-        text: str = renderer.render(plain_report(report), **options)
+        text = _drawn(plain_report(report), form, **options)
         if form != "html":
             return text
         text = for_paper(text)
@@ -92,8 +82,17 @@ def render(report: Report, form: str, *, in_file: bool = False, slide: bool = Fa
         return with_export(report, text, most=MOST_IN_FILE if in_file else MOST_CARRIED)
 
 
+def _drawn(report: Report, form: str, **options: Any) -> str:
+    if report.kind_name in views.PANELS:
+        return views.draw(report, form, **options)
+    text: str = import_module(RENDERERS[report.kind_name, form]).render(report, **options)
+    return text
+
+
 def forms_of(report: type[Report]) -> list[str]:
     """Return the forms in which a kind of report can be drawn."""
+    if report.kind_name in views.PANELS:
+        return [*views.FORMS]
     return [form for kind, form in RENDERERS if kind == report.kind_name]
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from IPython.core.error import UsageError
 
-from tensormagic.renderers.rng import rng_text
+from tensormagic import renderers
 from tensormagic.reports import RngComparison, RngReport, RngRunReport
 
 CELL = """%%rng --into seen
@@ -80,7 +80,7 @@ def test_draws_of_a_last_expression_that_fails(cell, names):
     names["random"] = random
     cell("%%rng --into seen --text\na = random.random()\n[random.random(), 1 / 0]")
     assert [one.location for one in names["seen"].sums] == [0, None]
-    assert "random: drew (seen afterwards), 2 values, after this line" in rng_text.render(names["seen"])
+    assert "random: drew (seen afterwards), 2 values, after this line" in renderers.render(names["seen"], "txt")
 
 
 def test_numbers_are_those_without_the_magic(cell, names):
@@ -100,7 +100,7 @@ def test_two_runs_compared(cell, names):
     torch.manual_seed(4)
     cell(CELL.replace("seen", "two"))
     ran = cell("%compare one two --into parted --text")
-    assert ran.out.startswith("torch, CPU did not stand at the same place when one and two began.")
+    assert "torch, CPU did not stand at the same place when one and two began." in " ".join(ran.out.split())
     assert isinstance(names["parted"], RngComparison)
 
 
@@ -110,7 +110,7 @@ def test_two_saved_runs(cell, names, tmp_path):
     for name in ("a", "b"):
         names["seen"].save(tmp_path / f"{name}.json")
     text = cell(f"%compare {tmp_path / 'a.json'} {tmp_path / 'b.json'} --text").out
-    assert text.startswith("a and b drew the same: 3 draws.")
+    assert "a and b drew the same: 3 draws." in text
 
 
 def test_two_sorts_of_runs_are_refused(cell, names):

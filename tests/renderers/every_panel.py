@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from tensormagic.renderers import RENDERERS
+from tensormagic.renderers import forms_of
 from tensormagic.reports import Report
 from tests.renderers.test_every_renderer import RENDERERS as TESTED
 
@@ -22,4 +22,4 @@ def _samples() -> dict[str, dict[str, Report]]:
 
 
 SAMPLES = _samples()
-FORMS = {kind: [form for known, form in RENDERERS if known == kind] for kind, _ in RENDERERS}
+FORMS = {kind: forms_of(type(next(iter(reports.values())))) for kind, reports in SAMPLES.items()}

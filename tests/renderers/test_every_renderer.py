@@ -1,25 +1,26 @@
 """What every renderer owes every report: a person's text stays text, findings and gaps are shown, size is kept.
 
-A new renderer is a line in ``RENDERERS``, a new sample an entry in its samples: everything here then runs on it.
+A new panel is a line in ``PANELS``, a new renderer one in ``RENDERERS``, a new sample an entry in its samples:
+everything here then runs on it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from tensormagic import views
 from tensormagic.renderers.basics.plain_text import plain_report
 from tensormagic.renderers.comparison import comparison_html, comparison_text
 from tensormagic.renderers.failure import failure_html, failure_text
 from tensormagic.renderers.memory import (
-    freeing_html,
-    freeing_text,
     memory_html,
     memory_run_html,
     memory_run_svg,
@@ -29,8 +30,6 @@ from tensormagic.renderers.memory import (
     snapshot_html,
     snapshot_text,
 )
-from tensormagic.renderers.rng import rng_html, rng_text
-from tensormagic.renderers.session import watch_html, watch_text
 from tensormagic.renderers.sharing import (
     aliases_html,
     aliases_text,
@@ -92,7 +91,24 @@ TRACES = {
     )
 } | samples_ops.SAMPLES
 
+# Panels that are trees of nodes: name, samples, and at most how many bytes as HTML and as text.
+PANELS = (
+    ("freeing", samples_freeing.SAMPLES, 40_000, 12_000),
+    ("rng", samples_rng.SAMPLES, 40_000, 12_000),
+    ("watch", samples_watch.SAMPLES, 60_000, 24_000),
+)
+
+
+def of_panels() -> Iterator[Renderer]:
+    """Yield each panel in each form."""
+    for name, samples, most_html, most_text in PANELS:
+        yield Renderer(f"{name}_html", partial(views.draw, form="html"), samples, "html", most_html)
+        yield Renderer(f"{name}_text", partial(views.draw, form="txt"), samples, "text", most_text)
+        yield Renderer(f"{name}_svg", partial(views.draw, form="svg"), samples, "svg", 120_000)
+
+
 RENDERERS = (
+    *of_panels(),
     Renderer("tensor_html", tensor_html.render, TENSORS, "html", 100_000),
     Renderer("tensor_text", tensor_text.render, TENSORS, "text", 24_000),
     Renderer("tensor_svg", tensor_svg.render, TENSORS, "svg", 120_000, tells_findings=False),
@@ -109,19 +125,13 @@ RENDERERS = (
     Renderer("snapshot_html", snapshot_html.render, samples_snapshot.SAMPLES, "html", 120_000),
     Renderer("snapshot_text", snapshot_text.render, samples_snapshot.SAMPLES, "text", 24_000),
     Renderer("failure_html", failure_html.render, samples_failure.SAMPLES, "html", 40_000),
-    Renderer("rng_html", rng_html.render, samples_rng.SAMPLES, "html", 40_000),
-    Renderer("rng_text", rng_text.render, samples_rng.SAMPLES, "text", 12_000),
     Renderer("failure_text", failure_text.render, samples_failure.SAMPLES, "text", 12_000),
-    Renderer("freeing_html", freeing_html.render, samples_freeing.SAMPLES, "html", 40_000),
-    Renderer("freeing_text", freeing_text.render, samples_freeing.SAMPLES, "text", 12_000),
     Renderer("memory_html", memory_html.render, samples_memory.SAMPLES, "html", 150_000),
     Renderer("memory_text", memory_text.render, samples_memory.SAMPLES, "text", 24_000),
     Renderer("memory_run_html", memory_run_html.render, samples_memory_run.SAMPLES, "html", 120_000),
     Renderer("memory_run_text", memory_run_text.render, samples_memory_run.SAMPLES, "text", 24_000),
     Renderer("memory_svg", memory_svg.render, samples_memory.SAMPLES, "svg", 80_000, tells_findings=False),
     Renderer("memory_run_svg", memory_run_svg.render, samples_memory_run.SAMPLES, "svg", 80_000, tells_findings=False),
-    Renderer("watch_html", watch_html.render, samples_watch.SAMPLES, "html", 60_000),
-    Renderer("watch_text", watch_text.render, samples_watch.SAMPLES, "text", 24_000),
     Renderer("why_html", why_html.render, samples_why.SAMPLES, "html", 30_000),
     Renderer("why_text", why_text.render, samples_why.SAMPLES, "text", 12_000),
     Renderer("writes_html", writes_html.render, samples_writes.SAMPLES, "html", 140_000),

@@ -8,7 +8,7 @@ from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.text_metrics import fitted, text_width
 from tensormagic.renderers.basics.theme import ink_on, role
-from tensormagic.renderers.memory.categories import COLOURS, PLURALS
+from tensormagic.renderers.memory.categories import COLOURS, LETTERS, LINE_COLOURS, OTHER_LINES, PLURALS
 from tensormagic.renderers.memory.cell_labels import (
     HEADER,
     LINE,
@@ -26,6 +26,11 @@ from tensormagic.words import number_of_bytes
 _MARGIN, _KEY_HEIGHT = 16.0, 22.0
 _FONT = "system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif"
 _INK, _QUIET, _PAPER, _CAP, _ON_CAP = map(role, ("ink", "ink-2", "bg", "cap", "on-cap"))
+
+
+_GROUNDS = {f"tm-c{letter}": COLOURS[category] for category, letter in LETTERS.items()}
+_GROUNDS |= {f"tm-l{at}": colour for at, colour in enumerate((*LINE_COLOURS, OTHER_LINES))}
+_GROUNDS |= {"tm-df": _PAPER, "tm-dr": role("skip"), "tm-du": role("hatch"), "tm-sf": _PAPER}
 
 
 class Page:
@@ -49,10 +54,13 @@ class Page:
         self.put(text_svg(0, 12, fitted(words, self._width, 13), size=13), 14)
 
     def keys(self, entries: Sequence[tuple[str, str, int]]) -> None:
-        """Add a legend: colour, words, bytes each; in as many lines as it needs."""
+        """Add a legend: colour, words, bytes each."""
+        self.legend([(colour, f"{words} {number_of_bytes(nbytes)}") for colour, words, nbytes in entries])
+
+    def legend(self, entries: Sequence[tuple[str, str]]) -> None:
+        """Add a legend: colour and words each; in as many lines as it needs."""
         x, y, parts = 0.0, 0.0, list[str]()
-        for colour, words, nbytes in entries:
-            told = f"{words} {number_of_bytes(nbytes)}"
+        for colour, told in entries:
             wide = text_width(told, 13) + 36
             if x and x + wide > self._width:
                 x, y = 0.0, y + _KEY_HEIGHT
@@ -88,6 +96,11 @@ def text_svg(x: float, y: float, words: str, *, size: float = 12, anchor: str = 
     weight = "600" if look.get("bold") else None
     place = {"x": number(x), "y": number(y), "font_size": number(size), "fill": ink, "font_weight": weight}
     return tag("text", escape(printable(words)), **place, text_anchor=anchor if anchor != "start" else None)
+
+
+def ground_colour(ground: str) -> str:
+    """Return the colour of a style class of a legend: ``tm-cp`` (a category), ``tm-l0`` (a line), ``tm-df``."""
+    return _GROUNDS.get(ground.split(maxsplit=1)[0], role("line-2"))
 
 
 def map_svg(map_: Treemap) -> str:

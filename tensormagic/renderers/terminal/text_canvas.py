@@ -1,4 +1,4 @@
-"""A page of characters to draw on: boxes and wires for the terminal, as exact as a picture."""
+"""A page of characters to draw on: boxes, wires and tables for the terminal, measured as a terminal shows them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
+
+from rich.cells import cell_len, set_cell_size
 
 _TOGETHER = re.compile(r"(?<=\d) (?=(?:[KMGTP]i)?B\b|%)|(?<=\d,) (?=\W?\d)")  # a unit, the sizes of a shape
 
@@ -46,24 +48,29 @@ def _rule(corners: str, columns: int, width: int) -> str:
     return corners[0] + corners[1].join("\u2500" * width for _ in range(columns)) + corners[2]
 
 
-def table(rows: Sequence[tuple[str, ...]], *, indent: int = 1, gap: int = 3, width: int = 0) -> list[str]:
-    """Return rows of text in columns as wide as their widest cell.
+def table(
+    rows: Sequence[Sequence[str]], *, indent: int = 1, gap: int = 3, width: int = 0, right: Sequence[int] = ()
+) -> list[str]:
+    """Return rows of text in columns as wide as their widest cell, as a terminal shows it: a Chinese letter takes two.
 
     Args:
-        rows: The cells, row by row.
+        rows: The cells, row by row; a cell may have several lines.
         indent: Spaces before the first column.
         gap: Spaces between two.
         width: Of a line; what is wider goes on below, first between the words of cells, then cell by cell under the
             first of its row. 0: as wide as it is.
+        right: The columns that are aligned to the right.
     """
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    widths = [max(columns_of(line) for row in rows for line in row[at].split("\n")) for at in range(len(rows[0]))]
     room = width - indent - gap * (len(widths) - 1)
     if width and sum(widths) > room:
-        words = [max(len(word) for row in rows for word in _whole(row[at]).split(" ")) for at in range(len(widths))]
+        words = [
+            max(columns_of(word) for row in rows for word in _whole(row[at]).split(" ")) for at in range(len(widths))
+        ]
         if sum(words) > room:
             return [line for row in rows for line in _stacked(row, indent, gap, width)]
         widths = _squeezed(widths, words, room)
-    return [line for row in rows for line in _row(row, widths, " " * indent, " " * gap)]
+    return [line for row in rows for line in _row(row, widths, right, (" " * indent, " " * gap))]
 
 
 def _squeezed(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
@@ -74,28 +81,78 @@ def _squeezed(widths: Sequence[int], least: Sequence[int], room: int) -> list[in
     return fitted
 
 
-def _stacked(row: tuple[str, ...], indent: int, gap: int, width: int) -> list[str]:
+def _stacked(row: Sequence[str], indent: int, gap: int, width: int) -> list[str]:
     """Return a row as its first cell that says something, and below it the others."""
     first, *others = [cell for cell in map(_whole, row) if cell.strip()] or [""]
-    below, further = " " * (indent + 4), " " * (indent + 6)
+    further = " " * (indent + 6)
     told = (" " * gap).join(others)
-    lines = textwrap.wrap(first, width, initial_indent=" " * indent, subsequent_indent=further, break_on_hyphens=False)
-    return lines + textwrap.wrap(told, width, initial_indent=below, subsequent_indent=further, break_on_hyphens=False)
+    return [
+        *wrapped(first, width, " " * indent, further),
+        *(wrapped(told, width, " " * (indent + 4), further) if told else ()),
+    ]
 
 
-def _row(row: tuple[str, ...], widths: Sequence[int], indent: str, gap: str) -> Iterator[str]:
-    wrapped = (_wrapped(cell, width) for cell, width in zip(row, widths, strict=True))
-    for cells in zip_longest(*wrapped, fillvalue=""):
-        yield indent + gap.join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+def _row(row: Sequence[str], widths: Sequence[int], right: Sequence[int], spaces: tuple[str, str]) -> Iterator[str]:
+    cells = (_lines(cell, width) for cell, width in zip(row, widths, strict=True))
+    for parts in zip_longest(*cells, fillvalue=""):
+        aligned = (_aligned(part, widths[at], right=at in right) for at, part in enumerate(parts))
+        yield spaces[0] + spaces[1].join(aligned).rstrip()
 
 
-def _wrapped(cell: str, width: int) -> list[str]:
-    return [cell] if len(cell) <= width else textwrap.wrap(_whole(cell), width, break_on_hyphens=False) or [""]
+def _aligned(text: str, width: int, *, right: bool) -> str:
+    free = " " * (width - columns_of(text))
+    return free + text if right else text + free
+
+
+def _lines(cell: str, width: int) -> list[str]:
+    """Return a cell in lines of at most ``width``."""
+    lines = cell.split("\n")
+    return [part for line in lines for part in ([line] if columns_of(line) <= width else wrapped(_whole(line), width))]
 
 
 def _whole(cell: str) -> str:
-    """Return a cell in which no number parts from its unit, and no shape is parted."""
-    return _TOGETHER.sub("\u00a0", cell)
+    """Return a cell in one line, in which no number parts from its unit, and no shape is parted."""
+    return _TOGETHER.sub("\u00a0", cell.replace("\n", " "))
+
+
+def columns_of(text: str) -> int:
+    """Return how many columns a terminal gives to ``text``."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def cut(text: str, width: int) -> str:
+    """Return ``text`` in at most ``width`` columns, spaces kept, an ellipsis where something was cut."""
+    return text if columns_of(text) <= width else set_cell_size(text, width - 1).rstrip() + "\u2026"
+
+
+def wrapped(text: str, width: int, first: str = "", further: str = "") -> list[str]:
+    """Return ``text`` in lines of at most ``width`` columns, broken between words.
+
+    Args:
+        text: What is broken; no-break spaces hold words together.
+        width: Columns of a line.
+        first: What the first line begins with.
+        further: What the others begin with.
+    """
+    if columns_of(text) == len(text):
+        lines = textwrap.wrap(text, width, initial_indent=first, subsequent_indent=further, break_on_hyphens=False)
+        return lines or [first.rstrip()]
+    lines, line = [], first
+    for word in filter(None, text.split(" ")):
+        lead = first if not lines else further
+        room = width - columns_of(further)
+        joined = line + word if line == lead else f"{line} {word}"
+        if columns_of(joined) <= width:
+            line = joined
+            continue
+        if line != lead:
+            lines.append(line)
+        *whole, rest = [word[at : at + room // 2] for at in range(0, len(word), max(room // 2, 1))]
+        if columns_of(word) <= room:
+            whole, rest = [], word
+        lines += [further + part for part in whole]
+        line = further + rest
+    return [*lines, line]
 
 
 def printable(line: str) -> str:

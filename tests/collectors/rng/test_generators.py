@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from tensormagic.collectors.rng.found import collect_rng
 from tensormagic.collectors.rng.generators import NEVER_SEEDED, lcg_distance, state_of
-from tensormagic.renderers.rng.rng_words import seed_text
+from tensormagic.views.panels.rng import seed_text
 
 
 def by_name(**names):

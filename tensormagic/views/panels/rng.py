@@ -1,17 +1,57 @@
-"""What is said of generators and draws, in the same words in the terminal and in the panel."""
+"""Random generators: as they stand (``%rng``), over a run (``%%rng``), and two runs held against each other."""
 
 from __future__ import annotations
 
-from tensormagic.reports import Cell, Location
+from tensormagic.reports import Cell as CellSource
+from tensormagic.reports import Location
 from tensormagic.reports.rng import Draw, DrawSum, GeneratorState, RngComparison, RngReport, RngRunReport
+from tensormagic.views.nodes import Cell, Column, Findings, Line, Node, Panel, Source, Table, Words, table_of
 from tensormagic.words import TIMES, count, listed, plural, shortened
 
-STATE_HEAD = ("generator", "seed", "numbers given", "algorithm", "state")
-DRAW_HEAD = ("line", "call", "generator", "times", "values")
-CHANGE_HEAD = ("generator", "before", "after", "taken")
 WHOLE = 80  # a cell of at most so many lines is shown whole
 NO_LINE = "no line known"
 _SEED_WIDTH = 28
+
+
+def view(report: RngReport | RngRunReport | RngComparison) -> Panel:
+    """Return the panel."""
+    if isinstance(report, RngReport):
+        body: list[Node] = [Findings(report.findings, report.gaps), table_of(GENERATORS, report.generators)]
+        return _panel("random generators", [headline(report)], body)
+    if isinstance(report, RngRunReport):
+        body = [Findings(report.findings, report.gaps), _draws(report), Table(CHANGES, change_rows(report))]
+        return _panel("random numbers", [_state(report), run_headline(report)], body)
+    sides = [(name, side_text(report, at)) for at, name in enumerate(report.names)]
+    parted = [Table(SIDES, sides)] if report.difference != "none" else []
+    return _panel("two runs' random numbers", [verdict(report)], [*parted])
+
+
+def _panel(title: str, facts: list[Cell], body: list[Node]) -> Panel:
+    return Panel("rng", "random", title, facts, body)
+
+
+def _state(report: RngRunReport) -> Cell:
+    return Words(f"{report.state}: {report.error}", "error") if report.error else report.state
+
+
+def _draws(report: RngRunReport) -> Node:
+    """Return the cell with the draws of each line beside it; a table of them where it is long, or cannot be read."""
+    if rows := source_rows(report):
+        return Source([_line(report, *row) for row in rows])
+    columns = (
+        Column("line", lambda draw: line_text(report, draw), "name"),
+        Column("call", call_text),
+        Column("generator", lambda draw: report.before[draw.generator].name),
+        Column("times", lambda draw: count(draw.calls), "number"),
+        Column("values", lambda draw: "" if draw.values is None else count(draw.values), "number"),
+    )
+    return table_of(columns, report.sums)
+
+
+def _line(report: RngRunReport, number: int, text: str, draws: tuple[DrawSum, ...]) -> Line:
+    told = [beside(report, draw) for draw in draws]
+    looks = [Words(words, "quiet") if draw.kind == "set" else words for draw, words in zip(draws, told, strict=True)]
+    return Line(number, text, looks, sign="mark" if draws else "")
 
 
 # -- generators ------------------------------------------------------------------------------------------------------
@@ -48,10 +88,9 @@ def name_text(state: GeneratorState) -> str:
     return f"{state.name} ({others})" if others else state.name
 
 
-def state_row(state: GeneratorState) -> tuple[str, ...]:
-    """Return a generator's cells, under `STATE_HEAD`."""
-    place = "" if state.device == "cpu" else f" on {state.device}"
-    return name_text(state), seed_text(state), drawn_text(state), state.algorithm + place, state.digest
+def algorithm_text(state: GeneratorState) -> str:
+    """Return how a generator makes its numbers, and where."""
+    return state.algorithm + ("" if state.device == "cpu" else f" on {state.device}")
 
 
 def headline(report: RngReport) -> str:
@@ -77,11 +116,6 @@ def run_headline(report: RngRunReport) -> str:
     return told + (f"; a generator was set {plural(set_, 'time') if set_ > 1 else 'once'}" if set_ else "")
 
 
-def state_text(report: RngRunReport) -> str:
-    """Return the run's state in a word, with the error of a failed one."""
-    return f"{report.state}: {report.error}" if report.error else report.state
-
-
 def call_text(draw: Draw | DrawSum) -> str:
     """Return what drew."""
     if draw.kind == "set":
@@ -99,19 +133,12 @@ def line_text(report: RngRunReport, draw: Draw | DrawSum) -> str:
     return f"{_label(since, report.cell)} to {_label(here, report.cell)}"
 
 
-def _label(place: Location, cell: Cell) -> str:
+def _label(place: Location, cell: CellSource) -> str:
     return str(place.line) if place.filename == cell.filename else place.label
 
 
-def draw_row(report: RngRunReport, draw: DrawSum) -> tuple[str, ...]:
-    """Return a row of draws, under `DRAW_HEAD`."""
-    values = "" if draw.values is None else count(draw.values)
-    name = report.before[draw.generator].name
-    return line_text(report, draw), call_text(draw), name, count(draw.calls), values
-
-
 def change_rows(report: RngRunReport) -> list[tuple[str, ...]]:
-    """Return what the run did to each generator that it touched, under `CHANGE_HEAD`."""
+    """Return what the run did to each generator that it touched, under `CHANGES`."""
     touched = {draw.generator for draw in report.sums}
     set_ = {draw.generator for draw in report.sums if draw.kind == "set"}
     pairs = ((at, before) for at, before in enumerate(report.before) if at in touched and at < len(report.after))
@@ -180,3 +207,14 @@ def side_text(report: RngComparison, at: int) -> str:
         return f"{begun}drew no more"
     values = "" if draw.values is None else f", {plural(draw.values, 'value')}"
     return f"{begun}{call_text(draw)}{values} ({where})"
+
+
+GENERATORS = (
+    Column("generator", name_text, "name"),
+    Column("seed", seed_text),
+    Column("numbers given", drawn_text),
+    Column("algorithm", algorithm_text),
+    Column("state", lambda state: state.digest, "code quiet"),
+)
+CHANGES = (Column("generator", look="name"), Column("before"), Column("after"), Column("taken"))
+SIDES = (Column("run", look="name"), Column("where they part"))

@@ -1,0 +1,299 @@
+"""What a panel is made of: a dozen nodes. A panel names them once; HTML, text and SVG are drawn from them.
+
+A text is a ``str``, in which what stands between backticks is code. A cell, of a table or beside a title, is a text or
+a node that fits into a line: `Words`, `Noted`, `Chip`, `Bar`, `Strip`. A node is here because two panels need it; what
+is truly a drawing is a `Picture`, which draws itself in each form.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from tensormagic.reports import Finding, Gap
+from tensormagic.words import count, number_of_bytes
+
+Cell: TypeAlias = "str | Words | Noted | Chip | Bar | Strip | None"
+Node: TypeAlias = "str | Findings | Section | Paragraph | Items | Table | Source | Parts | Strip | Picture"
+Look = Literal["quiet", "strong", "code", "badge", "error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A whole output: what it is about at the top, then its parts.
+
+    Attributes:
+        kind: Style class of its own: ``"rng"``.
+        icon: What kind of thing it is about; a name of `basics.icons`.
+        title: What it is about.
+        facts: First facts, beside the title.
+        body: Its parts, in order.
+        label: What a screen reader calls it; the title where empty.
+        second: Quiet lines below the title.
+        lead: The answer, as a sentence in large type.
+        after: Panels that stand below it.
+    """
+
+    kind: str
+    icon: str
+    title: str
+    facts: Sequence[Cell]
+    body: Sequence[Node]
+    label: str = ""
+    second: Sequence[str] = ()
+    lead: str = ""
+    after: Sequence[Panel] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What is wrong and what could not be read: the first part of every panel.
+
+    Attributes:
+        findings: The most severe first.
+        gaps: Each is named, with its reason.
+        clear: What is said where there is no finding; nothing where empty.
+    """
+
+    findings: Sequence[Finding]
+    gaps: Sequence[Gap] = ()
+    clear: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part with a heading: every panel has some.
+
+    Attributes:
+        title: None where empty.
+        body: What is below the heading.
+        note: Quiet words beside the heading.
+        folded: Whether it is one click away in a page; a terminal shows it, a picture leaves it out.
+        chip: The letters of the thing that it is about, before its title; 0: none.
+    """
+
+    title: str
+    body: Sequence[Node]
+    note: str = ""
+    folded: bool = False
+    chip: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A paragraph: what to run (freeing), what writes go unnoticed (aliases).
+
+    Attributes:
+        text: Its words.
+        look: How it looks: ``"quiet"`` for what matters less, ``"warning"`` with its sign.
+    """
+
+    text: str
+    look: Look | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list: names of one object, pairs that overlap (aliases), remedies (why).
+
+    Attributes:
+        items: A line each.
+        most: How many are shown.
+        more: What those are that are not shown: ``"and 4 more pieces of memory"``.
+        left_out: How many more there are beyond ``items``.
+    """
+
+    items: Sequence[Cell]
+    most: int = 12
+    more: str = "more"
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        title: At its head.
+        cell: Makes its cell from what a row is about; see `table_of`.
+        look: Of its cells, several words: ``"name"`` (the row is called so), ``"number"`` (aligned to the right),
+            ``"code"``, ``"quiet"``, ``"wide"`` (takes the room that is left), ``"silent"`` (its title is read out).
+        above: A title over it and its neighbours of the same.
+        in_terminal: Whether a terminal has room for it.
+    """
+
+    title: str = ""
+    cell: Callable[[Any], Cell] | None = None
+    look: str = ""
+    above: str = ""
+    in_terminal: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of cells.
+
+    Attributes:
+        columns: Titles and looks; a table of which no column has a title has no head.
+        rows: The cells of each row.
+        most: How many rows are shown in a page, and in a terminal.
+        more: What those are that are not shown: ``"and 4 more lines"``.
+        left_out: How many more there are beyond ``rows``, and how many bytes those have.
+        nbytes: The bytes of each row, where the sum of those not shown is told.
+        label: What a screen reader calls a table that scrolls where it is long; one without a label does not.
+    """
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    most: tuple[int, int] = (100, 40)
+    more: str = "more"
+    left_out: tuple[int, int] = (0, 0)
+    nbytes: Sequence[int] = ()
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a listing.
+
+    Attributes:
+        number: Its number; 0 for a heading, or, without text, for lines left out.
+        text: As it stands.
+        beside: What it did, at its right: a draw (rng), what it writes to (writes).
+        below: What came of it.
+        sign: What stands before it: a severity, or ``"mark"`` for a line that did something.
+    """
+
+    number: int
+    text: str
+    beside: Sequence[Cell] = ()
+    below: Sequence[Cell] = ()
+    sign: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Code, line by line, with what each line did (rng, writes).
+
+    Attributes:
+        lines: Of a cell, or of several files.
+        beside: A title for what stands at the right.
+    """
+
+    lines: Sequence[Line]
+    beside: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A stretch of text that looks different from what is around it."""
+
+    text: str
+    look: Look
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What a cell says, with quiet words below it or behind it (aliases, memory)."""
+
+    text: Cell
+    notes: Sequence[Cell] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """The letters of one of several things that are told apart by colour (aliases, tensors); 0: nothing."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar, as long as ``share`` says, from 0 to 1 (memory, compare)."""
+
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """A row of boxes, each filled as far as it is used (aliases, writes).
+
+    Attributes:
+        shares: From 0 to 1 each; None where it is not known.
+        said: What is to be seen.
+        row: After so many boxes there is a gap; 0: none.
+    """
+
+    shares: Sequence[float | None]
+    said: str
+    row: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of a bar of several parts, with its entry in the legend.
+
+    Attributes:
+        words: What it stands for.
+        amount: How much that is, in words.
+        share: How long it is drawn, of the whole bar, from 0 to 1.
+        ground: Style class of its colour.
+    """
+
+    words: str
+    amount: str
+    share: float
+    ground: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """One bar of several parts with its legend (memory, snapshot); ``note``: what else is to be known of it."""
+
+    parts: Sequence[Part]
+    note: str = ""
+
+
+class Picture(ABC):
+    """A node that is a drawing: it draws itself in each form, and says in words what is to be seen."""
+
+    @abstractmethod
+    def html(self) -> str:
+        """Return it as markup."""
+
+    @abstractmethod
+    def text(self, width: int) -> Iterable[str]:
+        """Return it as lines of a terminal, of at most ``width`` columns."""
+
+    @abstractmethod
+    def svg(self, width: float) -> tuple[str, float]:
+        """Return it as SVG content of that width, and its height."""
+
+    @property
+    @abstractmethod
+    def said(self) -> str:
+        """What is to be seen, in a sentence."""
+
+
+def table_of(columns: Sequence[Column], items: Iterable[Any], **options: Any) -> Table:
+    """Return a table with a row for each item, its cells made by the columns."""
+    rows = [[column.cell(item) if column.cell is not None else None for column in columns] for item in items]
+    return Table(columns, rows, **options)
+
+
+def left_out_words(node: Table, shown: int) -> str:
+    """Return what is said of the rows of a table that are not shown; nothing where all of them are."""
+    number = len(node.rows) - shown + node.left_out[0]
+    nbytes = sum(node.nbytes[shown:]) + node.left_out[1]
+    return f"and {count(number)} {node.more}{f', {number_of_bytes(nbytes)}' if nbytes else ''}" if number else ""
+
+
+def letters(number: int) -> str:
+    """Return A for 1, Z for 26, AA for 27, nothing for 0."""
+    text = ""
+    while number > 0:
+        number, at = divmod(number - 1, 26)
+        text = chr(65 + at) + text
+    return text

@@ -1,0 +1,1 @@
+"""One file a panel: its sentences, and what it is made of."""

@@ -1,0 +1,54 @@
+"""What only outputs and the last error keep (``%gpumem --free``): a table, and what to run or what it brought."""
+
+from __future__ import annotations
+
+from tensormagic.renderers.memory.memory_words import release_notes
+from tensormagic.reports import DeviceGain, FreeingReport
+from tensormagic.views.nodes import Column, Findings, Node, Panel, Paragraph, table_of
+from tensormagic.words import listed, number_of_bytes, plural
+
+NOTHING = "Neither an output nor the last error keeps memory that nothing else does."
+_HOW = "`%gpumem --free --yes` lets go of {}. Your own names, and what they lead to, stay as they are."
+MOST_NAMED = 6
+
+ENTRIES = (
+    Column(cell=lambda entry: f"`{entry.name}`", look="name"),
+    Column(cell=lambda entry: number_of_bytes(entry.nbytes), look="number"),
+    Column(cell=release_notes, look="quiet"),
+)
+
+
+def view(report: FreeingReport) -> Panel:
+    """Return the panel."""
+    body: list[Node] = [Findings(report.findings, report.gaps), table_of(ENTRIES, report.entries)]
+    body += [Paragraph(words, "quiet") for words in map(gain_words, report.gains) if words]
+    if report.entries and not report.dropped:
+        body.append(Paragraph(_HOW.format("it" if len(report.entries) == 1 else "them"), "quiet"))
+    return Panel("memory", "memory", "memory", [lead(report)], body, label="What only the history keeps in memory")
+
+
+def lead(report: FreeingReport) -> str:
+    """Return what there is, or what was done, in one sentence."""
+    if not report.entries:
+        return NOTHING
+    names = listed([entry.name for entry in report.entries], most=MOST_NAMED)
+    if not report.dropped:
+        keep = "keeps" if len(report.entries) == 1 else "keep"
+        told = f"{names} {keep} {number_of_bytes(report.nbytes)} that nothing else does."
+        return f"{told[0].upper()}{told[1:]}"
+    expected = f", of {number_of_bytes(report.nbytes)} that were expected" if report.freed != report.nbytes else ""
+    freed = f"{number_of_bytes(report.freed)} freed, in {plural(report.storages, 'storage')}"
+    return f"Let go of {names}: {freed}{expected}."
+
+
+def gain_words(gain: DeviceGain) -> str:
+    """Return what a device's own figures say: ``cuda:0: allocated 24 MiB less, reserved 32 MiB less``."""
+    figures = (("allocated", gain.allocated), ("reserved", gain.reserved), ("this process takes", gain.process))
+    told = [f"{name} {_change(change)}" for name, change in figures if change is not None]
+    return f"{gain.device}: {', '.join(told)}" if told else ""
+
+
+def _change(less: int) -> str:
+    if less == 0:
+        return "as much as before"
+    return f"{number_of_bytes(abs(less))} {'less' if less > 0 else 'more'}"

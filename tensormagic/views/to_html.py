@@ -1,0 +1,286 @@
+"""A panel as HTML: every element of every panel of nodes comes from here.
+
+What a node looks like stands in ``static/view.css``; all text passes through `basics.markup`. Everything works without
+scripts, and reads in order where styles are stripped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import singledispatch
+from itertools import groupby
+
+from tensormagic.renderers.basics import png, theme
+from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
+from tensormagic.renderers.basics.icons import icon
+from tensormagic.renderers.basics.markup import corner, escape, tag
+from tensormagic.renderers.basics.panel import all_clear, fold, folds, header, panel, scroll
+from tensormagic.renderers.memory.categories import category_style
+from tensormagic.views.nodes import (
+    Bar,
+    Cell,
+    Chip,
+    Column,
+    Findings,
+    Items,
+    Line,
+    Look,
+    Node,
+    Noted,
+    Panel,
+    Paragraph,
+    Parts,
+    Picture,
+    Section,
+    Source,
+    Strip,
+    Table,
+    Words,
+    left_out_words,
+    letters,
+)
+from tensormagic.words import count
+
+_CLASSES: dict[Look, str] = {
+    "quiet": "quiet", "badge": "tm-badge", "error": "tm-failed", "warning": "tm-unseen",
+}  # fmt: skip
+_COLUMN = {"number": "tm-num", "code": "tm-mono", "quiet": "quiet", "wide": "tm-wide"}
+_DOT, _DOTS_WIDE, _DOTS_HIGH, _ROW_GAP = 3, 80, 6, 2  # pixels of a dot of a strip; dots along its sides, between rows
+
+
+def render(view: Panel) -> str:
+    """Return a panel as a ``<section>`` that needs nothing from outside, and those that stand below it."""
+    second = [with_code(text) for text in view.second if text]
+    head = header(with_code(view.title), map(_fact, view.facts), about=view.icon, second=second,
+                  lead=with_code(view.lead))  # fmt: skip
+    inner = [head, *_blocks(view.body)]
+    label = (view.label or view.title.capitalize()).replace("`", "")
+    drawn = panel(f"tm-{view.kind}", label, inner, css=("view.css", "memory.css"), extra=category_style())
+    return drawn + "".join(map(render, view.after))
+
+
+def _fact(fact: Cell) -> str:
+    return cell(fact) if not isinstance(fact, str) else with_code(fact)
+
+
+def _blocks(body: Iterable[Node]) -> Iterable[str]:
+    """Yield the parts of a panel: folded ones side by side, and plain ones framed together, where they follow."""
+    for kind, nodes in groupby(body, _framing):
+        inner = [html(node) for node in nodes]
+        if kind == "folded":
+            yield folds(*inner)
+        elif kind == "framed":
+            yield "".join(inner)
+        elif any(inner):
+            yield tag("div", *inner, class_="tm-section tm-listing" if kind == "listing" else "tm-section")
+
+
+def _framing(node: Node) -> str:
+    if isinstance(node, Section):
+        return "folded" if node.folded else "framed"
+    return "framed" if isinstance(node, Findings) else "listing" if isinstance(node, Source) else "plain"
+
+
+@singledispatch
+def html(node: Node) -> str:
+    """Return a node as markup; a text is a paragraph."""
+    return tag("p", with_code(str(node))) if node else ""
+
+
+@singledispatch
+def cell(node: Cell) -> str:
+    """Return what fits into a line as markup."""
+    return with_code(str(node)) if node else ""
+
+
+@html.register
+def _(node: Findings) -> str:
+    found = findings_html(node.findings) or (all_clear(node.clear) if node.clear else "")
+    return found + gaps_html(node.gaps)
+
+
+@html.register
+def _(node: Section) -> str:
+    body = "".join(map(html, node.body))
+    if not body:
+        return ""
+    chip = f"{cell(Chip(node.chip))} " if node.chip else ""
+    title = chip + with_code(node.title)
+    note = f" {tag('span', with_code(node.note), class_='quiet')}" if node.note else ""
+    if node.folded:
+        return fold(title + note, body)
+    head = tag("div", tag("h3", title), note, class_="tm-about") if title else ""
+    return tag("div", head, body, class_="tm-section")
+
+
+@html.register
+def _(node: Paragraph) -> str:
+    sign = icon(node.look) if node.look in {"warning", "error"} else ""
+    return tag("p", sign, with_code(node.text), class_=_CLASSES[node.look] if node.look else None)
+
+
+@html.register
+def _(node: Items) -> str:
+    left = len(node.items) - len(node.items[: node.most]) + node.left_out
+    more = [tag("li", escape(f"and {count(left)} {node.more}"), class_="quiet")] if left else []
+    return tag("ul", *(tag("li", cell(item)) for item in node.items[: node.most]), *more)
+
+
+# -- tables and listings ---------------------------------------------------------------------------------------------
+
+
+@html.register
+def _(node: Table) -> str:
+    if not node.rows:
+        return ""
+    shown = node.rows[: node.most[0]]
+    body = tag("tbody", *(_row(row, node.columns) for row in shown))
+    full = any("wide" in column.look.split() for column in node.columns)
+    table = tag("table", _head(node.columns), body, class_="tm-list tm-full" if full else "tm-list")
+    left = left_out_words(node, len(shown))
+    table += tag("p", escape(left), class_="quiet") if left else ""
+    return scroll(node.label, table) if node.label else table
+
+
+def _head(columns: Sequence[Column]) -> str:
+    if not any(column.title for column in columns):
+        return ""
+    above = ""
+    if any(column.above for column in columns):
+        groups = [(title, len(list(each))) for title, each in groupby(columns, lambda column: column.above)]
+        above = tag("tr", *(tag("th", with_code(title), colspan=wide, class_="tm-num") if title else
+                            corner("", colspan=wide) for title, wide in groups))  # fmt: skip
+    return tag("thead", above, tag("tr", *map(_title, columns)))
+
+
+def _title(column: Column) -> str:
+    if "silent" in column.look.split():
+        return corner(column.title, scope="col")
+    right = "tm-num" if "number" in column.look.split() else None
+    return tag("th", with_code(column.title), scope="col" if column.title else None, class_=right)
+
+
+def _row(row: Sequence[Cell], columns: Sequence[Column]) -> str:
+    return tag("tr", *(_cell(each, column.look.split()) for each, column in zip(row, columns, strict=True)))
+
+
+def _cell(each: Cell, looks: Sequence[str]) -> str:
+    classes = " ".join(_COLUMN[look] for look in looks if look in _COLUMN) or None
+    if "name" in looks:
+        return tag("th", cell(each), scope="row", class_=classes)
+    return tag("td", cell(each), class_=classes)
+
+
+@html.register
+def _(node: Source) -> str:
+    if not node.lines:
+        return ""
+    signs, beside = any(line.sign for line in node.lines), any(line.beside for line in node.lines)
+    titles = [corner("number of the line", scope="col"), corner("mark", scope="col") if signs else ""]
+    titles += [tag("th", "line", scope="col") if node.beside else corner("line", scope="col")]
+    if beside:
+        titles.append(
+            tag("th", escape(node.beside), scope="col") if node.beside else corner("what it did", scope="col")
+        )
+    head = tag("thead", tag("tr", *titles))
+    rows = (_line(line, signs=signs, beside=beside) for line in node.lines)
+    return scroll("The cell, line by line", tag("table", head, tag("tbody", *rows), class_="tm-code"))
+
+
+def _line(line: Line, *, signs: bool, beside: bool) -> str:
+    if not line.number:
+        words = escape(line.text) or "\u22ee"
+        return tag("tr", tag("td", words, colspan=2 + signs + beside, class_="tm-heading"))
+    sign = "\u2022" if line.sign == "mark" else icon(line.sign) if line.sign else ""
+    below = (tag("p", cell(part), class_="tm-below") for part in line.below)
+    cells = (
+        tag("td", str(line.number), class_="tm-number"),
+        tag("td", sign, class_="tm-sign") if signs else "",
+        tag("td", tag("code", escape(line.text)), *below, class_="tm-text"),
+        tag("td", *(tag("p", cell(part)) for part in line.beside), class_="tm-beside") if beside else "",
+    )
+    return tag("tr", *cells, class_=f"tm-at tm-at-{line.sign}" if line.sign else None)
+
+
+# -- what stands in a line -------------------------------------------------------------------------------------------
+
+
+@cell.register
+def _(node: Words) -> str:
+    if node.look == "strong":
+        return tag("b", with_code(node.text))
+    return tag("code", escape(node.text)) if node.look == "code" else tag(
+        "span", with_code(node.text), class_=_CLASSES[node.look])  # fmt: skip
+
+
+@cell.register
+def _(node: Noted) -> str:
+    return cell(node.text) + "".join(f" {_note(note)}" for note in node.notes if note)
+
+
+def _note(note: Cell) -> str:
+    return tag("span", with_code(note), class_="tm-sub") if isinstance(note, str) else cell(note)
+
+
+@cell.register
+def _(node: Chip) -> str:
+    if not node.number:
+        return ""
+    colour = theme.CHIP_COLOURS[(node.number - 1) % len(theme.CHIP_COLOURS)]
+    style = f"background-color:{colour};color:{theme.ink_on(colour)}"
+    return tag("span", letters(node.number), class_="tm-chip", style=style)
+
+
+@cell.register
+def _(node: Bar) -> str:
+    return tag("span", tag("i", style=f"width:{100 * node.share:.1f}%"), class_="tm-track")
+
+
+@cell.register
+def _(node: Strip) -> str:
+    """Return a small picture: coloured by place where it is used, hatched where it is not, crossed where unknown."""
+    cells = len(node.shares)
+    if not cells:
+        return ""
+    columns = []
+    for at, share in enumerate(node.shares):
+        gap = _ROW_GAP if node.row and at and at % node.row == 0 else 0
+        columns += [[png.EMPTY] * _DOTS_HIGH] * gap + [_dots(at, share)] * max(_DOTS_WIDE // cells, 1)
+    palette = [theme.offset_colour(at / max(cells - 1, 1)) for at in range(cells)]
+    source = png.heatmap([list(row) for row in zip(*columns, strict=True)], palette, size=_DOT)
+    ground = f"background-color:{theme.role('skip')}"  # light on either side: the scale begins in a dark blue
+    image = tag("img", src=source, alt=node.said, title=node.said, style=ground, class_="tm-reach")
+    return image.removesuffix("</img>")
+
+
+def _dots(at: int, share: float | None) -> list[int]:
+    """Return a column of dots, filled from below."""
+    if share is None:
+        return [png.NOT_A_NUMBER] * _DOTS_HIGH
+    filled = min(max(round(share * _DOTS_HIGH), 1 if share else 0), _DOTS_HIGH - (share < 1))
+    return [png.PLUS_INFINITY] * (_DOTS_HIGH - filled) + [at] * filled
+
+
+# -- drawings --------------------------------------------------------------------------------------------------------
+
+
+@html.register
+def _(node: Strip) -> str:
+    return cell(node)
+
+
+@html.register
+def _(node: Parts) -> str:
+    bar = "".join(tag("span", class_=part.ground, style=f"width:{100 * part.share:.2f}%",
+                      title=f"{part.words}: {part.amount}") for part in node.parts)  # fmt: skip
+    said = "; ".join(f"{part.words}: {part.amount}" for part in node.parts)
+    keys = [tag("span", tag("span", class_=f"tm-swatch {part.ground}"), escape(part.words), " ",
+                tag("b", escape(part.amount)), class_="tm-key") for part in node.parts]  # fmt: skip
+    keys += [tag("span", escape(node.note), class_="tm-key quiet")] if node.note else []
+    drawn = tag("div", bar, class_="tm-bar", role="img", aria_label=said) if bar else ""
+    return drawn + tag("div", " ".join(keys), class_="tm-keys")
+
+
+@html.register
+def _(node: Picture) -> str:
+    return node.html()

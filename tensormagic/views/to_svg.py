@@ -1,0 +1,271 @@
+"""A panel as one SVG file on a light card, for papers and slides: what stands open in a page, from top to bottom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import singledispatch
+from itertools import accumulate
+
+from tensormagic.renderers.basics import theme
+from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.svg_paths import number
+from tensormagic.renderers.basics.text_metrics import fitted, text_width, wrapped
+from tensormagic.renderers.memory.picture_svg import Page, ground_colour, text_svg
+from tensormagic.views.nodes import (
+    Bar,
+    Cell,
+    Column,
+    Findings,
+    Items,
+    Line,
+    Node,
+    Panel,
+    Paragraph,
+    Parts,
+    Picture,
+    Section,
+    Source,
+    Strip,
+    Table,
+    left_out_words,
+    letters,
+)
+from tensormagic.views.to_text import inline, plain
+from tensormagic.words import count, shortened
+
+WIDTH, LINE, SIZE = 1000.0, 18.0, 13.0
+MOST_ROWS, MOST_LINES = 24, 80  # of a table, of a listing
+_GAP, _BAR_WIDTH, _STRIP_WIDTH, _CELL_LINES = 18.0, 120.0, 200.0, 4
+_MONO = "ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"
+_MONO_EM = 0.61  # of the size of its letters
+_BOLD = 1.13  # times as wide
+_TONES = {"error": "error", "warning": "warning", "note": "note", "mark": "ink-2"}
+
+
+def render(view: Panel) -> str:
+    """Return a panel as a picture; its folded parts are left out."""
+    page = Page(WIDTH)
+    said = _draw_panel(view, page)
+    return page.svg(said)
+
+
+def _draw_panel(view: Panel, page: Page) -> str:
+    """Put a panel on a page, and return what it is about."""
+    facts = " \u00b7 ".join(filter(None, map(_one_line, view.facts)))
+    page.heading(plain(view.title))
+    _paragraph(page, facts)
+    for words in filter(None, view.second):
+        _paragraph(page, plain(words), ink=theme.role("ink-2"))
+    _paragraph(page, plain(view.lead))
+    for node in view.body:
+        draw(node, page)
+    for each in view.after:
+        _draw_panel(each, page)
+    return f"{plain(view.label or view.title)}: {facts}".rstrip(": ")
+
+
+def _one_line(node: Cell) -> str:
+    return inline(node).replace("\n", "  ")
+
+
+def _paragraph(page: Page, words: str, *, ink: str | None = None, bold: bool = False, indent: float = 0.0) -> None:
+    for line in wrapped(words, (WIDTH - indent) / (_BOLD if bold else 1), SIZE, 60) if words else ():
+        page.put(text_svg(indent, 12, line, size=SIZE, ink=ink, bold=bold), LINE - 8)
+
+
+@singledispatch
+def draw(node: Node, page: Page) -> None:
+    """Put a node on a page; a text is a paragraph."""
+    _paragraph(page, plain(str(node)) if node else "")
+
+
+@draw.register
+def _(node: Findings, page: Page) -> None:
+    for finding in node.findings:
+        tone = theme.role(_TONES[finding.severity])
+        _paragraph(page, f"{finding.code} {finding.severity}: {plain(finding.message)}", ink=tone, bold=True)
+        _paragraph(page, plain(finding.remedy), indent=20)
+    if not node.findings and node.clear:
+        _paragraph(page, plain(node.clear), ink=theme.role("ok"), bold=True)
+    for gap in node.gaps:
+        _paragraph(page, plain(f"{gap.section} not shown: {gap.reason}"), ink=theme.role("ink-2"))
+
+
+@draw.register
+def _(node: Section, page: Page) -> None:
+    if node.folded:
+        return
+    if node.title:
+        chip = f"{letters(node.chip)}  " if node.chip else ""
+        _paragraph(page, chip + plain(node.title) + (f" ({plain(node.note)})" if node.note else ""), bold=True)
+    for part in node.body:
+        draw(part, page)
+
+
+@draw.register
+def _(node: Paragraph, page: Page) -> None:
+    roles = {"quiet": "ink-2", "warning": "warning", "error": "error"}
+    _paragraph(page, plain(node.text), ink=theme.role(roles.get(node.look or "", "ink")))
+
+
+@draw.register
+def _(node: Items, page: Page) -> None:
+    for item in node.items[: node.most]:
+        _paragraph(page, _one_line(item), indent=12)
+    left = len(node.items[node.most :]) + node.left_out
+    _paragraph(page, f"and {count(left)} {node.more}" if left else "", ink=theme.role("ink-2"), indent=12)
+
+
+# -- tables and listings ---------------------------------------------------------------------------------------------
+
+
+@draw.register
+def _(node: Table, page: Page) -> None:
+    shown = node.rows[: min(node.most[0], MOST_ROWS)]
+    if not shown:
+        return
+    widths = _widths(node.columns, shown)
+    starts = [0.0, *accumulate(width + _GAP for width in widths)]
+    parts, y = [], 0.0
+    if any(column.title for column in node.columns):
+        places = zip(node.columns, starts, widths, strict=False)
+        parts += [
+            _words(plain(column.title), x, y, wide, replace(column, look=f"{column.look} quiet"))
+            for column, x, wide in places
+        ]
+        y += LINE
+    for row in shown:
+        cells = [_cell(each, x, y, wide, column) for each, column, x, wide in
+                 zip(row, node.columns, starts, widths, strict=False)]  # fmt: skip
+        parts += [drawn for drawn, _ in cells]
+        y += max(lines for _, lines in cells) * (LINE - 3) + 3
+    page.put("".join(parts), y - 4)
+    _paragraph(page, left_out_words(node, len(shown)), ink=theme.role("ink-2"))
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[float]:
+    """Return how wide each column is: as its widest cell, and where that is too much, the widest are narrowed."""
+    widths = [max(text_width(plain(column.title), SIZE), *(_width(row[at]) for row in rows))
+              for at, column in enumerate(columns)]  # fmt: skip
+    room = WIDTH - _GAP * (len(columns) - 1)
+    while sum(widths) > room and max(widths) > 60:
+        at = widths.index(max(widths))
+        widths[at] = max(60.0, widths[at] * 0.95)
+    return widths
+
+
+def _width(each: Cell) -> float:
+    if isinstance(each, Bar):
+        return _BAR_WIDTH
+    if isinstance(each, Strip):
+        return _STRIP_WIDTH if each.shares else 0.0
+    return max((text_width(line, SIZE) for line in inline(each).split("\n")), default=0.0)
+
+
+def _cell(each: Cell, x: float, y: float, wide: float, column: Column) -> tuple[str, int]:
+    """Return a cell, and how many lines it takes."""
+    if isinstance(each, Bar):
+        return _bar(x, y + 3, _BAR_WIDTH, each.share), 1
+    if isinstance(each, Strip):
+        return _strip(each, x, y + 1, _STRIP_WIDTH, 14), 1
+    lines = [part for line in inline(each).split("\n") for part in wrapped(line, wide + 1, SIZE, _CELL_LINES)]
+    return "".join(_words(line, x, y + at * (LINE - 3), wide, column) for at, line in enumerate(lines)), len(lines)
+
+
+def _words(words: str, x: float, y: float, wide: float, column: Column) -> str:
+    looks, shown = column.look.split(), fitted(words, wide + 1, SIZE)
+    ink = theme.role("ink-2") if "quiet" in looks else None
+    if "number" in looks:
+        return text_svg(x + wide, y + 12, shown, size=SIZE, anchor="end", ink=ink)
+    return text_svg(x, y + 12, shown, size=SIZE, ink=ink)
+
+
+@draw.register
+def _(node: Source, page: Page) -> None:
+    drawn = [_line(line) for line in node.lines[:MOST_LINES]]
+    heights = [0.0, *accumulate(height for _, height in drawn)]
+    moved = (
+        f'<g transform="translate(0,{number(y)})">{part}</g>' for (part, _), y in zip(drawn, heights, strict=False)
+    )
+    page.put("".join(moved), heights[-1])
+    left = len(node.lines) - len(drawn)
+    _paragraph(page, f"and {count(left)} more lines" if left > 0 else "", ink=theme.role("ink-2"))
+
+
+def _line(line: Line) -> tuple[str, float]:
+    if not line.number:
+        return text_svg(40, 13, line.text or "\u22ee", size=12, ink=theme.role("ink-2"), bold=bool(line.text)), LINE
+    tone = theme.role(_TONES[line.sign]) if line.sign else theme.role("ink-2")
+    code = line.text.expandtabs(4)
+    beside = [words for words in map(_one_line, line.beside) if words]
+    parts = [
+        text_svg(28, 13, str(line.number), size=12, anchor="end", ink=tone, bold=bool(line.sign)),
+        _mono(40, 13, code),
+    ]
+    start = max(52 + len(code) * 12 * _MONO_EM, WIDTH * 0.5)
+    notes = [_one_line(part) for part in line.below if part]
+    if len(beside) == 1 and start + text_width(beside[0], 12) <= WIDTH:
+        parts.append(text_svg(start, 13, beside[0], size=12, ink=theme.role("ink-2")))
+    else:
+        notes = [*beside, *notes]
+    wrapped_notes = [each for words in notes for each in wrapped(words, WIDTH - 64, 12, 6)]
+    parts += [text_svg(64, 13 + LINE * at, words, size=12, ink=tone) for at, words in enumerate(wrapped_notes, 1)]
+    return "".join(parts), LINE * (1 + len(wrapped_notes))
+
+
+def _mono(x: float, y: float, code: str) -> str:
+    """Return code on one line, moved to the right in place of the spaces that it begins with."""
+    begin = x + (len(code) - len(code.lstrip())) * 12 * _MONO_EM
+    most = max(int((WIDTH - begin) / (12 * _MONO_EM)), 8)
+    return tag("g", text_svg(begin, y, shortened(code, most), size=12), font_family=_MONO)
+
+
+# -- drawings --------------------------------------------------------------------------------------------------------
+
+
+def _bar(x: float, y: float, wide: float, share: float) -> str:
+    place = f'y="{number(y)}" height="10" rx="2"'
+    ground = f'<rect x="{number(x)}" {place} width="{number(wide)}" fill="{theme.role("skip")}"/>'
+    return ground + f'<rect x="{number(x)}" {place} width="{number(wide * share)}" fill="{theme.role("n3")}"/>'
+
+
+def _strip(node: Strip, x: float, y: float, wide: float, high: float) -> str:
+    cells = max(len(node.shares), 1)
+    each = wide / cells
+    drawn = [_box(x, y, wide, high, theme.role("skip"))]
+    drawn += [
+        _box(x + at * each, y + high * (1 - share), each, high * share, theme.offset_colour(at / max(cells - 1, 1)))
+        for at, share in enumerate(node.shares)
+        if share
+    ]
+    return tag("g", tag("title", escape(node.said)), *drawn)
+
+
+def _box(x: float, y: float, wide: float, high: float, colour: str) -> str:
+    place = f'x="{number(x)}" y="{number(y)}" width="{number(wide)}" height="{number(high)}"'
+    return f'<rect {place} fill="{colour}"/>'
+
+
+@draw.register
+def _(node: Strip, page: Page) -> None:
+    if node.shares:
+        page.put(_strip(node, 0, 0, _STRIP_WIDTH, 14), 16)
+
+
+@draw.register
+def _(node: Parts, page: Page) -> None:
+    x, drawn = 0.0, []
+    for part in node.parts:
+        wide = part.share * WIDTH
+        drawn.append(f'<rect x="{number(x)}" width="{number(wide)}" height="20" fill="{ground_colour(part.ground)}" '
+                     f'stroke="{theme.role("line-2")}" stroke-width=".5"/>')  # fmt: skip
+        x += wide
+    page.put("".join(drawn), 22)
+    page.legend([(ground_colour(part.ground), f"{part.words} {part.amount}") for part in node.parts])
+    _paragraph(page, plain(node.note), ink=theme.role("ink-2"))
+
+
+@draw.register
+def _(node: Picture, page: Page) -> None:
+    page.put(*node.svg(WIDTH))

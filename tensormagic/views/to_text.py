@@ -1,0 +1,223 @@
+"""A panel as plain text: every line of every panel of nodes in a terminal comes from here.
+
+Lines are measured as a terminal shows them. Nothing rests on colour: what is coloured in a page has a sign or words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import singledispatch
+from itertools import chain, groupby
+
+from tensormagic.renderers.basics.icons import SIGNS
+from tensormagic.renderers.memory.text_bars import bar
+from tensormagic.renderers.terminal.text_canvas import cut, printable, table, wrapped
+from tensormagic.reports import Finding
+from tensormagic.views.nodes import (
+    Bar,
+    Cell,
+    Chip,
+    Findings,
+    Items,
+    Line,
+    Node,
+    Noted,
+    Panel,
+    Paragraph,
+    Parts,
+    Picture,
+    Section,
+    Source,
+    Strip,
+    Table,
+    Words,
+    left_out_words,
+    letters,
+)
+from tensormagic.words import count, evidence_text
+
+NARROWEST = 40
+_CELL = 120  # characters of a line of a cell
+_BAR = 16  # columns
+_SHADES = "\u2591\u2584\u2588"  # not used, partly used, used
+_RULE = "\u2500"
+_SPACES = re.compile(r"[ \t\r\n]+")  # no-break spaces stay: they hold a number together
+
+
+def render(view: Panel, *, width: int = 100) -> str:
+    """Return a panel as text, no line wider than ``width`` (at least 40) columns."""
+    width = max(width, NARROWEST)
+    parts = groupby(view.body, lambda node: isinstance(node, str | Paragraph) or id(node))  # paragraphs stand together
+    blocks = [_head(view, width), *([line for node in nodes for line in text(node, width)] for _, nodes in parts)]
+    lines = "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
+    drawn = "\n".join(cut(printable(line.replace("\u00a0", " ")), width) for line in lines)
+    return "\n".join([drawn, *(f"\n{render(each, width=width).rstrip()}" for each in view.after)]) + "\n"
+
+
+def _head(view: Panel, width: int) -> list[str]:
+    """Return the title and the facts, ruled to the right edge where one line holds them, and the quiet lines below."""
+    facts = [fact for fact in map(inline, view.facts) if fact]
+    lead = f"{_RULE * 2} {plain(view.title)} {_RULE * 2} "
+    lines = wrapped(" \u00b7 ".join(facts), width, lead, "   ") if facts else [lead]
+    lines = [f"{lines[0].rstrip()} ".ljust(width, _RULE)] if len(lines) == 1 else [*lines, _RULE * width]
+    lines += [line for words in view.second if words for line in wrapped(plain(words), width, "   ", "   ")]
+    return lines + (["", *wrapped(plain(view.lead), width)] if view.lead else [])
+
+
+def plain(words: str) -> str:
+    """Return a text without the marks of code, on one line."""
+    return _SPACES.sub(" ", words.replace("`", "")).strip()
+
+
+def finding_lines(finding: Finding, width: int) -> list[str]:
+    """Return a finding: sign, severity, code and message, then remedy and place, under a hanging indent."""
+    head = f" {SIGNS[finding.severity]} {finding.severity:<8} {finding.code}  "
+    hanging = " " * len(head)
+    extra = [finding.remedy and f"remedy: {plain(finding.remedy)}"]
+    if finding.location is not None:
+        extra.append(f"{finding.location.label}: {finding.location.text}".rstrip(": "))
+    extra += [f"{line.what}: {line.location.label}: {line.location.text}" for line in finding.related]
+    if finding.evidence:
+        extra.append(f"evidence: {evidence_text(finding.evidence)}")
+    more = chain.from_iterable(wrapped(words, width, hanging, hanging) for words in extra if words)
+    return [*wrapped(plain(finding.message), width, head, hanging), *more]
+
+
+@singledispatch
+def text(node: Node, width: int) -> Iterable[str]:
+    """Return a node's lines; a text is a paragraph."""
+    return wrapped(plain(str(node)), width, "  ", "  ") if node else []
+
+
+@singledispatch
+def inline(node: Cell) -> str:
+    """Return a node as part of a line."""
+    return plain(node) if isinstance(node, str) else ""
+
+
+@text.register
+def _(node: Findings, width: int) -> Iterator[str]:
+    for finding in node.findings:
+        yield from finding_lines(finding, width)
+    if not node.findings and node.clear:
+        yield from wrapped(plain(node.clear), width, " ", " ")
+    for gap in node.gaps:
+        yield from wrapped(plain(f"not shown: {gap.section}: {gap.reason}"), width, "", "   ")
+
+
+@text.register
+def _(node: Section, width: int) -> Iterator[str]:
+    inner = [list(text(part, width)) for part in node.body]
+    if not any(inner):
+        return
+    note = f" ({plain(node.note)})" if node.note else ""
+    if node.chip:
+        yield from wrapped(plain(node.title) + note, width, f" {letters(node.chip)}  ", "    ")
+    elif node.title:
+        yield from wrapped(plain(node.title).upper() + note, width)
+    yield from chain.from_iterable(inner)
+
+
+@text.register
+def _(node: Paragraph, width: int) -> Iterable[str]:
+    sign = f" {SIGNS[node.look]} " if node.look in SIGNS else "  "
+    return wrapped(plain(node.text), width, sign, " " * len(sign))
+
+
+@text.register
+def _(node: Items, width: int) -> Iterator[str]:
+    for item in node.items[: node.most]:
+        yield from wrapped(inline(item).replace("\n", "  "), width, "    ", "      ")
+    left = len(node.items[node.most :]) + node.left_out
+    if left:
+        yield f"    and {count(left)} {node.more}"
+
+
+@text.register
+def _(node: Table, width: int) -> Iterator[str]:
+    kept = [at for at, column in enumerate(node.columns) if column.in_terminal]
+    shown = [[_short(inline(row[at])) for at in kept] for row in node.rows[: node.most[1]]]
+    if not shown:
+        return
+    titles = ["" if "silent" in node.columns[at].look.split() else plain(node.columns[at].title) for at in kept]
+    head = [[title.upper() for title in titles]] if any(titles) else []
+    right = [place for place, at in enumerate(kept) if "number" in node.columns[at].look.split()]
+    yield from table([*head, *shown], indent=2, gap=2, width=width, right=right)
+    left = left_out_words(node, len(shown))
+    if left:
+        yield f"  {left}"
+
+
+def _short(words: str) -> str:
+    """Return the lines of a cell, each shortened."""
+    return "\n".join(cut(line, _CELL) for line in words.split("\n"))
+
+
+@text.register
+def _(node: Source, width: int) -> Iterator[str]:
+    signs = any(line.sign for line in node.lines)
+    for line in node.lines:
+        yield from _line(line, width, signs=signs)
+
+
+def _line(line: Line, width: int, *, signs: bool) -> Iterator[str]:
+    if not line.number:
+        yield f" {line.text}" if line.text else "     \u22ee"
+        return
+    sign = ("\u2022" if line.sign == "mark" else SIGNS.get(line.sign, " ")) + " " if signs else ""
+    lead, further = f" {line.number:>3} {sign}", " " * 11
+    code, beside = lead + line.text.expandtabs(4), [inline(part) for part in line.beside if part]
+    joined = f"{code}  \u2190 {beside[0]}" if len(beside) == 1 else ""
+    if joined and not wrapped(joined, width)[1:]:
+        yield joined
+    else:
+        yield from _code(code, width, further)
+        yield from (each for part in beside for each in wrapped(part, width, "         \u2190 ", further))
+    for part in line.below:
+        yield from wrapped(inline(part).replace("\n", "  "), width, " " * 9, further)
+
+
+def _code(code: str, width: int, further: str) -> list[str]:
+    lines = wrapped(code, width, "", further)
+    return lines if lines[1:] else [code]  # of a line that fits every space stays
+
+
+# -- what stands in a line -------------------------------------------------------------------------------------------
+
+
+inline.register(Words, lambda node: plain(node.text))
+inline.register(Chip, lambda node: letters(node.number))
+inline.register(Bar, lambda node: bar(node.share, _BAR))
+
+
+@inline.register
+def _(node: Noted) -> str:
+    """Return what a cell says, each note on a line of its own below it."""
+    return "\n".join(filter(None, map(inline, (node.text, *node.notes))))
+
+
+@inline.register
+def _(node: Strip) -> str:
+    return "".join("?" if share is None else _SHADES[(share > 0) + (share == 1)] for share in node.shares)
+
+
+# -- drawings --------------------------------------------------------------------------------------------------------
+
+
+@text.register
+def _(node: Strip, width: int) -> Iterable[str]:
+    return wrapped(inline(node), width, "  ", "  ")
+
+
+@text.register
+def _(node: Parts, width: int) -> Iterator[str]:
+    rows = [(part.words, inline(Bar(part.share)), part.amount) for part in node.parts]
+    yield from table(rows, indent=2, gap=2, width=width, right=(2,)) if rows else ()
+    if node.note:
+        yield from wrapped(plain(node.note), width, "  ", "  ")
+
+
+@text.register
+def _(node: Picture, width: int) -> Iterable[str]:
+    return node.text(width)

@@ -1,0 +1,180 @@
+"""Every node in every form: what HTML, text and SVG make of it."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tensormagic.renderers.terminal.text_canvas import columns_of, cut, table, wrapped
+from tensormagic.reports import Finding, Gap
+from tensormagic.views import to_html, to_svg, to_text
+from tensormagic.views.nodes import (
+    Bar,
+    Chip,
+    Column,
+    Findings,
+    Items,
+    Line,
+    Noted,
+    Panel,
+    Paragraph,
+    Part,
+    Parts,
+    Section,
+    Source,
+    Strip,
+    Table,
+    Words,
+    letters,
+)
+from tests.renderers.markup_reader import Page
+
+
+def panel(*body, **more):
+    return Panel("test", "memory", "`net`", ["a fact"], body, **more)
+
+
+def text_of(*body, width=100):
+    return to_text.render(panel(*body), width=width)
+
+
+def html_of(*body):
+    return to_html.render(panel(*body))
+
+
+def svg_text(*body):
+    return " ".join(ET.fromstring(to_svg.render(panel(*body))).itertext())
+
+
+FINDING = Finding("TM101", "warning", "`x` is odd.", remedy="Call `x.even()`.")
+NODES = {
+    "text": ("see `x`", "see x"),
+    "finding": (Findings([FINDING]), "TM101"),
+    "remedy": (Findings([FINDING]), "x.even()"),
+    "gap": (Findings([], [Gap("names", "too many")]), "names"),
+    "clear": (Findings([], clear="All is well."), "All is well."),
+    "section": (Section("Title", ["inside"], "a note"), "inside"),
+    "paragraph": (Paragraph("mind `this`", "warning"), "mind this"),
+    "items": (Items(["one", "two", "three"], most=2, more="more pieces"), "and 1 more pieces"),
+    "table": (Table([Column("a"), Column("b", look="number")], [["x", "12"]]), "12"),
+    "left out": (Table([Column()], [["x"]] * 101, nbytes=[1024] * 101, left_out=(2, 0)), "KiB"),
+    "source": (Source([Line(3, "x.add_(1)", ["to x"], ["changes y"], "mark"), Line(0, "")]), "changes y"),
+    "words": (Table([Column()], [[Words("odd", "error")]]), "odd"),
+    "noted": (Table([Column()], [[Noted("main", ["beneath"])]]), "beneath"),
+    "chip": (Table([Column()], [[Chip(27)]]), "AA"),
+    "strip": (Strip([0.0, 0.5, 1.0, None], "half of it"), ""),
+    "parts": (Parts([Part("used", "3 MiB", 0.75, "tm-cp")], "not to scale"), "used"),
+    "bar": (Table([Column()], [[Bar(0.5)]]), ""),
+}
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_each_form_says_what_a_node_says(name):
+    """HTML is well-formed, SVG is XML, and all three hold the words."""
+    node, words = NODES[name]
+    page = Page(html_of(node))
+    assert page.left_open == []
+    assert words in page.text
+    assert words in text_of(node)
+    assert words in svg_text(node)
+
+
+@pytest.mark.parametrize("hostile", ["<b>&'\"</b>", "</script><!--", "`<i>`"])
+def test_what_is_markup_stays_text(hostile):
+    """In titles, facts, cells, code, notes and attributes alike."""
+    nodes = (
+        Section(
+            hostile, [Table([Column(hostile)], [[Noted(hostile, [Words(hostile, "code")])]], label=hostile)], hostile
+        ),
+        Source([Line(1, hostile, [hostile], [hostile])], hostile),
+        Strip([1.0], hostile),
+        Parts([Part(hostile, hostile, 1.0, "tm-cp")], hostile),
+        Items([hostile], more=hostile, left_out=1),
+    )
+    page = Page(to_html.render(Panel("test", "memory", hostile, [hostile], nodes, hostile, [hostile], hostile)))
+    assert page.left_open == []
+    assert "i" not in {name for name, _ in page.elements}
+    assert [kind for kind, _ in page.scripts] == []
+    assert ET.fromstring(to_svg.render(Panel("test", "memory", hostile, [hostile], nodes))).tag.endswith("svg")
+
+
+def test_what_is_folded_is_one_click_away_in_a_page_and_left_out_of_a_picture():
+    """A terminal shows it; neighbours that are folded stand side by side."""
+    one, two = (Section(f"Part {at}", [f"body {at}"], folded=True) for at in (1, 2))
+    page = Page(html_of(one, two))
+    assert len(page.attributes("details")) == 2
+    assert len(page.with_class("tm-folds")) == 1
+    assert "body 1" in text_of(one)
+    assert "body 1" not in svg_text(one)
+    assert "PART 1" not in text_of(Section("Part 1", []))
+
+
+def test_a_table_is_as_long_as_its_form_has_room_for():
+    """And says how many rows are not shown, and how many bytes those have."""
+    node = Table([Column("n")], [[str(at)] for at in range(6)], most=(4, 2), more="smaller", nbytes=[1024] * 6)
+    assert "and 2 smaller, 2 KiB" in Page(html_of(node)).text
+    assert "and 4 smaller, 4 KiB" in text_of(node)
+
+
+def test_titles_over_several_columns_and_titles_that_are_read_out():
+    """``above`` spans its neighbours; a silent title is there for who hears the table."""
+    columns = [Column("number", look="silent"), Column("name", look="name"), Column("1", above="in common"),
+               Column("2", above="in common")]  # fmt: skip
+    page = Page(html_of(Table(columns, [["1", "x", "", "8"]])))
+    assert ("th", {"colspan": "2", "class": "tm-num"}) in page.elements
+    assert len(page.with_class("tm-sr")) >= 2
+    assert "NUMBER" not in text_of(Table(columns, [["1", "x", "", "8"]]))
+
+
+def test_panels_that_follow_stand_below():
+    """In each form."""
+    two = panel("first", after=[panel("second")])
+    assert len(Page(to_html.render(two)).attributes("section")) == 2
+    assert to_text.render(two).index("second") > to_text.render(two).index("first")
+    assert "second" in " ".join(ET.fromstring(to_svg.render(two)).itertext())
+
+
+@pytest.mark.parametrize("name", ["张量", "🙂🙂", "e\u0301tat", "плотность", "データ"])
+def test_a_row_stays_in_line_whatever_its_name_is_written_in(name):
+    """A Chinese letter and an emoji take two columns, an accent none: what follows begins where it begins elsewhere."""
+    rows = [[name, "12 KiB"], ["weight", "3 MiB"]]
+    lines = text_of(Table([Column("name"), Column("bytes")], rows)).splitlines()[2:]
+    starts = {
+        columns_of(line[: line.index(word)]) for line, word in zip(lines, ("BYTES", "12 KiB", "3 MiB"), strict=True)
+    }
+    assert len(starts) == 1
+
+
+def test_lines_are_broken_and_cut_as_a_terminal_shows_them():
+    """No line is wider than it may be, and no word is lost."""
+    words = "张量 的 名字 very long 🙂 " * 6
+    lines = wrapped(words, 20, "- ", "  ")
+    assert max(map(columns_of, lines)) <= 20
+    assert " ".join(" ".join(lines).replace("- ", "", 1).split()) == words.strip()
+    assert columns_of(cut("张量张量张量", 7)) <= 7
+    assert max(map(columns_of, wrapped("张" * 50, 11))) <= 11
+    narrow = table([["张量张量", "a b c d e f g h", "12"]] * 2, width=16)
+    assert max(map(columns_of, narrow)) <= 16
+
+
+@pytest.mark.parametrize("width", [40, 57, 80, 120])
+def test_no_line_is_wider_than_the_terminal(width):
+    """Whatever stands in a node."""
+    long = "word " * 40 + "x" * 200
+    body = (Findings([], [Gap(long, long)], long), Section(long, [long, Items([long])], long), Paragraph(long, "error"),
+            Table([Column(long), Column()], [[long, long]]), Source([Line(1, long, [long], [long], "note")]),
+            Parts([Part(long, long, 1.0, "")]))  # fmt: skip
+    assert max(map(columns_of, text_of(*body, width=width).splitlines())) <= width
+
+
+def test_one_thing_beside_a_line_stands_on_it_where_there_is_room():
+    """Several, or a long one, below."""
+    assert "x = 1  ← to x" in text_of(Source([Line(1, "x = 1", ["to x"])]))
+    assert "← to x\n" in text_of(Source([Line(1, "x = 1", ["to x", "to y"])]))
+    assert "  1     x = 1\n" in text_of(Source([Line(1, "  x = 1", ["to x", "to y"]), Line(2, "y", sign="mark")]))
+
+
+def test_letters():
+    """As in a spreadsheet."""
+    assert [letters(number) for number in (0, 1, 26, 27, 53)] == ["", "A", "Z", "AA", "BA"]

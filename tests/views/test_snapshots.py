@@ -1,0 +1,29 @@
+"""One sample of each panel in each form, exactly: what a person sees of it, looked at when it changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensormagic import views
+from tests.renderers import samples_freeing, samples_rng, samples_watch
+from tests.renderers.snapshots import assert_snapshot
+
+SAMPLES = {
+    "freeing": samples_freeing.SAMPLES["listed"],
+    "rng": samples_rng.standing(),
+    "rng_comparison": samples_rng.parted(),
+    "rng_run": samples_rng.run(),
+    "watch": samples_watch.everything(),
+}
+
+
+@pytest.mark.parametrize("form", views.FORMS)
+@pytest.mark.parametrize("panel", SAMPLES)
+def test_a_panel_is_drawn_as_it_was(panel, form):
+    """Character for character; a PNG pixel for pixel."""
+    assert_snapshot(f"{panel}.{form}", views.draw(SAMPLES[panel], form))
+
+
+def test_every_panel_has_a_snapshot():
+    """A new panel is looked at, too."""
+    assert {report.kind_name for report in SAMPLES.values()} == set(views.PANELS)
