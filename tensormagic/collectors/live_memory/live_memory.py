@@ -21,7 +21,7 @@ from tensormagic.collectors.live_memory.lines import Lines
 from tensormagic.collectors.live_memory.running import running
 from tensormagic.collectors.live_memory.strangers import note_strangers
 from tensormagic.collectors.live_memory.survey import Survey
-from tensormagic.collectors.live_memory.telling import summed, told
+from tensormagic.collectors.live_memory.telling import live_storage, summed
 from tensormagic.collectors.objects.reach import Place
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.stroll import THOROUGH, Stroll
@@ -72,7 +72,7 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
         line_of = Lines().of
         return MemoryReport(
             devices=_devices([one for one in counters if _is_asked_for(one.device, devices)], blocks),
-            storages=tuple(told(block, line_of) for block in blocks[:most]),
+            storages=tuple(live_storage(block, line_of) for block in blocks[:most]),
             left_out=summed(blocks[most:]),
             kept=kept,
             views=views,

@@ -21,7 +21,7 @@ _SESSION = ("history", "traceback")
 _UNNAMED = ("view", "array")  # the base of what has a name, which is what a person can delete
 
 
-def told(block: Block, line_of: Callable[[torch.UntypedStorage], Origin | None] = noted_line) -> LiveStorage:
+def live_storage(block: Block, line_of: Callable[[torch.UntypedStorage], Origin | None] = noted_line) -> LiveStorage:
     """Return a block as plain data.
 
     Args:

@@ -12,7 +12,7 @@ from tensormagic.collectors.live_memory.live_memory import uncollected
 from tensormagic.collectors.live_memory.parts import parts
 from tensormagic.collectors.live_memory.running import running
 from tensormagic.collectors.live_memory.survey import Survey
-from tensormagic.collectors.live_memory.telling import told
+from tensormagic.collectors.live_memory.telling import live_storage
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.stroll import THOROUGH, Stroll
 from tensormagic.reports import Gap, LiveStorage
@@ -38,7 +38,7 @@ def _described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[D
     with quiet(), uncollected():
         survey = Survey(Stroll(THOROUGH).through(namespace, running(frame, set(namespace))), everything=True)
         for block in survey.blocks:
-            found.update(dict.fromkeys(block.identities | {block.memory.identity}, told(block)))
+            found.update(dict.fromkeys(block.identities | {block.memory.identity}, live_storage(block)))
         return found, survey.gaps
 
 

@@ -74,18 +74,18 @@ class Account:
 
     def peak(self) -> tuple[tuple[AllocatedBlock, ...], tuple[int, int]]:
         """Return what was alive at the peak of the device that peaked highest, and how much of it is left out."""
-        return self._told(self.at_peak)
+        return self._largest_blocks(self.at_peak)
 
     def kept(self) -> tuple[tuple[AllocatedBlock, ...], tuple[int, int]]:
         """Return what the run allocated and left alive, and how much of it is left out."""
-        return self._told(self.alive)
+        return self._largest_blocks(self.alive)
 
     def at_end(self) -> tuple[LiveStorage, ...]:
         """Return what is alive, the largest first."""
         order = sorted(self._every, key=lambda block: -block.nbytes)
         return tuple(self._storage(block, block.nbytes) for block in order[:MOST_BLOCKS])
 
-    def _told(self, blocks: Blocks) -> tuple[tuple[AllocatedBlock, ...], tuple[int, int]]:
+    def _largest_blocks(self, blocks: Blocks) -> tuple[tuple[AllocatedBlock, ...], tuple[int, int]]:
         order = sorted(blocks, key=lambda pair: -pair[1])
         left = order[MOST_BLOCKS:]
         told = tuple(self._block(block, nbytes) for block, nbytes in order[:MOST_BLOCKS])

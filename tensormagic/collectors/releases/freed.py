@@ -70,7 +70,7 @@ def collect_releases(
         items: What lies in containers and is to be told of although it does not stand out: ``"losses[17]"``.
     """
     looked = look(namespace, besides=besides, budget=budget, items=items)
-    every = told(looked.roots, looked.flow, looked.items.parts)
+    every = all_releases(looked.roots, looked.flow, looked.items.parts)
     session = set_of(looked.of_session())
     gaps = _gaps((looked.cut, looked.items.cut, looked.circles), every[most:])
     return Releases(tuple(every[:most]), looked.flow.freed(session).nbytes, looked.objects, gaps)
@@ -181,7 +181,7 @@ def _weights(found: References) -> dict[int, tuple[int, str]]:
     return weights
 
 
-def told(roots: Sequence[Root], flow: Flow, parts: Mapping[int, tuple[Release, ...]]) -> list[Release]:
+def all_releases(roots: Sequence[Root], flow: Flow, parts: Mapping[int, tuple[Release, ...]]) -> list[Release]:
     """Return what each root frees, with what lies in it, and what several do together; the most first."""
     asked = (at for at, root in enumerate(roots) if root.kind is not None)
     every = [replace(release_of(at, roots, flow), parts=parts.get(at, ())) for at in asked]
