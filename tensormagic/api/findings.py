@@ -9,7 +9,7 @@ from tensormagic.api.ignoring import ignored
 from tensormagic.diagnoses import diagnose
 from tensormagic.diagnoses.mismatches import mismatch_of
 from tensormagic.diagnoses.silence import is_silenced
-from tensormagic.reports import FailureReport, Finding, Gap, Report, TraceReport
+from tensormagic.reports import FailureReport, Finding, Gap, Mismatch, Report, TraceReport
 
 AnyReport = TypeVar("AnyReport", bound=Report)
 
@@ -28,10 +28,20 @@ def diagnosed(report: AnyReport) -> AnyReport:
 def _with_mismatch(report: AnyReport) -> AnyReport:
     """Return the report with what did not fit in the call that torch refused, where there was one."""
     if isinstance(report, FailureReport) and report.mismatch is None and report.out_of_memory is None:
-        return dataclasses.replace(report, mismatch=mismatch_of(report))
+        return dataclasses.replace(report, mismatch=_tried(report, mismatch_of(report)))
     if isinstance(report, TraceReport) and report.failure is not None:
         return dataclasses.replace(report, failure=_with_mismatch(report.failure))
     return report
+
+
+def _tried(report: FailureReport, mismatch: Mismatch | None) -> Mismatch | None:
+    """Return a mismatch with only what really works said to work."""
+    if mismatch is None or not mismatch.works:
+        return mismatch
+    from tensormagic.collectors.failures.tried_ways import with_ways_tried
+
+    works, maybe = with_ways_tried(report, mismatch)
+    return dataclasses.replace(mismatch, works=works, maybe=maybe)
 
 
 def _with_findings(report: AnyReport, told: tuple[Finding, ...]) -> AnyReport:

@@ -35,6 +35,9 @@ class Operand:
         text: A number, a tuple, a string: what was given, as one would write it, shortened; empty for a tensor.
         location: The person's line that made it, where known.
         place: Which list it stands in and where, for ``torch.cat([a, b])``: ``"tensors[1]"``; empty otherwise.
+        least: The least number that it held, where it is small and in the computer's own memory; None where that was
+            not read.
+        most: The greatest.
     """
 
     name: str = ""
@@ -50,6 +53,8 @@ class Operand:
     text: str = ""
     location: Location | None = None
     place: str = ""
+    least: float | None = None
+    most: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +82,15 @@ class Mismatch:
         kind: What clashes.
         rule: What the call asks for, in one sentence: ``"The last dimension of input must be in_features, 128."``
         parts: Where it is violated; the operands named here are those that clash.
-        works: Calls that would have worked, as code, the likeliest first.
+        works: Calls that would have worked, as code, the likeliest first; tried on stand-ins of the operands.
+        maybe: What may help and could not be tried, as code: ``"net.eval()"``, ``"i.max()  # at most 9"``.
     """
 
     kind: MismatchKind
     rule: str
     parts: tuple[Clashing, ...] = ()
     works: tuple[str, ...] = ()
+    maybe: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import torch
 from tests.sweeps.clashing import judged, mended, names_all, told_of
 from tests.sweeps.error_cases import operator_cases
 from tests.sweeps.expected_clashes import EXPECTED
+from tests.sweeps.ways import fails
 
 SAMPLE = 60
 
@@ -33,6 +34,11 @@ def test_explanations_name_operands_and_clash(told):
     """Every tensor that was given is there, and what clashes is what the table says."""
     assert [each.case.name for each in told if not names_all(each)] == []
     assert [each.case.name for each in told if not judged(each, EXPECTED[each.case.name])] == []
+
+
+def test_what_is_said_to_work_works(told):
+    """Put in the place of what failed, it goes through."""
+    assert {each.case.name: ways for each in told if (ways := fails(each))} == {}
 
 
 def test_mending_what_clashes_helps(told):

@@ -13,10 +13,11 @@ from torch import nn
 
 import tensormagic as tm
 from tests.diagnoses.everyday_errors import EVERYDAY
+from tests.sweeps.ways import applied
 
 SIZES = re.compile(r"(\d+(?:x\d+)*)(?::(\w+))?(?:@(\w+))?")
-# Said in words or for another line of the program: they cannot be put in the place of what failed.
-ELSEWHERE = re.compile(r"#|…|\.\.\.|ignore_index|\.max\(\)|\.eval\(\)|to_empty|empty_like|\.to\(\w+\.device\)")
+# For another device: what is empty there, or cannot be copied from there.
+ELSEWHERE = re.compile(r"to_empty|empty_like")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # sizes that broadcast, defaults that changed
 IDS = [f"{line} with {names}" for line, names, _ in EVERYDAY]
 
@@ -78,18 +79,4 @@ def test_what_is_said_to_work_works(line, names, expected):
     for way in report.mismatch.works:
         if not ELSEWHERE.search(way):
             space = made(names)
-            assert explained(_applied(way, line, operands, space), space) is None, way
-
-
-def _applied(way: str, line: str, operands: list[str], space: dict[str, Any]) -> str:
-    """Return the line as it is with one way applied; a layer is put in the place of that which failed."""
-    layer = re.match(r"(\w+)\(", line)
-    if way.startswith("nn.") and layer is not None and isinstance(space.get(layer[1]), nn.Module):
-        space[layer[1]] = eval(way, space)
-        return line
-    if re.match(r"\w+ = ", way):
-        return f"{way}; {line}"
-    names = [name for name in operands if re.search(rf"\b{re.escape(name)}\b", way)]
-    if " @ " in way or way.startswith(("torch.", "F.", "~")) or len(set(names)) != 1:
-        return way
-    return re.sub(rf"(?<![\w.]){names[0]}(?![\w(])", f"({way})", line)
+            assert explained(applied(way, line, operands, space), space) is None, way

@@ -12,6 +12,7 @@ import torch
 from tests.sweeps.clashing import Score, judged, mended, names_all, told_of
 from tests.sweeps.error_cases import module_cases, operator_cases
 from tests.sweeps.expected_clashes import EXPECTED
+from tests.sweeps.ways import fails
 
 pytestmark = pytest.mark.sweep
 
@@ -54,6 +55,13 @@ def test_the_true_clash_is_named(told):
     assert sum(score.total.values()) == len(EXPECTED)
     assert more == []
     assert score.share >= LEAST_TRUE
+
+
+def test_what_is_said_to_work_works(told):
+    """Put in the place of what failed, it goes through: no exception."""
+    said = sum(len(each.report.mismatch.works) for each in told if each.report and each.report.mismatch)
+    print(f"\nerrors: {said} ways are said to work")
+    assert {each.case.name: ways for each in told if (ways := fails(each))} == {}
 
 
 def test_mending_what_is_named_helps(told):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -15,11 +16,12 @@ from torch.overrides import get_testing_overrides, resolve_name
 
 from tensormagic.collectors.objects.holdings import is_kind
 from tensormagic.collectors.objects.still_values import UNKNOWN
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import answers_itself, quiet
 from tensormagic.reports import Location, Operand
 
 MOST_OPERANDS = 24
 MOST_TEXT = 60
+MOST_READ = 1 << 20  # numbers of which the least and the greatest are looked for
 RETURN_TYPES = "torch.return_types"  # the module of the named tuples that torch's functions return
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), slice, type(...))
 _PLAIN = (torch.dtype, torch.device, torch.memory_format, torch.layout)
@@ -156,12 +158,24 @@ def operand_of(argument: Argument, name: str, made_at: Callable[[Any], Location 
 def _tensor(value: torch.Tensor, name: str, role: str, place: str) -> Operand:
     nested = value.is_nested
     strided = value.layout == torch.strided and not nested
+    least, most = _range(value) if strided else (None, None)
     return Operand(
         name=name, role=role, place=place, shape=() if nested else _sizes(value.shape),
         dtype=_bare(value.dtype), device=str(value.device), stride=_sizes(value.stride()) if strided else (),
         layout="nested" if nested else _bare(value.layout),
-        requires_grad=bool(value.requires_grad), is_leaf=bool(value.is_leaf),
+        requires_grad=bool(value.requires_grad), is_leaf=bool(value.is_leaf), least=least, most=most,
     )  # fmt: skip
+
+
+def _range(value: torch.Tensor) -> tuple[float, float] | tuple[None, None]:
+    """Return the least and the greatest of numbers that can be read at once: an index, classes, probabilities."""
+    if value.is_complex() or not value.is_cpu or not 0 < value.numel() <= MOST_READ or answers_itself(value):
+        return None, None
+    try:
+        least, most = map(float, torch.aminmax(value))
+    except (RuntimeError, NotImplementedError):  # of a kind without an order
+        return None, None
+    return (least, most) if math.isfinite(least) and math.isfinite(most) else (None, None)
 
 
 def _sizes(sizes: Any) -> tuple[int, ...]:

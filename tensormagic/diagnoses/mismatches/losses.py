@@ -114,7 +114,11 @@ def target_class(call: Call, found: re.Match[str]) -> Mismatch | None:
     at = min(1, given.ndim - 1)
     rule = f"The classes of {given.sized} are 0 to {classes - 1} (dimension {at}), and {target.name} holds {got}."
     works = [f"{target.code} - 1"] if got == classes else []
-    works += ["ignore_index=-1"] if got == -1 else []
+    works += ["ignore_index=-1  # where -1 means that there is no class"] if got == -1 else []
+    most = max(got, int(target.operand.most or 0))
+    works += (
+        [f"nn.Linear(…, {most + 1})  # one output for each class" if given.ndim == 2 else ""] if got >= classes else []
+    )
     parts = [whole(target, got, f"0 to {classes - 1}")] + ([size(given, at, f"more than {got}")] if got >= 0 else [])
     return mismatch("index", rule, *parts, works=works)
 

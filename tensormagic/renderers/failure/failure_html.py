@@ -24,6 +24,7 @@ from tensormagic.renderers.failure.failure_words import (
     function_text,
     headline,
     marked,
+    maybe,
     place_text,
     related_lines,
     rows,
@@ -86,9 +87,9 @@ def _finding(finding: Finding, report: FailureReport) -> str:
 def _rule(report: FailureReport) -> str:
     text = rule(report)
     said = [tag("p", with_code(text))] if text else []
-    ways = works(report)
-    if ways:
-        said.append(tag("p", "works: ", " or ".join(tag("code", escape(way)) for way in ways), class_="tm-fix"))
+    for label, ways in (("works: ", works(report)), ("try: ", maybe(report))):
+        if ways:
+            said.append(tag("p", label, " or ".join(tag("code", escape(way)) for way in ways), class_="tm-fix"))
     return section("", *said, class_="tm-rule")
 
 

@@ -13,6 +13,7 @@ from tensormagic.renderers.failure.failure_words import (
     function_text,
     headline,
     marked,
+    maybe,
     place_text,
     related_lines,
     rows,
@@ -66,6 +67,8 @@ def _wrong(report: FailureReport, width: int) -> list[str]:
         lines += filled("", text, width)
     for way in works(report):
         lines += filled("works: ", way, width)
+    for way in maybe(report):
+        lines += filled("try: ", way, width)
     return lines
 
 

@@ -181,6 +181,12 @@ def works(report: FailureReport) -> list[str]:
     return [way for way in ways if not any(way in one.remedy for one in report.findings)]
 
 
+def maybe(report: FailureReport) -> list[str]:
+    """Return what may help and could not be tried, where no finding says it already."""
+    ways = report.mismatch.maybe if report.mismatch is not None else ()
+    return [way for way in ways if not any(way in one.remedy for one in report.findings)]
+
+
 def torch_said(report: FailureReport) -> str:
     """Return the exception as Python's last line has it, without the page on backends that a missing kernel brings."""
     said = report.error.split(_BACKENDS, 1)[0]

@@ -1,0 +1,290 @@
+"""Tries what is said to work in place of a refused call, on stand-ins of its operands: the operands are not touched.
+
+A stand-in has the sizes, the strides and the dtype of the operand, and lies on the meta device: it takes no memory,
+nothing is computed, and no random number is drawn. Where values decide (an index, a class), it lies on the CPU and
+holds the least and the greatest number that the operand held. Devices are not tried: a rule about them holds by itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tensormagic.collectors.quiet import quiet
+from tensormagic.reports import FailureReport, Mismatch, Operand
+
+Outcome = Literal["works", "fails", "unknown"]
+
+MOST_VALUES = 1 << 20  # elements of all stand-ins together that are tried by value
+_UNTOLD = object()
+_REFUSALS = (RuntimeError, ValueError, IndexError, AssertionError)  # torch's; what is given wrongly is a TypeError
+_CODES = {"self": "x", "input": "x", "mat1": "x", "mat2": "other", "vec2": "other"}
+_FACTORIES = frozenset({"zeros", "ones", "empty", "full", "tensor", "empty_like", "zeros_like"})
+_WHOLE = ("torch.", "F.", "nn.utils.", "~")  # what begins so stands in place of the call, not of an operand
+_NUMBERS = frozenset({"__bool__", "__float__", "__int__", "__index__", "item"})
+_TAKE_CLASSES = frozenset({"cross_entropy", "nll_loss", "multi_margin_loss", "embedding", "one_hot", "gather",
+                           "binary_cross_entropy"})  # fmt: skip
+_RESHAPES = frozenset({"view", "reshape", "view_as", "reshape_as", "view_copy"})
+_READ_VALUES = _NUMBERS | {"__getitem__", "__setitem__"}  # what reads values, and draws no random number
+_TO_DEVICE = re.compile(r"\.(?:cpu|cuda)\(\)|\.to\((?:[\w.\[\]]+\.device|['\"][\w:]+['\"])\)"
+                        r"|\.to_empty\(device=['\"][\w:]+['\"]\)|, device=['\"][\w:]+['\"]")  # fmt: skip
+
+
+def with_ways_tried(report: FailureReport, mismatch: Mismatch) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the ways of a mismatch that work, and those of which that cannot be told; what fails is in neither."""
+    works, unknown = list[str](), list[str]()
+    again = None
+    for way in mismatch.works:
+        outcome: Outcome = "unknown"
+        if "#" not in way and "…" not in way and "..." not in way:
+            again = again or _CallAgain(report, mismatch)
+            outcome = again.outcome(way)
+            if outcome == "unknown" and report.function.rpartition(".")[2] in _READ_VALUES:
+                outcome = _CallAgain(report, mismatch, by_value=True).outcome(way)
+        if outcome != "fails":
+            (works if outcome == "works" else unknown).append(way)
+    return tuple(works), tuple(unknown)
+
+
+class _CallAgain:
+    """The refused call, made again with stand-ins."""
+
+    def __init__(self, report: FailureReport, mismatch: Mismatch, *, by_value: bool = False) -> None:
+        self._report, self._mismatch = report, mismatch
+        name = report.function.rpartition(".")[2]
+        small = sum(math.prod(one.shape) for one in report.operands) <= MOST_VALUES
+        decide = mismatch.kind == "index" or name in _TAKE_CLASSES
+        decide = decide and any(one.least is not None for one in report.operands)
+        self._by_value, self._too_many = by_value or decide, decide and not small
+        self._device = "cpu" if self._by_value else "meta"
+        self._function = _resolved(report.function)
+        self._names = dict(_codes(report.operands))
+        self._keywords: bool | None = None
+        with quiet():
+            self._values = [_UNTOLD if self._too_many else self._stand_in(one) for one in report.operands]
+            self._keywords = next((way for way in (False, True) if self._is_faithful(way)), None)
+
+    def outcome(self, way: str) -> Outcome:
+        """Return whether a way goes through; where it cannot be tried, that this is unknown."""
+        if self._too_many:
+            return "unknown"
+        try:
+            with quiet(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return self._tried(_TO_DEVICE.sub("", way))
+        except _REFUSALS as error:
+            about_us = isinstance(error, NotImplementedError) or "meta" in str(error).lower()
+            return "unknown" if about_us else "fails"
+        except Exception:  # what is not known here, or not made for stand-ins
+            return "unknown"
+
+    def _stand_in(self, one: Operand) -> Any:
+        if not one.is_tensor or not one.dtype:
+            return _literal(one.text) if not one.is_tensor else _UNTOLD
+        if one.layout == "nested":
+            return _UNTOLD
+        dtype = getattr(torch, one.dtype)
+        if not self._by_value:
+            strided = one.stride if one.layout == "strided" else ()
+            if not strided:
+                return torch.empty(one.shape, dtype=dtype, device="meta")
+            return torch.empty_strided(one.shape, strided, dtype=dtype, device="meta")
+        if one.least is None or one.most is None:
+            return torch.zeros(one.shape, dtype=dtype)
+        made = torch.full(one.shape, one.least, dtype=dtype)
+        made.view(-1)[-1:] = one.most
+        return made
+
+    def _is_faithful(self, keywords: bool) -> bool:  # noqa: FBT001  (the one thing that is asked)
+        """Whether the call, made again as it was, is refused as it was, or is one that the stand-ins do not refuse."""
+        if self._function is None or any(value is _UNTOLD for value in self._values):
+            return False
+        try:
+            self._call({}, keywords=keywords)
+        except Exception as error:
+            return isinstance(error, _REFUSALS) or type(error).__name__ == self._report.error_type
+        return not self._by_value or self._function.__name__ in _READ_VALUES
+
+    def _call(self, replaced: dict[int, Any], *, keywords: bool) -> Any:
+        assert self._function is not None
+        given, named = list[Any](), dict[str, Any]()
+        lists: dict[str, list[Any]] = {}
+        for at, one in enumerate(self._report.operands):
+            value = replaced.get(at, self._values[at])
+            base = one.place.partition("[")[0] if one.place else ""
+            if base and base in lists:
+                lists[base].append(value)
+                continue
+            if base:
+                value = lists[base] = [value]
+            if keywords and given and one.role:
+                named[one.role] = value
+            else:
+                given.append(value)
+        return self._function(*given, **named)
+
+    def _tried(self, way: str) -> Outcome:
+        target, _, code = way.partition(" = ")
+        if code and target.isidentifier():
+            return self._with(code, self._names.get(target, []))
+        if re.match(r"nn\.[A-Z]", way):
+            return self._with_layer(way)
+        owner = self._report.module
+        if owner and (way == owner or re.match(rf"{re.escape(owner)}\.\w+\(", way)):
+            return self._with_parameters(way[len(owner) :], f"{owner}.")
+        found = self._operands_in(way)
+        if found and self._is_whole(way, found):
+            self._value(way)
+            return "works"
+        clashing = sorted({part.operand for part in self._mismatch.parts})
+        return self._with(way, next(iter(found.values()), clashing))
+
+    def _is_whole(self, way: str, found: dict[str, list[int]]) -> bool:
+        """Whether a way stands in place of the call, and not of one of its operands."""
+        if self._report.function.rpartition(".")[2] in _RESHAPES and re.search(r"\.(?:view|reshape)\([^()]*\)$", way):
+            return True
+        return self._mismatch.kind != "device" and (len(found) > 1 or way.startswith(_WHOLE))
+
+    def _with(self, code: str, places: list[int]) -> Outcome:
+        """Make the call with an operand as ``code`` gives it."""
+        if self._keywords is None or not places or self._values[places[0]] is _UNTOLD:
+            return "unknown"
+        value = self._value(code)
+        if self._report.function.rpartition(".")[2] in _NUMBERS:  # code that is no tensor stands for the whole call
+            return "fails" if isinstance(value, torch.Tensor) and value.numel() != 1 else "works"
+        changed = dict.fromkeys(places, value)
+        if re.match(r"conv|_conv", self._report.function.rpartition(".")[2]) and not self._one_dtype(changed):
+            return "fails"  # which the meta device does not look at
+        self._call(changed, keywords=self._keywords)
+        return "works"
+
+    def _one_dtype(self, changed: dict[int, Any]) -> bool:
+        values = [changed.get(at, value) for at, value in enumerate(self._values)]
+        return len({value.dtype for value in values if isinstance(value, torch.Tensor)}) == 1
+
+    def _with_layer(self, code: str) -> Outcome:
+        """Call a new layer on what the refused one was given."""
+        owner = f"{self._report.module}."
+        every = zip(self._report.operands, self._values, strict=True)
+        given = [value for one, value in every if isinstance(value, torch.Tensor) and not one.name.startswith(owner)]
+        if self._by_value or not given or not self._report.module:
+            return "unknown"
+        layer: nn.Module = self._value(code)
+        layer(*given[:1])
+        return "works"
+
+    def _with_parameters(self, suffix: str, owner: str) -> Outcome:
+        """Make the call with the layer's parameters converted: ``fc.double()``."""
+        of_layer = [at for at, one in enumerate(self._report.operands) if one.name.startswith(owner)]
+        if self._keywords is None or not of_layer:
+            return "unknown"
+        changed = {at: eval(f"x{suffix}", {"__builtins__": {}, "x": self._values[at]}) for at in of_layer}  # noqa: S307  (ours)
+        self._call(changed, keywords=self._keywords)
+        return "works"
+
+    def _operands_in(self, code: str) -> dict[str, list[int]]:
+        """Return the operands that code names, outermost first, by what they are called."""
+        found: dict[str, list[int]] = {}
+        _Named(self._names, lambda name: found.setdefault(name, self._names[name])).visit(ast.parse(code, mode="eval"))
+        return found
+
+    def _value(self, code: str) -> Any:
+        space: dict[str, Any] = {"__builtins__": {}, "torch": torch, "nn": nn, "F": functional, "int": int}
+
+        def put(name: str) -> None:
+            value = self._values[self._names[name][0]]
+            if value is _UNTOLD:
+                raise NameError(name)
+            space[_placeholder(self._names, name)] = value
+
+        tree = _OnDevice(self._device).visit(_Named(self._names, put).visit(ast.parse(code, mode="eval")))
+        return eval(compile(ast.fix_missing_locations(tree), "<way>", "eval"), space)  # noqa: S307  (operands are names)
+
+
+class _Named(ast.NodeTransformer):
+    """Puts a name of ours in the place of each piece of code that names an operand."""
+
+    def __init__(self, names: dict[str, list[int]], found: Callable[[str], Any]) -> None:
+        self._names, self._found = names, found
+
+    def visit(self, node: ast.AST) -> Any:
+        """Replace a whole expression before what it is made of."""
+        if isinstance(node, ast.expr) and (code := ast.unparse(node)) in self._names:
+            self._found(code)
+            return ast.Name(_placeholder(self._names, code), ast.Load())
+        return self.generic_visit(node)
+
+
+class _OnDevice(ast.NodeTransformer):
+    """Makes new layers and tensors where the stand-ins are."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Say the device, where something is made."""
+        self.generic_visit(node)
+        called = ast.unparse(node.func)
+        makes = re.fullmatch(r"nn\.[A-Z]\w*", called) or called.removeprefix("torch.") in _FACTORIES
+        if makes and all(each.arg != "device" for each in node.keywords):
+            node.keywords.append(ast.keyword("device", ast.Constant(self._device)))
+        return node
+
+
+def _placeholder(names: dict[str, list[int]], name: str) -> str:
+    return f"operand_{names[name][0]}"
+
+
+def _codes(operands: Sequence[Operand]) -> Iterator[tuple[str, list[int]]]:
+    """Yield what code calls each tensor operand: as the person does, else as torch does."""
+    found: dict[str, list[int]] = {}
+    tensors = [(at, one) for at, one in enumerate(operands) if one.is_tensor]
+    for at, one in tensors:
+        quoted = re.search(r"`([^`]+)`", one.name)
+        if code := _normal(quoted[1] if quoted else one.name):
+            found.setdefault(code, []).append(at)
+    for at, one in tensors:
+        for code in filter(None, (one.place, _CODES.get(one.role, one.role))):
+            if not any(at in places for places in found.values()):
+                found.setdefault(code, [at])
+    yield from found.items()
+
+
+def _normal(code: str) -> str:
+    try:
+        return ast.unparse(ast.parse(code, mode="eval"))
+    except (SyntaxError, ValueError):
+        return ""
+
+
+def _resolved(name: str) -> Callable[..., Any] | None:
+    """Return a function of torch's by what a person calls it; None for what is not one."""
+    home, path = (torch.Tensor, name.removeprefix("Tensor.")) if name.startswith("Tensor.") else (None, "")
+    if home is None and name.startswith("torch."):
+        home, path = torch, name.removeprefix("torch.")  # type: ignore[assignment]
+    found: Any = home
+    for word in filter(None, path.split(".")):
+        found = getattr(found, word, None)
+    return found if callable(found) and path else None
+
+
+def _literal(text: str) -> Any:
+    """Return what a short text stands for: numbers, tuples, slices, dtypes; `_UNTOLD` for anything else."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        pass
+    if not re.fullmatch(r"(?:slice|None|Ellipsis|True|False|[-\d\s(),.\[\]]|torch\.[a-z]+\d*)+", text):
+        return _UNTOLD
+    try:
+        return eval(text, {"__builtins__": {}, "slice": slice, "Ellipsis": ..., "torch": torch})  # noqa: S307  (no calls but slice)
+    except Exception:
+        return _UNTOLD
