@@ -35,6 +35,19 @@ def answers_itself(x: Any) -> bool:
     return torch._C._dispatch_keys(x).has(_PYTHON) and not type(x).__module__.startswith("torch.nested.")
 
 
+def here(x: Any) -> Any:
+    """Return the shard of a DTensor that lies in this process, and anything else as it is: no code of a class runs."""
+    return x._local_tensor if type(x).__name__ == "DTensor" and type(x).__module__ in _DTENSORS else x
+
+
+def is_whole(x: Any) -> bool:
+    """Return whether what lies of a DTensor in this process is all of it: a full copy."""
+    return here(x) is not x and all(placement.is_replicate() for placement in x._spec.placements)
+
+
+_DTENSORS = frozenset({"torch.distributed.tensor", "torch.distributed._tensor.api", "torch.distributed.tensor._api"})
+
+
 def unasked(x: Any) -> str:
     """Return why the values of a tensor that answers itself are not told."""
     return f"only code of its class {type(x).__name__} can tell its values, and a trace does not run that"

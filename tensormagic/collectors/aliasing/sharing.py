@@ -19,6 +19,7 @@ import torch
 from tensormagic.collectors.geometry.memory import Memory
 from tensormagic.collectors.objects.holdings import is_kind
 from tensormagic.collectors.objects.namespace import Walk
+from tensormagic.collectors.quiet import here
 
 BUFFERS = (bytes, bytearray, memoryview, array.array, mmap.mmap)
 SHARERS = (torch.Tensor, np.ndarray, torch.UntypedStorage, *BUFFERS)
@@ -107,6 +108,9 @@ def with_parts(entries: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def _parts(entry: Entry) -> Iterator[Entry]:
+    if (local := here(entry.item)) is not entry.item:
+        names = [f"{name}.to_local()" for name in entry.names]
+        yield Entry(local, names, memory_of(local), is_tensor=True, part_of=entry)
     for part in PARTS.get(str(entry.item.layout), ()):
         item = part_of(entry.item, part)
         if item is not None:

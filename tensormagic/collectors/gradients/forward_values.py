@@ -22,7 +22,7 @@ from tensormagic.collectors.gradients.survey import StatisticsTable, survey, sur
 from tensormagic.collectors.graphs.history import flat, has_history, is_stale
 from tensormagic.collectors.graphs.skeleton import Skeleton
 from tensormagic.collectors.hooks.levels import bare
-from tensormagic.collectors.quiet import answers_itself, unasked
+from tensormagic.collectors.quiet import answers_itself, here, unasked
 from tensormagic.reports import UNTOUCHED, ForwardBirth, ForwardValues, GradientStatistics
 
 GENERATIONS = 4  # forwards whose rows are still known: the pass through a graph may come after that through another
@@ -66,12 +66,12 @@ class ForwardMeter:
     def _look(self, x: Any, made: tuple[int, int], values: tuple[Any, ...]) -> None:
         if not has_history(x) or is_stale(x) or x.device.type == "meta":
             return
-        if answers_itself(x):
+        number, local = x.grad_fn._sequence_nr(), here(x)
+        if answers_itself(local):
             self.gap = unasked(x)
             return
-        number = x.grad_fn._sequence_nr()
         if made[0] <= number < made[1]:
-            row = self._measure(x.detach())
+            row = self._measure(local.detach())
             rows = self._current()
             rows[number] = _together(rows[number], row) if number in rows else row
             if number not in self._given and isinstance(row, Row) and (row.nan or row.inf):
@@ -104,9 +104,10 @@ class ForwardMeter:
                 for place, node in enumerate(nodes):
                     index = skeleton.index[place]
                     if index in skeleton.leaf_of:
-                        if not full or answers_itself(node.variable):
+                        leaf = here(node.variable)
+                        if not full or answers_itself(leaf) or _is_let_go(leaf):
                             continue
-                        found.rows[index] = self._measure(bare(node.variable).detach())
+                        found.rows[index] = self._measure(bare(leaf).detach())
                     elif (row := self._row(number := node._sequence_nr())) is not None:
                         found.rows[index] = row
                         if number in self._given:
@@ -191,8 +192,16 @@ def _aside() -> Iterator[None]:
             yield
 
 
+def _is_let_go(leaf: torch.Tensor) -> bool:
+    """Return whether the memory of a leaf is not there now, as FSDP lets go of a whole parameter between uses of it."""
+    return leaf.layout is torch.strided and leaf.numel() > 0 and leaf.untyped_storage().nbytes() == 0
+
+
 def _is_bad(value: Any) -> bool:
     if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
+        return False
+    value = here(value)
+    if answers_itself(value):
         return False
     row = survey(value.detach(), 0) if value.is_cpu and value.numel() else None
     return row is not None and bool(row.nan or row.inf)

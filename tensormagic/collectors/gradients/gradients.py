@@ -38,10 +38,12 @@ from tensormagic.collectors.graphs.skeleton import Skeleton, Walk
 from tensormagic.collectors.hooks.dynamo import without_dynamo
 from tensormagic.collectors.hooks.levels import bare, outside_levels
 from tensormagic.collectors.hooks.node_hooks import Hooks
-from tensormagic.collectors.quiet import answers_itself, unasked
+from tensormagic.collectors.quiet import answers_itself, here, is_whole, unasked
 from tensormagic.reports import UNREADABLE, UNTOUCHED, GradientStatistics
 
 _READ_AT_ONCE = frozenset({torch.float32, torch.float64})
+
+_SPREAD = "the loss is a DTensor of which each process has a part; a trace asks no other process for theirs"
 
 # What these send back is what they received, and zeros around it, or next to it: the same norm, the same NaN and Inf.
 _PADDING = frozenset({"SelectBackward0", "SliceBackward0", "DiagonalBackward0", "SplitBackward0",
@@ -159,8 +161,10 @@ class PassRecorder:
         if self._plain and type(root) is torch.Tensor and root.dtype in _READ_AT_ONCE and root.is_cpu:
             self.values.value = root.item()
             return
+        if is_whole(root):
+            root = here(root)
         if answers_itself(root):
-            self.values.gap = unasked(root)
+            self.values.loss_gap = _SPREAD if here(root) is not root else f"the loss could not be read: {unasked(root)}"
             return
         with torch.no_grad(), self._quiet():
             value = root.detach().reshape(1)
@@ -184,6 +188,8 @@ class PassRecorder:
         began = perf_counter()
         try:
             if any(map(answers_itself, gradients)):
+                gradients = [*map(here, gradients)]
+            if any(map(answers_itself, gradients)):
                 self._leave(index, next(filter(answers_itself, gradients)))
             elif self._isolated or torch.is_grad_enabled():
                 with torch.no_grad(), self._quiet():
@@ -201,7 +207,8 @@ class PassRecorder:
         try:
             with torch.no_grad() if torch.is_grad_enabled() else nullcontext(), self._quiet():
                 for input_number in contested:
-                    gradient = bare(gradients[input_number]) if self._wrapped else gradients[input_number]
+                    gradient = here(gradients[input_number])
+                    gradient = bare(gradient) if self._wrapped else gradient
                     if gradient is not None and not answers_itself(gradient):
                         self._look_at_part((index, input_number), gradient)
         except Exception as error:

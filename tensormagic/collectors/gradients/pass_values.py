@@ -22,6 +22,7 @@ class PassValues:
         order: Report indices in the order reached.
         births: Filled when the pass ends.
         gap: Why something could not be measured; empty where all could.
+        loss_gap: Why the value is not told; empty where it is, or is no number.
         value: The number that backward was called on, where it is one and can be read.
         parts: (report index of a node, input number) → what it sent there, where several send to one slot.
         table: The statistics of every gradient; None in a pass of which only the norms are taken.
@@ -34,6 +35,7 @@ class PassValues:
     order: list[int] = field(default_factory=list)
     births: tuple[Birth, ...] = ()
     gap: str = ""
+    loss_gap: str = ""
     value: float | None = None
     parts: dict[tuple[int, int], Measured] = field(default_factory=dict)
     table: StatisticsTable | None = None

@@ -13,6 +13,7 @@ from tensormagic.collectors.live_memory.categories import Role
 from tensormagic.collectors.live_memory.graph_memory import LEAF, GraphMemory
 from tensormagic.collectors.live_memory.nameless import nameless
 from tensormagic.collectors.live_memory.parts import memory_in, nbytes_of, parts
+from tensormagic.collectors.objects.holdings import gradient_there
 from tensormagic.collectors.objects.naming import OPTIMIZED
 from tensormagic.collectors.objects.reach import Place, registered
 from tensormagic.collectors.session.stroll import Stroll
@@ -123,7 +124,7 @@ class Survey:
         """Note a tensor's own roles and those of its gradient, and what module that belongs to."""
         if isinstance(x, nn.Parameter):
             self._mark(x, "parameter", "")
-        grad = x.grad if x.is_leaf or x.retains_grad else None
+        grad = gradient_there(x)
         if grad is not None:
             blocks = self._blocks_of(x)
             self._mark(grad, "gradient", blocks[0].module if blocks else "")

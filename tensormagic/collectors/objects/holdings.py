@@ -116,10 +116,21 @@ def _parameters_of(path: str, group: Any) -> Iterator[tuple[str, object]]:
         yield from ((f"{path}['params'][{at}]", parameter) for at, parameter in enumerate(list.__iter__(held)))
 
 
+def gradient_there(x: torch.Tensor, *, retained: bool = True) -> torch.Tensor | None:
+    """Return the ``.grad`` of a leaf, or of what retains it; None also where torch refuses to say whether it is one.
+
+    One of several views of a tensor that was written to refuses: FSDP's flat parameters leave such.
+    """
+    try:
+        return x.grad if x.is_leaf or (retained and x.retains_grad) else None
+    except RuntimeError:
+        return None
+
+
 def gradient(path: str, x: torch.Tensor) -> list[Child]:
     """Return a leaf's gradient; that of other tensors is not read, for torch warns when it is."""
     with torch._C.DisableTorchFunction():
-        grad = x.grad if x.is_leaf else None
+        grad = gradient_there(x, retained=False)
     return [] if grad is None else [(f"{path}.grad", grad, 0)]
 
 

@@ -11,11 +11,12 @@ lives: addresses are reused.
 
 from __future__ import annotations
 
+import math
 import sys
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from types import FrameType, ModuleType
 from typing import Any
@@ -26,6 +27,7 @@ from torch.nn.parameter import is_lazy
 
 from tensormagic.collectors.objects.deep_names import DeepNames
 from tensormagic.collectors.objects.foreign import attributes_of, is_a, items_of
+from tensormagic.collectors.objects.sharded import Sharded, sharded_in
 
 MODULE_SCAN_LIMIT = 32  # rescans of the namespace for an unknown parameter: enough for models made on the way
 
@@ -183,6 +185,7 @@ class Leaves:
         self._owners_there: dict[int, tuple[weakref.ref[nn.Parameter], weakref.ref[nn.Module]]] | None = None
         self._scans, self._scans_left = 0, 0
         self.known: list[Leaf] = []
+        self._sharded: dict[int, weakref.ref[torch.Tensor]] = {}  # others that are a known one, by ``id``
         self._orphaned = False  # whether a Parameter that a graph led to belongs to no model
         self.replaced: set[int] = set()  # parameters in whose place their module got another one
         self._owners: dict[str, weakref.ref[nn.Module]] = {}
@@ -193,10 +196,8 @@ class Leaves:
 
         A tensor made anew in every step under the same name keeps one number: it is one series over time.
         """
-        number = self._numbers.get(id(tensor))
-        if number is not None and self.known[number].reference() is tensor:
-            return number
-        return self._learn(tensor)
+        number = self.find(tensor)
+        return self._learn(tensor) if number is None else number
 
     @property
     def modules(self) -> ModuleNames:
@@ -217,7 +218,10 @@ class Leaves:
     def find(self, tensor: torch.Tensor) -> int | None:
         """Return the number of ``tensor`` where it is known, else None."""
         number = self._numbers.get(id(tensor))
-        return number if number is not None and self.known[number].reference() is tensor else None
+        if number is None or self.known[number].reference() is tensor:
+            return number
+        other = self._sharded.get(id(tensor))
+        return number if other is not None and other() is tensor else None
 
     def called(self, tensor: torch.Tensor) -> str:
         """Return the name of a tensor that is not, and need not be, known as a leaf; empty where it has none."""
@@ -246,16 +250,30 @@ class Leaves:
         before, self._owners[root] = self._owners.get(root), weakref.ref(module)
         named = list(module.named_parameters())
         with torch._C.DisableTorchFunction():  # a mode of the person's is not to see what is asked here
+            sharded = sharded_in(module)
+            of = {id(each): one for one in sharded for each in (one.parameter, *one.others)}
             for path, parameter in named:
-                if not is_lazy(parameter) and not self._is_known(parameter):
-                    known = len(self.known)
-                    number = self._put(parameter, _describe(parameter, f"{root}.{path}", root))
-                    if number < known and before is not None and before() is module:
-                        self.replaced.add(number)
+                one = of.get(id(parameter))
+                there = parameter if one is None else one.parameter
+                if is_lazy(parameter) or self._is_known(there):
+                    continue
+                known, leaf = len(self.known), _describe(there, f"{root}.{path}", root)
+                if one is not None and one.path:
+                    leaf = replace(leaf, name=f"{root}.{one.path}", shape=one.shape, numel=math.prod(one.shape))
+                number = self._put(there, leaf)
+                if number < known and before is not None and before() is module:
+                    self.replaced.add(number)
+            self._learn_sharded(sharded)
+
+    def _learn_sharded(self, sharded: list[Sharded]) -> None:
+        """Note what stands for parameters that are known."""
+        for one in sharded:
+            if (number := self.find(one.parameter)) is not None:
+                for other in one.others:
+                    self._numbers[id(other)], self._sharded[id(other)] = number, weakref.ref(other)
 
     def _is_known(self, tensor: torch.Tensor) -> bool:
-        number = self._numbers.get(id(tensor))
-        return number is not None and self.known[number].reference() is tensor
+        return self.find(tensor) is not None
 
     def _learn(self, tensor: torch.Tensor) -> int:
         if self._names is None or not self._looking:

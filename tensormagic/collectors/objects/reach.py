@@ -31,6 +31,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from tensormagic.collectors.objects.holdings import gradient_there
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.reports import Location
 from tensormagic.reports.holders import HolderKind
@@ -161,7 +162,7 @@ def _of_set(reach: Reach, item: Any, place: Place) -> Iterator[Held]:
 
 
 def _of_tensor(reach: Reach, x: torch.Tensor, place: Place) -> Iterator[Held]:
-    grad = x.grad if x.is_leaf or x.retains_grad else None
+    grad = gradient_there(x)
     if grad is not None:
         yield place.inner(".grad", "attribute"), grad
     if x._base is not None:

@@ -24,12 +24,13 @@ def join_foreign(found: References, storages: Sequence[int]) -> dict[int, int]:
         found: A walk that has ended.
         storages: The numbers of those that were met.
     """
-    foreign = [at for at in storages if is_foreign(found.objects[at])]
+    foreign = [at for at in storages if is_foreign(found.objects[at]) and lies_somewhere(found.objects[at])]
     if not foreign:
         return {}
     arrays = _Arrays(found)
     lent = arrays.lent(foreign)
-    own = [at for at in storages if at not in set(foreign) - lent and found.objects[at].device.type == "cpu"]
+    there = (at for at in storages if found.objects[at].device.type == "cpu" and lies_somewhere(found.objects[at]))
+    own = [at for at in there if at not in set(foreign) - lent]
     pieces = _Spans([(*_span(found.objects[at]), at) for at in own])
     stand_ins: dict[int, int] = {}
     return {at: _join(found, at, (arrays, pieces, stand_ins)) for at in foreign if at not in lent}
@@ -116,6 +117,14 @@ def _span(storage: torch.UntypedStorage) -> tuple[int, int]:
 def _array_span(array: Any) -> tuple[int, int]:
     begin = int(np.ndarray.ctypes.__get__(array).data)
     return begin, begin + int(np.ndarray.nbytes.__get__(array))
+
+
+def lies_somewhere(storage: torch.UntypedStorage) -> bool:
+    """Return whether a storage says where it lies; that of a tensor that wraps others, as a DTensor, does not."""
+    try:
+        return storage.data_ptr() is not None
+    except RuntimeError:
+        return False
 
 
 def is_foreign(storage: torch.UntypedStorage) -> bool:

@@ -167,8 +167,9 @@ def _of_tensor(x: Any, taker: Taker) -> None:
         taker.native(_storage(x))
     if (base := _base(x)) is not None:
         taker.native(base)
-    if (_is_leaf(x) or _retains_grad(x)) and (grad := _grad(x)) is not None:
-        taker.native(grad)
+    with contextlib.suppress(RuntimeError):  # as below
+        if (_is_leaf(x) or _retains_grad(x)) and (grad := _grad(x)) is not None:
+            taker.native(grad)
     with contextlib.suppress(RuntimeError):  # a view that was changed in a way that autograd forbids
         node = _grad_fn(x)
         if node is not None:

@@ -23,7 +23,7 @@ from tensormagic.collectors.gradients.measures import measure, measure_on_device
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.skeleton import Walk
 from tensormagic.collectors.hooks.backward_calls import BackwardCall
-from tensormagic.collectors.quiet import answers_itself, quiet
+from tensormagic.collectors.quiet import answers_itself, here, quiet
 from tensormagic.collectors.runs.pacer import Pacer
 from tensormagic.collectors.runs.resting import PacedRecorder
 from tensormagic.collectors.runs.trace import Tracer
@@ -246,7 +246,7 @@ def standing_norms(tensors: Iterable[torch.Tensor | None]) -> array[float]:
 
 
 def _standing_norm(tensor: torch.Tensor | None) -> float:
-    gradient = tensor.grad if tensor is not None and tensor.is_leaf else None
+    gradient = here(tensor.grad) if tensor is not None and tensor.is_leaf else None
     if gradient is None or answers_itself(gradient):
         return UNTOUCHED if gradient is None else UNREADABLE
     try:

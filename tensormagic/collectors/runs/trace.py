@@ -337,6 +337,8 @@ class Tracer:
             self._meter.fetch(values.forward)
         if not graph.add(values, recorder.survey_seconds):
             self._add_gap("backward", _AGAIN)
+        if values.loss_gap:
+            self._add_gap("loss", values.loss_gap)
         if values.gap:
             self._add_gap("gradients", f"some gradients could not be measured: {values.gap}")
         if not self._passes.append(done, graph.skeleton, values):

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import here, quiet
 from tensormagic.collectors.tensors.subject import is_readable, sizes_of
 from tensormagic.reports import AutogradReport
 
@@ -84,6 +84,7 @@ def _gradient(x: torch.Tensor) -> Gradient:
 def _norm(grad: torch.Tensor) -> float | None:
     """Return the Euclidean norm of a gradient of any layout; None where it cannot be read, or not without its class."""
     try:
+        grad = here(grad)  # of a DTensor what lies in this process
         values = grad.coalesce().values() if grad.is_sparse else grad
         if not is_readable(values):
             return None

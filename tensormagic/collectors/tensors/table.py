@@ -12,7 +12,7 @@ import torch
 from tensormagic.collectors.aliasing.sharing import PARTS, Entry, Shared, by_memory, gather, part_of, with_parts
 from tensormagic.collectors.objects.namespace import Walk
 from tensormagic.collectors.objects.naming import nearest, telling
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import here, quiet
 from tensormagic.reports import Gap, MemoryTotal, TensorReport, TensorRow, TensorTable
 
 LIMIT = 200_000
@@ -150,6 +150,7 @@ def _device(item: Any) -> str:
 
 def _nbytes(item: torch.Tensor) -> int:
     try:
+        item = here(item)  # of a DTensor what lies in this process
         if item.layout is torch.strided:
             return int(item.numel() * item.element_size())
         parts = (part_of(item, part) for part in PARTS.get(str(item.layout), ()))
@@ -162,7 +163,10 @@ def _gradient(item: torch.Tensor) -> str:
     """Return the place in autograd, read without the warning that torch gives for a non-leaf's ``.grad``."""
     if not item.requires_grad:
         return ""
-    if item.is_leaf:
-        return "leaf, grad" if item.grad is not None else "leaf"
-    node = item.grad_fn
+    try:
+        if item.is_leaf:
+            return "leaf, grad" if item.grad is not None else "leaf"
+        node = item.grad_fn
+    except RuntimeError:  # a view of several that was written to
+        return "tracked"
     return node.name() if node is not None else "tracked"

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import torch
 
 from tensormagic.collectors.faults.autograd_watch import AutogradWatch
-from tensormagic.collectors.quiet import answers_itself, quiet
+from tensormagic.collectors.quiet import answers_itself, here, quiet
 from tensormagic.collectors.training.step_hooks import leave_steps, watch_steps
 
 SAMPLE = 1 << 16  # elements of one parameter that are compared
@@ -126,20 +126,26 @@ class UpdateWatcher:
         if now == numbers and numbers:
             after = [_sample(parameter) for parameter in parameters]
             norms = [*torch._foreach_norm(torch._foreach_sub(after, before)), *torch._foreach_norm(before)]
-            read = _read(norms)
-            self._moved(dict(zip(numbers, map(_ratio, read, read[len(before) :]), strict=False)))
+            read, moved, stood = _read(norms), dict.fromkeys(numbers, 0.0), dict.fromkeys(numbers, 0.0)
+            for number, change, norm in zip(numbers, read, read[len(before) :], strict=False):
+                moved[number], stood[number] = math.hypot(moved[number], change), math.hypot(stood[number], norm)
+            self._moved({number: _ratio(change, stood[number]) for number, change in moved.items()})
 
     def _of(self, optimizer: torch.optim.Optimizer) -> tuple[list[int], list[torch.Tensor]]:
-        """Return the parameters that are about to be moved and take part in the run, and their numbers."""
+        """Return the parameters that are about to be moved and take part in the run, and their numbers.
+
+        Several may have one number: FSDP1 keeps them in one. Of a DTensor it is the shard that lies here.
+        """
         numbers: list[int] = []
         parameters: list[torch.Tensor] = []
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                plain = parameter.layout is torch.strided and not answers_itself(parameter)
+                local = here(parameter)
+                plain = local.layout is torch.strided and not answers_itself(local)
                 number = self._number(parameter) if plain else None
-                if number is not None and parameter.grad is not None and parameter.device.type != "meta":
+                if number is not None and parameter.grad is not None and local.device.type != "meta":
                     numbers.append(number)
-                    parameters.append(parameter)
+                    parameters.append(local)
         return numbers, parameters
 
 

@@ -17,7 +17,7 @@ from itertools import chain
 
 import torch
 
-from tensormagic.collectors.quiet import answers_itself, quiet
+from tensormagic.collectors.quiet import answers_itself, here, quiet
 
 MOST_WITNESSES = 3  # parameters of one optimizer that are followed
 FIRST_QUESTIONS = 8  # looks at values before they become rare
@@ -26,8 +26,8 @@ Reference = Callable[[], "torch.Tensor | None"]
 
 
 def gradient_of(tensor: torch.Tensor | None) -> torch.Tensor | None:
-    """Return a leaf's ``.grad``; None also where the tensor is gone, or no leaf (which would warn)."""
-    return tensor.grad if tensor is not None and tensor.is_leaf else None
+    """Return a leaf's ``.grad``, its local shard; None also where the leaf is gone, or is none (torch would warn)."""
+    return here(tensor.grad) if tensor is not None and tensor.is_leaf else None
 
 
 class Seldom:
@@ -70,6 +70,7 @@ class Witness:
         """Return whether the gradient is what it was when last looked at; remember what it is now."""
         leaf = self.parameter()
         now = leaf.grad if leaf is not None and leaf.is_leaf else None  # as `gradient_of`, without a call
+        now = now if type(now) is torch.Tensor else here(now)
         if now is None:
             same, self.gradient = self.gradient is None, None
             return same
@@ -141,7 +142,7 @@ def witnesses_of(tensors: Iterable[torch.Tensor], suits: Callable[[torch.Tensor]
         tensors: The parameters.
         suits: Which of them will do. Few are asked: to look at a ``.grad`` makes a Python object of it, which stays.
     """
-    asking = [each for each in tensors if each.requires_grad and each.is_leaf and not answers_itself(each)]
+    asking = [each for each in tensors if each.requires_grad and each.is_leaf and not answers_itself(here(each))]
     chosen: list[int] = []
     for at in _evenly(len(asking)):
         nearest = (place for place in chain(range(at, len(asking)), range(at)) if place not in chosen)

@@ -13,7 +13,7 @@ from tensormagic.collectors.graphs.history import is_stale
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.objects.namespace import modules_in, walk_tensors
 from tensormagic.collectors.objects.naming import nearest
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import here, quiet
 from tensormagic.collectors.tensors.autograd import autograd
 from tensormagic.collectors.tensors.subject import sizes_of
 from tensormagic.collectors.why.live_way import way_between, way_to_anything
@@ -87,7 +87,7 @@ def _state(told: str) -> Any:
 
 def _counts(x: torch.Tensor) -> tuple[int, int, int, int]:
     """Return how many elements the gradient has, and how many are zero, NaN and infinite."""
-    grad = x.grad
+    grad = here(x.grad)
     if grad is None:
         return 0, 0, 0, 0
     try:

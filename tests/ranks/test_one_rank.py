@@ -1,0 +1,145 @@
+"""What one rank of several says of itself is true: DDP, FSDP of both kinds, DTensor. One launch of two does for all."""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tensormagic.reports import UNTOUCHED
+from tests.support.kernel import ROOT
+
+pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no processes to speak to")
+
+WORLD = 2
+SHARDED = ("fsdp2", "fsdp2_kept", "tensor_parallel", "dtensor")
+MODELS = ("ddp", "ddp_no_sync", "fsdp2", "fsdp2_kept", "fsdp1", "fsdp1_original", "tensor_parallel")
+ALL = (*MODELS, "dtensor", "gpipe", "one_f_one_b")
+PARTS = ("0.weight", "0.bias", "2.weight", "2.bias")
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    """What each rank found."""
+    folder = tmp_path_factory.mktemp("ranks")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(ROOT / "tests" / "ranks" / "programs.py")]
+    started = [
+        subprocess.Popen(
+            [*command, str(rank), str(WORLD), str(folder)], env=environment, stderr=subprocess.PIPE, text=True
+        )
+        for rank in range(WORLD)
+    ]
+    said = [each.communicate(timeout=300)[1] for each in started]
+    assert [each.returncode for each in started] == [0] * WORLD, "\n".join(said)
+    return [pickle.loads((folder / f"rank{rank}").read_bytes()) for rank in range(WORLD)]
+
+
+@pytest.fixture(params=range(WORLD))
+def found(request, ranks):
+    """What one rank found."""
+    return ranks[request.param]
+
+
+def codes(report):
+    return [finding.code for finding in report.findings]
+
+
+@pytest.mark.parametrize("program", ALL)
+def test_a_followed_run_is_the_same_and_takes_no_collective_of_ours(found, program):
+    """To the bit: losses, parameters, generator; and as many collectives as without."""
+    ended, collectives = found[program]["alone"]
+    assert collectives > 0 or program in {"dtensor", "gpipe", "one_f_one_b"}
+    for level in ("grad", "ops"):
+        assert found[program][level][0] == ended
+        assert found[program][level][2] == collectives
+
+
+@pytest.mark.parametrize("program", [*MODELS, "dtensor"])
+@pytest.mark.parametrize("level", ["grad", "ops"])
+def test_nothing_is_found_where_nothing_is_wrong(found, program, level):
+    """No optimizer that steps on nothing, and no parameter that a cut keeps from learning."""
+    report = found[program][level][1]
+    assert codes(report) == []
+    (optimizer,) = report.training.optimizers
+    assert {pattern.kind for pattern in optimizer.patterns} == {"fresh"}
+    assert optimizer.strangers == 0
+
+
+@pytest.mark.parametrize("program", ["fsdp2", "fsdp2_kept", "tensor_parallel"])
+@pytest.mark.parametrize("level", ["grad", "ops"])
+def test_the_shard_and_the_whole_are_one_parameter(found, program, level):
+    """Each has a name, a norm in each pass, and moves by the optimizer's step; nothing else got a gradient."""
+    report = found[program][level][1]
+    assert [one.name.partition(".")[2] for one in report.parameters] == list(PARTS)
+    for one in report.parameters:
+        assert one.is_parameter
+        assert one.used
+        assert one.touched == len(one.norms) == 3
+        assert all(0 < norm < math.inf for norm in (*one.norms, *one.updates))
+    assert report.training.optimizers[0].holds == (0, 1, 2, 3)
+    assert report.gaps == ()
+
+
+def test_norms_are_those_of_the_gradients(ranks):
+    """FSDP2's are the whole local gradients, as DDP's are, of the same batches; the same network is sharded."""
+    for found in ranks:
+        whole, sharded = (found[name]["grad"][1].parameters for name in ("ddp", "fsdp2"))
+        for one, other in zip(whole, sharded, strict=True):
+            assert list(one.norms) == pytest.approx(list(other.norms), rel=1e-5)
+            assert one.shape == other.shape
+
+
+def test_of_a_dtensor_the_shard_that_lies_here_is_measured(found):
+    """The norm is that of what ``.grad`` holds here; the loss is a sum over both ranks, and not told."""
+    ended, report, _ = found["dtensor"]["grad"]
+    (one,) = report.parameters
+    assert list(one.norms) == pytest.approx(ended[0] * 3)
+    assert [pass_.value for pass_ in report.passes] == [None] * 3
+    assert [gap.section for gap in report.gaps] == ["loss"]
+
+
+@pytest.mark.parametrize("program", ["fsdp1", "fsdp1_original"])
+def test_a_flat_parameter_is_told_by_what_lies_in_it(found, program):
+    """Whether the person sees it or the parameters in it, one name stands for what got the gradient."""
+    (one,) = found[program]["grad"][1].parameters
+    assert one.name == "FullyShardedDataParallel._flat_param[0.weight … 2.bias, 4 parameters]"
+    assert one.shape == (212,)
+    assert one.touched == 3
+    assert UNTOUCHED not in one.updates
+
+
+def test_memory_is_told_though_one_tensor_refuses(found):
+    """FSDP1 leaves views that raise when asked for their history: the others keep their names."""
+    run = found["looks"]["run"]
+    assert [gap for gap in run.gaps if gap.section == "names" or "could not be looked at" in gap.reason] == []
+
+
+def test_what_is_alive_is_told_of_sharded_models(ranks):
+    """Beside an array, whose memory is matched by address: a DTensor has none of its own."""
+    memory = ranks[0]["looks"]["memory"]
+    names = {storage.name for storage in memory.storages}
+    assert any(name.startswith("model.0.weight") for name in names)
+    assert not any("could not" in gap.reason for gap in memory.gaps)
+
+
+def test_a_dtensor_is_as_large_as_what_lies_here(ranks):
+    """A weight of (16, 8) takes 256 of its 512 bytes on each of two ranks, and is counted."""
+    table = ranks[0]["looks"]["tensors"]
+    sizes = {row.name: row.nbytes for row in table.rows}
+    assert sizes["model.0.weight"] == 256
+    assert sizes["model.2.bias"] == 8
+    (total,) = table.totals
+    assert total.nbytes >= 2 * sum(sizes[f"model.{part}"] for part in PARTS)  # gradients, too
+
+
+def test_why_reads_the_shard_and_asks_nobody(ranks):
+    """Only the first rank asked: a sum over all ranks would have waited for ever."""
+    told = str(ranks[0]["looks"]["why"])
+    assert "could not be read" not in told
+    assert "nothing is wrong with it" in told
