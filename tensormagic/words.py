@@ -94,7 +94,7 @@ def number_of_bytes(number: int) -> str:
     value, unit = float(number), 0
     while abs(value) >= (1024 if unit == 0 else 1023.95) and unit < len(_BINARY_UNITS) - 1:
         value, unit = value / 1024, unit + 1
-    return f"{value:.1f}".removesuffix(".0").replace("-", MINUS) + f" {_BINARY_UNITS[unit]}"
+    return f"{_fixed(value, 1).removesuffix('.0')} {_BINARY_UNITS[unit]}"
 
 
 def percent(part: float, whole: float = 1.0) -> str:
@@ -107,10 +107,8 @@ def percent(part: float, whole: float = 1.0) -> str:
     if share == 0:
         return "0 %"
     digits = 1 if 99 <= share < 100 else max(1 - math.floor(math.log10(abs(share))), 0)
-    rounded = round(share, digits)
-    if rounded == int(rounded):
-        return f"{count(int(rounded))} %"
-    return f"{rounded:.{digits}f}".rstrip("0").replace("-", MINUS) + " %"
+    text = _fixed(share, digits)
+    return f"{text.rstrip('0').rstrip('.')} %" if digits else f"{count(int(text.replace(MINUS, '-')))} %"
 
 
 def seconds_text(seconds: float) -> str:
@@ -119,11 +117,16 @@ def seconds_text(seconds: float) -> str:
         return "0 s"
     for unit, factor in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3)):
         if seconds * factor < 999.5:
-            return f"{seconds * factor:.{int(seconds * factor < 9.95 and unit != 'ns')}f} {unit}"
+            return f"{_fixed(seconds * factor, int(seconds * factor < 9.95 and unit != 'ns'))} {unit}"
     if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
+        return f"{_fixed(seconds, 1)} s"
+    minutes, rest = divmod(math.floor(seconds + 0.5), 60)
     return f"{count(minutes)} min {rest} s"
+
+
+def _fixed(value: float, digits: int) -> str:
+    """Return a number with so many decimals; a tie is rounded up, as JavaScript does and people expect."""
+    return f"{math.copysign(math.nextafter(abs(value), math.inf), value):.{digits}f}".replace("-", MINUS)
 
 
 def short_number(value: float | None) -> str:

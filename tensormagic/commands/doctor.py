@@ -15,6 +15,7 @@ from typing import Literal
 from tensormagic import api
 from tensormagic.commands.needed import Needed, is_older, needed
 from tensormagic.errors import RequirementError
+from tensormagic.words import number_of_bytes, plural
 
 HELP = "say what works on this machine, what does not, and how to mend it"
 
@@ -168,7 +169,7 @@ def _look() -> str:
     from tensormagic.collectors.system import small_step
 
     report = api.inspect(small_step()(), "loss")
-    return f"{report.name}: {report.dtype}, {report.nbytes} bytes"
+    return f"{report.name}: {report.dtype}, {number_of_bytes(report.nbytes)}"
 
 
 def _trace() -> str:
@@ -178,4 +179,5 @@ def _trace() -> str:
     with api.trace(namespace={}) as trace:
         step()
     report = trace.report
-    return f"{sum(len(graph.nodes) for graph in report.graphs)} nodes, {len(report.passes)} pass"
+    nodes = sum(len(graph.nodes) for graph in report.graphs)
+    return f"{plural(nodes, 'node')}, {plural(len(report.passes), 'pass', 'passes')}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.words import counted, listed, part, rebound, size
+from tensormagic.diagnoses.words import rebound
 from tensormagic.reports import Alias, Finding, TensorReport
+from tensormagic.words import listed, number_of_bytes, part_of, plural
 
 
 def shared_memory(report: TensorReport) -> Iterator[Finding]:
@@ -15,7 +16,7 @@ def shared_memory(report: TensorReport) -> Iterator[Finding]:
         return
     first = others[0]
     shared = first.overlap_elements
-    amount = "" if shared is None else f"{part(shared, first.of_elements)} of "
+    amount = "" if shared is None else f"{part_of(shared, first.of_elements)} of "
     yield Finding(
         code="TM201",
         severity="note",
@@ -47,9 +48,10 @@ def internal_overlap(report: TensorReport) -> Iterator[Finding]:
     yield Finding(
         code="TM202",
         severity="warning",
-        message=f"{report.name} repeats memory: its {counted(report.numel, 'element')} are "
-        f"{counted(layout.distinct, 'stored element')}, because {why}; writing to it in place raises or gives garbage.",
+        message=f"{report.name} repeats memory: its {plural(report.numel, 'element')} are "
+        f"{plural(layout.distinct, 'stored element')}, because {why}; writing to it in place raises or gives garbage.",
         evidence={"elements": report.numel, "stored elements": layout.distinct},
-        remedy=f"Write to what it was made from, or to a full copy ({size(report.nbytes)}): {_copy_of(report)}",
+        remedy=f"Write to what it was made from, or to a full copy ({number_of_bytes(report.nbytes)}): "
+        f"{_copy_of(report)}",
         subject=report.name,
     )

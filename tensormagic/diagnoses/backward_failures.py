@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from tensormagic.diagnoses.deeds import assigned, code, deed, instead, target_of, writing
-from tensormagic.diagnoses.words import counted, listed
 from tensormagic.reports import FailureReport, Finding, Location, RelatedLine
 from tensormagic.reports.backward_faults import FreedGraph, SavedWrite, SpoiltTensor, WrongReturn
+from tensormagic.words import listed, plural
 
 _RESULTS = frozenset({"result", "output", "out"})
 _UNSEEN_WRITER = (
@@ -116,7 +116,7 @@ def _freed_message(freed: FreedGraph, report: FailureReport) -> str:
         return f"backward goes through {graph} a second time: the first one freed what it had saved."
     names = _joint(freed)
     belongs = "belong" if len(names) > 1 else "belongs"
-    nodes = f"{counted(freed.shared, 'node')} of it {'was' if freed.shared == 1 else 'were'}"
+    nodes = f"{plural(freed.shared, 'node')} of it {'was' if freed.shared == 1 else 'were'}"
     return (
         f"{listed(names) or f'The result of {freed.joint}'} {belongs} to a graph that an earlier backward has freed, "
         f"and {graph if root else 'this backward'} leads back into it: {nodes} gone through before."
@@ -172,7 +172,7 @@ def not_a_scalar(report: FailureReport) -> Iterator[Finding]:
         code="TM305",
         severity="error",
         message=f"{name[0].upper() + name[1:] if ' ' in name else name} has "
-        f"{counted(_elements(root.shape), 'element')}, shape {root.shape}: backward starts by itself from a single "
+        f"{plural(_elements(root.shape), 'element')}, shape {root.shape}: backward starts by itself from a single "
         "number only.",
         location=report.location,
         evidence={"elements": _elements(root.shape)},
@@ -264,10 +264,10 @@ def _returned_message(wrong: WrongReturn) -> str:
     head = f"{wrong.function}.backward returns"
     which = f"for {wrong.argument}" if wrong.argument else "for one of its inputs"
     if wrong.problem == "count":
-        names = f" ({listed(wrong.arguments, 6)})" if len(wrong.arguments) == int(wrong.expected or 0) else ""
+        names = f" ({listed(wrong.arguments, most=6)})" if len(wrong.arguments) == int(wrong.expected or 0) else ""
         return (
-            f"{head} {counted(int(wrong.got), 'gradient')}, but its forward takes "
-            f"{counted(int(wrong.expected), 'argument')}{names}: one gradient is due for each."
+            f"{head} {plural(int(wrong.got), 'gradient')}, but its forward takes "
+            f"{plural(int(wrong.expected), 'argument')}{names}: one gradient is due for each."
         )
     if wrong.problem == "shape":
         return f"{head} a gradient of shape {wrong.got} {which}, whose shape is {wrong.expected}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tensormagic.reports import TraceReport
+from tensormagic.words import count
 
 
 def first_birth(report: TraceReport) -> int | None:
@@ -32,4 +33,4 @@ def value_of(report: TraceReport, pass_number: int) -> float | None:
 
 def when(report: TraceReport, pass_number: int) -> str:
     """Return ", in backward pass 3 of 10"; empty where there was only one."""
-    return f", in backward pass {pass_number} of {report.passes_seen}" if report.passes_seen > 1 else ""
+    return f", in backward pass {pass_number} of {count(report.passes_seen)}" if report.passes_seen > 1 else ""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from tensormagic.diagnoses import backward_failures
-from tensormagic.diagnoses.words import counted
 from tensormagic.reports import FailureReport, Finding, Severity, TraceReport
 from tensormagic.reports.caught import CaughtBackward
+from tensormagic.words import plural
 
 AGAIN = 2  # refusals of one line
 
@@ -64,4 +64,4 @@ def _refused(one: CaughtBackward) -> str:
     """Return that torch refused, as a clause; the finding itself stands on another line."""
     if one.count == 1:
         return "torch refused this backward, and the code around it caught the error"
-    return f"torch refused this backward {counted(one.count, 'time')}, and the code around it caught the errors"
+    return f"torch refused this backward {plural(one.count, 'time')}, and the code around it caught the errors"

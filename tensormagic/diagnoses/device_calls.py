@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensormagic.diagnoses.observed import called, every_call, expression, how_often, of_kind
-from tensormagic.diagnoses.words import counted, grouped, listed, shape
 from tensormagic.reports import Finding, Observation, Operand, RelatedLine, TraceReport
+from tensormagic.words import count, listed, plural, tuple_text
 
 FEWEST_STEPS = 3  # fewer are no loop
 MOST_LINES = 3
@@ -22,12 +22,12 @@ def waits_in_every_step(report: TraceReport) -> Iterator[Finding]:
         return
     waits.sort(key=lambda one: -one.calls)
     first, count = waits[0], sum(one.calls for one in waits)
-    lines = "" if len(waits) == 1 else f" on {counted(len(waits), 'line')}"
+    lines = "" if len(waits) == 1 else f" on {plural(len(waits), 'line')}"
     yield Finding(
         code="TM803",
         severity="note",
         message=f"The host waits for {first.detail} in every step: {_what(waits)} read from it "
-        f"{counted(count, 'time')} in {counted(steps, 'step')}{lines}.",
+        f"{plural(count, 'time')} in {plural(steps, 'step')}{lines}.",
         location=report.location(first.location),
         evidence={"waits": count, "steps": steps, "device": first.detail},
         remedy="Keep the value on the device (`total += loss.detach()`), and read it once in many steps.",
@@ -43,7 +43,7 @@ def _what(waits: list[Observation]) -> str:
 def _related(report: TraceReport, one: Observation) -> RelatedLine:
     location = report.location(one.location)
     assert location is not None  # `of_kind` gives no others
-    return RelatedLine(f"{one.op}, {grouped(one.calls)} times", location)
+    return RelatedLine(f"{one.op}, {count(one.calls)} times", location)
 
 
 # -- TM805 ----------------------------------------------------------------------------------------------------------
@@ -67,10 +67,13 @@ def _promoted_finding(report: TraceReport, one: Observation, narrow: Operand, wi
     return Finding(
         code="TM805",
         severity="warning",
-        message=f"{expression(one)} computes in float64 {how_often(one)}: {name}{origin} of shape {shape(wide.shape)} "
-        f"is float64, and takes {called(narrow, 'the other')}, {narrow.dtype}, along.",
+        message=f"{expression(one)} computes in float64 {how_often(one)}: {name}{origin} of shape "
+        f"{tuple_text(wide.shape)} is float64, and takes {called(narrow, 'the other')}, {narrow.dtype}, along.",
         location=report.location(one.location),
-        evidence={"float64": wide.name or shape(wide.shape), narrow.dtype: narrow.name or shape(narrow.shape)},
+        evidence={
+            "float64": wide.name or tuple_text(wide.shape),
+            narrow.dtype: narrow.name or tuple_text(narrow.shape),
+        },
         remedy=f"Convert the data once: {code}; NumPy makes float64 where nothing else is asked for.",
         subject=wide.name,
         related=() if made is None else (RelatedLine("made as float64", made),),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensormagic.diagnoses.observed import of_kind
-from tensormagic.diagnoses.words import counted, grouped, listed
 from tensormagic.reports import Finding, Observation, RelatedLine, RngRunReport, TraceReport
+from tensormagic.words import count, listed, plural
 
 MOST_LINES = 3
 _SEEDS = {"torch": "`torch.manual_seed(0)`", "numpy": "give NumPy a seed", "python": "`random.seed(0)`"}
@@ -20,11 +20,11 @@ def unseeded_draws(report: TraceReport) -> Iterator[Finding]:
     count = sum(one.calls for one in draws)
     names = listed(list(dict.fromkeys(one.op for one in draws)))
     rest = draws[1 : 1 + MOST_LINES]
-    lines = "" if len(draws) == 1 else f" on {counted(len(draws), 'line')}"
+    lines = "" if len(draws) == 1 else f" on {plural(len(draws), 'line')}"
     yield Finding(
         code="TM701",
         severity="note",
-        message=f"{names} drew {counted(count, 'time')}{lines} from a generator that nobody seeded: the next run gives "
+        message=f"{names} drew {plural(count, 'time')}{lines} from a generator that nobody seeded: the next run gives "
         "other numbers.",
         location=report.location(draws[0].location),
         evidence={"draws": count, "lines": len(draws), "seed": draws[0].detail},
@@ -44,7 +44,7 @@ def unseeded_run(report: RngRunReport) -> Iterator[Finding]:
         yield Finding(
             code="TM701",
             severity="note",
-            message=f"{state.name} was seeded by the system, and {counted(calls, 'draw')} came from it: the next run "
+            message=f"{state.name} was seeded by the system, and {plural(calls, 'draw')} came from it: the next run "
             "gives other numbers.",
             location=report.location(draws[0].location),
             evidence={"draws": calls, "seed": state.seed},
@@ -56,4 +56,4 @@ def unseeded_run(report: RngRunReport) -> Iterator[Finding]:
 def _related(report: TraceReport, one: Observation) -> RelatedLine:
     location = report.location(one.location)
     assert location is not None  # `of_kind` gives no others
-    return RelatedLine(f"{one.op}, {grouped(one.calls)} times" if one.calls > 1 else one.op, location)
+    return RelatedLine(f"{one.op}, {count(one.calls)} times" if one.calls > 1 else one.op, location)

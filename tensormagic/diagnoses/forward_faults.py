@@ -13,8 +13,8 @@ from typing import NamedTuple
 from tensormagic.diagnoses.births import first_birth, value_of, when
 from tensormagic.diagnoses.remedies import NOT_FINITE_FORWARD, OVERFLOW, SINGULARITIES
 from tensormagic.diagnoses.untaken import untaken
-from tensormagic.diagnoses.words import counted, grouped, part, verb
 from tensormagic.reports import BadSource, Finding, FirstBad, Frame, Graph, Location, Node, Severity, TraceReport
+from tensormagic.words import count, is_or_are, part_of, plural
 
 _MASKED_ROW = (
     "A row of which every score is -inf has no softmax: leave one element of it unmasked, or fill with a large "
@@ -82,7 +82,7 @@ def _is_bad(value: float | None) -> bool:
 def _first_nan(report: TraceReport, at: int, frame: Frame) -> Fault | None:
     assert frame.forward is not None
     graph = report.graphs[at]
-    nan = [int(index) for index, (count, _) in frame.forward.bad.items() if count]
+    nan = [int(index) for index, (number, _) in frame.forward.bad.items() if number]
     birth = graph.forward_birth
     lost = _is_bad(value_of(report, frame.pass_number)) or nan
     if lost and birth is not None and birth.pass_number == frame.pass_number and birth.given is False:
@@ -173,7 +173,7 @@ def _place_of(report: TraceReport, graph: Graph, node: Node) -> Location | None:
 def _words(report: TraceReport, found: Fault, place: Location | None) -> tuple[str, str]:
     """Return the sentence and the remedy."""
     first, node = found.first, report.graphs[found.at].nodes[found.first.node]
-    kind, count = ("NaN", first.nan) if first.nan else ("infinite", first.inf)
+    kind, bad = ("NaN", first.nan) if first.nan else ("infinite", first.inf)
     at = when(report, first.pass_number)
     line = f", {place.label}" if place else ""
     if first.source == "made":
@@ -181,8 +181,8 @@ def _words(report: TraceReport, found: Fault, place: Location | None) -> tuple[s
         if not first.certain:
             opening = f"The first {kind} value that can be seen in the forward is made by"
         return f"{opening} {node.op}{_inside(node)}{line}{at}: {_why(node, found)}.", _cure(node, found)
-    held = counted(count, "NaN", "NaN") if first.nan else counted(count, "infinite element")
-    of = f"among its {grouped(first.count)} elements" if first.count > 1 else "and nothing else"
+    held = plural(bad, "NaN", "NaN") if first.nan else plural(bad, "infinite element")
+    of = f"among its {count(first.count)} elements" if first.count > 1 else "and nothing else"
     if first.source == "leaf":
         before = "an earlier step of the optimizer made it" if first.pass_number > 1 else "it came with its values"
         text = f"{node.variable} holds {held} {of} before the forward begins{at}: {before}"
@@ -206,13 +206,13 @@ def _inside(node: Node) -> str:
 def _why(node: Node, found: Fault) -> str:
     """Return what it made, and of what."""
     first = found.first
-    kind, count = ("NaN", first.nan) if first.nan else ("infinite", first.inf)
-    share = f"{part(count, max(first.count, count))} of its result {verb(count)} {kind}"
+    kind, bad = ("NaN", first.nan) if first.nan else ("infinite", first.inf)
+    share = f"{part_of(bad, max(first.count, bad))} of its result {is_or_are(bad)} {kind}"
     if first.zero or first.negative:
-        held = [counted(first.zero, "zero")] * bool(first.zero)
+        held = [plural(first.zero, "zero")] * bool(first.zero)
         outside = "negative number" if node.op.startswith("log") else "element"
         beyond = "" if node.op.startswith("log") else " outside its domain"
-        held += [counted(first.negative, outside) + beyond] * bool(first.negative)
+        held += [plural(first.negative, outside) + beyond] * bool(first.negative)
         operand = "divisor" if node.op == "div" else "input"
         return f"its {operand} holds {' and '.join(held)}, so {share}"
     if found.fed_well:

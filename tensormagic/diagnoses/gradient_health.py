@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from tensormagic.diagnoses.paths import Paths
-from tensormagic.diagnoses.words import counted, scientific
+from tensormagic.diagnoses.words import scientific
 from tensormagic.reports import UNTOUCHED, Finding, Location, ParameterSeries, TraceReport
+from tensormagic.words import plural
 
 # A weight whose gradient has a norm below 1e-6 does not move: Adam's own epsilon is 1e-8 an element. That is ill only
 # if another weight on the same path gets 1e5 times as much per element: then the difference arose on the way, and the
@@ -133,8 +134,8 @@ def _best_before(passed: list[_Passed], weight: _Weight) -> _Weight | None:
 def _vanishing_finding(report: TraceReport, worst: _Weight, best: _Weight, lost: int) -> Finding:
     node, location = _leaf_node(report, worst.name)
     zero = sum(_is_always_zero(series) for series in report.parameters if len(series.shape) > 1)
-    others = f"; {counted(lost - 1, 'other weight')} likewise" if lost > 1 else ""
-    beyond = f"; beyond it, {counted(zero, 'weight gets', 'weights get')} exactly zero" if zero else ""
+    others = f"; {plural(lost - 1, 'other weight')} likewise" if lost > 1 else ""
+    beyond = f"; beyond it, {plural(zero, 'weight gets', 'weights get')} exactly zero" if zero else ""
     return Finding(
         code="TM403",
         severity="warning",

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from tensormagic.diagnoses.cut_remedies import call_words, instead
 from tensormagic.diagnoses.parameter_names import passes_words, shortest
-from tensormagic.diagnoses.words import listed, part
 from tensormagic.reports import Cut, Finding, LeftOut, Location, RelatedLine, TraceReport
+from tensormagic.words import listed, part_of
 
 UNRECORDED = frozenset({"no_grad", "inference_mode"})
 _GOES_ON = frozenset({"detach", "data", "item", "numpy", "copy"})  # what comes out may be used where nobody sees it
@@ -200,7 +200,7 @@ def _share(report: TraceReport, missing: Sequence[LeftOut]) -> str:
     owners = {one.owner for one in missing}
     owner = next(iter(owners))
     of = sum(series.owner == owner for series in report.parameters) if owner and len(owners) == 1 else 0
-    return f" ({part(len(missing), of, 'parameter')} of {owner})" if of > 1 else ""
+    return f" ({part_of(len(missing), of, 'parameter')} of {owner})" if of > 1 else ""
 
 
 def _numel(one: LeftOut) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.words import counted, grouped
 from tensormagic.reports import Finding, GraphGrowth, Location, RelatedLine, RunningSum, TraceReport
+from tensormagic.words import count, plural
 
 _SIMPLE = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
 
@@ -34,8 +34,8 @@ def _growing(report: TraceReport, growth: GraphGrowth) -> Finding:
     return Finding(
         code="TM312",
         severity="warning",
-        message=f"The graph grows by {counted(growth.increment, 'node')} a step, from {grouped(growth.first_size)} to "
-        f"{grouped(growth.last_size)} in {growth.passes} steps: {counted(growth.older, 'node')} of it "
+        message=f"The graph grows by {plural(growth.increment, 'node')} a step, from {count(growth.first_size)} to "
+        f"{count(growth.last_size)} in {growth.passes} steps: {plural(growth.older, 'node')} of it "
         f"{'was' if growth.older == 1 else 'were'} made in earlier steps, and backward goes through them again.",
         location=joined or backward,
         evidence={"nodes a step": growth.increment, "nodes": growth.last_size, "of earlier steps": growth.older},
@@ -49,7 +49,7 @@ def _growing(report: TraceReport, growth: GraphGrowth) -> Finding:
 def _summed(report: TraceReport, found: RunningSum) -> Finding:
     place = report.location(found.location)
     name, remedy = _target_and_remedy(place)
-    passes = counted(found.steps, "backward pass", "backward passes")
+    passes = plural(found.steps, "backward pass", "backward passes")
     return Finding(
         code="TM312",
         severity="warning",

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensormagic.diagnoses.not_finite import half_overflow
-from tensormagic.diagnoses.words import counted, scientific
+from tensormagic.diagnoses.words import scientific
 from tensormagic.reports import MEASURES, Finding, Frame, Graph, Node, TraceReport
+from tensormagic.words import plural
 
 FEWEST_PASSES = 2
 # A cast that keeps the digits changes a norm by a thousandth; one that changes it by a tenth has lost them.
@@ -131,7 +132,7 @@ def _finding(report: TraceReport, where: tuple[int, int], found: _Loss) -> Findi
         code="TM407",
         severity="warning",
         message=f"The gradient {does} {node.dtype}{place} in all "
-        f"{counted(passes, 'backward pass', 'backward passes')}: {found.text}.",
+        f"{plural(passes, 'backward pass', 'backward passes')}: {found.text}.",
         location=location,
         evidence=dict(found.evidence),
         remedy="Scale the loss less." if saturates else _REMEDY,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.words import counted, listed, size
 from tensormagic.reports import Finding, Growth, KeptMemory, MemoryReport, StoredGraph, WatchReport
+from tensormagic.words import listed, number_of_bytes, plural
 
 LARGE = 16 * 2**20  # bytes; below that nobody misses them
 LARGE_GROWTH = 64 * 2**20  # bytes over the runs that are compared
@@ -28,8 +28,8 @@ def kept_by_history(report: WatchReport | MemoryReport) -> Iterator[Finding]:
     yield Finding(
         code="TM501",
         severity="warning",
-        message=f"{places} {verb} {size(nbytes)} alive that no name of yours leads to: the history of outputs holds "
-        "what a cell ended with.",
+        message=f"{places} {verb} {number_of_bytes(nbytes)} alive that no name of yours leads to: the history of "
+        "outputs holds what a cell ended with.",
         evidence={"bytes": nbytes, "storages": len(kept), **{_out(one.holders): one.nbytes for one in kept[:6]}},
         remedy=f"Delete it from every place that IPython has: {_deletes(kept)}. A cell that ends with a semicolon "
         "leaves nothing there",
@@ -61,8 +61,8 @@ def kept_by_traceback(report: WatchReport | MemoryReport) -> Iterator[Finding]:
     yield Finding(
         code="TM502",
         severity="warning",
-        message=f"The last error keeps {size(nbytes)} alive that no name of yours leads to: its traceback holds "
-        f"{locals_}.",
+        message=f"The last error keeps {number_of_bytes(nbytes)} alive that no name of yours leads to: its traceback "
+        f"holds {locals_}.",
         location=first.location,
         evidence={"bytes": nbytes, "storages": len(kept)},
         remedy=_ERROR + (f"; then {_deletes([one for one in kept if one.kind == 'both'])}" if both else ""),
@@ -94,21 +94,25 @@ def kept_by_graphs(report: WatchReport | MemoryReport) -> Iterator[Finding]:
 def _activations(graph: StoredGraph) -> str:
     least = "" if graph.complete else "at least "
     return (
-        f"{_what(graph)}: they keep {least}{size(graph.nbytes)} of activations alive, in "
-        f"{counted(graph.nodes, 'node')} for a backward that has not come."
+        f"{_what(graph)}: they keep {least}{number_of_bytes(graph.nbytes)} of activations alive, in "
+        f"{plural(graph.nodes, 'node')} for a backward that has not come."
     )
 
 
 def _nodes(graph: StoredGraph) -> str:
     least = "" if graph.complete else "more than "
-    kept = "a backward has freed their activations" if graph.freed else f"with {size(graph.nbytes)} of activations"
-    return f"{_what(graph)}: {least}{counted(graph.nodes, 'node')} that are never used again; {kept}."
+    kept = (
+        "a backward has freed their activations"
+        if graph.freed
+        else f"with {number_of_bytes(graph.nbytes)} of activations"
+    )
+    return f"{_what(graph)}: {least}{plural(graph.nodes, 'node')} that are never used again; {kept}."
 
 
 def _what(graph: StoredGraph) -> str:
     if graph.form == "sum":
-        return f"{graph.name} was added up from {counted(graph.graphs, 'result')} with their graphs"
-    return f"{graph.name} stores {counted(graph.items, 'tensor')} with their graphs"
+        return f"{graph.name} was added up from {plural(graph.graphs, 'result')} with their graphs"
+    return f"{graph.name} stores {plural(graph.items, 'tensor')} with their graphs"
 
 
 def _stored(graph: StoredGraph, severity: str, message: str) -> Finding:
@@ -141,12 +145,12 @@ def grows(report: WatchReport) -> Iterator[Finding]:
 def _growing(growth: Growth) -> Finding:
     step = growth.nbytes[-1] - growth.nbytes[-2]
     more = growth.tensors[-1] - growth.tensors[-2]
-    by = f"by {counted(more, 'tensor')}, {size(step)}," if more else f"by {size(step)}"
+    by = f"by {plural(more, 'tensor')}, {number_of_bytes(step)}," if more else f"by {number_of_bytes(step)}"
     return Finding(
         code="TM504",
         severity="warning" if growth.nbytes[-1] - growth.nbytes[0] >= LARGE_GROWTH else "note",
-        message=f"{growth.name} grows {by} each time this runs: {size(growth.nbytes[0])} {len(growth.nbytes) - 1} runs "
-        f"ago, {size(growth.nbytes[-1])} now.",
+        message=f"{growth.name} grows {by} each time this runs: {number_of_bytes(growth.nbytes[0])} "
+        f"{plural(len(growth.nbytes) - 1, 'run')} ago, {number_of_bytes(growth.nbytes[-1])} now.",
         location=growth.location,
         evidence={"bytes a run": step, "tensors": growth.tensors[-1], "runs": len(growth.nbytes)},
         remedy=f"Empty it before it is filled again (`{growth.name}.clear()`), or keep numbers instead of tensors"

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from math import prod
 
 from tensormagic.diagnoses.observed import called, every_call, expression, how_often, of_kind, times
-from tensormagic.diagnoses.words import binding, grouped, shape, size
+from tensormagic.diagnoses.words import binding
 from tensormagic.reports import Finding, Observation, Operand, RelatedLine, TraceReport
+from tensormagic.words import count, number_of_bytes, tuple_text
 
 # A copy of a few KiB is what a view costs anyway. One of a MiB takes some tenths of a millisecond, and is worth a note
 # where a run makes many: merging the heads of attention is such a copy, and cannot be had without.
@@ -34,13 +35,13 @@ def hidden_copy(report: TraceReport) -> Iterator[Finding]:
 def _copy_finding(report: TraceReport, one: Observation) -> Finding:
     source, result = one.operands[0], one.result
     name = called(source, "its input")
-    in_all = f", {size(one.nbytes * times(one))} in all" if one.calls > 1 and every_call(one) else ""
-    wanted = "" if result is None else f" as {shape(result.shape)}"
+    in_all = f", {number_of_bytes(one.nbytes * times(one))} in all" if one.calls > 1 and every_call(one) else ""
+    wanted = "" if result is None else f" as {tuple_text(result.shape)}"
     return Finding(
         code="TM102",
         severity="note",
-        message=f"{one.op} copies {size(one.nbytes)} {how_often(one)}{in_all}: {name}, of shape {shape(source.shape)} "
-        f"and strides {shape(source.stride)}, cannot be viewed{wanted}.",
+        message=f"{one.op} copies {number_of_bytes(one.nbytes)} {how_often(one)}{in_all}: {name}, of shape "
+        f"{tuple_text(source.shape)} and strides {tuple_text(source.stride)}, cannot be viewed{wanted}.",
         location=report.location(one.location),
         evidence={"bytes": one.nbytes, "calls": one.calls, "copied": one.seen, "looked at": one.looked},
         remedy="Reshape before `transpose` or `permute`, or copy once outside the loop; where the copy is needed, "
@@ -75,7 +76,7 @@ def _mixed_finding(report: TraceReport, one: Observation) -> Finding:
     return Finding(
         code="TM103",
         severity="warning",
-        message=f"{one.op} {work} {odd_name}, {size(one.nbytes)}, {way}, {how_often(one)}.",
+        message=f"{one.op} {work} {odd_name}, {number_of_bytes(one.nbytes)}, {way}, {how_often(one)}.",
         location=report.location(one.location),
         evidence={"bytes": one.nbytes, "calls": one.calls},
         remedy=f"Give both the same memory format, once and where they are made: {fix}.",
@@ -107,10 +108,10 @@ def _uninitialised_finding(report: TraceReport, one: Observation) -> Finding:
     return Finding(
         code="TM104",
         severity="error",
-        message=f"{one.op} reads {name}, of shape {shape(operand.shape)}, before anything was written to it: "
+        message=f"{one.op} reads {name}, of shape {tuple_text(operand.shape)}, before anything was written to it: "
         "its values are whatever lay in that memory.",
         location=report.location(one.location),
-        evidence={"bytes": one.nbytes, "shape": shape(operand.shape)},
+        evidence={"bytes": one.nbytes, "shape": tuple_text(operand.shape)},
         remedy="Make it with values, `torch.zeros(…)` or `torch.randn(…)` in place of `torch.empty(…)`, or fill it "
         "first: `nn.init.normal_(…)`, `.zero_()`, `.copy_(…)`.",
         subject=operand.name,
@@ -131,16 +132,16 @@ def both_broadcast(report: TraceReport) -> Iterator[Finding]:
 def _broadcast_finding(report: TraceReport, one: Observation, result: Operand) -> Finding:
     left, right = one.operands
     column = max(one.operands, key=lambda operand: len(operand.shape))
-    count, each = prod(result.shape), max(prod(left.shape), prod(right.shape))
+    made, meant = prod(result.shape), max(prod(left.shape), prod(right.shape))
     name = binding(column.name) if column.name else "column"
     return Finding(
         code="TM105",
         severity="warning",
-        message=f"{expression(one)} makes {shape(result.shape)} of {shape(left.shape)} and {shape(right.shape)}: every "
-        f"value of one meets every value of the other, and one number is made of {grouped(count)} where "
-        f"{grouped(each)} were meant.",
+        message=f"{expression(one)} makes {tuple_text(result.shape)} of {tuple_text(left.shape)} and "
+        f"{tuple_text(right.shape)}: every value of one meets every value of the other, and one number is "
+        f"made of {count(made)} where {count(meant)} were meant.",
         location=report.location(one.location),
-        evidence={"left": shape(left.shape), "right": shape(right.shape), "result": shape(result.shape)},
+        evidence={"left": tuple_text(left.shape), "right": tuple_text(right.shape), "result": tuple_text(result.shape)},
         remedy=f"Give both the same shape: `{name}.squeeze(-1)`; where all pairs are meant, say so in the line with "
         "`unsqueeze` or `[:, None]`.",
         subject=column.name,

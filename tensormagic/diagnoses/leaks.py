@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensormagic.diagnoses.keepers import LARGE, LARGE_GROWTH, MANY_GRAPHS, without_graph
-from tensormagic.diagnoses.words import counted, rebound, size
+from tensormagic.diagnoses.words import rebound
 from tensormagic.reports import Finding, Leak, MemoryRunReport, RelatedLine
 from tensormagic.reports.finding import Severity
+from tensormagic.words import number_of_bytes, plural
 
 
 def graphs_that_stay(report: MemoryRunReport) -> Iterator[Finding]:
@@ -36,8 +37,8 @@ def _finding(leak: Leak, code: str, severity: Severity) -> Finding:
     return Finding(
         code=code,
         severity=severity,
-        message=f"{size(leak.each)} more after each of {counted(leak.iterations, 'iteration')}, {size(leak.kept)} "
-        f"{'at the peak' if leak.ended else 'in all'}: {_why(leak)}.",
+        message=f"{number_of_bytes(leak.each)} more after each of {plural(leak.iterations, 'iteration')}, "
+        f"{number_of_bytes(leak.kept)} {'at the peak' if leak.ended else 'in all'}: {_why(leak)}.",
         location=stored or made,
         evidence={"bytes an iteration": leak.each, "iterations": leak.iterations, "bytes": leak.kept},
         remedy=_remedy(leak),

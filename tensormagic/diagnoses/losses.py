@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tensormagic.diagnoses.observed import called, of_kind
-from tensormagic.diagnoses.words import counted
 from tensormagic.reports import Finding, Observation, RelatedLine, Severity, TraceReport
+from tensormagic.words import plural
 
 
 class _Clash(NamedTuple):
@@ -96,7 +96,7 @@ def _floor(one: Observation) -> str:
     if classes < 2:
         return ""
     least = math.log1p((classes - 1) / math.e)
-    return f", so that the loss cannot fall below {least:.3g} with {counted(classes, 'class', 'classes')}"
+    return f", so that the loss cannot fall below {least:.3g} with {plural(classes, 'class', 'classes')}"
 
 
 def _range(made: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.words import counted, grouped
 from tensormagic.reports import Finding, Location, ModelMode, TraceReport, UntrainedNorm
+from tensormagic.words import count, plural
 
 FEWEST_STEPS = 2  # in a row
 FEWEST_BATCHES = 3  # in a row: samples that are drawn now and then, and pairs of views, are fewer
@@ -45,16 +45,16 @@ def _finding(report: TraceReport, mode: ModelMode) -> Finding:
 
 def _when(mode: ModelMode) -> str:
     if mode.eval_steps == mode.steps:
-        return f"in all of its {grouped(mode.steps)} steps" if mode.steps > FEWEST_STEPS else "in both of its steps"
-    return f"in {grouped(mode.eval_steps)} of its {grouped(mode.steps)} steps, from step {grouped(mode.first)} on"
+        return f"in all of its {count(mode.steps)} steps" if mode.steps > FEWEST_STEPS else "in both of its steps"
+    return f"in {count(mode.eval_steps)} of its {count(mode.steps)} steps, from step {count(mode.first)} on"
 
 
 def _effect(mode: ModelMode) -> str:
     told = []
     if mode.dropouts:
-        told.append(f"{counted(mode.dropouts, 'dropout')} {'does' if mode.dropouts == 1 else 'do'} nothing")
+        told.append(f"{plural(mode.dropouts, 'dropout')} {'does' if mode.dropouts == 1 else 'do'} nothing")
     if mode.norms:
-        what = counted(mode.norms, "batch normalisation")
+        what = plural(mode.norms, "batch normalisation")
         verb = "uses" if mode.norms == 1 else "use"
         fresh = ", which have never seen a batch" if mode.unused_norms == mode.norms else ""
         told.append(f"{what} {verb} running statistics instead of the batch{fresh}")
@@ -94,8 +94,8 @@ def _evaluated(owner: str, place: Location | None, norms: list[UntrainedNorm]) -
     return Finding(
         code="TM606",
         severity="warning",
-        message=f"{owner} is evaluated in train mode: with gradients off, {counted(len(norms), 'batch normalisation')} "
-        f"took statistics from {counted(batches, 'batch', 'batches')} that nothing was learned from.",
+        message=f"{owner} is evaluated in train mode: with gradients off, {plural(len(norms), 'batch normalisation')} "
+        f"took statistics from {plural(batches, 'batch', 'batches')} that nothing was learned from.",
         location=place,
         evidence={"norms": len(norms), "batches": batches, "in a row": max(norm.longest for norm in norms)},
         remedy=f"Switch the mode for the evaluation: `{owner}.eval()` before it, `{owner}.train()` after it.",

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from tensormagic.diagnoses.cut_remedies import call_words
 from tensormagic.diagnoses.graph_cuts import hides_parameters, names_behind_cuts, read_only_cut
 from tensormagic.diagnoses.parameter_names import as_code, passes_words, shortest
-from tensormagic.diagnoses.words import counted, grouped, listed
 from tensormagic.reports import Finding, OptimizerUse, ParameterSeries, RelatedLine, TraceReport
+from tensormagic.words import count, listed, plural
 
 FEWEST_STEPS = 3  # without any gradient
 
@@ -40,7 +40,7 @@ def _missing_finding(report: TraceReport, of: Sequence[ParameterSeries], missing
     places = shortest([series.name for series in missing], [series.name for series in of])
     called = report.passes[-1].location if report.passes else None
     verb = "gets" if len(places) == 1 else "get"
-    share = f"{grouped(len(missing))} of the {grouped(len(of))} parameters of {of[0].owner}"
+    share = f"{count(len(missing))} of the {count(len(of))} parameters of {of[0].owner}"
     remedy, related = _remedy(report, missing)
     return Finding(
         code="TM601",
@@ -92,11 +92,11 @@ def _is_cut_or_replaced(report: TraceReport) -> bool:
 def _idle_finding(report: TraceReport, use: OptimizerUse, missing: Sequence[ParameterSeries]) -> Finding:
     who = shortest([series.name for series in missing], [series.name for series in report.parameters])
     owners = list(dict.fromkeys(series.owner for series in missing))
-    parameters = counted(len(missing), "parameter")
+    parameters = plural(len(missing), "parameter")
     return Finding(
         code="TM601",
         severity="warning",
-        message=f"{use.name} makes {counted(use.steps, 'step')}, and no parameter of {listed(owners)} has a gradient "
+        message=f"{use.name} makes {plural(use.steps, 'step')}, and no parameter of {listed(owners)} has a gradient "
         f"at any: {passes_words(report)} led to none of the {parameters} that it holds.",
         location=report.location(next((pattern.location for pattern in use.patterns), None)),
         evidence={"steps": use.steps, "parameters": len(missing)},

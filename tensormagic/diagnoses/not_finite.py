@@ -20,7 +20,7 @@ from tensormagic.diagnoses.remedies import (
 )
 from tensormagic.diagnoses.untaken import untaken
 from tensormagic.diagnoses.untraced import bad_at_the_end
-from tensormagic.diagnoses.words import counted, grouped, listed, part, scientific, verb
+from tensormagic.diagnoses.words import scientific
 from tensormagic.reports import (
     Birth,
     Finding,
@@ -33,6 +33,7 @@ from tensormagic.reports import (
     TensorReport,
     TraceReport,
 )
+from tensormagic.words import count, is_or_are, listed, part_of, plural
 
 MOST_OBVIOUS = 2  # of two slices, one that is bad is no surprise
 HUGE_NORM = 1e15  # a finite gradient above this has been growing: what overflows after it is no fault of the op
@@ -48,13 +49,13 @@ def bad_values(report: TensorReport) -> Iterator[Finding]:
         return
     first = _first(numbers)
     at = "" if not first else f"; the first is {report.name}[{', '.join(map(str, first))}]"
-    kind, count = ("NaN", numbers.nan) if numbers.nan else ("infinite", inf)
-    seen = part(count, numbers.count) + (" looked at" if numbers.count < numbers.of else "")
-    also = f", and {grouped(inf)} infinite" if numbers.nan and inf else ""
+    kind, bad = ("NaN", numbers.nan) if numbers.nan else ("infinite", inf)
+    seen = part_of(bad, numbers.count) + (" looked at" if numbers.count < numbers.of else "")
+    also = f", and {count(inf)} infinite" if numbers.nan and inf else ""
     yield Finding(
         code="TM401",
         severity="warning" if numbers.nan else "note",
-        message=f"In {report.name} {seen} {verb(count)} {kind}{also}{at}{_all_in(report)}.",
+        message=f"In {report.name} {seen} {is_or_are(bad)} {kind}{also}{at}{_all_in(report)}.",
         evidence={"nan": numbers.nan, "+inf": numbers.positive_infinity, "-inf": numbers.negative_infinity},
         remedy="Find where it came from: run the cell that made it under %%tracegrad." if numbers.nan else "",
         subject=report.name,
@@ -74,7 +75,7 @@ def _all_in(report: TensorReport) -> str:
         return ""
     each = max(holding, key=lambda each: each.size)
     letter = report.layout.dim_names[each.dim] if report.layout else f"dim {each.dim}"
-    return f"; all of them lie in {letter}={each.bad[0].index}, one of {grouped(each.size)}"
+    return f"; all of them lie in {letter}={each.bad[0].index}, one of {count(each.size)}"
 
 
 # -- TM402 --------------------------------------------------------------------------------------------------------
@@ -174,12 +175,16 @@ class _Born:
         kind, count = ("NaN", birth.nan) if birth.nan else ("infinite", birth.inf)
         whole = max(birth.count, count)
         if self._may_be_the_hook():
-            return f"{part(count, whole)} {self._to} receives {verb(count)} {kind}"
-        return f"{part(count, whole)} it sends to {self._to} {verb(count)} {kind}"
+            return f"{part_of(count, whole)} {self._to} receives {is_or_are(count)} {kind}"
+        return f"{part_of(count, whole)} it sends to {self._to} {is_or_are(count)} {kind}"
 
     def _spread(self) -> str:
         frame = next((frame for frame in self.graph.frames if frame.pass_number == self.birth.pass_number), None)
-        return f"; from there it reaches {len(frame.bad)} of {len(self.graph.nodes)} nodes" if frame else ""
+        return (
+            f"; from there it reaches {count(len(frame.bad))} of {plural(len(self.graph.nodes), 'node')}"
+            if frame
+            else ""
+        )
 
     def _afterwards(self) -> str:
         return "; the last pass is finite again" if _recovers(self.report, self.birth.pass_number) else ""
@@ -211,17 +216,17 @@ class _Born:
         """Yield what the saved tensor explains, the most telling first."""
         birth = self.birth
         counts = (
-            (birth.saved_zero, known.zero, counted(birth.saved_zero, "zero")),
-            (birth.saved_negative, known.negative, counted(birth.saved_negative, "negative number")),
+            (birth.saved_zero, known.zero, plural(birth.saved_zero, "zero")),
+            (birth.saved_negative, known.negative, plural(birth.saved_negative, "negative number")),
         )
         held = [(clause, text) for count, clause, text in counts if count and clause]
         if held and not birth.saved_bad:
             yield held[0][0].format(n=listed([text for _, text in held])), known.remedy
         elif held:
-            bad = counted(birth.saved_bad, "NaN or infinite element", "NaN or infinite elements")
+            bad = plural(birth.saved_bad, "NaN or infinite element", "NaN or infinite elements")
             yield held[0][0].format(n=listed([*(text for _, text in held), bad])), known.remedy
         if birth.saved_bad:
-            place = f" at {counted(birth.saved_bad, 'element')}" if birth.count > 1 else ""
+            place = f" at {plural(birth.saved_bad, 'element')}" if birth.count > 1 else ""
             own = not known.bad.endswith("already")
             yield known.bad + place, known.remedy if own else NOT_FINITE_FORWARD
         if birth.saved_name in {"", "self"} and birth.incoming_norm < HUGE_NORM:
@@ -260,11 +265,11 @@ def _from_the_start(report: TraceReport, pass_number: int, number: int) -> Findi
     opening = (
         "Backward was started with a gradient that is not finite" if given else "A gradient that is not finite was seen"
     )
-    of = counted(count, "element")
+    of = plural(count, "element")
     return Finding(
         code="TM402",
         severity="warning" if _recovers(report, pass_number) else "error",
-        message=f"{opening}{when(report, pass_number)}: {of} of what {node.op} receives {verb(count)} {kind}.",
+        message=f"{opening}{when(report, pass_number)}: {of} of what {node.op} receives {is_or_are(count)} {kind}.",
         location=location,
         evidence={"nan": nan, "inf": inf, "pass": pass_number},
         remedy="Look at the gradient argument of backward(), or at a loss scale that overflowed." if given else ANY,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.words import counted, grouped
 from tensormagic.reports import Observation, ObservationKind, Operand, TraceReport
+from tensormagic.words import count, plural
 
 
 def of_kind(report: TraceReport, kind: ObservationKind) -> Iterator[Observation]:
@@ -26,10 +26,10 @@ def times(one: Observation) -> int:
 def how_often(one: Observation) -> str:
     """Return ``"in its one call"``, ``"in each of its 6 calls"`` or ``"in 3 of the 7 calls looked at"``."""
     if not every_call(one):
-        return f"in {grouped(one.seen)} of the {counted(one.looked, 'call')} looked at"
+        return f"in {count(one.seen)} of the {plural(one.looked, 'call')} looked at"
     if one.calls == 1:
         return "in its one call"
-    return f"in both of its {one.calls} calls" if one.calls == 2 else f"in each of its {grouped(one.calls)} calls"
+    return f"in both of its {one.calls} calls" if one.calls == 2 else f"in each of its {count(one.calls)} calls"
 
 
 def called(operand: Operand, otherwise: str) -> str:

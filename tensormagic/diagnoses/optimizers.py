@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tensormagic.diagnoses.parameter_names import as_code, shortest
-from tensormagic.diagnoses.words import counted, listed, part
 from tensormagic.reports import Finding, Location, OptimizerUse, ParameterSeries, TraceReport, Training
+from tensormagic.words import listed, part_of, plural
 
 MOST_SHARE = 0.6  # of a model's elements; who leaves out more trains a small part on purpose
 
@@ -75,14 +75,14 @@ def _in_no_optimizer(report: TraceReport, users: list[OptimizerUse], missing: _N
     stepped = [number for use in users for number in _stepped(report, use, owner)]
     meant = not strangers and _is_meant(report, missing, stepped)
     one = len(names) == 1
-    gone = counted(strangers, "parameter")
+    gone = plural(strangers, "parameter")
     still = f", and still holds {gone} that no model uses any more" if strangers else ""
     return Finding(
         code="TM602",
         severity="note" if meant else "warning",
         message=f"{listed(names)} {'gets' if one else 'get'} gradients but {'is' if one else 'are'} in no optimizer: "
         f"{listed([use.name for use in users])} {'steps' if len(users) == 1 else 'step'} "
-        f"{part(len(stepped), len(of), 'parameter')} of {owner}{still}.",
+        f"{part_of(len(stepped), len(of), 'parameter')} of {owner}{still}.",
         location=_step_line(report, users[0]),
         evidence={"without an optimizer": len(missing), "stepped": len(stepped), "held but unused": strangers},
         remedy=_remedy(names, of, users[0], meant=meant, replaced=strangers > 0),
@@ -173,8 +173,8 @@ def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> Fi
     return Finding(
         code="TM604",
         severity="error" if alike else "warning",
-        message=f"{use.name} steps {counted(count, 'parameter')}{whose} that never had a gradient and that no model "
-        f"which ran uses; {counted(missing, 'parameter')} of {owner} {'gets' if missing == 1 else 'get'} gradients and "
+        message=f"{use.name} steps {plural(count, 'parameter')}{whose} that never had a gradient and that no model "
+        f"which ran uses; {plural(missing, 'parameter')} of {owner} {'gets' if missing == 1 else 'get'} gradients and "
         f"{'is' if missing == 1 else 'are'} in no optimizer"
         f"{', although their shapes are the same: the model was made anew or copied afterwards' if alike else ''}.",
         location=_step_line(report, use),

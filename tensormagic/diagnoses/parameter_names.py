@@ -6,17 +6,17 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tensormagic.diagnoses.words import counted, grouped
 from tensormagic.reports import TraceReport
+from tensormagic.words import count, plural
 
 _NUMBER = re.compile(r"\.(\d+)(?=\.|$)")
 
 
 def passes_words(report: TraceReport) -> str:
     """Return how many passes there were, and how many of them were traced."""
-    passes = counted(report.passes_seen, "backward pass", "backward passes")
+    passes = plural(report.passes_seen, "backward pass", "backward passes")
     if report.passes_traced < report.passes_seen:
-        return f"the {grouped(report.passes_traced)} traced of {passes}"
+        return f"the {count(report.passes_traced)} traced of {passes}"
     return passes
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from tensormagic.diagnoses.backward_failures import lines, place_of, saver, tensor_name
 from tensormagic.diagnoses.deeds import assigned, deed
-from tensormagic.diagnoses.words import counted, listed
 from tensormagic.reports import Finding, Location, TraceReport
 from tensormagic.reports.backward_faults import GradientRead, SavedWrite, SpoiltTensor
 from tensormagic.reports.finding import Scalar
+from tensormagic.words import listed, plural
 
 # A line that only asks whether there is a gradient.
 _ASKS = re.compile(
@@ -36,7 +36,7 @@ def _unseen(same: list[SpoiltTensor]) -> Finding:
     """Return the finding about what one line changed: the first that backward came to, and how many more."""
     spoilt, first = same[0], same[0].writes[0]
     names = list(dict.fromkeys(_name(each, first) for each in same))
-    more = f" (and {counted(len(names) - 1, 'other tensor')})" if len(names) > 1 else ""
+    more = f" (and {plural(len(names) - 1, 'other tensor')})" if len(names) > 1 else ""
     how, what_hides, remedy = _by(first)
     seen: dict[str, Scalar] = {} if first.kind == "array" else {"writes seen": spoilt.writes_seen}
     return Finding(
@@ -80,7 +80,7 @@ def gradient_of_non_leaf(report: TraceReport) -> Iterator[Finding]:
 def _non_leaf(read: GradientRead) -> Finding:
     name = read.name or listed(assigned(read.made)[:1])
     made = f"{read.op} made it" if read.op else "an operation made it"
-    times = f" ({counted(read.count, 'time')})" if read.count > 1 else ""
+    times = f" ({plural(read.count, 'time')})" if read.count > 1 else ""
     code = name if name and name.isidentifier() else "x"
     return Finding(
         code="TM307",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.words import counted, grouped, listed
 from tensormagic.reports import Finding, HiddenModules, LooseTensor, ModulesReport, TraceReport, UntiedPair, WatchReport
 from tensormagic.reports.finding import Scalar
+from tensormagic.words import count, listed, plural
 
 _MAKES = ("__init__", "init", "reset", "build", "setup", "make", "create")  # what methods that make a module begin with
 
@@ -47,7 +47,7 @@ def _could_be_buffer(loose: LooseTensor) -> bool:
 def _parameter(loose: LooseTensor) -> Finding:
     missing = f"{loose.name} asks for a gradient, but is a plain tensor: it is not among {loose.owner}.parameters()"
     if loose.siblings:
-        updated = f"the optimizer updates {counted(loose.siblings, 'parameter')} of {loose.owner} and never this tensor"
+        updated = f"the optimizer updates {plural(loose.siblings, 'parameter')} of {loose.owner} and never this tensor"
         message = f"{missing}, so {updated}, and state_dict() leaves it out."
     else:
         message = f"{missing}, so an optimizer made from these will not update it, and state_dict() leaves it out."
@@ -142,16 +142,16 @@ def hidden_modules(report: TraceReport | WatchReport) -> Iterator[Finding]:
 def _hiding(hidden: HiddenModules) -> Finding:
     untouched = hidden.trained and not hidden.with_gradient
     meant = hidden.optimized >= hidden.parameters or hidden.modules == 1 or untouched
-    what = counted(hidden.modules, "module") if hidden.modules else counted(hidden.parameters, "parameter")
+    what = plural(hidden.modules, "module") if hidden.modules else plural(hidden.parameters, "parameter")
     kind = "ModuleDict" if hidden.container == "dict" else "ModuleList"
     kind = kind if hidden.modules else kind.replace("Module", "Parameter")
     attribute = hidden.name.rpartition(".")[2]
-    count = f"{counted(hidden.parameters, 'parameter')} ({counted(hidden.numel, 'element')})"
+    missing = f"{plural(hidden.parameters, 'parameter')} ({plural(hidden.numel, 'element')})"
     return Finding(
         code="TM605",
         severity="note" if meant else "warning",
         message=f"{hidden.name} is a plain {hidden.container} of {what}: {hidden.owner} does not know them, so their "
-        f"{count} are missing from {hidden.owner}.parameters(), which has {grouped(hidden.registered)}.",
+        f"{missing} are missing from {hidden.owner}.parameters(), which has {count(hidden.registered)}.",
         location=hidden.location,
         evidence={"parameters missing": hidden.parameters, "elements": hidden.numel, "optimized": hidden.optimized},
         remedy=f"Let the module register them: `self.{attribute} = nn.{kind}({_inside(hidden)})`",

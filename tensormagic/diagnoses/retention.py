@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.words import size
 from tensormagic.reports import Finding, HoldersReport, MemoryReport, TensorReport, WatchReport
+from tensormagic.words import number_of_bytes
 
 SMALLEST_STORAGE = 16 * 2**20  # bytes; below that nobody misses them
 SMALLEST_SHARE = 16  # the storage is at least so many times what is read of it
@@ -26,8 +26,8 @@ def small_view_of_large_storage(report: TensorReport) -> Iterator[Finding]:
     yield Finding(
         code="TM205",
         severity="warning",
-        message=f"{report.name} reads {size(read)} and keeps {size(storage.nbytes)} alive: it is the only thing "
-        "left that uses this storage.",
+        message=f"{report.name} reads {number_of_bytes(read)} and keeps {number_of_bytes(storage.nbytes)} alive: "
+        "it is the only thing left that uses this storage.",
         evidence={"bytes read": read, "storage bytes": storage.nbytes, "holders": len(_held_by(report))},
         remedy=f"Keep a copy of what it reads, and the storage is free: {_copy(report)}",
         subject=report.name,
@@ -41,8 +41,8 @@ def lone_views(report: WatchReport | MemoryReport) -> Iterator[Finding]:
             yield Finding(
                 code="TM205",
                 severity="warning",
-                message=f"{view.name} reads {size(view.read)} and keeps {size(view.nbytes)} alive: it is the only "
-                "thing left that uses this storage.",
+                message=f"{view.name} reads {number_of_bytes(view.read)} and keeps {number_of_bytes(view.nbytes)} "
+                "alive: it is the only thing left that uses this storage.",
                 evidence={"bytes read": view.read, "bytes": view.nbytes},
                 remedy=f"Keep a copy of what it reads, and the storage is free: `{view.name} = {view.name}.clone()`",
                 subject=view.name,

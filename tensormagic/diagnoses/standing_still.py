@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from tensormagic.diagnoses.optimizers import MOST_SHARE
 from tensormagic.diagnoses.parameter_names import as_code, shortest
-from tensormagic.diagnoses.words import counted, grouped, listed, part
 from tensormagic.reports import Finding, Severity, StillParameters, WatchReport
+from tensormagic.words import count, listed, part_of, plural
 
 LEAST_STEPS = 10  # fewer may be chance: a branch that was not taken, a layer that was dropped
 
@@ -32,10 +32,10 @@ def _without_gradient(still: StillParameters, numbers: Sequence[int], steps: int
     names = [still.names[number] for number in numbers]
     places = shortest(names, still.names)
     it = "it" if len(places) == 1 else "them"
-    share = f"{grouped(len(names))} of the {grouped(len(still.names))} parameters of {still.owner}"
-    during = f"in {counted(steps, 'step')}"
+    share = f"{count(len(names))} of the {count(len(still.names))} parameters of {still.owner}"
+    during = f"in {plural(steps, 'step')}"
     if not still.steps:
-        during = f"while it changed others of {still.owner} {counted(steps, 'time')}"
+        during = f"while it changed others of {still.owner} {plural(steps, 'time')}"
     return Finding(
         code="TM601",
         severity=severity,
@@ -63,7 +63,7 @@ def _in_no_optimizer(still: StillParameters) -> Finding:
     names = shortest([still.names[number] for number in still.still], still.names)
     gets, are, them = ("gets", "is", "it") if len(names) == 1 else ("get", "are", "them")
     meant = _is_meant(still)
-    trained = part(len(still.trained), len(still.names), "parameter")
+    trained = part_of(len(still.trained), len(still.names), "parameter")
     return Finding(
         code="TM602",
         severity="note" if meant else "warning",

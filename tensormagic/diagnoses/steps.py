@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.words import counted, grouped, scientific
+from tensormagic.diagnoses.words import scientific
 from tensormagic.reports import Accumulation, Finding, OptimizerUse, RelatedLine, StepKind, StepPattern, TraceReport
 from tensormagic.reports.finding import Scalar
+from tensormagic.words import count, plural
 
 IN_A_ROW = 2  # steps; a single one may be meant
 
@@ -55,11 +56,11 @@ def _called(use: OptimizerUse) -> str:
     return use.name if use.name.isidentifier() and use.name != use.type_name else "optimizer"
 
 
-def _steps(count: int, use: OptimizerUse) -> str:
+def _steps(number: int, use: OptimizerUse) -> str:
     """Return ``"in all 6 steps"`` or ``"in 5 of its 6 steps"``."""
-    if count < use.steps:
-        return f"in {grouped(count)} of its {counted(use.steps, 'step')}"
-    return {1: "in its one step", 2: "in both of its steps"}.get(count, f"in all of its {grouped(count)} steps")
+    if number < use.steps:
+        return f"in {count(number)} of its {plural(use.steps, 'step')}"
+    return {1: "in its one step", 2: "in both of its steps"}.get(number, f"in all of its {count(number)} steps")
 
 
 # -- TM309 --------------------------------------------------------------------------------------------------------
@@ -74,19 +75,19 @@ def accumulated(report: TraceReport) -> Iterator[Finding]:
 
 
 def _accumulated(report: TraceReport, use: OptimizerUse, patterns: list[StepPattern]) -> Finding:
-    most, count = _most(patterns), _total(patterns)
+    most, times = _most(patterns), _total(patterns)
     backward, step = report.location(most.backward), report.location(most.location)
     grown = _grown(report, use.accumulation)
     if use.name:
         message = (
-            f"{use.name} steps on gradients that were not cleared: {_steps(count, use)}, backward had added to what an "
+            f"{use.name} steps on gradients that were not cleared: {_steps(times, use)}, backward had added to what an "
             f"earlier step used already{grown}."
         )
         remedy = f"Clear them once a step, before the backward: `{_called(use)}.zero_grad()`"
     else:
         name = _leaf(report, use)
         message = (
-            f"{name}.grad is not cleared between updates: in {grouped(count)} of {counted(use.steps, 'update')}, "
+            f"{name}.grad is not cleared between updates: in {count(times)} of {plural(use.steps, 'update')}, "
             f"backward had added to what an earlier update used already{grown}."
         )
         remedy = f"Clear it after each update: `{name}.grad = None`"
@@ -131,13 +132,13 @@ def emptied(report: TraceReport) -> Iterator[Finding]:
 
 
 def _emptied(report: TraceReport, use: OptimizerUse, patterns: list[StepPattern]) -> Finding:
-    most, count = _most(patterns), _total(patterns)
-    always = count == use.steps
+    most, times = _most(patterns), _total(patterns)
+    always = times == use.steps
     cleared = report.location(most.cleared)
     return Finding(
         code="TM310",
         severity="error" if always else "warning",
-        message=f"{use.name} steps without gradients, {_steps(count, use)}: backward brought them, and they were "
+        message=f"{use.name} steps without gradients, {_steps(times, use)}: backward brought them, and they were "
         f"cleared before the step{', so nothing is learned' if always else ''}.",
         location=cleared or report.location(most.location),
         evidence=_evidence(use, patterns),
@@ -166,13 +167,13 @@ def without_backward(report: TraceReport) -> Iterator[Finding]:
 
 
 def _repeated(report: TraceReport, use: OptimizerUse, patterns: list[StepPattern]) -> Finding:
-    most, count = _most(patterns), _total(patterns)
+    most, times = _most(patterns), _total(patterns)
     before = next((one.location for one in use.patterns if one.first == most.first - 1), None)
-    again = "once" if count == 1 else f"{grouped(count)} times"
+    again = "once" if times == 1 else f"{count(times)} times"
     return Finding(
         code="TM607",
         severity="warning",
-        message=f"{use.name} stepped again on the same gradients, {again} in {counted(use.steps, 'step')}: no backward "
+        message=f"{use.name} stepped again on the same gradients, {again} in {plural(use.steps, 'step')}: no backward "
         "ran since the step before.",
         location=report.location(most.location),
         evidence=_evidence(use, patterns),
@@ -188,7 +189,7 @@ def _without(report: TraceReport, use: OptimizerUse, patterns: list[StepPattern]
     return Finding(
         code="TM607",
         severity="error",
-        message=f"{use.name} stepped {grouped(use.steps)} times, and no backward has run: there are no gradients, so "
+        message=f"{use.name} stepped {count(use.steps)} times, and no backward has run: there are no gradients, so "
         "nothing is learned.",
         location=report.location(_most(patterns).location),
         evidence=_evidence(use, patterns),

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tensormagic.diagnoses.births import first_birth, value_of, when
-from tensormagic.diagnoses.words import counted, part, verb
 from tensormagic.reports import MEASURES, Birth, Finding, Graph, Node, RelatedLine, TraceReport
+from tensormagic.words import is_or_are, part_of, plural
 
 SELECTING = frozenset({"where", "masked_fill", "masked_scatter", "masked_select", "index", "index_put", "nan_to_num"})
 # Behind these a logarithm is mended by fusing the two, whatever is left out: TM402 says so.
@@ -161,13 +161,13 @@ def nan_from_what_was_not_taken(report: TraceReport) -> Iterator[Finding]:
     left_out = f"{found.selecting.op} leaves out" if found.selecting.op != "where" else "where does not take"
     where = f", {location.label}" if location else ""
     by = f" ({line.label})" if line and line != location else ""
-    share = part(birth.nan, max(birth.count, birth.nan))
+    share = part_of(birth.nan, max(birth.count, birth.nan))
     yield Finding(
         code="TM406",
         severity="error",
         message=f"The first NaN gradient is born in {node.op}{where}{when(report, birth.pass_number)}, at elements "
         f"that {left_out}{by}: {_reason(node, birth)}, so {share} it sends to {receiver.variable or receiver.op} "
-        f"{verb(birth.nan)} NaN.",
+        f"{is_or_are(birth.nan)} NaN.",
         location=location,
         evidence={"nan": birth.nan, "elements": birth.count, "zeros saved": birth.saved_zero,
                   "pass": birth.pass_number},
@@ -183,7 +183,7 @@ def _reason(node: Node, birth: Birth) -> str:
         return "its result is not finite there, and the gradient of 0 that comes back times that is NaN"
     if not birth.saved_zero or (birth.saved_name not in {"self", "other"} and node.op != "sqrt"):
         return "its slope is infinite there, and the gradient of 0 that comes back times ∞ is NaN"
-    held = f"its {_HELD.get(node.op, 'input')} holds {counted(birth.saved_zero, 'zero')}"
+    held = f"its {_HELD.get(node.op, 'input')} holds {plural(birth.saved_zero, 'zero')}"
     return f"{held}, and the gradient of 0 that comes back there times an infinite slope is NaN"
 
 

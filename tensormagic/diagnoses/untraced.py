@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.words import grouped, listed, part, verb
 from tensormagic.reports import UNTOUCHED, Finding, TraceReport
+from tensormagic.words import count, is_or_are, listed, part_of
 
 
 def bad_at_the_end(report: TraceReport) -> Iterator[Finding]:
@@ -29,9 +29,9 @@ def bad_at_the_end(report: TraceReport) -> Iterator[Finding]:
     yield Finding(
         code="TM402",
         severity="warning" if nan else "note",
-        message=f"When the run had ended, {part(len(bad), len(there), 'gradient')} {verb(len(bad))} "
+        message=f"When the run had ended, {part_of(len(bad), len(there), 'gradient')} {is_or_are(len(bad))} "
         f"{'NaN' if nan else 'infinite'} ({names}), although no traced pass had one: it began after step "
-        f"{grouped(after)}, the last that was traced.",
+        f"{count(after)}, the last that was traced.",
         location=report.location(report.passes[-1].location) if report.passes else None,
         evidence={"parameters": len(bad), "last traced step": after, "steps": report.steps_seen},
         remedy=f"Trace the steps after it: `--steps {after + 1}:` (in a script `steps=({after + 1}, None)`).",

@@ -11,8 +11,8 @@ from tensormagic.diagnoses import why_absent as absent
 from tensormagic.diagnoses import why_present as present
 from tensormagic.diagnoses.parameter_names import shortest
 from tensormagic.diagnoses.why_question import Question
-from tensormagic.diagnoses.words import counted, listed, part, verb
 from tensormagic.reports import GradientFacts, TraceReport, WhyGroup, WhyReport
+from tensormagic.words import is_or_are, listed, part_of, plural
 
 MEANT = frozenset({"fine", "frozen", "scaled down"})
 
@@ -57,9 +57,9 @@ def _says(name: str, answers: list[WhyReport], groups: tuple[WhyGroup, ...]) -> 
     if not amiss:
         return _all_in_order(name, groups)
     if len(groups) == 1:
-        return f"It is the same with {part(len(answers), len(answers), 'parameter')} of {name}: {answers[0].answer}"
+        return f"It is the same with {part_of(len(answers), len(answers), 'parameter')} of {name}: {answers[0].answer}"
     has = "has" if amiss == 1 else "have"
-    which = part(amiss, len(answers), "parameter")
+    which = part_of(amiss, len(answers), "parameter")
     return f"{which[0].upper()}{which[1:]} of {name} {has} no gradient, or one that is not as it should be."
 
 
@@ -77,8 +77,8 @@ def _all_in_order(name: str, groups: tuple[WhyGroup, ...]) -> str:
     count = sum(group.count for group in frozen)
     which = listed([each for group in frozen for each in group.names])
     if len(frozen) == len(groups):
-        return f"{name} is frozen: none of its {counted(count, 'parameter')} asks for a gradient."
-    kept = f"{counted(count, 'parameter')} {verb(count)} frozen: {which}."
+        return f"{name} is frozen: none of its {plural(count, 'parameter')} asks for a gradient."
+    kept = f"{plural(count, 'parameter')} {is_or_are(count)} frozen: {which}."
     return f"Nothing is wrong with the gradients of {name} that are there; {kept}"
 
 

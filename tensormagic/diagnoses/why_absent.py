@@ -6,8 +6,9 @@ from tensormagic.diagnoses.cut_remedies import call_words, instead
 from tensormagic.diagnoses.parameter_names import passes_words
 from tensormagic.diagnoses.why_question import Question, place_words
 from tensormagic.diagnoses.why_way import cut_way, live_way, traced_way
-from tensormagic.diagnoses.words import counted, listed, rebound, scientific
+from tensormagic.diagnoses.words import rebound, scientific
 from tensormagic.reports import Cut, Location, WhyReport
+from tensormagic.words import listed, plural
 
 UNTRACED = "Run the cell under `%%tracegrad` and ask again: it sees which line ends the way."
 
@@ -113,7 +114,7 @@ def cleared(question: Question) -> WhyReport | None:
         return None
     norms = question.norms
     last = f", the last of norm {scientific(norms[-1])}" if norms else ""
-    says = f"{question.grad} is None because it was cleared: {counted(series.touched, 'pass', 'passes')} brought it a "
+    says = f"{question.grad} is None because it was cleared: {plural(series.touched, 'pass', 'passes')} brought it a "
     says += f"gradient{last}, and it was set to None since."
     place = _cleared_at(question)
     return question.told(

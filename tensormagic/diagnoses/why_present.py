@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from tensormagic.diagnoses.why_question import Question, place_words
 from tensormagic.diagnoses.why_way import traced_way, upstream
-from tensormagic.diagnoses.words import counted, part, scientific
+from tensormagic.diagnoses.words import scientific
 from tensormagic.reports import Finding, Graph, WayStep, WhyReport
+from tensormagic.words import part_of, plural
 
 SINCE = "That is, if no other backward has run since that cell."
 MOSTLY = 0.5  # a share of zeros from which on they are told of
@@ -33,7 +34,7 @@ def not_finite(question: Question) -> WhyReport | None:
     if not bad:
         return None
     what = "NaN" if facts.nan else "infinity"
-    head = f"{question.grad} holds {what} ({part(bad, facts.numel)})"
+    head = f"{question.grad} holds {what} ({part_of(bad, facts.numel)})"
     found = _birth(question)
     if found is None:
         told = [one for one in _findings(question) if one.code in {"TM401", "TM402", "TM406"} and _above(question, one)]
@@ -192,7 +193,7 @@ def fine(question: Question) -> WhyReport:
     brought = (
         f"what the last pass brought, norm {scientific(last or 0.0)}" if same else _norm_words(question).strip(".")
     )
-    zeros = f"{counted(facts.zero, 'element')} of {facts.numel} are exactly zero." if facts.zero else ""
+    zeros = f"{plural(facts.zero, 'element')} of {facts.numel} are exactly zero." if facts.zero else ""
     few = facts.numel and facts.zero / facts.numel < MOSTLY
     evidence = (_passes(question), zeros if not few else "")
     return question.told("fine", f"{head}: {brought}.", evidence=evidence, way=_way(question))
@@ -209,7 +210,7 @@ def _passes(question: Question) -> str:
     if series is None or len(norms) < 2:
         return ""
     shown = ", ".join(map(scientific, norms[-5:]))
-    return f"{counted(series.touched, 'pass', 'passes')} brought it a gradient; norms of the last: {shown}."
+    return f"{plural(series.touched, 'pass', 'passes')} brought it a gradient; norms of the last: {shown}."
 
 
 def _findings(question: Question) -> Sequence:  # type: ignore[type-arg]

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from tensormagic.diagnoses.caught_backwards import severity
 from tensormagic.diagnoses.cut_remedies import call_words, instead
 from tensormagic.diagnoses.graph_cuts import UNRECORDED
-from tensormagic.diagnoses.words import counted, listed, verb
 from tensormagic.reports import Cut, FailureReport, Finding, ModelInSight, RelatedLine, Rootless, Severity, TraceReport
+from tensormagic.words import is_or_are, listed, plural
 
 REFUSAL = "does not require grad and does not have a grad_fn"
 
@@ -98,10 +98,10 @@ def _of_models(models: Sequence[ModelInSight]) -> Told:
     names = listed([model.name for model in asking or models])
     if asking:
         free = sum(model.parameters - model.frozen for model in asking)
-        why = f"{_NOTHING}, although {counted(free, 'parameter')} of {names} {'does' if free == 1 else 'do'}"
+        why = f"{_NOTHING}, although {plural(free, 'parameter')} of {names} {'does' if free == 1 else 'do'}"
         return why, f"Calculate it from what {names} {'returns' if len(asking) == 1 else 'return'}."
     of = sum(model.parameters for model in models)
-    why = f"{_NOTHING}; {'the one parameter' if of == 1 else f'all {of} parameters'} of {names} {verb(of)} frozen"
+    why = f"{_NOTHING}; {'the one parameter' if of == 1 else f'all {of} parameters'} of {names} {is_or_are(of)} frozen"
     return why, f"Let the part that should learn ask for gradients: `{models[0].name}.requires_grad_(True)`."
 
 

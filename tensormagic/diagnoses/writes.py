@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.words import counted, listed, part, rebound
+from tensormagic.diagnoses.words import rebound
 from tensormagic.reports import ChangedName, Clash, Finding, Write, WritesReport
 from tensormagic.reports.finding import Scalar, Severity
+from tensormagic.words import listed, part_of, plural
 
 # -- TM201, TM204: another name ------------------------------------------------------------------------------------
 
@@ -44,7 +45,7 @@ def _shared(write: Write, others: list[ChangedName], more: int) -> Finding:
         message = f"The call on this line changes its argument: {_elements(first)}{_how_often(write, first)}."
         remedy = f"Where that is not meant, pass a copy: `{first.name}.clone()`; or leave out `inplace=True`."
         return _finding("TM201", "note", write, others, message=message, remedy=remedy)
-    lines = {0: "", 1: " (so does another line)"}.get(more, f" (so do {counted(more, 'more line')})")
+    lines = {0: "", 1: " (so does another line)"}.get(more, f" (so do {plural(more, 'more line')})")
     return _finding(
         "TM201", "note", write, others,
         message=f"Writing to {_target(write)} {_changes(others)}{_how_often(write, others[0])}{lines}.",
@@ -61,7 +62,7 @@ def _changes(others: list[ChangedName]) -> str:
     if len(others) == 1:
         return f"changes {_elements(first)}{_first(first)}"
     if len(others) > 2 and len({_root(changed.name) for changed in others}) == 1:
-        return f"changes {counted(len(others), 'tensor')} in {_root(first.name)}, such as {first.name}"
+        return f"changes {plural(len(others), 'tensor')} in {_root(first.name)}, such as {first.name}"
     return f"changes {listed([changed.name for changed in others])}: {_elements(first)}{_first(first)}"
 
 
@@ -74,7 +75,7 @@ def _unmeant(write: Write, changed: ChangedName) -> Finding:
     how = _how_often(write, changed)
     if changed.items > 1:
         message = (
-            f"{counted(changed.items, 'item')} of {changed.name} are one memory, and writing to {_target(write)} "
+            f"{plural(changed.items, 'item')} of {changed.name} are one memory, and writing to {_target(write)} "
             f"changes all of them{how}: none keeps the values it was appended with."
         )
         kept = write.target if write.target.isidentifier() else "…"
@@ -118,7 +119,7 @@ def _elements(changed: ChangedName) -> str:
     if changed.elements is None:
         return f"elements of {changed.name}"
     most = "" if changed.certain else "at most "
-    return f"{most}{part(changed.elements, changed.of_elements)} of {changed.name}"
+    return f"{most}{part_of(changed.elements, changed.of_elements)} of {changed.name}"
 
 
 def _first(changed: ChangedName) -> str:
@@ -131,7 +132,7 @@ def _first(changed: ChangedName) -> str:
 def _how_often(write: Write, changed: ChangedName) -> str:
     if write.several:
         return f", {changed.writes} times" if changed.writes > 1 else ""
-    return f", in {changed.writes} of {counted(write.count, 'write')}" if write.count > 1 else ""
+    return f", in {changed.writes} of {plural(write.count, 'write')}" if write.count > 1 else ""
 
 
 def _copy_remedy(write: Write, changed: ChangedName) -> str:
@@ -161,7 +162,7 @@ def overlapping_targets(report: WritesReport) -> Iterator[Finding]:
         elif clash is not None and clash.kind == "repeats":
             yield _clash(
                 "TM202", "warning", write, clash,
-                message=f"Writing {counted(clash.of_elements, 'element')} of {clash.tensor} changes "
+                message=f"Writing {plural(clash.of_elements, 'element')} of {clash.tensor} changes "
                 f"{clash.elements} of its elements, because it holds each of them several times.",
                 remedy=f"Write to a full copy: `{_full_copy(clash.tensor)}`",
             )  # fmt: skip
@@ -170,7 +171,7 @@ def overlapping_targets(report: WritesReport) -> Iterator[Finding]:
 def _stored(clash: Clash) -> str:
     if clash.elements is None:
         return ""
-    return f" ({counted(clash.of_elements, 'element')}, {counted(clash.elements, 'stored one')})"
+    return f" ({plural(clash.of_elements, 'element')}, {plural(clash.elements, 'stored one')})"
 
 
 def _full_copy(name: str) -> str:
@@ -183,7 +184,7 @@ def reads_what_it_writes(report: WritesReport) -> Iterator[Finding]:
         clash = write.clash
         if clash is None or clash.kind != "reads what it writes":
             continue
-        amount = "elements" if clash.elements is None else part(clash.elements, clash.of_elements)
+        amount = "elements" if clash.elements is None else part_of(clash.elements, clash.of_elements)
         yield _clash(
             "TM203", _severity(clash, wrong="error"), write, clash,
             message=f"This line reads {amount} that it writes in {_target(write)}: {_outcome(clash)}.",
@@ -210,7 +211,7 @@ def _outcome(clash: Clash) -> str:
     name = clash.tensor if clash.tensor.isidentifier() else ""
     where = f"{'' if name else 'at '}{name}{list(clash.index)} " if clash.index else ""
     return (
-        f"{counted(clash.wrong, 'element')} {'comes' if clash.wrong == 1 else 'come'} out wrong, {first}{where}as "
+        f"{plural(clash.wrong, 'element')} {'comes' if clash.wrong == 1 else 'come'} out wrong, {first}{where}as "
         f"{clash.got} instead of {clash.expected}"
     )
 

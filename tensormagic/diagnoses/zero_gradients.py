@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tensormagic.diagnoses.words import counted, grouped, listed, verb
 from tensormagic.reports import UNTOUCHED, Finding, Frame, Graph, Node, ParameterSeries, TraceReport
+from tensormagic.words import count, is_or_are, listed, plural
 
 FEWEST_PASSES = 3
 # One that has died on the way, as after a step that was too large, must have been dead for half of the run.
@@ -242,20 +242,20 @@ def _finding(report: TraceReport, where: tuple[int, int], dead: _Dead, first: _S
     node = graph.nodes[where[1]]
     flat, location = flat_of(node), report.location(node.location)
     assert flat is not None
-    count = len(dead.frames)
+    kept_passes = len(dead.frames)
     kept = "kept " if len(report.passes) < report.passes_seen else ""
-    passes = counted(count, f"{kept}backward pass", f"{kept}backward passes")
-    shown = "" if count == 1 else "all " if first.always else "the last "
+    passes = plural(kept_passes, f"{kept}backward pass", f"{kept}backward passes")
+    shown = "" if kept_passes == 1 else "all " if first.always else "the last "
     place = f" in {node.module}" * bool(node.module) + (f" ({location.label})" if location else "")
-    names, gets = listed(dead.names), "gets" if verb(len(dead.names)) == "is" else "get"
-    yet = "" if first.always else f" of {grouped(report.passes_seen)}"
+    names, gets = listed(dead.names), "gets" if is_or_are(len(dead.names)) == "is" else "get"
+    yet = "" if first.always else f" of {count(report.passes_seen)}"
     return Finding(
         code="TM405",
         severity="warning",
         message=f"{names} {gets} a gradient of exactly zero in {shown}{passes}{yet}: {node.op}{place} lets nothing "
         f"through, since {flat.why}.",
         location=location,
-        evidence={"leaves": len(dead.names), "passes": count, "first": dead.frames[0].pass_number,
+        evidence={"leaves": len(dead.names), "passes": kept_passes, "first": dead.frames[0].pass_number,
                   "arrives": round(float(dead.frames[-1].norms[node.index]), 12)},
         remedy=flat.remedy,
         subject=dead.names[0],

@@ -15,6 +15,7 @@ from tensormagic.reports.picture import TensorPicture
 from tensormagic.reports.slices import DimensionSlices
 from tensormagic.reports.storage import LayoutReport, StorageReport
 from tensormagic.reports.verdict import CopyVerdict
+from tensormagic.words import number_of_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,9 +230,9 @@ class TensorReport(Report):
             "layout": f"torch.{self.layout_name}",
             "stride": str(layout.stride) if layout else "none",
             "storage_offset": str(layout.storage_offset) if layout else "none",
-            "element size": f"{self.element_size} B",
-            "bytes": f"{self.nbytes} B",
-            "storage bytes": f"{self.storage.nbytes} B" if self.storage else "none",
+            "element size": number_of_bytes(self.element_size),
+            "bytes": number_of_bytes(self.nbytes),
+            "storage bytes": number_of_bytes(self.storage.nbytes) if self.storage else "none",
             "storage address": f"{self.storage.address:#x}" if self.storage else "none",
             "version": "none" if self.version is None else str(self.version),
             "is view": str(self.is_view),

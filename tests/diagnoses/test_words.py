@@ -1,49 +1,10 @@
-"""The small phrases that findings are made of."""
+"""Norms and code in findings."""
 
 from __future__ import annotations
 
 import pytest
 
-from tensormagic.diagnoses.words import binding, counted, grouped, listed, part, rebound, scientific, verb
-
-
-@pytest.mark.parametrize(
-    ("number", "text"), [(0, "0"), (9999, "9999"), (10_000, "10\u00a0000"), (1234567, "1\u00a0234\u00a0567")]
-)
-def test_grouped(number, text):
-    """Digits stand in groups of three from 10 000 on."""
-    assert grouped(number) == text
-
-
-def test_counted():
-    """One zero, three zeros, two passes."""
-    assert [counted(1, "zero"), counted(3, "zero"), counted(0, "zero")] == ["1 zero", "3 zeros", "0 zeros"]
-    assert counted(2, "pass", "passes") == "2 passes"
-
-
-@pytest.mark.parametrize(
-    ("count", "of", "text"),
-    [(1, 1, "the one element"), (2, 2, "both elements"), (3, 3, "all 3 elements"), (1, 2, "1 of the 2 elements"),
-     (9, 3, "all 3 elements")],
-)  # fmt: skip
-def test_part(count, of, text):
-    """A share is told by its whole."""
-    assert part(count, of) == text
-
-
-def test_verb():
-    """One is, others are."""
-    assert [verb(0), verb(1), verb(2)] == ["are", "is", "are"]
-
-
-@pytest.mark.parametrize(
-    ("names", "text"),
-    [([], ""), ("a", "a"), ("ab", "a and b"), ("abc", "a, b and c"), ("abcd", "a, b, c and d"),
-     ("abcdefg", "a, b, c, d and 3 more"), (["a, b", "c"], "a, b and c")],
-)  # fmt: skip
-def test_listed(names, text):
-    """Names in a row, cut after four."""
-    assert listed(list(names)) == text
+from tensormagic.diagnoses.words import binding, rebound, scientific
 
 
 @pytest.mark.parametrize(

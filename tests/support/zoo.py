@@ -230,7 +230,7 @@ ZOO: dict[str, Specimen] = {
     "dual": Specimen(_dual, ("dual tensor", "x tangent", "the directional derivative of each element"), lives=False),
     # -- sparse -------------------------------------------------------------------------------------------------
     "coo": Specimen(
-        lambda: _coo(coalesced=True), ("coalesced True", "density 16.7 % (2 of 12 elements)", "its index is [1, 2]")
+        lambda: _coo(coalesced=True), ("coalesced True", "density 17 % (2 of 12 elements)", "its index is [1, 2]")
     ),
     "coo one repeat": Specimen(
         lambda: torch.sparse_coo_tensor([[0, 0], [2, 2]], [1.0, 10.0], (2, 3)),
@@ -244,7 +244,7 @@ ZOO: dict[str, Specimen] = {
     "coo empty": Specimen(lambda: torch.zeros(3, 3).to_sparse(), ("0 values are stored", "density 0 %")),
     "csr": Specimen(
         DENSE.to_sparse_csr,
-        ("row 2 owns places 2 to 3: crow_indices[2] = 2, crow_indices[3] = 4", "empty: row 1", "density 31.2 %"),
+        ("row 2 owns places 2 to 3: crow_indices[2] = 2, crow_indices[3] = 4", "empty: row 1", "density 31 %"),
     ),
     "csc": Specimen(
         DENSE.to_sparse_csc, ("column 2 owns places 2 to 2", "row_indices[2] = 2, so [2, 2] is values[2] = 4")
@@ -279,11 +279,11 @@ ZOO: dict[str, Specimen] = {
     # -- nested -------------------------------------------------------------------------------------------------
     "nested": Specimen(
         lambda: torch.nested.nested_tensor(_items()),
-        ("(2, ragged, 3)", "(2, 3), (4, 3)", "storage offsets 0, 6", "padded to the largest: 96 B"),
+        ("(2, ragged, 3)", "(2, 3) and (4, 3)", "storage offsets 0, 6", "padded to the largest: 96 B"),
     ),
     "nested transposed": Specimen(
         lambda: torch.nested.nested_tensor(_items()).transpose(1, 2),
-        ("(2, 3, ragged)", "contiguous False", "strides (1, 3), (1, 3)"),
+        ("(2, 3, ragged)", "contiguous False", "strides (1, 3) and (1, 3)"),
     ),
     "jagged": Specimen(
         lambda: torch.nested.nested_tensor(_items(), layout=torch.jagged),
@@ -297,7 +297,7 @@ ZOO: dict[str, Specimen] = {
         _holes, ("6 of its 12 places belong to an item", "item 1 is values[5:8]: offsets[1] = 5", "holes are not drawn")
     ),
     # -- without numbers ----------------------------------------------------------------------------------------
-    "meta": Specimen(lambda: torch.empty(30, 40, device="meta"), ("meta", "would take 4 800 B", "no memory")),
+    "meta": Specimen(lambda: torch.empty(30, 40, device="meta"), ("meta", "would take 4.7 KiB", "no memory")),
     "fake": Specimen(_fake, ("pretends to be on cpu", "would take 24 B")),
     "fake symbolic": Specimen(lambda: _fake(symbolic=True), ("symbols (s", "traced with (5, 7)", "would take 140 B")),
     "uninitialized parameter": Specimen(nn.UninitializedParameter, ("shape not known yet", "lazy module decides it")),
@@ -398,15 +398,13 @@ ZOO: dict[str, Specimen] = {
         lambda: np.array([1, "a", None, 2], dtype=object), ("refers to 2 int, 1 str, 1 NoneType",)
     ),
     "array of records": Specimen(
-        lambda: np.zeros(3, dtype=[("a", "i4"), ("b", "f8")]), ("2 fields in 12 bytes: a, b", "x['b']")
+        lambda: np.zeros(3, dtype=[("a", "i4"), ("b", "f8")]), ("2 fields in 12 B: a and b", "x['b']")
     ),
     "array of dates": Specimen(
         lambda: np.array(["1970-01-03"], dtype="M8[D]"),
         ("torch has no dtype for NumPy's datetime64[D]", "D since 1970"),
     ),
-    "array of text": Specimen(
-        lambda: np.array(["ab", "c"]), ("torch has no dtype for NumPy's <U2", "8 bytes an element")
-    ),
+    "array of text": Specimen(lambda: np.array(["ab", "c"]), ("torch has no dtype for NumPy's <U2", "8 B an element")),
     "array of long doubles": Specimen(lambda: np.arange(3, dtype="g") + 0.5, ("0.5, 1.5, 2.5",)),
     "array masked": Specimen(
         lambda: np.ma.masked_array([1.0, 2.0], mask=[False, True]), ("x.mask", "True where an element does not count")

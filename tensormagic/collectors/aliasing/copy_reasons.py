@@ -12,6 +12,7 @@ from typing import Any
 from tensormagic.collectors.aliasing.footprint import Footprint
 from tensormagic.reports.verdict import Outcome
 from tensormagic.reports.view_geometry import contiguous_stride, why_not
+from tensormagic.words import number_of_bytes
 
 _SAME: dict[str, Outcome] = {"same object": "same object", "overlap": "view", "may overlap": "view",
                              "same storage": "view", "unknown": "unknown"}  # fmt: skip
@@ -208,4 +209,6 @@ _COPIES = (frozenset(_REASONS) - {*_EMPTY.split()}) | {"tril", "triu", "diag_emb
 def why_view_fails(source: Footprint, to: tuple[int, ...]) -> str:
     """Return why a tensor cannot be viewed in another shape, and what it takes; empty where strides are no reason."""
     because = _barrier(source, to)
-    return f"{because}; .reshape({', '.join(map(str, to))}) would copy {source.nbytes} B" if because else ""
+    return (
+        f"{because}; .reshape({', '.join(map(str, to))}) would copy {number_of_bytes(source.nbytes)}" if because else ""
+    )

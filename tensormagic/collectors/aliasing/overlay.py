@@ -31,6 +31,7 @@ from tensormagic.reports import (
     OverlayRow,
     OverlayStorage,
 )
+from tensormagic.words import plural
 
 MOST_MEMBERS = 8
 UNITS = 96  # cells up to which every element is drawn by itself
@@ -109,7 +110,7 @@ def _tensor_holder(name: str, x: torch.Tensor) -> _Holder:
     shape, stride = tuple(map(int, x.shape)), tuple(map(int, x.stride()))
     region = Region.of(int(x.storage_offset()) * size, shape, tuple(step * size for step in stride), size)
     if region.elements and region.stop > memory.nbytes:
-        raise ValueError(f"its storage has {memory.nbytes} bytes, it would read up to byte {region.stop}")
+        raise ValueError(f"its storage has {plural(memory.nbytes, 'byte')}, it would read up to byte {region.stop}")
     dtype = str(x.dtype).removeprefix("torch.")
     member = OverlayMember(name, type(x).__name__, dtype, shape, stride, size, None, None, None)
     return _Holder(member, memory.identity, memory.device, memory.address, memory.nbytes, region)

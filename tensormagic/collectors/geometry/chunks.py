@@ -9,6 +9,8 @@ from math import prod
 
 import torch
 
+from tensormagic.words import ordinal
+
 
 @dataclass(frozen=True, slots=True)
 class Thinned:
@@ -69,12 +71,6 @@ def _without_repeats(x: torch.Tensor) -> torch.Tensor:
         if stride == 0 and size > 1:
             x = x.narrow(dim, 0, 1)
     return x
-
-
-def ordinal(number: int) -> str:
-    """Return 2nd, 3rd, 4th, … 11th, … 22nd."""
-    teens = number % 100 in {11, 12, 13}
-    return f"{number}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
 
 
 def chunks(x: torch.Tensor, most: int) -> Iterator[torch.Tensor]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from tensormagic.collectors.kinds.kind import Description, Kind, bytes_of, bytes_text, has_class
+from tensormagic.collectors.kinds.kind import Description, Kind, bytes_of, has_class
 from tensormagic.reports import Fact
+from tensormagic.words import number_of_bytes
 
 _NO_VALUES = "a fake tensor has shape, dtype and strides, but no memory and so no values"
 
@@ -55,7 +56,7 @@ def _describe_fake(x: Any) -> Description:
     return Description(
         label="fake tensor",
         summary="Operations on it compute shapes, dtypes and devices only, as torch.compile and torch.export do.",
-        facts=(_pretended(x), Fact("would take", bytes_text(bytes_of(x)))),
+        facts=(_pretended(x), Fact("would take", number_of_bytes(bytes_of(x)))),
         no_values=_NO_VALUES,
     )
 
@@ -77,7 +78,9 @@ def _describe_symbolic(x: Any) -> Description:
             Fact("symbols", f"({', '.join(map(str, x.shape))})", f"traced with {shape}" if known else ""),
             Fact("strides", f"({', '.join(map(str, x.stride()))})"),
             Fact(
-                "would take", bytes_text(prod(shape) * x.element_size()) if known else "not known", "with these sizes"
+                "would take",
+                number_of_bytes(prod(shape) * x.element_size()) if known else "not known",
+                "with these sizes",
             ),
         ),
         shape=shape,
@@ -98,7 +101,7 @@ def _describe_meta(x: Any) -> Description:
         label="meta",
         summary="It has a shape, a dtype and strides, but no memory: operations on it work out shapes only.",
         facts=(
-            Fact("would take", bytes_text(bytes_of(x)), "on a real device"),
+            Fact("would take", number_of_bytes(bytes_of(x)), "on a real device"),
             Fact("to get memory", "torch.empty_like(x, device='cpu')", "a module: module.to_empty(device='cpu')"),
         ),
         no_values="a meta tensor has shape, dtype and strides, but no memory and so no values",

@@ -17,16 +17,13 @@ from tensormagic.collectors.kinds.kind import (
     Part,
     Values,
     bytes_of,
-    bytes_text,
-    counted,
     dense_fact,
     element_text,
-    percent,
-    sizes_text,
     without_numbers,
 )
 from tensormagic.collectors.kinds.stored import MOST_COUNTED, MOST_LISTED, Frame, Places, stored_map
 from tensormagic.reports import Fact, StoredGroup, StoredLine, StoredList, StoredMap
+from tensormagic.words import count, number_of_bytes, percent, plural, tuple_text
 
 _MOST_BLOCK_TEXT = 4  # elements of a block that are written out in the list
 
@@ -115,7 +112,7 @@ def _describe(x: Any) -> Description:
                 values,
             ),
         ),
-        values=Values(values, f"the {counted(values.numel(), 'stored value')}"),
+        values=Values(values, f"the {plural(values.numel(), 'stored value')}"),
         map=_map(arrays, one) if one else None,
         stored=_list(one) if one else None,
         reading=_reading(one) if one else (),
@@ -129,12 +126,12 @@ def _stored_word(form: _Format) -> str:
 
 def _summary(arrays: _Arrays) -> str:
     form = arrays.form
-    what = counted(int(arrays.plain.numel()), _stored_word(form))
+    what = plural(int(arrays.plain.numel()), _stored_word(form))
     blocks = f" of {arrays.block[0]} × {arrays.block[1]}" if form.blocked else ""
     verb = "is" if arrays.plain.numel() == 1 else "are"
-    batch = f", for each of the {sizes_text(arrays.batch)} batch items alike" if arrays.batch else ""
+    batch = f", for each of the {tuple_text(arrays.batch)} batch items alike" if arrays.batch else ""
     return (
-        f"{what}{blocks} {verb} stored for a tensor of {sizes_text(arrays.shape)}, {form.compressed_name} after "
+        f"{what}{blocks} {verb} stored for a tensor of {tuple_text(arrays.shape)}, {form.compressed_name} after "
         f"{form.compressed_name}; {form.pointers} says where each begins{batch}."
     )
 
@@ -142,14 +139,16 @@ def _summary(arrays: _Arrays) -> str:
 def _facts(x: Any, arrays: _Arrays) -> tuple[Fact, ...]:
     parts = {arrays.form.pointers: arrays.pointers, arrays.form.plain: arrays.plain, "values": arrays.values}
     kept = sum(map(bytes_of, parts.values()))
-    dense = x.numel() * x.element_size()
+    dense, stored = x.numel() * x.element_size(), arrays.values.numel()
     facts = [
-        Fact("nnz", str(int(x._nnz())), _nnz_note(arrays)),
-        Fact("density", percent(arrays.values.numel(), x.numel()), f"{arrays.values.numel()} of {x.numel()} elements"),
+        Fact("nnz", count(int(x._nnz())), _nnz_note(arrays)),
+        Fact("density", percent(stored, x.numel()), f"{count(stored)} of {plural(x.numel(), 'element')}"),
         Fact("block", f"{arrays.block[0]} × {arrays.block[1]}", _grid_note(arrays)) if arrays.form.blocked else None,
         Fact("index dtype", str(arrays.pointers.dtype).removeprefix("torch.")),
         Fact(
-            "bytes", bytes_text(kept), ", ".join(f"{name} {bytes_text(bytes_of(part))}" for name, part in parts.items())
+            "bytes",
+            number_of_bytes(kept),
+            ", ".join(f"{name} {number_of_bytes(bytes_of(part))}" for name, part in parts.items()),
         ),
         dense_fact(kept, dense),
     ]
@@ -176,7 +175,7 @@ def _places(one: _Arrays) -> tuple[torch.Tensor, torch.Tensor, int]:
 
 
 def _map(arrays: _Arrays, one: _Arrays) -> StoredMap | None:
-    title = f"batch item {[0] * len(arrays.batch)} of {sizes_text(arrays.batch)}" if arrays.batch else ""
+    title = f"batch item {[0] * len(arrays.batch)} of {tuple_text(arrays.batch)}" if arrays.batch else ""
     height, width = one.block
     owners, others, every = _places(one)
     rows, columns = (owners, others) if one.form.by_row else (others, owners)

@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensormagic.collectors.kinds.kind import (
-    Description,
-    Kind,
-    Part,
-    Values,
-    bytes_of,
-    bytes_text,
-    counted,
-    has_class,
-    percent,
-    sizes_text,
-)
+from tensormagic.collectors.kinds.kind import Description, Kind, Part, Values, bytes_of, has_class
 from tensormagic.reports import Fact
+from tensormagic.words import number_of_bytes, percent, plural, tuple_text
 
 
 def _is_dtensor(x: Any) -> bool:
@@ -32,28 +22,30 @@ def _describe(x: Any) -> Description:
         summary=_summary(spec, local, shape, partial=partial),
         facts=(
             Fact(
-                "global shape", sizes_text(shape), f"{bytes_text(_global_bytes(x, shape))} over all processes' shards"
+                "global shape",
+                tuple_text(shape),
+                f"{number_of_bytes(_global_bytes(x, shape))} over all processes' shards",
             ),
-            Fact("local shard", sizes_text(local.shape), _share(local, shape)),
+            Fact("local shard", tuple_text(local.shape), _share(local, shape)),
             *_where(spec, shape),
-            Fact("mesh", _mesh(mesh), f"{counted(mesh.size(), 'process', 'processes')} of {mesh.device_type}"),
+            Fact("mesh", _mesh(mesh), f"{plural(mesh.size(), 'process', 'processes')} of {mesh.device_type}"),
             Fact("this process", f"rank {mesh.get_rank()}", f"at {mesh.get_coordinate()} in the mesh"),
             *(_placement(mesh, dim, placement) for dim, placement in enumerate(spec.placements)),
         ),
         parts=(Part(".to_local()", "the shard that lies in this process: the only numbers read here", local),),
-        values=Values(local, f"the {counted(local.numel(), 'value')} of the local shard, not of the whole tensor"),
+        values=Values(local, f"the {plural(local.numel(), 'value')} of the local shard, not of the whole tensor"),
         shape=shape,
         stored_bytes=bytes_of(local),
     )
 
 
 def _summary(spec: Any, local: Any, shape: tuple[int, ...], *, partial: bool) -> str:
-    here = f"{counted(local.numel(), 'element')} of the {sizes_text(shape)} tensor"
+    here = f"{plural(local.numel(), 'element')} of the {tuple_text(shape)} tensor"
     if partial:
         return f"Each process holds a partial result; the tensor is their reduction. Here: {here}, still to be reduced."
     if all(placement.is_replicate() for placement in spec.placements):
         return f"Every process holds a full copy: here {here}."
-    return f"Spread over {counted(spec.mesh.size(), 'process', 'processes')}; this process holds {here}."
+    return f"Spread over {plural(spec.mesh.size(), 'process', 'processes')}; this process holds {here}."
 
 
 def _global_bytes(x: Any, shape: tuple[int, ...]) -> int:
@@ -67,7 +59,8 @@ def _share(local: Any, shape: tuple[int, ...]) -> str:
     elements = 1
     for size in shape:
         elements *= size
-    return f"{bytes_text(bytes_of(local))}, {percent(local.numel(), elements)} of the elements; statistics are of these"
+    held, share = number_of_bytes(bytes_of(local)), percent(local.numel(), elements)
+    return f"{held}, {share} of the elements; statistics are of these"
 
 
 def _where(spec: Any, shape: tuple[int, ...]) -> tuple[Fact, ...]:

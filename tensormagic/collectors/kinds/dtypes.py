@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.kinds.kind import Description, Kind, Values, counted, element_text
+from tensormagic.collectors.kinds.kind import Description, Kind, Values, element_text
 from tensormagic.reports import Fact
+from tensormagic.words import plural
 
 _FLOATS = {
     # name → sign, exponent and fraction bits, and what is peculiar
@@ -53,7 +54,7 @@ def decoded(x: torch.Tensor) -> Values | None:
     if name == "float4_e2m1fn_x2":
         table = torch.tensor(_FLOAT4, device=x.device)
         pairs = torch.stack([raw & 15, raw >> 4], -1).to(torch.int64)
-        return Values(table[pairs], f"the {counted(2 * x.numel(), 'number')} in {counted(x.numel(), 'byte')}")
+        return Values(table[pairs], f"the {plural(2 * x.numel(), 'number')} in {plural(x.numel(), 'byte')}")
     if found := _FEW_BITS.fullmatch(name):
         return Values(_low_bits(raw, int(found[2]), signed=not found[1]), f"the lowest {found[2]} bits of each byte")
     return Values(raw, "the bytes, as unsigned integers" if x.element_size() == 1 else "the 16-bit words, as integers")
@@ -93,7 +94,7 @@ def _describe_few(x: Any) -> Description:
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
     return Description(
         label=_name(x),
-        summary=f"Integers of {counted(bits, 'bit')}, {low} to {high}, one a byte; torch cannot compute with them.",
+        summary=f"Integers of {plural(bits, 'bit')}, {low} to {high}, one a byte; torch cannot compute with them.",
         facts=(
             Fact("bits used", f"{bits} of 8"),
             Fact("to read it", "x.view(torch.uint8)", "the bytes, without a copy"),
@@ -105,7 +106,7 @@ def _describe_opaque(x: Any) -> Description:
     found = _OPAQUE.fullmatch(_name(x))
     assert found
     packed = (
-        f"{found[2]} fields of {counted(int(found[1]), 'bit')} each in a byte" if found[2] else f"{found[1]} bits each"
+        f"{found[2]} fields of {plural(int(found[1]), 'bit')} each in a byte" if found[2] else f"{found[1]} bits each"
     )
     return Description(
         label=_name(x),

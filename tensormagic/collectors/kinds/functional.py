@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.kinds.kind import Description, Kind, Part, Values, counted, has_class
+from tensormagic.collectors.kinds.kind import Description, Kind, Part, Values, has_class
 from tensormagic.reports import Fact
+from tensormagic.words import plural
 
 
 def _is_functional(x: Any) -> bool:
@@ -30,7 +31,7 @@ def _describe(x: Any) -> Description:
             Fact("writes recorded so far", "yes" if _was_written(wrapped) else "none"),
         ),
         parts=(Part(" behind its wrapper", "the tensor that holds the numbers, as of the last replay", inside),),
-        values=Values(inside, f"the {counted(inside.numel(), 'value')} behind the wrapper, as of the last replay"),
+        values=Values(inside, f"the {plural(inside.numel(), 'value')} behind the wrapper, as of the last replay"),
     )
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch._C import _functorch
 
-from tensormagic.collectors.kinds.kind import Description, Kind, Part, Values, bytes_of, counted, sizes_text
+from tensormagic.collectors.kinds.kind import Description, Kind, Part, Values, bytes_of
 from tensormagic.reports import Fact
+from tensormagic.words import plural, tuple_text
 
 _MOST_LEVELS = 16
 
@@ -62,7 +63,7 @@ def _running() -> dict[int, str]:
 def _describe(x: Any) -> Description:
     levels = _levels(x)
     innermost, first = levels[-1].inside, levels[0]
-    inner, outer = sizes_text(first.shape), sizes_text(innermost.shape)
+    inner, outer = tuple_text(first.shape), tuple_text(innermost.shape)
     names = " inside ".join(level.transform for level in levels)
     return Description(
         label=f"inside {names}",
@@ -75,7 +76,7 @@ def _describe(x: Any) -> Description:
             *_dead(first),
         ),
         parts=(Part(" behind its wrappers", "the plain tensor that holds the numbers of every batch item", innermost),),
-        values=Values(innermost, f"all {counted(innermost.numel(), 'element')} behind the wrapper"),
+        values=Values(innermost, f"all {plural(innermost.numel(), 'element')} behind the wrapper"),
         stored_bytes=bytes_of(innermost),
     )
 
@@ -88,9 +89,9 @@ def _summary(first: _Level, inner: str, outer: str) -> str:
 
 def _level_fact(level: _Level) -> Fact:
     if level.batch_dim is None:
-        return Fact(f"level {level.level}", level.transform, f"wraps {sizes_text(level.inside.shape)}")
+        return Fact(f"level {level.level}", level.transform, f"wraps {tuple_text(level.inside.shape)}")
     size = int(level.inside.shape[level.batch_dim])
-    note = f"hides batch dimension {level.batch_dim} (size {size}) of {sizes_text(level.inside.shape)}"
+    note = f"hides batch dimension {level.batch_dim} (size {size}) of {tuple_text(level.inside.shape)}"
     return Fact(f"level {level.level}", level.transform, note)
 
 

@@ -5,13 +5,14 @@ These hold tensors (the components), so that they never leave the collectors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from tensormagic.reports import Fact, StoredList, StoredMap
+from tensormagic.words import number_of_bytes
 
 # What torch puts into a class that switches an override off, as ``__torch_dispatch__`` classes do by themselves.
 _SWITCHED_OFF = (torch._C._disabled_torch_function_impl, torch._C._disabled_torch_dispatch_impl)
@@ -114,31 +115,9 @@ def overrides(x: object, method: str) -> bool:
     return False
 
 
-def sizes_text(sizes: Sequence[int]) -> str:
-    """Return sizes as Python writes a tuple."""
-    return str(tuple(int(size) for size in sizes))
-
-
-def bytes_text(nbytes: int) -> str:
-    """Return a number of bytes, exact."""
-    return f"{nbytes:,} B".replace(",", "\u00a0")
-
-
 def bytes_of(x: torch.Tensor) -> int:
     """Return the bytes that a tensor's elements take."""
     return x.numel() * x.element_size()
-
-
-def percent(part: int, whole: int) -> str:
-    """Return a share as a percentage of three digits; a share that is not nothing is never shown as nothing."""
-    if not whole:
-        return "0 %"
-    return f"{100 * part / whole:.3g} %"
-
-
-def counted(number: int, what: str, more: str = "") -> str:
-    """Return ``1 element`` or ``3 elements``."""
-    return f"{number:,} {what if number == 1 else more or what + 's'}".replace(",", "\u00a0")
 
 
 def element_text(value: Any) -> str:
@@ -157,4 +136,4 @@ def dense_fact(kept: int, dense: int) -> Fact:
     if kept and dense:
         more, less = f"{dense / kept:.3g} times as much", f"less: this takes {kept / dense:.3g} times as much"
         note = more if dense >= kept else less
-    return Fact("dense would take", bytes_text(dense), note)
+    return Fact("dense would take", number_of_bytes(dense), note)

@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.kinds.kind import Description, Kind, Part, copied, counted, has_class, percent
+from tensormagic.collectors.kinds.kind import Description, Kind, Part, copied, has_class
 from tensormagic.reports import Fact
+from tensormagic.words import count, percent, plural
 
 
 def _is_masked(x: Any) -> bool:
@@ -26,13 +27,13 @@ def _describe(x: Any) -> Description:
     valid = int(mask.expand_as(data).sum())
     return Description(
         label="masked tensor",
-        summary=f"{valid} of {counted(data.numel(), 'element')} count; the others are as if they were not there.",
+        summary=f"{count(valid)} of {plural(data.numel(), 'element')} count; the others are as if they were not there.",
         facts=(
-            Fact("valid", str(valid), percent(valid, data.numel())),
-            Fact("masked out", str(data.numel() - valid), "printed as --, left out by its reductions"),
+            Fact("valid", count(valid), percent(valid, data.numel())),
+            Fact("masked out", count(data.numel() - valid), "printed as --, left out by its reductions"),
         ),
         parts=parts,
-        values=copied(data, lambda every: every[mask.expand_as(every)], f"the {counted(valid, 'element')} that count"),
+        values=copied(data, lambda every: every[mask.expand_as(every)], f"the {plural(valid, 'element')} that count"),
     )
 
 

@@ -6,20 +6,10 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.kinds.kind import (
-    MOST_NAMED,
-    Description,
-    Kind,
-    Part,
-    Values,
-    bytes_of,
-    bytes_text,
-    counted,
-    element_text,
-    sizes_text,
-)
+from tensormagic.collectors.kinds.kind import MOST_NAMED, Description, Kind, Part, Values, bytes_of, element_text
 from tensormagic.collectors.kinds.stored import MOST_LISTED, Frame, ragged_map
 from tensormagic.reports import Fact, StoredGroup, StoredLine, StoredList, StoredMap
+from tensormagic.words import listed, number_of_bytes, plural, tuple_text
 
 _MOST_ITEMS = 4096  # items whose lengths are fetched for the picture
 
@@ -45,12 +35,12 @@ def _describe_jagged(x: Any) -> Description:
                            no_values="its values have no memory")  # fmt: skip
     return Description(
         label="nested, jagged",
-        summary=f"{counted(items, 'item')} of different length along dimension {ragged}, end to end in one buffer.",
+        summary=f"{plural(items, 'item')} of different length along dimension {ragged}, end to end in one buffer.",
         facts=_jagged_facts(values, own, shape, ragged),
         parts=tuple(parts),
         values=Values(
             values,
-            f"the {counted(values.numel(), 'value')} in the buffer{' (holes too)' if lengths is not None else ''}",
+            f"the {plural(values.numel(), 'value')} in the buffer{' (holes too)' if lengths is not None else ''}",
         ),
         shape=shape,
         map=_map(values, starts, own, ragged, lengths is None),
@@ -77,16 +67,17 @@ def _jagged_facts(values: torch.Tensor, own: list[int], shape: tuple[int, ...], 
     return (
         Fact("items", _some(items), f"dimension {ragged} is ragged (−1 in the shape)"),
         Fact("lengths", _range(own)),
-        Fact("buffer", sizes_text(values.shape), f"{used} of its {room} places belong to an item"),
+        Fact("buffer", tuple_text(values.shape), f"{used} of its {room} places belong to an item"),
         Fact(
-            "bytes", bytes_text(values.numel() * values.element_size()), f"padded to the longest: {bytes_text(padded)}"
+            "bytes",
+            number_of_bytes(values.numel() * values.element_size()),
+            f"padded to the longest: {number_of_bytes(padded)}",
         ),
     )
 
 
 def _some(items: list[tuple[int, ...]]) -> str:
-    listed = ", ".join(map(sizes_text, items[:MOST_NAMED]))
-    return f"{listed}, … {len(items)} in all" if len(items) > MOST_NAMED else listed
+    return listed(map(tuple_text, items), most=MOST_NAMED)
 
 
 def _range(own: list[int]) -> str:
@@ -129,14 +120,14 @@ def _reading(starts: list[int], own: list[int]) -> tuple[str, ...]:
     if not starts or not own[at]:
         return ()
     start, stop = starts[at], starts[at] + own[at]
-    return (f"item {at} is values[{start}:{stop}]: offsets[{at}] = {start}, {counted(own[at], 'place')} long",)
+    return (f"item {at} is values[{start}:{stop}]: offsets[{at}] = {start}, {plural(own[at], 'place')} long",)
 
 
 def _describe_strided(x: Any) -> Description:
     sizes, steps, starts = x._nested_tensor_size(), x._nested_tensor_strides(), x._nested_tensor_storage_offsets()
     if sizes.dim() < 2 or not sizes.numel():
         count = int(sizes.shape[0]) if sizes.dim() > 1 else 0
-        return Description("nested, strided", f"{counted(count, 'item')} without dimensions to tell.", shape=(count,))
+        return Description("nested, strided", f"{plural(count, 'item')} without dimensions to tell.", shape=(count,))
     items = [tuple(size) for size in sizes[:_MOST_ITEMS].tolist()]
     if x.device.type == "meta":
         return Description("nested, strided", "A nested tensor without memory.", no_values="it has no memory")
@@ -150,7 +141,7 @@ def _describe_strided(x: Any) -> Description:
     padded = len(items) * _product([max(column) for column in zip(*items, strict=True)]) * x.element_size()
     return Description(
         label="nested, strided",
-        summary=f"{counted(shape[0], 'item')}, each with sizes and strides of its own, in one buffer.",
+        summary=f"{plural(shape[0], 'item')}, each with sizes and strides of its own, in one buffer.",
         facts=(
             Fact("items", _some(items), "−1 in the shape: differs from item to item"),
             Fact("strides", _some([tuple(step) for step in steps[:_MOST_ITEMS].tolist()])),
@@ -159,7 +150,11 @@ def _describe_strided(x: Any) -> Description:
                 ", ".join(map(str, offsets[:MOST_NAMED])) + (", …" if len(offsets) > MOST_NAMED else ""),
             ),
             Fact("contiguous", str(plain), "" if plain else "the items are not read in the order of the buffer"),
-            Fact("bytes", bytes_text(x.numel() * x.element_size()), f"padded to the largest: {bytes_text(padded)}"),
+            Fact(
+                "bytes",
+                number_of_bytes(x.numel() * x.element_size()),
+                f"padded to the largest: {number_of_bytes(padded)}",
+            ),
         ),
         parts=(
             Part("._nested_tensor_size()", "a row of sizes for each item", sizes),
@@ -167,7 +162,7 @@ def _describe_strided(x: Any) -> Description:
             Part("._nested_tensor_storage_offsets()", "where in the buffer each item begins", starts),
             Part(".untyped_storage()", "the buffer, as one row of numbers", buffer),
         ),
-        values=Values(buffer, f"the {counted(buffer.numel(), 'value')} in the buffer"),
+        values=Values(buffer, f"the {plural(buffer.numel(), 'value')} in the buffer"),
         shape=shape,
         map=_strided_map(buffer, offsets, lengths) if plain else None,
         stored=_strided_list(buffer, offsets, lengths) if plain else None,

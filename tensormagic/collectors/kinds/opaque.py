@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.kinds.kind import Description, Kind, bytes_text, copied, counted
+from tensormagic.collectors.kinds.kind import Description, Kind, copied
 from tensormagic.reports import Fact
+from tensormagic.words import count, number_of_bytes, plural
 
 
 def _describe(x: Any) -> Description:
@@ -15,10 +16,10 @@ def _describe(x: Any) -> Description:
         label="oneDNN (mkldnn)",
         summary="Laid out for oneDNN in an order of its own: there is no storage and no stride to show.",
         facts=(
-            Fact("elements", str(x.numel()), f"{bytes_text(x.numel() * x.element_size())} as a strided tensor"),
+            Fact("elements", count(x.numel()), f"{number_of_bytes(x.numel() * x.element_size())} as a strided tensor"),
             Fact("to get strides", "x.to_dense()", "makes a strided copy"),
         ),
-        values=copied(x, torch.Tensor.to_dense, f"the {counted(x.numel(), 'value')} of a strided copy"),
+        values=copied(x, torch.Tensor.to_dense, f"the {plural(x.numel(), 'value')} of a strided copy"),
     )
 
 

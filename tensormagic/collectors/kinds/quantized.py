@@ -6,17 +6,9 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.kinds.kind import (
-    MOST_COPIED,
-    Description,
-    Kind,
-    Part,
-    bytes_text,
-    copied,
-    counted,
-    element_text,
-)
+from tensormagic.collectors.kinds.kind import MOST_COPIED, Description, Kind, Part, copied, element_text
 from tensormagic.reports import Fact
+from tensormagic.words import number_of_bytes, plural
 
 _PACKED = {torch.quint4x2: "two 4-bit integers in each byte", torch.quint2x4: "four 2-bit integers in each byte"}
 
@@ -36,13 +28,13 @@ def _describe(x: Any) -> Description:
             Fact("packed", packed) if packed else Fact("integers", str(integers.dtype).removeprefix("torch.")),
             Fact(
                 "as float32 would take",
-                bytes_text(x.numel() * 4),
-                f"this takes {bytes_text(x.untyped_storage().nbytes())}",
+                number_of_bytes(x.numel() * 4),
+                f"this takes {number_of_bytes(x.untyped_storage().nbytes())}",
             ),
         ),
         parts=(Part(".int_repr()", "the integers that are stored" + (", packed" if packed else ""), integers), *parts),
         values=copied(
-            x, torch.Tensor.dequantize, f"the {counted(x.numel(), 'real number')} that the integers stand for"
+            x, torch.Tensor.dequantize, f"the {plural(x.numel(), 'real number')} that the integers stand for"
         ),
         reading=reading,
     )
@@ -70,9 +62,7 @@ def _per_tensor(x: Any, integers: torch.Tensor) -> tuple[tuple[Fact, ...], tuple
 def _per_channel(x: Any) -> tuple[tuple[Fact, ...], tuple[Part, ...], tuple[str, ...]]:
     scales, zeros, axis = x.q_per_channel_scales(), x.q_per_channel_zero_points(), int(x.q_per_channel_axis())
     facts = (
-        Fact(
-            "channel axis", str(axis), f"{counted(scales.numel(), 'channel')}, each with its own scale and zero point"
-        ),
+        Fact("channel axis", str(axis), f"{plural(scales.numel(), 'channel')}, each with its own scale and zero point"),
     )
     parts = (
         Part(".q_per_channel_scales()", f"the scale of each index of dimension {axis}", scales),

@@ -12,16 +12,13 @@ from tensormagic.collectors.kinds.kind import (
     Part,
     Values,
     bytes_of,
-    bytes_text,
-    counted,
     dense_fact,
     element_text,
-    percent,
-    sizes_text,
     without_numbers,
 )
 from tensormagic.collectors.kinds.stored import MOST_LISTED, Frame, Places, stored_map
 from tensormagic.reports import Fact, StoredLine, StoredList, StoredMap
+from tensormagic.words import count, number_of_bytes, percent, plural, tuple_text
 
 _MOST_UNIQUE = 2**20  # stored places that are compared to find repeats
 
@@ -37,7 +34,7 @@ def _describe(x: Any) -> Description:
             Part("._indices()", f"where: column k holds the {_index_words(x)} of stored value k", indices),
             Part("._values()", "what: the stored values, in the order of the columns of indices", values),
         ),
-        values=Values(values, f"the {counted(values.numel(), 'stored value')}"),
+        values=Values(values, f"the {plural(values.numel(), 'stored value')}"),
         map=None if unread else _map(x, indices, values),
         stored=None if unread else _list(indices, values, stored),
         reading=() if unread else _reading(indices, values, stored),
@@ -51,10 +48,10 @@ def _summary(x: Any, stored: int) -> str:
         if x.is_coalesced()
         else "in any order; a place may repeat, and then its values add up"
     )
-    each = f" of shape {sizes_text(x.shape[x.sparse_dim() :])}" if x.dense_dim() else ""
+    each = f" of shape {tuple_text(x.shape[x.sparse_dim() :])}" if x.dense_dim() else ""
     verb = "is" if stored == 1 else "are"
-    what = f"{counted(stored, 'value')}{each}"
-    return f"{what} {verb} stored for a tensor of {sizes_text(x.shape)}, each with its index ({order})."
+    what = f"{plural(stored, 'value')}{each}"
+    return f"{what} {verb} stored for a tensor of {tuple_text(x.shape)}, each with its index ({order})."
 
 
 def _index_words(x: Any) -> str:
@@ -67,19 +64,21 @@ def _facts(x: Any, indices: torch.Tensor, values: torch.Tensor, stored: int) -> 
     distinct = _distinct(x, indices, stored)
     held = values.numel() if distinct is None or not stored else values.numel() // stored * distinct
     return (
-        Fact("nnz", str(stored), "stored values, zeros among them counted"),
-        Fact("density", percent(held, x.numel()), f"{held} of {x.numel()} elements"),
+        Fact("nnz", count(stored), "stored values, zeros among them counted"),
+        Fact("density", percent(held, x.numel()), f"{count(held)} of {plural(x.numel(), 'element')}"),
         Fact("coalesced", str(x.is_coalesced()), _repeats(x, stored, distinct)),
         Fact("sparse / dense dimensions", f"{x.sparse_dim()} / {x.dense_dim()}", _dense_note(x)),
         Fact(
-            "bytes", bytes_text(kept), f"indices {bytes_text(bytes_of(indices))}, values {bytes_text(bytes_of(values))}"
+            "bytes",
+            number_of_bytes(kept),
+            f"indices {number_of_bytes(bytes_of(indices))}, values {number_of_bytes(bytes_of(values))}",
         ),
         dense_fact(kept, dense),
     )
 
 
 def _dense_note(x: Any) -> str:
-    return f"each stored value is a tensor of {sizes_text(x.shape[x.sparse_dim() :])}" if x.dense_dim() else ""
+    return f"each stored value is a tensor of {tuple_text(x.shape[x.sparse_dim() :])}" if x.dense_dim() else ""
 
 
 def _distinct(x: Any, indices: torch.Tensor, stored: int) -> int | None:
@@ -102,7 +101,7 @@ def _repeats(x: Any, stored: int, distinct: int | None) -> str:
         return "no place is stored twice, but torch has not checked"
     number = stored - distinct
     verb = "repeats" if number == 1 else "repeat"
-    return f"{counted(number, 'value')} {verb} a place: coalesce() adds them up and leaves {distinct}"
+    return f"{plural(number, 'value')} {verb} a place: coalesce() adds them up and leaves {distinct}"
 
 
 def _strides(sizes: Any) -> list[int]:
@@ -127,7 +126,7 @@ def _map(x: Any, indices: torch.Tensor, values: torch.Tensor) -> StoredMap | Non
 
 
 def _title(x: Any, sparse: int) -> str:
-    parts = [f"all {sizes_text(x.shape[: sparse - 2])} slices of the leading dimensions, one over the other"]
+    parts = [f"all {tuple_text(x.shape[: sparse - 2])} slices of the leading dimensions, one over the other"]
     return parts[0] if sparse > 2 else ""
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from tensormagic.collectors.geometry.geometry import Pattern
 from tensormagic.collectors.geometry.memory import Memory
-from tensormagic.collectors.kinds.kind import Description, Kind, bytes_text, counted
+from tensormagic.collectors.kinds.kind import Description, Kind
 from tensormagic.reports import Fact
+from tensormagic.words import number_of_bytes, plural
 
 
 def bytes_needed(x: Any) -> int:
@@ -27,16 +28,17 @@ def _is_freed(x: Any) -> bool:
 
 def _describe_freed(x: Any) -> Description:
     held, needed = int(x.untyped_storage().nbytes()), bytes_needed(x)
+    left, asked = number_of_bytes(held), number_of_bytes(needed)
     what = "was freed" if held == 0 else "was made smaller"
     return Description(
         label="storage freed" if held == 0 else "storage too small",
-        summary=f"Its storage {what}: {bytes_text(held)} are left of the {bytes_text(needed)} that its shape needs.",
+        summary=f"Its storage {what}: {left} are left of the {asked} that its shape needs.",
         facts=(
-            Fact("storage", bytes_text(held)),
-            Fact("needed", bytes_text(needed), "storage_offset + Σ (size − 1) · stride, and one element more"),
+            Fact("storage", left),
+            Fact("needed", asked, "storage_offset + Σ (size − 1) · stride, and one element more"),
             Fact("reading it", "not safe", "torch does not check: it would read memory that is not its own"),
         ),
-        no_values=f"its storage has {bytes_text(held)}, its shape needs {bytes_text(needed)}: reading would leave it",
+        no_values=f"its storage has {left}, its shape needs {asked}: reading would leave it",
     )
 
 
@@ -54,7 +56,7 @@ def _describe_pinned(x: Any) -> Description:
     return Description(
         label="pinned",
         summary="Page-locked host memory: x.to('cuda', non_blocking=True) can copy it while the program goes on.",
-        facts=(Fact("pinned", bytes_text(size), "the operating system cannot move these pages out"),),
+        facts=(Fact("pinned", number_of_bytes(size), "the operating system cannot move these pages out"),),
     )
 
 
@@ -71,7 +73,7 @@ def _describe_mapped(x: Any) -> Description:
         summary="Its storage is a file's contents, read from the disk as they are first touched.",
         facts=(
             Fact("file", _file_of(x)),
-            Fact("size", bytes_text(int(x.untyped_storage().nbytes()))),
+            Fact("size", number_of_bytes(int(x.untyped_storage().nbytes()))),
             Fact("writes go to", "the file" if shared else "memory only", "shared=True" if shared else "shared=False"),
         ),
     )
@@ -86,7 +88,7 @@ def _describe_shared(x: Any) -> Description:
     return Description(
         label="shared memory",
         summary="Other processes that were given it read and write the same memory, without copies.",
-        facts=(Fact("shared", bytes_text(size), counted(size // max(x.element_size(), 1), "element")),),
+        facts=(Fact("shared", number_of_bytes(size), plural(size // max(x.element_size(), 1), "element")),),
     )
 
 

@@ -11,17 +11,9 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.geometry.memory import Memory
-from tensormagic.collectors.kinds.kind import (
-    MOST_NAMED,
-    Description,
-    Kind,
-    Part,
-    Values,
-    counted,
-    overrides,
-    sizes_text,
-)
+from tensormagic.collectors.kinds.kind import MOST_NAMED, Description, Kind, Part, Values, overrides
 from tensormagic.reports import Fact
+from tensormagic.words import plural, tuple_text
 
 
 def dispatches(x: Any) -> bool:
@@ -57,7 +49,7 @@ def _is_wrapper(x: Any) -> bool:
 def _describe_wrapper(x: Any) -> Description:
     inner = inner_tensors(x)
     one = inner[0][1] if len(inner) == 1 and inner[0][1].layout == torch.strided else None
-    held = f" around {counted(len(inner), 'inner tensor')}" if inner else "; no inner tensor was found in it"
+    held = f" around {plural(len(inner), 'inner tensor')}" if inner else "; no inner tensor was found in it"
     return Description(
         label="wrapper subclass",
         summary=f"{type(x).__name__} has no memory of its own: its __torch_dispatch__ answers for it{held}.",
@@ -65,13 +57,13 @@ def _describe_wrapper(x: Any) -> Description:
             *_class_facts(x),
             Fact(
                 "looks like",
-                sizes_text(x.shape),
+                tuple_text(x.shape),
                 f"{str(x.dtype).removeprefix('torch.')} on {x.device}, as it says itself",
             ),
             Fact("inner tensors", ", ".join(name for name, _ in inner[:MOST_NAMED]) or "none found"),
         ),
         parts=tuple(Part(f".{name}", "an inner tensor", item) for name, item in inner[:MOST_NAMED]),
-        values=Values(one, f"the {counted(one.numel(), 'value')} of its inner tensor {inner[0][0]}")
+        values=Values(one, f"the {plural(one.numel(), 'value')} of its inner tensor {inner[0][0]}")
         if one is not None
         else None,
         no_values="" if one is not None else "what its elements are, only its class knows; its code is not run to look",

@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.kinds.kind import Description, Kind, Part, has_class, sizes_text
+from tensormagic.collectors.kinds.kind import Description, Kind, Part, bytes_of, has_class
 from tensormagic.reports import Fact
+from tensormagic.words import number_of_bytes, tuple_text
 
 BUFFER = "buffer"
 
@@ -35,7 +36,7 @@ def _describe_conj(x: Any) -> Description:
     return Description(
         label="conjugate view",
         summary="The storage holds the conjugates: every read turns the sign of the imaginary part.",
-        facts=(Fact("to write it out", f"x.resolve_conj() copies {x.numel() * x.element_size()} B"),),
+        facts=(Fact("to write it out", f"x.resolve_conj() copies {number_of_bytes(bytes_of(x))}"),),
     )
 
 
@@ -43,7 +44,7 @@ def _describe_neg(x: Any) -> Description:
     return Description(
         label="negative view",
         summary="The storage holds the negatives: every read turns the sign.",
-        facts=(Fact("to write it out", f"x.resolve_neg() copies {x.numel() * x.element_size()} B"),),
+        facts=(Fact("to write it out", f"x.resolve_neg() copies {number_of_bytes(bytes_of(x))}"),),
     )
 
 
@@ -94,7 +95,7 @@ def _describe_dual(x: Any) -> Description:
     return Description(
         label="dual tensor",
         summary="In forward mode: beside its own values it carries a tangent, which every operation carries on.",
-        facts=(Fact("tangent", sizes_text(tangent.shape), "the derivative along the direction that was put in"),),
+        facts=(Fact("tangent", tuple_text(tangent.shape), "the derivative along the direction that was put in"),),
         parts=(Part(" tangent", "the directional derivative of each element", tangent),),
     )
 

@@ -16,6 +16,7 @@ import torch
 
 from tensormagic.collectors.live_memory.blocks import Block
 from tensormagic.reports import Holder
+from tensormagic.words import count
 
 SMALLEST = 2**20  # bytes of a storage that is worth the look
 MOST = 8
@@ -53,5 +54,5 @@ def _told(item: Any, x: torch.Tensor, libraries: dict[int, str]) -> str:
         library = libraries.get(id(item))
         return f"{library}.{key}" if library else f"a dict without a name, [{key!r}]"
     if type(item) in {list, tuple, set, frozenset}:
-        return f"a {type(item).__name__} of {len(item)} without a name"
+        return f"a {type(item).__name__} of {count(len(item))} without a name"
     return f"an object without a name: {type(item).__module__}.{type(item).__qualname__}"

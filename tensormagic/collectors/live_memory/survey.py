@@ -18,6 +18,7 @@ from tensormagic.collectors.objects.naming import OPTIMIZED
 from tensormagic.collectors.objects.reach import Place, registered
 from tensormagic.collectors.session.stroll import Stroll
 from tensormagic.reports import Gap, Holder
+from tensormagic.words import plural
 
 MOST_SAVED = 4  # graphs told of one block
 _NAMELESS = "a tensor without a name"
@@ -66,7 +67,7 @@ class Survey:
         graphs, hidden = self._graphs, self._graphs.hidden
         told = [
             ("names", self._stroll.cut),
-            ("graphs", "" if graphs.complete else f"only {len(graphs.nodes)} nodes of graphs were looked at"),
+            ("graphs", "" if graphs.complete else f"only {plural(len(graphs.nodes), 'node')} of graphs were looked at"),
             ("graphs", _not_shown(hidden) if hidden else ""),
             *(("storages", _not_counted(kind, number)) for kind, number in self._unreadable.items()),
         ]
@@ -185,10 +186,10 @@ def _root(x: torch.Tensor, name: str) -> Iterator[tuple[Any, str]]:
 
 
 def _not_counted(kind: str, number: int) -> str:
-    what = "1 tensor" if number == 1 else f"{number} tensors"
-    return f"{what} of the kind {kind}, without a storage that can be read: what it takes is not counted"
+    tensors = plural(number, "tensor")
+    return f"{tensors} of the kind {kind}, without a storage that can be read: what it takes is not counted"
 
 
 def _not_shown(hidden: int) -> str:
-    what = "1 saved tensor" if hidden == 1 else f"{hidden} saved tensors"
-    return f"torch does not show {what}: what nothing else leads to of these is in no figure here"
+    tensors = plural(hidden, "saved tensor")
+    return f"torch does not show {tensors}: what nothing else leads to of these is in no figure here"

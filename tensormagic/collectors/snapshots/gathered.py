@@ -13,6 +13,7 @@ from tensormagic.collectors.snapshots.segments import Area, Block, areas_of
 from tensormagic.collectors.where.source import CellNumber
 from tensormagic.errors import SnapshotError
 from tensormagic.reports import Gap
+from tensormagic.words import count, plural
 
 MOST_EVENTS = 2_000_000  # of all devices together; of more, the last
 MOST_DEVICES = 64
@@ -74,7 +75,7 @@ def _read_histories(read: Gathered, traces: list[list[Any]], most: int) -> None:
     for index, trace in enumerate(traces):
         events, device = list(dictionaries(trace[-most:])), f"cuda:{index}"
         if len(trace) > most:
-            told = f"the history of {device} has {len(trace)} events; the last {most} were read"
+            told = f"the history of {device} has {plural(len(trace), 'event')}; the last {count(most)} were read"
             read.gaps.append(Gap("history", told))
         if events:
             reserved = sum(area.nbytes for area in read.areas if area.device == device)

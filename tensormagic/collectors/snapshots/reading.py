@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from tensormagic.collectors.snapshots.opcodes import check_opcodes
 from tensormagic.errors import SnapshotError
+from tensormagic.words import number_of_bytes
 
 MOST_BYTES = 2**31
 
@@ -70,8 +71,8 @@ def _bytes_of(path: Path, most_bytes: int) -> bytes:
         size = path.stat().st_size
         if size > most_bytes:
             raise SnapshotError(
-                f"it has {size} bytes, and at most {most_bytes} are read; record fewer events, with "
-                "`torch.cuda.memory._record_memory_history(max_entries=100_000)`"
+                f"it has {number_of_bytes(size)}, and at most {number_of_bytes(most_bytes)} are read; record fewer "
+                "events, with `torch.cuda.memory._record_memory_history(max_entries=100_000)`"
             )
         with path.open("rb") as file:
             data = file.read(most_bytes + 1)

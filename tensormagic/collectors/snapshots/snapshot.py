@@ -15,6 +15,7 @@ from tensormagic.collectors.snapshots.timelines import refused_in, timeline_of
 from tensormagic.collectors.snapshots.walk import Step
 from tensormagic.collectors.where.source import CellNumber
 from tensormagic.reports import Gap, Segment, SnapshotBlock, SnapshotDevice, SnapshotReport
+from tensormagic.words import count, number_of_bytes, plural
 
 MOST_SEGMENTS = 60
 MOST_LISTED = 100
@@ -165,16 +166,17 @@ def _gaps(read: Gathered, data: Any) -> Iterator[Gap]:
     for history in read.histories:
         yield from _gaps_of(history)
     if read.stacks.unread:
-        yield Gap("lines", f"{read.stacks.unread} stacks are in none of the first {len(read.stacks.locations)} lines")
+        most = count(len(read.stacks.locations))
+        yield Gap(
+            "lines", f"{plural(read.stacks.unread, 'stack')} beyond the first {most} lines, which alone were read"
+        )
     if isinstance(data, dict) and data.get("external_annotations"):
         yield Gap("annotations", "the snapshot holds names of record_function; they are not used")
 
 
 def _gaps_of(history: History) -> Iterator[Gap]:
     if history.misfit:
-        told = f"the events of {history.device} and its blocks differ by {history.misfit:,} bytes".replace(
-            ",", "\N{NO-BREAK SPACE}"
-        )
+        told = f"the events of {history.device} and its blocks differ by {number_of_bytes(history.misfit)}"
         yield Gap("history", f"{told}: the level before the first event is a guess")
     if not history.times:
         yield Gap("history", f"the events of {history.device} carry no times")

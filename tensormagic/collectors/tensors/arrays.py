@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.kinds.kind import MOST_COPIED, counted
+from tensormagic.collectors.kinds.kind import MOST_COPIED
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tensors.subject import study
 from tensormagic.collectors.tensors.tensor import collect_tensor, reason_of
 from tensormagic.reports import Component, Fact, Gap, KindReport, TensorReport
+from tensormagic.words import count, listed, number_of_bytes, plural
 
 _MOST_FIELDS = 8
 _MOST_LOOKED = 10_000  # items of an object array whose types are counted
@@ -235,11 +236,10 @@ def _facts(plain: np.ndarray, array: Any) -> tuple[Fact, ...]:
 
 def _dtype_note(dtype: np.dtype) -> str:
     if dtype.names is not None:
-        return (
-            f"{counted(len(dtype.names), 'field')} in {dtype.itemsize} bytes: {', '.join(dtype.names[:_MOST_FIELDS])}"
-        )
+        fields = plural(len(dtype.names), "field")
+        return f"{fields} in {number_of_bytes(dtype.itemsize)}: {listed(dtype.names, most=_MOST_FIELDS)}"
     word = _WORDS.get(dtype.kind, "")
-    return f"{word}, {dtype.itemsize} bytes an element" if word else str(dtype)
+    return f"{word}, {number_of_bytes(dtype.itemsize)} an element" if word else str(dtype)
 
 
 def _order(flags: Any) -> str:
@@ -337,5 +337,5 @@ def _object_types(plain: np.ndarray) -> str:
     """Return which types an object array refers to, with their numbers, without asking the objects for anything."""
     items = plain.reshape(-1)[:_MOST_LOOKED].tolist()
     counts = Counter(type(item).__name__ for item in items)
-    words = ", ".join(f"{number} {kind}" for kind, number in counts.most_common(4))
+    words = ", ".join(f"{count(number)} {kind}" for kind, number in counts.most_common(4))
     return f"{words}{', …' if len(counts) > 4 else ''}"

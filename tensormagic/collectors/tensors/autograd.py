@@ -12,6 +12,7 @@ import torch
 from tensormagic.collectors.quiet import here, quiet
 from tensormagic.collectors.tensors.subject import is_readable, sizes_of
 from tensormagic.reports import AutogradReport
+from tensormagic.words import count, listed
 
 NODE_LIMIT = 10_000
 _SHOWN_LEAVES = 8
@@ -117,8 +118,5 @@ def _untracked_sentence(x: torch.Tensor, name: str) -> str:
 def _onwards(leaves: _Leaves, verb: str = "") -> str:
     """Return where the gradient goes on to, as the end of a clause; nothing where no leaf was found."""
     if not leaves.names:
-        return "" if leaves.complete else f" (its leaves are more than {NODE_LIMIT} nodes away)"
-    shown = ", ".join(leaves.names[:_NAMED_LEAVES])
-    more = len(leaves.names) - _NAMED_LEAVES
-    others = f" and {more} more" if more > 0 else ""
-    return f"{verb} to {shown}{others}" + ("" if leaves.complete else " and perhaps others")
+        return "" if leaves.complete else f" (its leaves are more than {count(NODE_LIMIT)} nodes away)"
+    return f"{verb} to {listed(leaves.names, most=_NAMED_LEAVES)}" + ("" if leaves.complete else " and perhaps others")

@@ -34,6 +34,7 @@ from tensormagic.reports import (
     StorageReport,
     TensorReport,
 )
+from tensormagic.words import count
 
 _DATA_LINES = 6
 _DATA_COLUMNS = 160
@@ -232,7 +233,9 @@ def _shared(subject: Subject, name: str, namespace: dict[str, object], sections:
     if not walk.complete:
         sections.miss("aliases", f"only {walk.looked} of the names, items and attributes there are were looked through")
     if search.found > len(search.aliases):
-        sections.miss("aliases", f"{len(search.aliases)} of the {search.found} that share its storage are listed")
+        sections.miss(
+            "aliases", f"{count(len(search.aliases))} of the {count(search.found)} that share its storage are listed"
+        )
     return _Shared(search, named, names, walk.looked, walk.buffers)
 
 

@@ -6,8 +6,8 @@ import re
 from math import prod
 
 from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch, whole
-from tensormagic.diagnoses.words import counted, grouped
 from tensormagic.reports import Mismatch
+from tensormagic.words import count, plural
 
 _SHAPE = r"torch\.Size\(\[(.*?)\]\)"
 _SIZE_MISMATCH = re.compile(
@@ -96,10 +96,10 @@ def one_element(call: Call, _: re.Match[str]) -> Mismatch | None:
     given = call.tensors[0] if len(call.tensors) == 1 else call.tensor("input|self", 0)
     if given is None:
         return None
-    count = prod(given.shape)
-    rule = f"The conversion to one number takes one element: {given.sized} has {grouped(count)}."
+    elements = prod(given.shape)
+    rule = f"The conversion to one number takes one element: {given.sized} has {count(elements)}."
     works = [f"{given.code}.tolist()", f"{given.code}.mean().item()"]
-    return mismatch("shape", rule, whole(given, f"{count} elements", "1 element"), works=works)
+    return mismatch("shape", rule, whole(given, f"{elements} elements", "1 element"), works=works)
 
 
 def truth(call: Call, _: re.Match[str]) -> Mismatch | None:
@@ -108,7 +108,7 @@ def truth(call: Call, _: re.Match[str]) -> Mismatch | None:
     if given is None:
         return None
     rule = (
-        f"A condition needs one truth value: {given.sized} has {grouped(prod(given.shape))}; all or any of them must "
+        f"A condition needs one truth value: {given.sized} has {count(prod(given.shape))}; all or any of them must "
         "be asked for."
     )
     works = [f"{given.code}.any()", f"{given.code}.all()"]
@@ -226,7 +226,7 @@ def checkpoint(call: Call, found: re.Match[str]) -> Mismatch | None:
     sizes_differ = _SIZE_MISMATCH.findall(call.error)
     if sizes_differ:
         name, there, here = sizes_differ[0]
-        rest = f", and {counted(len(sizes_differ) - 1, 'other parameter')} likewise" if len(sizes_differ) > 1 else ""
+        rest = f", and {plural(len(sizes_differ) - 1, 'other parameter')} likewise" if len(sizes_differ) > 1 else ""
         sizes = f"{name} is {_by(there)} there and {_by(here)} here{rest}"
         rule = f"The checkpoint is of a {found[1]} of other sizes: {sizes}."
         return mismatch("argument", rule)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch, size, sizes, tuple_text, whole
-from tensormagic.diagnoses.words import listed
 from tensormagic.reports import Clashing, Mismatch
+from tensormagic.words import listed
 
 Shape = tuple[int, ...]
 

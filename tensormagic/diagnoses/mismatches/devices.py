@@ -6,8 +6,8 @@ import re
 
 from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch, whole
 from tensormagic.diagnoses.mismatches.dtypes import is_parameter
-from tensormagic.diagnoses.words import listed
 from tensormagic.reports import Mismatch
+from tensormagic.words import listed
 
 _META = "; a meta tensor has a shape but no values"
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import partial
 
 from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch, size, whole
-from tensormagic.diagnoses.words import listed
 from tensormagic.reports import Mismatch
+from tensormagic.words import listed
 
 _FIRST = "input|self|tensor|query"
 _PRODUCTS = frozenset({"mm", "spmm", "bmm"})

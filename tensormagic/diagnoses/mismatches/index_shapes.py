@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from tensormagic.diagnoses.mismatches.broadcasting import clashing, numbers
 from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch, size, sizes, whole
-from tensormagic.diagnoses.words import listed
 from tensormagic.reports import Mismatch
+from tensormagic.words import listed
 
 
 def mask_shape(call: Call, found: re.Match[str]) -> Mismatch | None:

@@ -6,8 +6,8 @@ import re
 
 from tensormagic.diagnoses.mismatches.broadcasting import numbers
 from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch, size, whole
-from tensormagic.diagnoses.words import counted
 from tensormagic.reports import Mismatch
+from tensormagic.words import plural
 
 _ADDS_ONE = frozenset({"unsqueeze", "diag_embed", "stack"})
 
@@ -21,7 +21,7 @@ def dimension_out_of_range(call: Call, found: re.Match[str]) -> Mismatch | None:
     given = _of_dimensions(call, highest + 1)
     if given is None:
         return None
-    count = counted(given.ndim, "dimension")
+    count = plural(given.ndim, "dimension")
     extra = " (and one more to put it into)" if highest + 1 > max(given.ndim, 1) else ""
     rule = f"The dimensions of {given.sized} are {lowest} to {highest}{extra}: it has {count}, and {got} was asked for."
     parts = [whole(given, f"{given.ndim}-D", f"{_needed(got)}-D")]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch, size, whole
-from tensormagic.diagnoses.words import listed
 from tensormagic.reports import Clashing, Mismatch
+from tensormagic.words import listed
 
 # What the short names do to a tensor before they join it: at least so many dimensions, along which one.
 _SHORT = {"hstack": (1, 1), "vstack": (2, 0), "row_stack": (2, 0), "dstack": (3, 2), "column_stack": (2, 1)}

@@ -6,8 +6,8 @@ import re
 
 from tensormagic.diagnoses.mismatches.broadcasting import numbers
 from tensormagic.diagnoses.mismatches.call import Call, mismatch, size, whole
-from tensormagic.diagnoses.words import listed
 from tensormagic.reports import Mismatch
+from tensormagic.words import listed
 
 _FIRST = "input|self|tensor|query"
 

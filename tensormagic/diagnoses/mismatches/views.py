@@ -7,9 +7,9 @@ from math import prod
 
 from tensormagic.diagnoses.mismatches.broadcasting import numbers
 from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch, size, sizes, tuple_text, whole
-from tensormagic.diagnoses.words import grouped
 from tensormagic.reports import Clashing, Mismatch
 from tensormagic.reports.view_geometry import resolved, why_not
+from tensormagic.words import count
 
 Shape = tuple[int, ...]
 
@@ -90,23 +90,23 @@ def _as_written(call: Call) -> Shape:
 
 def wrong_number(call: Call, found: re.Match[str]) -> Mismatch | None:
     """Shape '[5, 5]' is invalid for input of size 24."""
-    wanted, count = numbers(found[1]), int(found[2])
-    given = next((one for one in call.tensors if prod(one.shape) == count), None)
+    wanted, elements = numbers(found[1]), int(found[2])
+    given = next((one for one in call.tensors if prod(one.shape) == elements), None)
     if given is None:
         return None
     fixed = prod(each for each in wanted if each != -1)
     if -1 in wanted:
         rule = (
-            f"A reshape keeps all elements: the {grouped(count)} of {given.sized} cannot be divided by the "
-            f"{grouped(fixed)} that the other sizes of ({tuple_text(wanted)}) take."
+            f"A reshape keeps all elements: the {count(elements)} of {given.sized} cannot be divided by the "
+            f"{count(fixed)} that the other sizes of ({tuple_text(wanted)}) take."
         )
     else:
         rule = (
-            f"A reshape keeps all elements: {given.sized} has {grouped(count)}, and ({tuple_text(wanted)}) asks for "
-            f"{grouped(fixed)}."
+            f"A reshape keeps all elements: {given.sized} has {count(elements)}, and ({tuple_text(wanted)}) asks for "
+            f"{count(fixed)}."
         )
     expected = f"a multiple of {fixed} elements" if -1 in wanted else f"{fixed} elements"
-    return mismatch("shape", rule, whole(given, f"{count} elements", expected), works=_reshapes(given, wanted))
+    return mismatch("shape", rule, whole(given, f"{elements} elements", expected), works=_reshapes(given, wanted))
 
 
 def _reshapes(given: Given, wanted: Shape) -> list[str]:

@@ -9,8 +9,8 @@ import ast
 import re
 
 from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch, whole
-from tensormagic.diagnoses.words import counted, listed
 from tensormagic.reports import Mismatch
+from tensormagic.words import listed, plural
 
 _PAIR = ("values", "indices")
 # What several results of one call are called.
@@ -34,7 +34,7 @@ def several_results(call: Call, found: re.Match[str]) -> Mismatch | None:
         return None
     what = given.name if given is not None else "one of what it was given"
     told = ", ".join(fields)
-    rule = f"The call takes one tensor, and {what} holds {counted(len(fields), 'result')}, ({told}): take one of them."
+    rule = f"The call takes one tensor, and {what} holds {plural(len(fields), 'result')}, ({told}): take one of them."
     if given is None:
         return mismatch("argument", rule)
     return mismatch("argument", rule, whole(given, f"({told})", "Tensor"), works=[f"{given.code}.{fields[0]}"])
@@ -89,7 +89,7 @@ def parts_of_a_tuple(call: Call, found: re.Match[str]) -> Mismatch | None:
     name = parts[0].name.removesuffix("[0]") if parts else ""
     if not name or name == parts[0].name:
         return None
-    rule = f"The tuple {name} holds {counted(len(parts), 'part')} and has no {found[2]} itself: take the part meant."
+    rule = f"The tuple {name} holds {plural(len(parts), 'part')} and has no {found[2]} itself: take the part meant."
     return mismatch("argument", rule, *map(whole, parts), works=[f"{name}[0].{found[2]}"])
 
 
@@ -124,7 +124,7 @@ def too_many_arguments(call: Call, found: re.Match[str]) -> Mismatch:
     takes, got = int(found[2]) - 1, int(found[3]) - 1
     layer = call.report.module.strip("()") or found[1]
     verb = "was" if got == 1 else "were"
-    return mismatch("argument", f"The forward of {layer} takes {counted(takes, 'argument')}, and {got} {verb} given.")
+    return mismatch("argument", f"The forward of {layer} takes {plural(takes, 'argument')}, and {got} {verb} given.")
 
 
 def missing_arguments(call: Call, found: re.Match[str]) -> Mismatch:

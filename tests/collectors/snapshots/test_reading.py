@@ -258,5 +258,5 @@ def test_missing_files_folders_and_huge_files_are_told(tmp_path):
         read_file(tmp_path)
     path = tmp_path / "huge.pickle"
     path.write_bytes(b"x" * 100)
-    with pytest.raises(SnapshotError, match=r"100 bytes, and at most 99 are read.*max_entries"):
+    with pytest.raises(SnapshotError, match=r"100 B, and at most 99 B are read.*max_entries"):
         read_file(path, most_bytes=99)

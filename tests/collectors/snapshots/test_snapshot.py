@@ -193,7 +193,7 @@ def test_events_that_contradict_the_blocks_are_told():
     assert min(report.timelines[0].live) >= 0
     (gap,) = report.gaps
     assert gap.reason == (
-        "the events of cuda:0 and its blocks differ by 900 bytes: the level before the first event is a guess"
+        "the events of cuda:0 and its blocks differ by 900 B: the level before the first event is a guess"
     )
 
 

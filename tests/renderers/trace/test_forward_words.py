@@ -29,7 +29,7 @@ def test_the_table_of_nodes_gets_the_columns():
     assert "value norm" not in trace_html.render(samples.report())
 
 
-@pytest.mark.parametrize(("share", "text"), [(0.0, ""), (1.0, "100 %"), (0.125, "12 %"), (0.0001, "0.01 %")])
+@pytest.mark.parametrize(("share", "text"), [(0.0, ""), (1.0, "100 %"), (0.125, "13 %"), (0.0001, "0.01 %")])
 def test_shares(share, text):
     """A share of zeros in percent, none where there are none."""
     assert share_text(share) == text
