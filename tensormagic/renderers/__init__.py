@@ -23,8 +23,6 @@ from tensormagic.reports import Report, TraceReport
 
 RENDERERS: dict[tuple[str, str], str] = {
     # (report's kind_name, form) → module with a render(report) -> str
-    ("aliases", "html"): "tensormagic.renderers.sharing.aliases_html",
-    ("aliases", "txt"): "tensormagic.renderers.sharing.aliases_text",
     ("comparison", "html"): "tensormagic.renderers.comparison.comparison_html",
     ("comparison", "txt"): "tensormagic.renderers.comparison.comparison_text",
     ("failure", "html"): "tensormagic.renderers.failure.failure_html",
@@ -49,8 +47,6 @@ RENDERERS: dict[tuple[str, str], str] = {
     ("trace", "txt"): "tensormagic.renderers.trace.trace_text",
     ("why", "html"): "tensormagic.renderers.why.why_html",
     ("why", "txt"): "tensormagic.renderers.why.why_text",
-    ("writes", "html"): "tensormagic.renderers.sharing.writes_html",
-    ("writes", "txt"): "tensormagic.renderers.sharing.writes_text",
 }
 
 

@@ -14,11 +14,13 @@ from tensormagic.reports import Report
 
 PANELS: dict[str, str] = {
     # report's kind_name → module with a view(report) -> Panel
+    "aliases": "tensormagic.views.panels.aliases",
     "freeing": "tensormagic.views.panels.freeing",
     "rng": "tensormagic.views.panels.rng",
     "rng comparison": "tensormagic.views.panels.rng",
     "rng run": "tensormagic.views.panels.rng",
     "watch": "tensormagic.views.panels.watch",
+    "writes": "tensormagic.views.panels.writes",
 }
 FORMS = {
     # form → module with a render(panel) -> str

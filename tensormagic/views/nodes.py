@@ -1,8 +1,8 @@
 """What a panel is made of: a dozen nodes. A panel names them once; HTML, text and SVG are drawn from them.
 
 A text is a ``str``, in which what stands between backticks is code. A cell, of a table or beside a title, is a text or
-a node that fits into a line: `Words`, `Noted`, `Chip`, `Bar`, `Strip`. A node is here because two panels need it; what
-is truly a drawing is a `Picture`, which draws itself in each form.
+a node that fits into a line (`Words`, `Noted`, `Chip`, `Bar`, `Strip`), or a tuple of them, one after the other. A node
+is here because two panels need it; what is truly a drawing is a `Picture`, which draws itself in each form.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from tensormagic.reports import Finding, Gap
-from tensormagic.words import count, number_of_bytes
+from tensormagic.words import number_of_bytes, plural
 
-Cell: TypeAlias = "str | Words | Noted | Chip | Bar | Strip | None"
+Cell: TypeAlias = "str | Words | Noted | Chip | Bar | Strip | tuple[Cell, ...] | None"
 Node: TypeAlias = "str | Findings | Section | Paragraph | Items | Table | Source | Parts | Strip | Picture"
 Look = Literal["quiet", "strong", "code", "badge", "error", "warning"]
 
@@ -101,13 +101,13 @@ class Items:
     Attributes:
         items: A line each.
         most: How many are shown.
-        more: What those are that are not shown: ``"and 4 more pieces of memory"``.
+        more: What those are that are not shown, one and several: ``and 4 more pieces of memory``.
         left_out: How many more there are beyond ``items``.
     """
 
     items: Sequence[Cell]
     most: int = 12
-    more: str = "more"
+    more: tuple[str, str] = ("more", "more")
     left_out: int = 0
 
 
@@ -139,7 +139,7 @@ class Table:
         columns: Titles and looks; a table of which no column has a title has no head.
         rows: The cells of each row.
         most: How many rows are shown in a page, and in a terminal.
-        more: What those are that are not shown: ``"and 4 more lines"``.
+        more: What those are that are not shown, one and several: ``and 4 more lines``.
         left_out: How many more there are beyond ``rows``, and how many bytes those have.
         nbytes: The bytes of each row, where the sum of those not shown is told.
         label: What a screen reader calls a table that scrolls where it is long; one without a label does not.
@@ -148,7 +148,7 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     most: tuple[int, int] = (100, 40)
-    more: str = "more"
+    more: tuple[str, str] = ("more", "more")
     left_out: tuple[int, int] = (0, 0)
     nbytes: Sequence[int] = ()
     label: str = ""
@@ -179,11 +179,11 @@ class Source:
 
     Attributes:
         lines: Of a cell, or of several files.
-        beside: A title for what stands at the right.
+        titles: Of the code, and of what stands at its right; seen only where they are given.
     """
 
     lines: Sequence[Line]
-    beside: str = ""
+    titles: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +287,7 @@ def left_out_words(node: Table, shown: int) -> str:
     """Return what is said of the rows of a table that are not shown; nothing where all of them are."""
     number = len(node.rows) - shown + node.left_out[0]
     nbytes = sum(node.nbytes[shown:]) + node.left_out[1]
-    return f"and {count(number)} {node.more}{f', {number_of_bytes(nbytes)}' if nbytes else ''}" if number else ""
+    return f"and {plural(number, *node.more)}{f', {number_of_bytes(nbytes)}' if nbytes else ''}" if number else ""
 
 
 def letters(number: int) -> str:

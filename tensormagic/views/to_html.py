@@ -39,12 +39,13 @@ from tensormagic.views.nodes import (
     left_out_words,
     letters,
 )
-from tensormagic.words import count
+from tensormagic.words import plural
 
 _CLASSES: dict[Look, str] = {
     "quiet": "quiet", "badge": "tm-badge", "error": "tm-failed", "warning": "tm-unseen",
 }  # fmt: skip
 _COLUMN = {"number": "tm-num", "code": "tm-mono", "quiet": "quiet", "wide": "tm-wide"}
+_COLOURS = 254  # of a PNG of one byte a pixel
 _DOT, _DOTS_WIDE, _DOTS_HIGH, _ROW_GAP = 3, 80, 6, 2  # pixels of a dot of a strip; dots along its sides, between rows
 
 
@@ -122,7 +123,7 @@ def _(node: Paragraph) -> str:
 @html.register
 def _(node: Items) -> str:
     left = len(node.items) - len(node.items[: node.most]) + node.left_out
-    more = [tag("li", escape(f"and {count(left)} {node.more}"), class_="quiet")] if left else []
+    more = [tag("li", escape(f"and {plural(left, *node.more)}"), class_="quiet")] if left else []
     return tag("ul", *(tag("li", cell(item)) for item in node.items[: node.most]), *more)
 
 
@@ -176,13 +177,11 @@ def _(node: Source) -> str:
     if not node.lines:
         return ""
     signs, beside = any(line.sign for line in node.lines), any(line.beside for line in node.lines)
-    titles = [corner("number of the line", scope="col"), corner("mark", scope="col") if signs else ""]
-    titles += [tag("th", "line", scope="col") if node.beside else corner("line", scope="col")]
-    if beside:
-        titles.append(
-            tag("th", escape(node.beside), scope="col") if node.beside else corner("what it did", scope="col")
-        )
-    head = tag("thead", tag("tr", *titles))
+    titles = [("number of the line", ""), ("mark", "") if signs else None, ("line", node.titles[0])]
+    titles += [("what it did", node.titles[1])] if beside else []
+    heads = (tag("th", escape(seen), scope="col") if seen else corner(said, scope="col")
+             for said, seen in filter(None, titles))  # fmt: skip
+    head = tag("thead", tag("tr", *heads))
     rows = (_line(line, signs=signs, beside=beside) for line in node.lines)
     return scroll("The cell, line by line", tag("table", head, tag("tbody", *rows), class_="tm-code"))
 
@@ -203,6 +202,11 @@ def _line(line: Line, *, signs: bool, beside: bool) -> str:
 
 
 # -- what stands in a line -------------------------------------------------------------------------------------------
+
+
+@cell.register(tuple)
+def _(node: tuple[Cell, ...]) -> str:
+    return " ".join(filter(None, map(cell, node)))
 
 
 @cell.register
@@ -242,23 +246,25 @@ def _(node: Strip) -> str:
     cells = len(node.shares)
     if not cells:
         return ""
-    columns = []
+    columns, colours = [], min(cells, _COLOURS)
     for at, share in enumerate(node.shares):
         gap = _ROW_GAP if node.row and at and at % node.row == 0 else 0
-        columns += [[png.EMPTY] * _DOTS_HIGH] * gap + [_dots(at, share)] * max(_DOTS_WIDE // cells, 1)
-    palette = [theme.offset_colour(at / max(cells - 1, 1)) for at in range(cells)]
+        columns += [[png.EMPTY] * _DOTS_HIGH] * gap + [_dots(at * colours // cells, share)] * max(
+            _DOTS_WIDE // cells, 1
+        )
+    palette = [theme.offset_colour(at / max(colours - 1, 1)) for at in range(colours)]
     source = png.heatmap([list(row) for row in zip(*columns, strict=True)], palette, size=_DOT)
     ground = f"background-color:{theme.role('skip')}"  # light on either side: the scale begins in a dark blue
     image = tag("img", src=source, alt=node.said, title=node.said, style=ground, class_="tm-reach")
     return image.removesuffix("</img>")
 
 
-def _dots(at: int, share: float | None) -> list[int]:
+def _dots(colour: int, share: float | None) -> list[int]:
     """Return a column of dots, filled from below."""
     if share is None:
         return [png.NOT_A_NUMBER] * _DOTS_HIGH
     filled = min(max(round(share * _DOTS_HIGH), 1 if share else 0), _DOTS_HIGH - (share < 1))
-    return [png.PLUS_INFINITY] * (_DOTS_HIGH - filled) + [at] * filled
+    return [png.PLUS_INFINITY] * (_DOTS_HIGH - filled) + [colour] * filled
 
 
 # -- drawings --------------------------------------------------------------------------------------------------------

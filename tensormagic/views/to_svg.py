@@ -32,7 +32,7 @@ from tensormagic.views.nodes import (
     letters,
 )
 from tensormagic.views.to_text import inline, plain
-from tensormagic.words import count, shortened
+from tensormagic.words import count, plural, shortened
 
 WIDTH, LINE, SIZE = 1000.0, 18.0, 13.0
 MOST_ROWS, MOST_LINES = 24, 80  # of a table, of a listing
@@ -114,7 +114,7 @@ def _(node: Items, page: Page) -> None:
     for item in node.items[: node.most]:
         _paragraph(page, _one_line(item), indent=12)
     left = len(node.items[node.most :]) + node.left_out
-    _paragraph(page, f"and {count(left)} {node.more}" if left else "", ink=theme.role("ink-2"), indent=12)
+    _paragraph(page, f"and {plural(left, *node.more)}" if left else "", ink=theme.role("ink-2"), indent=12)
 
 
 # -- tables and listings ---------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def _(node: Table, page: Page) -> None:
     starts = [0.0, *accumulate(width + _GAP for width in widths)]
     parts, y = [], 0.0
     if any(column.title for column in node.columns):
-        places = zip(node.columns, starts, widths, strict=False)
+        places = [one for one in zip(node.columns, starts, widths, strict=False) if "silent" not in one[0].look.split()]
         parts += [
             _words(plain(column.title), x, y, wide, replace(column, look=f"{column.look} quiet"))
             for column, x, wide in places

@@ -35,10 +35,11 @@ from tensormagic.views.nodes import (
     left_out_words,
     letters,
 )
-from tensormagic.words import count, evidence_text
+from tensormagic.words import evidence_text, plural
 
 NARROWEST = 40
 _CELL = 120  # characters of a line of a cell
+_FOLDED = 14  # lines of what is folded within a part
 _BAR = 16  # columns
 _SHADES = "\u2591\u2584\u2588"  # not used, partly used, used
 _RULE = "\u2500"
@@ -66,8 +67,8 @@ def _head(view: Panel, width: int) -> list[str]:
 
 
 def plain(words: str) -> str:
-    """Return a text without the marks of code, on one line."""
-    return _SPACES.sub(" ", words.replace("`", "")).strip()
+    """Return a text without the marks of code and without what a terminal could obey, on one line."""
+    return printable(_SPACES.sub(" ", words.replace("`", "")).strip())
 
 
 def finding_lines(finding: Finding, width: int) -> list[str]:
@@ -116,7 +117,11 @@ def _(node: Section, width: int) -> Iterator[str]:
         yield from wrapped(plain(node.title) + note, width, f" {letters(node.chip)}  ", "    ")
     elif node.title:
         yield from wrapped(plain(node.title).upper() + note, width)
-    yield from chain.from_iterable(inner)
+    for part, lines in zip(node.body, inner, strict=True):
+        short = isinstance(part, Section) and part.folded and len(lines) > _FOLDED + 1
+        yield from lines[:_FOLDED] if short else lines
+        if short:
+            yield f"    and {plural(len(lines) - _FOLDED, 'more line')}"
 
 
 @text.register
@@ -131,7 +136,7 @@ def _(node: Items, width: int) -> Iterator[str]:
         yield from wrapped(inline(item).replace("\n", "  "), width, "    ", "      ")
     left = len(node.items[node.most :]) + node.left_out
     if left:
-        yield f"    and {count(left)} {node.more}"
+        yield f"    and {plural(left, *node.more)}"
 
 
 @text.register
@@ -163,11 +168,11 @@ def _(node: Source, width: int) -> Iterator[str]:
 
 def _line(line: Line, width: int, *, signs: bool) -> Iterator[str]:
     if not line.number:
-        yield f" {line.text}" if line.text else "     \u22ee"
+        yield f" {printable(line.text)}" if line.text else "     \u22ee"
         return
     sign = ("\u2022" if line.sign == "mark" else SIGNS.get(line.sign, " ")) + " " if signs else ""
     lead, further = f" {line.number:>3} {sign}", " " * 11
-    code, beside = lead + line.text.expandtabs(4), [inline(part) for part in line.beside if part]
+    code, beside = lead + printable(line.text.expandtabs(4)), [inline(part) for part in line.beside if part]
     joined = f"{code}  \u2190 {beside[0]}" if len(beside) == 1 else ""
     if joined and not wrapped(joined, width)[1:]:
         yield joined
@@ -186,6 +191,7 @@ def _code(code: str, width: int, further: str) -> list[str]:
 # -- what stands in a line -------------------------------------------------------------------------------------------
 
 
+inline.register(tuple, lambda node: "  ".join(filter(None, map(inline, node))))
 inline.register(Words, lambda node: plain(node.text))
 inline.register(Chip, lambda node: letters(node.number))
 inline.register(Bar, lambda node: bar(node.share, _BAR))

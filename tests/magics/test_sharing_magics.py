@@ -91,10 +91,9 @@ def test_into_and_save(cell, tmp_path, magic, kind):
         assert "float32" in (tmp_path / f"report.{ending}").read_text()
 
 
-@pytest.mark.parametrize("magic", ["aliases", "tensors"])
-def test_a_picture_file_is_refused_with_what_there_is(cell, tmp_path, magic):
+def test_a_picture_file_is_refused_with_what_there_is(cell, tmp_path):
     """There is no such form; the report is shown all the same."""
-    ran = cell(f"%{magic} --save {tmp_path / 'r.svg'}")
+    ran = cell(f"%tensors --save {tmp_path / 'r.svg'}")
     assert "there are: html, txt, json" in str(ran.error)
     assert len(ran.shown) == 1
 

@@ -31,14 +31,10 @@ from tensormagic.renderers.memory import (
     snapshot_text,
 )
 from tensormagic.renderers.sharing import (
-    aliases_html,
-    aliases_text,
     overlay_html,
     overlay_text,
     tensors_html,
     tensors_text,
-    writes_html,
-    writes_text,
 )
 from tensormagic.renderers.tensor import tensor_html, tensor_svg, tensor_text
 from tensormagic.renderers.trace import trace_html, trace_text
@@ -93,9 +89,11 @@ TRACES = {
 
 # Panels that are trees of nodes: name, samples, and at most how many bytes as HTML and as text.
 PANELS = (
+    ("aliases", samples_sharing.ALIASES, 120_000, 40_000),
     ("freeing", samples_freeing.SAMPLES, 40_000, 12_000),
     ("rng", samples_rng.SAMPLES, 40_000, 12_000),
     ("watch", samples_watch.SAMPLES, 60_000, 24_000),
+    ("writes", samples_writes.SAMPLES, 140_000, 40_000),
 )
 
 
@@ -114,8 +112,6 @@ RENDERERS = (
     Renderer("tensor_svg", tensor_svg.render, TENSORS, "svg", 120_000, tells_findings=False),
     Renderer("overlay_html", overlay_html.render, samples_overlay.SAMPLES, "html", 100_000),
     Renderer("overlay_text", overlay_text.render, samples_overlay.SAMPLES, "text", 24_000),
-    Renderer("aliases_html", aliases_html.render, samples_sharing.ALIASES, "html", 120_000),
-    Renderer("aliases_text", aliases_text.render, samples_sharing.ALIASES, "text", 40_000),
     Renderer("tensors_html", tensors_html.render, samples_sharing.TABLES, "html", 200_000),
     Renderer("tensors_text", tensors_text.render, samples_sharing.TABLES, "text", 24_000),
     Renderer("trace_html", trace_html.render, TRACES, "html", 300_000),
@@ -134,8 +130,6 @@ RENDERERS = (
     Renderer("memory_run_svg", memory_run_svg.render, samples_memory_run.SAMPLES, "svg", 80_000, tells_findings=False),
     Renderer("why_html", why_html.render, samples_why.SAMPLES, "html", 30_000),
     Renderer("why_text", why_text.render, samples_why.SAMPLES, "text", 12_000),
-    Renderer("writes_html", writes_html.render, samples_writes.SAMPLES, "html", 140_000),
-    Renderer("writes_text", writes_text.render, samples_writes.SAMPLES, "text", 40_000),
 )
 
 CASES = [pytest.param(one, sample, id=f"{one.name}-{sample}") for one in RENDERERS for sample in one.samples]

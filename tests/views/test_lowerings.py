@@ -56,7 +56,7 @@ NODES = {
     "clear": (Findings([], clear="All is well."), "All is well."),
     "section": (Section("Title", ["inside"], "a note"), "inside"),
     "paragraph": (Paragraph("mind `this`", "warning"), "mind this"),
-    "items": (Items(["one", "two", "three"], most=2, more="more pieces"), "and 1 more pieces"),
+    "items": (Items(["one", "two", "three"], most=2, more=("more piece", "more pieces")), "and 1 more piece"),
     "table": (Table([Column("a"), Column("b", look="number")], [["x", "12"]]), "12"),
     "left out": (Table([Column()], [["x"]] * 101, nbytes=[1024] * 101, left_out=(2, 0)), "KiB"),
     "source": (Source([Line(3, "x.add_(1)", ["to x"], ["changes y"], "mark"), Line(0, "")]), "changes y"),
@@ -87,10 +87,10 @@ def test_what_is_markup_stays_text(hostile):
         Section(
             hostile, [Table([Column(hostile)], [[Noted(hostile, [Words(hostile, "code")])]], label=hostile)], hostile
         ),
-        Source([Line(1, hostile, [hostile], [hostile])], hostile),
+        Source([Line(1, hostile, [hostile], [hostile])], (hostile, hostile)),
         Strip([1.0], hostile),
         Parts([Part(hostile, hostile, 1.0, "tm-cp")], hostile),
-        Items([hostile], more=hostile, left_out=1),
+        Items([hostile], more=(hostile, hostile), left_out=1),
     )
     page = Page(to_html.render(Panel("test", "memory", hostile, [hostile], nodes, hostile, [hostile], hostile)))
     assert page.left_open == []
@@ -112,7 +112,9 @@ def test_what_is_folded_is_one_click_away_in_a_page_and_left_out_of_a_picture():
 
 def test_a_table_is_as_long_as_its_form_has_room_for():
     """And says how many rows are not shown, and how many bytes those have."""
-    node = Table([Column("n")], [[str(at)] for at in range(6)], most=(4, 2), more="smaller", nbytes=[1024] * 6)
+    node = Table(
+        [Column("n")], [[str(at)] for at in range(6)], most=(4, 2), more=("smaller", "smaller"), nbytes=[1024] * 6
+    )
     assert "and 2 smaller, 2 KiB" in Page(html_of(node)).text
     assert "and 4 smaller, 4 KiB" in text_of(node)
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tensormagic import views
-from tests.renderers import samples_freeing, samples_rng, samples_watch
+from tests.renderers import samples_freeing, samples_rng, samples_sharing, samples_watch, samples_writes
 from tests.renderers.snapshots import assert_snapshot
 
 SAMPLES = {
+    "aliases": samples_sharing.ALIASES["slices"],
     "freeing": samples_freeing.SAMPLES["listed"],
     "rng": samples_rng.standing(),
     "rng_comparison": samples_rng.parted(),
     "rng_run": samples_rng.run(),
     "watch": samples_watch.everything(),
+    "writes": samples_writes.effects(),
 }
 
 

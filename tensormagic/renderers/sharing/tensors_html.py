@@ -12,12 +12,13 @@ from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html
 from tensormagic.renderers.basics.markup import escape, json_block, packed, tag
 from tensormagic.renderers.basics.panel import folds, header, panel, scroll, section
-from tensormagic.renderers.sharing.aliases_html import chip
-from tensormagic.renderers.sharing.sharing_words import row_cells, table_summary, table_title, total
 from tensormagic.renderers.sharing.tensors_text import shown_rows
+from tensormagic.renderers.sharing.tensors_words import row_cells, table_summary, table_title, total
 from tensormagic.renderers.shelf import code_of, loader
 from tensormagic.renderers.tensor import tensor_html
 from tensormagic.reports import TensorRow, TensorTable
+from tensormagic.views.nodes import Chip
+from tensormagic.views.to_html import cell
 from tensormagic.words import count
 
 MOST_ROWS = 100
@@ -62,7 +63,7 @@ def _row(row: TensorRow) -> str:
     name, *cells = row_cells(row)
     told = [tag("td", escape(cell), class_="tm-right" if title == RIGHT else None)
             for title, cell in zip(HEAD[1:6], cells[:5], strict=True)]  # fmt: skip
-    return tag("tr", tag("th", escape(name)), *told, tag("td", chip(row.group)), tag("td", escape(cells[6])))
+    return tag("tr", tag("th", escape(name)), *told, tag("td", cell(Chip(row.group))), tag("td", escape(cells[6])))
 
 
 def _panels(table: TensorTable) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers.sharing.sharing_words import row_cells, table_summary, table_title, total
+from tensormagic.renderers.sharing.tensors_words import row_cells, table_summary, table_title, total
 from tensormagic.renderers.tensor.tensor_text import finding_lines, shortened_line
 from tensormagic.renderers.tensor.tensor_text import render as tensor_text
 from tensormagic.renderers.terminal.text_canvas import printable

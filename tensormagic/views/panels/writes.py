@@ -1,4 +1,4 @@
-"""What is said of watched writes, in the same words in the terminal and in the panel."""
+"""Watched writes (``%%aliases``): findings, the cell with what each line changed, then every write as a table."""
 
 from __future__ import annotations
 
@@ -7,30 +7,28 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tensormagic.reports import ChangedName, Clash, Write, WritesReport
-from tensormagic.words import count, listed, plural, tuple_text
+from tensormagic.views.nodes import Cell, Column, Findings, Line, Node, Panel, Section, Source, Strip, Words, table_of
+from tensormagic.words import count, listed, plural, shortened, tuple_text
 
 WHOLE = 120  # a cell of at most so many lines is shown whole
 AROUND = 1  # lines shown before and after one that writes, in a longer one
 MOST_CHANGED = 6  # names listed beside a line
+_NAME = 48  # characters
 
-TABLE_HEAD = ("line", "op", "writes to", "shape", "times", "changes besides", "autograd")
 
-
-@dataclass(frozen=True, slots=True)
-class SourceLine:
-    """A line of the listing.
-
-    Attributes:
-        number: Its number; 0 for a heading, or for lines left out (no text).
-        text: The code.
-        writes: What it wrote.
-        sign: The severity of the worst finding on it, ``"write"`` where it writes and nothing was found, else ``""``.
-    """
-
-    number: int
-    text: str
-    writes: tuple[Write, ...] = ()
-    sign: str = ""
+def view(report: WritesReport) -> Panel:
+    """Return the panel."""
+    body: list[Node] = [Findings(report.findings, report.gaps, all_clear(report))]
+    if lines := source_lines(report):
+        body.append(Source(lines, ("line, and what it changes besides", "writes to")))
+    if report.writes:
+        more = ("more line that writes", "more lines that write")
+        every = table_of(WRITES, report.writes, most=(60, 40), more=more, label="Every write")
+        note = plural(len(report.writes), "line and op", "lines and ops")
+        body.append(Section("Every write", [every], note, folded=True))
+    ended = f"{report.state}: {report.error}" if report.error else report.state
+    facts: list[Cell] = [Words(ended, "error") if report.state != "finished" else ended, headline(report)]
+    return Panel("writes", "code", "in-place writes", facts, body)
 
 
 def headline(report: WritesReport) -> str:
@@ -59,11 +57,6 @@ def all_clear(report: WritesReport) -> str:
         f"No write changed another name ({count(report.names_searched)} names and attributes were looked through), and "
         "none read what it wrote."
     )
-
-
-def state_text(report: WritesReport) -> str:
-    """Return the run's state in a word, with the error of a failed one."""
-    return f"{report.state}: {report.error}" if report.error else report.state
 
 
 def amount_text(changed: ChangedName) -> str:
@@ -158,20 +151,28 @@ def written_text(writes: tuple[Write, ...]) -> str:
     return listed([f"{name} \u00d7{count(times)}" if times > 1 else name for name, times in targets.items()], most=3)
 
 
-def table_rows(report: WritesReport) -> Iterator[tuple[str, ...]]:
-    """Yield a row a write, for `TABLE_HEAD`."""
-    for write in report.writes:
-        label = write.location.label if write.location else "not on a line of yours"
-        noticed = {changed.noticed for changed in write.changed if changed.relation != "NumPy array"}
-        said = "does not notice" if False in noticed else "notices" if noticed == {True} else ""
-        besides = "; ".join(phrases_of(write))
-        yield label, write.op, target_text(write), tuple_text(write.shape), count(write.count), besides, said
+def noticed_text(write: Write) -> str:
+    """Return whether autograd notices what a write changed; nothing of a NumPy array, it need not."""
+    noticed = {changed.noticed for changed in write.changed if changed.relation != "NumPy array"}
+    return "does not notice" if False in noticed else "notices" if noticed == {True} else ""
+
+
+# What a write changed besides stands in the listing: a terminal has no room to say it again.
+WRITES = (
+    Column("line", lambda write: write.location.label if write.location else "not on a line of yours", "code"),
+    Column("op", lambda write: write.op, "code"),
+    Column("writes to", target_text, "code"),
+    Column("shape", lambda write: tuple_text(write.shape), "code"),
+    Column("times", lambda write: count(write.count), "number"),
+    Column("changes besides", lambda write: "; ".join(phrases_of(write)), in_terminal=False),
+    Column("autograd", noticed_text, in_terminal=False),
+)
 
 
 # -- the listing ---------------------------------------------------------------------------------------------------
 
 
-def source_lines(report: WritesReport) -> list[SourceLine]:
+def source_lines(report: WritesReport) -> list[Line]:
     """Return the lines to list: the watched cell first, then lines of other files that wrote."""
     by_file: dict[str, dict[int, list[Write]]] = {}
     for write in report.writes:
@@ -198,23 +199,23 @@ def _plain_sign(writes: tuple[Write, ...]) -> str:
     """Return the sign of a line that no finding stands at: its note may stand at another line of the same names."""
     if any(write.changed for write in writes):
         return "note"
-    return "write" if writes else ""
+    return "mark" if writes else ""
 
 
 def _cell_lines(
     lines: tuple[str, ...], writing: dict[int, list[Write]], signs: dict[tuple[str, int], str], filename: str
-) -> list[SourceLine]:
+) -> list[Line]:
     if not lines:
         return _file_lines(filename, writing, signs) if writing else []
     wanted = range(1, len(lines) + 1) if len(lines) <= WHOLE else _near(writing, len(lines))
-    listing: list[SourceLine] = []
+    listing: list[Line] = []
     last = 0
     for number in wanted:
         if number > last + 1:
-            listing.append(SourceLine(0, ""))
+            listing.append(Line(0, ""))
         writes = tuple(writing.get(number, ()))
         sign = signs.get((filename, number), _plain_sign(writes))
-        listing.append(SourceLine(number, lines[number - 1].rstrip(), writes, sign))
+        listing.append(_line(number, lines[number - 1].rstrip(), writes, sign))
         last = number
     return listing
 
@@ -224,12 +225,36 @@ def _near(writing: dict[int, list[Write]], length: int) -> list[int]:
     return sorted(line for line in near if 1 <= line <= length)
 
 
-def _file_lines(filename: str, writing: dict[int, list[Write]], signs: dict[tuple[str, int], str]) -> list[SourceLine]:
+def _file_lines(filename: str, writing: dict[int, list[Write]], signs: dict[tuple[str, int], str]) -> list[Line]:
     heading = next(iter(writing.values()))[0].location
-    listing = [SourceLine(0, heading.label.rpartition(",")[0] if heading else filename)]
+    listing = [Line(0, heading.label.rpartition(",")[0] if heading else filename)]
     for number in sorted(writing):
         location = writing[number][0].location
         writes = tuple(writing[number])
         sign = signs.get((filename, number), _plain_sign(writes))
-        listing.append(SourceLine(number, location.text if location else "", writes, sign))
+        listing.append(_line(number, location.text if location else "", writes, sign))
     return listing
+
+
+def _line(number: int, text: str, writes: tuple[Write, ...], sign: str) -> Line:
+    """Return a line with what it did: of several ops that changed the same name, the first is told."""
+    below: list[Cell] = [
+        Words(f"\u2717 {clash_text(write.clash)}", "strong") for write in writes if write.clash is not None
+    ]
+    changed = {one.name: one for write in reversed(writes) for one in reversed(write.changed)}
+    found = effects(reversed(changed.values()))
+    below += map(_effect, found[:MOST_CHANGED])
+    left = len(found) - MOST_CHANGED
+    below += [Words(f"and {plural(left, 'more name')}, in the table below", "quiet")] if left > 0 else []
+    return Line(number, text, [f"`{written_text(writes)}`"] if writes else [], below, sign)
+
+
+def _effect(effect: Effect) -> Cell:
+    """Return what was changed, how much of it, and where in it that lies."""
+    told = f"\u2192 `{shortened(effect.name, _NAME)}`: {effect.amount}"
+    changed = effect.changed
+    if changed is None or not changed.marks:
+        return told
+    row = changed.shape[-1] if len(changed.shape) > 1 and len(changed.marks) == changed.of_elements else 0
+    said = f"{count(changed.elements or 0)} of {plural(changed.of_elements, 'element')} reached, in reading order"
+    return told, Strip([{"0": 0.0, "9": 1.0}.get(mark, 0.5) for mark in changed.marks], said, row)

@@ -1,19 +1,38 @@
-"""What is said about shared memory, in words: the sentences that the panels and the terminal have in common.
+"""Who shares memory with whom (``%aliases``): a card for each piece of memory, and who reads which part of it.
 
-Text between backticks is code; renderers turn it into ``<code>`` or drop the backticks.
+The strips of a card stand under each other on one axis, coloured by place as in the panel of one tensor: what lies in
+the same column is the same memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensormagic.reports import AliasGroup, AliasMember, AliasPair, AliasReport, MemoryTotal, TensorRow, TensorTable
-from tensormagic.words import ELLIPSIS, count, listed, number_of_bytes, plural, shortened, tuple_text
+from tensormagic.reports import AliasGroup, AliasMember, AliasPair, AliasReport
+from tensormagic.views.nodes import (
+    Cell,
+    Chip,
+    Column,
+    Findings,
+    Items,
+    Node,
+    Noted,
+    Panel,
+    Paragraph,
+    Section,
+    Strip,
+    Table,
+    Words,
+)
+from tensormagic.words import DOT, ELLIPSIS, count, listed, number_of_bytes, plural, shortened, tuple_text
 
 NAME_WIDTH = 34
 NAMES_SHOWN = 3
 ARROW = " \u2192 "
 NONE = "\u00b7"
+MOST_CARDS = 8  # of the pieces of memory that are folded together; the others are a line each
+MOST_LINES, MOST_MATRIX, MOST_PAIRS, MOST_SAME = 40, 6, 12, 8
+MOST_MEMBERS, OPEN_MEMBERS, MOST_FOLDS = 8, 10, 4  # of a card; of the cards that stand open; cards folded one by one
 _HOW = {
     "owner": "owns the memory",
     "view": "view of {base}",
@@ -36,13 +55,97 @@ _NAMELESS = {
 }
 
 
-def letters(number: int) -> str:
-    """Return the letters by which a piece of memory goes: A for 1, Z for 26, AA for 27."""
-    text = ""
-    while number > 0:
-        number, at = divmod(number - 1, 26)
-        text = chr(65 + at) + text
-    return text
+def view(report: AliasReport) -> Panel:
+    """Return the panel."""
+    shared = [group for group in report.groups if len(group.members) > 1]
+    opened = _opened(shared)
+    same = [f"`{names(group.members[0])}`" for group in report.groups if len(group.members) == 1]
+    body: list[Node] = [Findings(report.findings, report.gaps)]
+    body += [_card(group, folded=False) for group in shared[:opened]]
+    body += [Section("One object, several names", [Items(same, MOST_SAME)])] if same else []
+    body += [_card(group, folded=True) for group in shared[opened:MOST_FOLDS]]
+    body += _further(shared[max(opened, MOST_FOLDS) :], report.groups_found - len(report.groups))
+    second = f" {DOT} ".join(filter(None, (aliases_scope(report), alone(report))))
+    return Panel("aliases", "memory", "aliases", [aliases_summary(report)], body, "Who shares memory", [second])
+
+
+def _opened(shared: Sequence[AliasGroup]) -> int:
+    """Return how many cards stand open: the first, and those after it as long as they have few members together."""
+    total, opened = 0, 0
+    for group in shared[:MOST_FOLDS]:
+        total += min(len(group.members), MOST_MEMBERS)
+        if opened and total > OPEN_MEMBERS:
+            break
+        opened += 1
+    return opened
+
+
+def _further(groups: Sequence[AliasGroup], unlisted: int) -> list[Node]:
+    """Return the pieces of memory that are folded together, and how many there are beyond."""
+    if not groups and not unlisted:
+        return []
+    cards = [_card(group, folded=True) for group in groups[:MOST_CARDS]]
+    lines: list[Cell] = [(Chip(group.number), group_line(group)) for group in groups[MOST_CARDS:MOST_LINES]]
+    left = max(len(groups) - MOST_LINES, 0) + unlisted
+    rest = Items(lines, MOST_LINES, ("more piece of memory", "more pieces of memory"), left)
+    return [Section(f"{plural(len(groups) + unlisted, 'more piece')} of memory", [*cards, rest], folded=True)]
+
+
+def _card(group: AliasGroup, *, folded: bool) -> Section:
+    quiet = [Paragraph(note, "quiet") for note in group_notes(group)]
+    notes = [Paragraph(note, "warning") for note in unnoticed(group)]
+    pairs = [] if is_matrix(group, MOST_MATRIX) else [_pairs(group.pairs)]
+    title = group_line(group) if folded else group_title(group)
+    return Section(title, [*notes, *_members(group), *pairs, *quiet], folded=folded, chip=group.number)
+
+
+def _members(group: AliasGroup) -> list[Node]:
+    """Return who lies in a piece of memory, the further ones folded."""
+    matrix = group.members if is_matrix(group, MOST_MATRIX) else ()
+    drawn = any(member.coverage for member in group.members)
+    columns = [
+        Column("number", look="silent quiet"),
+        Column("name", look="name"),
+        Column(f"bytes 0 to {count(group.nbytes)}" if drawn else "where it lies", look="" if drawn else "silent"),
+        Column("how, and who counts its writes"),
+        *(Column(str(at), look="number", above="in common with") for at in range(1, len(matrix) + 1)),
+    ]
+    pairs = {frozenset((pair.left, pair.right)): pair for pair in group.pairs}
+    rows = [(str(at), *_member(member, group), *(_in_common(member, other, pairs) for other in matrix))
+            for at, member in enumerate(group.members, 1)]  # fmt: skip
+    table = Table(columns, rows[:MOST_MEMBERS])
+    if group.found <= MOST_MEMBERS:
+        return [table]
+    rest = Table(columns, rows[MOST_MEMBERS:], left_out=(group.found - len(group.members), 0))
+    return [table, Section(plural(group.found - MOST_MEMBERS, "more object"), [rest], folded=True)]
+
+
+def _member(member: AliasMember, group: AliasGroup) -> tuple[Cell, Cell, Cell]:
+    said = f"{clipped(member.name)} reads bytes {count(member.start)} to {count(max(member.stop - 1, member.start))}"
+    told: tuple[Cell, ...] = (how(member), *(Words(mark, "badge") for mark in marks(member)))
+    return Noted(names(member), [what(member)]), Strip(member.coverage, said), Noted(told, [writes(member, group)])
+
+
+def _in_common(member: AliasMember, other: AliasMember, pairs: dict[frozenset[str], AliasPair]) -> str:
+    if other is member:
+        return "\u2500"
+    return shared_cell(pairs.get(frozenset((member.name, other.name))), member.name)
+
+
+def _pairs(pairs: Sequence[AliasPair]) -> Node:
+    meeting = [pair_line(pair) for pair in pairs if pair.overlap != "no"]
+    if not meeting:
+        return Paragraph("No two of those that were compared have an element in common.", "quiet")
+    title = f"{plural(len(meeting), 'pair')} of objects with elements in common"
+    return Section(title, [Items(meeting, MOST_PAIRS)], folded=True)
+
+
+# -- sentences -------------------------------------------------------------------------------------------------------
+
+
+def group_line(group: AliasGroup) -> str:
+    """Return a piece of memory in one line."""
+    return f"{group_title(group)}: {listed((clipped(member.name) for member in group.members), found=group.found)}"
 
 
 def group_title(group: AliasGroup) -> str:
@@ -122,25 +225,14 @@ def is_matrix(group: AliasGroup, most: int) -> bool:
     return group.pairs_complete and 1 < group.found == len(group.members) <= most
 
 
-def in_common(group: AliasGroup, members: Sequence[AliasMember]) -> tuple[str, ...]:
-    """Return the pairs of a group by the members' numbers, with how many elements of the first lie in the second."""
-    numbers = {member.name: at for at, member in enumerate(members, 1)}
-    told = (pair for pair in group.pairs if pair.left in numbers and pair.right in numbers)
-    return tuple(f"{numbers[pair.left]}\u2229{numbers[pair.right]} {_amount(pair)}" for pair in told)
-
-
-def _amount(pair: AliasPair) -> str:
-    return "none" if pair.overlap == "no" else shared_cell(pair, pair.left)
-
-
 def group_notes(group: AliasGroup) -> tuple[str, ...]:
-    """Return what is worth a sentence about a group: writes that autograd will not notice, and what is not shown."""
+    """Return what is not shown of a group, in sentences."""
     notes = []
     if group.found > len(group.members):
         notes.append(f"{len(group.members)} of {count(group.found)} are listed.")
     if not group.pairs_complete:
         notes.append(f"Of the pairs that overlap, the first {count(len(group.pairs))} found are told.")
-    return (*unnoticed(group), *notes)
+    return tuple(notes)
 
 
 def unnoticed(group: AliasGroup) -> tuple[str, ...]:
@@ -208,38 +300,3 @@ def alone(report: AliasReport) -> str:
         return ""
     sharing = "shares" if report.alone == 1 else "share"
     return f"{count(report.alone)} with {number_of_bytes(report.alone_bytes)} {sharing} with nobody"
-
-
-def table_title(table: TensorTable) -> str:
-    """Return the name of a table."""
-    return clipped(table.title) or "tensors"
-
-
-def total(part: MemoryTotal) -> str:
-    """Return what lies on one device."""
-    pieces = plural(part.storages, "piece") + " of memory"
-    told = f"{number_of_bytes(part.nbytes)} on {part.device}: {count(part.tensors)} in {pieces}"
-    return f"{told}, each counted once" if part.tensors > part.storages else told
-
-
-def table_summary(table: TensorTable) -> str:
-    """Return how many rows of which kinds there are."""
-    arrays = sum(row.kind == "ndarray" for row in table.rows)
-    text = plural(len(table.rows) - arrays, "tensor")
-    return f"{text}, {plural(arrays, 'array')}" if arrays else text
-
-
-def row_cells(row: TensorRow) -> tuple[str, ...]:
-    """Return a row as text: name, kind, shape, dtype, device, bytes, letters of its memory, gradient."""
-    more = f" +{row.names - 1}" if row.names > 1 else ""
-    dtype = row.dtype if row.layout == "strided" else f"{row.dtype} {row.layout}"
-    return (
-        clipped(row.name) + more,
-        shortened(row.kind, 20),
-        tuple_text(row.shape),
-        shortened(dtype, 24),
-        row.device,
-        number_of_bytes(row.nbytes),
-        letters(row.group),
-        row.gradient.removesuffix("Backward0") if row.gradient.endswith("Backward0") else row.gradient,
-    )
