@@ -1,45 +1,36 @@
 """What did not fit in a call that torch refused, worked out from its operands and from what torch said.
 
 A message of torch names numbers; whose they are is found among the operands, and what is not found there is not
-claimed. One table of what torch says, a family a file; where none of its rows fits, the sizes, dtypes and devices of
-the operands are held against the rule of the function itself.
+claimed. One table of what torch says, a subject a file; where none of its rows fits (a message of another version of
+torch perhaps), the sizes, dtypes and devices of the operands are held against the rule of the function itself.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from tensormagic.diagnoses.mismatches import (
-    arguments,
-    broadcasting,
-    convolution,
-    devices,
-    dimensions,
-    dtypes,
-    index_shapes,
-    indexing,
-    joining,
-    losses,
-    particular,
-    products,
-    recurrent,
-    views,
-    wrong_kinds,
-)
-from tensormagic.diagnoses.mismatches.call import Call
-from tensormagic.diagnoses.mismatches.unknown import by_function
+from tensormagic.diagnoses.mismatches import arguments, dimensions, dtypes, indices, layers, losses, products, shapes
+from tensormagic.diagnoses.mismatches.call import Call, mismatch, numbers, shaped
+from tensormagic.diagnoses.mismatches.messages import Row
 from tensormagic.reports import FailureReport, Mismatch
 
-Check = Callable[[Call, re.Match[str]], Mismatch | None]
-
 # In this order, as far as two rows fit one message: those that ask for a certain function stand first.
-_FAMILIES = (
-    recurrent, devices, dtypes, losses, convolution, products, joining, views, broadcasting, index_shapes,
-    indexing, particular, dimensions, wrong_kinds, arguments,
-)  # fmt: skip
-# Compiled where they are first needed, after an error: two hundred at once would be felt in every start.
-_TABLE: tuple[tuple[str, Check], ...] = tuple(row for family in _FAMILIES for row in family.MESSAGES)
+TABLE: tuple[Row, ...] = tuple(
+    row
+    for subject in (layers, dtypes, losses, products, shapes, indices, dimensions, arguments)
+    for row in subject.says.rows
+)
+_ELEMENTWISE = frozenset({
+    "add", "sub", "mul", "div", "true_divide", "truediv", "pow", "maximum", "minimum", "where", "eq", "ne", "lt",
+    "le", "gt",
+    "ge", "atan2", "fmod", "remainder", "lerp", "and", "or", "xor", "mse_loss", "l1_loss", "smooth_l1_loss",
+    "huber_loss",
+})  # fmt: skip
+_PRODUCTS = frozenset({"matmul", "mm", "mv", "dot", "addmm", "bmm", "spmm", "inner"})
+_OF_SHAPE = re.compile(r"\b(?:shapes?|sizes?|dimensions?|dims?|numel|channels?)\b", re.IGNORECASE)
+_OF_DTYPE = re.compile(r"\b(?:dtypes?|scalar types?|data types?)\b", re.IGNORECASE)
+_OF_DEVICE = re.compile(r"\bdevices?\b", re.IGNORECASE)
+_QUOTED = re.compile(r"\[((?:\d+(?:, )?)+)\]")
 
 
 def mismatch_of(report: FailureReport) -> Mismatch | None:
@@ -49,17 +40,29 @@ def mismatch_of(report: FailureReport) -> Mismatch | None:
         report: The failed call; its own ``mismatch`` is not looked at.
     """
     call = Call(report)
-    for pattern, check in _TABLE:
-        found = re.search(pattern, report.error, re.DOTALL)
-        explained = _checked(check, call, found) if found else None
-        if explained is not None:
-            return explained
-    return by_function(call)
+    explained = (row.mismatch(call) for row in TABLE)
+    return next((found for found in explained if found is not None), None) or _by_function(call)
 
 
-def _checked(check: Check, call: Call, found: re.Match[str]) -> Mismatch | None:
-    """Return what a check explains; nothing where the operands lack the very dimensions that the message is about."""
-    try:
-        return check(call, found)
-    except (IndexError, ZeroDivisionError):
-        return None
+def _by_function(call: Call) -> Mismatch | None:
+    """Return what the operands themselves break of the function's rule, if the message is about such a thing at all."""
+    found = dtypes.devices(call) if _OF_DEVICE.search(call.error) else None
+    if found is not None:
+        return found
+    if _OF_DTYPE.search(call.error) and call.function in _ELEMENTWISE | _PRODUCTS | {"linear"}:
+        return dtypes.any_two(call)
+    return _of_shape(call) if _OF_SHAPE.search(call.error) else None
+
+
+def _of_shape(call: Call) -> Mismatch | None:
+    if call.function == "linear":
+        return products.linear(call)
+    if call.function in _PRODUCTS:
+        return products.product(call)
+    if call.function in _ELEMENTWISE:
+        return shapes.do_not_broadcast(call)
+    # What clashes among the operands whose shapes torch quotes is not claimed, since nobody knows.
+    quoted = [numbers(text) for text in _QUOTED.findall(call.error)]
+    named = [one for one in call.tensors if one.shape in quoted]
+    message = call.error.strip().split("\n", 1)[0]
+    return mismatch("argument", f"Torch says: {message}", *map(shaped, named)) if named else None

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from tensormagic.reports import Clashing, FailureReport, Mismatch, Operand
 from tensormagic.reports.failure import MismatchKind
 
+Shape = tuple[int, ...]
+
+_NUMBER = re.compile(r"-?\d+")
 _OPERATORS = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "truediv": "/", "floordiv": "//", "matmul": "@", "pow": "**",
     "eq": "==",
@@ -28,6 +31,10 @@ _WORDS = {"self": "tensor", "hx": "hidden state"}
 _PARAMETER = re.compile(r"[\w.\[\]]+\.(?:in_proj_)?(?:weight|bias|running_mean)(?:_ih|_hh)?(?:_l\d+)?")
 _HANDED_ON = "the input of "
 _CLASS = re.compile(r"[A-Z]\w*[a-z]")
+
+
+class MissingError(LookupError):
+    """What an explanation needs is not among the operands: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,7 @@ class Given:
     position: int
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         """Its sizes."""
         return self.operand.shape
 
@@ -120,12 +127,12 @@ def _is_atom(text: str) -> bool:
     return isinstance(body, ast.Name | ast.Attribute | ast.Subscript | ast.Call)
 
 
-def sizes(shape: tuple[int, ...]) -> str:
+def sizes(shape: Shape) -> str:
     """Return a shape in words: ``"32 × 784"``, ``"3"``, ``"0-dimensional"``."""
     return " × ".join(map(str, shape)) or "0-dimensional"
 
 
-def tuple_text(shape: tuple[int, ...]) -> str:
+def tuple_text(shape: Shape) -> str:
     """Return a shape as code that goes between the parentheses of ``reshape``."""
     return ", ".join(map(str, shape))
 
@@ -187,6 +194,17 @@ class Call:
         found = (one for one in self.tensors if one.position == position)
         return next((one for one in found if not one.operand.role or one.operand.role not in _KEYWORDS), None)
 
+    def first(self, condition: Callable[[Given], object]) -> Given:
+        """Return the first tensor for which a condition holds; raises MissingError where there is none."""
+        return self.every(condition)[0]
+
+    def every(self, condition: Callable[[Given], object]) -> list[Given]:
+        """Return the tensors for which a condition holds; raises MissingError where there is none."""
+        found = [one for one in self.tensors if condition(one)]
+        if not found:
+            raise MissingError
+        return found
+
     def value(self, roles: str, position: int = -1) -> str:
         """Return an argument that is no tensor, as text; empty where it was not given."""
         names = roles.split("|")
@@ -204,7 +222,7 @@ class Call:
         given = {each.arg: each.value for each in body.keywords} if isinstance(body, ast.Call) else {}
         return ast.unparse(given[keyword]) if keyword in given else ""
 
-    def of_shape(self, shape: tuple[int, ...]) -> Given | None:
+    def of_shape(self, shape: Shape) -> Given | None:
         """Return the tensor that has this shape, if exactly one has."""
         found = [one for one in self.tensors if one.shape == shape]
         return found[0] if len(found) == 1 else None
@@ -215,6 +233,11 @@ class Call:
         return "" if _CLASS.match(self.owner) else self.owner
 
     @property
+    def subject(self) -> str:
+        """What takes the operands, as a sentence names it: the layer, else the function."""
+        return self.owner or self.title
+
+    @property
     def owner(self) -> str:
         """What stands for the layer in a sentence: ``net.fc1``, or what its parameter is called, without the name."""
         names = (one.operand.name for one in self.tensors)
@@ -223,6 +246,16 @@ class Call:
 
 
 _KEYWORDS = frozenset({"out", "weight", "bias", "attn_mask", "key_padding_mask"})
+
+
+def numbers(text: str) -> Shape:
+    """Return the whole numbers in a text, as a shape."""
+    return tuple(int(found) for found in _NUMBER.findall(text))
+
+
+def article(kind: str) -> str:
+    """Return the name of a class as a sentence has it: ``an int``, ``a list``."""
+    return f"an {kind}" if kind[:1] in "aeiouAEIOU" else f"a {kind}"
 
 
 def size(given: Given, dimension: int, expected: object = "") -> Clashing:
@@ -236,6 +269,27 @@ def whole(given: Given, got: object = "", expected: object = "") -> Clashing:
     return Clashing(given.index, None, str(got), str(expected))
 
 
-def mismatch(kind: MismatchKind, rule: str, *parts: Clashing, works: tuple[str, ...] | list[str] = ()) -> Mismatch:
+def dims(given: Given, expected: object) -> Clashing:
+    """Return a part of a mismatch: how many dimensions an operand has."""
+    return whole(given, f"{given.ndim}-D", f"{expected}-D")
+
+
+def shaped(given: Given, expected: object = "") -> Clashing:
+    """Return a part of a mismatch: the whole shape of an operand."""
+    return whole(given, sizes(given.shape), expected)
+
+
+def against(one: Given, at: int, other: Given, there: int | None = None) -> list[Clashing]:
+    """Return two parts of a mismatch: one dimension of each of two operands (the same of both), which must be equal."""
+    there = at if there is None else there
+    return [size(one, at, other.shape[there]), size(other, there, one.shape[at])]
+
+
+def unlike(one: Given, other: Given) -> list[int]:
+    """Return the dimensions in which two operands of as many dimensions have other sizes."""
+    return [at for at in range(one.ndim) if one.shape[at] != other.shape[at]]
+
+
+def mismatch(kind: MismatchKind, rule: str, *parts: Clashing, works: Iterable[str] = ()) -> Mismatch:
     """Return a mismatch; its rule begins with a capital letter, and no way out is named twice."""
     return Mismatch(kind, rule[:1].upper() + rule[1:], parts, tuple(dict.fromkeys(filter(None, works))))

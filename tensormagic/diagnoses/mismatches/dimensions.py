@@ -1,17 +1,16 @@
-"""Calls that take a certain number of dimensions.
-
-One row of a table each: what torch says, which operand it is about, and what it asks for.
-"""
+"""Calls that take a certain number of dimensions, and those with a rule of their own about sizes: windows, points."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import partial
+from typing import Annotated
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch, size, whole
+from tensormagic.diagnoses.mismatches.call import Call, Given, against, dims, mismatch, numbers, size, unlike, whole
+from tensormagic.diagnoses.mismatches.messages import Input, Left, Messages, Right, operand
 from tensormagic.reports import Mismatch
 from tensormagic.words import listed
+
+says = Messages()
 
 _FIRST = "input|self|tensor|query"
 _PRODUCTS = frozenset({"mm", "spmm", "bmm"})
@@ -21,50 +20,179 @@ _LAYOUTS = {
     "batch_norm": "(N, C, …)", "interpolate": "(N, C, …)", "adaptive_avg_pool2d": "(N, C, H, W)",
     "conv_transpose2d": "(N, C, H, W)",
 }  # fmt: skip
+First = Annotated[Given, operand(_FIRST, 0)]
+Grid = Annotated[Given, operand("grid", 1)]
 
 
-def count(
-    call: Call, found: re.Match[str], *, about: str = _FIRST, place: int = 0, allowed: tuple[int, ...] = ()
+# -- sizes ---------------------------------------------------------------------------------------------------------
+
+
+@says(r"Expected shape of indices to be same as that of the input")
+def _same_shape_of_indices(
+    given: Annotated[Given, operand("input|self", 0)], index: Annotated[Given, operand("indices", 1)]
 ) -> Mismatch | None:
+    if given.ndim != index.ndim:
+        return None
+    rule = f"There is one index for each element: {index.sized} against {given.sized}."
+    return mismatch("shape", rule, *(size(index, at, given.shape[at]) for at in unlike(given, index)))
+
+
+@says(r"expected grid to have size (\d) in last dimension")
+def _grid_size(grid: Grid, coordinates: str) -> Mismatch:
+    rule = f"The last dimension of a grid is the {coordinates} coordinates: {grid.sized}."
+    return mismatch("shape", rule, size(grid, -1, coordinates))
+
+
+@says(r"expected grid and input to have same batch size")
+def _grid_batch(given: Input, grid: Grid) -> Mismatch:
+    rule = f"Input and grid have one batch: {given.sized} and {grid.sized} differ in dimension 0."
+    return mismatch("shape", rule, *against(given, 0, grid))
+
+
+@says(
+    r"input\.size\((?P<at>-?\d+)\)=\d+ is not divisible by (?P<by>\d+)",
+    r"input's dimension (?P<at>\d+) to be divisible by the product of kernel_size(?P<by>)",
+)
+def _divisible(given: First, at: int, by: str) -> Mismatch:
+    rule = f"Dimension {at % given.ndim} of {given.sized} must be divisible by {by or 'the window'}."
+    return mismatch("shape", rule, size(given, at, f"a multiple of {by}" if by else ""))
+
+
+@says(r"Halving dimension must be even, but dimension (\d+)")
+def _halved(given: First, at: int) -> Mismatch:
+    rule = f"Dimension {at} of {given.sized} is cut in two halves, and must be even."
+    return mismatch("shape", rule, size(given, at, "an even number"))
+
+
+@says(
+    r"attempted to split along dimension (\d+), but the size of the dimension \d+ is not divisible by the split_size "
+    r"(\d+)"
+)
+def _split_evenly(given: First, at: int, count: str) -> Mismatch:
+    rule = f"Dimension {at} of {given.sized} must be divisible into {count} parts."
+    return mismatch("argument" if count == "0" else "shape", rule, size(given, at))
+
+
+@says(r"output size of \((.*?)\)")
+def _spatial(given: First, output: str) -> Mismatch:
+    asked = len(numbers(output))
+    rule = (
+        f"There is one output size for each spatial dimension: {given.sized} has {given.ndim - 2}, and {asked} are "
+        "given."
+    )
+    return mismatch("shape", rule, dims(given, asked + 2))
+
+
+@says(r"expected each dimension size to be at least edge_order\+1")
+def _long_enough(call: Call, given: First) -> Mismatch | None:
+    order = call.value("edge_order") or "1"
+    if not order.isdigit():
+        return None
+    least = int(order) + 1
+    wrong = [at for at, each in enumerate(given.shape) if each < least]
+    rule = f"Every dimension needs at least edge_order + 1 = {least} elements: {given.sized}."
+    return mismatch("shape", rule, *(size(given, at, f"at least {least}") for at in wrong))
+
+
+@says(r"over an empty dimension|to have non-zero size|to be specified for input\.numel\(\) == 0")
+def _empty_reduction(call: Call) -> Mismatch:
+    given = call.first(lambda one: 0 in one.shape)
+    at = given.shape.index(0)
+    rule = f"Nothing has no largest or smallest element: dimension {at} of {given.sized} is empty."
+    return mismatch("shape", rule, size(given, at, "at least 1"))
+
+
+@says(r"size of bins must be equal to the innermost dimension")
+def _bins(call: Call, given: First) -> Mismatch:
+    asked = len(numbers(call.value("bins", 1)))
+    rule = f"There is one number of bins for each column: {asked} for {given.sized}."
+    return mismatch("shape", rule, size(given, -1, asked))
+
+
+@says(r"one `x` value for each sample point")
+def _sample_points(left: Left, right: Right) -> Mismatch:
+    rule = f"There is one x for each y: {left.sized} and {right.sized}."
+    return mismatch("shape", rule, *against(left, -1, right))
+
+
+@says(r"K-dimensional loss defined by linear_weight shape")
+def _batch_before_features(given: Input, weight: Annotated[Given, operand("linear_weight", 1)] | None) -> Mismatch:
+    rule = (
+        f"The input must have a batch before its features where the weight has more than two dimensions: {given.sized}."
+    )
+    parts = [whole(weight, f"{weight.ndim}-D")] if weight is not None else []
+    return mismatch("shape", rule, dims(given, 2), *parts)
+
+
+@says(r"boundaries tensor should be 1 dimension or")
+def _boundaries(
+    rows: Annotated[Given, operand("sorted_sequence|boundaries", 0)],
+    values: Annotated[Given, operand("input|self|values", 1)],
+) -> Mismatch:
+    rule = (
+        f"There is one row of boundaries, or one for each row of values: {rows.sized} and {values.sized} differ before "
+        "the last dimension."
+    )
+    if rows.ndim != values.ndim:
+        return mismatch("shape", rule, dims(rows, values.ndim))
+    wrong = (at for at in unlike(rows, values) if at != rows.ndim - 1)
+    return mismatch("shape", rule, *(part for at in wrong for part in against(rows, at, values)))
+
+
+# -- how many dimensions there may be ------------------------------------------------------------------------------
+
+
+def _count(call: Call, *, allowed: tuple[int, ...], about: str = _FIRST, place: int = 0) -> Mismatch | None:
     """Explain an operand that has too few or too many dimensions.
 
     Args:
         call: The failed call.
-        found: Torch's words; where ``allowed`` is empty, the numbers in its first group are what is allowed.
+        allowed: How many dimensions it may have, the likeliest last.
         about: What torch calls the operand.
         place: Its place among the arguments.
-        allowed: How many dimensions it may have, the likeliest last.
     """
-    allowed = allowed or tuple(int(text) for text in re.findall(r"\d", found[1]))
     given = call.tensor(about, place)
     if given is None or given.ndim in allowed:
         given = next((one for one in call.tensors if one.ndim not in allowed), None)
     if given is None:
         return _empty(call)
-    layout = _LAYOUTS.get(call.function, "")
     choice = listed(list(map(str, allowed))).replace(" and ", " or ")
-    many = "dimension" if allowed == (1,) else "dimensions"
-    owner = call.owner or call.title
-    rule = f"The call {owner} takes {choice} {many}{f', {layout}' if layout else ''}: {given.sized} has {given.ndim}."
-    parts = [whole(one, f"{one.ndim}-D", f"{allowed[-1]}-D") for one in _all_wrong(call, given, allowed)]
-    return mismatch("shape", rule, *parts, works=_ways(call, given, allowed))
+    count = f"{choice} {'dimension' if allowed == (1,) else 'dimensions'}"
+    layout = f", {_LAYOUTS[call.function]}" if call.function in _LAYOUTS else ""
+    rule = f"The call {call.subject} takes {count}{layout}: {given.sized} has {given.ndim}."
+    wrong = [given]
+    if call.function in _PRODUCTS:  # of a product of matrices, both may have a wrong number
+        wrong = [one for one in call.tensors if one.ndim not in allowed] or wrong
+    return mismatch("shape", rule, *(dims(one, allowed[-1]) for one in wrong), works=_ways(call, given, allowed))
 
 
-def _empty(call: Call) -> Mismatch | None:
-    """The number of dimensions is right, but one of them is empty."""
-    given = next((one for one in call.tensors if 0 in one.shape), None)
-    if given is None:
-        return None
-    at = [at for at, each in enumerate(given.shape) if each == 0][-1]
-    rule = f"The call {call.title} needs at least one element: dimension {at} of {given.sized} is empty."
-    return mismatch("shape", rule, size(given, at, "at least 1"))
+@says(
+    r"Expected (\dD \(unbatched\) or \dD) \(batched\) input to conv",
+    r"[Ee]xpected (\dD or \dD|\dD) (?:\(batch mode\) )?(?:input|tensor) ?(?:\(got \dD input\)|with optional)",
+    r"non-empty (\dD or \dD) \(batch mode\) tensor expected",
+    r"Expected (\dD or \dD) \(batch mode\) tensor",
+    r"Only (\dD, \dD and \dD) input Tensors supported",
+)
+def _count_in_the_message(call: Call, counts: str) -> Mismatch | None:
+    return _count(call, allowed=tuple(int(text) for text in re.findall(r"\d", counts)))
 
 
-def _all_wrong(call: Call, given: Given, allowed: tuple[int, ...]) -> list[Given]:
-    """Return the operands that have a wrong number of dimensions: of a product of matrices, both may."""
-    if call.function not in _PRODUCTS:
-        return [given]
-    return [one for one in call.tensors if one.ndim not in allowed] or [given]
+for _pattern, _allowed, _about, _place in (
+    (r"must be a 3D tensor|batch\d must be a", (3,), _FIRST, 0),
+    (r"(?:mat\d|self|input) must be a matrix|expected a matrix, but got tensor with dim", (2,), _FIRST, 0),
+    (r"'weight' must be 2-D", (2,), "weight", 1),
+    (r"vec(?:tor)?\d? must be a vector", (1,), "vec|vec2|other", 1),
+    (r"Expected 1-D argument (?:self|vec2)|must be a one-dimensional tensor|Expect a 1D vector", (1,), _FIRST, 0),
+    (r"boundaries tensor must be 1 dimension", (1,), "boundaries", 1),
+    (r"Expected `weight` to be a scalar or 1D", (0, 1), "weight", 1),
+    (r"expects a tensor with <= 2 dimensions", (0, 1, 2), _FIRST, 0),
+    (r"Supports 1D or 2D tensors|prob_dist must be 1 or 2 dim", (1, 2), _FIRST, 0),
+    (r"only supports a 0-dimensional value tensor", (0,), "value", 2),
+    (r"start must be an 0-dim integral Tensor", (0,), "start", 2),
+    (r"expected input with dimensionality 1 or 2|Expected non-empty vector or matrix", (1, 2), _FIRST, 0),
+    (r"Expected 0D or 1D tensor in the tensor list", (0, 1), _FIRST, 0),
+):
+    says(_pattern, allowed=_allowed, about=_about, place=_place)(_count)
 
 
 def _ways(call: Call, given: Given, allowed: tuple[int, ...]) -> list[str]:
@@ -75,135 +203,80 @@ def _ways(call: Call, given: Given, allowed: tuple[int, ...]) -> list[str]:
     weight = call.tensor("weight", 1) if call.function.startswith("conv") else None
     if weight is not None and given.ndim < min(allowed) and weight.shape[1:2] != (1,):
         return []
-    return _other_layer(call, given) or _lifted(given, allowed)
-
-
-def _other_layer(call: Call, given: Given) -> list[str]:
-    """Return the layer of the same kind that takes as many dimensions."""
     kind = re.match(r"(BatchNorm|InstanceNorm)\dd$", call.function)
     spatial = {2: 1, 3: 1, 4: 2, 5: 3}.get(given.ndim)
-    return [f"nn.{kind[1]}{spatial}d({given.shape[1]})"] if kind and spatial else []
+    if kind and spatial:  # the layer of the same kind that takes as many dimensions
+        return [f"nn.{kind[1]}{spatial}d({given.shape[1]})"]
+    return _lifted(given, allowed)
 
 
 def _lifted(given: Given, allowed: tuple[int, ...]) -> list[str]:
-    if given.ndim + 1 in allowed or given.ndim + 1 == min(allowed):
+    if given.ndim + 1 in allowed:
         return [f"{given.code}.unsqueeze(0)"]
-    if given.ndim + 2 == min(allowed) or given.ndim + 2 == max(allowed):
+    if given.ndim + 2 in {min(allowed), max(allowed)}:
         return [f"{given.code}[None, None]"]
     if given.ndim - 1 in allowed and 1 in given.shape:
         return [f"{given.code}.squeeze({given.shape.index(1)})"]
     return [f"{given.code}.flatten()"] if allowed == (1,) else []
 
 
-def at_least(call: Call, _: re.Match[str], *, least: int, about: str = _FIRST, place: int = 0) -> Mismatch | None:
-    """Explain an operand that has too few dimensions."""
+@says(r"expected linear_weight with dimensionality at least 2", least=2, about="linear_weight", place=1)
+@says(r"mT is only supported on matrices", least=2)
+@says(r"Not allow zero-dim input tensor|narrow\(\) cannot be applied to a 0-dim tensor", least=1)
+@says(r"must have at least \d dimensions|needs at least \d dimensions", least=2)
+@says(
+    r"Input dimension should be at least (\d)",
+    r"Expected at least (\d) dimensions for input",
+    r"requires a tensor with at least (\d) dimension",
+    r"Input must be >= (\d)-d",
+    r"expected total dims >= (\d)",
+)
+def _at_least(call: Call, least: int, *, about: str = _FIRST, place: int = 0) -> Mismatch:
     given = call.tensor(about, place)
     if given is None or given.ndim >= least:
-        given = next((one for one in call.tensors if one.ndim < least), None)
-    if given is None:
-        return None
+        given = call.first(lambda one: one.ndim < least)
     many = "dimension" if least == 1 else "dimensions"
     rule = f"The call {call.title} takes at least {least} {many}: {given.sized} has {given.ndim}."
     works = [f"{given.code}.unsqueeze(0)"] if given.ndim + 1 == least else []
-    return mismatch("shape", rule, whole(given, f"{given.ndim}-D", f"{least}-D"), works=works)
+    return mismatch("shape", rule, dims(given, least), works=works)
 
 
-def at_least_said(call: Call, found: re.Match[str]) -> Mismatch | None:
-    """Read from the message how many dimensions are needed at least."""
-    return at_least(call, found, least=int(found[1]))
+@says(r"non-batch dimensions to have positive length")
+def _empty(call: Call) -> Mismatch:
+    """Explain a dimension that may not be empty."""
+    given = call.first(lambda one: 0 in one.shape)
+    at = [at for at, each in enumerate(given.shape) if each == 0][-1]
+    rule = f"The call {call.title} needs at least one element: dimension {at} of {given.sized} is empty."
+    return mismatch("shape", rule, size(given, at, "at least 1"))
 
 
-def argument_count(call: Call, found: re.Match[str]) -> Mismatch | None:
-    """Read from the message which argument has too many dimensions."""
-    words = {"zero": 0, "one": 1, "two": 2}
-    given, most = call.tensor(found[1] if found[1] != "input" else _FIRST, 0), words[found[2]]
+@says(r"only tensors with up to (\d+) dims are supported")
+def _at_most(call: Call, most: int) -> Mismatch:
+    given = call.first(lambda one: one.ndim > most)
+    rule = f"The call {call.title} takes at most {most} dimensions: {given.name} has {given.ndim}."
+    return mismatch("shape", rule, dims(given, most))
+
+
+@says(r"only supports 0-dimensional start and end")
+def _from_number_to_number(call: Call) -> Mismatch:
+    wrong = call.every(lambda one: one.ndim)
+    rule = f"The call {call.title} goes from one number to another: {listed([one.sized for one in wrong])} are none."
+    return mismatch("shape", rule, *(dims(one, 0) for one in wrong))
+
+
+@says(r"expected (\w+) to have (zero|one|two) or fewer dimensions")
+def _argument_count(call: Call, role: str, word: str) -> Mismatch | None:
+    given, most = call.tensor(role if role != "input" else _FIRST, 0), ("zero", "one", "two").index(word)
     if given is None:
         return None
     rule = (
-        f"The {found[1]} of {call.title} has at most {most} dimension{'s' * (most != 1)}: {given.sized} has "
-        f"{given.ndim}."
+        f"The {role} of {call.title} has at most {most} dimension{'s' * (most != 1)}: {given.sized} has {given.ndim}."
     )
-    return mismatch("shape", rule, whole(given, f"{given.ndim}-D", f"{most}-D"))
+    return mismatch("shape", rule, dims(given, most))
 
 
-def observations(call: Call, found: re.Match[str]) -> Mismatch | None:
-    """cov(): one weight for each observation."""
-    given = call.tensor(found[1])
-    if given is None:
-        return None
-    rule = f"There is one of {found[1]} for each of the {found[3]} observations: {given.sized}."
-    return mismatch("shape", rule, whole(given, found[2], found[3]))
-
-
-def no_dimensions(call: Call, _: re.Match[str]) -> Mismatch | None:
-    """linspace: numbers, or tensors of no dimensions."""
-    wrong = [one for one in call.tensors if one.ndim]
-    if not wrong:
-        return None
-    rule = f"The call {call.title} goes from one number to another: {listed([one.sized for one in wrong])} are none."
-    return mismatch("shape", rule, *(whole(one, f"{one.ndim}-D", "0-D") for one in wrong))
-
-
-def empty(call: Call, _: re.Match[str]) -> Mismatch | None:
-    """A dimension that may not be empty."""
-    return _empty(call)
-
-
-def too_many(call: Call, found: re.Match[str]) -> Mismatch | None:
-    """Only tensors with up to 64 dims are supported."""
-    given = next((one for one in call.tensors if one.ndim > int(found[1])), None)
-    if given is None:
-        return None
-    rule = f"The call {call.title} takes at most {found[1]} dimensions: {given.name} has {given.ndim}."
-    return mismatch("shape", rule, whole(given, f"{given.ndim}-D", f"{found[1]}-D"))
-
-
-Check = Callable[[Call, re.Match[str]], Mismatch | None]
-
-
-def _takes(*allowed: int, about: str = _FIRST, place: int = 0) -> Check:
-    return partial(count, about=about, place=place, allowed=allowed)
-
-
-MESSAGES: tuple[tuple[str, Check], ...] = (
-    (r"Expected (\dD \(unbatched\) or \dD) \(batched\) input to conv", partial(count)),
-    ((r"[Ee]xpected (\dD or \dD|\dD) (?:\(batch mode\) )?(?:input|tensor) ?(?:\(got \dD input\)"
-     r"|with optional)"), partial(count)),
-    (r"non-empty (\dD or \dD) \(batch mode\) tensor expected", partial(count)),
-    (r"Expected (\dD or \dD) \(batch mode\) tensor", partial(count)),
-    (r"Input dimension should be at least (\d)", at_least_said),
-    (r"Expected at least (\d) dimensions for input", at_least_said),
-    (r"requires a tensor with at least (\d) dimension", at_least_said),
-    ((r"must have at least (\d) dimensions|needs at least (\d)"
-     r" dimensions"), lambda call, found: at_least(call, found, least=2)),
-    (r"Input must be >= (\d)-d", at_least_said),
-    (r"expected total dims >= (\d)", at_least_said),
-    (r"Only (\dD, \dD and \dD) input Tensors supported", partial(count)),
-    (r"must be a (3)D tensor|batch\d must be a", _takes(3)),
-    (r"(?:mat\d|self|input) must be a matrix", _takes(2)),
-    (r"'weight' must be 2-D", _takes(2, about="weight", place=1)),
-    (r"vec(?:tor)?\d? must be a vector", _takes(1, about="vec|vec2|other", place=1)),
-    (r"Expected 1-D argument (?:self|vec2)|must be a one-dimensional tensor|Expect a 1D vector", _takes(1)),
-    (r"non-batch dimensions to have positive length", empty),
-    (r"only tensors with up to (\d+) dims are supported", too_many),
-    (r"boundaries tensor must be 1 dimension", _takes(1, about="boundaries", place=1)),
-    (r"Expected `weight` to be a scalar or 1D", _takes(0, 1, about="weight", place=1)),
-    (r"Not allow zero-dim input tensor", partial(at_least, least=1)),
-    (r"narrow\(\) cannot be applied to a 0-dim tensor", partial(at_least, least=1)),
-    (r"expects a tensor with <= 2 dimensions", _takes(0, 1, 2)),
-    (r"Supports 1D or 2D tensors", _takes(1, 2)),
-    (r"expected a matrix, but got tensor with dim", _takes(2)),
-    (r"mT is only supported on matrices", partial(at_least, least=2)),
-    (r"prob_dist must be 1 or 2 dim", _takes(1, 2)),
-    (r"only supports a 0-dimensional value tensor", _takes(0, about="value", place=2)),
-    (r"only supports 0-dimensional start and end", no_dimensions),
-    (r"start must be an 0-dim integral Tensor", _takes(0, about="start", place=2)),
-    (r"expected input with dimensionality 1 or 2", _takes(1, 2)),
-    ((r"expected linear_weight with dimensionality at least"
-     r" 2"), partial(at_least, least=2, about="linear_weight", place=1)),
-    (r"Expected 0D or 1D tensor in the tensor list", _takes(0, 1)),
-    (r"Expected non-empty vector or matrix", _takes(1, 2)),
-    (r"expected (\w+) to have (zero|one|two) or fewer dimensions", argument_count),
-    ((r"expected (\w+) to have the same numel as there are observations in the input but got"
-     r" (\d+) != (\d+)"), observations),
-)  # fmt: skip
+@says(r"expected (\w+) to have the same numel as there are observations in the input but got (\d+) != (\d+)")
+def _observations(call: Call, role: str, got: str, wanted: str) -> Mismatch | None:
+    given = call.tensor(role)
+    rule = f"There is one of {role} for each of the {wanted} observations: {given.sized if given else ''}."
+    return mismatch("shape", rule, whole(given, got, wanted)) if given is not None else None

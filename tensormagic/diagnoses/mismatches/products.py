@@ -1,37 +1,44 @@
-"""Products of matrices and vectors: the inner dimensions must be equal, the batches too."""
+"""Products of matrices and vectors: the inner dimensions must be equal, the batches too; and linear algebra."""
 
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator
+from math import prod
+from typing import Annotated
 
-from tensormagic.diagnoses.mismatches.broadcasting import clashing, numbers
-from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch, size, sizes, whole
+from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, against, dims, mismatch, shaped, size, whole
+from tensormagic.diagnoses.mismatches.messages import Left, Messages, Right, nth, operand
+from tensormagic.diagnoses.mismatches.shapes import clashing
 from tensormagic.reports import Mismatch
+from tensormagic.words import listed
 
+says = Messages()
 LINEAR = frozenset({"linear", "linear_cross_entropy"})
+_BATCHED_SUM = frozenset({"baddbmm", "addbmm"})
 
 
+# -- linear layers -------------------------------------------------------------------------------------------------
+
+
+@says(r"expected equal input and linear_weight last dimensions|expected linear_bias shape")
 def linear(call: Call) -> Mismatch | None:
     """Explain a linear layer whose input has another last dimension than its weight."""
     given, weight = call.tensor("input", 0), call.tensor("weight|linear_weight", 1)
     if given is None or weight is None or not given.ndim or weight.ndim < 1 or given.shape[-1] == weight.shape[-1]:
         return _linear_bias(call, weight)
     takes = weight.shape[-1]
-    owner = f"{call.owner} takes" if call.owner else f"{weight.sized} takes"
-    rule = f"The last dimension of {given.sized} is {given.shape[-1]}, but {owner} {takes} (in_features)."
-    ways = _ways_into(call, given, weight)
-    return mismatch("shape", rule, size(given, -1, takes), size(weight, -1, given.shape[-1]), works=list(ways))
+    rule = (
+        f"The last dimension of {given.sized} is {given.shape[-1]}, but {call.owner or weight.sized} takes {takes} "
+        "(in_features)."
+    )
+    return mismatch("shape", rule, *against(given, -1, weight), works=_ways_into(call, given, weight))
 
 
 def _ways_into(call: Call, given: Given, weight: Given) -> Iterator[str]:
     takes, gives, shape = weight.shape[-1], weight.shape[0], given.shape
     for first in range(1, given.ndim - 1):
-        count = 1
-        for each in shape[first:]:
-            count *= each
-        if count == takes:
+        if prod(shape[first:]) == takes:
             yield f"{given.code}.flatten({first})"
     if given.ndim == 2 and shape[0] == takes:
         yield f"{given.code}.T"
@@ -46,33 +53,38 @@ def _linear_bias(call: Call, weight: Given | None) -> Mismatch | None:
     if bias is None or weight is None or not weight.ndim or bias.shape[-1:] in {weight.shape[:1], (1,)}:
         return None
     rule = f"The bias has one element for each output: {bias.sized} against the {weight.shape[0]} of {weight.sized}."
-    return mismatch("shape", rule, whole(bias, sizes(bias.shape), weight.shape[0]))
+    return mismatch("shape", rule, shaped(bias, weight.shape[0]))
 
 
-def inner_sizes(call: Call, found: re.Match[str]) -> Mismatch | None:
-    """mat1 and mat2 shapes cannot be multiplied (32x784 and 128x10)."""
-    if call.function in LINEAR:
-        return linear(call)
-    return product(call, (int(found[1]), int(found[2])))
+# -- products ------------------------------------------------------------------------------------------------------
+
+
+@says(r"mat1 and mat2 shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)")
+def _inner_sizes(call: Call, columns: int, rows: int) -> Mismatch | None:
+    return linear(call) if call.function in LINEAR else product(call, (columns, rows))
+
+
+@says(
+    r"size mismatch, got input \(\d+\), mat \(\d+x\d+\), vec \(\d+\)"
+    r"|inconsistent tensor size, expected tensor \[\d+\] and src"
+)
+def _vector_sizes(call: Call) -> Mismatch | None:
+    return product(call)
 
 
 def product(call: Call, inner: tuple[int, int] | None = None) -> Mismatch | None:
     """Explain a product of two operands whose inner dimensions differ; ``inner`` are the two that torch named."""
-    pairs = list(_factors(call))
-    right = [pair for pair in pairs if inner in {None, (pair[0].shape[-1], _rows(pair[1]))}]
-    if not right:
+    pairs = [pair for pair in _factors(call) if inner in {None, (pair[0].shape[-1], _rows(pair[1]))}]
+    if not pairs:
         return None
-    left, other = right[0]
+    left, other = pairs[0]
+    end = "the next-to-last dimension" if other.ndim > 2 else "the first dimension"
     rule = (
-        f"The last dimension of {left.sized} is {left.shape[-1]}, but {_end(other)} of {other.sized} is "
-        f"{_rows(other)}; in a product the two must be equal."
+        f"The last dimension of {left.sized} is {left.shape[-1]}, but {end} of {other.sized} is {_rows(other)}; in a "
+        "product the two must be equal."
     )
     parts = size(left, -1, _rows(other)), size(other, max(other.ndim - 2, 0), left.shape[-1])
-    return mismatch("shape", rule, *parts, works=list(_products(left, other)))
-
-
-def _end(given: Given) -> str:
-    return "the next-to-last dimension" if given.ndim > 2 else "the first dimension"
+    return mismatch("shape", rule, *parts, works=_products(left, other))
 
 
 def _rows(given: Given) -> int:
@@ -82,11 +94,9 @@ def _rows(given: Given) -> int:
 def _factors(call: Call) -> Iterator[tuple[Given, Given]]:
     """Yield neighbouring tensors whose inner dimensions differ, those that the function multiplies first."""
     tensors = [one for one in call.tensors if one.ndim]
-    if call.function in {"addmm", "addmv", "baddbmm", "addbmm", "sspaddmm"} and len(tensors) > 2:
+    if call.function in {"addmm", "addmv", "sspaddmm", *_BATCHED_SUM} and len(tensors) > 2:
         tensors = tensors[1:]
-    for left, right in itertools.pairwise(tensors):
-        if left.shape[-1] != _rows(right):
-            yield left, right
+    return ((left, right) for left, right in itertools.pairwise(tensors) if left.shape[-1] != _rows(right))
 
 
 def _products(left: Given, right: Given) -> Iterator[str]:
@@ -100,35 +110,22 @@ def _products(left: Given, right: Given) -> Iterator[str]:
         yield f"{right.code} @ {left.code}"
 
 
-def vector_sizes(call: Call, _: re.Match[str]) -> Mismatch | None:
-    """Inconsistent tensor size, and size mismatch of a matrix and a vector."""
-    return product(call)
+@says(r"1D tensors expected, but got")
+def _vectors_expected(call: Call) -> Mismatch:
+    wrong = call.every(lambda one: one.ndim != 1)
+    rule = f"A dot product takes two tensors of one dimension, and {wrong[0].sized} has {wrong[0].ndim}."
+    pairs = itertools.pairwise(call.tensors)
+    fit = ((one, two) for one, two in pairs if one.ndim > 1 and two.ndim and one.shape[-1] == _rows(two))
+    ways = [f"{wrong[0].code}.flatten()", *(f"{left.code} @ {right.code}" for left, right in fit)]
+    return mismatch("shape", rule, *(dims(one, 1) for one in wrong), works=ways)
 
 
-def vectors_expected(call: Call, _: re.Match[str]) -> Mismatch | None:
-    """1D tensors expected: a dot product takes two vectors."""
-    wrong = [one for one in call.tensors if one.ndim != 1]
-    if not wrong:
-        return None
-    first = wrong[0]
-    rule = f"A dot product takes two tensors of one dimension, and {first.sized} has {first.ndim}."
-    parts = [whole(one, f"{one.ndim}-D", "1-D") for one in wrong]
-    ways = [f"{first.code}.flatten()"] + [f"{left.code} @ {right.code}" for left, right in _multipliable(call)]
-    return mismatch("shape", rule, *parts, works=ways)
-
-
-def _multipliable(call: Call) -> list[tuple[Given, Given]]:
-    pairs = zip(call.tensors, call.tensors[1:], strict=False)
-    return [(left, right) for left, right in pairs if left.ndim > 1 and right.ndim and left.shape[-1] == _rows(right)]
-
-
-def batch_of_matrices(call: Call, found: re.Match[str]) -> Mismatch | None:
-    """Expected size for first two dimensions of batch2 tensor to be: [2, 4] but got: [3, 4]."""
+@says(r"Expected size for first two dimensions of batch2 tensor to be: \[(.*?)\] but got: \[(.*?)\]")
+def _batch_of_matrices(call: Call, wanted: Shape, got: Shape) -> Mismatch | None:
     if call.function == "scaled_dot_product_attention":
-        return attention(call)
-    wanted, got = numbers(found[1]), numbers(found[2])
-    right = call.tensor("mat2|batch2", 2 if call.function in {"baddbmm", "addbmm"} else 1)
-    left = call.tensor("input|self|batch1", 1 if call.function in {"baddbmm", "addbmm"} else 0)
+        return _attention(call)
+    first = 1 if call.function in _BATCHED_SUM else 0
+    left, right = call.tensor("input|self|batch1", first), call.tensor("mat2|batch2", first + 1)
     if right is None or left is None or right.shape[:2] != got or left.ndim != 3:
         return product(call, (wanted[1], got[1])) if len(call.tensors) > 1 else None
     if wanted[1] != got[1]:
@@ -136,33 +133,30 @@ def batch_of_matrices(call: Call, found: re.Match[str]) -> Mismatch | None:
     rule = (
         f"The number of matrices must be the same: {left.sized} has {left.shape[0]} and {right.sized} {right.shape[0]}."
     )
-    return mismatch("shape", rule, size(left, 0, got[0]), size(right, 0, wanted[0]), works=_matmul(left, right))
+    works = [] if clashing(left.shape[:-2], right.shape[:-2]) else [f"{left.code} @ {right.code}"]
+    return mismatch("shape", rule, size(left, 0, got[0]), size(right, 0, wanted[0]), works=works)
 
 
-def _matmul(left: Given, right: Given) -> list[str]:
-    return [] if clashing(left.shape[:-2], right.shape[:-2]) else [f"{left.code} @ {right.code}"]
-
-
-def attention(call: Call) -> Mismatch | None:
+def _attention(call: Call) -> Mismatch | None:
     """Explain queries, keys and values that do not belong together."""
-    names = ("query", "key", "value")
-    found = [call.tensor(name, at) for at, name in enumerate(names)]
-    query, key, value = found
+    query, key, value = (call.tensor(name, at) for at, name in enumerate(("query", "key", "value")))
     if query is None or key is None or value is None:
         return None
     if query.shape[-1] != key.shape[-1]:
         rule = f"The last dimension of the query and of the key must be equal: {query.sized} and {key.sized}."
-        return mismatch("shape", rule, size(query, -1, key.shape[-1]), size(key, -1, query.shape[-1]))
+        return mismatch("shape", rule, *against(query, -1, key))
     if key.shape[-2:-1] != value.shape[-2:-1]:
         rule = f"There must be one value for each key: {key.sized} and {value.sized}."
-        return mismatch("shape", rule, size(key, -2, value.shape[-2]), size(value, -2, key.shape[-2]))
+        return mismatch("shape", rule, *against(key, -2, value))
     return None
 
 
-def subscripts(call: Call, found: re.Match[str]) -> Mismatch | None:
-    """einsum: a letter must have one size, wherever it stands."""
-    letter, got, number, seen = found[1], int(found[2]), int(found[3]), int(found[4])
-    terms = _terms(call)
+@says(
+    r"einsum\(\): subscript (\w) has size (\d+) for operand (\d+) which does not broadcast with previously seen size "
+    r"(\d+)"
+)
+def _subscripts(call: Call, letter: str, got: int, number: int, seen: int) -> Mismatch | None:
+    terms = call.value("equation", 0).strip("'\"").replace(" ", "").split("->", 1)[0].split(",")
     if number >= len(call.tensors) or len(terms) != len(call.tensors):
         return None
     parts = []
@@ -176,81 +170,102 @@ def subscripts(call: Call, found: re.Match[str]) -> Mismatch | None:
     return mismatch("shape", rule, *parts)
 
 
-def _terms(call: Call) -> list[str]:
-    text = call.value("equation", 0).strip("'\"").replace(" ", "")
-    return text.split("->", 1)[0].split(",")
-
-
-def subscript_count(call: Call, found: re.Match[str]) -> Mismatch | None:
-    """einsum: an operand needs as many letters as it has dimensions."""
-    number = int(found[3])
-    if number >= len(call.tensors):
-        return None
+@says(r"einsum\(\): the number of subscripts in the equation \((\d+)\) .*dimensions \(\d+\) for operand (\d+)")
+def _subscript_count(call: Call, letters: str, number: int) -> Mismatch:
     given = call.tensors[number]
-    rule = f"An operand needs one letter for each dimension: {found[1]} letters stand for {given.sized}."
-    return mismatch("shape", rule, whole(given, f"{given.ndim}-D", f"{found[1]}-D"))
+    rule = f"An operand needs one letter for each dimension: {letters} letters stand for {given.sized}."
+    return mismatch("shape", rule, dims(given, letters))
 
 
-def contracted(call: Call, found: re.Match[str]) -> Mismatch | None:
-    """Tensordot and cdist: a dimension of the one against a dimension of the other."""
-    left, right = ([*list(call.tensors), None, None])[:2]
-    if left is None or right is None:
-        return None
-    sizes_ = (int(found[1]), int(found[3])) if found.re.groups == 4 else (int(found[1]), int(found[2]))
-    ends = (int(found[2]), int(found[4])) if found.re.groups == 4 else (-1, -1)
-    rule = (
-        f"The dimensions that are summed over must be equal: {sizes_[0]} of {left.sized} against {sizes_[1]} of "
-        f"{right.sized}."
-    )
-    return mismatch("shape", rule, size(left, ends[0], sizes_[1]), size(right, ends[1], sizes_[0]))
+@says(r"X1 and X2 must have the same number of columns\. X1: (\d+) X2: (\d+)", first=-1, second=-1)
+@says(r"first has size (?P<one>\d+) in dim (?P<first>-?\d+) and second has size (?P<two>\d+) in dim (?P<second>-?\d+)")
+def _contracted(call: Call, one: int, first: int, two: int, second: int) -> Mismatch:
+    """Explain tensordot and cdist: a dimension of the one against a dimension of the other."""
+    left, right = call.tensors[0], call.tensors[1]
+    rule = f"The dimensions that are summed over must be equal: {one} of {left.sized} against {two} of {right.sized}."
+    return mismatch("shape", rule, size(left, first, two), size(right, second, one))
 
 
-def bilinear(call: Call, found: re.Match[str]) -> Mismatch | None:
-    """bilinear: each input has a dimension of the weight."""
-    at = int(found[1])
-    given, weight = call.tensor(f"input{at}", at - 1), call.tensor("weight", 2)
-    if given is None or weight is None:
+@says(r"bilinear\(\): input(\d) size does not match weight size: got (\d+) but expected (\d+)")
+def _bilinear(
+    call: Call, weight: Annotated[Given, operand("weight", 2)], at: int, got: str, wanted: str
+) -> Mismatch | None:
+    given = call.tensor(f"input{at}", at - 1)
+    if given is None:
         return None
     rule = f"The last dimension of {given.sized} must be dimension {at} of {weight.sized}."
-    return mismatch("shape", rule, size(given, -1, found[3]), size(weight, at, found[2]))
+    return mismatch("shape", rule, size(given, -1, wanted), size(weight, at, got))
 
 
-def chain(call: Call, found: re.Match[str]) -> Mismatch | None:
-    """multi_dot: each matrix with the next."""
-    at = int(found[1])
-    if at + 1 >= len(call.tensors):
-        return None
+@says(r"tensors (\d+) and \d+ with shapes .* cannot be multiplied")
+def _chain(call: Call, at: int) -> Mismatch:
     left, right = call.tensors[at], call.tensors[at + 1]
     rule = f"The last dimension of {left.sized} must be the first of {right.sized}."
-    return mismatch("shape", rule, size(left, -1, right.shape[0]), size(right, 0, left.shape[-1]))
+    return mismatch("shape", rule, *against(left, -1, right, 0))
 
 
-def no_number(call: Call, _: re.Match[str]) -> Mismatch | None:
-    """A product with a 0-dimensional tensor."""
-    wrong = next((one for one in call.tensors if not one.ndim), None)
-    if wrong is None:
-        return None
+@says(r"both arguments to matmul need to be at least 1D")
+def _no_number(call: Call) -> Mismatch:
+    wrong = call.first(lambda one: not one.ndim)
     others = [one.code for one in call.tensors if one is not wrong]
     rule = f"The operator @ takes vectors and matrices, and {wrong.sized} is neither; a number is multiplied with *."
-    return mismatch("shape", rule, whole(wrong, "0-D", "1-D"), works=[f"{others[0]} * {wrong.code}"] if others else [])
+    return mismatch("shape", rule, dims(wrong, 1), works=[f"{others[0]} * {wrong.code}"] if others else [])
 
 
-MESSAGES = (
-    (r"mat1 and mat2 shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", inner_sizes),
-    (r"size mismatch, got input \(\d+\), mat \(\d+x\d+\), vec \(\d+\)", vector_sizes),
-    (r"inconsistent tensor size, expected tensor \[\d+\] and src", vector_sizes),
-    (r"1D tensors expected, but got", vectors_expected),
-    (r"Expected size for first two dimensions of batch2 tensor to be: \[(.*?)\] but got: \[(.*?)\]", batch_of_matrices),
-    ((r"einsum\(\): subscript (\w) has size (\d+) for operand (\d+) which does not broadcast"
-      r" with previously seen size (\d+)"),
-     subscripts),
-    (r"einsum\(\): the number of subscripts in the equation \((\d+)\) .*dimensions \((\d+)\) for operand (\d+)",
-     subscript_count),
-    (r"first has size (\d+) in dim (-?\d+) and second has size (\d+) in dim (-?\d+)", contracted),
-    (r"X1 and X2 must have the same number of columns\. X1: (\d+) X2: (\d+)", contracted),
-    (r"bilinear\(\): input(\d) size does not match weight size: got (\d+) but expected (\d+)", bilinear),
-    (r"tensors (\d+) and \d+ with shapes .* cannot be multiplied", chain),
-    (r"both arguments to matmul need to be at least 1D", no_number),
-    (r"expected equal input and linear_weight last dimensions", lambda call, _: linear(call)),
-    (r"expected linear_bias shape", lambda call, _: linear(call)),
-)  # fmt: skip
+# -- linear algebra ------------------------------------------------------------------------------------------------
+
+
+@says(r"must be batches of square matrices, but they are (\d+) by (\d+)")
+def _square(call: Call, rows: int, columns: int) -> Mismatch:
+    given = call.first(lambda one: one.shape[-2:] == (rows, columns))
+    works = [f"torch.linalg.pinv({given.code})"] if call.function in {"inv", "inverse"} else []
+    works += [f"{given.code} @ {given.code}.mT"] if call.function in {"cholesky", "eigh", "det", "eigvalsh"} else []
+    rule = f"The matrix must be square: {given.sized} is {rows} by {columns}."
+    return mismatch("shape", rule, size(given, -2, columns), size(given, -1, rows), works=works)
+
+
+@says(r"Incompatible shapes of A and B|input\.size\(-2\) should match other\.size\(-2\)|Incompatible matrix sizes for")
+def _right_side(matrix: Left, right: Right) -> Mismatch:
+    rule = f"The matrix and the right side must have the same number of rows: {matrix.sized} and {right.sized}."
+    return mismatch("shape", rule, *against(right, -2 if right.ndim > 1 else -1, matrix, -2))
+
+
+@says(r"inputs dimension -?\d+ must have length 3")
+def _cross(call: Call) -> Mismatch:
+    text = call.value("dim", 2)
+    dim = int(text) if text.lstrip("-").isdigit() else -1
+    wrong = call.every(lambda one: -one.ndim <= dim < one.ndim and one.shape[dim] != 3)
+    rule = (
+        f"A cross product is one of vectors with 3 components, along dimension {dim}: "
+        f"{listed([one.sized for one in wrong])}."
+    )
+    return mismatch("shape", rule, *(size(one, dim, 3) for one in wrong))
+
+
+@says(r"inputs must have the same number of dimensions")
+def _as_many_dimensions(left: Left, right: Right) -> Mismatch | None:
+    rule = f"Both must have as many dimensions: {left.sized} has {left.ndim}, and {right.sized} {right.ndim}."
+    parts = dims(left, right.ndim), dims(right, left.ndim)
+    return mismatch("shape", rule, *parts) if left.ndim != right.ndim else None
+
+
+@says(r"tau\.shape\[-1\] must be equal to min")
+def _reflectors(given: Left, tau: Right, other: Annotated[Given, nth(2)]) -> Mismatch | None:
+    if min(given.ndim, other.ndim) < 2:
+        return None
+    wanted = min(other.shape[-2], given.shape[-1])
+    rule = f"There is one factor in tau for each reflector, {wanted} of them: {tau.sized}."
+    return mismatch("shape", rule, size(tau, -1, wanted))
+
+
+@says(r"the input matrix is singular|matrix is singular")
+def _not_invertible(given: Annotated[Given, operand("input|self|A", 0)]) -> Mismatch:
+    rule = f"Only a matrix of full rank has an inverse, and {given.sized} is singular: its rows depend on one another."
+    return mismatch("argument", rule, whole(given), works=[f"torch.linalg.pinv({given.code})"])
+
+
+@says(r"not positive-definite")
+def _not_definite(given: Annotated[Given, operand("input|self|A", 0)]) -> Mismatch:
+    rule = f"A Cholesky factor exists where all eigenvalues are positive, and {given.sized} has one that is not."
+    jitter = f"torch.linalg.cholesky({given.code} + 1e-6 * torch.eye({given.shape[-1]}))" if given.ndim else ""
+    return mismatch("argument", rule, whole(given), works=[jitter])

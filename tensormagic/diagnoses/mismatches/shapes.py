@@ -1,0 +1,475 @@
+"""Shapes that two or more tensors must share: broadcasting, joining, and the new shapes of views.
+
+Broadcasting compares dimensions from the right: they must be equal, or one of them 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from math import prod
+
+from tensormagic.diagnoses.mismatches.call import (
+    Call,
+    Given,
+    Shape,
+    against,
+    dims,
+    mismatch,
+    numbers,
+    shaped,
+    size,
+    sizes,
+    tuple_text,
+    unlike,
+    whole,
+)
+from tensormagic.diagnoses.mismatches.messages import First, Messages
+from tensormagic.reports import Clashing, Mismatch
+from tensormagic.reports.view_geometry import resolved, why_not
+from tensormagic.words import count, listed
+
+says = Messages()
+
+# The last dimensions of these are no batch: the product takes them.
+_MATRIX_DIMENSIONS = {"matmul": 2, "solve": 2, "baddbmm": 2, "lstsq": 2}
+# Arguments that take no part in the broadcasting.
+_APART = {"cosine_embedding_loss": frozenset({"weight"}), "setitem": frozenset({"index"})}
+_LEGACY = (0,)  # an empty tensor of one dimension is skipped by torch
+
+
+def clashing(one: Shape, other: Shape) -> list[int]:
+    """Return the dimensions in which two shapes do not broadcast, counted from the right: -1 is the last."""
+    both = range(1, min(len(one), len(other)) + 1)
+    return [-at for at in both if one[-at] != other[-at] and 1 not in {one[-at], other[-at]}]
+
+
+def _broadcast(one: Shape, other: Shape) -> Shape:
+    """Return the shape that two shapes which fit broadcast to."""
+    length = max(len(one), len(other))
+    padded = [(1,) * (length - len(shape)) + shape for shape in (one, other)]
+    return tuple(right if left == 1 else left for left, right in zip(*padded, strict=True))
+
+
+def _fits_into(shape: Shape, target: Shape) -> bool:
+    """Whether a shape broadcasts to ``target`` and no further."""
+    return not clashing(shape, target) and _broadcast(shape, target) == target
+
+
+# -- tensors that are joined: all sizes must agree but that along which they are ------------------------------------
+
+
+def _members(call: Call) -> list[Given]:
+    inside = [one for one in call.tensors if one.operand.place]
+    return [one for one in inside or call.tensors if one.shape != _LEGACY]
+
+
+def _first_four(members: list[Given]) -> str:
+    return ", ".join(one.code for one in members[:4]) + (", …" if len(members) > 4 else "")
+
+
+@says(r"Sizes of tensors must match except in dimension (\d+)")
+def _joined_sizes(call: Call, along: int) -> Mismatch | None:
+    members = _members(call)
+    if not members or any(one.ndim != members[0].ndim for one in members):
+        return None
+    first = members[0]
+    wrong = [(at, one) for one in members[1:] for at in unlike(first, one) if at != along]
+    places = sorted({at for at, _ in wrong})
+    parts = [size(first, at, next(one.shape[at] for each, one in wrong if each == at)) for at in places]
+    parts += [size(one, at, first.shape[at]) for at, one in wrong]
+    others = listed([one.sized for one in members[1:] if any(one is each for _, each in wrong)])
+    rule = (
+        f"All sizes but that of dimension {along}, along which they are joined, must be equal: {first.sized} and "
+        f"{others} differ in {listed([f'dimension {at}' for at in places])}."
+    )
+    other_ways = [
+        f"torch.cat([{_first_four(members)}], dim={dim})"
+        for dim in range(first.ndim)
+        if dim != along and len({one.shape[:dim] + one.shape[dim + 1 :] for one in members}) == 1
+    ]
+    return mismatch("shape", rule, *parts, works=other_ways)
+
+
+@says(r"Tensors must have same number of dimensions: got")
+def _joined_dimensions(call: Call) -> Mismatch | None:
+    members = _members(call)
+    counts = [one.ndim for one in members]
+    if len(set(counts)) < 2:
+        return None
+    usual = max(counts, key=lambda count: (counts.count(count), count))
+    wrong = [one for one in members if one.ndim != usual]
+    right = next(one for one in members if one.ndim == usual)
+    rule = (
+        f"All must have the same number of dimensions: {right.sized} has {right.ndim}, and {wrong[0].sized} has "
+        f"{wrong[0].ndim}."
+    )
+    parts = [dims(right, wrong[0].ndim), *(dims(one, right.ndim) for one in wrong)]
+    return mismatch("shape", rule, *parts, works=_lifted(call, wrong[0], right, members[0].ndim))
+
+
+def _lifted(call: Call, low: Given, high: Given, count: int) -> list[str]:
+    """Return where a dimension of size 1 can be put so that the two can be joined: tried out on the shapes."""
+    if high.ndim != low.ndim + 1 or call.function != "cat":
+        return []
+    text = call.value("dim|axis", 1)
+    along = (int(text) if text.lstrip("-").isdigit() else 0) % max(count, 1)
+    ways = []
+    for at in range(high.ndim):
+        shape = (*low.shape[:at], 1, *low.shape[at:])
+        if all(shape[dim] == high.shape[dim] for dim in range(high.ndim) if dim != along):
+            ways.append(f"{low.code}.unsqueeze({at})")
+    return ways
+
+
+@says(r"stack expects each tensor to be equal size")
+def _stacked(call: Call) -> Mismatch | None:
+    members = _members(call)
+    wrong = [one for one in members if one.shape != members[0].shape]
+    if not wrong:
+        return None
+    first = members[0]
+    rule = f"A stack takes tensors of one shape: {first.sized} and {listed([one.sized for one in wrong])}."
+    pairs = [(first, wrong[0]), *((one, first) for one in wrong)]
+    parts = [part for one, other in pairs for part in _difference(one, other)]
+    same_rest = len({one.shape[1:] for one in members}) == 1 and first.ndim > 0
+    names = _first_four(members)
+    ways = [f"torch.cat([{names}])", f"nn.utils.rnn.pad_sequence([{names}])"] if same_rest else []
+    return mismatch("shape", rule, *parts, works=ways)
+
+
+def _difference(one: Given, other: Given) -> list[Clashing]:
+    """Return what of a tensor differs from another."""
+    return (
+        [dims(one, other.ndim)]
+        if one.ndim != other.ndim
+        else [size(one, a, other.shape[a]) for a in unlike(one, other)]
+    )
+
+
+@says(r"zero-dimensional tensor \(at position \d+\) cannot be concatenated")
+def _joined_numbers(call: Call) -> Mismatch | None:
+    wrong = [one for one in _members(call) if not one.ndim]
+    if not wrong:
+        return None
+    names = ", ".join(one.code for one in _members(call)[:4])
+    rule = f"There is no dimension along which to join {wrong[0].sized}; numbers are stacked."
+    return mismatch("shape", rule, *(dims(one, 1) for one in wrong), works=[f"torch.stack([{names}])"])
+
+
+@says(r"_chunk_cat expects (same sizes|dim < ndim|non-negative dim when|non-empty tensor)")
+def _chunks(call: Call, expects: str) -> Mismatch | None:
+    members = _members(call)
+    empty = [one for one in call.tensors if 0 in one.shape]
+    if empty:
+        rule = f"There must be something to cut: {empty[0].sized} is empty."
+        return mismatch("shape", rule, *(size(one, one.shape.index(0), "at least 1") for one in empty))
+    if len(members) < 2:
+        return None
+    dim = call.value("dim", 1)
+    if expects == "same sizes" and dim.isdigit():
+        wrong = [at for at in range(int(dim)) if members[0].shape[at] != members[1].shape[at]]
+        rule = f"All sizes before dimension {dim} must be equal: {members[0].sized} and {members[1].sized}."
+        return mismatch("shape", rule, *(part for at in wrong for part in against(members[0], at, members[1])))
+    rule = (
+        "The dimensions before the one that is cut must be there in all, and equal: "
+        f"{listed([one.sized for one in members])}."
+    )
+    return mismatch("shape", rule, *(whole(one) for one in members))
+
+
+# -- views: how many elements there are, and which dimensions lie apart in memory ----------------------------------
+
+
+def _wanted(call: Call) -> Shape:
+    """Return the shape that was asked for, from the arguments after the tensor."""
+    other = call.tensor("other", 1)
+    if call.function in {"view_as", "reshape_as"} and other is not None:
+        return other.shape
+    after = [one.operand.text for one in call.given if not one.operand.is_tensor and one.operand.role != "dtype"]
+    return numbers(" ".join(text.replace("torch.Size", "") for text in after))
+
+
+@says(r"view size is not compatible with input tensor's size and stride")
+def _cannot_view(call: Call, given: First) -> Mismatch | None:
+    asked = _wanted(call)
+    if not asked or not given.operand.stride:
+        return None
+    wanted = resolved(given.shape, asked)
+    failure = why_not(given.shape, given.operand.stride, wanted)
+    if failure is None or failure.barrier is None or failure.dim is None:
+        return None
+    barrier = failure.barrier
+    rule = (
+        f"The view of {given.sized} as {sizes(wanted)} would merge dimensions {barrier.outer} and {barrier.inner}, "
+        f"which do not lie one after the other in memory: the stride of dimension {barrier.outer} is {barrier.stride}, "
+        f"not {barrier.inner_size} × {barrier.inner_stride} = {barrier.needed}."
+    )
+    text = tuple_text(wanted if call.function.endswith("_as") else asked)
+    works = _in_memory_order(given, wanted, text)
+    works = works or [f"{given.code}.reshape({text})", f"{given.code}.contiguous().view({text})"]
+    outer = _stride_of(given, barrier.outer, barrier.stride, barrier.needed)
+    return mismatch("view", rule, outer, _stride_of(given, barrier.inner, barrier.inner_stride), works=works)
+
+
+def _in_memory_order(given: Given, wanted: Shape, text: str) -> list[str]:
+    """Return the view of the dimensions put back as they lie in memory, where the wanted shape merges those.
+
+    A reshape would run too, but put elements together that do not belong together (the heads of an attention): it is
+    not said to work.
+    """
+    stride = given.operand.stride
+    order = sorted(range(given.ndim), key=lambda dim: -stride[dim])
+    shape = tuple(given.shape[dim] for dim in order)
+    if _merges(given.shape, wanted) or not _merges(shape, wanted):
+        return []
+    moved = [dim for dim in range(given.ndim) if order[dim] != dim]
+    swap = f"transpose({moved[0]}, {moved[1]})" if len(moved) == 2 else f"permute({tuple_text(tuple(order))})"
+    again = tuple(stride[dim] for dim in order)
+    kept = "" if why_not(shape, again, wanted) is None else ".contiguous()"
+    return [f"{given.code}.{swap}{kept}.view({text})"]
+
+
+def _merges(shape: Shape, wanted: Shape) -> bool:
+    """Whether each wanted size is the product of neighbouring ones."""
+    left = [each for each in shape if each != 1]
+    for each in (each for each in wanted if each != 1):
+        product = 1
+        while product < each and left:
+            product *= left.pop(0)
+        if product != each:
+            return False
+    return not left
+
+
+def _stride_of(given: Given, dimension: int, got: int, needed: object = "") -> Clashing:
+    """Return a part of a mismatch that is about the stride of a dimension."""
+    expected = f"a stride of {needed}" if needed else ""
+    return Clashing(given.index, dimension % given.ndim, f"stride {got}", expected)
+
+
+@says(r"shape '\[(.*?)\]' is invalid for input of size (\d+)")
+def _wrong_number(call: Call, wanted: Shape, elements: int) -> Mismatch:
+    given = call.first(lambda one: prod(one.shape) == elements)
+    fixed = prod(each for each in wanted if each != -1)
+    if -1 in wanted:
+        rule = (
+            f"A reshape keeps all elements: the {count(elements)} of {given.sized} cannot be divided by the "
+            f"{count(fixed)} that the other sizes of ({tuple_text(wanted)}) take."
+        )
+    else:
+        rule = (
+            f"A reshape keeps all elements: {given.sized} has {count(elements)}, and ({tuple_text(wanted)}) asks for "
+            f"{count(fixed)}."
+        )
+    expected = f"a multiple of {fixed} elements" if -1 in wanted else f"{fixed} elements"
+    return mismatch("shape", rule, whole(given, f"{elements} elements", expected), works=_reshapes(given, wanted))
+
+
+def _reshapes(given: Given, wanted: Shape) -> list[str]:
+    """Return shapes near the wanted one that have as many elements as there are."""
+    ways, code, shape = [], given.code, given.shape
+    if len(wanted) == 2 and len(shape) > 2 and shape[0]:
+        ways.append(f"{code}.flatten(1)")
+    for at in range(len(wanted)):
+        rest = prod(each for place, each in enumerate(wanted) if place != at and each != -1)
+        if -1 not in wanted and rest and prod(shape) % rest == 0:
+            sized = [*wanted[:at], -1, *wanted[at + 1 :]]
+            ways.append(f"{code}.reshape({tuple_text(tuple(sized))})")
+    if len(wanted) == 2 and wanted[0] == -1 and len(shape) == 2:
+        ways.append(f"{code}.reshape(-1, {shape[1]})")
+    return ways[:2]
+
+
+@says(r"only one dimension can be inferred")
+def _one_inferred(given: First) -> Mismatch:
+    rule = "The size of one dimension only can be left to torch (-1); the others follow from no rule."
+    return mismatch("argument", rule, shaped(given))
+
+
+@says(r"cannot reshape tensor of 0 elements")
+def _ambiguous(given: First) -> Mismatch:
+    rule = f"A size of -1 has no meaning where there are no elements: {given.sized} has none."
+    return mismatch("shape", rule, whole(given, "0 elements"))
+
+
+@says(r"Provided sizes \[(.*?)\] don't multiply up to the size of dim (\d+) \((\d+)\)")
+def _unflatten(given: First, wanted: Shape, at: int, got: str) -> Mismatch:
+    count = prod(wanted)
+    rule = (
+        f"The new sizes must multiply to that of dimension {at} of {given.sized}: {sizes(wanted)} is {count}, not "
+        f"{got}."
+    )
+    return mismatch("shape", rule, size(given, at, abs(count)))
+
+
+@says(r"stride\(-1\) must be 1 to view \w+ as \w+ .*but got (\d+)")
+def _dtype_view(call: Call, given: First, stride: int) -> Mismatch | None:
+    if not given.ndim:
+        return None
+    rule = (
+        f"A view as a dtype of another size needs elements that lie side by side: the stride of the last dimension of "
+        f"{given.sized} is {stride}, not 1."
+    )
+    text = call.value("dtype", 1) or "dtype"
+    return mismatch("view", rule, _stride_of(given, -1, stride, 1), works=[f"{given.code}.contiguous().view({text})"])
+
+
+# -- two operands that do not broadcast ----------------------------------------------------------------------------
+
+
+@says(r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)")
+def _sizes_differ(call: Call, one: int, other: int) -> Mismatch | None:
+    pairs = sorted(_pairs(call), key=lambda pair: pair[2] != {one, other})
+    return _explained(call, *pairs[0]) if pairs else None
+
+
+def do_not_broadcast(call: Call) -> Mismatch | None:
+    """Explain two operands of an elementwise call that do not broadcast, whatever torch said."""
+    pair = next(_pairs(call), None)
+    return _explained(call, *pair) if pair else None
+
+
+def _pairs(call: Call) -> Iterator[tuple[Given, Given, set[int], int]]:
+    """Yield pairs of operands that do not broadcast, with the sizes that clash first, and how many dimensions count."""
+    cut = _MATRIX_DIMENSIONS.get(call.function, 0)
+    apart = _APART.get(call.function, frozenset())
+    taking_part = [one for one in call.tensors if one.operand.role not in apart]
+    for left, right in combinations(taking_part, 2):
+        shapes = [one.shape[: max(one.ndim - cut, 0)] for one in (left, right)]
+        where = clashing(shapes[0], shapes[1])
+        if where:
+            yield left, right, {shapes[0][where[0]], shapes[1][where[0]]}, cut
+
+
+def _explained(call: Call, left: Given, right: Given, _: set[int], cut: int) -> Mismatch:
+    where = [at - cut for at in clashing(left.shape[: left.ndim - cut], right.shape[: right.ndim - cut])]
+    pairs = [f"{left.shape[at]} against {right.shape[at]} in {_which(at, left, right)}" for at in where]
+    rule = (
+        f"{'Batch dimensions' if cut else 'Dimensions'} are compared from the right, and must be equal or 1: "
+        f"{left.sized} and {right.sized} have {listed(pairs)}."
+    )
+    parts = [part for at in where for part in against(left, at, right)]
+    return mismatch("shape", rule, *parts, works=[] if cut else _ways(call, left, right))
+
+
+def _which(at: int, left: Given, right: Given) -> str:
+    if left.ndim == right.ndim:
+        return f"dimension {left.ndim + at}"
+    return {-1: "the last dimension", -2: "the last but one"}.get(at, f"dimension {at}")
+
+
+def _ways(call: Call, left: Given, right: Given) -> list[str]:
+    """Return how one of the two could be made to fit, without changing what it holds: tried out on the shapes.
+
+    They must broadcast to one of the two: a result larger than both is hardly meant.
+    """
+    smaller = [(right, left), (left, right)] if right.ndim <= left.ndim else [(left, right), (right, left)]
+    ways: list[str] = []
+    for mended, other in smaller:
+        others = [one.shape for one in call.tensors if one not in (mended, other)]
+        for shape, code in _changes(mended):
+            fits = not clashing(shape, other.shape) and len(shape) <= len(other.shape)
+            grows_nothing = fits and _broadcast(shape, other.shape) in {shape, other.shape}
+            if grows_nothing and not any(clashing(shape, each) for each in others):
+                ways.append(code)
+    return ways[:2]
+
+
+def _changes(given: Given) -> Iterator[tuple[Shape, str]]:
+    """Yield shapes that a tensor can be given by one simple call, with that call."""
+    shape, code = given.shape, given.code
+    if given.ndim == 2:
+        yield shape[::-1], f"{code}.T"
+    if given.ndim == 1:
+        for ones in (1, 2, 3):
+            text = f"{code}.unsqueeze(1)" if ones == 1 else f"{code}.view({tuple_text((-1,) + (1,) * ones)})"
+            yield shape + (1,) * ones, text
+    for at in range(1, given.ndim):
+        yield (*shape[:at], 1, *shape[at:]), f"{code}.unsqueeze({at})"
+    for at, each in enumerate(shape):
+        if each == 1:
+            yield shape[:at] + shape[at + 1 :], f"{code}.squeeze({at})"
+    for left, right in combinations(range(given.ndim), 2):
+        swapped = list(shape)
+        swapped[left], swapped[right] = swapped[right], swapped[left]
+        if given.ndim > 2 and swapped != list(shape):
+            yield tuple(swapped), f"{code}.transpose({left}, {right})"
+
+
+# -- a result or a target that has a shape of its own --------------------------------------------------------------
+
+
+@says(r"output with shape \[(.*?)\] doesn't match the broadcast shape \[(.*?)\]")
+def _result_too_small(call: Call, have: Shape, needed: Shape) -> Mismatch:
+    target = call.first(lambda one: one.shape == have)
+    others = [one for one in call.tensors if one is not target and not _fits_into(one.shape, have)]
+    with_ = f" with {others[0].sized}" if others else ""
+    parts = [size(target, at, needed[at]) for at in range(-len(have), 0) if have[at] != needed[at]]
+    parts = parts or [shaped(target, sizes(needed))]
+    parts += [shaped(one, sizes(have)) for one in others[:1]]
+    rule = (
+        f"An in-place operation keeps the shape of what it writes to: {target.sized}{with_} would give {sizes(needed)}."
+    )
+    signs = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+    sign = signs.get(call.function.removeprefix("i"), "") or signs.get(call.function, "")
+    can_be_bound = bool(sign and others and target.operand.name)
+    works = [f"{target.code} = {target.code} {sign} {others[0].code}"] if can_be_bound else []
+    return mismatch("shape", rule, *parts, works=works)
+
+
+@says(
+    r"The expanded size of the tensor \(-?\d+\) must match the existing size \(\d+\) at non-singleton "
+    r"dimension (\d+)\.\s+Target sizes: \[(.*?)\]\.\s+Tensor sizes: \[(.*?)\]"
+)
+def _cannot_expand(call: Call, dim: int, target: Shape, have: Shape) -> Mismatch:
+    candidates = call.every(lambda one: one.shape == have)
+    given = candidates[0] if call.function in {"expand", "broadcast_to", "expand_as"} else candidates[-1]
+    given = _added(call, have) or given
+    where = clashing(given.shape, target) or [dim - len(target)]
+    parts = [size(given, at, target[at]) for at in where]
+    likes = [one for one in call.tensors if one is not given and one.shape == target]
+    parts += [size(like, at, given.shape[at]) for like in likes[:1] for at in where]
+    at = where[0]
+    which = "last dimension" if at == -1 else f"dimension {given.ndim + at}"
+    rule = (
+        f"Only a dimension of size 1 can be expanded: {given.sized} is to become {sizes(target)}, and its "
+        f"{which} is {given.shape[at]}, not {target[at]} or 1."
+    )
+    works = [code for shape, code in _changes(given) if _fits_into(shape, target)]
+    return mismatch("shape", rule, *parts, works=works[:2])
+
+
+def _added(call: Call, have: Shape) -> Given | None:
+    """Return what is added to a product, or the bias."""
+    if call.function in {"addmm", "addmv", "baddbmm", "addbmm", "addr"}:
+        return call.tensor("input|self", 0)
+    return next((one for one in call.tensors if one.operand.role == "bias" and one.shape == have), None)
+
+
+@says(
+    r"size=\[(.*?)\]\): the number of sizes provided",
+    r"(?P<wanted>)Number of dimensions of repeat dims can not be smaller",
+)
+def _too_few_sizes(given: First, wanted: Shape) -> Mismatch:
+    rule = (
+        f"The new shape must name every dimension of {given.sized}, from the right; new ones may stand before them"
+        f"{f', but {sizes(wanted)} has fewer' if wanted else ''}."
+    )
+    return mismatch("shape", rule, shaped(given, sizes(wanted) if wanted else ""))
+
+
+@says(r"size \{\[(.*?)\]\} is not expandable to size \{\[(.*?)\]\}")
+def _summed_to(call: Call, target: Shape, have: Shape, first: First | None) -> Mismatch | None:
+    given = call.of_shape(have) or first
+    if given is None:
+        return None
+    parts = [size(given, at, target[at]) for at in clashing(given.shape, target)]
+    rule = f"The shape summed to must broadcast to {given.sized}, and {sizes(target)} does not."
+    return mismatch("shape", rule, *(parts or [shaped(given, sizes(target))]))
+
+
+@says(r"expanded size of the tensor \(-1\) isn't allowed in a leading")
+def _leading_minus_one(given: First) -> Mismatch:
+    rule = f"A size of -1 keeps a dimension that is there; the new ones before those of {given.sized} need a size."
+    return mismatch("shape", rule, shaped(given))

@@ -1,0 +1,148 @@
+"""The table of what torch says: what a handler asks for is filled in, and it is not asked where that is missing."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import pytest
+
+from tensormagic.diagnoses.mismatches import TABLE
+from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, mismatch
+from tensormagic.diagnoses.mismatches.messages import (
+    Dim,
+    First,
+    Messages,
+    Right,
+    Weight,
+    argument,
+    operand,
+    parameters,
+)
+from tensormagic.reports import FailureReport
+from tensormagic.reports.failure import Operand
+
+GIVEN = Operand(name="x", role="input", shape=(3, 4), dtype="float32")
+WEIGHT = Operand(name="w", role="weight", shape=(5, 4), dtype="float32")
+DIM = Operand(role="dim", is_tensor=False, text="-1")
+ERROR = "sizes [3, 4] and [5, 4] at 7 of weight"
+
+
+def explained(explain, *patterns, operands=(GIVEN, WEIGHT, DIM), error=ERROR, **fixed):
+    """Return the rules that the rows of one handler give for a message."""
+    says = Messages()
+    says(*patterns, **fixed)(explain)
+    call = Call(FailureReport(error_type="RuntimeError", error=error, function="torch.f", operands=operands))
+    found = [row.mismatch(call) for row in says.rows]
+    return [None if one is None else one.rule for one in found]
+
+
+def _operands(call: Call, given: First, weight: Weight, second: Right, dim: Dim):
+    return mismatch("shape", f"{call.title} {given.name} {weight.name} {second.name} {dim}")
+
+
+def _groups(wanted: Shape, got: Shape, at: int, which: str):
+    return mismatch("shape", f"{wanted} {got} {at!r} {which!r}")
+
+
+def _named(which: str, at: int, found: re.Match[str]):
+    return mismatch("shape", f"{which} {at} {found[0]}")
+
+
+def _optional(weight: Weight | None, other: Annotated[Given, operand("other")] | None):
+    return mismatch("shape", f"{weight and weight.name} {other}")
+
+
+def _fixed(least: int, *, about: str = "input", place: int = 0):
+    return mismatch("shape", f"{least} {about} {place}")
+
+
+def test_operands_are_looked_up():
+    """By role, by place, by number, and a number among the arguments."""
+    assert explained(_operands, "sizes") == ["Torch.f x w w -1"]
+
+
+def test_groups_are_read_by_their_types():
+    """In the order of the parameters: shapes, numbers and words."""
+    assert explained(_groups, r"\[(.*?)\] and \[(.*?)\] at (\d+) of (\w+)") == ["(3, 4) (5, 4) 7 'weight'"]
+
+
+def test_a_named_group_goes_to_the_parameter_of_its_name():
+    """Whatever the order; the match itself can be asked for as well."""
+    assert explained(_named, r"at (?P<at>\d+) of (?P<which>\w+)") == ["Weight 7 at 7 of weight"]
+
+
+def test_a_group_that_took_no_part_is_empty():
+    """An alternative that was not met gives no word, no numbers."""
+    assert explained(_groups, r"sizes(x)?(y)? \[(\d)(z)?") == ["() () 3 ''"]
+
+
+def test_several_patterns_are_rows_of_one_handler():
+    """One that does not fit the message gives nothing."""
+    assert explained(_operands, "no such message", "sizes") == [None, "Torch.f x w w -1"]
+
+
+def test_a_handler_is_not_asked_where_an_operand_is_missing():
+    """Any of those that it needs: the tensor, the second one, the number."""
+    for missing in (GIVEN, WEIGHT, DIM):
+        left = tuple(one for one in (GIVEN, WEIGHT, DIM) if one is not missing)
+        assert explained(_operands, "sizes", operands=left) == [None]
+
+
+def test_an_optional_operand_is_none_where_it_is_missing():
+    """It is asked for and not needed."""
+    assert explained(_optional, "sizes") == ["W None"]
+    assert explained(_optional, "sizes", operands=()) == ["None None"]
+
+
+def test_what_a_row_fixes_is_not_read_from_the_message():
+    """A keyword-only parameter with a default is filled by rows alone, any other from the message where no row does."""
+    assert explained(_fixed, r"at (\d+)") == ["7 input 0"]
+    assert explained(_fixed, r"at (\d+)", least=2, about="mask") == ["2 mask 0"]
+
+
+@pytest.mark.parametrize("wrong", [IndexError, ZeroDivisionError])
+def test_a_dimension_that_is_not_there_explains_nothing(wrong):
+    """The operands lack what the message is about; any other error is a fault of ours and comes out."""
+
+    def lacking(call: Call):
+        raise wrong
+
+    def faulty(call: Call):
+        raise KeyError
+
+    assert explained(lacking, "sizes") == [None]
+    with pytest.raises(KeyError):
+        explained(faulty, "sizes")
+
+
+def test_no_tensor_of_a_kind_explains_nothing():
+    """Looking for one that is not there ends the explanation."""
+
+    def looking(call: Call):
+        return mismatch("shape", call.first(lambda one: one.dtype == "int64").name)
+
+    assert explained(looking, "sizes") == [None]
+    wanted = Operand(name="i", shape=(1,), dtype="int64")
+    assert explained(looking, "sizes", operands=(GIVEN, wanted)) == ["I"]
+
+
+def test_an_argument_is_found_by_its_role():
+    """Tensor or not."""
+
+    def asked(given: Annotated[Given, argument("dim")]):
+        return mismatch("argument", given.operand.text)
+
+    assert explained(asked, "sizes") == ["-1"]
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.explain.__name__}-{row.pattern[:30]}")
+def test_every_row_has_a_group_for_each_word_that_its_handler_asks_for(row):
+    """No group is left over, and none is missing; who takes the match reads it as it likes."""
+    groups = re.compile(row.pattern).groupindex
+    count = re.compile(row.pattern).groups
+    asked = parameters(row.explain)
+    from_message = [name for name, one in asked.items() if one.read is not None and name not in row.fixed]
+    takes_match = any(one.read is None and one.find is None and one.kind is not Call for one in asked.values())
+    assert set(groups) <= set(from_message)
+    assert len(from_message) == count or takes_match
