@@ -18,7 +18,7 @@ SHOWN = {
         "padded": ["mean 3.267", "zero 5"],
         "nested": ["(3, ragged)", "mean 4.9"],
         "quantized": ["integer 20 stands for (20 \u2212 10) \u00b7 0.02 = 0.2"],
-        "complex": ["signal and real have 8 bytes in common"],
+        "complex": ["signal and real have 8 B in common"],
         "mirrored": ["conjugate view"],
         "meta": ["would take 4 000 000 000 000 B", "no memory and so no values"],
         "devices": ["TM801", "inputs is on cpu; net.weight and net.bias are on meta"],

@@ -22,7 +22,7 @@ SHOWN = {
         "column": ("stride (4,); contiguous would be (1,)", "storage offset 1", "offset(1) = 1 + 4·1 = 5"),
         "part": ("stride (4, 2)", "storage offset 4"),
         "together": ("one storage of 48 B", "nothing in common: column and part"),
-        "bytes": ("[0, 0, 128, 63,", "ones and raw have 8 bytes in common: 2 elements of ones, 8 elements of raw"),
+        "bytes": ("[0, 0, 128, 63,", "ones and raw have 8 B in common: 2 elements of ones, 8 elements of raw"),
         "copy": ("owns its storage", "nothing found among"),
     },
     "03_views_and_copies": {

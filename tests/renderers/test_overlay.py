@@ -45,8 +45,8 @@ def test_every_row_is_as_wide_as_the_ruler(name: str) -> None:
 def test_what_they_have_in_common_is_said() -> None:
     """Sentences for few; for many a table, and who has nothing in common."""
     few = Page(overlay_html.render(SAMPLES["bytes"])).text
-    assert "f and b have 6 bytes in common: 3 elements of f, 6 elements of b" in few
-    assert "b and h have 3 bytes in common: 3 elements of b, 2 elements of h" in few
+    assert "f and b have 6 B in common: 3 elements of f, 6 elements of b" in few
+    assert "b and h have 3 B in common: 3 elements of b, 2 elements of h" in few
     many = Page(overlay_html.render(SAMPLES["views"])).text
     assert "nothing in common: x and y; y and e" in many
     assert "also in a also in x also in y also in e also in n" in many

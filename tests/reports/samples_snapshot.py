@@ -55,5 +55,5 @@ def snapshot_report() -> reports.SnapshotReport:
         lines_left_out=(7, 70),
         refused=(reports.RefusedAllocation("cuda:0", 2**33, 2**20, 2**20, 0.5, (CALLER, LINE)),),
         settings={"PYTORCH_CUDA_ALLOC_CONF": HOSTILE},
-        gaps=(reports.Gap("history", "1 events of cuda:0 are of an unknown kind"),),
+        gaps=(reports.Gap("history", "1 event of cuda:0 of an unknown kind"),),
     )  # fmt: skip

@@ -25,6 +25,7 @@ from tensormagic.collectors.objects.namespace import is_history, is_kind
 from tensormagic.collectors.objects.reach import Place, Reach
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import Holder, HoldersReport
+from tensormagic.words import seconds_text
 
 MOST = 24
 MOST_ROOTS = 64  # graphs walked
@@ -91,7 +92,7 @@ class _Search:
         if self.looked > self.budget.limit:
             self.cut = f"after {self.budget.limit} objects"
         elif self.looked % _CLOCK_EVERY == 0 and self.budget.clock() > self.deadline:
-            self.cut = f"after {self.budget.seconds * 1000:.0f} ms"
+            self.cut = f"after {seconds_text(self.budget.seconds)}"
         return bool(self.cut)
 
     def _is_target(self, place: Place, item: Any) -> bool:

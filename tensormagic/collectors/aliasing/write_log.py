@@ -29,7 +29,7 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.running import names_of
 from tensormagic.collectors.where.source import Sites, is_own_code
 from tensormagic.reports import Clash, Gap, Write
-from tensormagic.words import plural
+from tensormagic.words import plural, seconds_text
 
 MOST_REPLAYS = 8  # suspicious calls of one line and op that are done once more, to see what they should give
 FREE_SEARCHES = 0.1  # seconds of this process for looking names up whenever something may have changed; beyond that,
@@ -60,10 +60,10 @@ class WriteLog:
         unsearched = [tally for tally in list(self._tallies.values()) if tally.searched is False]
         if not unsearched:
             return tuple(self._gaps.values())
-        places = plural(len(unsearched), "line")
+        places = "one line" if len(unsearched) == 1 else plural(len(unsearched), "line")
         reason = (
             f"the names were not looked up again for what {places} wrote to, since that takes "
-            f"{1000 * self._search_took:.0f} ms each time: a name that was bound shortly before may be missing there"
+            f"{seconds_text(self._search_took)} each time: a name that was bound shortly before may be missing there"
         )
         return (*self._gaps.values(), Gap("names", reason))
 

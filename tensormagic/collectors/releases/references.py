@@ -20,6 +20,7 @@ import torch
 from tensormagic.collectors.aliasing.holders import Budget
 from tensormagic.collectors.releases.circles import ends_in_circles
 from tensormagic.collectors.releases.referents import Readers, is_custom, is_node
+from tensormagic.words import plural, seconds_text
 
 _CLOCK_EVERY = 256
 _uses: Callable[[Any], int] | None = getattr(torch._C.TensorBase, "_use_count", None)  # a torch that does not tell?
@@ -139,7 +140,9 @@ class References:
         if self._read > self.budget.limit:
             self.cut = f"only {self.budget.limit} objects were looked through"
         elif self.budget.clock() > deadline:
-            self.cut = f"only {self._read} objects were looked through, in {self.budget.seconds * 1000:.0f} ms"
+            self.cut = (
+                f"only {plural(self._read, 'object')} were looked through, in {seconds_text(self.budget.seconds)}"
+            )
 
     def take_strangers(self) -> list[int]:
         """Meet the tensors and nodes that no root leads to and that have a graph: nobody shows who holds a node."""

@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 from tensormagic.collectors.aliasing.holders import Budget, roots
 from tensormagic.collectors.objects.holdings import mro_of
 from tensormagic.collectors.objects.reach import Place, Reach
+from tensormagic.words import plural, seconds_text
 
 THOROUGH = Budget(limit=400_000, seconds=2.0)
 QUICK = Budget(limit=40_000, seconds=0.05, clock=thread_time)  # other processes may be busy
@@ -153,7 +154,9 @@ class Stroll:
         if self.looked > self.budget.limit:
             self.cut = f"only {self.budget.limit} objects were looked through"
         elif self.looked % _CLOCK_EVERY == 0 and self.budget.clock() > self._deadline:
-            self.cut = f"only {self.looked} objects were looked through, in {self.budget.seconds * 1000:.0f} ms"
+            self.cut = (
+                f"only {plural(self.looked, 'object')} were looked through, in {seconds_text(self.budget.seconds)}"
+            )
 
     def _inside(self, place: Place, item: Any, kind: str) -> Iterator[tuple[Place, Any]]:
         """Yield what an object holds, less the base of a tensor: nobody is to hold that on our account."""

@@ -181,6 +181,6 @@ def _gaps_of(history: History) -> Iterator[Gap]:
     if not history.times:
         yield Gap("history", f"the events of {history.device} carry no times")
     if history.actions["unknown"]:
-        yield Gap("history", f"{history.actions['unknown']} events of {history.device} are of an unknown kind")
+        yield Gap("history", f"{plural(history.actions['unknown'], 'event')} of {history.device} of an unknown kind")
     if len(history.refused) > MOST_REFUSED:
         yield Gap("history", f"{len(history.refused) - MOST_REFUSED} more allocations were refused on {history.device}")

@@ -143,7 +143,7 @@ def _pair_sentence(report: OverlayReport, pair: OverlayPair) -> str:
         return f"{both} may overlap: finding out would take too long"
     if pair.common_bytes is None:
         return f"{both} overlap; how much was too long to count"
-    common = f"{plural(pair.common_bytes, 'byte')} in common"
+    common = f"{number_of_bytes(pair.common_bytes)} in common"
     if pair.left_elements is None or pair.right_elements is None:
         return f"{both} have {common}"
     if left.element_size == right.element_size and pair.left_elements == pair.right_elements:
