@@ -164,7 +164,8 @@ def memory_of(item: Any) -> Memory | None:
     """Return the memory something lies in, or None where it has none of its own or none that can be asked for."""
     try:
         if is_kind(item, torch.Tensor):
-            return Memory.of(item) if item.layout is torch.strided and not item.is_nested else None
+            is_strided = item.layout is torch.strided and not item.is_nested and item.shape is not None
+            return Memory.of(item) if is_strided else None  # the shape of a lazy module's parameter raises
         if is_kind(item, np.ndarray):
             return _array_memory(root_of(item))
         if is_kind(item, torch.UntypedStorage):

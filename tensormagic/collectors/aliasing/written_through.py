@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from tensormagic.collectors.objects.holdings import REGISTRIES, registered
 from tensormagic.collectors.objects.namespace import is_kind
 
 
@@ -180,8 +181,8 @@ def _attribute(value: Any, name: str) -> Any:
         return None
     if name in stored:
         return stored[name]
-    registries = ("_parameters", "_buffers", "_modules") if is_kind(value, nn.Module) else ()
-    return next((stored[registry][name] for registry in registries if name in stored.get(registry, ())), None)
+    registries = [registered(value, each) for each in REGISTRIES] if is_kind(value, nn.Module) else []
+    return next((registry[name] for registry in registries if name in registry), None)
 
 
 def _item(value: Any, key: Any) -> Any:

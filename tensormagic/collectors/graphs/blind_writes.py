@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from tensormagic.collectors.geometry.overlap import Region, overlap
 from tensormagic.collectors.graphs.in_place import WriteRecord
@@ -153,7 +154,7 @@ def differs(old: torch.Tensor, new: Any) -> bool:
 
     A network of binary weights sets its weights in every forward, and mostly to what they are.
     """
-    if not isinstance(new, torch.Tensor) or old.shape != new.shape or old.dtype != new.dtype:
+    if is_lazy(old) or not isinstance(new, torch.Tensor) or old.shape != new.shape or old.dtype != new.dtype:
         return False
     if old.device.type != "cpu" or new.device.type != "cpu" or old.numel() > MOST_COMPARED:
         return False

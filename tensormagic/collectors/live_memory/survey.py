@@ -13,9 +13,9 @@ from tensormagic.collectors.live_memory.categories import Role
 from tensormagic.collectors.live_memory.graph_memory import LEAF, GraphMemory
 from tensormagic.collectors.live_memory.nameless import nameless
 from tensormagic.collectors.live_memory.parts import memory_in, nbytes_of, parts
-from tensormagic.collectors.objects.holdings import gradient_there
+from tensormagic.collectors.objects.holdings import gradient_there, registered
 from tensormagic.collectors.objects.naming import OPTIMIZED
-from tensormagic.collectors.objects.reach import Place, registered
+from tensormagic.collectors.objects.reach import Place
 from tensormagic.collectors.session.stroll import Stroll
 from tensormagic.reports import Gap, Holder
 from tensormagic.words import plural
@@ -112,7 +112,7 @@ class Survey:
     def _meet_registered(self) -> None:
         for path, module in self._stroll.modules:
             for registry, role in _REGISTRIES:
-                for _, x in registered(module, registry):
+                for x in registered(module, registry).values():
                     if x is not None:
                         self._mark(x, role, path)
 

@@ -109,7 +109,10 @@ def new_block(storage: torch.UntypedStorage, tensor: Any, died: Died) -> Block:
     block = Block(storage, died)
     block.key = storage._cdata
     block.nbytes = block.size = storage.nbytes()
-    block.device, block.dtype, block.shape = tensor.device, tensor.dtype, tensor.shape
+    try:
+        block.device, block.dtype, block.shape = tensor.device, tensor.dtype, tensor.shape
+    except Exception:  # a lazy module's parameter has no shape yet, and a class of the person's may raise anything
+        block.device, block.dtype, block.shape = storage.device, None, ()
     block.place, block.op, block.born, block.seconds, block.task = None, "", 0, 0.0, -1
     block.before = block.shared = block.by_engine = False
     block.start, block.pieces, block.died, block.category = 0, None, None, None

@@ -19,6 +19,7 @@ from typing import Any
 
 from torch import nn
 
+from tensormagic.collectors.objects.holdings import registered
 from tensormagic.collectors.ops.stack_walk import StackWalk
 from tensormagic.collectors.where.source import Sites, lines_of
 from tensormagic.errors import UnknownNameError
@@ -133,7 +134,7 @@ def _unwrapped(value: Any) -> Any:
 
 def _inside(value: Any) -> Any:
     if isinstance(value, nn.Module):
-        return value.__dict__.get("_modules", {}).get("_orig_mod") or value.forward
+        return registered(value, "_modules").get("_orig_mod") or value.forward
     if isinstance(value, type) and issubclass(value, nn.Module):
         return value.forward
     if isinstance(value, MethodType | staticmethod | classmethod):

@@ -22,8 +22,9 @@ Label = Callable[[object], str]
 
 NO_FURTHER = -1  # a child that is to be seen, but not looked into
 _OPAQUE = (str, bytes, bool, int, float, complex, type(None), type, ModuleType)
+_METHODS = (torch._C.ScriptMethod,)
 _MODULE_OWN = frozenset(nn.Module().__dict__)
-_REGISTRIES = ("_parameters", "_buffers", "_modules")
+REGISTRIES = ("_parameters", "_buffers", "_modules")
 # Machinery that is large, full of cycles, and never where a person keeps a tensor.
 _MACHINERY = frozenset({
     "IPython", "_pytest", "_thread", "_weakref", "asyncio", "concurrent", "ipykernel", "logging", "matplotlib",
@@ -80,12 +81,14 @@ def children(path: str, item: Any, depth: int, label: Label) -> Iterator[Child]:
 def _module_children(path: str, module: nn.Module, depth: int, _label: Label) -> Iterator[Child]:
     """Yield parameters, buffers, submodules, as `named_parameters` spells them, and plain attributes."""
     attributes = object.__getattribute__(module, "__dict__")
-    for registry in _REGISTRIES:
-        held = dict.items(attributes.get(registry) or {})
+    for registry in REGISTRIES:
+        held = registered(module, registry).items()
         yield from ((f"{path}.{name}", value, depth) for name, value in held if value is not None)
-    private = "_" if _home(type(module)) == "torch" else "\0"  # torch's own modules keep second references there
+    is_torchs = _home(type(module)) == "torch"  # these keep second references, a scripted one in its methods, too
     for name, value in list(dict.items(attributes)):
-        if name not in _MODULE_OWN and (is_kind(value, torch.Tensor) or not name.startswith(private)):
+        if is_torchs and not is_kind(value, torch.Tensor) and (name.startswith("_") or is_kind(value, *_METHODS)):
+            continue
+        if name not in _MODULE_OWN:
             yield f"{path}.{name}", value, depth if is_kind(value, torch.Tensor, nn.Module) else depth - 1
 
 
@@ -93,8 +96,19 @@ def buffers_of(module: nn.Module) -> dict[int, bool]:
     """Return what a module has registered as its own buffers, by ``id``, and whether ``state_dict()`` has it."""
     attributes = object.__getattribute__(module, "__dict__")
     passing = attributes.get("_non_persistent_buffers_set") or ()
-    held = dict.items(attributes.get("_buffers") or {})
+    held = registered(module, "_buffers").items()
     return {id(buffer): name not in passing for name, buffer in held if buffer is not None}
+
+
+def registered(module: nn.Module, registry: str) -> dict[str, Any]:
+    """Return what a module has registered, by name: its ``"_parameters"``, ``"_buffers"`` or ``"_modules"``.
+
+    Those of a scripted module are in C++; what stands in for the dictionary is torch's own.
+    """
+    held = object.__getattribute__(module, "__dict__").get(registry) or {}
+    if is_kind(held, dict):
+        return dict(dict.items(held))
+    return dict(held.items()) if type(held).__module__.startswith("torch.") else {}
 
 
 def _optimizer_children(path: str, optimizer: Any, depth: int, label: Label) -> Iterator[Child]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import nn
+
+from tensormagic.collectors.objects.holdings import registered
 
 
 def is_torch_own(kind: type) -> bool:
@@ -20,7 +21,7 @@ def inside(name: str, root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     while pending:
         path, module = pending.pop()
         yield path, module
-        if not (inner := registry(module, "_modules")):
+        if not (inner := registered(module, "_modules")):
             continue
         for key, child in reversed(list(inner.items())):
             if child is not None and id(child) not in seen:
@@ -28,14 +29,8 @@ def inside(name: str, root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
                 pending.append((f"{path}.{key}", child))
 
 
-def registry(module: nn.Module, name: str) -> dict[str, Any]:
-    """Return one of the registries of a module, read without running code of its class."""
-    held: dict[str, Any] = object.__getattribute__(module, "__dict__").get(name) or {}
-    return held
-
-
 def held_by(root: nn.Module) -> Iterator[torch.Tensor]:
     """Yield the parameters and buffers of a module."""
     for _, module in inside("", root):
         for name in ("_parameters", "_buffers"):
-            yield from (held for held in list(registry(module, name).values()) if held is not None)
+            yield from (held for held in list(registered(module, name).values()) if held is not None)

@@ -25,6 +25,7 @@ from tensormagic.collectors.objects.holdings import (
     is_kind,
     is_opaque,
     mro_of,
+    registered,
 )
 
 LIMIT = 20_000
@@ -152,8 +153,7 @@ def _descendants(module: nn.Module) -> Iterator[nn.Module]:
     """Yield every module inside a module, whatever cycles there are."""
     seen, pending = {id(module)}, [module]
     while pending:
-        registry = object.__getattribute__(pending.pop(), "__dict__").get("_modules") or {}
-        for child in dict.values(registry):
+        for child in registered(pending.pop(), "_modules").values():
             if child is not None and id(child) not in seen:
                 seen.add(id(child))
                 pending.append(child)

@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from tensormagic.collectors.objects.holdings import gradient_there
+from tensormagic.collectors.objects.holdings import REGISTRIES, gradient_there, registered
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.reports import Location
 from tensormagic.reports.holders import HolderKind
@@ -179,23 +179,12 @@ def _of_array(_reach: Reach, array: np.ndarray, place: Place) -> Iterator[Held]:
 def _of_module(reach: Reach, module: nn.Module, place: Place) -> Iterator[Held]:
     """Yield parameters, buffers and submodules as `named_parameters` spells them, then everything else."""
     attributes = object.__getattribute__(module, "__dict__")
-    registries = ("_parameters", "_buffers", "_modules")
-    for registry in registries:
-        yield from ((place.inner(f".{name}", "module"), value) for name, value in registered(module, registry))
+    for registry in REGISTRIES:
+        held = registered(module, registry).items()
+        yield from ((place.inner(f".{name}", "module"), value) for name, value in held)
     for name, value in list(attributes.items()):
-        if name not in registries and not reach.is_atom(value):
+        if name not in REGISTRIES and not reach.is_atom(value):
             yield place.inner(f".{name}", "module"), value
-
-
-def registered(module: nn.Module, registry: str) -> list[tuple[str, Any]]:
-    """Return what a module has registered, by name: its ``"_parameters"``, ``"_buffers"`` or ``"_modules"``.
-
-    Those of a scripted module are in C++; what stands in for the dictionary is torch's own.
-    """
-    held = object.__getattribute__(module, "__dict__").get(registry) or {}
-    if dict in type(held).__mro__:
-        return list(dict.items(held))
-    return list(held.items()) if type(held).__module__.startswith("torch.") else []
 
 
 def _of_optimizer(reach: Reach, optimizer: Any, place: Place) -> Iterator[Held]:

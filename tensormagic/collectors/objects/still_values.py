@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.objects.holdings import is_kind, mro_of
+from tensormagic.collectors.objects.holdings import REGISTRIES, is_kind, mro_of, registered
 from tensormagic.collectors.quiet import quiet
 
 UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda _: "UNKNOWN", "__slots__": ()})()
@@ -26,7 +26,6 @@ _TENSOR_ATTRIBUTES = frozenset({"T", "mT", "data", "shape", "dtype", "device", "
 _TENSOR_METHODS = frozenset({
     "size", "dim", "numel", "stride", "t", "transpose", "permute", "unsqueeze", "squeeze", "view", "expand", "detach",
 })  # fmt: skip
-_REGISTRIES = ("_parameters", "_buffers", "_modules")
 _BUILTINS = vars(builtins)
 
 
@@ -93,7 +92,7 @@ def stored(owner: Any, name: str) -> Any:
     held = _dictionary(owner)
     if name in held:
         return held[name]
-    registries = [held[each] for each in _REGISTRIES if each in held] if is_kind(owner, nn.Module) else []
+    registries = [registered(owner, each) for each in REGISTRIES] if is_kind(owner, nn.Module) else []
     found = next((registry[name] for registry in registries if name in registry), UNKNOWN)
     return _slot(owner, name) if found is UNKNOWN else found
 

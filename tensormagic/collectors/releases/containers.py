@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.objects.holdings import mro_of
+from tensormagic.collectors.objects.holdings import mro_of, registered
 from tensormagic.collectors.where.source import is_own_code
 
 MOST = 2_000  # containers
@@ -108,9 +108,8 @@ def _of_instance(path: str, item: Any) -> tuple[Container | None, list[tuple[str
 
 
 def _registered(path: str, module: nn.Module) -> list[tuple[str, Any]]:
-    children = object.__getattribute__(module, "__dict__").get("_modules")
     return [(f"{path}.{name}" if name.isidentifier() else f"{path}[{name}]", child)
-            for name, child in (dict.items(children) if isinstance(children, dict) else ())
+            for name, child in registered(module, "_modules").items()
             if child is not None and (name.isidentifier() or _counts(module, name))]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from torch import nn
 
-from tensormagic.collectors.objects.modules import registry
+from tensormagic.collectors.objects.holdings import registered
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.session.assignments import CellNumber, assigned
 from tensormagic.reports import Location
@@ -45,7 +45,7 @@ def _steps(root: nn.Module, path: Iterable[str]) -> Iterator[tuple[nn.Module, st
         if module is None:
             return
         yield module, key
-        module = registry(module, "_modules").get(key)
+        module = registered(module, "_modules").get(key)
 
 
 def made_at(root: nn.Module, paths: Sequence[str], cell_number: CellNumber) -> Location | None:

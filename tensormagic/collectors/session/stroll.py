@@ -19,7 +19,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from tensormagic.collectors.aliasing.holders import Budget, roots
-from tensormagic.collectors.objects.holdings import mro_of
+from tensormagic.collectors.objects.holdings import mro_of, registered
 from tensormagic.collectors.objects.reach import Place, Reach
 from tensormagic.words import plural, seconds_text
 
@@ -189,9 +189,5 @@ class Stroll:
 
     def outermost(self) -> list[tuple[str, nn.Module]]:
         """Return the modules that lie registered in no other, by name."""
-        registered = {
-            id(child)
-            for _, module in self.modules
-            for child in dict.values(object.__getattribute__(module, "__dict__").get("_modules") or {})
-        }
-        return [(name, module) for name, module in self.modules if id(module) not in registered]
+        inner = {id(child) for _, module in self.modules for child in registered(module, "_modules").values()}
+        return [(name, module) for name, module in self.modules if id(module) not in inner]

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.objects.modules import inside, registry
+from tensormagic.collectors.objects.holdings import registered
+from tensormagic.collectors.objects.modules import inside
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.assignments import CellNumber, no_cell, tied
@@ -59,7 +60,7 @@ def parameters_of(root: nn.Module) -> _Named:
     return [
         (f"{path}.{key}"[1:], held)
         for path, module in inside("", root)
-        if (held_here := registry(module, "_parameters"))
+        if (held_here := registered(module, "_parameters"))
         for key, held in list(held_here.items())
         if held is not None
     ]
@@ -138,7 +139,7 @@ def _weights(root: nn.Module) -> tuple[_Named, _Named]:
     for path, module in inside("", root):
         kind = type(module)
         which = kinds[kind] if kind in kinds else kinds.setdefault(kind, _which(module))
-        weight = None if which is None else registry(module, "_parameters").get("weight")
+        weight = None if which is None else registered(module, "_parameters").get("weight")
         if which is not None and weight is not None and weight.requires_grad:
             found[which].append((f"{path}.weight"[1:], weight))
     return found
