@@ -5,6 +5,7 @@ VENV ?= .venv
 NOTEBOOK ?= examples/01_first_light.ipynb
 HEADLESS ?=
 HOUSE ?=
+ONLY ?=
 
 run := $(VENV)/bin/python
 sources := pyproject.toml constraints.txt tools/venv.sh
@@ -12,7 +13,7 @@ allow_root := $(if $(filter 0,$(shell id -u)),--allow-root)
 # Jupyter's own settings and kernels of the person stay out of what we start.
 jupyter := env JUPYTER_PREFER_ENV_PATH=1 $(run) -m
 
-.PHONY: help demo test lint house format bench peers corpus sweep screenshots docs gallery coverage clean
+.PHONY: help demo test quick lint house format bench peers corpus sweep screenshots docs gallery coverage clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -28,7 +29,10 @@ endif
 test: $(VENV)/.has-test $(VENV)/.has-system ## everything a change has to pass: ruff, mypy, import contracts, all tests
 	tools/check.sh $(run)
 
-lint: $(VENV)/.has-test ## the quick part of it: ruff, mypy, import contracts
+quick: $(VENV)/.has-test ## what needs no browser, no kernel and no corpus: minutes; ONLY=rng: what is about that, in seconds
+	ONLY='$(ONLY)' tools/check.sh $(run) quick
+
+lint: $(VENV)/.has-test ## ruff, mypy and import contracts alone
 	tools/check.sh $(run) lint
 
 house: $(VENV)/.has-test ## how large the package is, and how far a reader walks in it (HOUSE=--write: into CONTRIBUTING.md)

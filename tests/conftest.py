@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -14,9 +16,12 @@ from tests.support.kernel import ROOT, notebook_of, run_notebook
 from tests.support.leftovers import leftovers, snapshot
 from tests.support.missing import missing
 from tests.support.shell import difference, private_shell, shell_state
+from tests.support.workers import SlowFilesFirst, in_order
 from tools.system import find_dot
 
-BROWSER_TESTS = ROOT / "tests" / "browser"
+# What a folder's tests need, so that they can be left out.
+MARKS = {ROOT / "tests" / name: getattr(pytest.mark, mark) for name, mark in (
+    ("browser", "browser"), ("notebooks", "notebook"), ("corpus", "corpus"))}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -77,8 +82,25 @@ def dot() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the browser tests and put them last: the quick ones fail first, and Playwright's event loop starts late."""
-    browser = [item for item in items if BROWSER_TESTS in item.path.parents]
-    for item in browser:
-        item.add_marker(pytest.mark.browser)
-    items[:] = [item for item in items if item not in browser] + browser
+    """Mark the tests by where they are, and put them into the order in which workers are given them."""
+    for item in items:
+        for folder, mark in MARKS.items():
+            if folder in item.path.parents:
+                item.add_marker(mark)
+    items[:] = in_order(items)
+
+
+def pytest_collection_finish() -> None:
+    """Take what is there before the first test out of the sight of ``gc``, which tests call hundreds of times.
+
+    Modules and ten thousand collected tests never become garbage; to go through them takes a third of a second.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SlowFilesFirst:
+    """Spread the tests as `SlowFilesFirst` does, where there is more than one worker."""
+    config.option.loadscopereorder = False  # the order is that of `in_order`
+    return SlowFilesFirst(config, log)

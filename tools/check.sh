@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Everything a change has to pass, each step with its result: tools/check.sh PYTHON [lint]
+# What a change has to pass, each step with its result: tools/check.sh PYTHON [lint|quick]
+# lint: ruff, mypy and import contracts alone. quick: besides them the tests without browser, kernel and corpus.
+# ONLY=rng with quick: of the tests those of one subject, by a word in their path or name, and no mypy.
 # All steps run, whatever fails; pytest comes last, so that its summary is the last thing to read.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-python=$1 only=${2:-}
+python=$1 mode=${2:-} only=${ONLY:-}
 failed=()
 
 step() {
@@ -15,13 +17,23 @@ step() {
 
 step "ruff check" "$python" -m ruff check .
 step "ruff format" "$python" -m ruff format --check .
-step "mypy --strict" "$python" -m mypy
+[ -n "$only" ] || step "mypy --strict" "$python" -m mypy
 step "import contracts" "$python" -c 'from importlinter.cli import lint_imports_command; lint_imports_command()' --no-logo
 
-if [ "$only" != lint ]; then
+# A worker a core, four at most: each holds torch, and the browser's have a server and a browser besides.
+tests=(--numprocesses "${WORKERS:-logical}" --maxprocesses 4 --durations 40)
+[ "$mode" = quick ] && tests+=(-m 'not browser and not notebook and not corpus')
+if [ "$mode" = quick ] && [ -n "$only" ]; then
+    # Only files in which the word can be are collected: that takes most of the time.
+    mapfile -t files < <({ find tests -ipath "*$only*"; grep -rli --include='test_*.py' -e "$only" tests; } |
+        grep '/test_[^/]*[.]py$' | sort -u)
+    ((${#files[@]})) || { printf 'no test has %s in its path or name\n' "$only" >&2; exit 2; }
+    tests+=(-k "$only" "${files[@]}")
+fi
+if [ "$mode" != lint ]; then
     ((${#failed[@]})) && printf '\nFAILED before the tests:%s\n' "$(printf ' %s;' "${failed[@]}")"
     printf '\n== pytest\n'
-    "$python" -m pytest ${PYTEST_ARGUMENTS:-} || failed+=("pytest")
+    "$python" -m pytest "${tests[@]}" ${PYTEST_ARGUMENTS:-} || failed+=("pytest")
 fi
 
 ((${#failed[@]} == 0)) || { printf 'FAILED:%s\n' "$(printf ' %s;' "${failed[@]}")" >&2; exit 1; }

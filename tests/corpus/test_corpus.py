@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 
@@ -10,14 +11,17 @@ import pytest
 import torch
 
 from tensormagic.diagnoses import RULES
-from tensormagic.reports import Finding, TraceReport
-from tests.corpus.cases import HEALTHY, ILL
+from tensormagic.reports import Finding, Report, TraceReport
+from tests.corpus.cases import HEALTHY, ILL, Case
+from tests.corpus.parity import Shape, counted_walks, passes_of
 
 APART = {"ill_writes", "healthy_writes"}  # programs about in-place writes: test_writes_corpus
 FILES = sorted(path.stem for pattern in ("ill_*.py", "healthy_*.py") for path in Path(__file__).parent.glob(pattern))
 MODULES = [import_module(f"tests.corpus.{name}") for name in FILES if name not in APART]
 LEAST_ILL, LEAST_NEARLY = 3, 2
 LEAST_FAMILIES = 50
+# By the module's scope pytest puts the two tests of a case beside each other, and `ran` keeps it for the second.
+each_healthy_case = pytest.mark.parametrize("case", HEALTHY, ids=lambda case: case.name, scope="module")
 UNCOUNTED = {"TM201", "TM202", "TM203", "TM204"}  # the programs about these are counted in test_writes_corpus
 
 
@@ -34,13 +38,31 @@ def told(report, expected: str) -> list[Finding]:
     return [found for found in report.findings if found.severity != "note" or (expected and found.code == expected)]
 
 
-@pytest.mark.parametrize("case", HEALTHY, ids=lambda case: case.name)
+@lru_cache(maxsize=1)
+def ran(case: Case) -> tuple[Report, Counter[Shape]]:
+    """Run a healthy program, once for all that is asked of it; return its report, and the graphs that backward ran."""
+    with counted_walks() as walks:
+        return case.run(), walks
+
+
+@each_healthy_case
 def test_nothing_is_found_in_healthy_code(case):
     """A false alarm costs more than a miss."""
-    report = case.run()
+    report, _ = ran(case)
     if isinstance(report, TraceReport):
         assert all(done.finite for done in report.passes)
     assert [f"{found.code} {found.message}" for found in told(report, case.nearly)] == []
+
+
+@each_healthy_case
+def test_the_graph_is_that_of_the_grad_fn_chain(case):
+    """Every graph that backward ran through is there, as often as it was run through, and no other; some run none."""
+    report, walks = ran(case)
+    if not isinstance(report, TraceReport):
+        assert not walks
+        return
+    assert passes_of(report) == walks
+    assert sum(walks.values()) == report.passes_seen + report.inner_passes_seen >= bool(case.family)
 
 
 @pytest.mark.parametrize("case", ILL, ids=lambda case: case.name)

@@ -15,11 +15,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 import tensormagic as tm
-from tests.corpus import test_parity
+from tests.corpus.parity import counted_walks, passes_of
 from tests.programs import calls, functions, hooks, regions, transforms
 from tests.programs.cases import PROGRAMS, Program
 
-walks = test_parity.walks
 DECLARED = (calls, functions, hooks, regions, transforms)  # imported for the programs in them
 every_program = pytest.mark.parametrize("case", PROGRAMS, ids=lambda case: case.name)
 
@@ -74,14 +73,12 @@ def test_the_run_is_the_person_s(case):
 
 
 @every_program
-def test_what_is_shown_is_true(case, walks):
+def test_what_is_shown_is_true(case):
     """Every pass is there, through autograd's own nodes and edges; and what the program itself declares."""
-    _, report = outcome(case, traced=True)
+    with counted_walks() as walks:
+        _, report = outcome(case, traced=True)
     assert report.passes_seen + report.inner_passes_seen == case.passes
-    passes = Counter()
-    for graph in report.graphs:
-        passes[test_parity.shown(graph)] += graph.passes_seen
-    assert passes == walks
+    assert passes_of(report) == walks
     assert [gap for gap, words in zip(report.gaps, case.gaps, strict=True) if words not in gap.reason] == []
     case.check(report)
 

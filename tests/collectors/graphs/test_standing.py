@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 import tensormagic as tm
-from tests.corpus.test_parity import shown, walked
+from tests.corpus.parity import shown, walked
 
 
 def loss_of(net, x):

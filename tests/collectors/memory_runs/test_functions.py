@@ -109,7 +109,7 @@ def test_a_librarys_function_has_lines_too():
         (measured, measured),
         (Doubling().forward, Doubling.forward),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__qualname__", value),
 )
 def test_how_functions_are_found(wanted, code):
     """By what a person writes; behind methods, partials and decorators; a module stands for its forward."""
