@@ -111,7 +111,7 @@ def kept_by(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
     """
     if type(node).__name__ == "AccumulateGrad":
         yield "variable", node.variable
-    elif isinstance(node, torch.autograd.function.BackwardCFunction):
+    elif isinstance(node, torch._C._FunctionBase):  # a person may have called the class itself, too: no graph has that
         yield from _kept_by_custom(node)
     else:
         for raw in _raw_slots(cast("Hashable", type(node))):

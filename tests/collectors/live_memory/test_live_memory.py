@@ -304,6 +304,15 @@ def test_what_a_custom_function_keeps_as_attributes():
     assert saved == {f"graph of y: DoubledBackward, ctx.{name}": 24 for name in ("one", "several[0]", "several[1]")}
 
 
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+def test_a_custom_function_that_was_called_itself_is_in_no_graph():
+    """``Doubled()`` makes an object that looks like a node; what is kept on it is told as of any object's."""
+    made = Doubled()
+    report = memory({"x": torch.ones(9)}, only={})
+    assert report.gaps == ()
+    del made
+
+
 @pytest.mark.parametrize(
     "pack", [lambda x: (x,), lambda x: types.SimpleNamespace(kept={"x": x}), lambda x: lambda: x, lambda x: x.clone()]
 )
