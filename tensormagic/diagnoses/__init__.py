@@ -36,6 +36,7 @@ from tensormagic.diagnoses import (
     writes,
     zero_gradients,
 )
+from tensormagic.diagnoses.fixes import with_fix
 from tensormagic.diagnoses.rule import Rule
 from tensormagic.reports import (
     SEVERITIES,
@@ -137,4 +138,4 @@ def diagnose(report: Report) -> tuple[Finding, ...]:
 
 
 def _found(report: Report) -> list[Finding]:
-    return [finding for rule in RULES if isinstance(report, rule.reads) for finding in rule.check(report)]
+    return [with_fix(found, report) for rule in RULES if isinstance(report, rule.reads) for found in rule.check(report)]

@@ -69,6 +69,8 @@ class Finding:
         remedy: What to do, in words or code; empty where nothing needs doing.
         subject: The name of the tensor, parameter or node it is about.
         node: ``(graph, node)`` indices into the trace's graphs, or None.
+        fix: The line, or lines, to put in place of that of ``location``: code that works as it is pasted, with the
+            person's own names. Empty where what is right depends on what is meant.
         related: Other lines that matter, each with what happened there: where the tensor was saved that ``location``
             changed.
     """
@@ -82,6 +84,7 @@ class Finding:
     subject: str = ""
     node: tuple[int, int] | None = None
     related: tuple[RelatedLine, ...] = ()
+    fix: str = ""
 
     @property
     def url(self) -> str:

@@ -195,13 +195,13 @@ def test_message_links_the_place_it_names(static_page: OpenPage) -> None:
 
 
 def test_fix_is_copied(static_page: OpenPage) -> None:
-    """The button copies the code that the remedy quotes, and says that it did."""
+    """The button copies the line that mends it, and says that it did."""
     page = static_page(trace_html.render(samples_viewer.broken_run()))
     _panel(page)
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Copy fix").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
-    assert page.evaluate("() => navigator.clipboard.readText()") == "F.log_softmax(net.fc(h), 1)"
+    assert page.evaluate("() => navigator.clipboard.readText()") == "logp = F.log_softmax(net.fc(h), 1)"
 
 
 def test_fix_is_copied_where_there_is_no_clipboard(static_page: OpenPage) -> None:
@@ -214,14 +214,16 @@ def test_fix_is_copied_where_there_is_no_clipboard(static_page: OpenPage) -> Non
     )
     page.get_by_role("button", name="Copy fix").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
-    assert page.evaluate("() => window.copied") == "F.log_softmax(net.fc(h), 1)"
+    assert page.evaluate("() => window.copied") == "logp = F.log_softmax(net.fc(h), 1)"
     assert page.locator("textarea").count() == 0
 
 
 def test_each_piece_of_code_in_a_remedy_is_copied_by_itself(static_page: OpenPage) -> None:
-    """Where a remedy names several ways there is no one fix to copy: a click on each piece copies that one."""
+    """Without a certain fix there is no button, whatever the remedy quotes: a click on each piece copies that one."""
     base = samples_viewer.broken_run()
-    found = replace(base.findings[0], remedy="use `F.log_softmax`, or else `x.clamp_min(1e-8).log()`; a ` stays")
+    found = replace(
+        base.findings[0], remedy="use `F.log_softmax`, or else `x.clamp_min(1e-8).log()`; a ` stays", fix=""
+    )
     page = static_page(trace_html.render(replace(base, findings=(found,))))
     _panel(page)
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])

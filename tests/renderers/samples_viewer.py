@@ -190,6 +190,7 @@ def broken_run(passes: int = 37, at: int = 31) -> TraceReport:
         "use `F.log_softmax(net.fc(h), 1)`: it never forms the zero, so 0 ÷ 0 cannot occur",
         subject="logp",
         node=(0, report.graphs[0].births[0].node),
+        fix="logp = F.log_softmax(net.fc(h), 1)",
     )
     gap = Gap("saved tensors", "the graph was freed before they could be read")
     return replace(report, findings=(finding,), gaps=(gap,))

@@ -159,6 +159,7 @@ def _finding(report: TraceReport, finding: Finding) -> dict[str, Any]:
         "severity": finding.severity,
         "message": finding.message,
         "remedy": finding.remedy,
+        "fix": finding.fix,
         "where": finding.location.label if finding.location else "",
         "text": finding.location.text if finding.location else "",
         "location": _known_location(report, finding.location),

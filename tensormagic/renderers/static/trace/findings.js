@@ -10,8 +10,7 @@ export function findingElement(finding, hooks) {
     buttons.push(
       html("button", { type: "button", click: () => hooks.node(finding.node[0], finding.node[1]) }, "Show node"),
     );
-  const fixes = [...finding.remedy.matchAll(/`([^`]+)`/g)].map((match) => match[1]);
-  if (fixes.length === 1) buttons.push(copyButton(fixes[0]));
+  if (finding.fix) buttons.push(copyButton(finding.fix));
   const where = !finding.where
     ? null
     : finding.location === null
