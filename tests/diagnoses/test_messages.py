@@ -8,7 +8,7 @@ from typing import Annotated
 import pytest
 
 from tensormagic.diagnoses.mismatches import TABLE
-from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, mismatch
+from tensormagic.diagnoses.mismatches.call import Call, Given, Shape
 from tensormagic.diagnoses.mismatches.messages import (
     Dim,
     First,
@@ -19,6 +19,7 @@ from tensormagic.diagnoses.mismatches.messages import (
     operand,
     parameters,
 )
+from tensormagic.diagnoses.mismatches.parts import mismatch
 from tensormagic.reports import FailureReport
 from tensormagic.reports.failure import Operand
 

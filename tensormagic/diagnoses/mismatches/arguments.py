@@ -10,9 +10,10 @@ import re
 from math import prod
 from typing import Annotated
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, article, mismatch, whole
+from tensormagic.diagnoses.mismatches.call import Call, Given, article, needed
 from tensormagic.diagnoses.mismatches.dtypes import dtype_of
 from tensormagic.diagnoses.mismatches.messages import First, Messages, argument
+from tensormagic.diagnoses.mismatches.parts import mismatch, whole
 from tensormagic.reports import Mismatch
 from tensormagic.words import count, listed, plural
 
@@ -48,7 +49,6 @@ _RESULTS: dict[str, tuple[str, ...]] = {
     "lstsq": ("solution", "residuals", "rank", "singular_values"),
 }  # fmt: skip
 _RESULT_TYPE = re.compile(r"torch\.return_types\.(?:linalg_)?(\w+?)(?:\(|\b)")
-_GRADIENT = re.compile(r"(.+)\.grad")
 
 
 @says(r"torch\.return_types\.(?:linalg_)?(\w+)|can only concatenate tuple")
@@ -79,16 +79,14 @@ def _fields_of(given: Given) -> tuple[str, ...]:
 
 
 @says(r"'NoneType'|not NoneType")
-def _no_gradient(call: Call) -> Mismatch | None:
+def _no_gradient(call: Call) -> Mismatch:
     """Explain an operator that was given None for a ``.grad``."""
-    given = next((one for one in call.given if one.operand.text == "None" and _GRADIENT.fullmatch(one.name)), None)
-    if given is None:
-        return None
+    nothing = (one for one in call.given if one.operand.text == "None")
+    given = needed(next((one for one in nothing if one.name.endswith(".grad")), None))
     leaf = given.name.removesuffix(".grad")
     brought = f"No backward has brought {leaf} a gradient since it was made, or since it was cleared"
-    return mismatch(
-        "argument", f"{brought}: {given.name} is None.", whole(given, "None", "Tensor"), works=[f"%why {leaf}"]
-    )
+    rule = f"{brought}: {given.name} is None."
+    return mismatch("argument", rule, whole(given, "None", "Tensor"), works=[f"%why {leaf}"])
 
 
 @says(r"'tuple' object has no attribute '(\w+)'")
@@ -277,11 +275,8 @@ def _checkpoint(call: Call, model: str) -> Mismatch | None:
             "argument",
             f"The checkpoint is of a {model} of other sizes: {name} is {there} there and {here} here{rest}.",
         )
-    names = [
-        keys
-        for word in ("Missing", "Unexpected")
-        for keys in re.findall(rf"{word} key\(s\) in state_dict: (.*?)\.\s", call.error)
-    ]
+    patterns = (rf"{word} key\(s\) in state_dict: (.*?)\.\s" for word in ("Missing", "Unexpected"))
+    names = [keys for pattern in patterns for keys in re.findall(pattern, call.error)]
     if not names:
         return None
     first = names[0].partition(",")[0].strip().strip('"')
@@ -355,12 +350,12 @@ def _made(given: Given | None, wanted: str, got: str) -> list[str]:
 def _no_such_call(call: Call, function: str, given: str) -> Mismatch:
     forms = re.findall(r"^ \* \((.*?)\)\s*$", call.error, re.MULTILINE)
     forms = forms or re.findall(r"but expected \((.*)\)", call.error)[:1]
-    shown = " or ".join(dict.fromkeys(f"{function}({_needed(form)})" for form in forms[:2]))
+    shown = " or ".join(dict.fromkeys(f"{function}({_without_defaults(form)})" for form in forms[:2]))
     rule = f"The function {function}() takes no ({given})" + (f"; it is called as {shown}." if shown else ".")
     return mismatch("argument", rule, *(whole(one) for one in call.given if not one.operand.is_tensor))
 
 
-def _needed(form: str) -> str:
+def _without_defaults(form: str) -> str:
     """Return the first arguments of a signature: the rest has defaults."""
     needed = [part for part in form.split(", *", maxsplit=1)[0].removeprefix("*, ").split(", ") if " = " not in part]
     return ", ".join(needed)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
-from tensormagic.reports import Clashing, FailureReport, Mismatch, Operand
-from tensormagic.reports.failure import MismatchKind
+from tensormagic.reports import FailureReport, Operand
 
 Shape = tuple[int, ...]
+ValueT = TypeVar("ValueT")
 
 _NUMBER = re.compile(r"-?\d+")
 _OPERATORS = {
@@ -248,6 +249,13 @@ class Call:
 _KEYWORDS = frozenset({"out", "weight", "bias", "attn_mask", "key_padding_mask"})
 
 
+def needed(value: ValueT | None) -> ValueT:
+    """Return what is there; raises MissingError where it is not, so that nothing is explained."""
+    if value is None:
+        raise MissingError
+    return value
+
+
 def numbers(text: str) -> Shape:
     """Return the whole numbers in a text, as a shape."""
     return tuple(int(found) for found in _NUMBER.findall(text))
@@ -256,40 +264,3 @@ def numbers(text: str) -> Shape:
 def article(kind: str) -> str:
     """Return the name of a class as a sentence has it: ``an int``, ``a list``."""
     return f"an {kind}" if kind[:1] in "aeiouAEIOU" else f"a {kind}"
-
-
-def size(given: Given, dimension: int, expected: object = "") -> Clashing:
-    """Return a part of a mismatch: one dimension of an operand; raises IndexError where it has no such dimension."""
-    got = given.shape[dimension]
-    return Clashing(given.index, dimension % given.ndim, str(got), str(expected))
-
-
-def whole(given: Given, got: object = "", expected: object = "") -> Clashing:
-    """Return a part of a mismatch: an operand as a whole."""
-    return Clashing(given.index, None, str(got), str(expected))
-
-
-def dims(given: Given, expected: object) -> Clashing:
-    """Return a part of a mismatch: how many dimensions an operand has."""
-    return whole(given, f"{given.ndim}-D", f"{expected}-D")
-
-
-def shaped(given: Given, expected: object = "") -> Clashing:
-    """Return a part of a mismatch: the whole shape of an operand."""
-    return whole(given, sizes(given.shape), expected)
-
-
-def against(one: Given, at: int, other: Given, there: int | None = None) -> list[Clashing]:
-    """Return two parts of a mismatch: one dimension of each of two operands (the same of both), which must be equal."""
-    there = at if there is None else there
-    return [size(one, at, other.shape[there]), size(other, there, one.shape[at])]
-
-
-def unlike(one: Given, other: Given) -> list[int]:
-    """Return the dimensions in which two operands of as many dimensions have other sizes."""
-    return [at for at in range(one.ndim) if one.shape[at] != other.shape[at]]
-
-
-def mismatch(kind: MismatchKind, rule: str, *parts: Clashing, works: Iterable[str] = ()) -> Mismatch:
-    """Return a mismatch; its rule begins with a capital letter, and no way out is named twice."""
-    return Mismatch(kind, rule[:1].upper() + rule[1:], parts, tuple(dict.fromkeys(filter(None, works))))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, mismatch, whole
+from tensormagic.diagnoses.mismatches.call import Call, Given, needed
 from tensormagic.diagnoses.mismatches.messages import AskedDtype, First, Messages, operand
+from tensormagic.diagnoses.mismatches.parts import mismatch, whole
 from tensormagic.reports import Mismatch
 from tensormagic.words import listed
 
@@ -208,11 +209,9 @@ def _not_on_the_device(call: Call, dtype: str) -> Mismatch | None:
 
 
 @says(r"input dtype \(torch\.(\w+)\) does not match weight dtype \(torch\.(\w+)\)")
-def _layer_dtype(call: Call, got: str, wanted: str) -> Mismatch | None:
+def _layer_dtype(call: Call, got: str, wanted: str) -> Mismatch:
     """Explain the input of a recurrent layer, whose weights are no operands."""
-    wrong = _having(call, got)
-    if wrong is None:
-        return None
+    wrong = needed(_having(call, got))
     rule = f"The input must have the dtype of the layer, {wanted}: {wrong.name} is {got}."
     works = [converted(wrong, wanted)]
     works += [f"{call.layer}{_METHODS.get(got, '')}"] if floating(got) and call.layer else []
@@ -296,10 +295,8 @@ def _asked_dtype(asked: AskedDtype, got: str) -> Mismatch:
 
 
 @says(r"expected (\w+) to have (integral|floating point) dtype but got")
-def _argument_dtype(call: Call, role: str, kind: str) -> Mismatch | None:
-    given = call.tensor(role)
-    if given is None:
-        return None
+def _argument_dtype(call: Call, role: str, kind: str) -> Mismatch:
+    given = needed(call.tensor(role))
     wanted, kinds = ("int64", "whole") if kind == "integral" else ("float32", "floating point")
     return _wrong(given, f"The {role} are {kinds} numbers: {given.name} is {given.dtype}.", wanted)
 
@@ -401,10 +398,8 @@ def _window_dtype(asked: AskedDtype, got: str) -> Mismatch:
 
 
 @says(r"value cannot be converted to type \w+ without overflow")
-def _value_dtype(call: Call, target: First, value: Annotated[Given, operand("value", 2)] | None) -> Mismatch | None:
-    plain = next((one for one in call.given if one.operand.role == "value" or one.position == 2), None)
-    if plain is None:
-        return None
+def _value_dtype(call: Call, target: First, value: Annotated[Given, operand("value", 2)] | None) -> Mismatch:
+    plain = needed(next((one for one in call.given if one.operand.role == "value" or one.position == 2), None))
     what = value.dtype if value is not None else plain.operand.text
     rule = f"The value must be one that the dtype of {target.name}, {target.dtype}, can hold: it is {what}."
     return mismatch("dtype", rule, whole(value or plain, what, target.dtype))

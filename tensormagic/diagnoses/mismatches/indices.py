@@ -6,20 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Annotated
 
-from tensormagic.diagnoses.mismatches.call import (
-    Call,
-    Given,
-    Shape,
-    against,
-    dims,
-    mismatch,
-    numbers,
-    shaped,
-    size,
-    sizes,
-    whole,
-)
+from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, needed, numbers, sizes
 from tensormagic.diagnoses.mismatches.messages import Dim, First, Messages, operand
+from tensormagic.diagnoses.mismatches.parts import against, dims, mismatch, shaped, size, whole
 from tensormagic.diagnoses.mismatches.shapes import clashing
 from tensormagic.reports import Mismatch
 from tensormagic.words import listed, plural
@@ -71,10 +60,8 @@ def _value_shape(call: Call, shape: Shape, target: Shape) -> Mismatch:
 
 
 @says(r"Index tensor must have the same number of dimensions as (\w+)")
-def _index_dimensions(call: Call, index: Index, like: str) -> Mismatch | None:
-    other = call.tensor("src", 3) if like == "src" else call.tensor("input|self", 0)
-    if other is None:
-        return None
+def _index_dimensions(call: Call, index: Index, like: str) -> Mismatch:
+    other = needed(call.tensor("src", 3) if like == "src" else call.tensor("input|self", 0))
     rule = (
         f"The index has as many dimensions as what it indexes: {index.sized} has {index.ndim}, {other.sized} has "
         f"{other.ndim}."
@@ -139,17 +126,15 @@ def _repeats(given: First, counts: Annotated[Given, operand("repeats", 1)], got:
 
 
 @says(r"Dimension out of range \(expected to be in range of \[(-?\d+), (-?\d+)\], but got (-?\d+)\)")
-def _dimension_out_of_range(call: Call, lowest: int, highest: int, got: int) -> Mismatch | None:
-    given = _of_dimensions(call, highest + 1)
-    if given is None:
-        return None
+def _dimension_out_of_range(call: Call, lowest: int, highest: int, got: int) -> Mismatch:
+    given = needed(_of_dimensions(call, highest + 1))
     count = plural(given.ndim, "dimension")
     extra = " (and one more to put it into)" if highest + 1 > max(given.ndim, 1) else ""
     rule = f"The dimensions of {given.sized} are {lowest} to {highest}{extra}: it has {count}, and {got} was asked for."
     asking = (one for one in call.given if not one.operand.is_tensor and got in numbers(one.operand.text))
     parts = [whole(one, one.operand.text, f"{lowest} to {highest}") for one in asking][:1]
-    works = [f"{given.code}.unsqueeze(0)"] if given.ndim and _needed(got) == given.ndim + 1 else []
-    return mismatch("index", rule, dims(given, _needed(got)), *parts, works=works)
+    works = [f"{given.code}.unsqueeze(0)"] if given.ndim and _dimensions_for(got) == given.ndim + 1 else []
+    return mismatch("index", rule, dims(given, _dimensions_for(got)), *parts, works=works)
 
 
 def _of_dimensions(call: Call, count: int) -> Given | None:
@@ -161,7 +146,7 @@ def _of_dimensions(call: Call, count: int) -> Given | None:
     return None
 
 
-def _needed(got: int) -> int:
+def _dimensions_for(got: int) -> int:
     return got + 1 if got >= 0 else -got
 
 
@@ -221,7 +206,7 @@ def _select_out_of_range(call: Call, first: First | None, got: int, shape: Shape
 @says(r"Expected dim < .*self_sizes\.size")  # narrow_copy, which says it in the words of its source
 def _narrow_copy(given: First, dim: Dim) -> Mismatch:
     rule = f"The dimensions of {given.sized} are 0 to {given.ndim - 1}, and {dim} was asked for."
-    return mismatch("index", rule, dims(given, _needed(dim)))
+    return mismatch("index", rule, dims(given, _dimensions_for(dim)))
 
 
 @says(r"too many indices for tensor of dimension")

@@ -5,20 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from tensormagic.diagnoses.mismatches.call import (
-    Call,
-    Given,
-    Shape,
-    against,
-    dims,
-    mismatch,
-    numbers,
-    shaped,
-    size,
-    sizes,
-    whole,
-)
+from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, needed, numbers, sizes
 from tensormagic.diagnoses.mismatches.messages import First, Input, Messages, Weight, operand
+from tensormagic.diagnoses.mismatches.parts import against, dims, mismatch, shaped, size, whole
 from tensormagic.diagnoses.mismatches.shapes import clashing
 from tensormagic.reports import Mismatch
 
@@ -110,11 +99,9 @@ def _hidden_dimensions(hidden: Hidden, wanted: int, got: int) -> Mismatch:
 
 
 @says(r"Expected (input|hidden|hx\[\d\]) to be ([\dD or]+?), got (\d)D instead")
-def _state_dimensions(call: Call, which: str, counts: Shape, got: int) -> Mismatch | None:
+def _state_dimensions(call: Call, which: str, counts: Shape, got: int) -> Mismatch:
     state = which != "input"
-    given = next((one for one in call.tensors[1 if state else 0 :] if one.ndim == got), None)
-    if given is None:
-        return None
+    given = needed(next((one for one in call.tensors[1 if state else 0 :] if one.ndim == got), None))
     rule = (
         f"The {'hidden state' if state else 'input'} of {call.subject} has {' or '.join(map(str, counts))} "
         f"dimensions: {given.sized} has {got}."
@@ -308,10 +295,8 @@ def _running_statistics(call: Call, given: Input, role: str, takes: int) -> Mism
 
 
 @says(r"Expected (weight|bias) to be a vector of size equal to the number of channels in input")
-def _channel_weight(call: Call, given: Input, role: str) -> Mismatch | None:
-    other = call.tensor(role, 2)
-    if other is None:
-        return None
+def _channel_weight(call: Call, given: Input, role: str) -> Mismatch:
+    other = needed(call.tensor(role, 2))
     got, takes = given.shape[1], sizes(other.shape)
     rule = _not_so_many(given, 1, got, f"{call.subject} was made for {takes}")
     return mismatch("shape", rule, size(given, 1, takes), size(other, 0, got))
@@ -339,10 +324,8 @@ def _normalized_shape(call: Call, given: Input, wanted: Shape) -> Mismatch:
     r"Expected (weight|bias) to be of same shape as normalized_shape, but got .*? of shape \[(.*?)\] and "
     r"normalized_shape = \[(.*?)\]"
 )
-def _norm_weight(call: Call, role: str, got: Shape, wanted: Shape) -> Mismatch | None:
-    other = call.tensor(role, {"weight": 2, "bias": 3}[role]) or call.of_shape(got)
-    if other is None:
-        return None
+def _norm_weight(call: Call, role: str, got: Shape, wanted: Shape) -> Mismatch:
+    other = needed(call.tensor(role, {"weight": 2, "bias": 3}[role]) or call.of_shape(got))
     rule = f"The {role} has the shape that is normalised over, {sizes(wanted)}: {other.sized}."
     return mismatch("shape", rule, shaped(other, sizes(wanted)))
 

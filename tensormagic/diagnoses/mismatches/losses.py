@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from tensormagic.diagnoses.mismatches.call import (
-    Call,
-    Given,
-    Shape,
-    against,
-    dims,
-    mismatch,
-    shaped,
-    size,
-    sizes,
-    unlike,
-    whole,
-)
+from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, sizes
 from tensormagic.diagnoses.mismatches.dtypes import converted, floating
 from tensormagic.diagnoses.mismatches.messages import Input, Messages, operand
+from tensormagic.diagnoses.mismatches.parts import against, dims, mismatch, shaped, size, unlike, whole
 from tensormagic.diagnoses.mismatches.shapes import clashing
 from tensormagic.reports import Mismatch
 

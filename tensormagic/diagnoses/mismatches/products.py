@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from math import prod
 from typing import Annotated
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, against, dims, mismatch, shaped, size, whole
+from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, needed
 from tensormagic.diagnoses.mismatches.messages import Left, Messages, Right, nth, operand
+from tensormagic.diagnoses.mismatches.parts import against, dims, mismatch, shaped, size, whole
 from tensormagic.diagnoses.mismatches.shapes import clashing
 from tensormagic.reports import Mismatch
 from tensormagic.words import listed
@@ -187,12 +188,8 @@ def _contracted(call: Call, one: int, first: int, two: int, second: int) -> Mism
 
 
 @says(r"bilinear\(\): input(\d) size does not match weight size: got (\d+) but expected (\d+)")
-def _bilinear(
-    call: Call, weight: Annotated[Given, operand("weight", 2)], at: int, got: str, wanted: str
-) -> Mismatch | None:
-    given = call.tensor(f"input{at}", at - 1)
-    if given is None:
-        return None
+def _bilinear(call: Call, weight: Annotated[Given, operand("weight", 2)], at: int, got: str, wanted: str) -> Mismatch:
+    given = needed(call.tensor(f"input{at}", at - 1))
     rule = f"The last dimension of {given.sized} must be dimension {at} of {weight.sized}."
     return mismatch("shape", rule, size(given, -1, wanted), size(weight, at, got))
 

@@ -9,22 +9,9 @@ from collections.abc import Iterator
 from itertools import combinations
 from math import prod
 
-from tensormagic.diagnoses.mismatches.call import (
-    Call,
-    Given,
-    Shape,
-    against,
-    dims,
-    mismatch,
-    numbers,
-    shaped,
-    size,
-    sizes,
-    tuple_text,
-    unlike,
-    whole,
-)
+from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, needed, numbers, sizes, tuple_text
 from tensormagic.diagnoses.mismatches.messages import First, Messages
+from tensormagic.diagnoses.mismatches.parts import against, dims, mismatch, shaped, size, unlike, whole
 from tensormagic.reports import Clashing, Mismatch
 from tensormagic.reports.view_geometry import resolved, why_not
 from tensormagic.words import count, listed
@@ -460,10 +447,8 @@ def _too_few_sizes(given: First, wanted: Shape) -> Mismatch:
 
 
 @says(r"size \{\[(.*?)\]\} is not expandable to size \{\[(.*?)\]\}")
-def _summed_to(call: Call, target: Shape, have: Shape, first: First | None) -> Mismatch | None:
-    given = call.of_shape(have) or first
-    if given is None:
-        return None
+def _summed_to(call: Call, target: Shape, have: Shape, first: First | None) -> Mismatch:
+    given = needed(call.of_shape(have) or first)
     parts = [size(given, at, target[at]) for at in clashing(given.shape, target)]
     rule = f"The shape summed to must broadcast to {given.sized}, and {sizes(target)} does not."
     return mismatch("shape", rule, *(parts or [shaped(given, sizes(target))]))
