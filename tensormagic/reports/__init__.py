@@ -76,6 +76,7 @@ from tensormagic.reports.overlay import (
     OverlayStorage,
 )
 from tensormagic.reports.pacing import Pace, Pacing
+from tensormagic.reports.parallel import Parallel, Spread
 from tensormagic.reports.picture import ImageFrame, SignalLine, TensorPicture
 from tensormagic.reports.rng import (
     Draw,
@@ -243,6 +244,7 @@ __all__ = [
     "OverlayStorage",
     "Pace",
     "Pacing",
+    "Parallel",
     "ParameterDifference",
     "ParameterSeries",
     "Pass",
@@ -271,6 +273,7 @@ __all__ = [
     "SnapshotDevice",
     "SnapshotReport",
     "SnapshotStretch",
+    "Spread",
     "State",
     "Statistics",
     "Step",

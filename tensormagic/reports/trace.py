@@ -21,6 +21,7 @@ from tensormagic.reports.modules import ModulesReport
 from tensormagic.reports.observations import Observation
 from tensormagic.reports.ops import OpsReport
 from tensormagic.reports.pacing import Pacing
+from tensormagic.reports.parallel import Parallel
 from tensormagic.reports.rootless import Rootless
 from tensormagic.reports.soundness import check_graph, require, within
 from tensormagic.reports.training import Training
@@ -44,6 +45,8 @@ class Pass:
         finite: Whether every gradient in it was finite.
         value: What backward was called on, where that is one number: the loss. None where it is not, or is unreadable.
         circumstances: Where it ran: None for a backward called on the traced thread, outside any other.
+        reduced: In a run of several processes, whether the gradients that it brought were reduced over them in it; None
+            where nothing there reduces gradients, or it is not known.
     """
 
     number: int
@@ -56,6 +59,7 @@ class Pass:
     finite: bool = True
     value: float | None = None
     circumstances: Circumstances | None = None
+    reduced: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,8 @@ class ParameterSeries:
             before, of at most 65,536 evenly spaced elements; `UNTOUCHED` where no step was measured; infinite where it
             was all zero before.
         replaced: Whether its module got another one in its place, at least once.
+        stepped: In a run of several processes, the norm of what lay of its ``.grad`` in this one when an optimizer
+            stepped after each of these passes: reduced, unscaled and clipped; `UNTOUCHED` where it was not measured.
     """
 
     name: str
@@ -91,6 +97,7 @@ class ParameterSeries:
     touched: int
     updates: Floats = field(default_factory=no_numbers)
     replaced: bool = False
+    stepped: Floats = field(default_factory=no_numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +173,7 @@ class TraceReport(Report):
         modules: What the modules that ran hold beside their registries; None before the run has ended.
         quiet: What autograd let pass although it is wrong; None where nothing was seen.
         caught: Backwards that torch refused, and that did not end the run.
+        parallel: The place of this process in a run of several; None in a run of one.
     """
 
     kind_name: ClassVar[str] = "trace"
@@ -197,6 +205,7 @@ class TraceReport(Report):
     modules: ModulesReport | None = None
     quiet: QuietFaults | None = None
     caught: tuple[CaughtBackward, ...] = ()
+    parallel: Parallel | None = None
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there."""
@@ -215,6 +224,8 @@ class TraceReport(Report):
         require(widths <= {len(self.passes)}, "a parameter has a norm for a pass")
         moves = {len(series.updates) for series in self.parameters}
         require(moves <= {0, len(self.passes)}, "a step after a pass moved a parameter")
+        steps = {len(series.stepped) for series in self.parameters}
+        require(steps <= {0, len(self.passes)}, "a step after a pass used a gradient")
         standing = 0 if self.pacing is None else len(self.pacing.standing)
         require(standing in {0, len(self.parameters)}, "a parameter's .grad stands at the end")
         sizes = [len(graph.nodes) for graph in self.graphs]

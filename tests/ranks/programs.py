@@ -133,6 +133,31 @@ def pipeline(schedule):
     return stood(part, [])
 
 
+def clipped(model):
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    model(batch(0)).pow(2).mean().backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+    opt.step()
+    return stood(model, [])
+
+
+def ddp_clipped():
+    return clipped(DistributedDataParallel(net()))
+
+
+def fsdp2_kept_back():
+    model = net()
+    fully_shard(model)
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    for step in range(4):
+        model.set_requires_gradient_sync(step % 2 == 1)
+        model(batch(step)).pow(2).mean().backward()
+        if step % 2:
+            opt.step()
+            opt.zero_grad()
+    return stood(model, [])
+
+
 def gpipe():
     return pipeline(ScheduleGPipe)
 
@@ -143,6 +168,7 @@ def one_f_one_b():
 
 PROGRAMS = (
     ddp, ddp_no_sync, fsdp2, fsdp2_kept, fsdp1, fsdp1_original, tensor_parallel, dtensor, gpipe, one_f_one_b,
+    ddp_clipped, fsdp2_kept_back,
 )  # fmt: skip
 
 

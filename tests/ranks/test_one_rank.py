@@ -11,7 +11,8 @@ import sys
 import pytest
 import torch
 
-from tensormagic.reports import UNTOUCHED
+from tensormagic.renderers.trace import trace_html, trace_svg, trace_text
+from tensormagic.reports import UNTOUCHED, Parallel, TraceReport
 from tests.support.kernel import ROOT
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no processes to speak to")
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="th
 WORLD = 2
 SHARDED = ("fsdp2", "fsdp2_kept", "tensor_parallel", "dtensor")
 MODELS = ("ddp", "ddp_no_sync", "fsdp2", "fsdp2_kept", "fsdp1", "fsdp1_original", "tensor_parallel")
-ALL = (*MODELS, "dtensor", "gpipe", "one_f_one_b")
+ALL = (*MODELS, "dtensor", "gpipe", "one_f_one_b", "ddp_clipped", "fsdp2_kept_back")
 PARTS = ("0.weight", "0.bias", "2.weight", "2.bias")
 
 
@@ -143,3 +144,80 @@ def test_why_reads_the_shard_and_asks_nobody(ranks):
     told = str(ranks[0]["looks"]["why"])
     assert "could not be read" not in told
     assert "nothing is wrong with it" in told
+
+
+REDUCED = {
+    "ddp": [True] * 3, "ddp_no_sync": [False, True] * 3, "fsdp2": [True] * 3, "fsdp1": [True] * 3,
+    "fsdp2_kept_back": [False, True] * 2, "ddp_clipped": [True], "tensor_parallel": [None] * 3, "gpipe": [None] * 12,
+}  # fmt: skip
+KINDS = {"ddp": ("DDP",), "fsdp2": ("FSDP2",), "fsdp1": ("FSDP1",), "tensor_parallel": ("DTensor",), "gpipe": ()}
+
+
+@pytest.mark.parametrize("program", REDUCED)
+def test_which_pass_reduced_gradients_is_known(found, program):
+    """By the collectives that the process began, and FSDP's own flags."""
+    assert [one.reduced for one in found[program]["grad"][1].passes] == REDUCED[program]
+
+
+@pytest.mark.parametrize("program", KINDS)
+def test_a_report_says_which_rank_it_is_of(ranks, program):
+    """And by what its parameters are spread."""
+    for rank, found in enumerate(ranks):
+        report = found[program]["grad"][1]
+        assert report.parallel == Parallel(rank, WORLD, KINDS[program])
+        assert TraceReport.from_dict(report.to_dict()) == report
+
+
+def test_what_a_step_used_stands_beside_what_the_backward_brought(ranks):
+    """DDP: the same on both ranks, and the mean of what they brought is no larger than the mean of their norms."""
+    first, second = (found["ddp"]["grad"][1].parameters for found in ranks)
+    for one, other in zip(first, second, strict=True):
+        assert list(one.stepped) == list(other.stepped)
+        assert list(one.norms) != list(other.norms)
+        for brought, too, used in zip(one.norms, other.norms, one.stepped, strict=True):
+            assert 0 < used <= (brought + too) / 2 * 1.00001
+
+
+def test_what_a_step_used_is_clipped(found):
+    """The norm of all that the step used is what it was clipped to."""
+    parameters = found["ddp_clipped"]["grad"][1].parameters
+    assert math.hypot(*(one.stepped[0] for one in parameters)) == pytest.approx(0.01, rel=1e-3)
+
+
+def test_the_shards_of_what_a_step_used_make_the_whole(ranks):
+    """Over both ranks, FSDP's shards have the norm that DDP's gradient has."""
+    whole = [list(one.stepped) for one in ranks[0]["ddp"]["grad"][1].parameters]
+    for program in ("fsdp2", "fsdp2_kept"):
+        shards = zip(*(found[program]["grad"][1].parameters for found in ranks), strict=True)
+        joined = [[math.hypot(*norms) for norms in zip(*(one.stepped for one in each), strict=True)] for each in shards]
+        assert joined == [pytest.approx(norms, rel=1e-4) for norms in whole]
+
+
+def test_it_is_said_in_the_panel(ranks):
+    """In words: of what the norms are, which passes reduced, and what the last step used."""
+    report = ranks[0]["ddp_no_sync"]["grad"][1]
+    told = " ".join(trace_text.render(report).split())
+    assert "rank 0 of 2, DDP: norms are of the gradients of this rank, before they are reduced" in told
+    assert "3 of 6 passes reduced gradients over the ranks; passes 1, 3 and 5 kept them back" in told
+    assert "norms used at the optimizer's last step, in brackets those before" in told
+    assert "rank 0 of 2" in trace_html.render(report)
+    assert "rank 0 of 2" in trace_svg.render(report)
+
+
+@pytest.mark.parametrize("program", ["gpipe", "one_f_one_b"])
+def test_a_step_of_a_pipeline_is_one_step(ranks, program):
+    """Three steps of four microbatches: no pass of memory that nobody filled, and one graph on each rank."""
+    for found in ranks:
+        report = found[program]["grad"][1]
+        assert [one.step for one in report.passes] == [1] * 4 + [2] * 4 + [3] * 4
+        assert report.steps_seen == 3
+        assert len(report.graphs) == 1
+        assert codes(report) == []
+    last = ranks[1][program]["grad"][1]
+    assert [one.name for one in last.parameters] == [
+        "Sequential.0.weight",
+        "Sequential.0.bias",
+        "received by the stage",
+    ]
+    assert all(0 < one.value < 2 for one in last.passes)
+    assert [one.value for one in ranks[0][program]["grad"][1].passes] == [None] * 12

@@ -41,6 +41,7 @@ class Following:
         suspects: What its nodes saved and was written to behind autograd's back; dropped too.
         sequence: The number of the next node that this thread makes, when the call was made.
         between_compiled: See `BackwardCall`.
+        collectives: What `ParallelWatcher.before_pass` returned.
     """
 
     thread: int
@@ -57,6 +58,7 @@ class Following:
     suspects: tuple[Suspect, ...] = ()
     sequence: int = field(default_factory=sequence_number)
     between_compiled: bool = False
+    collectives: dict[int, int] = field(default_factory=dict)
 
     @property
     def levels(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from tensormagic.collectors.gradients.traced_graph import FREE_SECONDS, MOST_PAS
 from tensormagic.collectors.graphs.skeleton import Skeleton
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.reports import UNREADABLE, UNTOUCHED, ParameterSeries, Pass
+from tensormagic.reports.graph import no_numbers
 
 UPDATES_SHARE = 0.005  # of the time of the run goes into measuring the optimizer's steps, beyond the first one
 
@@ -26,11 +27,13 @@ class PassRow:
         done: The pass.
         norms: Norm of the gradient that each leaf received.
         updates: How far each was moved by the optimizer's step that followed; empty where none was measured.
+        stepped: Norm of what that step used of each, in this process; empty where it was not read.
     """
 
     done: Pass
     norms: array[float]
     updates: array[float]
+    stepped: array[float] = field(default_factory=no_numbers)
 
 
 class PassLog:
@@ -123,24 +126,36 @@ class PassLog:
         if row is None:
             return
         self._updates_seen += 1
-        updates = row.updates or array("f", [UNTOUCHED]) * len(row.norms)
-        for number, ratio in ratios.items():
-            if number < len(updates):
-                updates[number] = ratio
-        row.updates = updates
+        row.updates = _filled(row.updates, ratios, len(row.norms))
+
+    def stepped(self, norms: Mapping[int, float]) -> None:
+        """Keep what an optimizer's step used, beside the pass before it."""
+        if (row := self.last) is not None:
+            row.stepped = _filled(row.stepped, norms, len(row.norms))
 
     def series(self) -> tuple[ParameterSeries, ...]:
         """Return what every leaf received, over the kept passes."""
         rows, leaves = self.rows(), list(self._leaves.known)
         norms, updates = (_columns(one, len(leaves)) for one in ([r.norms for r in rows], [r.updates for r in rows]))
+        stepped = _columns([row.stepped for row in rows] if any(row.stepped for row in rows) else [], len(leaves))
         used, touched, replaced = self._used, self._touched.get, self._leaves.replaced
         return tuple([
             ParameterSeries(
                 leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter, leaf.requires_grad,
                 number in used, leaf.owner, norms[number], touched(number, 0), updates[number], number in replaced,
+                stepped[number],
             )
             for number, leaf in enumerate(leaves)
         ])  # fmt: skip
+
+
+def _filled(before: array[float], numbers: Mapping[int, float], size: int) -> array[float]:
+    """Return a column with some numbers put in; `UNTOUCHED` is where none is known."""
+    column = before or array("f", [UNTOUCHED]) * size
+    for number, value in numbers.items():
+        if number < size:
+            column[number] = value
+    return column
 
 
 def _columns(rows: list[array[float]], count: int) -> list[array[float]]:

@@ -12,6 +12,7 @@ lives: addresses are reused.
 from __future__ import annotations
 
 import math
+import re
 import sys
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -170,6 +171,9 @@ def _place_inside(module: nn.Module, name: str, value: Any) -> str:
     return next((f"{name}.{key}" for key, item in list(attributes_of(value).items()) if item is module), "")
 
 
+_RECEIVED = re.compile(r"args_recv_info\[\d+\]\[(\d+)\]\.buffer$")
+
+
 class Leaves:
     """The leaves met so far, each with a small number."""
 
@@ -185,7 +189,7 @@ class Leaves:
         self._owners_there: dict[int, tuple[weakref.ref[nn.Parameter], weakref.ref[nn.Module]]] | None = None
         self._scans, self._scans_left = 0, 0
         self.known: list[Leaf] = []
-        self._sharded: dict[int, weakref.ref[torch.Tensor]] = {}  # others that are a known one, by ``id``
+        self._others: dict[int, weakref.ref[torch.Tensor]] = {}  # that stand for a known one, by ``id``
         self._orphaned = False  # whether a Parameter that a graph led to belongs to no model
         self.replaced: set[int] = set()  # parameters in whose place their module got another one
         self._owners: dict[str, weakref.ref[nn.Module]] = {}
@@ -220,7 +224,7 @@ class Leaves:
         number = self._numbers.get(id(tensor))
         if number is None or self.known[number].reference() is tensor:
             return number
-        other = self._sharded.get(id(tensor))
+        other = self._others.get(id(tensor))
         return number if other is not None and other() is tensor else None
 
     def called(self, tensor: torch.Tensor) -> str:
@@ -270,7 +274,7 @@ class Leaves:
         for one in sharded:
             if (number := self.find(one.parameter)) is not None:
                 for other in one.others:
-                    self._numbers[id(other)], self._sharded[id(other)] = number, weakref.ref(other)
+                    self._numbers[id(other)], self._others[id(other)] = number, weakref.ref(other)
 
     def _is_known(self, tensor: torch.Tensor) -> bool:
         return self.find(tensor) is not None
@@ -282,7 +286,18 @@ class Leaves:
             self._learn_owner(tensor)
         if self._is_known(tensor):
             return self._numbers[id(tensor)]
-        return self._add(tensor, self._name_in_namespace(tensor) or self._name_deeper(tensor), "")
+        name = self._name_in_namespace(tensor) or self._name_deeper(tensor)
+        if received := _RECEIVED.search(name):  # a pipeline has a buffer for each microbatch: one input of the stage
+            return self._add_another(tensor, f"received by the stage{_numbered('', int(received[1]) + 1)}")
+        return self._add(tensor, name, "")
+
+    def _add_another(self, tensor: torch.Tensor, name: str) -> int:
+        """Return the number of the leaf of that name, which this tensor stands for too."""
+        number = self._by_name.get(name)
+        if number is None or not self._is_taken(name):
+            return self._add(tensor, name, "")
+        self._numbers[id(tensor)], self._others[id(tensor)] = number, weakref.ref(tensor)
+        return number
 
     def _learn_owner(self, parameter: nn.Parameter) -> None:
         """Learn the module of the person's that holds a parameter; others that are there play no part in the run."""

@@ -38,6 +38,7 @@ from tensormagic.collectors.gradients.insides import Insides
 from tensormagic.collectors.gradients.live_frames import frame_before_any_pass, frame_of, pass_of
 from tensormagic.collectors.gradients.pass_log import PassLog
 from tensormagic.collectors.gradients.pass_values import PassValues
+from tensormagic.collectors.gradients.pipelines import Microbatches, infers_shapes
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.skeleton import Walk, Walker
 from tensormagic.collectors.hooks.anomaly import plain_stacks
@@ -52,6 +53,7 @@ from tensormagic.collectors.hooks.makers import Makers
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.runs.ops import OpRecorder
 from tensormagic.collectors.session.module_watch import ModuleWatch
+from tensormagic.collectors.training.parallel import ParallelWatcher
 from tensormagic.collectors.training.training import TrainingWatcher
 from tensormagic.collectors.training.updates import UpdateWatcher
 from tensormagic.collectors.where.caller import uncounted
@@ -110,6 +112,8 @@ class Tracer:
         self._training = TrainingWatcher(namespace, self._leaves, self._sites, self._passes, self._recorder)
         self._updates = UpdateWatcher(self._wants_update, self._leaves.find, self._passes.moved, self._training)
         self._updates.steps = self._recorder.autograd
+        self._parallel, self._microbatches = ParallelWatcher(self._leaves), Microbatches()
+        self._updates.reads_gradients, self._updates.stepped = self._parallel.is_there, self._passes.stepped
         self._gaps: dict[str, Gap] = {}
         self._running: list[Following] = []
         self._lock = RLock()  # backward may run on several threads at once
@@ -216,7 +220,7 @@ class Tracer:
     @uncounted
     def follow(self, call: BackwardCall) -> Any:
         """Make a backward call, on whatever thread and inside whatever else, and follow it; see `followed_backward`."""
-        if is_being_compiled() or is_captured():
+        if is_being_compiled() or is_captured() or infers_shapes():
             return call.run()
         began, outcome, followed = self._clock(), "failed", Following(get_ident(), None, None)
         followed.between_compiled = call.between_compiled
@@ -283,6 +287,7 @@ class Tracer:
         followed.insides = Insides(inside, self._recorder.put_on_top, self._home) if inside else None
         if self._ops is not None:
             self._ops.begin_pass(found, graph.skeleton, graph.nodes, followed.site)
+        followed.collectives = self._parallel.before_pass()
         recorder.open(None if self._ops is None else self._ops.mode.off, between_compiled=followed.between_compiled)
         if followed.insides is not None:
             followed.insides.open(inside)
@@ -303,7 +308,8 @@ class Tracer:
         """Return whether a pass is of a step of its own: nodes were made since the last one, or it is on a thread."""
         if followed.circumstances is not None and followed.circumstances.thread:
             return True
-        return followed.sequence != self._sequence_at_last_pass
+        of_pipeline = self._microbatches.begin_step()
+        return followed.sequence != self._sequence_at_last_pass if of_pipeline is None else of_pipeline
 
     def _finish(self, followed: Following, call: BackwardCall, outcome: str, began: float) -> None:
         """Take the hooks away and keep the numbers, however the backward ended. Never raises."""
@@ -323,14 +329,14 @@ class Tracer:
         with self._lock:
             self._running = [other for other in self._running if other is not followed]
             if self._state == "running":
-                self._keep_pass(begun, graph, recorder, outcome=outcome, began=began)
+                reduced = self._parallel.after_pass(followed.collectives, graph.skeleton.leaf_of.values())
+                begun = dataclasses.replace(begun, outcome=outcome, reduced=reduced)
+                self._keep_pass(begun, graph, recorder, began)
 
-    def _keep_pass(
-        self, begun: Pass, graph: TracedGraph, recorder: PassRecorder, *, outcome: str, began: float
-    ) -> None:
+    def _keep_pass(self, begun: Pass, graph: TracedGraph, recorder: PassRecorder, began: float) -> None:
         entered, values = self._clock(), recorder.values
         done = dataclasses.replace(
-            begun, outcome=outcome, seconds=entered - began, reached=len(set(values.order)),
+            begun, seconds=entered - began, reached=len(set(values.order)),
             finite=not values.bad, value=values.value,
         )  # fmt: skip
         if self._meter is not None:
@@ -418,6 +424,7 @@ class Tracer:
             steps_seen=self._step,
             forward_nodes=self._recorder.origins.nodes,
             parameters=self._passes.series(),
+            parallel=self._parallel.report(),
             gaps=(*self._gaps.values(), *captured, *(gap for part in parts for gap in part.gaps())),
             ops=self._ops.report() if self._ops else None,
             observations=self._recorder.calls.observations(),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.training.parallel import world_size
 from tensormagic.collectors.training.witnesses import Seldom, Witness, all_zero, gradient_of
 from tensormagic.reports import Accumulation, StepKind, StepPattern
 
@@ -178,7 +179,8 @@ class Stepping:
             return
         step, known, (number, brought) = self.tally.steps, self.accumulation, self._brought(parameter)
         first = (known.first_step, known.first_norm) if known and known.parameter == number else (step, norm)
-        self.accumulation = Accumulation(number, *first, step, norm, brought if one_pass and brought >= 0 else None)
+        told = brought if one_pass and brought >= 0 and world_size() == 1 else None  # of several, what came of all
+        self.accumulation = Accumulation(number, *first, step, norm, told)
 
 
 def _has_gradient(parameter: torch.Tensor) -> bool:

@@ -49,6 +49,8 @@ class UpdateWatcher:
 
     Attributes:
         steps: Told of every step besides.
+        reads_gradients: Whether the gradients that a measured step uses are to be read, too.
+        stepped: Told of their norms then: number of a parameter → norm.
     """
 
     def __init__(
@@ -63,6 +65,8 @@ class UpdateWatcher:
         self._before: list[tuple[int, list[int], list[torch.Tensor]]] = []
         self.seconds = 0.0
         self.steps: AutogradWatch | None = None
+        self.reads_gradients: Callable[[], bool] = bool
+        self.stepped: Callable[[dict[int, float]], object] = dict
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -112,7 +116,9 @@ class UpdateWatcher:
         self.seconds += perf_counter() - began
 
     def _keep(self, optimizer: torch.optim.Optimizer) -> None:
-        numbers, parameters = self._of(optimizer)
+        numbers, parameters, gradients = self._of(optimizer)
+        if self.reads_gradients():
+            self.stepped(_joined(numbers, _read(list(torch._foreach_norm(gradients)))) if gradients else {})
         self._before.append((id(optimizer), numbers, [_sample(parameter).clone() for parameter in parameters]))
 
     def _compare(self, optimizer: torch.optim.Optimizer) -> None:
@@ -122,22 +128,22 @@ class UpdateWatcher:
                 break
         else:
             return
-        now, parameters = self._of(optimizer)
+        now, parameters, _ = self._of(optimizer)
         if now == numbers and numbers:
             after = [_sample(parameter) for parameter in parameters]
             norms = [*torch._foreach_norm(torch._foreach_sub(after, before)), *torch._foreach_norm(before)]
-            read, moved, stood = _read(norms), dict.fromkeys(numbers, 0.0), dict.fromkeys(numbers, 0.0)
-            for number, change, norm in zip(numbers, read, read[len(before) :], strict=False):
-                moved[number], stood[number] = math.hypot(moved[number], change), math.hypot(stood[number], norm)
+            read = _read(norms)
+            moved, stood = _joined(numbers, read[: len(before)]), _joined(numbers, read[len(before) :])
             self._moved({number: _ratio(change, stood[number]) for number, change in moved.items()})
 
-    def _of(self, optimizer: torch.optim.Optimizer) -> tuple[list[int], list[torch.Tensor]]:
-        """Return the parameters that are about to be moved and take part in the run, and their numbers.
+    def _of(self, optimizer: torch.optim.Optimizer) -> tuple[list[int], list[torch.Tensor], list[torch.Tensor]]:
+        """Return the parameters that are about to be moved and take part in the run: numbers, values and gradients.
 
         Several may have one number: FSDP1 keeps them in one. Of a DTensor it is the shard that lies here.
         """
         numbers: list[int] = []
         parameters: list[torch.Tensor] = []
+        gradients: list[torch.Tensor] = []
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 local = here(parameter)
@@ -146,7 +152,8 @@ class UpdateWatcher:
                 if number is not None and parameter.grad is not None and local.device.type != "meta":
                     numbers.append(number)
                     parameters.append(local)
-        return numbers, parameters
+                    gradients.append(here(parameter.grad))
+        return numbers, parameters, [] if any(map(_has_no_norm, gradients)) else gradients
 
 
 def _sample(parameter: torch.Tensor) -> torch.Tensor:
@@ -169,6 +176,19 @@ def _read(norms: list[torch.Tensor]) -> list[float]:
         for at, value in zip(places, torch.stack([norms[at].to(wide) for at in places]).tolist(), strict=True):
             read[at] = value
     return read
+
+
+def _has_no_norm(gradient: torch.Tensor) -> bool:
+    """Return whether the norms of several gradients cannot be taken together because of this one."""
+    return answers_itself(gradient) or gradient.layout is not torch.strided
+
+
+def _joined(numbers: list[int], norms: list[float]) -> dict[int, float]:
+    """Return the norm of each parameter, of which several pieces may have one number."""
+    found = dict.fromkeys(numbers, 0.0)
+    for number, norm in zip(numbers, norms, strict=True):
+        found[number] = math.hypot(found[number], norm)
+    return found
 
 
 def _ratio(change: float, before: float) -> float:

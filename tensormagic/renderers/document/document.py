@@ -34,7 +34,8 @@ from tensormagic.renderers.document.document_source import source_rows
 from tensormagic.renderers.graph.crash_mark import Crash
 from tensormagic.renderers.graph.graph_drawing import BADGE_SIZE, DETAIL_SIZE, LABEL_SIZE, Box, Drawing, badge_rows
 from tensormagic.renderers.graph.graph_drawing import draw as lay_out
-from tensormagic.renderers.trace.pacing_words import paced_text, pacing_lines
+from tensormagic.renderers.trace.pacing_words import paced_text
+from tensormagic.renderers.trace.parallel_phrases import run_lines
 from tensormagic.renderers.trace.trace_phrases import all_clear, can_run, run_text, touched
 from tensormagic.renderers.trace.trace_values import forward_mark
 
@@ -137,7 +138,7 @@ def _header(report: TraceReport) -> dict[str, Any]:
         if report.state == "drawn"
         else None,
         "rest": report.pacing.next_step if report.pacing is not None and report.pacing.resting else -1,
-        "pace": [paced_text(report), *pacing_lines(report)] if report.pacing is not None else None,
+        "pace": _below(report),
         "error": report.error,
         "seconds": rounded(report.seconds),
         "own_seconds": rounded(report.own_seconds),
@@ -147,6 +148,12 @@ def _header(report: TraceReport) -> dict[str, Any]:
         "forward_nodes": report.forward_nodes,
         "cell": {"filename": report.cell.filename, "count": report.cell.count},
     }
+
+
+def _below(report: TraceReport) -> list[str] | None:
+    """Return what was traced of the run, empty where that is all of it, and what else is said below the headline."""
+    lines = list(run_lines(report))
+    return [paced_text(report) if report.pacing is not None else "", *lines] if lines or report.pacing else None
 
 
 def _location(location: Location) -> list[Any]:

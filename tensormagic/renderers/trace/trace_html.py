@@ -32,7 +32,7 @@ from tensormagic.renderers.graph.graph_drawing import Drawing, draw
 from tensormagic.renderers.shelf import code, loader
 from tensormagic.renderers.trace import trace_svg
 from tensormagic.renderers.trace.ops_html import operations_html
-from tensormagic.renderers.trace.pacing_words import pacing_lines
+from tensormagic.renderers.trace.parallel_phrases import run_lines
 from tensormagic.renderers.trace.trace_phrases import UNTITLED, all_clear, run_text, state_text
 from tensormagic.renderers.trace.trace_tables import tables_html
 
@@ -179,9 +179,7 @@ def _words(report: TraceReport) -> str:
 def _header(report: TraceReport) -> str:
     state = tag("span", escape(state_text(report)), class_=f"tm-{report.state}")
     run = tag("span", escape(run_text(report)), class_="quiet")
-    return header(
-        escape(report.title or UNTITLED), [state, run], about="graph", second=map(escape, pacing_lines(report))
-    )
+    return header(escape(report.title or UNTITLED), [state, run], about="graph", second=map(escape, run_lines(report)))
 
 
 def _findings(report: TraceReport) -> str:

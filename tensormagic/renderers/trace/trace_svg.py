@@ -18,7 +18,7 @@ from tensormagic.renderers.graph.crash_mark import STYLE as MARK_STYLE
 from tensormagic.renderers.graph.crash_mark import Crash, Mark, mark_svg, with_crash
 from tensormagic.renderers.graph.graph_drawing import Drawing, draw
 from tensormagic.renderers.trace import trace_svg_chart
-from tensormagic.renderers.trace.pacing_words import pacing_lines
+from tensormagic.renderers.trace.parallel_phrases import run_lines
 from tensormagic.renderers.trace.trace_phrases import UNTITLED, all_clear, run_text
 from tensormagic.renderers.trace.trace_svg_graph import SOLID, STYLE, Scene, graph_svg, legend_svg
 from tensormagic.renderers.trace.trace_values import last_frame
@@ -150,7 +150,7 @@ def _header(report: TraceReport) -> Section:
 
 def _paced(report: TraceReport) -> Iterator[Section]:
     """Say which steps were traced, where not all were."""
-    if lines := list(pacing_lines(report)):
+    if lines := list(run_lines(report)):
         yield _lines(lines)
 
 

@@ -19,6 +19,7 @@ from tensormagic.renderers.trace.cut_words import (
     ended_sentence,
 )
 from tensormagic.renderers.trace.forward_words import COLUMNS, birth_text, forward_frame, forward_numbers
+from tensormagic.renderers.trace.parallel_phrases import last_used
 from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, measured, move_text, norm_text, touched
 from tensormagic.words import plural, seconds_text, short_number
 
@@ -45,6 +46,10 @@ def _parameters(report: TraceReport) -> str:
     moves = [move_text(parameter) for parameter in shown]
     if any(moves):
         head, rows = (*head, "last step moved it by"), [(*row, move) for row, move in zip(rows, moves, strict=True)]
+    steps = [last_used(parameter)[1] for parameter in shown]
+    if any(map(touched, steps)):
+        head = (*head, "last step used")
+        rows = [(*row, norm_text(used) if touched(used) else "") for row, used in zip(rows, steps, strict=True)]
     return _table(f"Gradient norms of {_shown(len(rows), len(report.parameters), 'parameter')}", head, rows)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tensormagic.renderers.failure import failure_text
 from tensormagic.renderers.trace.cut_words import NO_WAY_BACK, cut_heading, cut_sentences, ended_sentence
 from tensormagic.renderers.trace.ops_text import operations
-from tensormagic.renderers.trace.pacing_words import pacing_lines
+from tensormagic.renderers.trace.parallel_phrases import run_lines
 from tensormagic.renderers.trace.trace_phrases import UNTITLED, all_clear, run_text, state_text
 from tensormagic.renderers.trace.trace_text_flow import flow
 from tensormagic.renderers.trace.trace_text_forward import forward_values
@@ -42,7 +42,7 @@ def _head(report: TraceReport, width: int) -> Iterator[str]:
     what = "gradgraph" if report.state == "drawn" else "tracegrad"
     yield from filled("", f"{what}  {title}  {' '.join(state_text(report).split())}", width)
     yield from filled("", run_text(report), width)
-    for line in pacing_lines(report):
+    for line in run_lines(report):
         yield from filled("", line, width)
     yield "─" * width
 

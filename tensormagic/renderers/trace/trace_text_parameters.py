@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tensormagic.renderers.graph.graph_words import shape_text
 from tensormagic.renderers.terminal.glyphs import LEGEND, bar, bars
+from tensormagic.renderers.trace.parallel_phrases import last_used
 from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, last_move, measured, norm_text, touched
 from tensormagic.renderers.trace.trace_svg_chart import Scale, chosen, scale_of
 from tensormagic.renderers.trace.trace_text_lines import filled
@@ -20,6 +21,7 @@ _NUMBERS = ("first", "last", "min", "max")
 _NONE = "  no gradient"
 _NARROW = 64
 _MOVE = "Δw/w"
+_USED = "used"
 _NAMES = (9, 32)
 _BARS = (8, 40)
 
@@ -51,6 +53,8 @@ def _columns(shown: Sequence[ParameterSeries], width: int, passes: int) -> _Colu
     numbers = ("norm",) if passes == 1 else _NUMBERS if width >= _NARROW else ("last",)
     if width >= _NARROW and any(touched(last_move(series)) for series in shown):
         numbers = (*numbers, _MOVE)
+    if width >= _NARROW and any(touched(last_used(series)[1]) for series in shown):
+        numbers = (*numbers, _USED)
     shape = max(5, *(len(shape_text(series.shape)) for series in shown))
     wanted = max(_NAMES[0], *(len(series.name) for series in shown))
     room = width - shape - len(numbers) * _NUMBER - 4
@@ -92,7 +96,8 @@ def _numbers(series: ParameterSeries) -> dict[str, float]:
     came = [norm for norm in series.norms if measured(norm)]
     finite = [norm for norm in came if math.isfinite(norm)] or [UNTOUCHED]
     told = {"norm": came[-1:], "first": came[:1], "last": came[-1:], "min": [min(finite)], "max": [max(finite)]}
-    return {**{word: norms[0] for word, norms in told.items()}, _MOVE: last_move(series)} if came else {}
+    used = last_used(series)[1]
+    return {**{word: norms[0] for word, norms in told.items()}, _MOVE: last_move(series), _USED: used} if came else {}
 
 
 def _cut(name: str, width: int) -> str:
@@ -109,6 +114,8 @@ def _legend(shown: Sequence[ParameterSeries], columns: _Columns, scale: str) -> 
     yield "; ".join([f"bars from {scale}, log scale", *marks])
     if _MOVE in columns.numbers:
         yield f"{_MOVE}: how far the last measured step of the optimizer moved it, over its norm"
+    if _USED in columns.numbers:
+        yield f"{_USED}: the norm of what the last measured step of the optimizer used, reduced over the ranks"
     if "min" in columns.numbers and not all(map(math.isfinite, norms)):
         yield "min and max are those of the finite norms"
 

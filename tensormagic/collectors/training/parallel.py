@@ -1,0 +1,159 @@
+"""What a rank can say of a run of several by itself: by what the run is spread, and which passes reduced gradients.
+
+It asks no other process, and begins no collective: it reads flags, and how many collectives this process has begun.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.quiet import here
+from tensormagic.reports import Parallel, Spread
+
+
+@dataclass(slots=True)
+class _Wrapped:
+    """A module that reduces gradients over processes.
+
+    Attributes:
+        root: The name of the outermost module that it is, or is in.
+        kind: What it is.
+        module: Weak.
+        mixed: Whether other parts of it begin collectives in a backward, too.
+    """
+
+    root: str
+    kind: Spread
+    module: weakref.ref[Any]
+    mixed: bool = False
+
+
+class ParallelWatcher:
+    """Looks at the modules that were met, before and after each pass.
+
+    Args:
+        leaves: The leaves met so far.
+    """
+
+    def __init__(self, leaves: Leaves) -> None:
+        self._leaves, self._modules = leaves, leaves.modules
+        self._wrapped: list[_Wrapped] = []
+        self._met: tuple[int, ...] = ()
+        self.kinds: dict[Spread, None] = {}
+        self.several = world_size() > 1
+        self._rank = self._world = 0
+
+    def is_there(self) -> bool:
+        """Return whether several processes take part, as far as was seen."""
+        return self.several
+
+    def before_pass(self) -> dict[int, int]:
+        """Return how many collectives were begun so far, by the `DistributedDataParallel`."""
+        if not self.several:
+            self.several = world_size() > 1
+        if not self.several:
+            return {}
+        self._find()
+        each = ((one, one.module()) for one in self._wrapped if one.kind == "DDP")
+        return {id(module): _begun(module) for _, module in each if module is not None}
+
+    def after_pass(self, before: dict[int, int], reached: Collection[int]) -> bool | None:
+        """Return whether a pass reduced the gradients that it brought; None where nothing does, or it is not known.
+
+        Args:
+            before: What `before_pass` returned.
+            reached: The leaves that it led to, by number.
+        """
+        if not self.several:
+            return None
+        leaves = [self._leaves.known[number] for number in reached]
+        owners = {leaf.owner for leaf in leaves}
+        told = {reduced for one in self._wrapped if one.root in owners for reduced in _reduces(one, before)}
+        kinds = {one.root: one.kind for one in self._wrapped if one.root in owners}
+        self.kinds.update(dict.fromkeys(kinds.values()))
+        if any(_shards(leaf.reference()) > (kinds.get(leaf.owner) == "FSDP2") for leaf in leaves):
+            self.kinds["DTensor"] = None
+        return next(iter(told)) if len(told) == 1 else None
+
+    def report(self) -> Parallel | None:
+        """Return what is known so far; None in a run of one process, or before a pass."""
+        return Parallel(self._rank, self._world, tuple(self.kinds)) if self._world else None
+
+    def _find(self) -> None:
+        self._rank, self._world = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        roots = self._modules.roots()
+        met = tuple(id(module) for _, module in roots)
+        if met != self._met:
+            self._met = met
+            self._wrapped = [one for name, module in roots for one in _wrapped_in(name, module)]
+
+
+def _shards(x: Any) -> int:
+    """Return over how many dimensions of a mesh a DTensor is cut; 1 for one that is not, and 0 for any other tensor."""
+    return 0 if here(x) is x else max(sum(not each.is_replicate() for each in x._spec.placements), 1)
+
+
+def world_size() -> int:
+    """Return how many processes take part: 1 where nobody has begun to speak to others."""
+    distributed = torch.distributed
+    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+
+
+def _wrapped_in(root: str, module: nn.Module) -> Iterator[_Wrapped]:
+    newer, older = (sys.modules.get(f"torch.distributed.fsdp.{name}") for name in _FSDP)
+    for child in module.modules():
+        if isinstance(child, nn.parallel.DistributedDataParallel):
+            mixed = any(isinstance(inner, nn.SyncBatchNorm) for inner in child.modules())
+            yield _Wrapped(root, "DDP", weakref.ref(child), mixed)
+        elif newer is not None and isinstance(child, newer.FSDPModule):
+            yield _Wrapped(root, "FSDP2", weakref.ref(child))
+        elif older is not None and isinstance(child, older.FullyShardedDataParallel):
+            yield _Wrapped(root, "FSDP1", weakref.ref(child))
+
+
+_FSDP = ("_fully_shard", "fully_sharded_data_parallel")
+
+
+def _begun(module: Any) -> int:
+    """Return how many collectives the group of a `DistributedDataParallel` has begun; -1 where it does not say."""
+    try:
+        return int(module.process_group._get_sequence_number_for_group())
+    except (AttributeError, RuntimeError):
+        return -1
+
+
+def _reduces(one: _Wrapped, before: dict[int, int]) -> Iterator[bool | None]:
+    """Yield whether what a module holds was reduced in the pass that ends. The flags are private, and may change."""
+    module = one.module()
+    if module is None:
+        return
+    try:
+        if one.kind == "DDP":
+            yield from _reduced_by_ddp(one, module, before)
+        elif one.kind == "FSDP1":
+            yield bool(module._sync_gradients)
+        else:
+            state = module._get_fsdp_state()
+            groups = getattr(state, "_fsdp_param_groups", None)
+            groups = [state._fsdp_param_group] if groups is None else groups
+            yield from (bool(group.reduce_grads) for group in groups if group is not None)
+    except AttributeError:
+        yield None
+
+
+def _reduced_by_ddp(one: _Wrapped, module: Any, before: dict[int, int]) -> Iterator[bool | None]:
+    then, now = before.get(id(module), -1), _begun(module)
+    if then < 0 or now < 0:
+        yield None
+    elif now == then:
+        yield False
+    else:
+        yield None if one.mixed else True
