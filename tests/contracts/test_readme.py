@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
+import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
 
+from tensormagic.commands import COMMANDS
 from tensormagic.diagnoses import RULES
 from tests.corpus.score import every_case
 from tests.support.kernel import ROOT
@@ -21,7 +26,7 @@ PACKAGES = {"Python": "requires-python", "NumPy": "numpy", "IPython": "ipython"}
 def programs():
     """Return how many programs of the corpus have a fault, and how many have none."""
     broken = [bool(case.code) for case in every_case()]
-    return f"{sum(broken)} broken programs and {len(broken) - sum(broken)} healthy ones"
+    return f"{sum(broken)} broken programs and {len(broken) - sum(broken)} correct ones"
 
 
 def sweep():
@@ -63,3 +68,28 @@ def test_the_requirements_are_those_of_the_package():
     )
     needed |= dict(re.findall(r'^(requires-python) = ">=([0-9.]+)"', project, re.MULTILINE))
     assert {PACKAGES.get(name, name): version for name, version in said.items()} == needed
+
+
+def test_it_is_short():
+    """What it is, how to install it, what to try, what it answers and costs: one page, the rest is in the docs."""
+    assert len(README.splitlines()) <= 110
+
+
+def test_the_commands_work_as_typed(tmp_path):
+    """What the README says to install can be installed from a clone, and the command it ends with is there."""
+    clone = tmp_path / "tensormagic"
+    clone.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, clone)
+    for name in ("tensormagic", "examples", "docs"):
+        shutil.copytree(ROOT / name, clone / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (block,) = re.findall(r"^```console\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    cloned, installed, shown = block.splitlines()
+    assert cloned == "$ git clone <this repository> tensormagic"
+    program, *rest = shlex.split(installed.removeprefix("$ "))
+    offline = ["--dry-run", "--no-deps", "--no-index", "--no-build-isolation"]
+    command = [sys.executable, "-m", program, *rest, *offline]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "Would install tensormagic" in ran.stdout, ran.stdout + ran.stderr
+    assert "does not provide the extra" not in ran.stderr
+    assert shown.removeprefix("$ python -m tensormagic ") in COMMANDS

@@ -1,4 +1,4 @@
-"""The cells in the documentation and in the README run: those of a page in its order, in one notebook."""
+"""The cells of a page of the documentation run in its order in one notebook; those of the README in an empty one."""
 
 from __future__ import annotations
 
@@ -71,7 +71,11 @@ def names(tmp_path, monkeypatch):
 def test_the_cells_of_a_page_run(path, shell, cell, names, monkeypatch):
     """None of them fails."""
     monkeypatch.setattr("plotly.graph_objects.Figure.show", lambda _figure: None)  # would open a browser
-    shell.user_ns.update(names)
+    if path.name == "README.md":  # an empty notebook is enough for these
+        for name in ("torch", "nn", "a", "b", "x", "net"):
+            del shell.user_ns[name]
+    else:
+        shell.user_ns.update(names)
     if path.stem == "tensor":
         shell.user_ns["images"] = torch.rand(2, 3, 32, 32)
     for source in cells(path):
