@@ -23,6 +23,8 @@ from tensormagic.reports import FailureReport, Mismatch, Operand
 
 Outcome = Literal["works", "fails", "unknown"]
 
+# What a way may use of Python's own: nothing by name; torch imports some of its modules by what the running code has.
+_BUILTINS = {"__import__": __import__}
 MOST_VALUES = 1 << 20  # elements of all stand-ins together that are tried by value
 _UNTOLD = object()
 _REFUSALS = (RuntimeError, ValueError, IndexError, AssertionError)  # torch's; what is given wrongly is a TypeError
@@ -186,7 +188,7 @@ class _CallAgain:
         of_layer = [at for at, one in enumerate(self._report.operands) if one.name.startswith(owner)]
         if self._keywords is None or not of_layer:
             return "unknown"
-        changed = {at: eval(f"x{suffix}", {"__builtins__": {}, "x": self._values[at]}) for at in of_layer}  # noqa: S307  (ours)
+        changed = {at: eval(f"x{suffix}", {"__builtins__": _BUILTINS, "x": self._values[at]}) for at in of_layer}  # noqa: S307  (ours)
         self._call(changed, keywords=self._keywords)
         return "works"
 
@@ -197,7 +199,7 @@ class _CallAgain:
         return found
 
     def _value(self, code: str) -> Any:
-        space: dict[str, Any] = {"__builtins__": {}, "torch": torch, "nn": nn, "F": functional, "int": int}
+        space: dict[str, Any] = {"__builtins__": _BUILTINS, "torch": torch, "nn": nn, "F": functional, "int": int}
 
         def put(name: str) -> None:
             value = self._values[self._names[name][0]]
@@ -285,6 +287,6 @@ def _literal(text: str) -> Any:
     if not re.fullmatch(r"(?:slice|None|Ellipsis|True|False|[-\d\s(),.\[\]]|torch\.[a-z]+\d*)+", text):
         return _UNTOLD
     try:
-        return eval(text, {"__builtins__": {}, "slice": slice, "Ellipsis": ..., "torch": torch})  # noqa: S307  (no calls but slice)
+        return eval(text, {"__builtins__": _BUILTINS, "slice": slice, "Ellipsis": ..., "torch": torch})  # noqa: S307  (no calls but slice)
     except Exception:
         return _UNTOLD

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
 
 import pytest
@@ -13,6 +15,7 @@ from torch import nn
 import tensormagic as tm
 from tensormagic.collectors.failures.tried_ways import with_ways_tried
 from tensormagic.reports import Clashing, Mismatch
+from tests.support.kernel import ROOT
 
 
 def refused(call, **names):
@@ -126,3 +129,17 @@ def test_a_number_of_one_element():
     assert tried(report, "x.mean()", "x * 2", "x.tolist()", "x.sum().item()") == (
         ("x.mean()", "x.tolist()", "x.sum().item()"), (),
     )  # fmt: skip
+
+
+def test_the_first_tensor_of_a_process_can_be_that_of_a_way():
+    """Torch imports a module of its own where a tensor is first made of a number: a way can be what makes it do so."""
+    code = (
+        "import torch, tensormagic as tm\n"
+        "told = tm.explain(namespace={})\n"
+        "try:\n"
+        "    with told: torch.nn.functional.mse_loss(torch.ones(2), 3.0)\n"
+        "except AttributeError: pass\n"
+        "print([*told.report.mismatch.works, *told.report.mismatch.maybe])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['torch.as_tensor(3.0)']"
