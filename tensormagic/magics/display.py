@@ -37,6 +37,11 @@ def is_notebook(shell: Any) -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
+def relays_updates(shell: Any) -> bool:
+    """Return whether what is shown may be replaced later: an engine of ipyparallel's sends outputs on, not updates."""
+    return is_notebook(shell) and not type(shell.kernel).__module__.startswith("ipyparallel.")
+
+
 def bundle(
     report: Report,
     *_include_exclude: Any,

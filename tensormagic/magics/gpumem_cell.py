@@ -17,7 +17,7 @@ from tensormagic import api
 from tensormagic.errors import UnknownNameError
 from tensormagic.magics.arguments import Output, Parser, make_parser, output_of
 from tensormagic.magics.cell import CellSource, cell_number
-from tensormagic.magics.display import bundle, check, deliver, is_notebook
+from tensormagic.magics.display import bundle, check, deliver, relays_updates
 from tensormagic.magics.explaining import Explained
 from tensormagic.magics.repainting import Repainter
 from tensormagic.magics.shelving import Placement
@@ -63,7 +63,7 @@ def run(shell: Any, line: str, cell: str, *, live: str) -> Any:
     check(output)
     source = CellSource(shell, cell, f"{NAME} {line}".rstrip())
     followed = _followed(shell, source.cell, options)
-    is_live = is_notebook(shell) and not output.text and output.figure is None
+    is_live = relays_updates(shell) and not output.text and output.figure is None
     mode = options.live or live if is_live else "off"
     with Explained(shell, memory=False), shown(shell, followed, output, mode=mode), followed:
         return source.run()

@@ -11,7 +11,7 @@ from tensormagic import api
 from tensormagic.magics import pacing
 from tensormagic.magics.arguments import Output, Parser, make_parser, output_of
 from tensormagic.magics.cell import CellSource, cell_number
-from tensormagic.magics.display import check, deliver, is_notebook
+from tensormagic.magics.display import check, deliver, is_notebook, relays_updates
 from tensormagic.magics.live_output import last_report, shown
 from tensormagic.reports import TraceReport
 
@@ -59,7 +59,7 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
         level=options.level, forward=options.forward, pace=pace,
     )  # fmt: skip
     mode = options.live or live
-    if is_notebook(shell) and (output.text or output.figure is not None):
+    if is_notebook(shell) and (output.text or output.figure is not None or not relays_updates(shell)):
         mode = "off"
     elif not is_notebook(shell) and mode != "off":
         mode = "terminal"

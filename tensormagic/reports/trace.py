@@ -174,6 +174,7 @@ class TraceReport(Report):
         quiet: What autograd let pass although it is wrong; None where nothing was seen.
         caught: Backwards that torch refused, and that did not end the run.
         parallel: The place of this process in a run of several; None in a run of one.
+        forked: How many processes were forked in the run: nothing that they did is in here. Known when it has ended.
     """
 
     kind_name: ClassVar[str] = "trace"
@@ -206,6 +207,7 @@ class TraceReport(Report):
     quiet: QuietFaults | None = None
     caught: tuple[CaughtBackward, ...] = ()
     parallel: Parallel | None = None
+    forked: int = 0
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there."""

@@ -121,6 +121,7 @@ def trace_report() -> reports.TraceReport:
         training=_training(),
         observations=(_observation(),),
         parallel=reports.Parallel(1, 2, ("DDP",)),
+        forked=2,
         rootless=(
             reports.Rootless(
                 name=HOSTILE, location=0, shape=(3,), dtype="int64", grad_enabled=False, inference=True, cut=0,

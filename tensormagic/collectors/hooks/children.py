@@ -26,10 +26,23 @@ def abandon_in_children(trace: Abandoned) -> None:
     _running.add(trace)
 
 
+def forks() -> int:
+    """Return how many processes were forked from this one since tracing was first used."""
+    return _forks
+
+
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks  # noqa: PLW0603
+    _forks += 1
+
+
 def _abandon_all() -> None:
     for trace in list(_running):
         trace.abandon()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(after_in_child=_abandon_all)
+    os.register_at_fork(after_in_child=_abandon_all, after_in_parent=_count_fork)

@@ -44,7 +44,7 @@ from tensormagic.collectors.graphs.skeleton import Walk, Walker
 from tensormagic.collectors.hooks.anomaly import plain_stacks
 from tensormagic.collectors.hooks.backward_calls import BackwardCall, Followed, followed_backward, require_nobody_here
 from tensormagic.collectors.hooks.capturing import Captures, Return, is_captured
-from tensormagic.collectors.hooks.children import abandon_in_children
+from tensormagic.collectors.hooks.children import abandon_in_children, forks
 from tensormagic.collectors.hooks.compiled import Together, kept_compiled
 from tensormagic.collectors.hooks.custom_functions import noted_applies
 from tensormagic.collectors.hooks.forward_mode import forward_mode_gap, noted_dual_levels
@@ -124,6 +124,7 @@ class Tracer:
         self._state: State = "running"
         self._error = ""
         self._began = self._ended = self._backward_seconds = 0.0
+        self._forks = self._forked = 0
 
     def record_operations(self) -> None:
         """Record every operation too, from the start on: level ``"ops"``."""
@@ -151,7 +152,7 @@ class Tracer:
         except TraceError as error:  # it never ran, and what is shown of it must not say that it runs
             self._state, self._error = "failed", error_text(error)
             raise
-        self._began = self._clock()
+        self._began, self._forks = self._clock(), forks()
         self._home, self._walker.makers = get_ident(), Makers()
         self._recorder.origins.begin()
         with ExitStack() as stack:
@@ -178,7 +179,7 @@ class Tracer:
         if self._state != "running":
             return
         self._stack.close()
-        self._ended = self._clock()
+        self._ended, self._forked = self._clock(), forks() - self._forks
         with garbage_waits:
             self._leaves.learn_parameters()
             self._cuts.finish()
@@ -425,6 +426,7 @@ class Tracer:
             forward_nodes=self._recorder.origins.nodes,
             parameters=self._passes.series(),
             parallel=self._parallel.report(),
+            forked=self._forked,
             gaps=(*self._gaps.values(), *captured, *(gap for part in parts for gap in part.gaps())),
             ops=self._ops.report() if self._ops else None,
             observations=self._recorder.calls.observations(),

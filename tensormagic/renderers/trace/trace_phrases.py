@@ -6,7 +6,7 @@ import math
 
 from tensormagic.renderers.trace.pacing_words import paced_text
 from tensormagic.reports import UNTOUCHED, Kept, ParameterSeries, TraceReport
-from tensormagic.words import MINUS, count, number_of_bytes, percent, plural, seconds_text, short_number
+from tensormagic.words import MINUS, count, is_or_are, number_of_bytes, percent, plural, seconds_text, short_number
 
 NOT_MEASURABLE = "not measurable"
 
@@ -114,13 +114,22 @@ def all_clear(report: TraceReport) -> str:
     if report.failure is not None:
         return f"the run ended by the call above that torch refused{_until(report)}"
     if not report.passes_seen:
-        return NO_BACKWARD_YET if report.state == "running" else NO_BACKWARD
+        return _no_backward(report)
     if not report.passes_traced:
         return f"none of {plural(report.passes_seen, 'backward pass', 'backward passes')} was traced"
     passes = _looked_at(report)
     if report.state == "failed":
         return f"no problems found in the gradients of {passes}; the error is the code's own"
     return f"no problems found in {passes}{' so far' if report.state == 'running' else ''}"
+
+
+def _no_backward(report: TraceReport) -> str:
+    """Return that no backward was seen, and what to do; where processes were forked, that nobody looked there."""
+    if not report.forked:
+        return NO_BACKWARD_YET if report.state == "running" else NO_BACKWARD
+    were = f"{plural(report.forked, 'process was', 'processes were')} forked in this run, and"
+    where = "trace inside the function that runs there, with tensormagic.trace()"
+    return f"{were} {is_or_are(report.forked)} not followed from here: {where}"
 
 
 def _until(report: TraceReport) -> str:
