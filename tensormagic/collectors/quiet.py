@@ -6,7 +6,7 @@ ours, those would be recorded as if the person had written them; with gradients 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +19,29 @@ def quiet() -> Iterator[None]:
     """Leave out all function and dispatch modes, and record nothing for autograd (about 10 µs)."""
     with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
         yield
+
+
+def number(size: Any) -> int:
+    """Return a size as a plain number: of a symbol the one it was traced with, -1 where it never had one.
+
+    ``int(size)`` would make that number a condition of what the person compiles or exports.
+    """
+    if type(size) is int:
+        return size
+    hint = size.node.hint
+    return hint if type(hint) is int else -1
+
+
+def numbers(sizes: Iterable[Any]) -> tuple[int, ...]:
+    """Return sizes as plain numbers; see `number`.
+
+    Raises:
+        RuntimeError: where one is not known: that of a jagged dimension.
+    """
+    known = tuple(map(number, sizes))
+    if -1 in known:
+        raise RuntimeError("a size is not known as a number")
+    return known
 
 
 _PYTHON = torch._C.DispatchKey.Python

@@ -20,6 +20,7 @@ from tensormagic.collectors.geometry.layout import count_distinct
 from tensormagic.collectors.geometry.memory import Memory
 from tensormagic.collectors.geometry.overlap import Region
 from tensormagic.collectors.objects.namespace import is_kind
+from tensormagic.collectors.quiet import number, numbers
 
 MOST_ITEMS = 64  # tensors looked at in a tuple or list that a call returned
 _LEVELS = 16  # functorch wrappers round one tensor
@@ -115,11 +116,11 @@ def _of_tensor(x: torch.Tensor) -> Footprint:
     strided = _otherwise(lambda: x.layout == torch.strided and not x.is_nested, otherwise=False)
     return Footprint(
         pieces=_pieces(x),
-        shape=_otherwise(lambda: tuple(int(size) for size in x.shape), ()),
+        shape=_otherwise(lambda: numbers(x.shape), ()),
         stride=_otherwise(lambda: tuple(int(step) for step in x.stride()), ()) if strided else (),
         dtype=str(x.dtype).removeprefix("torch."),
         device=str(x.device),
-        nbytes=_otherwise(lambda: int(x.numel()) * x.element_size(), 0),
+        nbytes=_otherwise(lambda: number(x.numel()) * x.element_size(), 0),
         is_array=False,
         is_contiguous=strided and _otherwise(x.is_contiguous, otherwise=False),
         references=(weakref.ref(x),),

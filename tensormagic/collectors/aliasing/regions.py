@@ -9,6 +9,7 @@ import numpy as np
 from tensormagic.collectors.aliasing.sharing import Entry, Shared
 from tensormagic.collectors.geometry.overlap import Region
 from tensormagic.collectors.objects.holdings import is_kind
+from tensormagic.collectors.quiet import number, numbers
 
 _array_data: Any = np.ndarray.__array_interface__.__get__
 
@@ -27,5 +28,5 @@ def region_in(entry: Entry, piece: Shared) -> Region:
 def tensor_region(x: Any, shift: int) -> Region:
     """Return the bytes a strided tensor reads, its storage starting at byte ``shift``."""
     size = x.element_size()
-    stride = tuple(step * size for step in x.stride())
-    return Region.of(shift + int(x.storage_offset()) * size, tuple(x.shape), stride, size)
+    stride = tuple(number(step) * size for step in x.stride())
+    return Region.of(shift + number(x.storage_offset()) * size, numbers(x.shape), stride, size)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.graphs.history import flat, has_history, is_stale
+from tensormagic.collectors.quiet import numbers
 
 _TAKE_MASKS = ("Where", "IndexPut")  # nodes that have no input for a mask, and one for a number
 MOST_SEARCHED = 64  # nodes that one call made, looked through for an input without a way back
@@ -91,7 +92,7 @@ def _at_its_place(values: list[Any], at: int, node: tuple[int, int, list[int]]) 
 def shape_of(value: Any) -> tuple[int, ...]:
     """Return the shape of a tensor or an array; empty for a number, and where it cannot be told."""
     try:
-        return tuple(int(size) for size in value.shape) if isinstance(value, torch.Tensor | np.ndarray) else ()
+        return numbers(value.shape) if isinstance(value, torch.Tensor | np.ndarray) else ()
     except (RuntimeError, TypeError, AttributeError):  # nested, jagged or symbolic sizes
         return ()
 

@@ -16,7 +16,7 @@ from torch.overrides import get_testing_overrides, resolve_name
 
 from tensormagic.collectors.objects.holdings import is_kind
 from tensormagic.collectors.objects.still_values import UNKNOWN
-from tensormagic.collectors.quiet import answers_itself, quiet
+from tensormagic.collectors.quiet import answers_itself, numbers, quiet
 from tensormagic.reports import Location, Operand
 
 MOST_OPERANDS = 24
@@ -179,7 +179,7 @@ def _range(value: torch.Tensor) -> tuple[float, float] | tuple[None, None]:
 
 
 def _sizes(sizes: Any) -> tuple[int, ...]:
-    return tuple(int(size) for size in sizes)
+    return numbers(sizes)
 
 
 def _bare(value: Any) -> str:

@@ -19,6 +19,7 @@ import torch
 
 from tensormagic.collectors.graphs.saved_tensors import is_packed
 from tensormagic.collectors.objects.namespace import is_kind
+from tensormagic.collectors.quiet import number
 
 NODE_LIMIT = 5_000
 MOST_ITEMS = 64  # of a list that a custom Function keeps; objects that what a hook has packed is made of
@@ -88,7 +89,7 @@ def _at(node: Any, name: str, x: torch.Tensor, storage: int | None) -> Iterator[
         if not same and (storage is None or _storage_of(tensor) != storage):
             continue
         holds: Literal["tensor", "storage"] = "tensor" if same else "storage"
-        yield SavedHere(name, path_of(node, name, slot), holds, int(tensor.nbytes), tensor._cdata, is_original=same)
+        yield SavedHere(name, path_of(node, name, slot), holds, number(tensor.nbytes), tensor._cdata, is_original=same)
 
 
 def _storage_of(x: torch.Tensor) -> int:

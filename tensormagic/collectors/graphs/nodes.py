@@ -14,6 +14,7 @@ from tensormagic.collectors.graphs.saved_tensors import is_packed
 from tensormagic.collectors.graphs.skeleton import Skeleton, Walk, is_accumulate
 from tensormagic.collectors.objects.foreign import is_a
 from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.quiet import number, numbers
 from tensormagic.collectors.where.origins import Origin, Origins
 from tensormagic.reports import Node, SavedTensor
 from tensormagic.reports.quickly import quickly
@@ -120,7 +121,9 @@ def _described_outputs(found: tuple[tuple[tuple[Any, ...], torch.dtype, torch.de
 
 @lru_cache(maxsize=4096)
 def _described_saved(found: tuple[_Saved, ...]) -> tuple[SavedTensor, ...]:
-    return tuple(SavedTensor(slot, _numbers(size), dtype, nbytes, state) for slot, size, dtype, nbytes, state in found)
+    return tuple(
+        SavedTensor(slot, _numbers(size), dtype, number(nbytes), state) for slot, size, dtype, nbytes, state in found
+    )
 
 
 def _size(sized: Any) -> tuple[Any, ...]:
@@ -132,8 +135,8 @@ def _size(sized: Any) -> tuple[Any, ...]:
 
 def _numbers(size: tuple[Any, ...]) -> tuple[int, ...]:
     try:
-        return tuple(map(int, size))
-    except (RuntimeError, TypeError, AttributeError):  # symbolic, nested or jagged sizes
+        return numbers(size)
+    except (RuntimeError, TypeError, AttributeError):  # nested or jagged sizes
         return ()
 
 

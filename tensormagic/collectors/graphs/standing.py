@@ -16,7 +16,7 @@ import torch
 from tensormagic.collectors.graphs.nodes import describe_nodes, live_saved
 from tensormagic.collectors.graphs.skeleton import Skeleton, Walk, Walker, is_accumulate, make_skeleton
 from tensormagic.collectors.objects.identity import Leaf, Leaves, ModuleNames
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import number, quiet
 from tensormagic.collectors.where.origins import Origins
 from tensormagic.errors import NoGraphError
 from tensormagic.reports import Cell, Graph, Kept, Node, ParameterSeries, TraceReport
@@ -89,7 +89,7 @@ def _kept(found: Walk) -> Kept:
             try:
                 if tensor is not None:
                     storage = tensor.untyped_storage()
-                    sizes[storage._cdata] = storage.nbytes()
+                    sizes[storage._cdata] = number(storage.nbytes())
             except (RuntimeError, NotImplementedError):
                 unread += 1
     known = sum(counts[state] for state in ("ok", "freed", "changed in place"))

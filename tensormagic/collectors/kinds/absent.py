@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from tensormagic.collectors.kinds.kind import Description, Kind, bytes_of, has_class
+from tensormagic.collectors.quiet import number
 from tensormagic.reports import Fact
 from tensormagic.words import number_of_bytes
 
@@ -68,7 +69,7 @@ def _pretended(x: Any) -> Fact:
 
 def _describe_symbolic(x: Any) -> Description:
     """Describe a fake tensor whose sizes are symbols: their numbers are read as hints, which adds no guard."""
-    shape = tuple(_hint(size) for size in x.shape)
+    shape = tuple(number(size) for size in x.shape)
     known = all(size >= 0 for size in shape)
     return Description(
         label="fake tensor, symbolic",
@@ -86,14 +87,6 @@ def _describe_symbolic(x: Any) -> Description:
         shape=shape,
         no_values=_NO_VALUES,
     )
-
-
-def _hint(size: Any) -> int:
-    """Return the number a symbol stood for when it was traced; -1 where it never had one."""
-    if type(size) is int:
-        return size
-    hint = size.node.hint
-    return hint if type(hint) is int else -1
 
 
 def _describe_meta(x: Any) -> Description:

@@ -15,6 +15,7 @@ from torch import nn
 from tensormagic.collectors.aliasing.footprint import components
 from tensormagic.collectors.geometry.memory import Memory
 from tensormagic.collectors.kinds.subclasses import dispatches, has_memory, inner_tensors
+from tensormagic.collectors.quiet import number
 
 _PLAIN = {torch.Tensor, nn.Parameter, nn.Buffer}
 _LEVELS = 8  # wrapper subclasses round one another
@@ -56,6 +57,6 @@ def memory_in(part: torch.Tensor) -> Memory:
 def nbytes_of(x: torch.Tensor) -> int:
     """Return the bytes of a tensor's elements; 0 where it does not tell."""
     try:
-        return int(x.nbytes)
+        return number(x.nbytes)
     except Exception:  # an odd tensor may raise anything
         return 0

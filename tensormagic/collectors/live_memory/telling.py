@@ -13,6 +13,7 @@ from tensormagic.collectors.live_memory.lines import Origin, noted_line
 from tensormagic.collectors.live_memory.parts import nbytes_of
 from tensormagic.collectors.objects.naming import OPTIMIZED
 from tensormagic.collectors.objects.reach import Place
+from tensormagic.collectors.quiet import numbers
 from tensormagic.collectors.where.source import location_of
 from tensormagic.reports import Category, Holder, LiveStorage, Location
 
@@ -99,7 +100,7 @@ def _origin(block: Block, line_of: Callable[[torch.UntypedStorage], Origin | Non
 
 def _shape(x: torch.Tensor) -> tuple[int, ...]:
     try:
-        return tuple(int(size) for size in x.shape)
+        return numbers(x.shape)
     except Exception:  # sizes that are not known as numbers raise all kinds of errors
         return ()
 

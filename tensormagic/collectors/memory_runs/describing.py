@@ -13,6 +13,7 @@ from tensormagic.collectors.live_memory.parts import parts
 from tensormagic.collectors.live_memory.running import running
 from tensormagic.collectors.live_memory.survey import Survey
 from tensormagic.collectors.live_memory.telling import live_storage
+from tensormagic.collectors.ops.op_facts import has_memory
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.stroll import THOROUGH, Stroll
 from tensormagic.reports import Gap, LiveStorage
@@ -53,4 +54,6 @@ def standing() -> Iterator[tuple[torch.UntypedStorage, torch.Tensor, bool]]:
             for tensor in block.tensors.values():
                 for part in parts(tensor):
                     storage = part.untyped_storage()
+                    if not block.memory.address and not has_memory(storage):  # a fake tensor's, a wrapper's
+                        continue
                     yield storage, part, bool(block.identities) and storage._cdata in block.identities - {first}

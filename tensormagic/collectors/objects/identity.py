@@ -29,6 +29,7 @@ from torch.nn.parameter import is_lazy
 from tensormagic.collectors.objects.deep_names import DeepNames
 from tensormagic.collectors.objects.foreign import attributes_of, is_a, items_of
 from tensormagic.collectors.objects.sharded import Sharded, sharded_in
+from tensormagic.collectors.quiet import number
 
 MODULE_SCAN_LIMIT = 32  # rescans of the namespace for an unknown parameter: enough for models made on the way
 
@@ -77,9 +78,9 @@ def _dtype_name(dtype: torch.dtype) -> str:
 def _describe(tensor: torch.Tensor, name: str, owner: str) -> Leaf:
     return Leaf(
         name=name,
-        shape=_shared(tuple(tensor.shape)),
+        shape=_shared(tuple(map(number, tensor.shape))),
         dtype=_dtype_name(tensor.dtype),
-        numel=tensor.numel(),
+        numel=number(tensor.numel()),
         is_parameter=type(tensor) is nn.Parameter or isinstance(tensor, nn.Parameter),
         owner=owner,
         requires_grad=tensor.requires_grad,
@@ -359,7 +360,7 @@ class Leaves:
 
     def _anonymous(self, tensor: torch.Tensor) -> str:
         """Return a name for a leaf that has none: two that live at the same time get two names."""
-        return self._free(f"leaf {tuple(tensor.shape)}")
+        return self._free(f"leaf {tuple(map(number, tensor.shape))}")
 
     def _free(self, base: str) -> str:
         """Return a name, numbered while leaves that are alive go by it."""

@@ -19,6 +19,7 @@ NOTHING_NEW, ONE_NEW, SEVERAL = 0, 1, 2
 NEW = 2  # uses of a storage that only one tensor has, while its Python wrapper is looked at
 WHOLE = " (whole)"  # ends the name of what was counted from outside only
 
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 _SPARSE_PARTS = ("_indices", "_values")
 _COMPRESSED_PARTS = {
     torch.sparse_csr: ("crow_indices", "col_indices", "values"),
@@ -102,13 +103,26 @@ def storages(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
         if hasattr(tensor, "__tensor_flatten__"):
             return [storage for part in _inner(tensor) for storage in storages(part)]
         if tensor.layout is torch.strided:
-            return [tensor.untyped_storage()]
+            storage = tensor.untyped_storage()
+            return [storage] if type(tensor) in _PLAIN or has_memory(storage) else []
         names = _COMPRESSED_PARTS.get(tensor.layout, _SPARSE_PARTS)
         with quiet():
             parts = [getattr(tensor, name)() for name in names]
         return [storage for part in parts for storage in storages(part)]
     except Exception:  # a wrapper without memory of its own
         return []
+
+
+def has_memory(storage: torch.UntypedStorage) -> bool:
+    """Return whether memory lies behind a storage, or could: a fake tensor's tells a size only, which may be a symbol.
+
+    Not to be asked of what ``torch._lazy_clone`` made: that would copy it.
+    """
+    try:
+        size = storage.nbytes()
+        return type(size) is int and (size == 0 or storage.data_ptr() != 0)
+    except RuntimeError:  # a wrapper's, which has no address
+        return False
 
 
 def _inner(tensor: Any) -> list[torch.Tensor]:

@@ -24,6 +24,7 @@ from tensormagic.collectors.ops.op_facts import NEW, ONE_NEW, Row, new_bytes
 from tensormagic.collectors.ops.op_places import Place, Places, Rows
 
 _ENGINE = torch.autograd.graph._engine_run_backward.__code__
+_Tensor = torch.Tensor
 _Overload = torch._ops.OpOverload
 _current_node: Callable[[], Any] = torch._C._current_autograd_node
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
@@ -137,7 +138,7 @@ class OpMode(SteppingMode):  # type: ignore[no-untyped-call]
         nbytes = 0
         if row.kind:
             try:
-                storage = result.untyped_storage() if row.kind == ONE_NEW else None
+                storage = result.untyped_storage() if row.kind == ONE_NEW and type(result) is _Tensor else None
                 if storage is not None and _use_count(storage._cdata) == NEW:
                     nbytes = storage.nbytes()
                     row.nbytes += nbytes

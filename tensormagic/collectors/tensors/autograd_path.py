@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tensormagic.collectors.graphs.nodes import op_name
+from tensormagic.collectors.quiet import numbers
 from tensormagic.collectors.tensors.saved_states import saved_states
 from tensormagic.reports import BEYOND, NOTHING, Path, PathNode
 
@@ -83,6 +84,6 @@ def _shape(node: Any) -> tuple[int, ...]:
 
 def _sizes(sized: Any) -> tuple[int, ...]:
     try:
-        return tuple(int(size) for size in sized.shape)
+        return numbers(sized.shape)
     except (RuntimeError, TypeError, AttributeError):  # symbolic or nested sizes
         return ()

@@ -12,7 +12,7 @@ import torch
 from tensormagic.collectors.aliasing.sharing import PARTS, Entry, Shared, by_memory, gather, part_of, with_parts
 from tensormagic.collectors.objects.namespace import Walk
 from tensormagic.collectors.objects.naming import nearest, telling
-from tensormagic.collectors.quiet import here, quiet
+from tensormagic.collectors.quiet import here, number, quiet
 from tensormagic.reports import Gap, MemoryTotal, TensorReport, TensorRow, TensorTable
 
 LIMIT = 200_000
@@ -152,7 +152,7 @@ def _nbytes(item: torch.Tensor) -> int:
     try:
         item = here(item)  # of a DTensor what lies in this process
         if item.layout is torch.strided:
-            return int(item.numel() * item.element_size())
+            return number(item.numel()) * int(item.element_size())
         parts = (part_of(item, part) for part in PARTS.get(str(item.layout), ()))
         return sum(part.numel() * part.element_size() for part in parts if part is not None)
     except Exception:  # an odd tensor may refuse
