@@ -350,15 +350,11 @@ def _made(given: Given | None, wanted: str, got: str) -> list[str]:
 def _no_such_call(call: Call, function: str, given: str) -> Mismatch:
     forms = re.findall(r"^ \* \((.*?)\)\s*$", call.error, re.MULTILINE)
     forms = forms or re.findall(r"but expected \((.*)\)", call.error)[:1]
-    shown = " or ".join(dict.fromkeys(f"{function}({_without_defaults(form)})" for form in forms[:2]))
+    parts = (form.split(", *", maxsplit=1)[0].removeprefix("*, ").split(", ") for form in forms[:2])
+    needed_ones = (", ".join(part for part in each if " = " not in part) for each in parts)  # the rest has defaults
+    shown = " or ".join(dict.fromkeys(f"{function}({each})" for each in needed_ones))
     rule = f"The function {function}() takes no ({given})" + (f"; it is called as {shown}." if shown else ".")
     return mismatch("argument", rule, *(whole(one) for one in call.given if not one.operand.is_tensor))
-
-
-def _without_defaults(form: str) -> str:
-    """Return the first arguments of a signature: the rest has defaults."""
-    needed = [part for part in form.split(", *", maxsplit=1)[0].removeprefix("*, ").split(", ") if " = " not in part]
-    return ", ".join(needed)
 
 
 @says(r"expected Tensor as element (\d+) in argument \d+, but got ([\w.]+)")

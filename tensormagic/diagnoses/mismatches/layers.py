@@ -240,12 +240,9 @@ def _nothing_left(call: Call, given: First, before: str, after: str) -> Mismatch
         f"The window of a pooling must fit into the input: {given.sized} is smaller than the window"
         f"{f' of {sizes(kernel)}' if kernel else ''}, so that nothing is left."
     )
-    return mismatch("shape", rule, *(size(given, at, _along(kernel, at)) for at in spatial))
-
-
-def _along(kernel: Shape, at: int) -> object:
-    """Return the size of a window along a dimension, counted from the right; one number stands for all."""
-    return "" if not kernel else kernel[0] if len(kernel) == 1 else kernel[at] if -at <= len(kernel) else ""
+    window = kernel * len(becomes) if len(kernel) == 1 else kernel  # one number stands for all dimensions
+    parts = (size(given, at, window[at] if -at <= len(window) else "") for at in spatial)
+    return mismatch("shape", rule, *parts)
 
 
 @says(r"Invalid computed output size")

@@ -331,19 +331,16 @@ def _pairs(call: Call) -> Iterator[tuple[Given, Given, set[int], int]]:
 
 def _explained(call: Call, left: Given, right: Given, _: set[int], cut: int) -> Mismatch:
     where = [at - cut for at in clashing(left.shape[: left.ndim - cut], right.shape[: right.ndim - cut])]
-    pairs = [f"{left.shape[at]} against {right.shape[at]} in {_which(at, left, right)}" for at in where]
+    equal = left.ndim == right.ndim
+    ends = {} if equal else {-1: "the last dimension", -2: "the last but one"}
+    which = {at: ends.get(at, f"dimension {left.ndim + at if equal else at}") for at in where}
+    pairs = [f"{left.shape[at]} against {right.shape[at]} in {which[at]}" for at in where]
     rule = (
         f"{'Batch dimensions' if cut else 'Dimensions'} are compared from the right, and must be equal or 1: "
         f"{left.sized} and {right.sized} have {listed(pairs)}."
     )
     parts = [part for at in where for part in against(left, at, right)]
     return mismatch("shape", rule, *parts, works=[] if cut else _ways(call, left, right))
-
-
-def _which(at: int, left: Given, right: Given) -> str:
-    if left.ndim == right.ndim:
-        return f"dimension {left.ndim + at}"
-    return {-1: "the last dimension", -2: "the last but one"}.get(at, f"dimension {at}")
 
 
 def _ways(call: Call, left: Given, right: Given) -> list[str]:
@@ -412,7 +409,10 @@ def _result_too_small(call: Call, have: Shape, needed: Shape) -> Mismatch:
 def _cannot_expand(call: Call, dim: int, target: Shape, have: Shape) -> Mismatch:
     candidates = call.every(lambda one: one.shape == have)
     given = candidates[0] if call.function in {"expand", "broadcast_to", "expand_as"} else candidates[-1]
-    given = _added(call, have) or given
+    added = next((one for one in candidates if one.operand.role == "bias"), None)
+    if call.function in {"addmm", "addmv", "baddbmm", "addbmm", "addr"}:
+        added = call.tensor("input|self", 0)
+    given = added or given
     where = clashing(given.shape, target) or [dim - len(target)]
     parts = [size(given, at, target[at]) for at in where]
     likes = [one for one in call.tensors if one is not given and one.shape == target]
@@ -425,13 +425,6 @@ def _cannot_expand(call: Call, dim: int, target: Shape, have: Shape) -> Mismatch
     )
     works = [code for shape, code in _changes(given) if _fits_into(shape, target)]
     return mismatch("shape", rule, *parts, works=works[:2])
-
-
-def _added(call: Call, have: Shape) -> Given | None:
-    """Return what is added to a product, or the bias."""
-    if call.function in {"addmm", "addmv", "baddbmm", "addbmm", "addr"}:
-        return call.tensor("input|self", 0)
-    return next((one for one in call.tensors if one.operand.role == "bias" and one.shape == have), None)
 
 
 @says(
