@@ -89,7 +89,7 @@ def saved(tmp_path):
 def test_a_saved_report_is_shown(saved, capsys):
     """As text; of whatever kind it is."""
     assert main(["show", str(saved)]) == 0
-    assert capsys.readouterr().out.startswith("random generators")
+    assert capsys.readouterr().out.lstrip("─ ").startswith("random generators")
 
 
 def test_a_saved_report_becomes_a_page(saved, tmp_path, capsys):

@@ -123,7 +123,7 @@ def test_the_page_about_hosts_tells_these_sizes() -> None:
     """To two kilobytes: it is told that a notebook holds so much once."""
     pieces = {key.split("-")[0]: len(element) for html in _PANELS for key, element in shelf.elements(html).items()}
     text = (ROOT / "docs" / "hosts.md").read_text(encoding="utf-8")
-    told = re.search(r"some code: (\d+) KB, packed, for a traced run, (\d+) KB for a tensor, (\d+) KB for", text)
+    told = re.search(r"(\d+) KB \(compressed\) for a traced run, (\d+) KB for a tensor and (\d+) KB for", text)
     assert told is not None
     sizes = [pieces[name] / 1000 for name in ("trace", "tensor", "export")]
     assert [abs(int(one) - size) <= 2 for one, size in zip(told.groups(), sizes, strict=True)] == [True] * 3

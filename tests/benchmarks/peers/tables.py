@@ -47,7 +47,7 @@ def table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
 def tables(found: dict[str, Any]) -> dict[str, str]:
     """Return the tables by the first cell of each."""
     made: dict[str, Callable[[dict[str, Any]], str]] = {
-        "run on the same programs": graphs, "twenty tensors": tensors, "of the step": costs
+        "program": graphs, "20 tensors": tensors, "tool": costs
     }  # fmt: skip
     return {head: make(found) for head, make in made.items()}
 
@@ -57,26 +57,26 @@ def tables(found: dict[str, Any]) -> dict[str, str]:
 
 def graphs(found: dict[str, Any]) -> str:
     """Return what the tools that draw or trace do with the same programs."""
-    return table(("run on the same programs", *DRAWERS), _graph_rows(found["graphs"], found["pictures"]))
+    return table(("program", *DRAWERS), _graph_rows(found["graphs"], found["pictures"]))
 
 
 def _graph_rows(seen: dict[str, Any], pictures: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     yield "a plain function, no `nn.Module`", *(_outcome(seen["function"], tool) for tool in DRAWERS)
     yield "a graph 1,500 operations deep", *(_outcome(seen["deep"], tool) for tool in DRAWERS)
     yield (
-        "what a look in train mode changes",
+        "side effects in train mode",
         *(_changes(seen["changed"], tool) for tool in DRAWERS),
     )
-    yield "functions of torch's that stay replaced", *(_replaced(seen["replaced"], tool) for tool in DRAWERS)
+    yield "torch functions left patched", *(_replaced(seen["replaced"], tool) for tool in DRAWERS)
     for fault, text in _FAULTS.items():
         yield text, *(_named(seen["told"], tool, fault) for tool in DRAWERS)
-    yield "its picture of 17 layers takes", *(_size(pictures, tool) for tool in DRAWERS)
+    yield "size of its 17-layer graph", *(_size(pictures, tool) for tool in DRAWERS)
 
 
 _FAULTS = {
-    "spoilt": "a saved tensor changed: which lines it names",
-    "born_nan": "a NaN gradient: names its line",
-    "born_infinite": "an infinite gradient: names its line",
+    "spoilt": "a saved tensor was modified: lines it names",
+    "born_nan": "names the line of a NaN gradient",
+    "born_infinite": "names the line of an infinite gradient",
 }
 
 
@@ -113,37 +113,37 @@ def _size(pictures: dict[str, Any], tool: str) -> str:
 
 
 def tensors(found: dict[str, Any]) -> str:
-    """Return how many of the twenty tensors each tool shows, and at what price."""
+    """Return how many of the 20 tensors each tool shows, and at what price."""
     there = [tool for tool in VIEWERS if tool in found["tensors"]["refused"]]
-    head = ("twenty tensors", *(f"`{tool}`" if tool == "print" else tool for tool in there))
+    head = ("20 tensors", *(f"`{tool}`" if tool == "print" else tool for tool in there))
     return table(head, _tensor_rows(found["tensors"], there))
 
 
 def _tensor_rows(seen: dict[str, Any], there: list[str]) -> Iterator[tuple[str, ...]]:
-    yield "shown", *(str(seen["kinds"] - len(seen["refused"][tool])) for tool in there)
+    yield "supported", *(str(seen["kinds"] - len(seen["refused"][tool])) for tool in there)
     yield "raises", *(", ".join(seen["refused"][tool]) or "–" for tool in there)
     looks = [seen["looks"].get(tool) for tool in there]
     yield "lines of text for 64 × 64 numbers", *(f"{look['lines']}" if look else "raises" for look in looks)
-    yield "processor time of that", *(f"{look['milliseconds']:.2g} ms" if look else "–" for look in looks)
+    yield "CPU time", *(f"{look['milliseconds']:.2g} ms" if look else "–" for look in looks)
 
 
 # -- costs -----------------------------------------------------------------------------------------------------------
 
 
 def costs(found: dict[str, Any]) -> str:
-    """Return what a step costs that is watched."""
-    return table(("of the step", "times"), _cost_rows(found["costs"]))
+    """Return by how much each tool slows a step down."""
+    return table(("tool", "slowdown"), _cost_rows(found["costs"]))
 
 
 def _cost_rows(seen: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    yield "alone", f"1, which is {seen['step_milliseconds']} ms"
+    yield "untraced", f"1 ({seen['step_milliseconds']} ms)"
     names = {"tensormagic": "`%%tracegrad`, every step", "DebugMode": "`DebugMode`"}
     for name, times in seen["of_the_step"].items():
         if name != "step":
             yield names.get(name, name.replace("DebugMode with", "`DebugMode` with")), f"{times:g}"
     for name, times in seen["of_the_forward"].items():
         if name != "forward":
-            yield f"`{name}`, of the forward alone ({seen['forward_milliseconds']} ms)", f"{times:g}"
+            yield f"`{name}`, forward only ({seen['forward_milliseconds']} ms)", f"{times:g}"
 
 
 # -- the page --------------------------------------------------------------------------------------------------------
