@@ -48,7 +48,7 @@ def _shared(write: Write, others: list[ChangedName], more: int) -> Finding:
     lines = {0: "", 1: " (so does another line)"}.get(more, f" (so do {plural(more, 'more line')})")
     return _finding(
         "TM201", "note", write, others,
-        message=f"Writing to {_target(write)} {_changes(others)}{_how_often(write, others[0])}{lines}.",
+        message=f"Writing to {_target(write, others[0])} {_changes(others)}{_how_often(write, others[0])}{lines}.",
         remedy=_copy_remedy(write, others[0]),
     )  # fmt: skip
 
@@ -66,29 +66,31 @@ def _changes(others: list[ChangedName]) -> str:
     return f"changes {listed([changed.name for changed in others])}: {_elements(first)}{_first(first)}"
 
 
-def _target(write: Write) -> str:
+def _target(write: Write, changed: ChangedName | None = None) -> str:
+    if changed is not None and changed.through:
+        return changed.through
     name = write.target or ("tensors" if write.several else "a tensor") + " without a name"
     return f"{name} and others" if write.several and write.target else name
 
 
 def _unmeant(write: Write, changed: ChangedName) -> Finding:
-    how = _how_often(write, changed)
+    how, written = _how_often(write, changed), _target(write, changed)
     if changed.items > 1:
         message = (
-            f"{plural(changed.items, 'item')} of {changed.name} are one memory, and writing to {_target(write)} "
+            f"{plural(changed.items, 'item')} of {changed.name} are one memory, and writing to {written} "
             f"changes all of them{how}: none keeps the values it was appended with."
         )
         kept = write.target if write.target.isidentifier() else "…"
         remedy = f"Append a copy: `{changed.name}.append({kept}.detach().clone())`"
     elif changed.extent == "crosses":
         message = (
-            f"Writing to {_target(write)} changes {_elements(changed)}{_first(changed)}{how}: the two overlap in part, "
+            f"Writing to {written} changes {_elements(changed)}{_first(changed)}{how}: the two overlap in part, "
             "neither is a slice of the other."
         )
         remedy = _copy_remedy(write, changed)
     else:
         message = (
-            f"Writing to {_target(write)} changes {_elements(changed)}{how} without autograd noticing, and a backward "
+            f"Writing to {written} changes {_elements(changed)}{how} without autograd noticing, and a backward "
             f"graph holds {changed.name}: gradients that need its values come out wrong, without an error."
         )
         remedy = (
@@ -108,7 +110,7 @@ def changed_arrays(report: WritesReport) -> Iterator[Finding]:
             told.add(changed.name)
             yield _finding(
                 "TM204", "note", write, [changed],
-                message=f"Writing to {_target(write)} changes {_elements(changed)}{_first(changed)}"
+                message=f"Writing to {_target(write, changed)} changes {_elements(changed)}{_first(changed)}"
                 f"{_how_often(write, changed)}: the array shares the tensor's memory.",
                 remedy=f"Where that is not meant, cut the tie with a copy: `torch.tensor({changed.name})`, or "
                 f"`{changed.name} = {changed.name}.copy()`",
@@ -130,9 +132,10 @@ def _first(changed: ChangedName) -> str:
 
 
 def _how_often(write: Write, changed: ChangedName) -> str:
+    least = "at least " if changed.at_least else ""
     if write.several:
-        return f", {changed.writes} times" if changed.writes > 1 else ""
-    return f", in {changed.writes} of {plural(write.count, 'write')}" if write.count > 1 else ""
+        return f", {least}{changed.writes} times" if changed.writes > 1 else ""
+    return f", in {least}{changed.writes} of {plural(write.count, 'write')}" if write.count > 1 else ""
 
 
 def _copy_remedy(write: Write, changed: ChangedName) -> str:

@@ -41,6 +41,8 @@ class ChangedName:
         saved: Whether a backward graph seems to hold its values.
         items: For items of a list: how many of them are this one memory; else 1.
         writes: How many writes of this line changed it.
+        at_least: Whether that may be more: who shares the memory was not asked each time.
+        through: What was written to, where a line writes to several tensors and it was not the first; else empty.
     """
 
     name: str
@@ -57,6 +59,8 @@ class ChangedName:
     saved: bool = False
     items: int = 1
     writes: int = 1
+    at_least: bool = False
+    through: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,9 @@ def test_how_often_a_loop_changed_it():
     assert "of a, in 2 of 18 writes." in findings(changed(writes=2), count=18)[0].message
     assert "Writing to b and others changes" in findings(changed(writes=2), count=18, several=True)[0].message
     assert findings(changed(writes=2), count=18, several=True)[0].message.endswith("of a, 2 times.")
+    through = findings(changed(writes=2, through="c", at_least=True), count=18, several=True)[0].message
+    assert through.startswith("Writing to c changes")
+    assert through.endswith("of a, at least 2 times.")
 
 
 def test_notes_about_the_same_two_names_are_one():

@@ -46,6 +46,8 @@ Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 def suspect(written: Written, call: Call, targets: list[torch.Tensor]) -> Suspicion | None:
     """Return what may go wrong with a call that is about to be made; None, quickly, for nearly every call."""
+    if not targets:  # of batch norm without running statistics, say
+        return None
     target = targets[0]
     if target.is_sparse or target.layout != torch.strided or len(targets) > 2 or not target.numel():
         return None

@@ -30,13 +30,14 @@ class Tally:
     clash: Clash | None = None
     suspicion: Suspicion | None = None
     swaps: bool | None = None  # not looked up yet
+    missed: bool = False  # whether it was ever not looked up although it might have changed something new
     searched: bool | None = None  # whether names were ever looked up for it; None where they need not be
 
     def report(self, sites: Sites) -> Write:
         """Return it as plain data."""
         lists = tuple(f"{name}[" for name, changed in self.changed.items() if changed.items > 1)
         shown = ((key, name) for key, name in self.changed.items() if not lists or not key.startswith(lists))
-        changed = (dataclasses.replace(name, writes=self.counts[key]) for key, name in shown)
+        changed = (dataclasses.replace(name, writes=self.counts[key], at_least=self.missed) for key, name in shown)
         return Write(
             location=sites.locations[self.site] if self.site is not None else None,
             op=self.written.name,

@@ -155,8 +155,9 @@ class WriteLog:
             if self._search(frame, free=FREE_SEARCHES if tally.searched else FIRST_SEARCHES):
                 self._sharers.note(identity)
                 tally.searched = True
-            elif tally.searched is None:
-                tally.searched = False
+            else:
+                tally.missed = True
+                tally.searched = tally.searched or False
         region = place_of(target)
         hits = list(self._sharers.of(identity, region, foreign=foreign))
         if hits or (due and users > _ALONE):
@@ -173,7 +174,10 @@ class WriteLog:
         self._search_took = self._searched - began
         self._search_seconds += self._search_took
         if not self._sharers.complete:
-            reason = f"more than {self.names_searched} names and items: the rest was not looked through"
+            reason = (
+                f"{self.names_searched} names and items were looked through, not all there are: of a long container "
+                "the beginning is, and what cannot be read is not"
+            )
             self._gaps.setdefault("too many", Gap("names", reason))
         return True
 
@@ -190,9 +194,16 @@ class WriteLog:
             arguments = _arguments(seen.target, frame, named=via is not None) if due else {}
             for changed in (*self._effects.of(seen, statement, via), *changed_arguments(seen, arguments)):
                 tally.counts[changed.name] = tally.counts.get(changed.name, 0) + 1
-                known = tally.changed.setdefault(changed.name, changed)
-                if changed.items > known.items:
-                    tally.changed[changed.name] = changed
+                known = tally.changed.get(changed.name)
+                if known is None or changed.items > known.items:
+                    tally.changed[changed.name] = dataclasses.replace(changed, through=self._other(seen, via))
+
+    def _other(self, seen: WriteSeen, via: Through | None) -> str:
+        """Return the name of what was written to, where it is not what the line wrote to first; else nothing."""
+        if seen.tally.named or seen.target.untyped_storage()._cdata == seen.tally.storage:
+            return ""
+        name = via.name if via is not None else next(iter(self._sharers.names_of_item(seen.target)), "")
+        return name or "a tensor without a name"
 
     def _through(self, tally: Tally, target: torch.Tensor, frame: FrameType | None) -> tuple[Statement, Through | None]:
         frame = own_frame(frame)
@@ -232,10 +243,13 @@ def _arguments(target: torch.Tensor, frame: FrameType | None, *, named: bool) ->
             break
         passed = statement_at(own.f_code.co_filename, own.f_lineno).passed if depth or not named else ()
         values = names_of(own) if passed else {}
-        same = {name: values[name] for name in passed if values.get(name) is target or values.get(name) is target._base}
-        found |= {name: value for name, value in same.items() if value is not None}
+        found |= {name: values[name] for name in passed if name in values and _is_or_views(target, values[name])}
         own = own_frame(own.f_back)
     return found
+
+
+def _is_or_views(target: torch.Tensor, value: Any) -> bool:
+    return value is not None and (value is target or value is target._base)
 
 
 def own_frame(frame: FrameType | None) -> FrameType | None:

@@ -47,6 +47,7 @@ _COMPILED = (
     "{} calls went into functions that torch.compile made: of what their kernels allocate, only what the operations "
     "around them work with was seen"
 )
+NUMBER = 16  # bytes of a Python number that autograd has saved: a tensor without a name, made by no operation
 _UNMET = (
     "{} bytes are alive in the end that no operation on this thread was seen to allocate{}: what other threads,"
     " compiled kernels and libraries allocate is not followed"
@@ -183,7 +184,8 @@ class MemoryRecorder:
 
     def _unmet(self) -> Iterator[Gap]:
         """Yield how much is alive that nobody saw being allocated."""
-        found = {id(one): one for key, one in self._described.items() if key not in self.mode.known and one.nbytes}
+        unmet = [one for key, one in self._described.items() if key not in self.mode.known and one.nbytes]
+        found = {id(one): one for one in unmet if one.name or one.shape or one.nbytes > NUMBER}
         if found:
             largest = max(found.values(), key=lambda one: one.nbytes)
             named = f", the largest of them {largest.name}" if largest.name else ""

@@ -334,3 +334,31 @@ def test_a_line_for_which_no_names_could_be_looked_up_is_a_gap(monkeypatch):
     (gap,) = watch.report.gaps
     assert gap.section == "names"
     assert "not looked up again for what one line wrote to" in gap.reason
+
+
+def test_what_writes_to_nothing_and_what_has_no_name():
+    """Batch norm without running statistics writes to nothing; a global that a function hands on has no local name."""
+    report = watched("nn.InstanceNorm2d(4)(torch.randn(2, 4, 3, 3))")
+    assert report.gaps == ()
+    source = """cell = nn.LSTMCell(1, 5)
+x = torch.randn(4, 1)
+optimizer = torch.optim.LBFGS(cell.parameters())
+def closure():
+    h, _ = cell(x)
+    loss = h.square().mean()
+    loss.backward()
+    return loss
+optimizer.step(closure)"""
+    assert watched(source).gaps == ()
+
+
+def test_the_tensor_that_changed_another_is_named():
+    """An optimizer writes to many tensors: the one whose memory another name shares is told of, not the first."""
+    source = """first, second = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))
+optimizer = torch.optim.Adam([first, second])
+for _ in range(3):
+    seen = second.expand(20)
+    (seen * first).sum().backward()
+    optimizer.step()"""
+    (found,) = [name for write in watched(source).writes for name in write.changed if name.name == "seen"]
+    assert (found.through, found.at_least) == ("second", False)

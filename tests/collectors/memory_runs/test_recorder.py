@@ -318,3 +318,11 @@ def test_what_nobody_saw_being_allocated_is_a_gap():
     (gap,) = own_gaps(run.report)
     assert gap.reason.startswith("4000 bytes are alive in the end")
     assert "made[0]" in gap.reason
+
+
+def test_a_number_that_autograd_saved_is_no_memory_of_another_thread():
+    """``p * 2.5`` keeps 2.5 as a tensor that no operation allocated."""
+    weight, kept = torch.ones(3, requires_grad=True), []
+    with tm.track_memory(namespace={"kept": kept}) as run:
+        kept.append((weight * 2.5).sum())
+    assert not [gap for gap in run.report.gaps if "no operation" in gap.reason]
