@@ -38,8 +38,8 @@ SUBJECTS: Mapping[str, str] = {
     "memory: CUDA snapshots": "*snapshot*",
     "memory: what del frees": "*/releases/* */freeing*",
     "memory: a run": "*/memory_run* */gpumem_cell.py */timeline_* */allocator_* */out_of_memory* */track.js",
-    "memory: now": "*/live_memory* */memory_now.py */gpumem.py */reports/memory.py */renderers/memory/*"
-    " */memory/live.js */memory*.css */keepers.py */leaks.py */retention.py",
+    "memory: now": "*/live_memory* */memory_now.py */gpumem.py */reports/memory.py */panels/memory.py"
+    " */views/pictures/* */memory/live.js */memory*.css */keepers.py */leaks.py */retention.py",
     "session watch": "*/session/* */watch*",
     "aliases, writes, overlay": "*alias* *write* *written* *writing* *overlay* */sharing* */clash*",
     "rng": "*/rng* *draws* */generators.py */mersenne.py",

@@ -9,12 +9,12 @@ from typing import Any
 from tensormagic.errors import TensorMagicError
 from tensormagic.renderers.basics.theme import GROUP_COLOUR, role
 from tensormagic.renderers.figures_sharing import Framed, plain_text
-from tensormagic.renderers.memory import memory_run_words
-from tensormagic.renderers.memory.categories import COLOURS
-from tensormagic.renderers.memory.memory_words import summary, tiles, title
-from tensormagic.renderers.memory.timeline_stack import Layer, by_category, columns, main_timeline, ticks
-from tensormagic.renderers.memory.treemap import Tile
 from tensormagic.reports import LineMemory, MemoryReport, MemoryRunReport
+from tensormagic.views.panels import memory_run
+from tensormagic.views.panels.memory import summary, tiles, title
+from tensormagic.views.pictures.categories import COLOURS
+from tensormagic.views.pictures.timeline_stack import Layer, by_category, columns, main_timeline, ticks
+from tensormagic.views.pictures.treemap_layout import Tile
 from tensormagic.words import count, number_of_bytes, plural, shortened
 
 MOST_TILES = 600
@@ -26,7 +26,7 @@ LINE = 30  # pixels of one line of code
 def treemap(plotly: Any, report: MemoryReport | MemoryRunReport) -> Framed:
     """Draw what is alive, or was at the peak, as a treemap: device or run, name or line, storage."""
     if isinstance(report, MemoryRunReport):
-        parts = [("the peak", memory_run_words.peak_tiles(report))]
+        parts = [("the peak", memory_run.peak_tiles(report))]
         head, note = "Alive at the peak", _said(report)
     else:
         parts = [(device.device, tiles(report, device.device)) for device in report.devices if device.live]
@@ -110,7 +110,7 @@ def timeline(plotly: Any, report: MemoryRunReport) -> Framed:
 
 
 def _said(report: MemoryRunReport) -> str:
-    return f"{memory_run_words.peak(report)} {memory_run_words.summary(report)}".strip()
+    return f"{memory_run.peak(report)} {memory_run.summary(report)}".strip()
 
 
 def _round(top: int) -> dict[str, list[Any]]:
@@ -122,7 +122,7 @@ def _round(top: int) -> dict[str, list[Any]]:
 def _area(plotly: Any, report: MemoryRunReport, layer: Layer, across: list[int], moments: list[int]) -> Any:
     values = [layer.values[at] for at in moments]
     return plotly.Scatter(
-        x=across, y=values, name=memory_run_words.layer_words(report, layer), stackgroup="live", mode="lines",
+        x=across, y=values, name=memory_run.layer_words(report, layer), stackgroup="live", mode="lines",
         line={"width": 0, "shape": "hv"}, fillcolor=COLOURS[layer.key],
         customdata=[number_of_bytes(value) for value in values],
         hovertemplate="operation %{x}: %{customdata}",
@@ -134,7 +134,7 @@ def lines(plotly: Any, report: MemoryRunReport) -> Framed:
     shown = [(at, line) for at, line in enumerate(report.lines) if line.allocated or line.freed][:MOST_LINES]
     if not shown:
         raise TensorMagicError('no "lines" figure: no line of yours allocated anything')
-    labels = [plain_text(memory_run_words.line_words(report, at, width=48)) for at, _ in shown]
+    labels = [plain_text(memory_run.line_words(report, at, width=48)) for at, _ in shown]
     figure = plotly.Figure([
         plotly.Bar(
             orientation="h", y=labels, x=[_amount(line, key) for _, line in shown], name=name, marker={"color": colour},

@@ -14,11 +14,11 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any
 
+from tensormagic import views
 from tensormagic.renderers.assets import module
 from tensormagic.renderers.basics.plain_text import plain, plain_report
 from tensormagic.renderers.basics.styling import whole
 from tensormagic.renderers.live import Bundle, keep_retired, view_of, widget_class
-from tensormagic.renderers.memory import memory_run_html
 from tensormagic.renderers.sampler import Sampler
 from tensormagic.reports import MemoryFrame, MemoryRunReport
 
@@ -89,7 +89,7 @@ def _moved(frame: MemoryFrame, before: MemoryFrame) -> bool:
 
 
 def _document(report: MemoryRunReport) -> dict[str, Any]:
-    return {"html": memory_run_html.render(plain_report(report))}
+    return {"html": views.draw(plain_report(report), "html")}
 
 
 @cache

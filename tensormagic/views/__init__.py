@@ -16,6 +16,9 @@ PANELS: dict[str, str] = {
     # report's kind_name → module with a view(report) -> Panel
     "aliases": "tensormagic.views.panels.aliases",
     "freeing": "tensormagic.views.panels.freeing",
+    "memory": "tensormagic.views.panels.memory",
+    "memory run": "tensormagic.views.panels.memory_run",
+    "memory snapshot": "tensormagic.views.panels.snapshot",
     "rng": "tensormagic.views.panels.rng",
     "rng comparison": "tensormagic.views.panels.rng",
     "rng run": "tensormagic.views.panels.rng",

@@ -164,6 +164,8 @@ class Line:
         beside: What it did, at its right: a draw (rng), what it writes to (writes).
         below: What came of it.
         sign: What stands before it: a severity, or ``"mark"`` for a line that did something.
+        amounts: Numbers at its left, one for each of the listing's columns (a run's memory).
+        ground: Style class of the colour that it has in a picture.
     """
 
     number: int
@@ -171,27 +173,32 @@ class Line:
     beside: Sequence[Cell] = ()
     below: Sequence[Cell] = ()
     sign: str = ""
+    amounts: Sequence[Cell] = ()
+    ground: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Code, line by line, with what each line did (rng, writes).
+    """Code, line by line, with what each line did (rng, writes, a run's memory).
 
     Attributes:
         lines: Of a cell, or of several files.
         titles: Of the code, and of what stands at its right; seen only where they are given.
+        columns: Titles of the numbers at the left of a line.
     """
 
     lines: Sequence[Line]
     titles: tuple[str, str] = ("", "")
+    columns: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A stretch of text that looks different from what is around it."""
+    """A stretch of text that looks different from what is around it; ``hint`` is what pointing at it tells."""
 
     text: str
     look: Look
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +218,17 @@ class Chip:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar, as long as ``share`` says, from 0 to 1 (memory, compare)."""
+    """A bar, as long as ``share`` says, from 0 to 1 (memory, compare).
+
+    Attributes:
+        share: How long.
+        words: A number that it stands behind (the lines of a run's memory).
+        ground: Style class of its colour, where it has one of its own.
+    """
 
     share: float
+    words: str = ""
+    ground: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,12 +255,14 @@ class Part:
         amount: How much that is, in words.
         share: How long it is drawn, of the whole bar, from 0 to 1.
         ground: Style class of its colour.
+        of: What part of the whole that is, in words, where a bar is not drawn to scale.
     """
 
     words: str
     amount: str
     share: float
     ground: str
+    of: str = ""
 
 
 @dataclass(frozen=True, slots=True)

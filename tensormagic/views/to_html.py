@@ -15,7 +15,6 @@ from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, 
 from tensormagic.renderers.basics.icons import icon
 from tensormagic.renderers.basics.markup import corner, escape, tag
 from tensormagic.renderers.basics.panel import all_clear, fold, folds, header, panel, scroll
-from tensormagic.renderers.memory.categories import category_style
 from tensormagic.views.nodes import (
     Bar,
     Cell,
@@ -29,6 +28,7 @@ from tensormagic.views.nodes import (
     Noted,
     Panel,
     Paragraph,
+    Part,
     Parts,
     Picture,
     Section,
@@ -39,6 +39,7 @@ from tensormagic.views.nodes import (
     left_out_words,
     letters,
 )
+from tensormagic.views.pictures.categories import category_style
 from tensormagic.words import plural
 
 _CLASSES: dict[Look, str] = {
@@ -116,7 +117,7 @@ def _(node: Section) -> str:
 
 @html.register
 def _(node: Paragraph) -> str:
-    sign = icon(node.look) if node.look in {"warning", "error"} else ""
+    sign = f"{icon(node.look)} " if node.look in {"warning", "error"} else ""
     return tag("p", sign, with_code(node.text), class_=_CLASSES[node.look] if node.look else None)
 
 
@@ -177,23 +178,29 @@ def _(node: Source) -> str:
     if not node.lines:
         return ""
     signs, beside = any(line.sign for line in node.lines), any(line.beside for line in node.lines)
-    titles = [("number of the line", ""), ("mark", "") if signs else None, ("line", node.titles[0])]
+    titles = [("number of the line", ""), *([("mark", "")] if signs else []), ("line", node.titles[0])]
     titles += [("what it did", node.titles[1])] if beside else []
     heads = (tag("th", escape(seen), scope="col") if seen else corner(said, scope="col")
-             for said, seen in filter(None, titles))  # fmt: skip
-    head = tag("thead", tag("tr", *heads))
-    rows = (_line(line, signs=signs, beside=beside) for line in node.lines)
-    return scroll("The cell, line by line", tag("table", head, tag("tbody", *rows), class_="tm-code"))
+             for said, seen in titles)  # fmt: skip
+    amounts = (tag("th", escape(title), scope="col", class_="tm-num") for title in node.columns)
+    head = tag("thead", tag("tr", *amounts, *heads))
+    rows = (_line(line, (len(node.columns), signs, beside)) for line in node.lines)
+    return scroll("The source, line by line", tag("table", head, tag("tbody", *rows), class_="tm-code"))
 
 
-def _line(line: Line, *, signs: bool, beside: bool) -> str:
+def _line(line: Line, has: tuple[int, bool, bool]) -> str:
+    """Return a line; ``has`` says how many numbers are at its left, and whether there are signs, and things beside."""
+    columns, signs, beside = has
     if not line.number:
         words = escape(line.text) or "\u22ee"
-        return tag("tr", tag("td", words, colspan=2 + signs + beside, class_="tm-heading"))
+        return tag("tr", tag("td", words, colspan=2 + columns + signs + beside, class_="tm-heading"))
     sign = "\u2022" if line.sign == "mark" else icon(line.sign) if line.sign else ""
     below = (tag("p", cell(part), class_="tm-below") for part in line.below)
+    amounts = [*line.amounts, *[None] * (columns - len(line.amounts))]
+    swatch = tag("span", class_=f"tm-swatch {line.ground}") if line.ground else ""
     cells = (
-        tag("td", str(line.number), class_="tm-number"),
+        *(tag("td", cell(amount), class_="tm-num") for amount in amounts),
+        tag("td", swatch, str(line.number), class_="tm-number"),
         tag("td", sign, class_="tm-sign") if signs else "",
         tag("td", tag("code", escape(line.text)), *below, class_="tm-text"),
         tag("td", *(tag("p", cell(part)) for part in line.beside), class_="tm-beside") if beside else "",
@@ -211,10 +218,11 @@ def _(node: tuple[Cell, ...]) -> str:
 
 @cell.register
 def _(node: Words) -> str:
-    if node.look == "strong":
-        return tag("b", with_code(node.text))
-    return tag("code", escape(node.text)) if node.look == "code" else tag(
-        "span", with_code(node.text), class_=_CLASSES[node.look])  # fmt: skip
+    hint = node.hint or None
+    if node.look == "code":
+        return tag("code", escape(node.text), title=hint)
+    name = "b" if node.look == "strong" else "span"
+    return tag(name, with_code(node.text), class_=_CLASSES.get(node.look), title=hint)
 
 
 @cell.register
@@ -237,6 +245,10 @@ def _(node: Chip) -> str:
 
 @cell.register
 def _(node: Bar) -> str:
+    if node.words:
+        return tag(
+            "span", escape(node.words), class_=f"tm-amount {node.ground}".strip(), style=f"--w:{100 * node.share:.0f}%"
+        )
     return tag("span", tag("i", style=f"width:{100 * node.share:.1f}%"), class_="tm-track")
 
 
@@ -278,13 +290,17 @@ def _(node: Strip) -> str:
 @html.register
 def _(node: Parts) -> str:
     bar = "".join(tag("span", class_=part.ground, style=f"width:{100 * part.share:.2f}%",
-                      title=f"{part.words}: {part.amount}") for part in node.parts)  # fmt: skip
-    said = "; ".join(f"{part.words}: {part.amount}" for part in node.parts)
+                      title=_said(part)) for part in node.parts)  # fmt: skip
+    said = "; ".join(map(_said, node.parts))
     keys = [tag("span", tag("span", class_=f"tm-swatch {part.ground}"), escape(part.words), " ",
                 tag("b", escape(part.amount)), class_="tm-key") for part in node.parts]  # fmt: skip
     keys += [tag("span", escape(node.note), class_="tm-key quiet")] if node.note else []
     drawn = tag("div", bar, class_="tm-bar", role="img", aria_label=said) if bar else ""
     return drawn + tag("div", " ".join(keys), class_="tm-keys")
+
+
+def _said(part: Part) -> str:
+    return f"{part.words}: {part.amount}" + (f", {part.of}" if part.of else "")
 
 
 @html.register

@@ -11,7 +11,6 @@ from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.text_metrics import fitted, text_width, wrapped
-from tensormagic.renderers.memory.picture_svg import Page, ground_colour, text_svg
 from tensormagic.views.nodes import (
     Bar,
     Cell,
@@ -31,11 +30,13 @@ from tensormagic.views.nodes import (
     left_out_words,
     letters,
 )
+from tensormagic.views.svg_page import Page, ground_colour, text_svg
 from tensormagic.views.to_text import inline, plain
 from tensormagic.words import count, plural, shortened
 
 WIDTH, LINE, SIZE = 1000.0, 18.0, 13.0
 MOST_ROWS, MOST_LINES = 24, 80  # of a table, of a listing
+_AMOUNT = 76.0  # pixels of a number at the left of a line
 _GAP, _BAR_WIDTH, _STRIP_WIDTH, _CELL_LINES = 18.0, 120.0, 200.0, 4
 _MONO = "ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 _MONO_EM = 0.61  # of the size of its letters
@@ -98,7 +99,8 @@ def _(node: Section, page: Page) -> None:
         return
     if node.title:
         chip = f"{letters(node.chip)}  " if node.chip else ""
-        _paragraph(page, chip + plain(node.title) + (f" ({plain(node.note)})" if node.note else ""), bold=True)
+        _paragraph(page, chip + plain(node.title), bold=True)
+        _paragraph(page, plain(node.note), ink=theme.role("ink-2"))
     for part in node.body:
         draw(part, page)
 
@@ -183,7 +185,12 @@ def _words(words: str, x: float, y: float, wide: float, column: Column) -> str:
 
 @draw.register
 def _(node: Source, page: Page) -> None:
-    drawn = [_line(line) for line in node.lines[:MOST_LINES]]
+    left = _AMOUNT * len(node.columns)
+    drawn = [_line(line, left) for line in node.lines[:MOST_LINES]]
+    if node.columns:
+        titles = (text_svg(_AMOUNT * at, 12, title, size=12, anchor="end", ink=theme.role("ink-2"))
+                  for at, title in enumerate(node.columns, 1))  # fmt: skip
+        page.put("".join(titles), 12)
     heights = [0.0, *accumulate(height for _, height in drawn)]
     moved = (
         f'<g transform="translate(0,{number(y)})">{part}</g>' for (part, _), y in zip(drawn, heights, strict=False)
@@ -193,17 +200,21 @@ def _(node: Source, page: Page) -> None:
     _paragraph(page, f"and {count(left)} more lines" if left > 0 else "", ink=theme.role("ink-2"))
 
 
-def _line(line: Line) -> tuple[str, float]:
+def _line(line: Line, left: float) -> tuple[str, float]:
+    """Return a line, its number behind ``left`` pixels of amounts, and how high it is with what is below it."""
     if not line.number:
-        return text_svg(40, 13, line.text or "\u22ee", size=12, ink=theme.role("ink-2"), bold=bool(line.text)), LINE
+        return text_svg(
+            left + 40, 13, line.text or "\u22ee", size=12, ink=theme.role("ink-2"), bold=bool(line.text)
+        ), LINE
     tone = theme.role(_TONES[line.sign]) if line.sign else theme.role("ink-2")
     code = line.text.expandtabs(4)
     beside = [words for words in map(_one_line, line.beside) if words]
     parts = [
-        text_svg(28, 13, str(line.number), size=12, anchor="end", ink=tone, bold=bool(line.sign)),
-        _mono(40, 13, code),
+        *(_amount(amount, _AMOUNT * at) for at, amount in enumerate(line.amounts) if amount),
+        text_svg(left + 28, 13, str(line.number), size=12, anchor="end", ink=tone, bold=bool(line.sign)),
+        _mono(left + 40, 13, code),
     ]
-    start = max(52 + len(code) * 12 * _MONO_EM, WIDTH * 0.5)
+    start = max(left + 52 + len(code) * 12 * _MONO_EM, WIDTH * 0.5)
     notes = [_one_line(part) for part in line.below if part]
     if len(beside) == 1 and start + text_width(beside[0], 12) <= WIDTH:
         parts.append(text_svg(start, 13, beside[0], size=12, ink=theme.role("ink-2")))
@@ -212,6 +223,13 @@ def _line(line: Line) -> tuple[str, float]:
     wrapped_notes = [each for words in notes for each in wrapped(words, WIDTH - 64, 12, 6)]
     parts += [text_svg(64, 13 + LINE * at, words, size=12, ink=tone) for at, words in enumerate(wrapped_notes, 1)]
     return "".join(parts), LINE * (1 + len(wrapped_notes))
+
+
+def _amount(amount: Cell, x: float) -> str:
+    share = amount.share if isinstance(amount, Bar) else 0.0
+    wide = (_AMOUNT - 8) * share
+    behind = _box(x + _AMOUNT - wide, 1, wide, LINE - 2, theme.role("n0")).replace("/>", ' fill-opacity=".3"/>')
+    return (behind if wide else "") + text_svg(x + _AMOUNT - 2, 13, _one_line(amount), size=12, anchor="end")
 
 
 def _mono(x: float, y: float, code: str) -> str:

@@ -6,13 +6,12 @@ Lines are measured as a terminal shows them. Nothing rests on colour: what is co
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatch
 from itertools import chain, groupby
 
 from tensormagic.renderers.basics.icons import SIGNS
-from tensormagic.renderers.memory.text_bars import bar
-from tensormagic.renderers.terminal.text_canvas import cut, printable, table, wrapped
+from tensormagic.renderers.terminal.text_canvas import columns_of, cut, printable, table, wrapped
 from tensormagic.reports import Finding
 from tensormagic.views.nodes import (
     Bar,
@@ -35,11 +34,13 @@ from tensormagic.views.nodes import (
     left_out_words,
     letters,
 )
+from tensormagic.views.pictures.text_bars import bar
 from tensormagic.words import evidence_text, plural
 
 NARROWEST = 40
 _CELL = 120  # characters of a line of a cell
 _FOLDED = 14  # lines of what is folded within a part
+_CODE = 36  # columns that code has at the right of numbers, at least
 _BAR = 16  # columns
 _SHADES = "\u2591\u2584\u2588"  # not used, partly used, used
 _RULE = "\u2500"
@@ -161,6 +162,9 @@ def _short(words: str) -> str:
 
 @text.register
 def _(node: Source, width: int) -> Iterator[str]:
+    if node.columns:
+        yield from _with_amounts(node, width)
+        return
     signs = any(line.sign for line in node.lines)
     for line in node.lines:
         yield from _line(line, width, signs=signs)
@@ -177,15 +181,45 @@ def _line(line: Line, width: int, *, signs: bool) -> Iterator[str]:
     if joined and not wrapped(joined, width)[1:]:
         yield joined
     else:
-        yield from _code(code, width, further)
+        yield from _code(lead, printable(line.text.expandtabs(4)), width)
         yield from (each for part in beside for each in wrapped(part, width, "         \u2190 ", further))
     for part in line.below:
         yield from wrapped(inline(part).replace("\n", "  "), width, " " * 9, further)
 
 
-def _code(code: str, width: int, further: str) -> list[str]:
-    lines = wrapped(code, width, "", further)
-    return lines if lines[1:] else [code]  # of a line that fits every space stays
+def _with_amounts(node: Source, width: int) -> Iterator[str]:
+    """Yield a listing with numbers at the left of each line; where that leaves the code no room, below it."""
+    empty = [""] * len(node.columns)
+    rows = [[inline(amount) for amount in line.amounts] or empty for line in node.lines]
+    wide = [max(map(columns_of, column)) for column in zip(node.columns, *rows, strict=True)]
+    head = _aligned(node.columns, wide)
+    if width - columns_of(head) < _CODE:
+        for line, told in zip(node.lines, rows, strict=True):
+            yield from _code(f"  {line.number or '':>4}  ", _code_of(line), width)
+            cells = (
+                f"{name} {cell}".replace(" ", "\u00a0") for name, cell in zip(node.columns, told, strict=True) if cell
+            )
+            below = "  ".join(cells)
+            yield from wrapped(below, width, " " * 12, " " * 12) if below else ()
+        return
+    yield f"{head}  line"
+    for line, told in zip(node.lines, rows, strict=True):
+        yield from _code(f"{_aligned(told, wide)}  {line.number or '':>4}  ", _code_of(line), width)
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "".join("  " + " " * (width - columns_of(cell)) + cell for cell, width in zip(cells, widths, strict=True))
+
+
+def _code_of(line: Line) -> str:
+    return printable(line.text.expandtabs(4)) if line.number or line.text else "\u22ef"
+
+
+def _code(lead: str, code: str, width: int) -> Iterator[str]:
+    """Yield a line of the source, whole: where there is no room, it goes on below, further in."""
+    inner = " " * min(columns_of(lead) + len(code) - len(code.lstrip()) + 4, width - _CODE // 2)
+    lines = wrapped(lead + code, width, "", inner)
+    yield from lines if lines[1:] else [(lead + code).rstrip()]
 
 
 # -- what stands in a line -------------------------------------------------------------------------------------------
@@ -194,7 +228,7 @@ def _code(code: str, width: int, further: str) -> list[str]:
 inline.register(tuple, lambda node: "  ".join(filter(None, map(inline, node))))
 inline.register(Words, lambda node: plain(node.text))
 inline.register(Chip, lambda node: letters(node.number))
-inline.register(Bar, lambda node: bar(node.share, _BAR))
+inline.register(Bar, lambda node: plain(node.words) or bar(node.share, _BAR))
 
 
 @inline.register
@@ -218,8 +252,8 @@ def _(node: Strip, width: int) -> Iterable[str]:
 
 @text.register
 def _(node: Parts, width: int) -> Iterator[str]:
-    rows = [(part.words, inline(Bar(part.share)), part.amount) for part in node.parts]
-    yield from table(rows, indent=2, gap=2, width=width, right=(2,)) if rows else ()
+    rows = [(part.words, inline(Bar(part.share)), part.amount, part.of) for part in node.parts]
+    yield from table(rows, indent=2, gap=2, width=width, right=(2, 3)) if rows else ()
     if node.note:
         yield from wrapped(plain(node.note), width, "  ", "  ")
 

@@ -24,7 +24,7 @@ def test_a_snapshot_is_shown_bound_and_saved(cell, path):
     saved = path.with_suffix(".json")
     ran = cell(f"%gpumem --snapshot '{path}' --into taken --save '{saved}'")
     (shown,) = ran.shown
-    assert shown["text/plain"].startswith("memory snapshot my memory.pickle")
+    assert shown["text/plain"].startswith("── memory snapshot ── my memory.pickle")
     assert "2 GiB asked for, 310 MiB free on the device; 303 MiB were" in shown["text/plain"]
     assert "peak 340 MiB" in shown["text/html"]
     assert SnapshotReport.load(saved).devices[0].peak == 340 * 2**20 + 300 * 66 + 3 * 512

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tensormagic.renderers.basics import theme
-from tensormagic.renderers.memory import categories
-from tensormagic.renderers.memory.timeline_stack import by_category, by_line
-from tensormagic.renderers.memory.timeline_svg import areas
+from tensormagic.views.pictures import categories
+from tensormagic.views.pictures.timeline_stack import by_category, by_line
+from tensormagic.views.pictures.timeline_svg import areas
 from tests.renderers.samples_memory_run import SAMPLES
 
 RENDERERS = Path(theme.__file__).parents[1]
@@ -108,9 +108,9 @@ def test_numbers_are_read_on_the_bars_behind_them(dark):
     """The columns of bytes beside the lines of a cell have their bars behind the numbers."""
     steps = SCALES["NORM"][dark]
     tints = {".tm-bp": ("var(--n2)", steps[2]), ".tm-bk": ("var(--kept)", theme.KIND_COLOURS[1])}
-    tints[".tm-bf"] = ("var(--line-2)", theme.role("line-2", dark=dark))
+    tints[".tm-ba"] = ("var(--line-2)", theme.role("line-2", dark=dark))
     for selector, (name, colour) in tints.items():
-        share = share_of_mix(rule("memory.css", f".tm-memory {selector}"), name)
+        share = share_of_mix(rule("view.css", f".tm {selector}"), name)
         for ground in GROUNDS[dark]:
             assert contrast(theme.role("ink", dark=dark), mixed(colour, share, ground)) >= TEXT
 

@@ -20,16 +20,6 @@ from tensormagic import views
 from tensormagic.renderers.basics.plain_text import plain_report
 from tensormagic.renderers.comparison import comparison_html, comparison_text
 from tensormagic.renderers.failure import failure_html, failure_text
-from tensormagic.renderers.memory import (
-    memory_html,
-    memory_run_html,
-    memory_run_svg,
-    memory_run_text,
-    memory_svg,
-    memory_text,
-    snapshot_html,
-    snapshot_text,
-)
 from tensormagic.renderers.sharing import (
     overlay_html,
     overlay_text,
@@ -91,6 +81,9 @@ TRACES = {
 PANELS = (
     ("aliases", samples_sharing.ALIASES, 120_000, 40_000),
     ("freeing", samples_freeing.SAMPLES, 40_000, 12_000),
+    ("memory", samples_memory.SAMPLES, 150_000, 24_000),
+    ("memory_run", samples_memory_run.SAMPLES, 120_000, 24_000),
+    ("snapshot", samples_snapshot.SAMPLES, 120_000, 24_000),
     ("rng", samples_rng.SAMPLES, 40_000, 12_000),
     ("watch", samples_watch.SAMPLES, 60_000, 24_000),
     ("writes", samples_writes.SAMPLES, 140_000, 40_000),
@@ -118,16 +111,8 @@ RENDERERS = (
     Renderer("trace_text", trace_text.render, TRACES, "text", 24_000),
     Renderer("comparison_html", comparison_html.render, samples_comparison.SAMPLES, "html", 100_000),
     Renderer("comparison_text", comparison_text.render, samples_comparison.SAMPLES, "text", 24_000),
-    Renderer("snapshot_html", snapshot_html.render, samples_snapshot.SAMPLES, "html", 120_000),
-    Renderer("snapshot_text", snapshot_text.render, samples_snapshot.SAMPLES, "text", 24_000),
     Renderer("failure_html", failure_html.render, samples_failure.SAMPLES, "html", 40_000),
     Renderer("failure_text", failure_text.render, samples_failure.SAMPLES, "text", 12_000),
-    Renderer("memory_html", memory_html.render, samples_memory.SAMPLES, "html", 150_000),
-    Renderer("memory_text", memory_text.render, samples_memory.SAMPLES, "text", 24_000),
-    Renderer("memory_run_html", memory_run_html.render, samples_memory_run.SAMPLES, "html", 120_000),
-    Renderer("memory_run_text", memory_run_text.render, samples_memory_run.SAMPLES, "text", 24_000),
-    Renderer("memory_svg", memory_svg.render, samples_memory.SAMPLES, "svg", 80_000, tells_findings=False),
-    Renderer("memory_run_svg", memory_run_svg.render, samples_memory_run.SAMPLES, "svg", 80_000, tells_findings=False),
     Renderer("why_html", why_html.render, samples_why.SAMPLES, "html", 30_000),
     Renderer("why_text", why_text.render, samples_why.SAMPLES, "text", 12_000),
 )

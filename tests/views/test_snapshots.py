@@ -5,12 +5,24 @@ from __future__ import annotations
 import pytest
 
 from tensormagic import views
-from tests.renderers import samples_freeing, samples_rng, samples_sharing, samples_watch, samples_writes
+from tests.renderers import (
+    samples_freeing,
+    samples_memory,
+    samples_memory_run,
+    samples_rng,
+    samples_sharing,
+    samples_snapshot,
+    samples_watch,
+    samples_writes,
+)
 from tests.renderers.snapshots import assert_snapshot
 
 SAMPLES = {
     "aliases": samples_sharing.ALIASES["slices"],
     "freeing": samples_freeing.SAMPLES["listed"],
+    "memory": samples_memory.small(),
+    "memory_run": samples_memory_run.SAMPLES["functions"],
+    "memory_snapshot": samples_snapshot.training(),
     "rng": samples_rng.standing(),
     "rng_comparison": samples_rng.parted(),
     "rng_run": samples_rng.run(),

@@ -34,8 +34,9 @@ from tensormagic.renderers.failure.failure_words import (
     works,
 )
 from tensormagic.renderers.graph.crash_mark import RAN, REFUSED, crash_words
-from tensormagic.renderers.memory import memory_html
 from tensormagic.reports import FailureReport, Finding, Location, TraceReport
+from tensormagic.views import to_html
+from tensormagic.views.panels import memory as memory_panel
 from tensormagic.words import TIMES
 
 _HEADS = {"dtype": "dtype", "device": "device", "stride": "strides", "made": "made in"}
@@ -44,7 +45,7 @@ _HEADS = {"dtype": "dtype", "device": "device", "stride": "strides", "made": "ma
 def render(report: FailureReport) -> str:
     """Return the panel as an HTML fragment that needs nothing from outside; where memory ran out, with its own."""
     label = f"{function_text(report)}: {headline(report)}"
-    memory = memory_html.render(report.memory, brief=True) if report.memory is not None else ""
+    memory = to_html.render(memory_panel.view(report.memory, brief=True)) if report.memory is not None else ""
     return panel("tm-failure", label, [body(report)], css=("failure.css",)) + memory
 
 

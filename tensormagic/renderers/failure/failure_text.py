@@ -22,10 +22,11 @@ from tensormagic.renderers.failure.failure_words import (
     way_lines,
     works,
 )
-from tensormagic.renderers.memory import memory_text
 from tensormagic.renderers.terminal.text_canvas import table
 from tensormagic.renderers.trace.trace_text_lines import filled, printable
 from tensormagic.reports import FailureReport, Finding, Location
+from tensormagic.views import to_text
+from tensormagic.views.panels import memory as memory_panel
 from tensormagic.words import shortened
 
 _NARROWEST = 40
@@ -36,7 +37,7 @@ _HEADS = {"dtype": "dtype", "device": "device", "stride": "strides", "made": "ma
 
 def render(report: FailureReport, *, width: int = 100) -> str:
     """Return the refused call as text, no line wider than ``width`` (at least 40) columns."""
-    memory = "\n" + memory_text.render(report.memory, width=width) if report.memory is not None else ""
+    memory = "\n" + to_text.render(memory_panel.view(report.memory), width=width) if report.memory is not None else ""
     return printable("\n".join(lines(report, max(width, _NARROWEST)))) + "\n" + memory
 
 

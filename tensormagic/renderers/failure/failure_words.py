@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tensormagic.renderers.memory.out_of_memory_words import out_of_memory_words
 from tensormagic.reports import Clashing, FailureReport, Finding, Location, Operand
+from tensormagic.views.panels.memory_run import out_of_memory_words
 from tensormagic.words import plural, tuple_text
 
 MOST_WAY = 5

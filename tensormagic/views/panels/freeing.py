@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers.memory.memory_words import release_notes
 from tensormagic.reports import DeviceGain, FreeingReport
 from tensormagic.views.nodes import Column, Findings, Node, Panel, Paragraph, table_of
+from tensormagic.views.panels.memory import release_notes
 from tensormagic.words import listed, number_of_bytes, plural
 
 NOTHING = "Neither an output nor the last error keeps memory that nothing else does."

@@ -8,9 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tensormagic.renderers.alternatives import comparison_alternative, memory_alternative, tensor_alternative
-from tensormagic.renderers.memory.timeline_stack import Layer, by_category, by_line
-from tensormagic.renderers.memory.treemap import LEFT_OUT, Tile
+from tensormagic.renderers.alternatives import comparison_alternative, tensor_alternative
 from tensormagic.renderers.tensor.tensor_picture import Picture, picture_of
 from tensormagic.reports import (
     ComparisonReport,
@@ -25,6 +23,10 @@ from tensormagic.reports import (
 )
 from tensormagic.reports.comparison import LossPair
 from tensormagic.reports.slices import BadSlice
+from tensormagic.views.pictures.timeline import timeline_alternative
+from tensormagic.views.pictures.timeline_stack import Layer, by_category, by_line
+from tensormagic.views.pictures.treemap import treemap_alternative
+from tensormagic.views.pictures.treemap_layout import LEFT_OUT, Tile
 from tests.renderers import samples_tensor
 from tests.renderers.samples_comparison import SAMPLES as COMPARISONS
 
@@ -40,14 +42,14 @@ def test_a_treemap_names_its_largest_items_and_its_kinds() -> None:
         Tile("x", "x", "input", MIB // 2),
         Tile(LEFT_OUT, "40 smaller", "other", MIB // 2, "", 40),
     ]
-    assert memory_alternative.treemap_alternative(tiles, "what is alive on cpu") == (
+    assert treemap_alternative(tiles, "what is alive on cpu") == (
         "Treemap of what is alive on cpu, 10 MiB: parameters 60 %, saved for backward 30 %, inputs 5 %, "
         "other 5 %. Largest: fc.weight in net 6 MiB (60 %), relu in graph of loss 3 MiB (30 %), "
         "x 512 KiB (5 %) and 40 smaller."
     )
-    assert memory_alternative.treemap_alternative([], "it") == "Treemap of it: nothing"
+    assert treemap_alternative([], "it") == "Treemap of it: nothing"
     one_kind = [Tile("train.py, line 3", "", "other", MIB)]
-    said = memory_alternative.treemap_alternative(one_kind, "it")
+    said = treemap_alternative(one_kind, "it")
     assert said == "Treemap of it, 1 MiB. Largest: train.py, line 3 1 MiB (100 %)."
 
 
@@ -67,13 +69,13 @@ def _words(layer: Layer) -> str:
 def test_a_timeline_says_its_course_its_peak_and_the_line_of_the_peak() -> None:
     """From, to a peak at which operation, made of what and by which line; by line the lines are what it is made of."""
     drawn = _timeline()
-    assert memory_alternative.timeline_alternative(drawn, by_category(drawn), _words) == (
+    assert timeline_alternative(drawn, by_category(drawn), _words) == (
         "Live memory on cpu, operation 1 to 9: 2 MiB at the start, the peak of 10 MiB at operation 7, "
         "4 MiB at the end. "
         "Of the peak: saved for backward 5 MiB (50 %), other 3 MiB (30 %), before the run 2 MiB (20 %). "
         "The line with the most of it: line 5  out = net(x) 6 MiB (60 %)."
     )
-    said = memory_alternative.timeline_alternative(drawn, by_line(drawn), _words, unit="event")
+    said = timeline_alternative(drawn, by_line(drawn), _words, unit="event")
     assert "the peak of 10 MiB at event 7" in said
     assert "Of the peak: line 5  out = net(x) 6 MiB (60 %), before the run 2 MiB (20 %), line 6" in said
     assert "The line with the most" not in said

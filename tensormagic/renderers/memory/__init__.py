@@ -1,1 +1,0 @@
-"""The pictures of memory: what is alive now, and what a run did to it."""

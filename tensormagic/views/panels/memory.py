@@ -1,0 +1,396 @@
+"""Where the memory is (``%gpumem``): a bar and a map a device, what letting go would free, the largest storages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tensormagic.reports import DeviceMemory, Holder, LiveStorage, MemoryReport, Release
+from tensormagic.views.nodes import (
+    Bar,
+    Cell,
+    Column,
+    Findings,
+    Node,
+    Noted,
+    Panel,
+    Paragraph,
+    Part,
+    Parts,
+    Section,
+    table_of,
+)
+from tensormagic.views.pictures.categories import LETTERS, PLURALS
+from tensormagic.views.pictures.treemap import TreemapPicture
+from tensormagic.views.pictures.treemap_layout import LEFT_OUT, Tile
+from tensormagic.words import DOT, count, listed, number_of_bytes, percent, plural, shortened, tuple_text
+
+NO_NAME = "no name"
+MOST_HOLDERS, MOST_RELEASES, MOST_RELEASES_FOLDED = 3, 3, 32
+HEIGHT, BRIEF_HEIGHT, SMALL_HEIGHT = 180.0, 110.0, 56.0  # of a map in a page
+BY_HISTORY = "`%gpumem --free --yes` lets go of what only outputs and errors hold"
+_UNIT = re.compile(r"(?<=\d) (?=(?:[KMGTP]i)?B\b)")  # a number does not part from it
+_ROOT = re.compile(r"[^.\[(:,]+")
+
+
+def view(report: MemoryReport, *, brief: bool = False) -> Panel:
+    """Return the panel.
+
+    Args:
+        report: What is drawn.
+        brief: Whether it stands below another panel: then the map is low, and what could be freed is folded.
+    """
+    body: list[Node] = [Findings(report.findings, report.gaps)]
+    ranked = sorted(report.devices, key=lambda device: -device.live)
+    body += [device_section(report, each, BRIEF_HEIGHT if brief else HEIGHT) for each in ranked[:1]]
+    freed = releases_sections(report.releases, folded=brief)
+    body += [] if brief else freed
+    others = (each for each in report.devices if each in ranked[1:])
+    body += [device_section(report, each, SMALL_HEIGHT, folded=True) for each in others]
+    body += freed if brief else []
+    body += storages_sections("Storages by size", report.storages, report.left_out)
+    label = f"Where the {title(report)} is"
+    return Panel("memory", "memory", shortened(title(report), 120), [summary(report)], body, label)
+
+
+def device_section(report: MemoryReport, device: DeviceMemory, height: float, *, folded: bool = False) -> Section:
+    """Return a device as a bar and a map of what is alive on it."""
+    total = f"{number_of_bytes(device.total)} in all" if device.total is not None else ""
+    about = f" {DOT} ".join(filter(None, (device.name, total, *device_notes(device))))
+    bar = device_bar(device, report.every())
+    whole = device.total or sum(one.nbytes for one in bar.parts)
+    parts = [Part(one.words, number_of_bytes(one.nbytes), one.share, _ground(one, bar), percent(one.nbytes, whole))
+             for one in bar.parts]  # fmt: skip
+    body: list[Node] = [Parts(parts, "(free is not drawn to scale)" if bar.cut else "")]
+    if device.live:
+        body.append(TreemapPicture(tiles(report, device.device), f"what is alive on {device.device}", height))
+    if not folded:
+        return Section(device.device, body, about)
+    of = f" of {number_of_bytes(device.total)}" if device.total is not None else ""
+    taken = f"{number_of_bytes(device.live)} of tensors{of}"
+    return Section(device.device, [Paragraph(about, "quiet"), *body], taken, folded=True)
+
+
+def _ground(one: Stretch, bar: DeviceBar) -> str:
+    if one.category:
+        return f"tm-c{LETTERS[one.category]}"
+    return f"tm-d{_GROUNDS[one.kind]}" + (" tm-cut" if bar.cut and one.kind == "free" else "")
+
+
+def releases_sections(releases: Sequence[Release], *, folded: bool = False) -> list[Section]:
+    """Return what letting go of each name would free, the most first; the smaller ones, or all, folded."""
+    every = freeing(releases)
+    if not every:
+        return []
+    top = max(release.nbytes for release in every) or 1
+    columns = (
+        Column(cell=lambda one: f"`{shortened(what(one), 80)}`", look="name"),
+        Column(cell=lambda one: Bar(one.nbytes / top)),
+        Column(cell=lambda one: number_of_bytes(one.nbytes), look="number"),
+        Column(cell=lambda one: plural(one.storages, "storage"), look="number quiet"),
+        Column(cell=_release_notes, look="quiet wide"),
+    )
+    most = MOST_RELEASES + MOST_RELEASES_FOLDED
+    body: list[Node] = [table_of(columns, every[:MOST_RELEASES])]
+    if rest := every[MOST_RELEASES:most]:
+        further = table_of(columns, rest, left_out=(len(every[most:]), sum(one.nbytes for one in every[most:])))
+        body.append(Section(f"{count(len(every) - MOST_RELEASES)} more that free something", [further], folded=True))
+    note = "each by itself, everything else staying" + (f"; {BY_HISTORY}" if frees_by_history(every) else "")
+    return [Section("What letting go would free", body, note, folded=folded)]
+
+
+def _release_notes(release: Release) -> Cell:
+    """Return why a name frees less than it leads to, and below it what can be taken out of it instead."""
+    inside = ", ".join(f"`{shortened(code, 80)}` {nbytes}" for code, nbytes in parts_words(release))
+    inside = _UNIT.sub("\u00a0", inside)
+    return Noted(release_notes(release), [f"or inside: {inside}"] if inside else [])
+
+
+def storages_sections(
+    name: str, storages: Sequence[LiveStorage], left_out: Sequence[LiveStorage] = ()
+) -> list[Section]:
+    """Return the largest storages with their holders, folded; how many more there are is said."""
+    if not storages:
+        return []
+    columns = [
+        Column("storage", lambda one: f"`{shortened(called(one), 90)}`", "name"),
+        Column("bytes", lambda one: number_of_bytes(one.nbytes), "number"),
+        Column("category", lambda one: one.category),
+        Column("tensor", kind),
+        Column("device", lambda one: one.device, in_terminal=len({one.device for one in storages}) > 1),
+    ]
+    columns += [Column("allocated by", _line)] if any(one.location is not None for one in storages) else []
+    columns.append(Column("held by", lambda one: held_by(one) or "nothing else", "quiet wide"))
+    smaller = sum(one.tensors for one in left_out), sum(one.nbytes for one in left_out)
+    table = table_of(columns, storages, most=(40, 12), more=("smaller", "smaller"), left_out=smaller,
+                     nbytes=[one.nbytes for one in storages], label=name)  # fmt: skip
+    nbytes = number_of_bytes(sum(one.nbytes for one in storages) + smaller[1])
+    return [Section(name, [table], f"{plural(len(storages) + smaller[0], 'storage')}, {nbytes}, and who holds them",
+                    folded=True)]  # fmt: skip
+
+
+def _line(one: LiveStorage) -> Cell:
+    text = f" `{shortened(one.location.text, 36)}`" if one.location is not None and one.location.text else ""
+    return line_label(one) + text
+
+
+# -- words -----------------------------------------------------------------------------------------------------------
+
+
+def title(report: MemoryReport) -> str:
+    """Return what was looked at."""
+    return f"memory of {' '.join(report.title.split())}" if report.title else "memory"
+
+
+def summary(report: MemoryReport) -> str:
+    """Return how much is alive, on which devices."""
+    told = [device_summary(device) for device in report.devices if device.live or device.storages]
+    return f" {DOT} ".join(told) or ("no tensor lies there" if report.title else "no tensor is alive")
+
+
+def device_summary(device: DeviceMemory) -> str:
+    """Return what lives on one device: ``2.4 GiB in 318 storages (402 tensors) on cuda:0``."""
+    tensors = f" ({plural(device.tensors, 'tensor')})" if device.tensors > device.storages else ""
+    return f"{number_of_bytes(device.live)} in {plural(device.storages, 'storage')}{tensors} on {device.device}"
+
+
+def device_notes(device: DeviceMemory) -> list[str]:
+    """Return what numbers alone do not say: fragmentation, the peak of the allocator, other processes."""
+    notes = []
+    share = device.fragmentation
+    if share is not None and device.reserved is not None and device.allocated is not None:
+        unused = number_of_bytes(device.reserved - device.allocated)
+        largest = number_of_bytes(device.largest_free or 0)
+        notes.append(f"reserved and unused {unused}, its largest block {largest}: fragmentation {percent(share)}")
+    if device.peak is not None:
+        notes.append(f"peak {number_of_bytes(device.peak)} since the counters were reset")
+    if device.others:
+        told = (f"{other.name or 'process'} ({other.pid}) {_bytes_or_unknown(other.nbytes)}" for other in device.others)
+        notes.append(f"other processes: {listed(told, most=3)}")
+    return notes
+
+
+def _bytes_or_unknown(nbytes: int | None) -> str:
+    return "of unknown size" if nbytes is None else number_of_bytes(nbytes)
+
+
+def by_category(storages: Iterable[LiveStorage]) -> list[tuple[str, int]]:
+    """Return the bytes of each category that has any, the largest first."""
+    totals: dict[str, int] = {}
+    for one in storages:
+        totals[one.category] = totals.get(one.category, 0) + one.nbytes
+    return sorted(((key, value) for key, value in totals.items() if value), key=lambda pair: -pair[1])
+
+
+def root(name: str) -> str:
+    """Return how a person would call what a path begins with: ``net``, ``Out``, ``graph of loss``."""
+    found = _ROOT.match(name)
+    return found.group().strip() if found else name
+
+
+def inner(name: str) -> str:
+    """Return the rest of a path behind its `root`: ``fc.weight``, ``[17]``; the root itself where there is no more."""
+    rest = name[len(root(name)) :].lstrip(".:, ").removeprefix("<locals>.")
+    return rest or name
+
+
+def tiles(report: MemoryReport, device: str) -> list[Tile]:
+    """Return what a treemap of one device draws; of storages that are not listed, the sums."""
+    listed_ = [tile(one) for one in report.storages if one.device == device]
+    return listed_ + [left_out_tile(one) for one in report.left_out if one.device == device]
+
+
+def tile(one: LiveStorage) -> Tile:
+    """Return a storage as what a treemap draws."""
+    name = called(one)
+    group, label = (NO_NAME, one.category) if name == NO_NAME else (root(name), inner(name))
+    return Tile(group, label, one.category, one.nbytes, "\n".join(storage_lines(one)))
+
+
+def left_out_tile(one: LiveStorage) -> Tile:
+    """Return the sum of storages that are not listed, as what a treemap draws."""
+    words = f"{count(one.tensors)} smaller"
+    return Tile(LEFT_OUT, words, one.category, one.nbytes, f"{words}, {PLURALS[one.category]}", one.tensors)
+
+
+def called(one: LiveStorage) -> str:
+    """Return what a storage is called: its name, else the way of its first holder."""
+    return one.name or (one.holders[0].path if one.holders else "") or NO_NAME
+
+
+def storage_lines(one: LiveStorage) -> list[str]:
+    """Return all that is told of a storage on pointing at it, a line each."""
+    held = held_by(one)
+    return [
+        called(one),
+        f"{number_of_bytes(one.nbytes)}, {one.category}, {kind(one)}".rstrip(", "),
+        *([f"held by {held}"] if held else []),
+        *([origin(one)] if one.location is not None else []),
+    ]
+
+
+def origin(one: LiveStorage) -> str:
+    """Return which line allocated a storage, with its text; nothing where nobody saw it."""
+    text = f": {shortened(one.location.text, 60)}" if one.location is not None and one.location.text else ""
+    return f"allocated by {line_label(one)}{text}" if one.location is not None else ""
+
+
+def line_label(one: LiveStorage) -> str:
+    """Return which line allocated a storage: ``cell 5, line 12``, ``backward of cell 5, line 12``; empty if unseen."""
+    if one.location is None:
+        return ""
+    return f"backward of {one.location.label}" if one.backward else one.location.label
+
+
+def kind(one: LiveStorage) -> str:
+    """Return what the tensor on a storage is: ``float32 (32, 32), 3 tensors, shared``."""
+    what = f"{one.dtype} {tuple_text(one.shape)}" if one.dtype else ""
+    more = plural(one.tensors, "tensor") if one.tensors > 1 else ""
+    return ", ".join(filter(None, (what, more, "memory not torch's alone" if one.shared else "")))
+
+
+def held_by(one: LiveStorage, *, most: int = MOST_HOLDERS) -> str:
+    """Return who holds a storage besides what it is called after."""
+    paths = [_holder(holder) for holder in one.holders if holder.path != called(one)]
+    return listed(paths, most=most, found=len(paths) + max(one.found - len(one.holders), 0))
+
+
+def _holder(holder: Holder) -> str:
+    """Return where a holder is; of a variable of a function that failed, the line at which it failed, too."""
+    function, mark, name = holder.path.partition(".<locals>.")
+    if not mark or holder.kind != "traceback" or holder.location is None:
+        return shortened(holder.path, 48)
+    return f"{shortened(name, 32)} in {shortened(function, 32)}, line {holder.location.line}"
+
+
+def what(release: Release) -> str:
+    """Return what to let go of, as a person would write it."""
+    return release.code or release.name
+
+
+def freeing(releases: Iterable[Release]) -> list[Release]:
+    """Return what frees something, the most first.
+
+    What lies in a name that by itself frees nothing (another one leads to it, too) stands for itself: it can go.
+    """
+    found = [one for one in releases if one.nbytes > 0]
+    found += [_alone(part, one) for one in releases if one.nbytes == 0 for part in one.parts]
+    return sorted(found, key=lambda one: -one.nbytes)
+
+
+def _alone(part: Release, owner: Release) -> Release:
+    return replace(part, name=f"{part.name}; {owner.code or owner.name} alone frees nothing")
+
+
+def parts_words(release: Release) -> list[tuple[str, str]]:
+    """Return what can be taken out of a name instead, with what that frees: ``("del losses[17]", "16 MiB")``."""
+    return [(what(part), number_of_bytes(part.nbytes)) for part in release.parts]
+
+
+def release_notes(release: Release) -> str:
+    """Return why letting go of a name frees less than it leads to."""
+    if release.kind == "item":
+        return release.name.partition("; ")[2]
+    if release.reaches <= release.nbytes:
+        return ""
+    shared = f", shared with {listed(release.shared_with, most=3)}" if release.shared_with else ""
+    return f"of {number_of_bytes(release.reaches)} that it leads to{shared}"
+
+
+def frees_by_history(releases: Sequence[Release]) -> bool:
+    """Say whether outputs or errors hold something that nothing else does."""
+    return any(release.nbytes and release.kind in {"history", "traceback"} for release in releases)
+
+
+# -- the bar of a device ---------------------------------------------------------------------------------------------
+
+# Tensors by category, then what else takes memory, then what is free. The parts of a device that has room to spare
+# would be too thin to see: then the free part is drawn as long as the rest, and is said not to be to scale.
+PartKind = Literal[
+    "tensors", "unexplained", "unused", "context", "process", "others", "rest", "untold", "free"
+]  # fmt: skip
+FREE_AT_MOST = 0.5  # of the bar: a longer one is cut
+
+_WORDS: dict[PartKind, str] = {
+    "tensors": "tensors",
+    "unexplained": "in use, no tensor found",
+    "unused": "reserved, unused",
+    "context": "context and libraries",
+    "process": "this process besides tensors",
+    "others": "other processes",
+    "rest": "other programs",
+    "untold": "not accounted for",
+    "free": "free",
+}
+_GROUNDS: dict[PartKind, str] = {
+    "unexplained": "u", "unused": "r", "context": "k", "process": "k", "others": "t", "rest": "t", "untold": "t",
+    "free": "f",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A stretch of the bar.
+
+    Attributes:
+        kind: What takes it.
+        category: Of tensors, which; empty for all else.
+        nbytes: How much.
+        share: How long it is drawn, of the whole bar.
+    """
+
+    kind: PartKind
+    category: str
+    nbytes: int
+    share: float
+
+    @property
+    def words(self) -> str:
+        """What it is called in a legend."""
+        return PLURALS[self.category] if self.category else _WORDS[self.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceBar:
+    """The parts of one device, and whether the free one is drawn shorter than it is."""
+
+    device: DeviceMemory
+    parts: tuple[Stretch, ...]
+    cut: bool
+
+
+def device_bar(device: DeviceMemory, storages: Iterable[LiveStorage]) -> DeviceBar:
+    """Return the bar of a device; ``storages`` are those of the report, sums included, on whatever device."""
+    here = [one for one in storages if one.device == device.device]
+    amounts: list[tuple[PartKind, str, int]] = [("tensors", name, nbytes) for name, nbytes in by_category(here)]
+    amounts += [(kind, "", nbytes) for kind, nbytes in _beyond_tensors(device) if nbytes > 0]
+    taken, free = sum(nbytes for _, _, nbytes in amounts), device.free or 0
+    cut = free > taken
+    whole = 2 * taken if cut else taken + free
+    parts = [Stretch(kind, category, nbytes, nbytes / whole) for kind, category, nbytes in amounts if whole]
+    if free:
+        parts.append(Stretch("free", "", free, FREE_AT_MOST if cut and taken else free / max(whole, free)))
+    return DeviceBar(device, tuple(parts), cut and taken > 0)
+
+
+def _beyond_tensors(device: DeviceMemory) -> Iterable[tuple[PartKind, int]]:
+    """Return what is taken besides tensors that were found; what is not known is not there."""
+    own = device.live
+    if device.allocated is not None:
+        yield "unexplained", device.allocated - device.live
+        own = max(own, device.allocated)
+    if device.reserved is not None:
+        yield "unused", device.reserved - own
+        own = max(own, device.reserved)
+    if device.context is not None:
+        yield "context", device.context
+        own += device.context
+    elif device.process is not None:
+        yield "process", device.process - own
+        own = max(own, device.process)
+    others = sum(other.nbytes or 0 for other in device.others)
+    yield "others", others
+    if device.total is not None and device.free is not None:
+        yield "untold" if others else "rest", device.total - device.free - own - others

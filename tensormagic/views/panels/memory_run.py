@@ -1,0 +1,443 @@
+"""Memory over a run (``%%gpumem``): the peak, the timeline, what each line took, what stayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from tensormagic.reports import (
+    AllocatedBlock,
+    AllocatorLine,
+    AllocatorRun,
+    FunctionMemory,
+    Leak,
+    LineMemory,
+    LiveStorage,
+    Location,
+    MemoryRunReport,
+    OutOfMemory,
+    Timeline,
+)
+from tensormagic.views.nodes import (
+    Bar,
+    Cell,
+    Column,
+    Findings,
+    Line,
+    Node,
+    Noted,
+    Panel,
+    Paragraph,
+    Section,
+    Source,
+    Words,
+    table_of,
+)
+from tensormagic.views.panels.memory import NO_NAME, kind, releases_sections, storage_lines, storages_sections, tile
+from tensormagic.views.pictures.categories import BEFORE, PLURALS
+from tensormagic.views.pictures.timeline import TimelinePicture
+from tensormagic.views.pictures.timeline_stack import OTHER_LINES, Layer, line_ranks, main_timeline
+from tensormagic.views.pictures.treemap import TreemapPicture
+from tensormagic.views.pictures.treemap_layout import LEFT_OUT, Tile
+from tensormagic.words import DOT, count, number_of_bytes, plural, seconds_text, shortened
+
+NO_LINE = "no line of yours"
+COLUMNS = ("at peak", "allocated", "freed", "kept")
+MOST_BLOCKS, MOST_LEAKS, MOST_TIMELINES, MOST_ALLOCATOR_LINES = 24, 12, 4, 12
+MAP_HEIGHT, MOST_CELLS = 220.0, 160
+WHOLE = 40  # a cell of at most so many lines is listed whole
+AROUND = 2  # lines listed before and after one that did something, in a longer one
+MOST = 160
+_NO_USER_LINE = "no line of yours: backward, libraries"
+_ABOUT_LINES = "bytes: alive at the peak, allocated in all, freed while it ran, kept after the run"
+
+
+def view(report: MemoryRunReport) -> Panel:
+    """Return the panel."""
+    drawn = [timeline for timeline in report.timelines if timeline.live]
+    main = main_timeline(report)
+    ranked = sorted(drawn, key=lambda timeline: timeline is not main)[:MOST_TIMELINES]
+    ranks = line_ranks(main) if main is not None else {}
+    died = report.out_of_memory is not None and bool(report.at_end)
+    body: list[Node] = [*_out_of_memory(report.out_of_memory), Findings(report.findings, report.gaps)]
+    if died:
+        dead = TreemapPicture(
+            [tile(one) for one in report.at_end], "what was alive when it failed", MAP_HEIGHT, MOST_CELLS
+        )
+        body += [Section("Alive when it failed", [dead], "by name"), *releases_sections(report.releases)]
+    body += [_timeline(report, timeline, folded=died or at > 0) for at, timeline in enumerate(ranked)]
+    place = len(body) if died or not ranked else len(body) - len(ranked) + 1  # what is folded stands together
+    body[place:place] = _lines(report, ranks, folded=died)
+    body += [] if drawn or report.gaps else ["no operation allocated anything"]
+    body += [_function(report, function, ranks) for function in report.functions]
+    body += [*_leaks(report.leaks), *([] if died else _peak(report))]
+    body += storages_sections("Alive when it failed" if report.error else "Alive after the run", report.at_end)
+    body += blocks_sections("Allocated here and still alive", report.kept, report.kept_left_out, report)
+    body += [] if died else releases_sections(report.releases, folded=True)
+    body += map(_allocator, report.allocator)
+    return Panel("memory", "memory", shortened(title(report), 80), _facts(report), body, "Memory of a run")
+
+
+def _facts(report: MemoryRunReport) -> list[Cell]:
+    said = report.state if report.out_of_memory is not None else state(report)  # what ran out is told right below
+    ended = Words(shortened(said, 200), "error" if report.error else "quiet")
+    return [Words(peak(report), "strong") if peak(report) else None, summary(report), ended]
+
+
+def _out_of_memory(failed: OutOfMemory | None) -> list[Node]:
+    if failed is None:
+        return []
+    body: list[Node] = [Paragraph(out_of_memory_words(failed), "error")]
+    if failed.location is not None:
+        body.append(f"{failed.location.label}: `{failed.location.text}`")
+    return [*body, *([Paragraph(shortened(failed.message, 400), "quiet")] if failed.message else [])]
+
+
+def _timeline(report: MemoryRunReport, timeline: Timeline, *, folded: bool) -> Section:
+    drawn = TimelinePicture(timeline, partial(layer_words, report))
+    note = f"peak {number_of_bytes(max(timeline.live))}" if folded else ""
+    return Section(f"Alive on {timeline.device}", [drawn], note, folded=folded)
+
+
+def _lines(report: MemoryRunReport, ranks: dict[int, int], *, folded: bool) -> list[Section]:
+    listing = source(run_rows(report), ranks)
+    return [Section("Line by line", [listing], _ABOUT_LINES, folded=folded)] if listing.lines else []
+
+
+def _function(report: MemoryRunReport, function: FunctionMemory, ranks: dict[int, int]) -> Section:
+    rows = function_rows(report, function)
+    took = any(row.memory is not None for row in rows)
+    body: list[Node] = [source(rows, ranks) if took else Paragraph("no line of it allocated anything", "quiet")]
+    return Section(f"In {shortened(function.name, 80)}", body, folded=True)
+
+
+def _leaks(leaks: Sequence[Leak]) -> list[Section]:
+    if not leaks:
+        return []
+    columns = (
+        Column(cell=lambda leak: f"`{_stored(leak).text or leak.location.text}`", look="name"),
+        Column(cell=lambda leak: _stored(leak).label, look="quiet"),
+        Column(cell=leak_words, look="wide"),
+    )
+    table = table_of(columns, leaks, most=(MOST_LEAKS, MOST_LEAKS))
+    return [Section("What grows with every iteration", [table], plural(len(leaks), "line"), folded=True)]
+
+
+def _stored(leak: Leak) -> Location:
+    return leak.holder_location or leak.location
+
+
+def _peak(report: MemoryRunReport) -> list[Section]:
+    """Return what was alive at the peak, as a map and as a table."""
+    tiles = peak_tiles(report)
+    if not tiles:
+        return []
+    number = len(report.peak_blocks) + report.peak_left_out[0]
+    words = f"{plural(number, 'storage')}, by the line that allocated them"
+    drawn = TreemapPicture(tiles, "what was alive at the peak", MAP_HEIGHT, MOST_CELLS)
+    table = blocks_sections("What was alive at the peak", report.peak_blocks, report.peak_left_out, report)
+    return [Section("Alive at the peak", [drawn, *table], words, folded=True)]
+
+
+def blocks_sections(
+    name: str, blocks: Sequence[AllocatedBlock], left_out: tuple[int, int], report: MemoryRunReport
+) -> list[Section]:
+    """Return blocks as a table, folded; how many more there are is said."""
+    if not blocks:
+        return []
+    columns = (
+        Column("storage", lambda block: _block_name(block.storage), "name"),
+        Column("bytes", lambda block: number_of_bytes(block.storage.nbytes), "number"),
+        Column("category", lambda block: block.storage.category),
+        Column("allocated by", lambda block: Words(operation(block.op), "code") if block.op else ""),
+        Column("line", lambda block: Words(origin(report, block, width=32), "code")),
+        Column("life", life, "quiet", in_terminal=False),
+    )  # fmt: skip
+    sizes = [block.storage.nbytes for block in blocks]
+    table = table_of(columns, blocks, most=(MOST_BLOCKS, 10), more=("smaller", "smaller"), left_out=left_out,
+                     nbytes=sizes, label=name)  # fmt: skip
+    total = number_of_bytes(sum(sizes) + left_out[1])
+    return [Section(name, [table], f"{plural(len(blocks) + left_out[0], 'storage')}, {total}", folded=True)]
+
+
+def _block_name(one: LiveStorage) -> Cell:
+    return Noted(f"`{shortened(one.name, 80) or NO_NAME}`", [kind(one)])
+
+
+def _allocator(run: AllocatorRun) -> Section:
+    """Return what a GPU's allocator recorded beside the operations: the lines that used memory inside of them."""
+    columns = (
+        Column("line", _allocator_line, "name"),
+        Column("workspace", lambda line: number_of_bytes(line.workspace), "number"),
+        Column("served", lambda line: number_of_bytes(line.served), "number"),
+        Column("times", lambda line: count(line.calls), "number"),
+    )
+    used = sorted((line for line in run.lines if line.workspace), key=lambda line: -line.workspace)
+    table = table_of(columns, used[:MOST_ALLOCATOR_LINES])
+    return Section(f"What the allocator of {run.device} recorded", [allocator_words(run), table], folded=True)
+
+
+def _allocator_line(line: AllocatorLine) -> str:
+    return f"`{line.location.label}: {line.location.text}`" if line.location is not None else f"`{_NO_USER_LINE}`"
+
+
+# -- the listing -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """A line of a listing.
+
+    Attributes:
+        number: From 1; 0 for a heading, or, without text, for lines left out.
+        text: As it stands.
+        memory: What it did; None where it did nothing.
+        index: Of its memory in the report; -1 where there is none.
+    """
+
+    number: int
+    text: str
+    memory: LineMemory | None = None
+    index: int = -1
+
+
+def source(rows: Sequence[SourceRow], ranks: dict[int, int]) -> Source:
+    """Return a listing with the bytes of each line; ``ranks`` are the lines that have a colour in the timeline."""
+    memories = [row.memory for row in rows if row.memory is not None]
+    if not memories:
+        return Source([])
+    alive = max(max(one.at_peak, one.kept) for one in memories) or 1
+    moved = max(max(one.allocated, one.freed) for one in memories) or 1
+    counted = any(one.executions for one in memories)
+    lines = [_line(row, ranks, (alive, moved), counted=counted) for row in rows]
+    return Source(lines, ("source", ""), (*COLUMNS, "times" if counted else "operations"))
+
+
+def _line(row: SourceRow, ranks: dict[int, int], tops: tuple[int, int], *, counted: bool) -> Line:
+    ground = f"tm-l{ranks[row.index]}" if row.index in ranks else ""
+    if row.memory is None:
+        return Line(row.number, row.text, ground=ground)
+    one, (alive, moved) = row.memory, tops
+    amounts = ((one.at_peak, alive, "p"), (one.allocated, moved, "a"), (one.freed, moved, "a"), (one.kept, alive, "k"))
+    bars: list[Cell] = [Bar(nbytes / top, number_of_bytes(nbytes), f"tm-b{letter}") if nbytes else None
+                        for nbytes, top, letter in amounts]  # fmt: skip
+    return Line(row.number, row.text, amounts=[*bars, _times(one, counted=counted)], ground=ground)
+
+
+def _times(memory: LineMemory, *, counted: bool) -> Cell:
+    times = memory.executions if counted else memory.calls
+    backward = f", {number_of_bytes(memory.backward)} of it in its backward" if memory.backward else ""
+    most = f"most of it {operation(memory.op)}, at most {number_of_bytes(memory.largest)} at once"
+    said = f"{plural(memory.calls, 'operation')} allocated, {most}{backward}"
+    return Words(count(times) if times else "", "quiet", said)
+
+
+def run_rows(report: MemoryRunReport) -> list[SourceRow]:
+    """Return the cell, then the lines of other files that did something, each file under a heading."""
+    asked = {index for function in report.functions for index in function.lines}
+    files: dict[str, dict[int, int]] = {}
+    for index, line in enumerate(report.lines):
+        files.setdefault(line.location.filename, {}).setdefault(line.location.line, index)
+    rows = _listing(report, report.cell.lines, 1, files.pop(report.cell.filename, {}))
+    for lines in files.values():
+        rows += _file(report, {line: index for line, index in lines.items() if index not in asked})
+    return rows[:MOST]
+
+
+def function_rows(report: MemoryRunReport, function: FunctionMemory) -> list[SourceRow]:
+    """Return a function as it stands, line by line."""
+    lines = {report.lines[index].location.line: index for index in function.lines if index < len(report.lines)}
+    return _listing(report, function.source, function.first, lines)[:MOST]
+
+
+def _listing(report: MemoryRunReport, source: tuple[str, ...], first: int, lines: dict[int, int]) -> list[SourceRow]:
+    if not source:
+        return _file(report, lines)
+    numbers: Iterable[int] = range(first, first + len(source))
+    if len(source) > WHOLE:
+        near = {line + shift for line in lines for shift in range(-AROUND, AROUND + 1)}
+        numbers = sorted(near & set(numbers))
+    rows: list[SourceRow] = []
+    last = first - 1
+    for number in numbers:
+        if number > last + 1:
+            rows.append(SourceRow(0, ""))
+        rows.append(_row(report, number, source[number - first].rstrip(), lines.get(number, -1)))
+        last = number
+    return rows
+
+
+def _file(report: MemoryRunReport, lines: dict[int, int]) -> list[SourceRow]:
+    if not lines:
+        return []
+    heading = report.lines[next(iter(lines.values()))].location.label.rpartition(",")[0]
+    rows = [_row(report, line, report.lines[lines[line]].location.text, lines[line]) for line in sorted(lines)]
+    return [SourceRow(0, heading), *rows]
+
+
+def _row(report: MemoryRunReport, number: int, text: str, index: int) -> SourceRow:
+    return SourceRow(number, text, report.lines[index] if index >= 0 else None, index)
+
+
+# -- words -----------------------------------------------------------------------------------------------------------
+
+
+def title(report: MemoryRunReport) -> str:
+    """Return what the run is called."""
+    return f"gpumem {' '.join(report.title.split())}".rstrip()
+
+
+def state(report: MemoryRunReport) -> str:
+    """Return how the run ended."""
+    return f"{report.state}: {' '.join(report.error.split())}" if report.error else report.state
+
+
+def peak(report: MemoryRunReport) -> str:
+    """Return the peak of the device that had the most alive; empty where nothing was seen."""
+    drawn = main_timeline(report)
+    return f"peak {number_of_bytes(drawn.live[drawn.peak])}" if drawn is not None else ""
+
+
+def summary(report: MemoryRunReport) -> str:
+    """Return where the peak was, what stayed, and how long it took."""
+    drawn = main_timeline(report)
+    took = f"{plural(report.operations, 'operation')} in {seconds_text(report.seconds)}"
+    return took if drawn is None else f" {DOT} ".join((peak_place(drawn), ends_words(drawn), took))
+
+
+def peak_place(timeline: Timeline, unit: str = "operation") -> str:
+    """Return where the peak was: ``on cpu at operation 812``."""
+    return f"on {timeline.device} at {unit} {count(timeline.operation[timeline.peak])}"
+
+
+def ends_words(timeline: Timeline) -> str:
+    """Return what was alive at both ends."""
+    first, last = timeline.before[0], timeline.live[-1]
+    return f"{number_of_bytes(first)} before, {number_of_bytes(last)} after"
+
+
+def leak_words(leak: Leak) -> str:
+    """Return what stays, after how many iterations, and what keeps it."""
+    keeps = f", kept by {' '.join(leak.holder.split())}" if leak.holder else ""
+    what = " in autograd graphs" if leak.graph else ""
+    each = f"{number_of_bytes(leak.each)} more after each of {plural(leak.iterations, 'iteration')}"
+    total = (
+        f"{number_of_bytes(leak.kept)} at the peak, freed later"
+        if leak.ended
+        else f"{number_of_bytes(leak.kept)} in all"
+    )
+    return f"{each}, {total}{what}{keeps}"
+
+
+def layer_words(report: MemoryRunReport, layer: Layer, *, width: int = 40) -> str:
+    """Return what a layer of the timeline stands for."""
+    if layer.key == OTHER_LINES:
+        return OTHER_LINES
+    return PLURALS[layer.key] if layer.key in PLURALS else line_words(report, int(layer.key), width=width)
+
+
+def line_words(report: MemoryRunReport, index: int, *, width: int = 40) -> str:
+    """Return a line of the person's: ``7  losses.append(loss)``; of another file, with its name."""
+    if not 0 <= index < len(report.lines):
+        return NO_LINE
+    place = report.lines[index].location
+    name = f"line {place.line}" if place.filename == report.cell.filename else place.label
+    return f"{name}  {shortened(place.text, width)}".rstrip()
+
+
+def peak_tiles(report: MemoryRunReport) -> list[Tile]:
+    """Return what was alive at the peak, by line; what is not listed of it is told apart, so that it is the peak."""
+    tiles = [block_tile(report, block) for block in report.peak_blocks]
+    number, nbytes = report.peak_left_out
+    if nbytes:
+        tiles.append(Tile(LEFT_OUT, f"{count(number)} smaller", "other", nbytes, f"{count(number)} smaller", number))
+    drawn = main_timeline(report)
+    before = drawn.live[drawn.peak] - sum(tile.nbytes for tile in tiles) if drawn is not None else 0
+    if before > 0:
+        tiles.append(Tile(BEFORE, BEFORE, BEFORE, before, f"{BEFORE}\n{number_of_bytes(before)}, alive all the time"))
+    return tiles
+
+
+def was_before(block: AllocatedBlock) -> bool:
+    """Say whether a block had been there before the run."""
+    return not block.op and not block.born and block.line < 0
+
+
+def block_tile(report: MemoryRunReport, block: AllocatedBlock) -> Tile:
+    """Return a block as what a treemap draws: in the group of its line, by its name or what allocated it."""
+    one = block.storage
+    label = one.name or operation(block.op) or one.category
+    lines = [label, *storage_lines(one)[1:], life(block)]
+    return Tile(origin(report, block), label, one.category, one.nbytes, "\n".join(lines))
+
+
+def origin(report: MemoryRunReport, block: AllocatedBlock, *, width: int = 40) -> str:
+    """Return where a block came from: a line, or that it had been there before the run."""
+    return BEFORE if was_before(block) else line_words(report, block.line, width=width)
+
+
+def operation(op: str) -> str:
+    """Return an operation as people call it: ``mm`` for ``aten.mm.default``."""
+    parts = op.split(".")
+    return parts[1] if len(parts) > 1 else op
+
+
+def life(block: AllocatedBlock) -> str:
+    """Return from which operation to which a block lived, and which one allocated it."""
+    end = "alive after the run" if block.died is None else f"freed at {count(block.died)}"
+    return end if was_before(block) else f"operation {count(block.born)} ({block.phase}), {end}"
+
+
+def allocator_words(run: AllocatorRun) -> str:
+    """Return what the allocator saw beyond the timeline: its own peak, its reserve, blocks without a tensor."""
+    parts = [f"{plural(run.events, 'event')} of the allocator of {run.device}"]
+    if run.peak is not None:
+        tensors = f"tensors by themselves at most {number_of_bytes(run.seen_peak)}"
+        parts.append(f"at most {number_of_bytes(run.peak)} in use, {tensors}")
+    if run.reserved is not None:
+        parts.append(f"at most {number_of_bytes(run.reserved)} reserved")
+    if run.unnamed:
+        number, nbytes = sum(each[1] for each in run.unnamed), sum(each[2] for each in run.unnamed)
+        parts.append(f"{plural(number, 'block')} without a tensor at the end, {number_of_bytes(nbytes)}")
+    if not run.complete:
+        parts.append("its history does not go back to the beginning of the run")
+    return "; ".join(parts)
+
+
+def out_of_memory_words(failed: OutOfMemory) -> str:
+    """Return the moment in a few sentences, code between backticks."""
+    return " ".join(_sentences(failed))
+
+
+def _sentences(failed: OutOfMemory) -> Iterator[str]:
+    asked = number_of_bytes(failed.asked) if failed.asked is not None else "memory"
+    who = f"`{failed.op}`" if failed.op else "an operation"
+    yield f"{failed.device} ran out of memory: {who} asked for {asked}{_free(failed)}."
+    yield from _reserve(failed)
+    if failed.only_error:
+        held = number_of_bytes(failed.only_error)
+        yield (
+            f"The functions that failed hold {held} that nothing else does: free once the error is let go of, "
+            "`%gpumem --free --yes`."
+        )
+
+
+def _free(failed: OutOfMemory) -> str:
+    if failed.free is None:
+        return ""
+    total = f" of {number_of_bytes(failed.total)}" if failed.total is not None else ""
+    return f", {number_of_bytes(failed.free)}{total} was free"
+
+
+def _reserve(failed: OutOfMemory) -> Iterator[str]:
+    """Yield what torch's allocator had; where its unused reserve would have been enough, why it was not."""
+    if failed.allocated is None:
+        return
+    reserved = f", and {number_of_bytes(failed.reserved)} reserved beyond that" if failed.reserved is not None else ""
+    yield f"Torch had {number_of_bytes(failed.allocated)} in use there{reserved}."
+    if failed.reserved is not None and failed.asked is not None and failed.reserved >= failed.asked:
+        yield (
+            "The reserve is large enough, but not in one piece: segments can grow with "
+            "`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, set before Python starts."
+        )

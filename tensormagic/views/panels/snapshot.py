@@ -1,0 +1,215 @@
+"""A memory snapshot (``%gpumem --snapshot FILE``): what ran out, the timeline, each line's part, segments, blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from tensormagic.reports import (
+    LineMemory,
+    Location,
+    RefusedAllocation,
+    SnapshotBlock,
+    SnapshotDevice,
+    SnapshotReport,
+    Timeline,
+)
+from tensormagic.views.nodes import Cell, Column, Findings, Node, Panel, Paragraph, Section, Table, Words, table_of
+from tensormagic.views.pictures.categories import BEFORE
+from tensormagic.views.pictures.segments import SegmentsPicture
+from tensormagic.views.pictures.timeline import TimelinePicture
+from tensormagic.views.pictures.timeline_stack import OTHER_LINES, Layer, line_ranks
+from tensormagic.views.pictures.treemap import TreemapPicture
+from tensormagic.views.pictures.treemap_layout import LEFT_OUT, Tile
+from tensormagic.words import DOT, count, number_of_bytes, percent, plural, seconds_text, shortened
+
+UNIT = "event"
+NO_LINE = "no line known"
+BEFORE_WORDS = "before the first event"
+MOST_SEGMENTS, MOST_REFUSED, MOST_TIMELINES = 16, 5, 8
+MAP_HEIGHT, MOST_CELLS = 220.0, 100
+
+
+def view(report: SnapshotReport) -> Panel:
+    """Return the panel."""
+    ranked = sorted(report.timelines, key=lambda one: -max(one.live, default=0))
+    body: list[Node] = [node for refused in report.refused[-MOST_REFUSED:] for node in _refused(refused)]
+    body.append(Findings(report.findings, report.gaps))
+    body += [_timeline(report, timeline, folded=at > 0) for at, timeline in enumerate(ranked[:MOST_TIMELINES])]
+    body += [*_peak(report), *_lines(report), *_segments(report, ranked[:1])]
+    body += _blocks("Blocks in use at the peak", report, report.peak_blocks, report.peak_left_out)
+    body += _blocks("Blocks in use at the end", report, report.live, report.live_left_out)
+    body += _settings(report)
+    facts: list[Cell] = [Words(shortened(report.source, 100), "quiet"), Words(summary(report), "strong")]
+    second = [f"{one.device}: {f' {DOT} '.join(device_notes(one))}" for one in report.devices]
+    return Panel("memory tm-snapshot", "memory", "memory snapshot", facts, body, "Memory snapshot", second)
+
+
+def _refused(refused: RefusedAllocation) -> list[Node]:
+    return [Paragraph(refused_words(refused), "error"), f"`{way_words(refused.way)}`"]
+
+
+def _timeline(report: SnapshotReport, timeline: Timeline, *, folded: bool) -> Section:
+    drawn = TimelinePicture(timeline, partial(layer_words, report), UNIT, only_lines=True)
+    peak = f"peak {number_of_bytes(max(timeline.live, default=0))}"
+    note = peak if folded else "bytes asked for, by the line that allocated them"
+    return Section(f"In use on {timeline.device}", [drawn], note, folded=folded)
+
+
+def _peak(report: SnapshotReport) -> list[Section]:
+    tiles = peak_tiles(report)
+    if not tiles:
+        return []
+    drawn = TreemapPicture(tiles, "what was in use at the peak, by line", MAP_HEIGHT, MOST_CELLS)
+    total = number_of_bytes(sum(one.nbytes for one in tiles))
+    return [Section("In use at the peak", [drawn], f"{total} by line", folded=True)]
+
+
+def _lines(report: SnapshotReport) -> list[Section]:
+    if not report.lines:
+        return []
+    sizes = [one.allocated for one in report.lines]
+    table = table_of(LINES, report.lines, most=(40, 14), left_out=report.lines_left_out, nbytes=sizes)
+    return [Section("Line by line", [table], "bytes asked for", folded=True)]
+
+
+def _size(nbytes: int) -> str:
+    return number_of_bytes(nbytes) if nbytes else ""
+
+
+def _place(line: LineMemory) -> Cell:
+    return Words(place_words(line.location), "code")
+
+
+LINES = (
+    Column("at the peak", lambda line: _size(line.at_peak), "number"),
+    Column("allocated", lambda line: _size(line.allocated), "number"),
+    Column("kept", lambda line: _size(line.kept), "number"),
+    Column("largest", lambda line: _size(line.largest), "number"),
+    Column("times", lambda line: count(line.calls), "number"),
+    Column("line", _place, "wide"),
+)
+
+
+def _segments(report: SnapshotReport, highest: Sequence[Timeline]) -> list[Section]:
+    """Return what the allocator has reserved; the lines of the timeline that peaks highest have their colours."""
+    if not report.segments:
+        return []
+    ranks = next((line_ranks(one) for one in highest if one.live), {})
+    drawn = SegmentsPicture(report.segments[:MOST_SEGMENTS], ranks, partial(line_words, report))
+    hidden = [one.nbytes for one in report.segments[MOST_SEGMENTS:]]
+    number, nbytes = report.segments_left_out[0] + len(hidden), report.segments_left_out[1] + sum(hidden)
+    more: list[Node] = [Paragraph(f"and {count(number)} more, {number_of_bytes(nbytes)}", "quiet")] if number else []
+    return [Section("Segments", [drawn, *more], "what the allocator has reserved, and the blocks in it", folded=True)]
+
+
+def _blocks(
+    name: str, report: SnapshotReport, blocks: Sequence[SnapshotBlock], left_out: tuple[int, int]
+) -> list[Section]:
+    """Return blocks, those that are told alike in one row, the largest first."""
+    alike: dict[tuple[str, ...], list[SnapshotBlock]] = {}
+    for block in blocks:
+        alike.setdefault(_block_row(report, block), []).append(block)
+    if not alike:
+        return []
+    columns = (*(Column(title, look="number") for title in ("blocks", "bytes each", "asked for", "device")),
+               Column("allocated by", look="wide"))  # fmt: skip
+    rows: list[Sequence[Cell]] = [(count(len(some)), *row[:-1], Words(row[-1], "code")) for row, some in alike.items()]
+    sizes = [sum(block.nbytes for block in some) for some in alike.values()]
+    table = Table(columns, rows, most=(40, 10), left_out=left_out, nbytes=sizes, label=name)
+    return [Section(name, [table], f"{count(len(blocks) + left_out[0])}, the largest first", folded=True)]
+
+
+def _block_row(report: SnapshotReport, block: SnapshotBlock) -> tuple[str, ...]:
+    where = way_words(block.way) if block.way else line_words(report, block.line)
+    label = f"{shortened(block.label, 40)}: " if block.label else ""
+    state = " (waiting)" if block.state == "awaiting free" else ""
+    return number_of_bytes(block.nbytes) + state, number_of_bytes(block.requested), block.device, label + where
+
+
+def _settings(report: SnapshotReport) -> list[Section]:
+    events = [(f"events of {one.device}", events_words(one)) for one in report.devices]
+    rows = [pair for pair in events if pair[1]] + [*(report.settings or {}).items()]
+    table = Table((Column(look="name"), Column(look="wide")), [(name, shortened(value, 200)) for name, value in rows])
+    return [Section("Events and settings of the allocator", [table], folded=True)] if rows else []
+
+
+# -- words -----------------------------------------------------------------------------------------------------------
+
+
+def summary(report: SnapshotReport) -> str:
+    """Return what is in use and what was, of each device."""
+    return "; ".join(map(device_summary, report.devices)) or "it is empty"
+
+
+def device_summary(device: SnapshotDevice) -> str:
+    """Return one device in a line."""
+    parts = [
+        f"{device.device}: {number_of_bytes(device.allocated)} in use of {number_of_bytes(device.reserved)} reserved"
+    ]
+    if device.peak is not None:
+        parts.append(f"peak {number_of_bytes(device.peak)} asked for")
+    return f" {DOT} ".join(parts)
+
+
+def device_notes(device: SnapshotDevice) -> Iterator[str]:
+    """Yield what else is known of a device, a sentence each."""
+    rounding = number_of_bytes(device.allocated - device.requested)
+    blocks = f"{plural(device.blocks, 'block')} in {plural(device.segments, 'segment')}"
+    yield f"{blocks}; {number_of_bytes(device.requested)} asked for, {rounding} more by rounding"
+    if device.free > 0:
+        largest, share = number_of_bytes(device.largest_free), percent(device.fragmentation)
+        yield f"{number_of_bytes(device.free)} reserved and free, the largest piece {largest} (fragmentation {share})"
+    if device.awaiting:
+        yield f"{number_of_bytes(device.awaiting)} wait for another stream"
+    if device.actions:
+        yield plural(device.events, "event")
+
+
+def events_words(device: SnapshotDevice) -> str:
+    """Return how many events of each kind there were; empty where none was recorded."""
+    return ", ".join(f"{count(number)} {name}" for name, number in sorted((device.actions or {}).items()))
+
+
+def refused_words(refused: RefusedAllocation) -> str:
+    """Return an allocation that was refused, in a sentence."""
+    when = f" after {seconds_text(refused.seconds)}" if refused.seconds is not None else ""
+    live = f"; {number_of_bytes(refused.live)} were in use" if refused.live is not None else ""
+    asked, free = number_of_bytes(refused.asked), number_of_bytes(refused.free)
+    return f"{refused.device} ran out of memory{when}: {asked} asked for, {free} free on the device{live}."
+
+
+def place_words(place: Location, *, width: int = 60) -> str:
+    """Return a line: where, in which function, and its source where that is known."""
+    function = f" in {shortened(place.function, 40)}" if place.function else ""
+    text = f": {shortened(place.text, width)}" if place.text else ""
+    return f"{shortened(place.label, 60)}{function}{text}"
+
+
+def way_words(way: Sequence[Location]) -> str:
+    """Return the lines that led somewhere, the innermost first."""
+    return " \u2190 ".join(place_words(place) for place in reversed(way)) or NO_LINE
+
+
+def line_words(report: SnapshotReport, index: int) -> str:
+    """Return a line of the report by its number."""
+    return place_words(report.lines[index].location) if 0 <= index < len(report.lines) else NO_LINE
+
+
+def layer_words(report: SnapshotReport, layer: Layer) -> str:
+    """Return what a layer of the timeline stands for."""
+    known = {OTHER_LINES: "other lines, or none known", BEFORE: BEFORE_WORDS}
+    return known.get(layer.key) or line_words(report, int(layer.key))
+
+
+def peak_tiles(report: SnapshotReport) -> list[Tile]:
+    """Return what was in use at the peak as what a treemap draws, by line."""
+    tiles = []
+    for block in report.peak_blocks:
+        line = report.lines[block.line].location.label if 0 <= block.line < len(report.lines) else NO_LINE
+        told = f"{line}\n{number_of_bytes(block.requested)}\n{way_words(block.way)}"
+        tiles.append(Tile(line, block.label, "other", block.requested, told))
+    number, nbytes = report.peak_left_out
+    if nbytes:
+        tiles.append(Tile(LEFT_OUT, f"{count(number)} more", "other", nbytes, f"{count(number)} more", number))
+    return tiles
