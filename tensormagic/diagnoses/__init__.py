@@ -6,6 +6,8 @@ here, and a page in ``docs/diagnoses``.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tensormagic.diagnoses import (
     aliasing,
     backward_failures,
@@ -134,7 +136,15 @@ def diagnose(report: Report) -> tuple[Finding, ...]:
     if isinstance(report, TraceReport) and report.failure is not None:
         known = {finding.code for finding in found if finding.severity == "error"}
         found += [finding for finding in _found(report.failure) if finding.code not in known]
-    return tuple(sorted(found, key=lambda finding: (SEVERITIES.index(finding.severity), finding.code)))
+    return tuple(sorted(_of_one_cause(found), key=lambda finding: (SEVERITIES.index(finding.severity), finding.code)))
+
+
+def _of_one_cause(found: list[Finding]) -> list[Finding]:
+    """Return what was found; a freed graph that belongs to a weight which is no Parameter has that one's cure."""
+    cure = next((one for one in found if one.code == "TM603" and "made by" in one.evidence), None)
+    if cure is None:
+        return found
+    return [replace(one, remedy=cure.remedy) if one.code == "TM304" else one for one in found]
 
 
 def _found(report: Report) -> list[Finding]:

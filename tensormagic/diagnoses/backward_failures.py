@@ -38,12 +38,23 @@ def changed_after_saving(report: FailureReport) -> Iterator[Finding]:
             "saved version": spoilt.saved_version, "version": spoilt.version, "writes seen": spoilt.writes_seen,
             "other nodes that saved it": spoilt.others,
         },
-        remedy=_remedy(first, traced=spoilt.graph is not None),
+        remedy=_kept_graph(spoilt.backward or report.location, first)
+        or _remedy(first, traced=spoilt.graph is not None),
         subject=spoilt.op if " " in name else name,
         node=place_of(spoilt),
         related=lines((f"saved by {spoilt.op}", spoilt.location if first is not None else None),
                       ("backward", spoilt.backward)),
     )  # fmt: skip
+
+
+def _kept_graph(backward: Location | None, first: SavedWrite | None) -> str:
+    """Return what to do where an earlier step's graph was kept, and a step changed what it saved."""
+    if first is None or first.kind != "step" or backward is None or "retain_graph=True" not in backward.text:
+        return ""
+    return (
+        "Leave out `retain_graph=True`, which keeps the graphs of earlier steps, and cut what is handed from step to "
+        "step: `h = h.detach()` before it is used again."
+    )
 
 
 def _remedy(first: SavedWrite | None, *, traced: bool) -> str:
@@ -141,14 +152,31 @@ def _freed_remedy(freed: FreedGraph) -> str:
         return (
             f"Cut what is handed from step to step: `{_cut_off(names, freed.joint_location)}` before it is used again."
         )
+    if made_to_learn := _scaled_weight(freed):
+        return made_to_learn
     if freed.first == freed.backward:
-        what = listed(names) or "it"
-        return f"Compute {what} anew in each step, inside the loop; or, where it is a constant, `.detach()` it once."
+        what, leaf = listed(names) or "it", f", `{names[0]} = {names[0]}.detach().requires_grad_()`" if names else ""
+        return (
+            f"Compute {what} anew in each step, inside the loop; where it is a weight, make it a leaf before it{leaf}; "
+            "where it is a constant, `.detach()` it once."
+        )
     used = f"`{names[0]}.detach()`" if names else "a detached copy of it"
     return (
         f"Use {used} for the first backward where it is not to train what made it; else add both losses and call "
         "backward once, or keep the graph in the first: `backward(retain_graph=True)`."
     )
+
+
+def _scaled_weight(freed: FreedGraph) -> str:
+    """Return what to do with a weight that is no leaf: it was computed once, outside the loop, and is used again."""
+    text = freed.joint_location.text if freed.joint_location is not None else ""
+    made = re.fullmatch(r"(?P<name>[\w.]+) = (?P<value>.+)", text)
+    if made is None or "requires_grad=True" not in text:
+        return ""
+    value = re.sub(r",\s*requires_grad=True|requires_grad=True,\s*", "", made["value"])
+    what = f"`{made['name']} = nn.Parameter({value})`" if "." in made["name"] else (
+        f"`{made['name']} = ({value}).requires_grad_()`")  # fmt: skip
+    return f"Make it a leaf: compute its values first, ask for a gradient last: {what}."
 
 
 def _cut_off(names: list[str], location: Location | None) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tensormagic.reports import Cut, Location
 
 _OPERATORS = {
@@ -34,19 +36,44 @@ _BY_OP = {
 }
 
 
-def call_words(cut: Cut) -> str:
-    """Return what ended the way as a person would write it, as code: ``.detach()``, ``torch.no_grad()``, ``argmax``."""
+_SWITCH = re.compile(r"(?:torch\.)?set_grad_enabled\((?:[^()]|\([^()]*\))*\)")
+_DRAWN = re.compile(r"\.sample(?:_n)?\(")
+
+
+def _drawn(cut: Cut, place: Location | None) -> bool:
+    """Whether a distribution drew what has no history: torch draws under ``no_grad``, and nobody wrote that."""
+    return cut.kind == "no_grad" and place is not None and _DRAWN.search(place.text) is not None and (
+        not place.text.startswith(("with ", "@")))  # fmt: skip
+
+
+def _switch(cut: Cut, place: Location | None) -> str:
+    """Return the call that switched gradients off, as it is written; empty where it was another."""
+    found = _SWITCH.search(place.text) if place is not None and cut.kind == "no_grad" else None
+    return f"torch.{found[0].removeprefix('torch.')}" if found is not None else ""
+
+
+def call_words(cut: Cut, place: Location | None = None) -> str:
+    """Return what ended the way as a person would write it, as code: ``.detach()``, ``torch.no_grad()``, ``argmax``.
+
+    Args:
+        cut: What ended the way.
+        place: Its line, where known.
+    """
+    if _drawn(cut, place):
+        return "`.sample()`"
     if cut.kind in _BLOCKS:
-        return f"`{_BLOCKS[cut.kind]}`"
+        return f"`{_switch(cut, place) or _BLOCKS[cut.kind]}`"
+    return f"`{_call(cut)}`"
+
+
+def _call(cut: Cut) -> str:
     if cut.kind == "data":
-        return "`.data`"
+        return ".data"
     if cut.op in _OPERATORS:
-        return f"`{_OPERATORS[cut.op]}`"
+        return _OPERATORS[cut.op]
     if cut.op in _FREE:
-        return f"`{_free(cut)}(...)`"
-    if cut.kind == "frozen":
-        return f"`{cut.op}`"
-    return f"`.{cut.op}()`"
+        return f"{_free(cut)}(...)"
+    return cut.op if cut.kind == "frozen" else f".{cut.op}()"
 
 
 def _free(cut: Cut) -> str:
@@ -56,6 +83,15 @@ def _free(cut: Cut) -> str:
 def instead(cut: Cut, place: Location | None) -> str:
     """Return what to write instead, beginning with a small letter; the mended line where that is plain."""
     text = "" if place is None else place.text
+    if _drawn(cut, place):
+        return (
+            "draw by `.rsample()`: what `.sample()` draws has no way back. A distribution that has none is discrete: "
+            "there use `dist.log_prob(sample)` in the loss"
+        )
+    if switch := _switch(cut, place):
+        block = text.startswith("with ")
+        return f"move this out of the `{switch}` block" if block else (
+            "switch gradients on again before it: `torch.set_grad_enabled(True)`")  # fmt: skip
     if cut.kind == "detach" and cut.op == "detach" and ".detach()" in text:
         mended = text.replace(".detach()", "")
         target, _, value = mended.partition(" = ")

@@ -116,7 +116,7 @@ def instead(write: SavedWrite) -> str:
         value = f"({value})" if _binds_weaker(node.value, node.op) else value
         return f"Make a new tensor: `{target} = {target} {_OPERATORS[type(node.op)]} {value}`."
     if write.call == "__setitem__" or isinstance(node, ast.AugAssign):
-        return _into_a_copy(target_of(node))
+        return _into_a_copy(target_of(node), node)
     if write.kind == "out":
         return "Leave `out=` away: the call then makes a new tensor."
     if write.call.endswith("_"):
@@ -127,6 +127,20 @@ def instead(write: SavedWrite) -> str:
     return ""
 
 
+def update_by_hand(line: str) -> str:
+    """Return an update that makes a new tensor as one in place: ``w -= lr * w.grad``; empty for any other line."""
+    try:
+        (statement,) = ast.parse(line).body
+    except (SyntaxError, ValueError):
+        return ""
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.BinOp):
+        return ""
+    name, value = ast.unparse(statement.targets[0]), statement.value
+    if not isinstance(value.op, ast.Sub | ast.Add) or ast.unparse(value.left) != name or f"{name}.grad" not in line:
+        return ""
+    return f"{name} {_OPERATORS[type(value.op)]}= {ast.unparse(value.right)}"
+
+
 def _binds_weaker(value: ast.expr, operator: ast.operator) -> bool:
     """Return whether a value needs parentheses on the right of an operator."""
     if isinstance(value, ast.BinOp):
@@ -135,7 +149,10 @@ def _binds_weaker(value: ast.expr, operator: ast.operator) -> bool:
     return isinstance(value, ast.IfExp | ast.BoolOp | ast.Compare)
 
 
-def _into_a_copy(name: str) -> str:
+def _into_a_copy(name: str, node: ast.AST | None) -> str:
+    value = node.value if isinstance(node, ast.Assign | ast.AugAssign) else None
+    if name and value is not None and re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", ast.unparse(value)):
+        return f"Collect the parts in a list and put them together at the end: `{name} = torch.stack(parts)`."
     name = name or "x"
     return (
         f"Write into a copy, `{name} = {name}.clone()` before it, or make a new tensor with `torch.where` or "

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from tensormagic.diagnoses.deeds import update_by_hand
 from tensormagic.diagnoses.untaken import OPS
 from tensormagic.reports import FailureReport, Finding, Report, TraceReport
 
@@ -128,6 +129,22 @@ def _without_detach(finding: Finding, _report: Report, line: str) -> str:
 def _counted(finding: Finding, report: Report, line: str) -> str:
     """What is added up for a log has no history; it stays a tensor, for what comes after."""
     return _the_line(finding, report, line).replace(".item()", ".detach()")
+
+
+_CONTINUOUS = re.compile(r"\b(?:Normal|MultivariateNormal|LogNormal|Uniform|Laplace|Beta|Gamma|Dirichlet|Cauchy)\(")
+
+
+def _with_a_way_back(finding: Finding, report: Report, line: str) -> str:
+    """What should learn is detached on the line, or drawn without a way back from a distribution that has one."""
+    drawn = finding.severity != "note" and "`.rsample()`" in finding.remedy and line.count(".sample(") == 1
+    if drawn and _CONTINUOUS.search(line):
+        return line.replace(".sample(", ".rsample(")
+    return _without_detach(finding, report, line)
+
+
+def _updated_in_place(_finding: Finding, _report: Report, line: str) -> str:
+    update = update_by_hand(line)
+    return f"with torch.no_grad():\n    {update}" if update else ""
 
 
 def _reshaped(finding: Finding, _report: Report, line: str) -> str:
@@ -274,8 +291,9 @@ FIXES: dict[str, Fix] = {
     "TM202": _before,
     "TM203": _the_line,
     "TM301": _out_of_place,
-    "TM303": _without_detach,
+    "TM303": _with_a_way_back,
     "TM306": _without_detach,
+    "TM307": _updated_in_place,
     "TM308": _unrecorded,
     "TM309": _cleared,
     "TM312": _counted,

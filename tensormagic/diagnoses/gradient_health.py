@@ -43,7 +43,8 @@ _SHRUNK = (
 )
 _EXPLODED = (
     "Lower the learning rate, clip before the step with "
-    "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0), or check the initialisation."
+    "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0), or check the initialisation. Inputs that are far from "
+    "zero do this too: standardise them, (x - x.mean(0)) / x.std(0)."
 )
 
 _NONE = (-1.0, 0)  # weaker than any weight

@@ -89,7 +89,7 @@ def _lost(report: TraceReport, cut: Cut, lost: Sequence[LeftOut]) -> Finding:
     return replace(
         found,
         message=f"{listed(who)} {verb} no gradient in {passes_words(report)}, though an optimizer holds {it}: "
-        f"what {makes} ends at {call_words(cut)}.",
+        f"what {makes} ends at {call_words(cut, report.location(cut.location))}.",
         remedy=_remedy(cut, place, lost, who),
     )
 
@@ -193,7 +193,8 @@ def _message(report: TraceReport, place: _Place, missing: Sequence[LeftOut], who
     elif place.cut.kind in UNRECORDED:
         what = f"keeps what {'it computes' if len(who) == 1 else 'they compute'} from being recorded"
     passes, share = passes_words(report), _share(report, missing)
-    return f"{listed(who)} {verb} no gradient in {passes}: {call_words(place.cut)} {what}{share}."
+    call = call_words(place.cut, report.location(place.cut.location))
+    return f"{listed(who)} {verb} no gradient in {passes}: {call} {what}{share}."
 
 
 def _share(report: TraceReport, missing: Sequence[LeftOut]) -> str:

@@ -61,7 +61,8 @@ def _remedy(report: TraceReport, missing: Sequence[ParameterSeries]) -> tuple[st
     place = report.location(cut.location) if cut is not None else None
     if cut is None or place is None:
         return "Use it in forward, and what it makes in the loss.", ()
-    told = f"What it makes ends at {call_words(cut)} ({place.label}): if it belongs into the loss, let it go on there."
+    call = call_words(cut, place)
+    told = f"What it makes ends at {call} ({place.label}): if it belongs into the loss, let it go on there."
     return told, (RelatedLine("its way ends here", place),)
 
 

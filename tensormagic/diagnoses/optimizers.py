@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from tensormagic.diagnoses.graph_cuts import names_behind_cuts
 from tensormagic.diagnoses.parameter_names import as_code, shortest
 from tensormagic.reports import Finding, Location, OptimizerUse, ParameterSeries, TraceReport, Training
 from tensormagic.words import listed, part_of, plural
@@ -138,7 +139,10 @@ def of_unused_parameters(report: TraceReport) -> Iterator[Finding]:
     """
     training = _known(report)
     left_out = _left_out(report, training) if training is not None else []
+    cut_off = names_behind_cuts(report) if left_out else set()
     for use in training.optimizers if training is not None and left_out else ():
+        if any(series.name in cut_off for series in _held(report, use)):
+            continue  # TM303: it is used, and cut off
         if _is_lost(report, use) and (_alike(report, use, left_out) or use.strangers_of or not use.strangers):
             yield _of_unused(report, use, left_out)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from tensormagic.diagnoses.backward_failures import lines, place_of, saver, tensor_name
-from tensormagic.diagnoses.deeds import assigned, deed
+from tensormagic.diagnoses.deeds import assigned, deed, update_by_hand
 from tensormagic.reports import Finding, Location, TraceReport
 from tensormagic.reports.backward_faults import GradientRead, SavedWrite, SpoiltTensor
 from tensormagic.reports.finding import Scalar
@@ -89,10 +89,19 @@ def _non_leaf(read: GradientRead) -> Finding:
         "and backward keeps gradients of leaves only.",
         location=read.location,
         evidence={"backward passes before": read.passes, "times": read.count},
-        remedy=f"Ask for it before backward: `{code}.retain_grad()`.{_about_the_leaf(read, code)}",
+        remedy=_update_in_place(read, code)
+        or f"Ask for it before backward: `{code}.retain_grad()`.{_about_the_leaf(read, code)}",
         subject=name,
         related=lines(("made here", read.made)),
     )
+
+
+def _update_in_place(read: GradientRead, code: str) -> str:
+    """Return what to do where an update by hand made it: ``w = w - lr * w.grad`` makes a new tensor."""
+    update = update_by_hand(read.made.text if read.made is not None else "")
+    if not update.startswith(f"{code} "):
+        return ""
+    return f"Change the leaf in place, so that it stays one: `with torch.no_grad(): {update}`."
 
 
 def _about_the_leaf(read: GradientRead, code: str) -> str:

@@ -70,7 +70,7 @@ def _computed(loose: LooseTensor) -> Finding:
         f"{loose.owner}.parameters() holds neither, so no optimizer made from it updates them.",
         location=loose.location,
         evidence={"shape": str(loose.shape), "made by": loose.grad_fn},
-        remedy="Compute first, make it a Parameter last: `nn.Parameter(torch.randn(3) * 0.01)`; move the whole module: "
+        remedy=f"Compute first, make it a Parameter last: `{_parameter_last(loose)}`; move the whole module: "
         f"`{loose.owner}.to(device)`",
         subject=loose.name,
     )
@@ -106,6 +106,26 @@ def _as_parameter(loose: LooseTensor) -> str:
         if isinstance(value.func, ast.Attribute) and value.func.attr == "requires_grad_":
             value = value.func.value
     return f"{target} = nn.Parameter({ast.unparse(value)})"
+
+
+def _parameter_last(loose: LooseTensor) -> str:
+    """Return the line that makes it, with the Parameter round all that is computed; else an example."""
+    made = _made(loose)
+    if made is None:
+        return "nn.Parameter(torch.randn(3) * 0.01)"
+    target, value = made
+    return f"{target} = nn.Parameter({ast.unparse(_Bare().visit(value))})"
+
+
+class _Bare(ast.NodeTransformer):
+    """Takes ``nn.Parameter(...)`` and ``requires_grad=True`` out of an expression."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if ast.unparse(node.func).rpartition(".")[2] == "Parameter" and node.args:
+            return node.args[0]
+        node.keywords = [given for given in node.keywords if given.arg != "requires_grad"]
+        return node
 
 
 def _as_buffer(loose: LooseTensor, attribute: str) -> str:

@@ -86,10 +86,8 @@ def cut_off(question: Question) -> WhyReport | None:
         return None
     graph, cut = found
     place = trace.location(cut.location)
-    says = (
-        f"{question.grad} is None because {call_words(cut)}{place_words(place)} {_what(question, cut)}: nothing that "
-    )
-    says += "backward walked leads back to it."
+    says = f"{question.grad} is None because {call_words(cut, place)}{place_words(place)} {_what(question, cut)}: "
+    says += "nothing that backward walked leads back to it."
     if question.facts.way is not None:
         rests = f"{question.facts.way.end} still leads back to {question.name}, but nothing called backward on it."
     else:

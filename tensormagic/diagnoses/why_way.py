@@ -89,7 +89,8 @@ def cut_way(trace: TraceReport, graph: Graph | None, cut: Cut, name: str) -> tup
     steps = [WayStep(label=name, kind="tensor")]
     if cut.source_name and cut.source_name != name:
         steps.append(WayStep(label=cut.source_name, location=trace.location(cut.source_location)))
-    label, place = call_words(cut).strip("`"), trace.location(cut.location)
+    place = trace.location(cut.location)
+    label = call_words(cut, place).strip("`")
     steps.append(WayStep(label=label, kind="cut", location=place, bad=True))
     if graph is None or cut.target is None:
         return (*steps, WayStep(label="nothing used it", kind="nothing"))

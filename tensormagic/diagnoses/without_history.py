@@ -73,7 +73,7 @@ def _of_cut(report: TraceReport, cut: Cut) -> Told:
     place = report.location(cut.location)
     mend = instead(cut, place)
     what = "kept its calculation from being recorded" if cut.kind in UNRECORDED else "ended it"
-    return f"{call_words(cut)} {what}", f"{mend[:1].upper()}{mend[1:]}." if mend else ""
+    return f"{call_words(cut, place)} {what}", f"{mend[:1].upper()}{mend[1:]}." if mend else ""
 
 
 def _of_nothing(one: Rootless) -> Told:

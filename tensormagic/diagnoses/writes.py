@@ -78,10 +78,13 @@ def _unmeant(write: Write, changed: ChangedName) -> Finding:
     if changed.items > 1:
         message = (
             f"{plural(changed.items, 'item')} of {changed.name} are one memory, and writing to {written} "
-            f"changes all of them{how}: none keeps the values it was appended with."
+            f"changes all of them{how}: none keeps the values that it had when it was put there."
         )
         kept = write.target if write.target.isidentifier() else "…"
-        remedy = f"Append a copy: `{changed.name}.append({kept}.detach().clone())`"
+        remedy = (
+            f"Put copies in: `{changed.name}.append({kept}.detach().clone())`; in place of `[x] * n`: "
+            "`[x.clone() for _ in range(n)]`"
+        )
     elif changed.extent == "crosses":
         message = (
             f"Writing to {written} changes {_elements(changed)}{_first(changed)}{how}: the two overlap in part, "

@@ -237,6 +237,25 @@ def flat_of(node: Node) -> Flat | None:
     return FLAT.get(node.op)
 
 
+def _before_the_loss(graph: Graph, node: Node) -> str:
+    """Return what to do about a ReLU that is the last operation of the model: only a loss uses what it makes."""
+    if node.op not in {"relu", "threshold"}:
+        return ""
+    users = {graph.nodes[edge.source].op for edge in graph.edges if edge.target == node.index}
+    if not users or not users <= _LOSSES:
+        return ""
+    return (
+        "It is the last operation before the loss: leave it out there, so that the output learns from below zero too "
+        "(`F.softplus` where it must be positive)."
+    )
+
+
+_LOSSES = frozenset({
+    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "nll_loss", "log_softmax", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "poisson_nll_loss", "sub", "rsub",
+})  # fmt: skip
+
+
 def _finding(report: TraceReport, where: tuple[int, int], dead: _Dead, first: _Silent) -> Finding:
     graph = report.graphs[where[0]]
     node = graph.nodes[where[1]]
@@ -257,7 +276,7 @@ def _finding(report: TraceReport, where: tuple[int, int], dead: _Dead, first: _S
         location=location,
         evidence={"leaves": len(dead.names), "passes": kept_passes, "first": dead.frames[0].pass_number,
                   "arrives": round(float(dead.frames[-1].norms[node.index]), 12)},
-        remedy=flat.remedy,
+        remedy=_before_the_loss(graph, node) or flat.remedy,
         subject=dead.names[0],
         node=where,
     )  # fmt: skip

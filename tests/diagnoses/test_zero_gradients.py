@@ -43,7 +43,7 @@ def test_a_dead_relu():
     )
     assert found.location == LINES[4]
     assert found.evidence == {"leaves": 1, "passes": 4, "first": 1, "arrives": 2.0}
-    assert "nn.LeakyReLU" in found.remedy
+    assert "leave it out there" in found.remedy  # only the loss uses what it makes
     assert (found.subject, found.node) == ("net.0.weight", (0, 2))
 
 
@@ -52,7 +52,8 @@ def test_each_flat_op_has_its_reason(name):
     """It stands in the sentence, and the remedy is its own."""
     (found,) = diagnose(dead(name))
     assert found.message.endswith(f"lets nothing through, since {FLAT[name].why}.")
-    assert found.remedy == FLAT[name].remedy
+    if name not in {"relu", "threshold"}:  # before the loss these have a remedy of their own
+        assert found.remedy == FLAT[name].remedy
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from tests.support.kernel import ROOT
 def refused(call, **names):
     """Return the explanation of what a call of one line is refused for."""
     told = tm.explain(namespace=names)
-    with pytest.raises((RuntimeError, IndexError, ValueError, TypeError)), told:
+    with pytest.raises((RuntimeError, IndexError, ValueError, TypeError, AttributeError)), told:
         call(**names)
     return told.report
 
