@@ -185,11 +185,16 @@ def _over_steps(report: TraceReport) -> Finding | None:
 
 
 def _ends(series: ParameterSeries) -> tuple[float, float] | None:
-    """Return (typical early norm, largest later norm)."""
+    """Return (typical early norm, largest later norm); of one that came back to where it began, the norm there.
+
+    A line search tries steps that are too long, and throws them away: what it ends with is small.
+    """
     finite = _finite(series)
     if len(finite) < FEWEST_STEPS:
         return None
-    return median(finite[: max(len(finite) // 4, 2)]), max(finite[len(finite) // 2 :])
+    quarter = max(len(finite) // 4, 2)
+    early, late = median(finite[:quarter]), median(finite[-quarter:])
+    return early, late if late <= early else max(finite[len(finite) // 2 :])
 
 
 def _over_depth(report: TraceReport) -> Finding | None:

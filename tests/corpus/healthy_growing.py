@@ -152,6 +152,34 @@ def the_normalisations_are_frozen():
 
 
 @healthy(nearly="TM606")
+def a_new_head_on_a_frozen_backbone_in_eval_mode():
+    """All of a loaded model is put into eval mode and frozen, then it gets a new head, which alone is trained."""
+    net = _backbone_and_head()
+    net.eval().requires_grad_(False)
+    net[1] = nn.Linear(144, 10)
+    optimizer = torch.optim.Adam([parameter for parameter in net.parameters() if parameter.requires_grad])
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(4, 8):
+            optimizer.zero_grad()
+            F.cross_entropy(net(images), classes).backward()
+            optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM606")
+def a_head_is_trained_and_the_rest_is_not_given_to_the_optimizer():
+    """Nothing is frozen, and backward goes through everything: the optimizer holds the head alone."""
+    net = _backbone_and_head().eval()
+    optimizer = torch.optim.Adam(net[1].parameters())
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(4, 8):
+            net.zero_grad()
+            F.cross_entropy(net(images), classes).backward()
+            optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM606")
 def evaluation_between_the_epochs():
     """eval() before, train() after it."""
     net = nn.Sequential(nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 10))

@@ -166,6 +166,18 @@ def a_learning_rate_that_warms_up():
     return trace.report
 
 
+@healthy(nearly="TM404")
+def a_fit_whose_line_search_tried_a_step_that_was_too_long():
+    """L-BFGS of SciPy's, as BoTorch fits a process: one probe is thrown away, and what it ends with is converged."""
+    raw = nn.Parameter(torch.tensor([1.0]))
+    with tm.trace(namespace={"raw": raw}) as trace:
+        for at in (3.0, 2.0, 1.5, 1.2, 1.1, 40.0, 1.01, 1.001, 1.0001, 1.0):
+            raw.data.fill_(at)
+            raw.grad = None
+            ((raw - 1) ** 4).sum().backward()
+    return trace.report
+
+
 @healthy
 def scalars_and_single_elements():
     """Y = w · x + b with plain tensors, as in every first lesson."""

@@ -175,6 +175,21 @@ def a_new_model_with_its_summary_printed():
     return trace.report
 
 
+@ill("TM606", severity="warning", line="optimizer.step()", says=("1 dropout does nothing",))
+def a_new_head_with_a_dropout_in_eval_mode():
+    """The backbone is frozen; the head that is trained has a dropout, and is in eval mode with the rest."""
+    net = nn.Sequential(nn.Linear(64, 16), nn.Sequential(nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 10)))
+    net[0].requires_grad_(False)
+    net.eval()
+    optimizer = torch.optim.Adam(net[1].parameters())
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(4, 16):
+            optimizer.zero_grad()
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+            optimizer.step()
+    return trace.report
+
+
 @ill("TM606", severity="warning", line="with torch.no_grad():", subject="net",
      says=("net is evaluated in train mode", "1 batch normalisation", "from 8 batches", "`net.eval()`"))  # fmt: skip
 def validation_without_eval():

@@ -194,10 +194,10 @@ class TrainingWatcher:
         )  # fmt: skip
         self._nodes = nodes
         followed.stepping.after_step(moment, held_by(optimizer))
-        self._look_at_modes(followed)
+        self._look_at_modes(followed, optimizer)
         self._steps += 1
 
-    def _look_at_modes(self, followed: Followed) -> None:
+    def _look_at_modes(self, followed: Followed, optimizer: torch.optim.Optimizer) -> None:
         for owner in followed.held.owners:
             modes = self._modes.get(owner)
             if modes is None or modes.reference() is None:
@@ -205,7 +205,7 @@ class TrainingWatcher:
                 if model is None:
                     continue
                 modes = self._modes[owner] = ModelModes(owner, model)
-            modes.step()
+            modes.step(held_by(optimizer))
 
     def _find(self, optimizer: torch.optim.Optimizer) -> Followed | None:
         followed = self._followed.get(id(optimizer))
