@@ -37,8 +37,6 @@ RENDERERS: dict[tuple[str, str], str] = {
     ("trace", "html"): "tensormagic.renderers.trace.trace_html",
     ("trace", "svg"): "tensormagic.renderers.trace.trace_svg",
     ("trace", "txt"): "tensormagic.renderers.trace.trace_text",
-    ("why", "html"): "tensormagic.renderers.why.why_html",
-    ("why", "txt"): "tensormagic.renderers.why.why_text",
 }
 
 

@@ -38,7 +38,7 @@ from tensormagic.views.pictures.text_bars import bar
 from tensormagic.words import evidence_text, plural
 
 NARROWEST = 40
-_CELL = 120  # characters of a line of a cell
+_CELL = 400  # characters of a line of a cell
 _FOLDED = 14  # lines of what is folded within a part
 _CODE = 36  # columns that code has at the right of numbers, at least
 _BAR = 16  # columns
@@ -60,7 +60,7 @@ def render(view: Panel, *, width: int = 100) -> str:
 def _head(view: Panel, width: int) -> list[str]:
     """Return the title and the facts, ruled to the right edge where one line holds them, and the quiet lines below."""
     facts = [fact for fact in map(inline, view.facts) if fact]
-    lead = f"{_RULE * 2} {plain(view.title)} {_RULE * 2} "
+    lead = f"{_RULE * 2} {plain(view.title)} " + (f"{_RULE * 2} " if facts else "")
     lines = wrapped(" \u00b7 ".join(facts), width, lead, "   ") if facts else [lead]
     lines = [f"{lines[0].rstrip()} ".ljust(width, _RULE)] if len(lines) == 1 else [*lines, _RULE * width]
     lines += [line for words in view.second if words for line in wrapped(plain(words), width, "   ", "   ")]

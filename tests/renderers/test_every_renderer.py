@@ -28,7 +28,6 @@ from tensormagic.renderers.sharing import (
 )
 from tensormagic.renderers.tensor import tensor_html, tensor_svg, tensor_text
 from tensormagic.renderers.trace import trace_html, trace_text
-from tensormagic.renderers.why import why_html, why_text
 from tensormagic.reports import Report
 from tests.renderers import (
     samples_comparison,
@@ -86,6 +85,7 @@ PANELS = (
     ("snapshot", samples_snapshot.SAMPLES, 120_000, 24_000),
     ("rng", samples_rng.SAMPLES, 40_000, 12_000),
     ("watch", samples_watch.SAMPLES, 60_000, 24_000),
+    ("why", samples_why.SAMPLES, 30_000, 12_000),
     ("writes", samples_writes.SAMPLES, 140_000, 40_000),
 )
 
@@ -113,8 +113,6 @@ RENDERERS = (
     Renderer("comparison_text", comparison_text.render, samples_comparison.SAMPLES, "text", 24_000),
     Renderer("failure_html", failure_html.render, samples_failure.SAMPLES, "html", 40_000),
     Renderer("failure_text", failure_text.render, samples_failure.SAMPLES, "text", 12_000),
-    Renderer("why_html", why_html.render, samples_why.SAMPLES, "html", 30_000),
-    Renderer("why_text", why_text.render, samples_why.SAMPLES, "text", 12_000),
 )
 
 CASES = [pytest.param(one, sample, id=f"{one.name}-{sample}") for one in RENDERERS for sample in one.samples]

@@ -13,6 +13,7 @@ from tests.renderers import (
     samples_sharing,
     samples_snapshot,
     samples_watch,
+    samples_why,
     samples_writes,
 )
 from tests.renderers.snapshots import assert_snapshot
@@ -27,6 +28,7 @@ SAMPLES = {
     "rng_comparison": samples_rng.parted(),
     "rng_run": samples_rng.run(),
     "watch": samples_watch.everything(),
+    "why": samples_why.SAMPLES["cut_off"],
     "writes": samples_writes.effects(),
 }
 

@@ -1,1 +1,0 @@
-"""Why a gradient is what it is."""
