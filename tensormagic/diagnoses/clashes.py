@@ -75,9 +75,9 @@ def _part_name(operand: Operand, part: Clashing) -> str:
 
 
 def _remedy(clash: Mismatch) -> str:
-    """Return what would have worked, as code; the first two ways."""
-    ways = [f"`{way}`" for way in clash.works[:2]]
-    return " or ".join(ways)
+    """Return what would have worked, as code: the first two ways; else what may help and could not be tried."""
+    ways = " or ".join(f"`{way}`" for way in clash.works[:2] or clash.maybe[:2])
+    return ways if clash.works or not ways else f"try {ways}"
 
 
 def _origins(report: FailureReport, operands: list[Operand]) -> Iterator[RelatedLine]:

@@ -41,6 +41,23 @@ def test_a_finding_says_the_rule_and_what_works():
     assert (found.severity, found.location, found.subject) == ("error", HERE, "x")
 
 
+@pytest.mark.parametrize(
+    ("works", "maybe", "remedy"),
+    [
+        (("x.T",), ("net.eval()",), "`x.T`"),
+        ((), ("net.eval()", "a", "b"), "try `net.eval()` or `a`"),
+        ((), (), ""),
+    ],
+    ids=["some work", "none could be tried", "none"],
+)
+def test_what_could_not_be_tried_is_the_remedy_where_nothing_else_is(works, maybe, remedy):
+    """And it says that it is to be tried."""
+    report = explained(CASES["a linear layer without flatten"][0])
+    report = replace(report, mismatch=replace(report.mismatch, works=works, maybe=maybe))
+    (found,) = diagnose(report)
+    assert found.remedy == remedy
+
+
 def test_the_line_that_made_an_operand_stands_beside():
     """Only where it is another one than that which failed."""
     operands = tensor("a", 3, 4, location=HERE), tensor("b", 5, 6, location=THERE)
