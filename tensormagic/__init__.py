@@ -21,7 +21,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tensormagic import late
+from tensormagic import lazy_exports as late
 from tensormagic.errors import (
     NoGraphError,
     NotATensorError,

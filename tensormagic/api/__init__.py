@@ -7,33 +7,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensormagic import late
+from tensormagic import lazy_exports as late
 from tensormagic.errors import TraceError
 
 if TYPE_CHECKING:
     from tensormagic.api.asking import why
-    from tensormagic.api.comparing import compare
     from tensormagic.api.explaining import Explanation, explain, explain_error, is_out_of_memory
-    from tensormagic.api.freeing import free_history
     from tensormagic.api.generators import DrawWatch, rng, track_rng
-    from tensormagic.api.ignoring import ignore
-    from tensormagic.api.loading import load
     from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, inspect, overlay, tensors
-    from tensormagic.api.memory_now import memory
-    from tensormagic.api.memory_running import MemoryRun, track_memory
+    from tensormagic.api.memory_reports import MemoryRun, free_history, memory, read_snapshot, track_memory
     from tensormagic.api.pages import help_index, help_page, help_topics
     from tensormagic.api.running import Trace, WriteWatch, trace, watch_writes
     from tensormagic.api.showing import (
+        compare,
         form_of,
         install_display,
+        load,
         print_anywhere,
         print_page,
         print_text,
         prints_best,
         show,
     )
-    from tensormagic.api.snapshots import read_snapshot
-    from tensormagic.api.watching import Watch, check
+    from tensormagic.api.watching import Watch, check, ignore
 
 __all__ = [
     "DrawWatch",
@@ -81,20 +77,24 @@ __all__ = [
 # Where each name is found when it is first asked for: loading the extension needs very few of them.
 _MODULES = {
     "asking": ("why",),
-    "comparing": ("compare",),
     "explaining": ("Explanation", "explain", "explain_error", "is_out_of_memory"),
-    "freeing": ("free_history",),
     "generators": ("DrawWatch", "rng", "track_rng"),
-    "ignoring": ("ignore",),
-    "loading": ("load",),
     "looking": ("aliases", "copy_or_view", "evaluate", "gradgraph", "inspect", "overlay", "tensors"),
-    "memory_now": ("memory",),
-    "memory_running": ("MemoryRun", "track_memory"),
+    "memory_reports": ("MemoryRun", "free_history", "memory", "read_snapshot", "track_memory"),
     "pages": ("help_index", "help_page", "help_topics"),
     "running": ("Trace", "WriteWatch", "trace", "watch_writes"),
-    "showing": ("form_of", "install_display", "print_anywhere", "print_page", "print_text", "prints_best", "show"),
-    "snapshots": ("read_snapshot",),
-    "watching": ("Watch", "check"),
+    "showing": (
+        "compare",
+        "form_of",
+        "install_display",
+        "load",
+        "print_anywhere",
+        "print_page",
+        "print_text",
+        "prints_best",
+        "show",
+    ),
+    "watching": ("Watch", "check", "ignore"),
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
-from tensormagic.api.findings import diagnosed
+from tensormagic.api.watching import diagnosed
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.reports import FailureReport
 

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tensormagic.api.findings import diagnosed
 from tensormagic.api.running import CellNumber, _Run
+from tensormagic.api.watching import diagnosed
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.collectors.where.source import cell_of
 from tensormagic.errors import TensorMagicError
@@ -35,7 +35,7 @@ def rng(namespace: Mapping[str, Any] | None = None) -> RngReport:
     [('7', 6)]
     """
     require_torch()
-    from tensormagic.collectors.rng.found import collect_rng
+    from tensormagic.collectors.rng.generators import collect_rng
 
     seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
     if not isinstance(seen, Mapping):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tensormagic.api.findings import diagnosed
+from tensormagic.api.watching import diagnosed
 from tensormagic.collectors.objects import explain
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.errors import NotATensorError, TensorMagicError
@@ -112,8 +112,8 @@ def copy_or_view(result: Any, operands: Mapping[str, Any], *, name: str = "resul
     3
     """
     require_torch()
+    from tensormagic.collectors.aliasing.aliases import footprint_of
     from tensormagic.collectors.aliasing.copies import copy_or_view as compare
-    from tensormagic.collectors.aliasing.footprint import footprint_of
 
     if footprint_of(result) is None:
         raise NotATensorError(explain.why_not_a_tensor(result, name))
@@ -232,7 +232,7 @@ def gradgraph(tensor: Any, name: str = "loss", *, namespace: Mapping[str, Any] |
     ['accumulate', 'mul', 'sum']
     """
     require_torch()
-    from tensormagic.collectors.graphs.standing import collect_graph
+    from tensormagic.collectors.graphs.existing_graph import collect_graph
 
     if not explain.is_tensor(tensor):
         raise NotATensorError(explain.why_not_a_tensor(tensor, name))

@@ -1,18 +1,42 @@
-"""The documentation where the person is: its pages come with the package, so that help needs no network.
-
-A page is known by its topic, which is the name of its file: ``TM302``, ``tracegrad``, ``how_it_works``. What a person
-types is taken generously: ``tm302``, ``%%tracegrad``, ``how it works``.
-"""
+"""The documentation where the person is: its pages and examples come with the package."""
 
 from __future__ import annotations
 
 import re
+import sysconfig
+from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 
-from tensormagic.api.shipped import shipped
 from tensormagic.errors import TensorMagicError, UnknownTopicError
+
+# Where the files are that come with the package beside its code: examples, and the pages of the documentation.
+#
+# In a checkout they lie in its root. An installation puts them under ``share/tensormagic``, of which there are
+# several: the environment's, the person's own (``pip install --user``), and the one beside the package
+# (``--target``).
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def shipped(kind: str) -> list[Path]:
+    """Return the folders in which files of that kind can lie, ``"examples"`` or ``"docs"``, most likely first."""
+    return [folder / kind for folder in _places()]
+
+
+def _places() -> Iterator[Path]:
+    if (_ROOT / "pyproject.toml").is_file():  # a folder ``examples`` in site-packages is somebody else's
+        yield _ROOT
+    yield Path(sysconfig.get_path("data")) / "share" / "tensormagic"
+    yield Path(sysconfig.get_path("data", sysconfig.get_preferred_scheme("user"))) / "share" / "tensormagic"
+    yield _ROOT / "share" / "tensormagic"
+
+
+# The documentation where the person is: its pages come with the package, so that help needs no network.
+#
+# A page is known by its topic, which is the name of its file: ``TM302``, ``tracegrad``, ``how_it_works``. What a
+# person types is taken generously: ``tm302``, ``%%tracegrad``, ``how it works``.
 
 INDEX = "index"
 # What the parts of a topic list are called, and the folder of their pages.
@@ -122,7 +146,7 @@ def _by_itself(text: str, command: str) -> str:
     """Return a page as it can stand alone: what its links lead to is said at its end."""
     topics: dict[str, None] = {}
 
-    def told(link: re.Match[str]) -> str:
+    def described(link: re.Match[str]) -> str:
         picture, words, target = link.groups()
         if re.match(r"\w+:", target):
             return link[0]
@@ -131,7 +155,7 @@ def _by_itself(text: str, command: str) -> str:
             topics[name.stem] = None
         return "" if picture else words
 
-    body = re.sub(r"\n{3,}", "\n\n", _LINK.sub(told, text)).rstrip()
+    body = re.sub(r"\n{3,}", "\n\n", _LINK.sub(described, text)).rstrip()
     return f"{body}\n{_more(list(topics), command)}"
 
 

@@ -1,15 +1,116 @@
-"""Looking at a whole session: what is kept alive that nobody uses, and what its modules do not know of themselves."""
+"""Looking at a whole session; and what every report goes through before it is handed over."""
 
 from __future__ import annotations
 
+import dataclasses
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
-from tensormagic.api.findings import diagnosed
 from tensormagic.collectors.requirements import require_torch
-from tensormagic.errors import TensorMagicError
-from tensormagic.reports import WatchReport
+from tensormagic.diagnoses import diagnose
+from tensormagic.diagnoses.mismatches import mismatch_of
+from tensormagic.diagnoses.rule import is_silenced
+from tensormagic.errors import SettingError, TensorMagicError
+from tensormagic.reports import FailureReport, Finding, Gap, Mismatch, Report, TraceReport, WatchReport
+
+# What the person does not want told, in this session: ``tm.ignore("TM105, TM7")``.
+
+_ignored: tuple[str, ...] = ()
+
+
+def ignore(codes: str | Iterable[str]) -> tuple[str, ...]:
+    """Say which codes are not to be told from now on, instead of those said before; returns those.
+
+    Args:
+        codes: ``"TM105, TM7"`` or a list of such: whole codes, or the first digits for a family; empty for none.
+
+    Raises:
+        SettingError: for what is no code.
+    """
+    global _ignored  # a setting of the session, as ``%config TensorMagic.ignore`` is
+    try:
+        found = _codes_of(codes if isinstance(codes, str) else ",".join(codes))
+    except ValueError as error:
+        raise SettingError(f"cannot ignore {codes!r}: {error}") from None
+    if unknown := _unknown(found):
+        raise SettingError(f"cannot ignore {codes!r}: there is no finding {unknown[0]}; `%tensormagic help` lists them")
+    before, _ignored = _ignored, found
+    return before
+
+
+def ignored() -> tuple[str, ...]:
+    """Return the codes that are not to be told."""
+    return _ignored
+
+
+def _codes_of(text: str) -> tuple[str, ...]:
+    if not text.strip():  # unloading says so, and needs no diagnosis for it
+        return ()
+    from tensormagic.diagnoses.rule import codes_of
+
+    return codes_of(text)
+
+
+def _unknown(codes: tuple[str, ...]) -> list[str]:
+    """Return those with which no finding's code begins."""
+    if not codes:
+        return []
+    from tensormagic.diagnoses import RULES
+
+    return [code for code in codes if not any(rule.code.startswith(code) for rule in RULES)]
+
+
+# What every report goes through before it is handed over: the diagnoses, less what the person does not want told.
+
+AnyReport = TypeVar("AnyReport", bound=Report)
+
+_SECTION = "findings"
+
+
+def diagnosed(report: AnyReport) -> AnyReport:
+    """Return the report with what was found in it; what the person silenced is a gap, so that it is not forgotten."""
+    report = _with_mismatch(report)
+    found = diagnose(report)
+    described = tuple(finding for finding in found if not is_silenced(finding, ignored()))
+    report = dataclasses.replace(_with_findings(report, described), findings=described)
+    return report if described == found else _with_gap(report, [one.code for one in found if one not in described])
+
+
+def _with_mismatch(report: AnyReport) -> AnyReport:
+    """Return the report with what did not fit in the call that torch refused, where there was one."""
+    if isinstance(report, FailureReport) and report.mismatch is None and report.out_of_memory is None:
+        return dataclasses.replace(report, mismatch=_tried(report, mismatch_of(report)))
+    if isinstance(report, TraceReport) and report.failure is not None:
+        return dataclasses.replace(report, failure=_with_mismatch(report.failure))
+    return report
+
+
+def _tried(report: FailureReport, mismatch: Mismatch | None) -> Mismatch | None:
+    """Return a mismatch with only what really works said to work."""
+    if mismatch is None or not mismatch.works:
+        return mismatch
+    from tensormagic.collectors.failures.tried_ways import with_ways_tried
+
+    works, maybe = with_ways_tried(report, mismatch)
+    return dataclasses.replace(mismatch, works=works, maybe=maybe)
+
+
+def _with_findings(report: AnyReport, described: tuple[Finding, ...]) -> AnyReport:
+    """Return the report with what was found about the call that ended the run beside that call as well."""
+    if not isinstance(report, TraceReport) or report.failure is None:
+        return report
+    about = tuple(finding for finding in diagnose(report.failure) if finding in described)
+    return dataclasses.replace(report, failure=dataclasses.replace(report.failure, findings=about))
+
+
+def _with_gap(report: AnyReport, codes: list[str]) -> AnyReport:
+    gaps = [gap for gap in getattr(report, "gaps", ()) if gap.section != _SECTION]
+    gap = Gap(_SECTION, f"{len(codes)} silenced by you: {', '.join(sorted(set(codes)))}")
+    return dataclasses.replace(report, gaps=(*gaps, gap))  # type: ignore[call-arg]
+
+
+# Looking at a whole session: what is kept alive that nobody uses, and what its modules do not know of themselves.
 
 MOST_CODES = 64  # cells whose runs are remembered
 
@@ -35,7 +136,7 @@ def check(
     1
     """
     require_torch()
-    from tensormagic.collectors.session.stroll import QUICK, THOROUGH
+    from tensormagic.collectors.session.session_walk import QUICK, THOROUGH
     from tensormagic.collectors.session.watching import look
 
     given: Any = namespace
@@ -75,7 +176,7 @@ class Watch:
 
     def look_after(self, code: str, namespace: Mapping[str, Any]) -> WatchReport:
         """Return what stands after ``code`` has run, as far as a quick look shows it; what each run adds is told."""
-        from tensormagic.collectors.session.stroll import QUICK
+        from tensormagic.collectors.session.session_walk import QUICK
         from tensormagic.collectors.session.watching import LOOKS, look
 
         earlier = self._earlier.pop(code, [])[-(LOOKS - 1) :]

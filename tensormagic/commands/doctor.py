@@ -44,13 +44,13 @@ class Check:
     Attributes:
         name: What.
         standing: ``"ok"``; ``"note"``: works without; ``"missing"``: something does not work.
-        told: What was found.
+        described: What was found.
         fix: What to do; empty where there is nothing to do.
     """
 
     name: str
     standing: Standing
-    told: str
+    described: str
     fix: str = ""
 
 
@@ -71,7 +71,7 @@ def run(_given: argparse.Namespace) -> int:
         print(f"\n{section}")
         for check in checks:
             failed = failed or check.standing == "missing"
-            print(f"  {_SIGNS[check.standing]} {check.name:<36} {check.told}")
+            print(f"  {_SIGNS[check.standing]} {check.name:<36} {check.described}")
             if check.fix:
                 print(f"    {'':<36} {check.fix}")
     print("\nsomething is missing: see above" if failed else "\nall is well")
@@ -116,8 +116,8 @@ def torch_checks() -> Iterator[Check]:
         yield Check("torch", "missing", f"cannot be imported: {type(error).__name__}: {error}", "pip install torch")
         return
     absent = ("none", "this torch")
-    for name, told in facts.items():
-        yield Check(name, "note" if told.startswith(absent) else "ok", told)
+    for name, described in facts.items():
+        yield Check(name, "note" if described.startswith(absent) else "ok", described)
 
 
 # -- notebooks -------------------------------------------------------------------------------------------------------
@@ -134,9 +134,9 @@ def notebook_checks(folders: Callable[[], list[str]] | None = None) -> Iterator[
         there = next((place for place in places if (Path(place) / name / "package.json").is_file()), "")
         fix = "" if there else 'install it beside the server that runs JupyterLab: pip install "tensormagic[lab]"'
         yield Check(name, "ok" if there else "note", f"in {there}" if there else f"not found; it {use}", fix)
-    for variable, host, told in _HOSTS:
+    for variable, host, described in _HOSTS:
         if variable in os.environ:
-            yield Check(host, "note", told)
+            yield Check(host, "note", described)
 
 
 def _extension_folders() -> list[str]:

@@ -60,8 +60,8 @@ def _parted(  # noqa: PLR0913  (two runs and their draws; the rest by name)
     draw = next(draw for draw in pair if draw is not None)
     run = runs[0] if pair[0] is not None else runs[1]
     places = [None if one is None else each.location(one.location) for each, one in zip(runs, pair, strict=True)]
-    told = [None if one is None else each.before[one.generator] for each, one in zip(runs, pair, strict=True)]
-    starts = told if difference in {"start", "state"} else [None, None]
+    described = [None if one is None else each.before[one.generator] for each, one in zip(runs, pair, strict=True)]
+    starts = described if difference in {"start", "state"} else [None, None]
     return RngComparison(
         names=names, difference=difference, same=same, generator=_name(run, draw), sides=pair,
         places=(places[0], places[1]), starts=(starts[0], starts[1]), complete=complete,

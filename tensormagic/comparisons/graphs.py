@@ -2,15 +2,321 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from tensormagic.comparisons.matching import common_edges, match_nodes
-from tensormagic.comparisons.names import Renames
-from tensormagic.comparisons.norms import compare_norms
-from tensormagic.comparisons.steps import PassPair, pair_frames
-from tensormagic.reports import Graph, Node, TraceReport
-from tensormagic.reports.comparison import GraphDifference, NodeDifference, NodeMention
+from tensormagic.reports import UNTOUCHED, Frame, Graph, Node, Pass, TraceReport
+from tensormagic.reports.comparison import APART, GraphDifference, Moment, NodeDifference, NodeMention, NormDifference
+
+# Names that differ between two runs although they mean the same: the model is ``net`` here and ``net2`` there.
+
+
+@dataclass(frozen=True, slots=True)
+class Renames:
+    """What the owners of the right run are called in the left one."""
+
+    owners: Mapping[str, str]
+
+    def of(self, name: str) -> str:
+        """Return a name of the right run as the left one would say it."""
+        owner = next((one for one in self.owners if name == one or name.startswith((f"{one}.", f"{one}["))), None)
+        return name if owner is None else self.owners[owner] + name[len(owner) :]
+
+
+def renames_between(left: TraceReport, right: TraceReport) -> Renames:
+    """Pair the models that only one run knows by name, those first whose parameters are most alike."""
+    here, there = _owned(left), _owned(right)
+    mine = {owner: names for owner, names in here.items() if owner not in there}
+    theirs = {owner: names for owner, names in there.items() if owner not in here}
+    likeness = [(len(names & others), old, new) for old, names in mine.items() for new, others in theirs.items()]
+    found: dict[str, str] = {}
+    for common, old, new in sorted(likeness, key=lambda entry: -entry[0]):
+        if common and new not in found and old not in found.values():
+            found[new] = old
+    return Renames(found)
+
+
+def _owned(report: TraceReport) -> dict[str, set[str]]:
+    """Return for every owner what its parameters are called inside it, with their shapes."""
+    owned: dict[str, set[str]] = {}
+    for parameter in report.parameters:
+        if parameter.owner:
+            inner = parameter.name.removeprefix(parameter.owner)
+            owned.setdefault(parameter.owner, set()).add(inner)
+    return owned
+
+
+def side_names(left: TraceReport, right: TraceReport, given: Iterable[str] | None = None) -> tuple[str, str]:
+    """Return what to call the two runs: as the person says, else by their titles, else ``a`` and ``b``."""
+    names = tuple(given) if given is not None else (left.title, right.title)
+    first, second = names
+    return (first, second) if first and second and first != second else ("a", "b")
+
+
+# Matches the nodes of two graphs: by what they are, what they are called, and what stands around them.
+#
+# Lines move and indices shift when a cell is edited, so neither is looked at. Every node gets a label of what it is
+# (op, module, name of a leaf); the label is then refined, round by round, by the labels of its neighbours (the
+# refinement of Weisfeiler and Leman, 1968). From the finest labels to the coarsest, nodes whose label stands equally
+# often in both graphs are paired in order, and from every pair its neighbours along the same edges are paired. What
+# stays over is tried once more without names. All of it is iterative, and linear in the edges but for sorting.
+
+Labels = list[int]
+Links = list[list[tuple[int, int, int]]]  # node → (input number, slot, the node at the other end)
+ROUNDS = 3
+
+Key = Callable[[Node], tuple[str, ...]]
+
+
+def match_nodes(left: Graph, right: Graph, rename: Callable[[str], str] = str) -> dict[int, int]:
+    """Return which node of ``right`` each node of ``left`` is, for those that both graphs have.
+
+    Args:
+        left: A graph.
+        right: Another one.
+        rename: Turns a name of the right run into the left one's.
+    """
+    named = ([_named(node, str) for node in left.nodes], [_named(node, rename) for node in right.nodes])
+    if named[0] == named[1] and left.edges == right.edges:
+        return {node.index: node.index for node in left.nodes}
+    matcher = _Matcher(left, right)
+    matcher.match(*named, coarsest=0)
+    plain = ([(node.name, node.kind) for node in left.nodes], [(node.name, node.kind) for node in right.nodes])
+    matcher.match(*plain, coarsest=1)
+    return matcher.pairs
+
+
+def common_edges(left: Graph, right: Graph, pairs: dict[int, int]) -> int:
+    """Return how many edges of ``left`` lead between the counterparts of their ends in ``right`` too."""
+    there = {(edge.source, edge.target, edge.input_number, edge.slot) for edge in right.edges}
+    mapped = ((pairs.get(edge.source), pairs.get(edge.target), edge.input_number, edge.slot) for edge in left.edges)
+    return sum(edge in there for edge in mapped)
+
+
+def _named(node: Node, rename: Callable[[str], str]) -> tuple[str, ...]:
+    """Return what a node is; the name of what an op made is the person's, and may be another in the other run."""
+    return (node.name, node.kind, rename(node.module), rename(node.variable) if node.kind == "accumulate" else "")
+
+
+class _Side:
+    """One graph, with its edges at hand from both ends."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.size = len(graph.nodes)
+        self.down: Links = [[] for _ in graph.nodes]
+        self.up: Links = [[] for _ in graph.nodes]
+        for edge in graph.edges:
+            self.down[edge.source].append((edge.input_number, edge.slot, edge.target))
+            self.up[edge.target].append((edge.input_number, edge.slot, edge.source))
+
+    def refined(self, labels: Labels, known: dict[object, int]) -> Labels:
+        """Return finer labels: a node's own, and those of its neighbours with the edges between."""
+        return [known.setdefault(self._surroundings(at, labels), len(known)) for at in range(self.size)]
+
+    def _surroundings(self, at: int, labels: Labels) -> tuple[object, ...]:
+        below = tuple((number, slot, labels[other]) for number, slot, other in self.down[at])
+        above = tuple(sorted((number, slot, labels[other]) for number, slot, other in self.up[at]))
+        return labels[at], below, above
+
+
+class _Matcher:
+    """The pairs found so far."""
+
+    def __init__(self, left: Graph, right: Graph) -> None:
+        self.left, self.right = _Side(left), _Side(right)
+        self.pairs: dict[int, int] = {}
+        self._taken: set[int] = set()
+
+    def match(self, keys: Iterable[object], others: Iterable[object], *, coarsest: int) -> None:
+        """Pair by labels that begin with ``keys``, from the finest round to the round ``coarsest``."""
+        known: dict[object, int] = {}
+        mine = [[known.setdefault(key, len(known)) for key in keys]]
+        theirs = [[known.setdefault(key, len(known)) for key in others]]
+        for _ in range(ROUNDS):
+            finer: dict[object, int] = {}
+            mine.append(self.left.refined(mine[-1], finer))
+            theirs.append(self.right.refined(theirs[-1], finer))
+        self._spread(self.pairs, mine[0], theirs[0])
+        for level in range(ROUNDS, coarsest - 1, -1):
+            self._spread(self._equally_often(mine[level], theirs[level]), mine[0], theirs[0])
+
+    def _equally_often(self, mine: Labels, theirs: Labels) -> dict[int, int]:
+        """Pair, in order, the nodes left over whose label is as frequent here as there."""
+        places = _places(mine, self.pairs)
+        others = _places(theirs, self._taken)
+        new = {
+            at: other
+            for label, here in places.items()
+            if len(here) == len(others.get(label, ()))
+            for at, other in zip(here, others[label], strict=True)
+        }
+        for at, other in new.items():
+            self._pair(at, other)
+        return new
+
+    def _spread(self, start: dict[int, int], mine: Labels, theirs: Labels) -> None:
+        """From every pair on, pair the neighbours at the other ends of the same edges, where both are what they are."""
+        waiting = deque(start.items())
+        while waiting:
+            here, there = waiting.popleft()
+            sides = ((self.left.down, self.right.down), (self.left.up, self.right.up))
+            for at, other in (pair for links, others in sides for pair in _along(links[here], others[there])):
+                if at not in self.pairs and other not in self._taken and mine[at] == theirs[other]:
+                    self._pair(at, other)
+                    waiting.append((at, other))
+
+    def _pair(self, at: int, other: int) -> None:
+        self.pairs[at] = other
+        self._taken.add(other)
+
+
+def _places(labels: Labels, taken: Iterable[int]) -> dict[int, list[int]]:
+    done = taken if isinstance(taken, set | dict) else set(taken)
+    places: dict[int, list[int]] = {}
+    for at, label in enumerate(labels):
+        if at not in done:
+            places.setdefault(label, []).append(at)
+    return places
+
+
+def _along(links: list[tuple[int, int, int]], others: list[tuple[int, int, int]]) -> Iterable[tuple[int, int]]:
+    """Return the neighbours along edges of the same number and slot, where there is one such edge on both sides."""
+    theirs = _single(others)
+    return ((node, theirs[edge]) for edge, node in _single(links).items() if edge in theirs)
+
+
+def _single(links: list[tuple[int, int, int]]) -> dict[tuple[int, int], int]:
+    ends: dict[tuple[int, int], list[int]] = {}
+    for number, slot, node in links:
+        ends.setdefault((number, slot), []).append(node)
+    return {edge: nodes[0] for edge, nodes in ends.items() if len(nodes) == 1}
+
+
+# Two series of gradient norms, step by step: how far they are apart, from when on, and where one is no number.
+
+_SAME = 1e-5  # relative: what differs by less is the same to five digits
+
+
+def compare_norms(steps: Sequence[int], left: Sequence[float], right: Sequence[float]) -> NormDifference:
+    """Return how two series of norms, one a step, differ."""
+    moments = [Moment(step, a, b, ratio(a, b)) for step, a, b in zip(steps, left, right, strict=True)]
+    if not moments:
+        return NormDifference(0)
+    bad = [[moment.step for moment, norm in zip(moments, series, strict=True) if not math.isfinite(norm)]
+           for series in (left, right)]  # fmt: skip
+    apart = _apart(moments)
+    return NormDifference(
+        compared=len(moments),
+        first=moments[0],
+        last=moments[-1],
+        worst=_worst(moments),
+        from_step=apart[0].step if apart else None,
+        apart_steps=len(apart),
+        same=all(_same(moment.left, moment.right) for moment in moments),
+        bad_left=len(bad[0]),
+        bad_right=len(bad[1]),
+        bad_from_left=min(bad[0], default=None),
+        bad_from_right=min(bad[1], default=None),
+        silent_left=sum(norm == UNTOUCHED for norm in left),
+        silent_right=sum(norm == UNTOUCHED for norm in right),
+    )
+
+
+def ratio(left: float, right: float) -> float:
+    """Return log10(right / left): infinite where one is zero, NaN where one is no norm."""
+    if not (math.isfinite(left) and math.isfinite(right)) or left < 0 or right < 0:
+        return math.nan
+    if left == right:
+        return 0.0
+    if not (left and right):
+        return math.inf if right else -math.inf
+    return math.log10(right) - math.log10(left)
+
+
+def _same(left: float, right: float) -> bool:
+    if math.isnan(left) or math.isnan(right):
+        return math.isnan(left) and math.isnan(right)
+    return left == right or math.isclose(left, right, rel_tol=_SAME)
+
+
+def _worst(moments: Sequence[Moment]) -> Moment | None:
+    known = [moment for moment in moments if not math.isnan(moment.ratio)]
+    return max(known, key=lambda moment: abs(moment.ratio), default=None)
+
+
+def _apart(moments: Sequence[Moment]) -> list[Moment]:
+    """Return the moments at the end in all of which one is `APART` times the other, and always the same one."""
+    found: list[Moment] = []
+    direction = math.copysign(1.0, moments[-1].ratio)
+    for moment in reversed(moments):
+        if math.isnan(moment.ratio) or moment.ratio * direction < math.log10(APART):
+            break
+        found.insert(0, moment)
+    return found
+
+
+# Which pass of one run is which of the other: runs are compared step by step, as far as both kept their passes.
+
+
+@dataclass(frozen=True, slots=True)
+class PassPair:
+    """A pass of the left run and its counterpart, and where they stand among the kept passes."""
+
+    step: int
+    left: Pass
+    right: Pass
+    left_place: int
+    right_place: int
+
+
+def pair_passes(left: TraceReport, right: TraceReport) -> list[PassPair]:
+    """Return the passes that both runs kept, paired by step.
+
+    Steps at which the runs kept different numbers of passes are left out: which is which cannot be said.
+    """
+    here, there = _by_step(left.passes), _by_step(right.passes)
+    pairs = [
+        PassPair(step, left.passes[at], right.passes[other], at, other)
+        for step, places in here.items()
+        if len(places) == len(there.get(step, ()))
+        for at, other in zip(places, there[step], strict=True)
+    ]
+    if _one_pass_a_step(left) and _one_pass_a_step(right):
+        return pairs
+    return [pair for pair in pairs if _certain(pair, left, right)]
+
+
+def pair_frames(left: Graph, right: Graph, pairs: list[PassPair]) -> list[tuple[int, Frame, Frame]]:
+    """Return the step and both frames of every pair of passes through these two graphs, where both kept it."""
+    mine = {frame.pass_number: frame for frame in left.frames}
+    theirs = {frame.pass_number: frame for frame in right.frames}
+    return [
+        (pair.step, mine[pair.left.number], theirs[pair.right.number])
+        for pair in pairs
+        if (pair.left.graph, pair.right.graph) == (left.number, right.number)
+        and pair.left.number in mine
+        and pair.right.number in theirs
+    ]
+
+
+def _by_step(passes: tuple[Pass, ...]) -> dict[int, list[int]]:
+    places: dict[int, list[int]] = {}
+    for place, one in enumerate(passes):
+        places.setdefault(one.step, []).append(place)
+    return places
+
+
+def _one_pass_a_step(report: TraceReport) -> bool:
+    return len({one.step for one in report.passes}) == len(report.passes)
+
+
+def _certain(pair: PassPair, left: TraceReport, right: TraceReport) -> bool:
+    """Where a step has several passes and some were thinned out, only equal numbers say that two are the same one."""
+    whole = all(len(report.passes) == report.passes_seen for report in (left, right))
+    return whole or pair.left.number == pair.right.number
+
 
 MOST_NODES = 400  # that differ, the most different first; and that only one graph has
 MOST_GRAPHS = 8

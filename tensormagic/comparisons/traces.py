@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tensormagic.comparisons.graphs import MOST_GRAPHS, Sides, pair_graphs
-from tensormagic.comparisons.names import Renames, renames_between, side_names
-from tensormagic.comparisons.norms import compare_norms
-from tensormagic.comparisons.steps import PassPair, pair_passes
+from tensormagic.comparisons.graphs import (
+    MOST_GRAPHS,
+    PassPair,
+    Renames,
+    Sides,
+    compare_norms,
+    pair_graphs,
+    pair_passes,
+    renames_between,
+    side_names,
+)
 from tensormagic.reports import Finding, Gap, Graph, ParameterSeries, TraceReport
 from tensormagic.reports.comparison import (
     ComparisonReport,

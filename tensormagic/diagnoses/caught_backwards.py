@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tensormagic.diagnoses import backward_failures
 from tensormagic.reports import FailureReport, Finding, Severity, TraceReport
-from tensormagic.reports.caught import CaughtBackward
+from tensormagic.reports.failure import CaughtBackward
 from tensormagic.words import plural
 
 AGAIN = 2  # refusals of one line
@@ -30,9 +30,9 @@ def freed_graph(report: TraceReport) -> Iterator[Finding]:
     yield from _caught(report, backward_failures.freed_graph)
 
 
-def wrong_return(report: TraceReport) -> Iterator[Finding]:
+def custom_function_return(report: TraceReport) -> Iterator[Finding]:
     """TM311: a custom Function returned what autograd cannot use."""
-    yield from _caught(report, backward_failures.wrong_return)
+    yield from _caught(report, backward_failures.custom_function_return)
 
 
 def _caught(report: TraceReport, check: _Check) -> Iterator[Finding]:

@@ -15,36 +15,36 @@ from tensormagic.reports.finding import Scalar
 
 def impossible_view(report: FailureReport) -> Iterator[Finding]:
     """TM101: the new shape merges dimensions that lie apart in memory."""
-    yield from _told(report, "TM101", "view")
+    yield from _described(report, "TM101", "view")
 
 
 def generator_elsewhere(report: FailureReport) -> Iterator[Finding]:
     """TM702: a generator cannot draw numbers on another device than its own."""
     if _is_about_a_generator(report):
-        yield from _told(report, "TM702", "device")
+        yield from _described(report, "TM702", "device")
 
 
 def operands_elsewhere(report: FailureReport) -> Iterator[Finding]:
     """TM801: the operands are on different devices."""
     if not _is_about_a_generator(report):
-        yield from _told(report, "TM801", "device")
+        yield from _described(report, "TM801", "device")
 
 
 def dtypes_apart(report: FailureReport) -> Iterator[Finding]:
     """TM802: the operands have dtypes that do not go together, or one has a dtype that the call does not take."""
-    yield from _told(report, "TM802", "dtype")
+    yield from _described(report, "TM802", "dtype")
 
 
 def shapes_apart(report: FailureReport) -> Iterator[Finding]:
     """TM804: the shapes do not go together."""
-    yield from _told(report, "TM804", "shape")
+    yield from _described(report, "TM804", "shape")
 
 
 def _is_about_a_generator(report: FailureReport) -> bool:
     return "generator" in report.error.lower()
 
 
-def _told(report: FailureReport, code: str, kind: MismatchKind) -> Iterator[Finding]:
+def _described(report: FailureReport, code: str, kind: MismatchKind) -> Iterator[Finding]:
     """Yield the finding of a mismatch of one kind; what a backward ran into is not the person's call."""
     clash = report.mismatch
     if clash is None or clash.kind != kind or report.phase == "backward" or not clash.parts:
@@ -82,9 +82,9 @@ def _remedy(clash: Mismatch) -> str:
 
 def _origins(report: FailureReport, operands: list[Operand]) -> Iterator[RelatedLine]:
     """Yield the lines on which the clashing operands were made, where they are others than the failing one."""
-    told = {(report.location.filename, report.location.line)} if report.location is not None else set()
+    described = {(report.location.filename, report.location.line)} if report.location is not None else set()
     for operand in operands:
         place = operand.location
-        if place is not None and (place.filename, place.line) not in told:
-            told.add((place.filename, place.line))
+        if place is not None and (place.filename, place.line) not in described:
+            described.add((place.filename, place.line))
             yield RelatedLine(f"made {operand.name or operand.role or 'an operand'}", place)

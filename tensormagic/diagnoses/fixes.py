@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from tensormagic.diagnoses.deeds import update_by_hand
-from tensormagic.diagnoses.untaken import OPS
+from tensormagic.diagnoses.nan_in_where import OPS
+from tensormagic.diagnoses.writes import update_by_hand
 from tensormagic.reports import FailureReport, Finding, Report, TraceReport
 
 _SPAN = re.compile(r"`([^`]+)`")

@@ -10,9 +10,8 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tensormagic.diagnoses.births import first_birth, value_of, when
-from tensormagic.diagnoses.remedies import NOT_FINITE_FORWARD, OVERFLOW, SINGULARITIES
-from tensormagic.diagnoses.untaken import untaken
+from tensormagic.diagnoses.nan_in_where import nan_in_where
+from tensormagic.diagnoses.singular import NOT_FINITE_FORWARD, OVERFLOW, SINGULARITIES, first_nonfinite, value_of, when
 from tensormagic.reports import BadSource, Finding, FirstBad, Frame, Graph, Location, Node, Severity, TraceReport
 from tensormagic.words import count, is_or_are, part_of, plural
 
@@ -100,10 +99,10 @@ def _first_nan(report: TraceReport, at: int, frame: Frame) -> Fault | None:
 
 def _is_told_better(report: TraceReport, found: Fault) -> bool:
     """Whether TM402 or TM406 says more: the gradient's NaN is older, of the same op, or of a branch not taken."""
-    born = first_birth(report)
+    born = first_nonfinite(report)
     if born is None:
         return False
-    if untaken(report) is not None:
+    if nan_in_where(report) is not None:
         return True
     graph = report.graphs[born]
     birth = graph.births[0]

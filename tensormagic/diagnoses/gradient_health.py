@@ -1,23 +1,106 @@
-"""TM403, TM404: gradients that vanish or explode, over depth or over steps.
-
-The thresholds are ratios wherever they can be: a network that has converged has small gradients everywhere, and a
-summed loss or raw units large ones; neither is ill. Over depth, two things must come together: a weight's own gradient,
-and the gradient that arrives at the op which uses it, compared with what that gradient was on its way (see `paths`).
-Only weights (two dimensions or more) are judged over depth: the gradient of a bias before a normalisation, or of an
-attention key, is zero up to rounding by construction.
-"""
+"""TM312, TM403, TM404: gradients that vanish or explode, and graphs that grow from step to step."""
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from tensormagic.diagnoses.paths import Paths
-from tensormagic.diagnoses.words import scientific
-from tensormagic.reports import UNTOUCHED, Finding, Location, ParameterSeries, TraceReport
-from tensormagic.words import plural
+from tensormagic.diagnoses.phrases import scientific
+from tensormagic.diagnoses.zero_gradients import Paths
+from tensormagic.reports import (
+    UNTOUCHED,
+    Finding,
+    GraphGrowth,
+    Location,
+    ParameterSeries,
+    RelatedLine,
+    RunningSum,
+    TraceReport,
+)
+from tensormagic.words import count, plural
+
+# TM312: the graph grows from step to step, because something with a history is carried over into the next step.
+
+_SIMPLE = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
+
+FEWEST_STEPS = 4  # over which it grew, by the same number of nodes each time
+
+
+def growing_graph(report: TraceReport) -> Iterator[Finding]:
+    """TM312: backward goes through the steps before as well, or a sum that backward never goes through keeps them."""
+    if report.training is None:
+        return
+    for growth in report.training.growth:
+        if growth.passes >= FEWEST_STEPS:
+            yield _growing(report, growth)
+    used = {node.location for graph in report.graphs for node in graph.nodes}
+    for found in report.training.sums:
+        if found.steps >= FEWEST_STEPS and found.location not in used and report.state != "running":
+            yield _summed(report, found)
+
+
+def _growing(report: TraceReport, growth: GraphGrowth) -> Finding:
+    joined, reaches = report.location(growth.joined), report.location(growth.reaches)
+    backward = report.location(growth.backward)
+    lines = [("what it carries over was made here", reaches)] if reaches != joined else []
+    lines += [("backward goes through all of it", backward)]
+    return Finding(
+        code="TM312",
+        severity="warning",
+        message=f"The graph grows by {plural(growth.increment, 'node')} a step, from {count(growth.first_size)} to "
+        f"{count(growth.last_size)} in {growth.passes} steps: {plural(growth.older, 'node')} of it "
+        f"{'was' if growth.older == 1 else 'were'} made in earlier steps, and backward goes through them again.",
+        location=joined or backward,
+        evidence={"nodes a step": growth.increment, "nodes": growth.last_size, "of earlier steps": growth.older},
+        remedy="Cut off what is carried over into the next step: `.detach()`; of a loss that is only counted, take "
+        "`loss.item()`.",
+        subject="graph",
+        related=tuple(RelatedLine(what, place) for what, place in lines if place is not None),
+    )
+
+
+def _summed(report: TraceReport, found: RunningSum) -> Finding:
+    place = report.location(found.location)
+    name, remedy = _target_and_remedy(place)
+    passes = plural(found.steps, "backward pass", "backward passes")
+    return Finding(
+        code="TM312",
+        severity="warning",
+        message=f"{name} carries the graph of every step with it: over at least {passes}, values that still have their "
+        "history were added to it, and no backward goes through the sum.",
+        location=place,
+        evidence={"backward passes": found.steps},
+        remedy=remedy,
+        subject=name,
+    )
+
+
+def _target_and_remedy(place: Location | None) -> tuple[str, str]:
+    """Return what is added to, and the line as it should be; plain words where the line is no simple one."""
+    try:
+        (statement,) = ast.parse(place.text if place is not None else "").body
+    except (SyntaxError, ValueError):
+        return "A sum", "Add the number alone: `loss.item()`, or `loss.detach()`."
+    if isinstance(statement, ast.AugAssign):
+        name = ast.unparse(statement.target)
+        value = ast.unparse(statement.value)
+        value = value if isinstance(statement.value, _SIMPLE) else f"({value})"
+        return name, f"Add the number alone: `{name} += {value}.item()`"
+    if isinstance(statement, ast.Assign):
+        return ast.unparse(statement.targets[0]), "Add the number alone: `loss.item()`, or `loss.detach()`."
+    return "A sum", "Add the number alone: `loss.item()`, or `loss.detach()`."
+
+
+# TM403, TM404: gradients that vanish or explode, over depth or over steps.
+#
+# The thresholds are ratios wherever they can be: a network that has converged has small gradients everywhere, and a
+# summed loss or raw units large ones; neither is ill. Over depth, two things must come together: a weight's own
+# gradient, and the gradient that arrives at the op which uses it, compared with what that gradient was on its way
+# (see `paths`). Only weights (two dimensions or more) are judged over depth: the gradient of a bias before a
+# normalisation, or of an attention key, is zero up to rounding by construction.
 
 # A weight whose gradient has a norm below 1e-6 does not move: Adam's own epsilon is 1e-8 an element. That is ill only
 # if another weight on the same path gets 1e5 times as much per element: then the difference arose on the way, and the
@@ -30,7 +113,6 @@ VANISHING_ARRIVAL = 1e-2
 # a run that diverges, or a gradient that each layer multiplies.
 EXPLODING_NORM = 1e2
 EXPLODING_RATIO = 1e3
-FEWEST_STEPS = 4  # fewer are no trend
 
 _SQUASHING = frozenset({"sigmoid", "tanh", "softmax", "hardsigmoid", "hardtanh", "log_sigmoid_forward"})
 _SQUASHED = (

@@ -1,20 +1,127 @@
-"""TM303, TM306: the gradient's way ends where something should learn, or before backward has begun.
-
-Most cuts are meant: a target network, an advantage, a straight-through estimator, a hidden state that is carried over.
-What decides is whether something that asks for a gradient gets none in the whole run because of the cut, and whether
-it belongs to what is trained here: an optimizer that made a step holds it, or, where none made one, others of its model
-got a gradient. What something else writes to (a moving average) is kept up in another way.
-"""
+"""TM303, TM306: the gradient's way ends where something should learn, or before backward has begun."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from tensormagic.diagnoses.cut_remedies import call_words, instead
-from tensormagic.diagnoses.parameter_names import passes_words, shortest
-from tensormagic.reports import Cut, Finding, LeftOut, Location, RelatedLine, TraceReport
-from tensormagic.words import listed, part_of
+from tensormagic.diagnoses.caught_backwards import severity
+from tensormagic.diagnoses.phrases import passes_words, shortest
+from tensormagic.reports import (
+    Cut,
+    FailureReport,
+    Finding,
+    LeftOut,
+    Location,
+    ModelInSight,
+    RelatedLine,
+    Rootless,
+    Severity,
+    TraceReport,
+)
+from tensormagic.words import is_or_are, listed, part_of, plural
+
+# What ends a gradient's way, in words, and what to write instead: by kind of cut, as one readable table.
+
+_OPERATORS = {
+    "gt": ">", "lt": "<", "ge": ">=", "le": "<=", "eq": "==", "ne": "!=", "__gt__": ">", "__lt__": "<",
+    "floor_divide": "//", "__floordiv__": "//", "__rfloordiv__": "//",
+}  # fmt: skip
+_BLOCKS = {"no_grad": "torch.no_grad()", "inference_mode": "torch.inference_mode()"}
+_FREE = frozenset({"float", "int", "index", "complex", "tensor", "as_tensor", "asarray"})
+
+_BY_KIND = {
+    "detach": "use the value itself",
+    "data": "use the tensor itself: `.data` has no history",
+    "no_grad": "move this out of the `torch.no_grad()` block, or take the decorator away",
+    "inference_mode": "move this out of the `torch.inference_mode()` block, or take the decorator away",
+    "item": "keep the tensor and calculate with it: a Python number has no history",
+    "numpy": "stay in torch: NumPy arrays have no history, and most NumPy functions have one of the same name in torch",
+    "copy": "use the value itself, or `torch.stack([...])` for a list of tensors: `{op}(...)` copies values "
+    "without their history",
+    "cast": "keep it floating-point: integers and booleans have no gradient",
+    "non-differentiable": "put something with a slope in its place",
+}
+_BY_OP = {
+    "argmax": "argmax has no slope: use `F.softmax(x, dim)`, or `F.gumbel_softmax(x, hard=True)` for a hard choice",
+    "argmin": "argmin has no slope: use `F.softmin(x, dim)`",
+    "multinomial": "sampling has no slope: use `dist.log_prob(sample)` in the loss, or `F.gumbel_softmax`",
+    **dict.fromkeys(
+        ("gt", "lt", "ge", "le"),
+        "a comparison has no slope: use `torch.sigmoid(k * (x - threshold))`, or `x + (hard - x).detach()`",
+    ),
+}
+
+
+_SWITCH = re.compile(r"(?:torch\.)?set_grad_enabled\((?:[^()]|\([^()]*\))*\)")
+_DRAWN = re.compile(r"\.sample(?:_n)?\(")
+
+
+def _drawn(cut: Cut, place: Location | None) -> bool:
+    """Whether a distribution drew what has no history: torch draws under ``no_grad``, and nobody wrote that."""
+    return cut.kind == "no_grad" and place is not None and _DRAWN.search(place.text) is not None and (
+        not place.text.startswith(("with ", "@")))  # fmt: skip
+
+
+def _switch(cut: Cut, place: Location | None) -> str:
+    """Return the call that switched gradients off, as it is written; empty where it was another."""
+    found = _SWITCH.search(place.text) if place is not None and cut.kind == "no_grad" else None
+    return f"torch.{found[0].removeprefix('torch.')}" if found is not None else ""
+
+
+def call_words(cut: Cut, place: Location | None = None) -> str:
+    """Return what ended the way as a person would write it, as code: ``.detach()``, ``torch.no_grad()``, ``argmax``.
+
+    Args:
+        cut: What ended the way.
+        place: Its line, where known.
+    """
+    if _drawn(cut, place):
+        return "`.sample()`"
+    if cut.kind in _BLOCKS:
+        return f"`{_switch(cut, place) or _BLOCKS[cut.kind]}`"
+    return f"`{_call(cut)}`"
+
+
+def _call(cut: Cut) -> str:
+    if cut.kind == "data":
+        return ".data"
+    if cut.op in _OPERATORS:
+        return _OPERATORS[cut.op]
+    if cut.op in _FREE:
+        return f"{_free(cut)}(...)"
+    return cut.op if cut.kind == "frozen" else f".{cut.op}()"
+
+
+def _free(cut: Cut) -> str:
+    return f"torch.{cut.op}" if cut.kind == "copy" else cut.op
+
+
+def instead(cut: Cut, place: Location | None) -> str:
+    """Return what to write instead, beginning with a small letter; the mended line where that is plain."""
+    text = "" if place is None else place.text
+    if _drawn(cut, place):
+        return (
+            "draw by `.rsample()`: what `.sample()` draws has no way back. A distribution that has none is discrete: "
+            "there use `dist.log_prob(sample)` in the loss"
+        )
+    if switch := _switch(cut, place):
+        block = text.startswith("with ")
+        return f"move this out of the `{switch}` block" if block else (
+            "switch gradients on again before it: `torch.set_grad_enabled(True)`")  # fmt: skip
+    if cut.kind == "detach" and cut.op == "detach" and ".detach()" in text:
+        mended = text.replace(".detach()", "")
+        target, _, value = mended.partition(" = ")
+        return "take this line away" if target == value else f"without `.detach()`: `{mended}`"
+    found = _BY_OP.get(cut.op) or _BY_KIND.get(cut.kind, "")
+    return found.format(op=_free(cut))
+
+
+# Most cuts are meant: a target network, an advantage, a straight-through estimator, a hidden state that is carried
+# over. What decides is whether something that asks for a gradient gets none in the whole run because of the cut, and
+# whether it belongs to what is trained here: an optimizer that made a step holds it, or, where none made one, others
+# of its model got a gradient. What something else writes to (a moving average) is kept up in another way.
 
 UNRECORDED = frozenset({"no_grad", "inference_mode"})
 _GOES_ON = frozenset({"detach", "data", "item", "numpy", "copy"})  # what comes out may be used where nobody sees it
@@ -46,12 +153,14 @@ def cut_on_the_way(report: TraceReport) -> Iterator[Finding]:
     over = report.state != "running"  # the other half of a step, or the optimizer, may still come
     trained = {series.owner for series in report.parameters if over and series.touched and series.owner}
     order = {series.name: at for at, series in enumerate(report.parameters)}
-    told: set[str] = set()
+    described: set[str] = set()
     for place in _places(report):
-        missing = [one for one in place.behind.values() if one.name not in told and _is_wanted(one, place, trained)]
+        missing = [
+            one for one in place.behind.values() if one.name not in described and _is_wanted(one, place, trained)
+        ]
         missing.sort(key=lambda one: order.get(one.name, len(order)))
         if missing and not (place.cut.kind in UNRECORDED and _is_twin(report, missing)):
-            told.update(one.name for one in missing)
+            described.update(one.name for one in missing)
             yield _finding(report, place, missing)
     yield from _ways_lost(report)
 
@@ -65,12 +174,12 @@ def _ways_lost(report: TraceReport) -> Iterator[Finding]:
     if report.state == "running" or report.passes_traced < report.passes_seen:
         return
     order = {series.name: at for at, series in enumerate(report.parameters)}
-    told = names_behind_cuts(report)
+    described = names_behind_cuts(report)
     for graph in report.graphs:
         for cut in graph.cuts:
-            lost = [one for one in cut.left_out if _is_lost(report, one) and one.name not in told]
+            lost = [one for one in cut.left_out if _is_lost(report, one) and one.name not in described]
             if cut.target is None and cut.kind in _GOES_ON and lost:
-                told.update(one.name for one in lost)
+                described.update(one.name for one in lost)
                 yield _lost(report, cut, sorted(lost, key=lambda one: order.get(one.name, len(order))))
 
 
@@ -120,7 +229,7 @@ def read_only_cut(report: TraceReport, names: Iterable[str]) -> Cut | None:
 def _places(report: TraceReport) -> list[_Place]:
     """Return the places that cut ways a gradient would have taken, as far as something behind them got none."""
     found: dict[tuple[str, str, int | None], _Place] = {}
-    for cut, used, is_root in _severed(report):
+    for cut, used, is_root in _detachment(report):
         place = found.setdefault((cut.kind, cut.op, cut.location), _Place(cut, used))
         place.is_root |= is_root
         place.selects &= cut.selects
@@ -128,7 +237,7 @@ def _places(report: TraceReport) -> list[_Place]:
     return [place for place in found.values() if place.behind]
 
 
-def _severed(report: TraceReport) -> Iterator[tuple[Cut, Location | None, bool]]:
+def _detachment(report: TraceReport) -> Iterator[tuple[Cut, Location | None, bool]]:
     """Yield each cut that feeds a node, the line of the node, and whether backward started there."""
     for graph in report.graphs:
         for cut in graph.cuts:
@@ -213,10 +322,10 @@ def _numel(one: LeftOut) -> int:
 
 def _remedy(cut: Cut, where: Location | None, missing: Sequence[LeftOut], who: Sequence[str]) -> str:
     mend = instead(cut, where)
-    told = f"Where it should learn, {mend}." if mend else ""
+    described = f"Where it should learn, {mend}." if mend else ""
     if not missing[0].is_parameter:
-        return told
-    return f"{told} If it is meant to stay as it is, say so: `{who[0]}.requires_grad_(False)`.".strip()
+        return described
+    return f"{described} If it is meant to stay as it is, say so: `{who[0]}.requires_grad_(False)`.".strip()
 
 
 def _related(report: TraceReport, place: _Place, where: Location | None) -> Iterator[RelatedLine]:
@@ -225,3 +334,103 @@ def _related(report: TraceReport, place: _Place, where: Location | None) -> Iter
         yield RelatedLine("made here", made)
     if place.used is not None and place.used not in {where, made}:
         yield RelatedLine("used here", place.used)
+
+
+# TM306: backward on a value that nothing leads back from: which line made it so, or why nothing ever led back.
+#
+# Torch says "element 0 of tensors does not require grad and does not have a grad_fn", at the line that called
+# backward; what is to be changed stands elsewhere, as a rule.
+
+REFUSAL = "does not require grad and does not have a grad_fn"
+
+Described = tuple[str, str]  # why there is no way back, as a clause; what to do
+_SWITCH_ON = "Switch gradients on again: `torch.set_grad_enabled(True)`, or call backward outside `torch.no_grad()`."
+_ASK = "Ask for gradients before you calculate: `x = torch.tensor([1.0], requires_grad=True)`, or `x.requires_grad_()`."
+_UNSEEN = "it was made in `torch.no_grad()`, of detached values or numbers, or of nothing that asks for a gradient"
+_WATCH = f"Run the cell under `%%tracegrad`: it says which line ended the way. {_ASK}"
+_NOTHING = "nothing that it was made from asks for a gradient"
+
+
+def backward_without_history(report: TraceReport) -> Iterator[Finding]:
+    """TM306: a backward that torch refused, because the value has no history; and what ended or prevented it."""
+    for one in report.rootless:
+        cut = report.cuts[one.cut] if one.cut is not None else None
+        why, remedy = _of_cut(report, cut) if cut is not None else _of_nothing(one)
+        called, ended = report.location(one.location), report.location(cut.location if cut is not None else None)
+        second = (RelatedLine("backward was called here", called),) if called and ended not in {None, called} else ()
+        yield Finding(
+            code="TM306",
+            severity=_severity(report, one),
+            message=f"{one.name or 'What backward was called on'} has no way back for a gradient: {why}.",
+            location=ended or called,
+            evidence={"shape": str(one.shape), "dtype": one.dtype, "grad mode": one.grad_enabled},
+            remedy=remedy,
+            subject=one.name,
+            related=second,
+        )
+
+
+def _severity(report: TraceReport, one: Rootless) -> Severity:
+    """Return that it is an error where it ended the run; else somebody caught what torch raised."""
+    if REFUSAL in report.error:
+        return "error"
+    return "note" if one.expected else severity(report, one.location, one.count)
+
+
+def refused_backward(report: FailureReport) -> Iterator[Finding]:
+    """TM306: the same, of a call that was not traced: why the value has no history, as far as it tells itself."""
+    if REFUSAL not in report.error:
+        return
+    root = next((one for one in report.operands if one.is_tensor and not one.requires_grad), None)
+    dtype = root.dtype if root is not None else ""
+    why, remedy = _of_integers(dtype) if dtype and not _is_differentiable(dtype) else (_UNSEEN, _WATCH)
+    yield Finding(
+        code="TM306",
+        severity="error",
+        message=f"{root.name if root and root.name else 'What backward was called on'} has no way back for a gradient: "
+        f"{why}.",
+        location=report.location,
+        evidence={"dtype": dtype} if dtype else {},
+        remedy=remedy,
+        subject=root.name if root is not None else "",
+    )
+
+
+def _of_cut(report: TraceReport, cut: Cut) -> Described:
+    place = report.location(cut.location)
+    mend = instead(cut, place)
+    what = "kept its calculation from being recorded" if cut.kind in UNRECORDED else "ended it"
+    return f"{call_words(cut, place)} {what}", f"{mend[:1].upper()}{mend[1:]}." if mend else ""
+
+
+def _of_nothing(one: Rootless) -> Described:
+    """Return why there is no way back where nothing was seen to end it: there never was one."""
+    if one.inference:
+        return "it was made under `torch.inference_mode()`", "Calculate it outside `torch.inference_mode()`."
+    if not one.grad_enabled:
+        return "gradients are switched off", _SWITCH_ON
+    if one.dtype and not _is_differentiable(one.dtype):
+        return _of_integers(one.dtype)
+    return _of_models(one.models)
+
+
+def _of_integers(dtype: str) -> Described:
+    return f"it is {dtype}, and only floating-point values have gradients", "Call backward on a floating-point loss."
+
+
+def _of_models(models: Sequence[ModelInSight]) -> Described:
+    if not models:
+        return _NOTHING, _ASK
+    asking = [model for model in models if model.frozen < model.parameters]
+    names = listed([model.name for model in asking or models])
+    if asking:
+        free = sum(model.parameters - model.frozen for model in asking)
+        why = f"{_NOTHING}, although {plural(free, 'parameter')} of {names} {'does' if free == 1 else 'do'}"
+        return why, f"Calculate it from what {names} {'returns' if len(asking) == 1 else 'return'}."
+    of = sum(model.parameters for model in models)
+    why = f"{_NOTHING}; {'the one parameter' if of == 1 else f'all {of} parameters'} of {names} {is_or_are(of)} frozen"
+    return why, f"Let the part that should learn ask for gradients: `{models[0].name}.requires_grad_(True)`."
+
+
+def _is_differentiable(dtype: str) -> bool:
+    return dtype.startswith(("float", "bfloat", "complex"))

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensormagic.diagnoses.not_finite import half_overflow
-from tensormagic.diagnoses.words import scientific
+from tensormagic.diagnoses.phrases import scientific
 from tensormagic.reports import MEASURES, Finding, Frame, Graph, Node, TraceReport
 from tensormagic.words import plural
 

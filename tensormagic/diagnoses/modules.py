@@ -2,13 +2,245 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 
-from tensormagic.diagnoses.cut_remedies import call_words
-from tensormagic.diagnoses.graph_cuts import hides_parameters, names_behind_cuts, read_only_cut
-from tensormagic.diagnoses.parameter_names import as_code, passes_words, shortest
-from tensormagic.reports import Finding, OptimizerUse, ParameterSeries, RelatedLine, TraceReport
+from tensormagic.diagnoses.graph_cuts import call_words, hides_parameters, names_behind_cuts, read_only_cut
+from tensormagic.diagnoses.phrases import as_code, passes_words, shortest
+from tensormagic.reports import (
+    Finding,
+    HiddenModules,
+    LooseTensor,
+    ModulesReport,
+    OptimizerUse,
+    ParameterSeries,
+    RelatedLine,
+    TraceReport,
+    UntiedPair,
+    WatchReport,
+)
+from tensormagic.reports.finding import Scalar
 from tensormagic.words import count, listed, plural
+
+# TM603, TM605, TM609: what a module does not know of itself, and parameters that were one and are two.
+
+_MAKES = ("__init__", "init", "reset", "build", "setup", "make", "create")  # what methods that make a module begin with
+
+
+def _modules(report: TraceReport | WatchReport) -> ModulesReport:
+    return report.modules or ModulesReport()
+
+
+# -- TM603: a plain tensor -----------------------------------------------------------------------------------------
+
+
+def loose_tensors(report: TraceReport | WatchReport) -> Iterator[Finding]:
+    """TM603: a plain tensor attribute that was to be a Parameter, or a buffer.
+
+    A warning where an optimizer trains the rest of the module, or where a Parameter is lost behind what was computed of
+    it; a note before there is an optimizer, for the optimizer may be given the tensor by hand, and for what could be a
+    buffer.
+    """
+    loose = [one for one in _modules(report).loose if not (one.optimized or one.kept_elsewhere) and _is_made(one)]
+    yield from (_parameter(one) for one in loose if one.requires_grad and not one.grad_fn)
+    yield from (_computed(one) for one in loose if one.grad_fn and one.method == "__init__")
+    for module in dict.fromkeys(one.module for one in loose):
+        buffers = [one for one in loose if one.module == module and _could_be_buffer(one)]
+        if buffers:
+            yield _buffers(module, buffers)
+
+
+def _is_made(loose: LooseTensor) -> bool:
+    """Return whether it is made with the module, or set from outside: what ``forward`` leaves there is a memory."""
+    return not loose.method or loose.method.lstrip("_").startswith(tuple(name.lstrip("_") for name in _MAKES))
+
+
+def _could_be_buffer(loose: LooseTensor) -> bool:
+    return not loose.requires_grad and bool(loose.shape) and bool(loose.method) and loose.registered > 0
+
+
+def _parameter(loose: LooseTensor) -> Finding:
+    missing = f"{loose.name} asks for a gradient, but is a plain tensor: it is not among {loose.owner}.parameters()"
+    if loose.siblings:
+        updated = f"the optimizer updates {plural(loose.siblings, 'parameter')} of {loose.owner} and never this tensor"
+        message = f"{missing}, so {updated}, and state_dict() leaves it out."
+    else:
+        message = f"{missing}, so an optimizer made from these will not update it, and state_dict() leaves it out."
+    return Finding(
+        code="TM603",
+        severity="warning" if loose.siblings else "note",
+        message=message,
+        location=loose.location,
+        evidence={"shape": str(loose.shape), "parameters optimized": loose.siblings},
+        remedy=f"Make it a Parameter: `{_as_parameter(loose)}`",
+        subject=loose.name,
+    )
+
+
+def _computed(loose: LooseTensor) -> Finding:
+    return Finding(
+        code="TM603",
+        severity="warning",
+        message=f"{loose.name} is no Parameter, but what {loose.grad_fn} made of one when {loose.module} was built: "
+        f"{loose.owner}.parameters() holds neither, so no optimizer made from it updates them.",
+        location=loose.location,
+        evidence={"shape": str(loose.shape), "made by": loose.grad_fn},
+        remedy=f"Compute first, make it a Parameter last: `{_parameter_last(loose)}`; move the whole module: "
+        f"`{loose.owner}.to(device)`",
+        subject=loose.name,
+    )
+
+
+def _buffers(module: str, loose: list[LooseTensor]) -> Finding:
+    names, first = [one.name for one in loose], loose[0]
+    elsewhere = first.module_device not in {"", first.device}
+    now = f": it lies on {first.device}, the module on {first.module_device}" if elsewhere else ""
+    verb, them = ("is a plain tensor", "it") if len(loose) == 1 else ("are plain tensors", "them")
+    does_not = f"{first.owner}.to(device) does not move {them}{now}, and state_dict() leaves {them} out"
+    attribute = first.name.rpartition(".")[2]
+    return Finding(
+        code="TM603",
+        severity="note",
+        message=f"{listed(names)} {verb}: {does_not}.",
+        location=first.location,
+        evidence={one.name: str(one.shape) for one in loose[:8]},
+        remedy=f"If {module} needs {them} to work, make {them} a buffer: `{_as_buffer(first, attribute)}`",
+        subject=first.name,
+    )
+
+
+def _as_parameter(loose: LooseTensor) -> str:
+    """Return the line that makes it, with a Parameter round what it makes; plain advice where it is no simple line."""
+    attribute = loose.name.rpartition(".")[2]
+    made = _made(loose)
+    if made is None:
+        return f"self.{attribute} = nn.Parameter({attribute})"
+    target, value = made
+    if isinstance(value, ast.Call):
+        value.keywords = [given for given in value.keywords if given.arg != "requires_grad"]
+        if isinstance(value.func, ast.Attribute) and value.func.attr == "requires_grad_":
+            value = value.func.value
+    return f"{target} = nn.Parameter({ast.unparse(value)})"
+
+
+def _parameter_last(loose: LooseTensor) -> str:
+    """Return the line that makes it, with the Parameter round all that is computed; else an example."""
+    made = _made(loose)
+    if made is None:
+        return "nn.Parameter(torch.randn(3) * 0.01)"
+    target, value = made
+    return f"{target} = nn.Parameter({ast.unparse(_Bare().visit(value))})"
+
+
+class _Bare(ast.NodeTransformer):
+    """Takes ``nn.Parameter(...)`` and ``requires_grad=True`` out of an expression."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if ast.unparse(node.func).rpartition(".")[2] == "Parameter" and node.args:
+            return node.args[0]
+        node.keywords = [given for given in node.keywords if given.arg != "requires_grad"]
+        return node
+
+
+def _as_buffer(loose: LooseTensor, attribute: str) -> str:
+    made = _made(loose)
+    owner = made[0].rpartition(".")[0] if made is not None else "self"
+    return f'{owner}.register_buffer("{attribute}", {ast.unparse(made[1]) if made is not None else attribute})'
+
+
+def _made(loose: LooseTensor) -> tuple[str, ast.expr] | None:
+    """Return what the line that makes the attribute assigns to, and what it assigns; None where that is not simple."""
+    try:
+        (statement,) = ast.parse(loose.location.text if loose.location else "").body
+    except (SyntaxError, ValueError):
+        return None
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0]
+        return (ast.unparse(target), statement.value) if isinstance(target, ast.Attribute) else None
+    return None
+
+
+# -- TM605: a plain list -------------------------------------------------------------------------------------------
+
+
+def hidden_modules(report: TraceReport | WatchReport) -> Iterator[Finding]:
+    """TM605: modules or parameters in a plain list, tuple or dictionary of a module, which does not know them.
+
+    A note where an optimizer has all of them all the same, where the rest of the module was trained and none of them
+    ever got a gradient (an average of the weights, say), and where it is a single module: that is how one is kept out
+    of ``parameters()`` on purpose.
+    """
+    yield from (_hiding(hidden) for hidden in _modules(report).hidden)
+
+
+def _hiding(hidden: HiddenModules) -> Finding:
+    untouched = hidden.trained and not hidden.with_gradient
+    meant = hidden.optimized >= hidden.parameters or hidden.modules == 1 or untouched
+    what = plural(hidden.modules, "module") if hidden.modules else plural(hidden.parameters, "parameter")
+    kind = "ModuleDict" if hidden.container == "dict" else "ModuleList"
+    kind = kind if hidden.modules else kind.replace("Module", "Parameter")
+    attribute = hidden.name.rpartition(".")[2]
+    missing = f"{plural(hidden.parameters, 'parameter')} ({plural(hidden.numel, 'element')})"
+    return Finding(
+        code="TM605",
+        severity="note" if meant else "warning",
+        message=f"{hidden.name} is a plain {hidden.container} of {what}: {hidden.owner} does not know them, so their "
+        f"{missing} are missing from {hidden.owner}.parameters(), which has {count(hidden.registered)}.",
+        location=hidden.location,
+        evidence={"parameters missing": hidden.parameters, "elements": hidden.numel, "optimized": hidden.optimized},
+        remedy=f"Let the module register them: `self.{attribute} = nn.{kind}({_inside(hidden)})`",
+        subject=hidden.name,
+    )
+
+
+def _inside(hidden: HiddenModules) -> str:
+    """Return what the line puts into the container, where it is one short expression."""
+    text = hidden.location.text if hidden.location is not None else ""
+    try:
+        (statement,) = ast.parse(text).body
+    except (SyntaxError, ValueError):
+        return "…"
+    value = statement.value if isinstance(statement, ast.Assign) else None
+    empty = isinstance(value, ast.List | ast.Dict) and not ast.dump(value).count("Call")
+    return "" if empty else ast.unparse(value) if isinstance(value, ast.expr) else "…"
+
+
+# -- TM609: a broken tie -------------------------------------------------------------------------------------------
+
+
+def untied_weights(report: TraceReport | WatchReport) -> Iterator[Finding]:
+    """TM609: two parameters that were one, that share memory, or that begin as copies of each other.
+
+    Equal values alone are a note: an output layer may be meant to begin at the embedding.
+    """
+    yield from (_untied(pair) for pair in _modules(report).untied)
+
+
+def _untied(pair: UntiedPair) -> Finding:
+    evidence: dict[str, Scalar] = {"evidence": pair.evidence, "elements": pair.numel}
+    evidence |= {"elements compared": pair.compared} if pair.compared else {}
+    inner = [name.removeprefix(f"{pair.owner}.") for name in (pair.first, pair.second)]
+    return Finding(
+        code="TM609",
+        severity="note" if pair.evidence == "equal values" else "warning",
+        message=f"{pair.first} and {pair.second}" + _WHY[pair.evidence],
+        location=pair.location,
+        evidence=evidence,
+        remedy=f"Tie them again, after loading and copying and before the optimizer is made: "
+        f"`{pair.owner}.{inner[1]} = {pair.owner}.{inner[0]}`",
+        subject=pair.second,
+    )
+
+
+_WHY = {
+    "was one": " were one Parameter and are two now: each gets a gradient and an update of its own.",
+    "one memory": " are two Parameters over one memory: each has a gradient of its own, an optimizer updates the same "
+    "numbers twice, and moving or copying the module parts them.",
+    "equal values": " hold the same values, but are two Parameters: training makes them differ, where tied weights "
+    "stay one.",
+}
+
 
 FEWEST_STEPS = 3  # without any gradient
 
@@ -62,8 +294,8 @@ def _remedy(report: TraceReport, missing: Sequence[ParameterSeries]) -> tuple[st
     if cut is None or place is None:
         return "Use it in forward, and what it makes in the loss.", ()
     call = call_words(cut, place)
-    told = f"What it makes ends at {call} ({place.label}): if it belongs into the loss, let it go on there."
-    return told, (RelatedLine("its way ends here", place),)
+    described = f"What it makes ends at {call} ({place.label}): if it belongs into the loss, let it go on there."
+    return described, (RelatedLine("its way ends here", place),)
 
 
 def _models_without_gradient(report: TraceReport) -> Iterator[Finding]:

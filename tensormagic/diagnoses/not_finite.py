@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tensormagic.diagnoses.births import first_bad, first_birth, when
 from tensormagic.diagnoses.forward_faults import fault_finding, forward_fault, is_half_overflow
-from tensormagic.diagnoses.remedies import (
+from tensormagic.diagnoses.nan_in_where import nan_in_where
+from tensormagic.diagnoses.phrases import scientific
+from tensormagic.diagnoses.singular import (
     ANY,
     HALF_OVERFLOW,
     HOOKED,
@@ -17,11 +19,12 @@ from tensormagic.diagnoses.remedies import (
     PRODUCTS,
     SINGULARITIES,
     Singularity,
+    first_bad,
+    first_nonfinite,
+    when,
 )
-from tensormagic.diagnoses.untaken import untaken
-from tensormagic.diagnoses.untraced import bad_at_the_end
-from tensormagic.diagnoses.words import scientific
 from tensormagic.reports import (
+    UNTOUCHED,
     Birth,
     Finding,
     Frame,
@@ -34,6 +37,39 @@ from tensormagic.reports import (
     TraceReport,
 )
 from tensormagic.words import count, is_or_are, listed, part_of, plural
+
+# TM402, where the step in which it began was not traced: what the gradients left at the end of the run say.
+
+
+def bad_at_the_end(report: TraceReport) -> Iterator[Finding]:
+    """TM402: the ``.grad`` left at the end hold NaN, and no traced pass did; a note where they hold infinities alone.
+
+    Infinities are what a gradient scaler leaves in a step that it skips.
+    """
+    if report.pacing is None or not all(one.finite for one in report.passes):
+        return
+    pairs = zip(report.parameters, report.pacing.standing, strict=False)
+    there = [(series, norm) for series, norm in pairs if norm != UNTOUCHED]
+    bad = [(series, norm) for series, norm in there if not math.isfinite(norm)]
+    if not bad:
+        return
+    nan = any(math.isnan(norm) for _, norm in bad)
+    after = report.passes[-1].step if report.passes else 0
+    ranges = report.pacing.ranges
+    after = ranges[-1][1] if ranges else after
+    names = listed([series.name for series, _ in bad])
+    yield Finding(
+        code="TM402",
+        severity="warning" if nan else "note",
+        message=f"When the run had ended, {part_of(len(bad), len(there), 'gradient')} {is_or_are(len(bad))} "
+        f"{'NaN' if nan else 'infinite'} ({names}), although no traced pass had one: it began after step "
+        f"{count(after)}, the last that was traced.",
+        location=report.location(report.passes[-1].location) if report.passes else None,
+        evidence={"parameters": len(bad), "last traced step": after, "steps": report.steps_seen},
+        remedy=f"Trace the steps after it: `--steps {after + 1}:` (in a script `steps=({after + 1}, None)`).",
+        subject=bad[0][0].name,
+    )
+
 
 MOST_OBVIOUS = 2  # of two slices, one that is bad is no surprise
 HUGE_NORM = 1e15  # a finite gradient above this has been growing: what overflows after it is no fault of the op
@@ -87,25 +123,25 @@ def first_bad_gradient(report: TraceReport) -> Iterator[Finding]:
     An error; a warning where the last pass is finite again; a note where, besides, it was a float16 that overflowed:
     that is how a gradient scaler finds its scale.
     """
-    found = _told(report)
+    found = _described(report)
     if found is not None and found.code == "TM402":
         yield found
 
 
 def half_overflow(report: TraceReport) -> Finding | None:
     """TM407: the first infinite gradient is one that float16 could not hold; a note where the run gets over it."""
-    found = _told(report)
+    found = _described(report)
     return found if found is not None and found.code == "TM407" else None
 
 
-def _told(report: TraceReport) -> Finding | None:
+def _described(report: TraceReport) -> Finding | None:
     """Return what there is to say of the first bad gradient, if TM401 or TM406 does not say it already."""
     fault = forward_fault(report)
     if fault is not None:
         return fault_finding(report, fault) if is_half_overflow(report, fault) else None
-    born, shown = first_birth(report), first_bad(report)
+    born, shown = first_nonfinite(report), first_bad(report)
     if born is not None:
-        return None if untaken(report) is not None else _Born(report, born).finding()
+        return None if nan_in_where(report) is not None else _Born(report, born).finding()
     return _from_the_start(report, *shown) if shown is not None else next(bad_at_the_end(report), None)
 
 

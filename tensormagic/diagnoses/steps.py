@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.words import scientific
+from tensormagic.diagnoses.phrases import scientific
 from tensormagic.reports import Accumulation, Finding, OptimizerUse, RelatedLine, StepKind, StepPattern, TraceReport
 from tensormagic.reports.finding import Scalar
 from tensormagic.words import count, plural

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tensormagic.diagnoses import why_absent as absent
-from tensormagic.diagnoses import why_present as present
-from tensormagic.diagnoses.parameter_names import shortest
+from tensormagic.diagnoses import why_answers as absent
+from tensormagic.diagnoses import why_answers as present
+from tensormagic.diagnoses.phrases import shortest
 from tensormagic.diagnoses.why_question import Question
 from tensormagic.reports import GradientFacts, TraceReport, WhyGroup, WhyReport
 from tensormagic.words import is_or_are, listed, part_of, plural
@@ -41,10 +41,11 @@ def explain_module(name: str, every: Iterable[GradientFacts], trace: TraceReport
     for answer in answers:
         groups.setdefault((answer.reason, answer.location), []).append(answer)
     names = [answer.name for answer in answers]
-    told = tuple(_group(reason, found, names) for (reason, _), found in groups.items())
+    described = tuple(_group(reason, found, names) for (reason, _), found in groups.items())
     return WhyReport(
-        name=name, reason=told[0].reason if len(told) == 1 else "several", answer=_says(name, answers, told),
-        groups=tuple(sorted(told, key=lambda group: group.fine)), source=max(answer.source for answer in answers)
+        name=name, reason=described[0].reason if len(described) == 1 else "several",
+        answer=_says(name, answers, described),
+        groups=tuple(sorted(described, key=lambda group: group.fine)), source=max(answer.source for answer in answers)
         if answers else "", evidence=_findings(trace) if any(answer.source for answer in answers) else (),
     )  # fmt: skip
 

@@ -1,21 +1,132 @@
-"""What decides why a gradient is what it is: a tensor's own facts, and the last traced run."""
+"""What decides why a gradient is what it is, and the way from the tensor towards the loss."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from tensormagic.diagnoses.why_way import leaf_index
-from tensormagic.reports import (
-    Cut,
-    GradientFacts,
-    Graph,
-    Location,
-    ParameterSeries,
-    TraceReport,
-    WayStep,
-    WhyReport,
-)
+from tensormagic.diagnoses.graph_cuts import call_words
+from tensormagic.reports import Cut, GradientFacts, Graph, Location, ParameterSeries, TraceReport, WayStep, WhyReport
+
+# The way from a tensor towards the loss, stop by stop: from a traced run, or from the graph as it stands.
+
+MOST_STOPS = 12  # drawn; of a longer way the middle is folded
+_ENDS = 4  # stops that are drawn at each end then
+
+
+def leaf_index(graph: Graph, name: str) -> int | None:
+    """Return the node that collects the gradient of the leaf of that name, or made the tensor of that name."""
+    kinds = ("accumulate", "op", "custom")
+    found = sorted((kinds.index(node.kind), node.index) for node in graph.nodes if node.variable == name)
+    return found[0][1] if found else None
+
+
+def traced_way(trace: TraceReport, graph: Graph, start: int, bad: Sequence[int] = ()) -> tuple[WayStep, ...]:
+    """Return the shortest way from a node to where backward started, with what came to each in the last pass."""
+    norms = graph.frames[-1].norms if graph.frames else ()
+    steps = []
+    for at in _upwards(graph, start, set(bad)):
+        node = graph.nodes[at]
+        norm = norms[at] if at < len(norms) and not norms[at] < 0 else None
+        steps.append(WayStep(
+            label=node.variable or node.op, kind="tensor" if node.kind == "accumulate" else "op",
+            detail=_shape(node.shapes[0] if node.shapes else ()), location=trace.location(node.location), norm=norm,
+            bad=at in bad,
+        ))  # fmt: skip
+    return folded((*steps, WayStep(label="backward", kind="loss")))
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return "×".join(map(str, shape))
+
+
+def _upwards(graph: Graph, start: int, through: set[int]) -> list[int]:
+    """Return nodes from ``start`` to a root; over a node of ``through`` where a way leads there."""
+    feeders: dict[int, list[int]] = {}
+    for edge in graph.edges:
+        feeders.setdefault(edge.target, []).append(edge.source)
+    first = _shortest(feeders, start, through or set(graph.roots))
+    if through and first:
+        return first[:-1] + _shortest(feeders, first[-1], set(graph.roots))
+    return first or [start]
+
+
+def upstream(graph: Graph, start: int) -> set[int]:
+    """Return the nodes whose gradients go into that of a node, and the node itself."""
+    feeders: dict[int, list[int]] = {}
+    for edge in graph.edges:
+        feeders.setdefault(edge.target, []).append(edge.source)
+    waiting = [start]
+    seen = {start}
+    for at in waiting:  # grows while it is walked
+        above = set(feeders.get(at, ())) - seen
+        seen |= above
+        waiting += above
+    return seen
+
+
+def _shortest(feeders: dict[int, list[int]], start: int, aims: set[int]) -> list[int]:
+    came_from: dict[int, int | None] = {start: None}
+    waiting = [start]
+    for at in waiting:  # grows while it is walked
+        if at in aims:
+            return _back(at, came_from)
+        for feeder in feeders.get(at, ()):
+            if feeder not in came_from:
+                came_from[feeder] = at
+                waiting.append(feeder)
+    return []
+
+
+def _back(at: int | None, came_from: dict[int, int | None]) -> list[int]:
+    found = []
+    while at is not None:
+        found.append(at)
+        at = came_from[at]
+    return found[::-1]
+
+
+def cut_way(trace: TraceReport, graph: Graph | None, cut: Cut, name: str) -> tuple[WayStep, ...]:
+    """Return the way over a cut: from the tensor to what went in, the cut, and from what used it to the loss."""
+    steps = [WayStep(label=name, kind="tensor")]
+    if cut.source_name and cut.source_name != name:
+        steps.append(WayStep(label=cut.source_name, location=trace.location(cut.source_location)))
+    place = trace.location(cut.location)
+    label = call_words(cut, place).strip("`")
+    steps.append(WayStep(label=label, kind="cut", location=place, bad=True))
+    if graph is None or cut.target is None:
+        return (*steps, WayStep(label="nothing used it", kind="nothing"))
+    return folded((*steps, *traced_way(trace, graph, cut.target)))
+
+
+def live_way(facts: GradientFacts) -> tuple[WayStep, ...]:
+    """Return the way to something computed from the tensor, as its graph stands."""
+    if facts.way is None:
+        return (WayStep(label=facts.name, kind="tensor"), WayStep(label="nothing known", kind="nothing"))
+    ops = (WayStep(label=op) for op in facts.way.ops)
+    end = WayStep(label=facts.way.end, kind="loss", detail="freed" if facts.way.freed else "")
+    return folded((WayStep(label=facts.name, kind="tensor", detail=_shape(facts.shape)), *ops, end))
+
+
+def folded(steps: tuple[WayStep, ...]) -> tuple[WayStep, ...]:
+    """Return a long way with its middle folded; what is bad stays visible."""
+    if len(steps) <= MOST_STOPS:
+        return steps
+    kept = {*range(_ENDS), *range(len(steps) - _ENDS, len(steps))}
+    kept |= {near for at, step in enumerate(steps) if step.bad for near in (at - 1, at, at + 1) if near < len(steps)}
+    found: list[WayStep] = []
+    for at, step in enumerate(steps):
+        if at in kept:
+            found.append(step)
+        elif found and found[-1].kind == "more":
+            found[-1] = replace(found[-1], label=f"{int(found[-1].label.split()[0]) + 1} more")
+        else:
+            found.append(WayStep(label="1 more", kind="more"))
+    return tuple(found)
+
+
+# What decides why a gradient is what it is: a tensor's own facts, and the last traced run.
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +208,7 @@ class Question:
         """Return whether two norms are the same, up to the rounding of float32."""
         return left is not None and right is not None and math.isclose(left, right, rel_tol=1e-3)
 
-    def told(  # noqa: PLR0913  (two parameters; the rest are parts of the answer, by name)
+    def described(  # noqa: PLR0913  (two parameters; the rest are parts of the answer, by name)
         self,
         reason: str,
         answer: str,

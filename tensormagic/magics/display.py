@@ -15,7 +15,7 @@ from IPython.display import display
 from tensormagic import api
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Output, unquoted
-from tensormagic.magics.shelving import Placement
+from tensormagic.magics.shared_assets import Placement
 
 if TYPE_CHECKING:
     from tensormagic.reports import Report

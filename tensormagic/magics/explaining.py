@@ -65,9 +65,9 @@ def install(shell: Any, is_on: Callable[[], bool]) -> Callable[[], None]:
     """Explain errors below the cells that raise them, while ``is_on`` says so; returns what undoes it."""
 
     def ended(result: Any) -> None:
-        told = id(shell) in _TOLD
+        described = id(shell) in _TOLD
         _TOLD.discard(id(shell))
-        if is_on() and not told and result.error_in_exec is not None:
+        if is_on() and not described and result.error_in_exec is not None:
             explain(shell, result.error_in_exec)
 
     shell.events.register(_EVENT, ended)

@@ -1,7 +1,7 @@
 """What ``%load_ext tensormagic`` adds to a shell, and what ``%unload_ext`` takes away again.
 
 Loading imports what a shell needs of a magic before it is used: its name, its settings, its completion. The rest is
-imported by the first line that uses it, or in a notebook by `tensormagic.magics.warming`.
+imported by the first line that uses it, or in a notebook by `tensormagic.magics.preloading`.
 
 Everything that loading does is put on one stack as it is done, with what undoes it.
 """
@@ -24,7 +24,7 @@ from traitlets import Bool, Enum, TraitError, Unicode, observe, validate
 from tensormagic import api
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.errors import RequirementError, SettingError
-from tensormagic.magics import about, completion, display, explaining, live_output, shelving, warming, watching
+from tensormagic.magics import about, completion, display, explaining, live_output, preloading, shared_assets, watching
 
 _LOADED: dict[int, ExitStack] = {}
 
@@ -41,7 +41,7 @@ class TensorMagic(Magics):
     ).tag(config=True)
 
     viewer = Enum(
-        shelving.MODES,
+        shared_assets.MODES,
         default_value="auto",
         help="Which outputs carry the code of the interactive panels: once a notebook; each output by itself; or, "
         "automatically, once where the front end is known to show a notebook on one page: JupyterLab, Notebook 7, VS "
@@ -202,12 +202,12 @@ def load(shell: Any) -> None:
         stack.callback(display.install_formatters(shell))
         stack.callback(completion.install(shell))
         stack.callback(explaining.install(shell, lambda: magics.explain))
-        stack.callback(shelving.install(shell, lambda: str(magics.viewer)))
+        stack.callback(shared_assets.install(shell, lambda: str(magics.viewer)))
         api.install_display(display.show)
         stack.callback(_show_as_text_again)
         stack.callback(live_output.forget, shell)
         if display.is_notebook(shell):
-            stack.callback(warming.warm_up_soon())
+            stack.callback(preloading.preload_soon())
         _LOADED[id(shell)] = stack.pop_all()
 
 

@@ -19,8 +19,8 @@ from tensormagic.magics.arguments import Output, Parser, make_parser, output_of
 from tensormagic.magics.cell import CellSource, cell_number
 from tensormagic.magics.display import bundle, check, deliver, relays_updates
 from tensormagic.magics.explaining import Explained
-from tensormagic.magics.repainting import Repainter
-from tensormagic.magics.shelving import Placement
+from tensormagic.magics.live_output import Repainter
+from tensormagic.magics.shared_assets import Placement
 from tensormagic.reports import Cell, MemoryRunReport
 
 if TYPE_CHECKING:

@@ -1,10 +1,12 @@
-"""What stands below a traced cell: first a live panel, then, in its place, the report."""
+"""What stands below a cell while it runs: a live panel, or a report shown again and again; then the report."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,13 +14,77 @@ from IPython.core.error import UsageError
 from IPython.display import display
 
 from tensormagic import api
+from tensormagic.background import Background
 from tensormagic.magics.arguments import Output
 from tensormagic.magics.display import bundle, deliver
 from tensormagic.magics.explaining import note_told
+from tensormagic.reports import Gap
 
 if TYPE_CHECKING:
     from tensormagic.renderers.live import LivePanel, Mode
     from tensormagic.reports import TraceReport
+
+
+# Shows a report again and again while a cell runs, where the output may be replaced: in a notebook.
+#
+# A thread asks for the newest report at its own pace: once a second, and less often where that takes long. It shares
+# the interpreter with the run, and takes at most one fiftieth of the time. It never raises into the run.
+
+THREAD_NAME = "tensormagic-repainter"
+INTERVAL = 1.0  # seconds between two pictures, at least
+SHARE = 0.02  # of the time, at most, goes into making them
+JOIN_SECONDS = 5.0
+
+
+class Repainter:
+    """Calls ``paint`` while it is entered.
+
+    Args:
+        paint: Shows what there is now.
+        interval: Seconds between two calls, at least.
+        clock: Processor seconds of the thread that asks.
+
+    Attributes:
+        gaps: What went wrong while showing.
+    """
+
+    def __init__(
+        self,
+        paint: Callable[[], None],
+        *,
+        interval: float | None = None,
+        clock: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._paint, self._clock = paint, clock
+        self._interval = INTERVAL if interval is None else interval
+        self._thread = Background(self._run, THREAD_NAME)
+        self.gaps: list[Gap] = []
+
+    def __enter__(self) -> Repainter:
+        """Begin."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End, and wait until what is being shown is shown."""
+        self._thread.stop(JOIN_SECONDS)
+
+    def retire(self) -> None:
+        """Nothing to leave behind: what was painted last is what stays."""
+
+    def _run(self, stopping: threading.Event) -> None:
+        wait = self._interval
+        while not stopping.wait(wait):
+            began = self._clock()
+            try:
+                self._paint()
+            except Exception as error:  # noqa: BLE001  (showing never raises into the run)
+                self.gaps.append(Gap("live panel", f"{type(error).__name__}: {error}"))
+                return
+            wait = max(self._interval, (self._clock() - began) / SHARE)
+
+
+# What stands below a traced cell: first a live panel, then, in its place, the report.
 
 _LAST: dict[int, TraceReport] = {}  # a shell's last traced run; plain data, and one of it
 

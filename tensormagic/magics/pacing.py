@@ -6,7 +6,7 @@ import argparse
 
 from IPython.core.error import UsageError
 
-from tensormagic.api.pacing import Steps, pace_of
+from tensormagic.api.running import Steps, pace_of
 from tensormagic.errors import TraceError
 from tensormagic.magics.arguments import Parser
 from tensormagic.reports import Pace

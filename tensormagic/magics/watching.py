@@ -30,7 +30,7 @@ class Watcher:
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._watch: api.Watch | None = None
-        self._told: dict[_Key, float] = {}
+        self._described: dict[_Key, float] = {}
         self._panel: TraceReport | None = None  # plain data
 
     def switch(self, *, on: bool) -> None:
@@ -42,7 +42,7 @@ class Watcher:
         elif not on and self._watch is not None:
             self._shell.events.unregister(EVENT, self._look)
             self._watch = None
-            self._told.clear()
+            self._described.clear()
             self._panel = None
 
     def check(self) -> None:
@@ -67,10 +67,10 @@ class Watcher:
         shown = self._shown_by_panel()
         found = [one for one in report.findings if one.severity != "note" and _key(one) not in shown]
         new = tuple(finding for finding in found if self._is_new(finding))
-        self._told.update((_key(finding), _amount(finding)) for finding in new)
+        self._described.update((_key(finding), _amount(finding)) for finding in new)
         if not report.gaps:  # what was mended is told again where it comes back
             there = {_key(finding) for finding in found}
-            self._told = {key: amount for key, amount in self._told.items() if key in there}
+            self._described = {key: amount for key, amount in self._described.items() if key in there}
         return new
 
     def _shown_by_panel(self) -> set[_Key]:
@@ -79,8 +79,8 @@ class Watcher:
         return {_key(one) for one in report.findings} if report is not None and report is not self._panel else set()
 
     def _is_new(self, finding: Finding) -> bool:
-        told = self._told.get(_key(finding))
-        return told is None or _amount(finding) >= 2 * told > 0
+        described = self._described.get(_key(finding))
+        return described is None or _amount(finding) >= 2 * described > 0
 
 
 def _key(finding: Finding) -> _Key:

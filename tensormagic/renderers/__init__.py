@@ -12,12 +12,12 @@ from typing import Any
 
 from tensormagic import views
 from tensormagic.errors import TensorMagicError
-from tensormagic.garbage import garbage_waits
+from tensormagic.gc_pause import gc_paused
 from tensormagic.renderers.basics.markup import escape
 from tensormagic.renderers.basics.once import made_once
 from tensormagic.renderers.basics.plain_text import plain, plain_report
 from tensormagic.renderers.export import MOST_CARRIED, MOST_IN_FILE, with_export
-from tensormagic.renderers.paper import for_paper
+from tensormagic.renderers.print_styles import print_styles
 from tensormagic.renderers.slides import with_slides
 from tensormagic.reports import Report, TraceReport
 
@@ -58,11 +58,11 @@ def render(report: Report, form: str, *, in_file: bool = False, slide: bool = Fa
         raise TensorMagicError(f"a {report.kind_name} report has no form {form!r}; there are: {forms}")
     if slide and isinstance(report, TraceReport):
         options["viewer"] = False  # its picture and its tables are the slides
-    with garbage_waits, made_once():
+    with gc_paused, made_once():
         text = _drawn(plain_report(report), form, **options)
         if form != "html":
             return text
-        text = for_paper(text)
+        text = print_styles(text)
         if slide:
             return with_slides(text)
         return with_export(report, text, most=MOST_IN_FILE if in_file else MOST_CARRIED)

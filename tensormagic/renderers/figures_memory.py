@@ -27,7 +27,7 @@ def treemap(plotly: Any, report: MemoryReport | MemoryRunReport) -> Framed:
     """Draw what is alive, or was at the peak, as a treemap: device or run, name or line, storage."""
     if isinstance(report, MemoryRunReport):
         parts = [("the peak", memory_run.peak_tiles(report))]
-        head, note = "Alive at the peak", _said(report)
+        head, note = "Alive at the peak", _sentence(report)
     else:
         parts = [(device.device, tiles(report, device.device)) for device in report.devices if device.live]
         head, note = title(report).capitalize(), summary(report)
@@ -55,7 +55,7 @@ class Node:
     parent: str
     nbytes: int
     colour: str
-    told: str = ""
+    described: str = ""
 
 
 def _tree(name: str, inner: Sequence[Tile]) -> Iterable[Node]:
@@ -85,7 +85,7 @@ def _number(inner: Iterable[Tile]) -> str:
 
 
 def _hover(node: Node) -> str:
-    lines = node.told.split("\n") if node.told else []
+    lines = node.described.split("\n") if node.described else []
     return "<br>".join(
         plain_text(shortened(line, 120)) for line in (f"{node.label}: {number_of_bytes(node.nbytes)}", *lines)
     )
@@ -106,10 +106,10 @@ def timeline(plotly: Any, report: MemoryRunReport) -> Framed:
     figure.update_xaxes(title_text="operation")
     figure.update_yaxes(title_text="alive", rangemode="tozero", **_round(top))
     thinned = f"; {len(moments)} of {plural(len(drawn.live), 'moment')} drawn" if len(moments) < len(drawn.live) else ""
-    return Framed(figure, f"Alive on {plain_text(drawn.device)}", _said(report) + thinned, 420)
+    return Framed(figure, f"Alive on {plain_text(drawn.device)}", _sentence(report) + thinned, 420)
 
 
-def _said(report: MemoryRunReport) -> str:
+def _sentence(report: MemoryRunReport) -> str:
     return f"{memory_run.peak(report)} {memory_run.summary(report)}".strip()
 
 
@@ -150,7 +150,7 @@ def lines(plotly: Any, report: MemoryRunReport) -> Framed:
     figure.update_xaxes(**_round(max(max(line.allocated, line.at_peak, line.kept) for _, line in shown)))
     figure.update_layout(barmode="group")
     cut = f"{len(shown)} of {plural(len(report.lines), 'line')}; " if len(shown) < len(report.lines) else ""
-    return Framed(figure, "What each line took", cut + _said(report), 160 + LINE * len(shown))
+    return Framed(figure, "What each line took", cut + _sentence(report), 160 + LINE * len(shown))
 
 
 def _amount(line: LineMemory, key: str) -> int:

@@ -41,8 +41,8 @@ def form_of(path: str | os.PathLike[str]) -> str:
     suffix = Path(path).suffix.lower()
     form = _FORMS.get(suffix)
     if form is None:
-        told = f"cannot save to {os.fspath(path)!r}: the ending says the format: {', '.join(_FORMS)}"
-        raise TensorMagicError(told + _advice(suffix))
+        described = f"cannot save to {os.fspath(path)!r}: the ending says the format: {', '.join(_FORMS)}"
+        raise TensorMagicError(described + _advice(suffix))
     return form
 
 

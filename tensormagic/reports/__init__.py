@@ -1,10 +1,22 @@
 """Plain data: what collectors leave and renderers read. Imports nothing but the standard library."""
 
-from tensormagic.reports.aliases import Alias, AliasGroup, AliasMember, AliasPair, AliasReport
-from tensormagic.reports.allocator_run import AllocatorLine, AllocatorRun
+from tensormagic.reports.aliases import (
+    Alias,
+    AliasGroup,
+    AliasMember,
+    AliasPair,
+    AliasReport,
+    Holder,
+    HoldersReport,
+    OverlayElement,
+    OverlayMember,
+    OverlayPair,
+    OverlayReport,
+    OverlayRow,
+    OverlayStorage,
+)
 from tensormagic.reports.autograd import BEYOND, NOTHING, AutogradDetails, Hook, Path, PathNode, SavedState
 from tensormagic.reports.base import FORMAT_VERSION, Outlet, Report
-from tensormagic.reports.circumstances import Circumstances
 from tensormagic.reports.comparison import (
     ComparisonReport,
     GraphDifference,
@@ -16,46 +28,44 @@ from tensormagic.reports.comparison import (
     ParameterDifference,
     Side,
 )
-from tensormagic.reports.cuts import Cut, CutKind, LeftOut
-from tensormagic.reports.failure import Clashing, FailureReport, Mismatch, Operand
+from tensormagic.reports.failure import Clashing, FailureReport, Mismatch, ModelInSight, Operand, Rootless
 from tensormagic.reports.finding import SEVERITIES, Finding, Gap, Location, RelatedLine, Severity
-from tensormagic.reports.first_bad import BadSource, FirstBad
-from tensormagic.reports.forward import ForwardBirth, ForwardValues
-from tensormagic.reports.freeing import DeviceGain, FreeingReport
 from tensormagic.reports.graph import (
     MEASURES,
     UNREADABLE,
     UNTOUCHED,
+    BadSource,
     Birth,
+    Cut,
+    CutKind,
     Edge,
+    FirstBad,
+    ForwardBirth,
+    ForwardValues,
     Frame,
     GradientStatistics,
     Graph,
+    LeftOut,
     Node,
     SavedTensor,
-)
-from tensormagic.reports.holders import Holder, HoldersReport
-from tensormagic.reports.kinds import (
-    NOT_STORED,
-    OUTSIDE,
-    Fact,
-    StoredGroup,
-    StoredLine,
-    StoredList,
-    StoredMap,
 )
 from tensormagic.reports.memory import (
     CATEGORIES,
     Category,
+    DeviceGain,
     DeviceMemory,
+    FreeingReport,
     LiveStorage,
     MemoryReport,
+    OutOfMemory,
     ProcessUse,
     Release,
     ReleaseKind,
 )
 from tensormagic.reports.memory_run import (
     AllocatedBlock,
+    AllocatorLine,
+    AllocatorRun,
     FunctionMemory,
     Leak,
     LineMemory,
@@ -63,21 +73,8 @@ from tensormagic.reports.memory_run import (
     MemoryRunReport,
     Timeline,
 )
-from tensormagic.reports.modules import HiddenModules, LooseTensor, ModulesReport, UntiedPair
-from tensormagic.reports.observations import Observation, ObservationKind
 from tensormagic.reports.ops import PHASES, NodeCosts, OpsReport, OpUse, Phase, Total
-from tensormagic.reports.out_of_memory import OutOfMemory
-from tensormagic.reports.overlay import (
-    OverlayElement,
-    OverlayMember,
-    OverlayPair,
-    OverlayReport,
-    OverlayRow,
-    OverlayStorage,
-)
-from tensormagic.reports.pacing import Pace, Pacing
 from tensormagic.reports.parallel import Parallel, Spread
-from tensormagic.reports.picture import ImageFrame, SignalLine, TensorPicture
 from tensormagic.reports.rng import (
     Draw,
     DrawSum,
@@ -86,8 +83,6 @@ from tensormagic.reports.rng import (
     RngReport,
     RngRunReport,
 )
-from tensormagic.reports.rootless import ModelInSight, Rootless
-from tensormagic.reports.slices import BadSlice, DimensionSlices, LargeSlice
 from tensormagic.reports.snapshot import (
     BlockState,
     RefusedAllocation,
@@ -98,22 +93,60 @@ from tensormagic.reports.snapshot import (
     SnapshotStretch,
     StretchState,
 )
-from tensormagic.reports.still import StillParameters
 from tensormagic.reports.storage import (
+    Barrier,
+    CopyVerdict,
     Grid,
     LayoutReport,
     MemoryFormat,
+    Sharing,
+    Step,
     StorageReport,
     Strip,
     StripCell,
+    ViewFailure,
+    ViewReport,
 )
-from tensormagic.reports.tensor import AutogradReport, Component, KindReport, Statistics, TensorReport
+from tensormagic.reports.tensor import (
+    NOT_STORED,
+    OUTSIDE,
+    AutogradReport,
+    BadSlice,
+    Component,
+    DimensionSlices,
+    Fact,
+    ImageFrame,
+    KindReport,
+    LargeSlice,
+    SignalLine,
+    Statistics,
+    StoredGroup,
+    StoredLine,
+    StoredList,
+    StoredMap,
+    TensorPicture,
+    TensorReport,
+)
 from tensormagic.reports.tensors import MemoryTotal, TensorRow, TensorTable
-from tensormagic.reports.trace import Cell, Kept, Level, LiveFrame, ParameterSeries, Pass, State, TraceReport
+from tensormagic.reports.trace import (
+    Cell,
+    Circumstances,
+    Kept,
+    Level,
+    LiveFrame,
+    Pace,
+    Pacing,
+    ParameterSeries,
+    Pass,
+    State,
+    TraceReport,
+)
 from tensormagic.reports.training import (
     Accumulation,
     GraphGrowth,
     ModelMode,
+    Observation,
+    ObservationKind,
     OptimizerUse,
     RunningSum,
     StepKind,
@@ -121,9 +154,20 @@ from tensormagic.reports.training import (
     Training,
     UntrainedNorm,
 )
-from tensormagic.reports.verdict import CopyVerdict, Sharing, Step
-from tensormagic.reports.views import Barrier, ViewFailure, ViewReport
-from tensormagic.reports.watch import GraphForm, Growth, HeldSize, KeptMemory, LoneView, StoredGraph, WatchReport
+from tensormagic.reports.watch import (
+    GraphForm,
+    Growth,
+    HeldSize,
+    HiddenModules,
+    KeptMemory,
+    LoneView,
+    LooseTensor,
+    ModulesReport,
+    StillParameters,
+    StoredGraph,
+    UntiedPair,
+    WatchReport,
+)
 from tensormagic.reports.why import GradientFacts, LiveWay, WayStep, WhyGroup, WhyReport
 from tensormagic.reports.writes import ChangedName, Clash, Write, WritesReport
 

@@ -47,10 +47,10 @@ def _outlet() -> Outlet:
 def _require_format(version: object) -> None:
     if version == FORMAT_VERSION:
         return
-    told = f"this report has format {version!r}; this version reads format {FORMAT_VERSION}"
+    described = f"this report has format {version!r}; this version reads format {FORMAT_VERSION}"
     if isinstance(version, int) and version > FORMAT_VERSION:
-        told += ". It was saved by a newer tensormagic: upgrade with pip install -U tensormagic"
-    raise ReportFormatError(told)
+        described += ". It was saved by a newer tensormagic: upgrade with pip install -U tensormagic"
+    raise ReportFormatError(described)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ class Report:
         except OSError as error:
             raise ReportFormatError(f"cannot read {os.fspath(path)!r}: {error.strerror}") from error
         except (ValueError, RecursionError) as error:  # a ReportFormatError is a ValueError too
-            told = str(error) if isinstance(error, ReportFormatError) else f"it is no JSON file: {error}"
-            raise ReportFormatError(f"cannot load {os.fspath(path)!r}: {told}") from error
+            described = str(error) if isinstance(error, ReportFormatError) else f"it is no JSON file: {error}"
+            raise ReportFormatError(f"cannot load {os.fspath(path)!r}: {described}") from error
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there; a report that was read is checked."""

@@ -1,13 +1,13 @@
-"""What a diagnosis says: a stable code, one sentence, where, the numbers behind it, and what to do.
-
-Also `Location` and `Gap`, which every report uses: where in the person's own source something happened, and
-what could not be read and why.
-"""
+"""What a diagnosis says: a stable code, one sentence, where, the numbers behind it, and what to do."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, Literal, TypeVar
+
+# Also `Location` and `Gap`, which every report uses: where in the person's own source something happened, and what
+# could not be read and why.
 
 Severity = Literal["error", "warning", "note"]
 Scalar = bool | int | float | str | None
@@ -95,3 +95,33 @@ class Finding:
     def help(self) -> str:
         """What to type into a notebook to read that page: it comes with the package, and needs no network."""
         return f"%tensormagic help {self.code}"
+
+
+# Tells the cell of each line in a report: what collects without a notebook knows files alone.
+
+AnyData = TypeVar("AnyData")
+
+
+def with_cells(data: AnyData, cell_number: Callable[[str], int | None]) -> AnyData:
+    """Return plain data with the cell's number in every `Location` that has none; what does not change is kept.
+
+    Args:
+        data: A report, or a part of one.
+        cell_number: Gives a cell's execution count from its file name, or None.
+    """
+    described: AnyData = _described(data, cell_number)
+    return described
+
+
+def _described(data: Any, cell_number: Callable[[str], int | None]) -> Any:
+    if isinstance(data, Location):
+        number = cell_number(data.filename) if data.cell is None else None
+        return data if number is None else replace(data, cell=number)
+    if type(data) is tuple:
+        made = tuple(_described(item, cell_number) for item in data)
+        return made if any(one is not other for one, other in zip(made, data, strict=True)) else data
+    if not is_dataclass(data) or isinstance(data, type):
+        return data
+    every = ((field.name, getattr(data, field.name)) for field in fields(data))
+    changed = {name: made for name, value in every if (made := _described(value, cell_number)) is not value}
+    return replace(data, **changed) if changed else data

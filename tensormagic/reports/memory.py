@@ -1,8 +1,4 @@
-"""Where the memory is: every storage that is alive, what it is for, what it is called, and who holds it.
-
-A storage counts once, however many tensors read it. Bytes are those of storages (what an allocator was asked for), not
-of elements; what the allocator keeps in reserve beyond them is told apart, by device.
-"""
+"""Where the memory is: every storage that is alive, what only the session keeps, and the moment at which it ran out."""
 
 from __future__ import annotations
 
@@ -11,10 +7,50 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeVar
 
 from tensormagic.errors import ReportFormatError
+from tensormagic.reports.aliases import Holder
 from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap, Location
-from tensormagic.reports.holders import Holder
 from tensormagic.reports.watch import KeptMemory, LoneView, StoredGraph
+
+# The moment at which an allocation was refused: what was asked for, where, and what torch said of the device.
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfMemory:
+    """The moment at which an allocation was refused.
+
+    Numbers out of a message are as exact as torch writes them there: ``"1.25 GiB"``.
+
+    Attributes:
+        device: Where.
+        asked: Bytes asked for; None where the message does not tell.
+        op: The operation that asked; empty where unknown.
+        location: The person's line.
+        message: What torch said.
+        free: Bytes free at that moment; None where unknown.
+        total: Bytes of the device, or the most that torch may take of it; None where unknown.
+        allocated: Bytes that torch's allocator counted as in use; None likewise.
+        reserved: Bytes that it had reserved and that were in no use; None likewise.
+        only_error: Bytes of the storages that nothing but the functions that failed leads to: they are free once the
+            error is let go of. None where that was not looked at.
+    """
+
+    device: str
+    asked: int | None
+    op: str = ""
+    location: Location | None = None
+    message: str = ""
+    free: int | None = None
+    total: int | None = None
+    allocated: int | None = None
+    reserved: int | None = None
+    only_error: int | None = None
+
+
+# Where the memory is: every storage that is alive, what it is for, what it is called, and who holds it.
+#
+# A storage counts once, however many tensors read it. Bytes are those of storages (what an allocator was asked for),
+# not of elements; what the allocator keeps in reserve beyond them is told apart, by device.
 
 Category = Literal["parameter", "gradient", "optimizer state", "saved for backward", "buffer", "input", "other"]
 ReleaseKind = Literal["name", "history", "traceback", "item"]
@@ -205,5 +241,51 @@ class MemoryReport(Report):
         held = dict(self.by(lambda one: one.device))
         for device in self.devices:
             if held.get(device.device, 0) != device.live:
-                told = f"{device.device} holds {device.live} bytes, but its storages {held.get(device.device, 0)}"
-                raise ReportFormatError(f"a memory report does not add up: {told}")
+                described = f"{device.device} holds {device.live} bytes, but its storages {held.get(device.device, 0)}"
+                raise ReportFormatError(f"a memory report does not add up: {described}")
+
+
+# What only a session's history keeps in memory, and what letting go of it brought.
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceGain:
+    """By how much a device's figures went down; None where nobody counts them.
+
+    Attributes:
+        device: As torch writes it.
+        allocated: Bytes that torch's allocator counts as in use by tensors.
+        reserved: Bytes that it has taken from the device.
+        process: Bytes that this process takes: on the CPU its resident memory, which Python and the system give back
+            when it suits them.
+    """
+
+    device: str
+    allocated: int | None = None
+    reserved: int | None = None
+    process: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeingReport(Report):
+    """What outputs and the last error keep that nothing else does.
+
+    Attributes:
+        entries: Each output and error that keeps something, the most first; bytes are what it frees by itself.
+        nbytes: Bytes that all of them free together.
+        dropped: Whether they were let go of.
+        freed: Bytes of the storages that were gone afterwards, as measured; 0 where nothing was dropped.
+        storages: How many those were.
+        gains: What the devices' own figures say.
+        gaps: What could not be looked at, and why.
+    """
+
+    kind_name: ClassVar[str] = "freeing"
+
+    entries: tuple[Release, ...] = ()
+    nbytes: int = 0
+    dropped: bool = False
+    freed: int = 0
+    storages: int = 0
+    gains: tuple[DeviceGain, ...] = ()
+    gaps: tuple[Gap, ...] = ()

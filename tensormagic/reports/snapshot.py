@@ -220,5 +220,5 @@ class SnapshotReport(Report):
         for segment in self.segments:
             found = sum(one.nbytes for one in segment.stretches)
             if found != segment.nbytes:
-                told = f"a segment of {segment.nbytes} bytes, but its blocks have {found}"
-                raise ReportFormatError(f"a memory snapshot does not add up: {told}")
+                described = f"a segment of {segment.nbytes} bytes, but its blocks have {found}"
+                raise ReportFormatError(f"a memory snapshot does not add up: {described}")

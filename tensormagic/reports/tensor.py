@@ -5,17 +5,235 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from tensormagic.reports.aliases import Alias
+from tensormagic.reports.aliases import Alias, HoldersReport
 from tensormagic.reports.autograd import AutogradDetails
 from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap
-from tensormagic.reports.holders import HoldersReport
-from tensormagic.reports.kinds import Fact, StoredList, StoredMap
-from tensormagic.reports.picture import TensorPicture
-from tensormagic.reports.slices import DimensionSlices
-from tensormagic.reports.storage import LayoutReport, StorageReport
-from tensormagic.reports.verdict import CopyVerdict
+from tensormagic.reports.storage import CopyVerdict, LayoutReport, StorageReport
 from tensormagic.words import number_of_bytes
+
+# A tensor slice by slice: which row, channel or batch item is bad, empty, or far larger than the others.
+
+
+@dataclass(frozen=True, slots=True)
+class BadSlice:
+    """One index of a dimension whose slice holds NaN or infinities.
+
+    Attributes:
+        index: Which.
+        nan: How many of its elements are NaN.
+        inf: How many are infinite.
+    """
+
+    index: int
+    nan: int
+    inf: int
+
+
+@dataclass(frozen=True, slots=True)
+class LargeSlice:
+    """One index of a dimension whose values are far larger than those of the others.
+
+    Attributes:
+        index: Which.
+        ratio: Mean magnitude of its finite values, as a multiple of that of the median slice.
+    """
+
+    index: int
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class DimensionSlices:
+    """The slices along one dimension.
+
+    Attributes:
+        dim: Which dimension.
+        size: How many slices there are.
+        elements: How many elements a slice has.
+        looked: How many of them were looked at for everything but NaN and infinities.
+        cell_slices: How many slices a cell of the picture stands for.
+        levels: For each cell the mean magnitude of the finite values of its largest slice; NaN where none is finite.
+        cell_bad: For each cell how many elements are NaN or infinite.
+        bad_count: How many slices hold NaN or infinities.
+        bad: The first few of them.
+        bad_exact: Whether every element was looked at for NaN and infinities.
+        zero_count: How many slices are zero everywhere (of what was looked at).
+        zero: The first few of them.
+        large: Slices far larger than the others, the largest first.
+    """
+
+    dim: int
+    size: int
+    elements: int
+    looked: int
+    cell_slices: int
+    levels: tuple[float, ...]
+    cell_bad: tuple[int, ...]
+    bad_count: int = 0
+    bad: tuple[BadSlice, ...] = ()
+    bad_exact: bool = True
+    zero_count: int = 0
+    zero: tuple[int, ...] = ()
+    large: tuple[LargeSlice, ...] = ()
+
+
+# A tensor looked at as what it may be: an image, a batch of images, or a signal over time.
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFrame:
+    """One image.
+
+    Attributes:
+        label: The index that gives it, as in ``x[0, 3]``: ``"0, 3"``; empty where the whole tensor is one image.
+        width: Pixels across.
+        height: Pixels down.
+        pixels: Base64 of zlib-compressed bytes, row by row, for each pixel its levels (one, or red, green and blue)
+            and its opacity: 255, or 0 where it is NaN or infinite.
+    """
+
+    label: str
+    width: int
+    height: int
+    pixels: str = field(metadata={"encoded": True})
+
+
+@dataclass(frozen=True, slots=True)
+class SignalLine:
+    """One signal, in as many columns as are drawn.
+
+    Attributes:
+        label: The index that gives it; empty where the whole tensor is one signal.
+        low: Smallest finite value of each column; NaN where there is none.
+        high: Largest finite value of each column.
+        bad: How many values of each column are NaN or infinite.
+    """
+
+    label: str
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    bad: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorPicture:
+    """A tensor as a picture.
+
+    Attributes:
+        reading: How the dimensions were taken: ``"(N, C, H, W)"``, ``"(H, W)"``, ``"(T)"``; ``"[0]"`` before it for
+            each dimension of which only the first index is shown.
+        channels: 3 for colour, 1 for grey; 0 for signals.
+        low: The value drawn black, or at the foot.
+        high: The value drawn white, or at the top.
+        scale: Why these two: ``"bytes"`` and ``"truth"`` for uint8 and bool, ``"unit"`` for values that lie between 0
+            and 1, ``"shown"`` for the smallest and largest shown.
+        images: Where it was read as images.
+        lines: Where it was read as signals.
+        of: How many images or signals there are.
+        step: Every how-manieth pixel is shown; for signals how many values a column stands for.
+        size: Height and width of an image, or length of a signal, of which this is what is shown.
+        bad: How many of the values shown are NaN or infinite.
+    """
+
+    reading: str
+    channels: int
+    low: float
+    high: float
+    scale: str
+    images: tuple[ImageFrame, ...] = ()
+    lines: tuple[SignalLine, ...] = ()
+    of: int = 1
+    step: int = 1
+    size: tuple[int, ...] = ()
+    bad: int = 0
+
+
+# What a kind of tensor stores: facts, the stored elements as they lie in memory, and a map of the stored cells.
+#
+# The kinds themselves are told by `tensormagic.reports.tensor.KindReport`.
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing that is true of this kind: what it is called, its value as text, and what to know about it."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLine:
+    """One array of a kind that stores only some elements, cut to the stored elements that are listed."""
+
+    name: str
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroup:
+    """Stored elements that belong to one row, column or item: from ``start`` to ``stop`` (exclusive)."""
+
+    label: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredList:
+    """The first stored elements, one column each, as they lie in memory.
+
+    Attributes:
+        count: How many stored elements there are.
+        shown: How many are listed: the first ones.
+        lines: The arrays, each with a text for every element listed.
+        groups: Which row, column or item owns which run of them; empty where there are no such runs.
+        group_name: The array that says so: ``"crow_indices"``, ``"offsets"``.
+        example: The place whose way is told step by step (`KindReport.reading`); None where none is.
+    """
+
+    count: int
+    shown: int
+    lines: tuple[StoredLine, ...]
+    groups: tuple[StoredGroup, ...] = ()
+    group_name: str = ""
+    example: int | None = None
+
+
+NOT_STORED, OUTSIDE = -1, -2
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMap:
+    """A picture of which cells of a matrix, or of rows of different lengths, are stored.
+
+    Attributes:
+        row_name: What a row is: ``"row"``, ``"item"``.
+        column_name: What a column is: ``"column"``, ``"position"``.
+        row_count: How many rows there are.
+        column_count: How many columns there are.
+        row_step: Rows in one drawn row; 1 where each has its own.
+        column_step: Columns in one drawn column.
+        counts: For each drawn cell how many stored elements lie in it.
+        places: For each drawn cell the place of its stored element (its last, where there are several) among the
+            stored ones, `NOT_STORED`, or `OUTSIDE` where a row has ended. Empty where cells are joined.
+        texts: For each drawn cell its value as text; empty where cells are joined.
+        title: What is drawn, where it is not simply everything: ``"batch item 0 of 4"``.
+        sampled: How many of the stored elements were looked at, where not all were; else 0.
+    """
+
+    row_name: str
+    column_name: str
+    row_count: int
+    column_count: int
+    row_step: int
+    column_step: int
+    counts: tuple[tuple[int, ...], ...]
+    places: tuple[tuple[int, ...], ...] = ()
+    texts: tuple[tuple[str, ...], ...] = ()
+    title: str = ""
+    sampled: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,12 +237,12 @@ class Strip:
 
     Attributes:
         shares: From 0 to 1 each; None where it is not known.
-        said: What is to be seen.
+        sentence: What is to be seen.
         row: After so many boxes there is a gap; 0: none.
     """
 
     shares: Sequence[float | None]
-    said: str
+    sentence: str
     row: int = 0
 
 
@@ -290,7 +290,7 @@ class Picture(ABC):
 
     @property
     @abstractmethod
-    def said(self) -> str:
+    def sentence(self) -> str:
         """What is to be seen, in a sentence."""
 
 

@@ -50,9 +50,9 @@ class Page:
         wide, high = self._width + 2 * _MARGIN, self._height + _MARGIN / 2
         size = f'width="{wide:.0f}" height="{high:.0f}" viewBox="0 0 {wide:.0f} {high:.0f}"'
         ground = f'<rect width="{wide:.0f}" height="{high:.0f}" fill="{_PAPER}"/>'
-        said = tag("title", escape(printable(alternative)))
+        sentence = tag("title", escape(printable(alternative)))
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{_FONT}">{said}{ground}'
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{_FONT}">{sentence}{ground}'
             f"{''.join(self._parts)}</svg>"
         )
 
@@ -61,12 +61,12 @@ def legend_svg(entries: Sequence[tuple[str, str]], width: float) -> tuple[str, f
     """Return a legend, and how high it is: colour and words each."""
     x, y, parts = 0.0, 0.0, list[str]()
     for colour, words in entries:
-        told = fitted(words, width - 36, 13)
-        wide = text_width(told, 13) + 36
+        described = fitted(words, width - 36, 13)
+        wide = text_width(described, 13) + 36
         if x and x + wide > width:
             x, y = 0.0, y + _KEY_HEIGHT
         swatch = f'<rect x="{number(x)}" y="{number(y)}" width="12" height="12" rx="2" fill="{colour}"/>'
-        parts.append(swatch + text_svg(x + 18, y + 11, told, size=13))
+        parts.append(swatch + text_svg(x + 18, y + 11, described, size=13))
         x += wide
     return "".join(parts), y + _KEY_HEIGHT if parts else 0.0
 

@@ -181,8 +181,8 @@ def _(node: Source) -> str:
     signs, beside = any(line.sign for line in node.lines), any(line.beside for line in node.lines)
     titles = [("number of the line", ""), *([("mark", "")] if signs else []), ("line", node.titles[0])]
     titles += [("what it did", node.titles[1])] if beside else []
-    heads = (tag("th", escape(seen), scope="col") if seen else corner(said, scope="col")
-             for said, seen in titles)  # fmt: skip
+    heads = (tag("th", escape(seen), scope="col") if seen else corner(sentence, scope="col")
+             for sentence, seen in titles)  # fmt: skip
     amounts = (tag("th", escape(title), scope="col", class_="tm-num") for title in node.columns)
     head = tag("thead", tag("tr", *amounts, *heads))
     rows = (_line(line, (len(node.columns), signs, beside)) for line in node.lines)
@@ -268,7 +268,7 @@ def _(node: Strip) -> str:
     palette = [theme.offset_colour(at / max(colours - 1, 1)) for at in range(colours)]
     source = png.heatmap([list(row) for row in zip(*columns, strict=True)], palette, size=_DOT)
     ground = f"background-color:{theme.role('skip')}"  # light on either side: the scale begins in a dark blue
-    image = tag("img", src=source, alt=node.said, title=node.said, style=ground, class_="tm-reach")
+    image = tag("img", src=source, alt=node.sentence, title=node.sentence, style=ground, class_="tm-reach")
     return image.removesuffix("</img>")
 
 
@@ -291,16 +291,16 @@ def _(node: Strip) -> str:
 @html.register
 def _(node: Parts) -> str:
     bar = "".join(tag("span", class_=part.ground, style=f"width:{100 * part.share:.2f}%",
-                      title=_said(part)) for part in node.parts)  # fmt: skip
-    said = "; ".join(map(_said, node.parts))
+                      title=_sentence(part)) for part in node.parts)  # fmt: skip
+    sentence = "; ".join(map(_sentence, node.parts))
     keys = [tag("span", tag("span", class_=f"tm-swatch {part.ground}"), escape(part.words), " ",
                 tag("b", escape(part.amount)), class_="tm-key") for part in node.parts]  # fmt: skip
     keys += [tag("span", escape(node.note), class_="tm-key quiet")] if node.note else []
-    drawn = tag("div", bar, class_="tm-bar", role="img", aria_label=said) if bar else ""
+    drawn = tag("div", bar, class_="tm-bar", role="img", aria_label=sentence) if bar else ""
     return drawn + tag("div", " ".join(keys), class_="tm-keys")
 
 
-def _said(part: Part) -> str:
+def _sentence(part: Part) -> str:
     return f"{part.words}: {part.amount}" + (f", {part.of}" if part.of else "")
 
 

@@ -47,8 +47,8 @@ _TONES = {"error": "error", "warning": "warning", "note": "note", "mark": "ink-2
 def render(view: Panel) -> str:
     """Return a panel as a picture; its folded parts are left out."""
     page = Page(WIDTH)
-    said = _draw_panel(view, page)
-    return page.svg(said)
+    sentence = _draw_panel(view, page)
+    return page.svg(sentence)
 
 
 def _draw_panel(view: Panel, page: Page) -> str:
@@ -257,7 +257,7 @@ def _strip(node: Strip, x: float, y: float, wide: float, high: float) -> str:
         for at, share in enumerate(node.shares)
         if share
     ]
-    return tag("g", tag("title", escape(node.said)), *drawn)
+    return tag("g", tag("title", escape(node.sentence)), *drawn)
 
 
 def _box(x: float, y: float, wide: float, high: float, colour: str) -> str:

@@ -194,17 +194,19 @@ def _with_amounts(node: Source, width: int) -> Iterator[str]:
     wide = [max(map(columns_of, column)) for column in zip(node.columns, *rows, strict=True)]
     head = _aligned(node.columns, wide)
     if width - columns_of(head) < _CODE:
-        for line, told in zip(node.lines, rows, strict=True):
+        for line, described in zip(node.lines, rows, strict=True):
             yield from _code(f"  {line.number or '':>4}  ", _code_of(line), width)
             cells = (
-                f"{name} {cell}".replace(" ", "\u00a0") for name, cell in zip(node.columns, told, strict=True) if cell
+                f"{name} {cell}".replace(" ", "\u00a0")
+                for name, cell in zip(node.columns, described, strict=True)
+                if cell
             )
             below = "  ".join(cells)
             yield from wrapped(below, width, " " * 12, " " * 12) if below else ()
         return
     yield f"{head}  line"
-    for line, told in zip(node.lines, rows, strict=True):
-        yield from _code(f"{_aligned(told, wide)}  {line.number or '':>4}  ", _code_of(line), width)
+    for line, described in zip(node.lines, rows, strict=True):
+        yield from _code(f"{_aligned(described, wide)}  {line.number or '':>4}  ", _code_of(line), width)
 
 
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -19,7 +19,7 @@ import tensormagic as tm
 from tensormagic.collectors.calls.call_watch import CallWatch
 from tensormagic.collectors.faults.autograd_watch import AutogradWatch
 from tensormagic.collectors.faults.backward_faults import Faults
-from tensormagic.collectors.session.module_watch import ModuleWatch
+from tensormagic.collectors.session.unregistered import ModuleWatch
 from tensormagic.collectors.training.training import TrainingWatcher
 from tensormagic.diagnoses import diagnose
 from tests.benchmarks.workloads import WORKLOADS

@@ -16,8 +16,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.gradients.timeline import Thinned
-from tensormagic.collectors.gradients.traced_graph import MOST_PASSES, passes_to_keep
+from tensormagic.collectors.gradients.traced_graph import MOST_PASSES, Thinned, passes_to_keep
 from tensormagic.reports import Frame
 
 pytestmark = pytest.mark.benchmark

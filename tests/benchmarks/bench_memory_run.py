@@ -92,7 +92,7 @@ def test_a_million_operations_stay_small():
         for _ in range(1_000_000):
             x = x + 1
     follower = run._follower
-    (ledger,) = follower._ledgers.values()
+    (ledger,) = follower._allocation_logs.values()
     assert len(ledger.moments.kept) <= 2000
     assert len(follower.mode.events) <= follower.mode.patience + 1
     assert len(ledger.alive) < 100_000

@@ -10,8 +10,8 @@ from torch import nn
 
 import tensormagic as tm
 from tensormagic.collectors.objects.identity import ModuleNames
-from tensormagic.collectors.session.module_watch import ModuleWatch
-from tensormagic.collectors.session.stroll import QUICK
+from tensormagic.collectors.session.session_walk import QUICK
+from tensormagic.collectors.session.unregistered import ModuleWatch
 from tensormagic.collectors.session.watching import look
 
 pytestmark = pytest.mark.benchmark

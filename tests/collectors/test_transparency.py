@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.sweeps import transparency
-from tests.sweeps.transparency import LEVELS, SEED, Call, Tally
+from tests.sweeps.transparency import LEVELS, SEED, Call, WriteTotal
 
 OPERATORS, MODULES = {"grad": 40, "ops": 16, "memory": 12}, {"grad": 8, "ops": 4, "memory": 4}
 # What once differed, or goes through Python code of torch's that asks who overrides it.
@@ -43,7 +43,7 @@ def _sampled_modules(level):
 @pytest.mark.parametrize(("level", "op"), [case for level in LEVELS for case in _sampled_operators(level)])
 def test_operators(level, op):
     """Every call of the operator, and every one it refuses, is the same under a trace."""
-    tally = Tally(level)
+    tally = WriteTotal(level)
     for call in transparency.operator_calls(op, torch.float32, samples=2):
         tally.add(call)
     assert tally.same
@@ -53,7 +53,7 @@ def test_operators(level, op):
 @pytest.mark.parametrize(("level", "info"), [case for level in LEVELS for case in _sampled_modules(level)])
 def test_modules(level, info):
     """Every call of the module is the same under a trace."""
-    tally = Tally(level)
+    tally = WriteTotal(level)
     for call in transparency.module_calls(info, torch.float32, training=True):
         tally.add(call)
     assert tally.same
@@ -67,7 +67,7 @@ def test_a_difference_is_found(monkeypatch):
         return given[0] * (1 + torch._C._len_torch_function_stack())
 
     monkeypatch.setattr(transparency, "TRIES", 60)
-    tally = Tally()
+    tally = WriteTotal()
     tally.add(Call("mode-sensitive", lambda: (torch.ones(3, requires_grad=True),), run))
     assert tally.same == 0
     assert tally.different == ["mode-sensitive: outputs, gradients"]
@@ -81,7 +81,7 @@ def test_what_changes_by_itself_now_and_then_is_counted_apart():
         calls.append(given)
         return given[0] * (2 if len(calls) in (3, 40) else 1)
 
-    tally = Tally()
+    tally = WriteTotal()
     tally.add(Call("now and then", lambda: (torch.ones(3, requires_grad=True),), run))
     assert tally.restless == ["now and then"]
     assert not tally.different

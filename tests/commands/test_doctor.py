@@ -53,7 +53,7 @@ def test_a_missing_and_an_old_package(monkeypatch, capsys):
 
     monkeypatch.setattr(doctor.metadata, "version", version)
     checks = {check.name: check for check in doctor.packages()}
-    assert checks["torch"].told == "2.5.1 (needs 2.6 or newer)"
+    assert checks["torch"].described == "2.5.1 (needs 2.6 or newer)"
     assert checks["torch"].fix == 'pip install --upgrade "torch>=2.6"'
     assert (checks["anywidget"].standing, checks["anywidget"].fix) == ("missing", 'pip install "anywidget"')
 
@@ -71,7 +71,7 @@ def test_a_torch_that_cannot_be_imported(monkeypatch):
 
     monkeypatch.setattr(system, "torch_facts", lambda: (_ for _ in ()).throw(OSError("libtorch.so is broken")))
     (check,) = doctor.torch_checks()
-    assert check.told == "cannot be imported: OSError: libtorch.so is broken"
+    assert check.described == "cannot be imported: OSError: libtorch.so is broken"
 
 
 def test_widgets_that_the_server_lacks(tmp_path, monkeypatch):
@@ -81,14 +81,14 @@ def test_widgets_that_the_server_lacks(tmp_path, monkeypatch):
     (tmp_path / "anywidget").mkdir()
     (tmp_path / "anywidget" / "package.json").write_text("{}")
     there, missing = doctor.notebook_checks(lambda: [str(tmp_path)])
-    assert (there.standing, there.told) == ("ok", f"in {tmp_path}")
-    assert missing.told.startswith("not found; it gives widgets their place")
+    assert (there.standing, there.described) == ("ok", f"in {tmp_path}")
+    assert missing.described.startswith("not found; it gives widgets their place")
 
 
 def test_a_host_that_makes_itself_known(monkeypatch):
     """Its own set-up is told."""
     monkeypatch.setenv("COLAB_RELEASE_TAG", "release-colab")
-    told = {check.name: check.told for check in doctor.notebook_checks(list)}
+    told = {check.name: check.described for check in doctor.notebook_checks(list)}
     assert "enable_custom_widget_manager" in told["Google Colab"]
 
 

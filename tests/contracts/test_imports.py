@@ -91,7 +91,7 @@ def test_unloading_imports_nothing():
     """What was never used is not imported to be put away."""
     after = ours_after(f"{LOAD}\nshell.extension_manager.unload_extension('tensormagic')")
     assert set(after) - set(ours_after(LOAD)) == {
-        "tensormagic.api.ignoring"
+        "tensormagic.api.watching"
     }  # a setting of the session, which is cleared
 
 
@@ -111,4 +111,4 @@ def test_importing_the_package_imports_neither_torch_nor_what_is_heavy():
     """Names are looked up when they are first asked for; until then nothing but the errors is there."""
     code = "import sys, tensormagic; print([m for m in sys.modules if m.startswith(('torch', 'tensormagic.'))])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout.strip() == "['tensormagic.late', 'tensormagic.errors']"
+    assert done.stdout.strip() == "['tensormagic.lazy_exports', 'tensormagic.errors']"

@@ -17,7 +17,7 @@ from threading import Thread
 
 import torch
 
-from tensormagic.collectors.aliasing import write_log
+from tensormagic.collectors.aliasing import writes
 from tensormagic.diagnoses import RULES
 from tensormagic.reports import Finding
 from tests.corpus.cases import HEALTHY, ILL, Case
@@ -169,9 +169,7 @@ def complaints(verdicts: Sequence[Verdict]) -> list[str]:
 def main() -> int:
     """Print the table, and what is not as it must be; return how to exit."""
     torch.set_num_threads(1)
-    write_log.FREE_SEARCHES = write_log.FIRST_SEARCHES = (
-        math.inf
-    )  # what is found must not hang on how busy the machine is
+    writes.FREE_SEARCHES = writes.FIRST_SEARCHES = math.inf  # what is found must not hang on how busy the machine is
     began, cases = time.process_time(), every_case()
     verdicts = judge_all(cases)
     healthy = [case for case in cases if not case.code]

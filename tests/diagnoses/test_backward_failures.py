@@ -8,7 +8,7 @@ import pytest
 
 from tensormagic.diagnoses import diagnose
 from tensormagic.reports import FailureReport, Location, Operand
-from tensormagic.reports.backward_faults import BackwardFault, FreedGraph, SavedWrite, SpoiltTensor, WrongReturn
+from tensormagic.reports.failure import BackwardFault, FreedGraph, SavedWrite, SpoiltTensor, WrongReturn
 
 MADE = Location("train.py", 3, "y = torch.sigmoid(x)")
 WRITE = Location("train.py", 4, "y += 1")

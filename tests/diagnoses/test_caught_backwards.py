@@ -8,8 +8,7 @@ import pytest
 
 from tensormagic.diagnoses import diagnose
 from tensormagic.reports import Pass
-from tensormagic.reports.backward_faults import BackwardFault
-from tensormagic.reports.caught import CaughtBackward
+from tensormagic.reports.failure import BackwardFault, CaughtBackward
 from tests.diagnoses import samples
 from tests.diagnoses.test_backward_failures import CALL, FREED, RETURNED, SPOILT, failed
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tensormagic.diagnoses.deeds import LONGEST, assigned, deed, instead, target_of, writing
+from tensormagic.diagnoses.writes import LONGEST, assigned, described_write, instead, target_of, writing
 from tensormagic.reports import Location
-from tensormagic.reports.backward_faults import SavedWrite
+from tensormagic.reports.failure import SavedWrite
 
 
 def write(text, call, kind="call", module=""):
@@ -35,19 +35,19 @@ CASES = [
 @pytest.mark.parametrize(("made", "said", "target", "other"), CASES, ids=lambda case: str(case)[:40])
 def test_a_write_is_said_with_the_persons_own_words(made, said, target, other):
     """The statement where the line makes the write itself; else what torch calls it, and where."""
-    assert deed(made) == said
+    assert described_write(made) == said
     assert target_of(writing(made)) == target
     assert other in instead(made)
 
 
 def test_the_operator_decides_which_statement_of_a_line_it_was():
     """Two writes on one line are told apart by what torch was called with."""
-    assert deed(write("y += 1; y *= 2", "mul_")) == "`y *= 2`"
+    assert described_write(write("y += 1; y *= 2", "mul_")) == "`y *= 2`"
 
 
 def test_a_long_statement_is_cut():
     """To what can be read in a sentence."""
-    said = deed(write(f"x[0] = {' + '.join(['abcdef'] * 20)}", "__setitem__"))
+    said = described_write(write(f"x[0] = {' + '.join(['abcdef'] * 20)}", "__setitem__"))
     assert len(said) == LONGEST + 2
     assert said.endswith("…`")
 

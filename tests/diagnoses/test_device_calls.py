@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensormagic.diagnoses.device_calls import promoted_to_double, waits_in_every_step
+from tensormagic.diagnoses.calls import promoted_to_double, waits_in_every_step
 from tests.diagnoses.samples_calls import LINE, MADE, seen, tensor, traced, waiting
 
 LOSS = (tensor("loss", (), device="cuda:0"),)

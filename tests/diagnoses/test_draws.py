@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensormagic.diagnoses.draws import unseeded_draws
+from tensormagic.diagnoses.calls import unseeded_draws
 from tensormagic.reports import Observation
 from tests.diagnoses.samples_calls import LINE, MADE, traced
 

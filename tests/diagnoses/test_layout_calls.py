@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensormagic.diagnoses.layout_calls import (
+from tensormagic.diagnoses.calls import (
     HIDDEN_COPIES,
     HIDDEN_COPY,
     MIXED_BYTES,

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tensormagic.diagnoses import diagnose
-from tensormagic.diagnoses.remedies import SINGULARITIES
+from tensormagic.diagnoses.singular import SINGULARITIES
 from tensormagic.reports import BadSlice, Edge, Graph
 from tests.diagnoses.samples import CALL, LINES, born, frame, leaf, op, passes, run
 from tests.reports.samples import tensor_report

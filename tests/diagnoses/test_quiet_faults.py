@@ -8,7 +8,7 @@ import pytest
 
 from tensormagic.diagnoses import diagnose
 from tensormagic.reports import Location
-from tensormagic.reports.backward_faults import GradientRead, QuietFaults, SavedWrite, SpoiltTensor
+from tensormagic.reports.failure import GradientRead, QuietFaults, SavedWrite, SpoiltTensor
 from tests.diagnoses import samples
 
 MADE = Location("train.py", 3, "q = w.pow(2)")

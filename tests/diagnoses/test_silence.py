@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensormagic.diagnoses.silence import codes_of, is_silenced
+from tensormagic.diagnoses.rule import codes_of, is_silenced
 from tensormagic.reports import Finding, Location, RelatedLine
 
 

@@ -7,8 +7,8 @@ import time
 import pytest
 import torch
 
-from tensormagic.magics import repainting
-from tensormagic.magics.repainting import Repainter
+from tensormagic.magics import live_output
+from tensormagic.magics.live_output import Repainter
 
 CELL = """%%gpumem {options}
 import time, torch
@@ -22,8 +22,8 @@ del kept
 def notebook(shell, monkeypatch):
     """A shell whose front end replaces outputs, and a panel that is painted often."""
     monkeypatch.setattr(type(shell), "kernel", object(), raising=False)
-    monkeypatch.setattr(repainting, "INTERVAL", 0.02)
-    monkeypatch.setattr(repainting, "SHARE", 1.0)
+    monkeypatch.setattr(live_output, "INTERVAL", 0.02)
+    monkeypatch.setattr(live_output, "SHARE", 1.0)
     return shell
 
 

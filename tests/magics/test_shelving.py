@@ -9,7 +9,7 @@ import pytest
 from IPython.core.displaypub import CapturingDisplayPublisher
 
 from tensormagic.magics import extension
-from tensormagic.magics.shelving import Ledger, Request
+from tensormagic.magics.shared_assets import AllocationLog, Request
 from tensormagic.renderers import shelf
 
 PIECE = "export"
@@ -19,24 +19,24 @@ PIECE = "export"
 class Notebook:
     """The cells of a notebook, and what the output of each carries."""
 
-    ledger: Ledger = field(default_factory=Ledger)
+    allocation_log: AllocationLog = field(default_factory=AllocationLog)
     count: int = 0
     carried: dict[str, bool] = field(default_factory=dict)
-    told: dict[str, int | None] = field(default_factory=dict)
+    described: dict[str, int | None] = field(default_factory=dict)
 
     def run(self, *cells: str, code: str = "show()") -> list[str]:
         """Run cells that show one panel each; returns those whose output now carries the piece, of all."""
         for cell in cells:
             self.count += 1
-            self.ledger.begin(cell, code)
-            found = self.ledger.elsewhere([PIECE], self.count)
+            self.allocation_log.begin(cell, code)
+            found = self.allocation_log.elsewhere([PIECE], self.count)
             self.carried[cell] = not found
-            self.told.update({cell: found[PIECE]} if found else {})
+            self.described.update({cell: found[PIECE]} if found else {})
         return [cell for cell, carries in self.carried.items() if carries]
 
     def delete(self, cell: str) -> None:
         del self.carried[cell]
-        self.ledger.forget([cell])
+        self.allocation_log.forget([cell])
 
 
 CELLS = [f"cell{at}" for at in range(20)]
@@ -46,7 +46,7 @@ def test_of_twenty_panels_one_carries() -> None:
     """The first; the others say in which cell it is, by the number beside it."""
     notebook = Notebook()
     assert notebook.run(*CELLS) == ["cell0"]
-    assert set(notebook.told.values()) == {1}
+    assert set(notebook.described.values()) == {1}
 
 
 def test_run_all_leaves_one_carrier_however_often() -> None:
@@ -70,7 +70,7 @@ def test_a_cell_that_is_run_again_as_it_stands_mends_what_is_missing() -> None:
     notebook.run(*CELLS)
     assert notebook.run("cell7") == ["cell0", "cell7"]
     assert notebook.run("cell8", "cell9") == ["cell0", "cell7"]
-    assert notebook.told["cell9"] == notebook.count - 2
+    assert notebook.described["cell9"] == notebook.count - 2
 
 
 def test_run_all_after_that_leaves_one_again() -> None:
@@ -88,7 +88,7 @@ def test_a_carrier_that_is_edited_hands_over() -> None:
     """Where it shows nothing any more, the next output carries, of a new cell or an old one."""
     notebook = Notebook()
     notebook.run(*CELLS)
-    notebook.ledger.begin("cell0", "pass")
+    notebook.allocation_log.begin("cell0", "pass")
     notebook.carried["cell0"] = False
     assert notebook.run("cell5", code="edited") == ["cell5"]
 
@@ -112,7 +112,7 @@ def test_a_carrier_that_is_run_again_alone_stays_it() -> None:
 
 def test_an_output_that_the_cell_clears_is_carried_again() -> None:
     """A loop with clear_output: the last panel is what stays."""
-    ledger = Ledger()
+    ledger = AllocationLog()
     ledger.begin("loop", "code")
     assert ledger.elsewhere([PIECE], 1) == {}
     assert ledger.elsewhere([PIECE], 1) == {PIECE: 1}
@@ -122,7 +122,7 @@ def test_an_output_that_the_cell_clears_is_carried_again() -> None:
 
 def test_pieces_are_followed_one_by_one() -> None:
     """The first tensor carries its viewer, and not what the traced run before it carries."""
-    ledger = Ledger()
+    ledger = AllocationLog()
     ledger.begin("traced", "code")
     assert ledger.elsewhere(["export", "trace"], 1) == {}
     ledger.begin("looked", "code")

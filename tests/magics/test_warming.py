@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from tensormagic.magics import warming
+from tensormagic.magics import preloading
 from tensormagic.renderers import live
 from tests.support.kernel import ROOT
 
@@ -61,7 +61,7 @@ def test_it_warms_up_and_ends(monkeypatch):
     """A thread that ends by itself."""
     warmed = threading.Event()
     monkeypatch.setattr(live, "warm_up", warmed.set)
-    call_off = warming.warm_up_soon(delay=0.0)
+    call_off = preloading.preload_soon(delay=0.0)
     assert warmed.wait(30)
     call_off()
     assert running() == []
@@ -70,7 +70,7 @@ def test_it_warms_up_and_ends(monkeypatch):
 def test_it_can_be_called_off(monkeypatch):
     """Unloading at once leaves no thread, and nothing is imported."""
     monkeypatch.setattr(live, "warm_up", lambda: pytest.fail("it was called off"))
-    warming.warm_up_soon(delay=60.0)()
+    preloading.preload_soon(delay=60.0)()
     assert running() == []
 
 
@@ -91,7 +91,7 @@ def test_what_is_missing_is_no_error_here(monkeypatch):
         raise ImportError("no anywidget")
 
     monkeypatch.setattr(live, "warm_up", broken)
-    call_off = warming.warm_up_soon(delay=0.0)
+    call_off = preloading.preload_soon(delay=0.0)
     call_off()
     assert running() == []
 

@@ -8,7 +8,7 @@ import bleach
 import pytest
 
 from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.slim import slim
+from tensormagic.renderers.basics.minify_html import minify_html
 from tensormagic.renderers.basics.style_rules import kept, nested, parsed
 from tensormagic.renderers.basics.styling import brought, sheet, used
 from tensormagic.renderers.basics.svg_paths import eased, number
@@ -32,13 +32,13 @@ WORDS = tag("div", tag("p", "one", class_="quiet"), tag("p", "two"), " ", tag("p
 def test_slim_markup_is_read_as_the_whole(markup):
     """A strict reader of HTML builds the same tree, whatever the text says; the second time nothing is left to do."""
     tags = {"table", "thead", "tbody", "tr", "th", "td", "dl", "div", "dt", "dd", "p", "img"}
-    small = slim(markup)
+    small = minify_html(markup)
     assert len(small) < len(markup)
     clean = [bleach.clean(one, tags, {"*": ["class", "title", "alt", "src"]}) for one in (small, markup)]
     assert re.sub(r"\s+(?=<)", "", clean[0]) == re.sub(r"\s+(?=<)", "", clean[1])
     assert Page(small).elements == Page(markup).elements
     assert Page(small).left_open == []
-    assert slim(small) == small
+    assert minify_html(small) == small
 
 
 def test_rules_that_begin_alike_are_nested():

@@ -6,8 +6,9 @@ import math
 from array import array
 
 from tensormagic import reports
-from tensormagic.reports.backward_faults import (
+from tensormagic.reports.failure import (
     BackwardFault,
+    CaughtBackward,
     FreedGraph,
     GradientRead,
     QuietFaults,
@@ -15,7 +16,6 @@ from tensormagic.reports.backward_faults import (
     SpoiltTensor,
     WrongReturn,
 )
-from tensormagic.reports.caught import CaughtBackward
 
 HOSTILE = "</script><!-- \u2028 \"'&<b> \x00 \\ é 𝛻 nan"
 

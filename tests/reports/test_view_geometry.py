@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensormagic.reports import Barrier
-from tensormagic.reports.view_geometry import resolved, view_stride, views, why_not
+from tensormagic.reports.storage import resolved, view_stride, views, why_not
 
 
 def divisors(number: int) -> list[int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tensormagic.collectors.aliasing.alias_pairs import compare
-from tensormagic.collectors.aliasing.regions import tensor_region
+from tensormagic.collectors.aliasing.alias_groups import compare
+from tensormagic.collectors.aliasing.overlay import tensor_region
 from tests.support.view_pairs import brute_overlap, chain_of, chained, storage_of, strided, view_of
 
 pytestmark = pytest.mark.sweep
@@ -16,7 +16,7 @@ SPEC, CHAIN = strided(), chained()
 each = settings(max_examples=PAIRS // 2, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-class Tally:
+class WriteTotal:
     """How many pairs were compared, and what they gave."""
 
     def __init__(self):
@@ -37,7 +37,7 @@ class Tally:
 
 def test_ten_thousand_pairs_of_views():
     """Half of any strides and dtypes, half chains of view operations: no mismatch; prints how many."""
-    tally, storage = Tally(), storage_of()
+    tally, storage = WriteTotal(), storage_of()
 
     @each
     @given(SPEC, SPEC)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.sweeps import transparency
-from tests.sweeps.transparency import Tally
+from tests.sweeps.transparency import WriteTotal
 
 pytestmark = pytest.mark.sweep
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.sweep
 @pytest.mark.parametrize("dtype", transparency.DTYPES, ids=str)
 def test_operators(dtype, level):
     """Outputs, gradients, random numbers and exceptions are the same under ``%%tracegrad``'s tracer."""
-    tally, seen = Tally(level), 0
+    tally, seen = WriteTotal(level), 0
     for op in transparency.operators():
         if transparency.supports(op, dtype):
             seen += 1
@@ -30,7 +30,7 @@ def test_operators(dtype, level):
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 def test_modules(training, level):
     """Outputs, buffers, gradients and random numbers are the same."""
-    tally = Tally(level)
+    tally = WriteTotal(level)
     for info in transparency.modules():
         for call in transparency.module_calls(info, torch.float32, training=training):
             tally.add(call)

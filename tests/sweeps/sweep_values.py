@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
-from tensormagic.collectors.tensors.autograd_details import autograd_details
+from tensormagic.collectors.tensors.autograd import autograd_details
 from tensormagic.collectors.tensors.picture import picture
 from tensormagic.collectors.tensors.slices import values
 from tensormagic.renderers.tensor.tensor_autograd_svg import path_svg

@@ -42,7 +42,7 @@ class Call:
 
 
 @dataclass
-class Tally:
+class WriteTotal:
     """What a sweep at one level found."""
 
     level: str = "grad"

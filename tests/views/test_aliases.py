@@ -43,13 +43,13 @@ def test_how(relation, base, operations, words):
 
 def test_writes_that_autograd_does_not_notice():
     """Only those that reach a tracked tensor through another counter, or none; one that shares nothing is not named."""
-    assert aliases.unnoticed(SLICES) == (
+    assert aliases.transparent(SLICES) == (
         "Autograd does not notice writes through `n` and `q`: they change `a` without counting on its version counter.",
     )
     apart = replace(SLICES, pairs=tuple(replace(pair, overlap="no") for pair in SLICES.pairs))
-    assert aliases.unnoticed(apart) == ()
+    assert aliases.transparent(apart) == ()
     untracked = tuple(replace(each, requires_grad=False) for each in SLICES.members)
-    assert aliases.unnoticed(replace(SLICES, members=untracked)) == ()
+    assert aliases.transparent(replace(SLICES, members=untracked)) == ()
 
 
 def test_tied_weights_are_the_headline():
@@ -91,7 +91,7 @@ def test_strips_lie_on_one_axis():
     """All strips of a card have as many boxes, and say which bytes are read."""
     strips = [cell for row in table(sections("asked")[0]).rows for cell in row if isinstance(cell, Strip)]
     assert (len(strips), {len(strip.shares) for strip in strips}) == (5, {24})
-    assert strips[0].said == "a reads bytes 0 to 95"
+    assert strips[0].sentence == "a reads bytes 0 to 95"
 
 
 def test_one_object_several_names():

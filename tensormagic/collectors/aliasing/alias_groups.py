@@ -1,21 +1,255 @@
-"""Who shares memory with whom, over everything a namespace reaches: groups by memory, members, exact overlaps.
-
-Only memory that is reached by more than one name is looked at closely, and of that only as much as is shown: ten
-thousand tensors of which none shares anything cost one sort.
-"""
+"""Who shares memory with whom, over everything a namespace reaches: groups, members, exact overlaps."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
 
-from tensormagic.collectors.aliasing.alias_members import member_of, members_in_order
-from tensormagic.collectors.aliasing.alias_pairs import PairBudget, pairs_of
-from tensormagic.collectors.aliasing.coverage import cell_bytes
-from tensormagic.collectors.aliasing.sharing import Entry, Shared, by_memory, gather, with_parts
-from tensormagic.collectors.objects.namespace import Walk
-from tensormagic.collectors.objects.naming import nearest, telling
+import numpy as np
+import torch
+
+from tensormagic.collectors.aliasing.overlay import cell_bytes, coverage, region_in
+from tensormagic.collectors.aliasing.sharing import BUFFERS, Entry, Shared, by_memory, gather, owner_of, with_parts
+from tensormagic.collectors.geometry.layout import count_distinct
+from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
+from tensormagic.collectors.geometry.storage import counter_of
+from tensormagic.collectors.graphs.nodes import op_name
+from tensormagic.collectors.objects.holdings import is_kind
+from tensormagic.collectors.objects.namespace import Walk, nearest, telling
 from tensormagic.collectors.quiet import quiet
-from tensormagic.reports import AliasGroup, AliasReport, Gap
+from tensormagic.reports import AliasGroup, AliasMember, AliasPair, AliasReport, Gap
+from tensormagic.reports.aliases import Overlap
+
+# Which two of many regions overlap, and how much: exactly, and in near-linear time where few of them do.
+#
+# Regions are sorted by their first byte and swept once, so that only those whose ranges meet are compared; ranges
+# that meet without a common element (``x[:, 0]`` and ``x[:, 1]``) are told apart exactly, up to a bound that is
+# admitted.
+
+SMALL = 12  # up to so many members every two are compared
+MOST_COMPARED = 2000  # in all groups of one report together
+MOST_PAIRS = 200  # that overlap, of a group too large to compare all
+
+
+@dataclass(slots=True)
+class PairBudget:
+    """How many pairs may still be compared."""
+
+    left: int = MOST_COMPARED
+
+
+def pairs_of(
+    entries: Sequence[Entry], drawn: Sequence[Entry], piece: Shared, budget: PairBudget
+) -> tuple[tuple[AliasPair, ...], bool]:
+    """Return the pairs of a group that were compared, and whether no pair that overlaps was left out.
+
+    Args:
+        entries: The group's members.
+        drawn: Those that are shown, whose pairs matter first.
+        piece: The memory they lie in.
+        budget: What all groups together may still compare.
+    """
+    if len(entries) <= SMALL:
+        return _all_pairs(drawn, piece, budget)
+    return _overlapping(entries, piece, budget)
+
+
+def _all_pairs(drawn: Sequence[Entry], piece: Shared, budget: PairBudget) -> tuple[tuple[AliasPair, ...], bool]:
+    regions = [(_name(entry), region_in(entry, piece)) for entry in drawn]
+    found: list[AliasPair] = []
+    for (left, one), (right, other) in combinations(regions, 2):
+        if budget.left <= 0:
+            return tuple(found), False
+        budget.left -= 1
+        found.append(compare(left, one, right, other))
+    return tuple(found), True
+
+
+def _overlapping(entries: Sequence[Entry], piece: Shared, budget: PairBudget) -> tuple[tuple[AliasPair, ...], bool]:
+    found: list[AliasPair] = []
+    regions = sorted(((_name(entry), region_in(entry, piece)) for entry in entries), key=lambda each: each[1].start)
+    for (left, one), (right, other) in meeting(regions):
+        if budget.left <= 0 or len(found) >= MOST_PAIRS:
+            return tuple(found), False
+        budget.left -= 1
+        pair = compare(left, one, right, other)
+        if pair.overlap != "no":
+            found.append(pair)
+    return tuple(found), True
+
+
+Named = tuple[str, Region]
+
+
+def meeting(regions: Sequence[Named]) -> Iterator[tuple[Named, Named]]:
+    """Yield every two regions whose ranges of bytes meet; they come sorted by their first byte."""
+    active: list[Named] = []
+    for each in regions:
+        if 0 in each[1].shape:
+            continue
+        active = [other for other in active if other[1].stop > each[1].start]
+        for other in active:
+            yield other, each
+        active.append(each)
+
+
+def compare(left: str, one: Region, right: str, other: Region) -> AliasPair:
+    """Return how much two regions overlap, exactly where that can be told in bounded time."""
+    answer = overlap(one, other)
+    if answer == "no":
+        return AliasPair(left, right, "no", 0, 0)
+    return AliasPair(left, right, answer, overlap_elements(one, other), overlap_elements(other, one))
+
+
+def _name(entry: Entry) -> str:
+    return nearest(telling(entry.names))[0]
+
+
+# How each member of a group comes to lie in its memory: what made it, from what, and who counts its writes.
+
+MOST_NAMES = 6
+_MOST_OPERATIONS = 12
+
+
+def members_in_order(piece: Shared) -> list[Entry]:
+    """Return a group's members: what the others were made from first, then by where and how much they read."""
+    reference = reference_of(piece)
+    return sorted(piece.entries, key=lambda entry: _rank(entry, piece, reference))
+
+
+def _rank(entry: Entry, piece: Shared, reference: Entry | None) -> tuple[bool, bool, bool, int, int]:
+    region = region_in(entry, piece)
+    is_view = entry.is_tensor and entry.item._base is not None
+    return entry is not reference, not entry.is_tensor, is_view, region.start, -region.elements
+
+
+def reference_of(piece: Shared) -> Entry | None:
+    """Return the tensor that the memory was made for, as far as can be told: no view; tracked, largest, first."""
+    plain = [entry for entry in piece.entries if entry.is_tensor and entry.item._base is None]
+    return max(plain, key=lambda entry: (entry.item.requires_grad, entry.item.numel()), default=None)
+
+
+def member_of(
+    entry: Entry, piece: Shared, *, names: Mapping[int, str], counters: dict[int, int], cell: int
+) -> AliasMember:
+    """Return a member of a group.
+
+    Args:
+        entry: The object.
+        piece: The memory it lies in.
+        names: What objects are called, by ``id``.
+        counters: The number of each version counter met so far in this group; grows.
+        cell: Bytes of a cell of the strip; 0 where none is drawn.
+    """
+    region, item = region_in(entry, piece), entry.item
+    named = nearest(telling(entry.names))
+    counter = counter_of(item) if entry.is_tensor else None
+    relation, base, operations = origin(entry, piece, names)
+    return AliasMember(
+        names=tuple(named[:MOST_NAMES]),
+        names_found=len(named),
+        kind=type(item).__name__,
+        dtype=_dtype(item),
+        shape=region.shape,
+        start=region.start,
+        stop=region.stop,
+        elements=region.elements,
+        relation=relation,
+        base=base,
+        operations=operations,
+        version=item._version if entry.is_tensor and not item.is_inference() else None,
+        counter=counters.setdefault(counter, len(counters) + 1) if counter is not None else None,
+        requires_grad=entry.is_tensor and bool(item.requires_grad),
+        overlap=_internal(region),
+        coverage=coverage(region, piece.nbytes, cell) if cell else (),
+    )
+
+
+def _dtype(item: Any) -> str:
+    if is_kind(item, torch.Tensor):
+        return str(item.dtype).removeprefix("torch.")
+    return str(np.ndarray.dtype.__get__(item)) if is_kind(item, np.ndarray) else ""
+
+
+def _internal(region: Region) -> Overlap:
+    distinct = count_distinct(region.pattern)
+    if distinct is None:
+        return "maybe"
+    return "yes" if distinct < region.elements else "no"
+
+
+def origin(entry: Entry, piece: Shared, names: Mapping[int, str]) -> tuple[str, str, tuple[str, ...]]:
+    """Return how something comes to lie in its memory, from what, and through which recorded view operations."""
+    item = entry.item
+    if is_kind(item, np.ndarray):
+        return _array_origin(item, piece, names)
+    if not entry.is_tensor:
+        return ("storage" if is_kind(item, torch.UntypedStorage) else "buffer"), "", ()
+    if entry.part_of is not None:
+        return "part", names.get(id(entry.part_of.item), entry.part_of.names[0]), ()
+    if item._base is not None:
+        return "view", names.get(id(item._base), ""), tuple(view_operations(item))
+    return _plain_origin(entry, piece, names)
+
+
+def _plain_origin(entry: Entry, piece: Shared, names: Mapping[int, str]) -> tuple[str, str, tuple[str, ...]]:
+    """Return how a tensor that is no view comes to share: by its storage object and its version counter."""
+    reference = reference_of(piece)
+    foreign = next((other for other in piece.entries if not other.is_tensor and _owns(other.item)), None)
+    if foreign is not None:
+        return "wraps", names.get(id(foreign.item), ""), ()
+    if reference is None or reference is entry:
+        return "owner", "", ()
+    base = names.get(id(reference.item), "")
+    if not _same_storage(entry, reference):
+        return "wraps", base, ()
+    mine, its = counter_of(entry.item), counter_of(reference.item)
+    if mine is None or its is None:
+        return "same storage", base, ()
+    return "detached" if mine == its else "data", base, ()
+
+
+def _same_storage(entry: Entry, other: Entry) -> bool:
+    return bool(entry.memory and other.memory and entry.memory.identity == other.memory.identity)
+
+
+def _owns(item: Any) -> bool:
+    if is_kind(item, np.ndarray):
+        return bool(np.ndarray.flags.__get__(item).owndata)
+    return is_kind(item, *BUFFERS)
+
+
+def _array_origin(item: np.ndarray, piece: Shared, names: Mapping[int, str]) -> tuple[str, str, tuple[str, ...]]:
+    base: object = np.ndarray.base.__get__(item)
+    if base is None:
+        return "owner", "", ()
+    if is_kind(base, np.ndarray) and id(base) in names:
+        return "view", names[id(base)], ()
+    owner = owner_of(item)
+    if owner is None:
+        return "view", "", ()
+    if is_kind(owner, torch.Tensor):  # mostly a detached twin of the tensor whose .numpy() was called
+        reference = reference_of(piece)
+        return "array", names.get(id(owner), names.get(id(reference.item), "") if reference else ""), ()
+    return ("buffer view" if is_kind(owner, *BUFFERS) else "capsule"), names.get(id(owner), ""), ()
+
+
+def view_operations(x: torch.Tensor) -> Iterator[str]:
+    """Yield the operations that autograd recorded between a view and its base, first to last; none where untracked."""
+    base, node, chain = x._base, x.grad_fn, list[str]()
+    stop = None if base is None else base.grad_fn
+    while node is not None and node is not stop and type(node).__name__ != "AccumulateGrad":
+        chain.append(op_name(node.name()))
+        node = node.next_functions[0][0] if node.next_functions and len(chain) < _MOST_OPERATIONS else None
+    yield from reversed(chain)
+
+
+# Who shares memory with whom, over everything a namespace reaches: groups by memory, members, exact overlaps.
+#
+# Only memory that is reached by more than one name is looked at closely, and of that only as much as is shown: ten
+# thousand tensors of which none shares anything cost one sort.
 
 LIMIT = 200_000
 MOST_GROUPS = 200

@@ -1,21 +1,23 @@
-"""Who else reads or writes a tensor's memory: every name that reaches the same storage, and how much they share."""
+"""Who else reads or writes a tensor's memory, and which bytes of which memory each reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from tensormagic.collectors.geometry.memory import Memory
+from tensormagic.collectors.geometry.layout import count_distinct
 from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
-from tensormagic.collectors.geometry.versions import shares_version
-from tensormagic.collectors.objects.namespace import Walk, is_kind, walk_arrays
-from tensormagic.collectors.objects.naming import plain, telling
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.geometry.storage import Memory, shares_version
+from tensormagic.collectors.objects.namespace import Walk, is_kind, plain, telling, walk_arrays
+from tensormagic.collectors.quiet import number, numbers, quiet
 from tensormagic.reports import Alias
+
+# Who else reads or writes a tensor's memory: every name that reaches the same storage, and how much they share.
 
 MOST = 64
 # How another tensor can come to share, nearest first.
@@ -69,8 +71,10 @@ def find_aliases(x: torch.Tensor, named: Iterable[tuple[str, Any]], *, name: str
     """Find those of the named tensors and arrays that share x's storage. Never raises for an odd one among them."""
     with quiet():
         memory = Memory.of(x)
-        told = _told(x, named)
-        found = [candidate for label, item in told if (candidate := _candidate(x, memory, label, item)) is not None]
+        described = _described(x, named)
+        found = [
+            candidate for label, item in described if (candidate := _candidate(x, memory, label, item)) is not None
+        ]
         found = [candidate for candidate in found if candidate.item is not x or candidate.name != name]
         found += _nameless_base(x, memory, found, name)
         found.sort(key=lambda candidate: RELATIONS.index(candidate.relation))
@@ -80,7 +84,7 @@ def find_aliases(x: torch.Tensor, named: Iterable[tuple[str, Any]], *, name: str
     return AliasSearch(aliases, len(found), owner=owner)
 
 
-def _told(x: torch.Tensor, named: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+def _described(x: torch.Tensor, named: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
     """Return the named objects without the longer names of those other than x that have a name of their own."""
     every = list(named)
     names: dict[int, list[str]] = {}
@@ -157,4 +161,175 @@ def _alias(x: torch.Tensor, own: Region, candidate: _Candidate) -> Alias:
         overlap=answer,
         version=item._version if tensor and not item.is_inference() else None,
         shares_version=shares_version(x, item) if tensor else False,
+    )
+
+
+# Which bytes of which memory a tensor or an array reads: what two of them have to be compared by.
+#
+# A strided tensor is one strided region of one storage. Others are made of components: a sparse tensor of its indices
+# and values, a nested one of its buffer, a functorch wrapper of what it wraps. Nothing is kept: a footprint holds
+# numbers and a weak reference.
+
+MOST_ITEMS = 64  # tensors looked at in a tuple or list that a call returned
+_LEVELS = 16  # functorch wrappers round one tensor
+_COMPRESSED = {
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A strided region of one memory."""
+
+    memory: Memory
+    region: Region
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """The memory of a tensor or an array, or of several in a tuple or list.
+
+    Attributes:
+        pieces: One a component; None where there is no memory that could be told.
+        shape: Sizes (of several: of the first).
+        stride: In elements; empty for what is not strided.
+        dtype: As torch or NumPy writes it.
+        device: As torch writes it.
+        nbytes: Bytes of the elements.
+        is_array: Whether it is a NumPy array.
+        is_contiguous: Whether its elements lie in reading order without gaps.
+        references: Weak, to each of the tensors or arrays.
+        version: The version counter; None where there is none.
+    """
+
+    pieces: tuple[Piece, ...] | None
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: str
+    device: str
+    nbytes: int
+    is_array: bool
+    is_contiguous: bool
+    references: tuple[weakref.ref[Any], ...]
+    version: int | None = None
+
+    @property
+    def several(self) -> bool:
+        """Whether it is of a tuple or list."""
+        return len(self.references) > 1
+
+    @property
+    def elements(self) -> int | None:
+        """How many different elements there are; None where that is too hard to count."""
+        if self.pieces is None or len(self.pieces) != 1:
+            return None
+        pattern = self.pieces[0].region.pattern
+        return 0 if pattern is None else count_distinct(pattern)
+
+    def is_same_object(self, other: Footprint) -> bool:
+        """Return whether both are of one and the same object, which is still alive."""
+        mine, others = self.references[0](), other.references[0]()
+        return not (self.several or other.several) and mine is not None and mine is others
+
+
+def footprint_of(item: Any) -> Footprint | None:
+    """Return the footprint of a tensor, an array, or a tuple or list of them; None for anything else."""
+    if is_kind(item, torch.Tensor):
+        return _of_tensor(item)
+    if is_kind(item, np.ndarray):
+        return _of_array(item)
+    if is_kind(item, tuple, list):
+        items = list.__iter__(item) if is_kind(item, list) else tuple.__iter__(item)
+        found = [part for part, _ in zip((footprint_of(each) for each in items), range(MOST_ITEMS), strict=False)]
+        return _together([part for part in found if part is not None])
+    return None
+
+
+def _together(parts: list[Footprint]) -> Footprint | None:
+    if not parts:
+        return None
+    first = parts[0]
+    known = [part.pieces for part in parts if part.pieces is not None]
+    pieces = tuple(piece for some in known for piece in some) if len(known) == len(parts) else None
+    return Footprint(
+        pieces, first.shape, first.stride, first.dtype, first.device, sum(part.nbytes for part in parts),
+        first.is_array, first.is_contiguous, tuple(each for part in parts for each in part.references), first.version,
+    )  # fmt: skip
+
+
+def _of_tensor(x: torch.Tensor) -> Footprint:
+    strided = _otherwise(lambda: x.layout == torch.strided and not x.is_nested, otherwise=False)
+    return Footprint(
+        pieces=_pieces(x),
+        shape=_otherwise(lambda: numbers(x.shape), ()),
+        stride=_otherwise(lambda: tuple(int(step) for step in x.stride()), ()) if strided else (),
+        dtype=str(x.dtype).removeprefix("torch."),
+        device=str(x.device),
+        nbytes=_otherwise(lambda: number(x.numel()) * x.element_size(), 0),
+        is_array=False,
+        is_contiguous=strided and _otherwise(x.is_contiguous, otherwise=False),
+        references=(weakref.ref(x),),
+        version=_otherwise(lambda: None if x.is_inference() else x._version, None),
+    )
+
+
+def _otherwise(look: Callable[[], Any], otherwise: Any) -> Any:
+    try:
+        return look()
+    except Exception:  # an odd tensor may raise anything from any attribute
+        return otherwise
+
+
+def _pieces(x: torch.Tensor) -> tuple[Piece, ...] | None:
+    try:
+        return tuple(Piece(Memory.of(part), region_of(part, 0)) for part in components(x))
+    except Exception:  # no storage, or none that can be asked for
+        return None
+
+
+def components(x: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield the strided tensors that a tensor is made of, itself where it is strided. Raises where that is not told."""
+    x = _unwrapped(x)
+    if x.is_nested:
+        jagged: Any = x  # its offsets are known to torch's own subclass alone
+        yield from (jagged._values, jagged._offsets) if x.layout == torch.jagged else (x.values(),)
+    elif x.layout == torch.sparse_coo:
+        yield from (x._indices(), x._values())
+    elif x.layout in _COMPRESSED:
+        yield from (getattr(x, name)() for name in _COMPRESSED[x.layout])
+    else:
+        yield x
+
+
+def _unwrapped(x: torch.Tensor) -> torch.Tensor:
+    """Return what vmap's, grad's and functionalization's wrappers wrap."""
+    functorch = torch._C._functorch
+    for _ in range(_LEVELS):
+        if not functorch.is_functorch_wrapped_tensor(x):
+            break
+        x = functorch.get_unwrapped(x)
+    return x
+
+
+def _of_array(array: np.ndarray) -> Footprint:
+    """Read an array through NumPy's own attributes: nothing of a subclass is called."""
+    interface = np.ndarray.__array_interface__.__get__(array)
+    strides, itemsize = np.ndarray.strides.__get__(array), np.ndarray.itemsize.__get__(array)
+    shape, address = interface["shape"], interface["data"][0]
+    region = Region.of(address, shape, strides, itemsize)
+    size = 0 if 0 in shape else region.stop - region.start
+    memory = Memory(-1 - region.start, "cpu", region.start, size)
+    return Footprint(
+        pieces=(Piece(memory, Region(0, region.shape, region.stride, itemsize)),),
+        shape=shape,
+        stride=tuple(step // itemsize for step in strides) if itemsize else (),
+        dtype=str(np.ndarray.dtype.__get__(array)),
+        device="cpu",
+        nbytes=int(np.ndarray.nbytes.__get__(array)),
+        is_array=True,
+        is_contiguous=bool(np.ndarray.flags.__get__(array).c_contiguous),
+        references=(weakref.ref(array),),
     )

@@ -13,12 +13,11 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.aliasing.sharers import place_of
-from tensormagic.collectors.geometry.geometry import Pattern
+from tensormagic.collectors.aliasing.storage_aliases import place_of
 from tensormagic.collectors.geometry.layout import count_distinct
-from tensormagic.collectors.geometry.overlap import overlap
-from tensormagic.collectors.geometry.touched import touched
-from tensormagic.collectors.geometry.written import Written, is_same_place
+from tensormagic.collectors.geometry.overlap import overlap, touched
+from tensormagic.collectors.geometry.storage import Written, is_same_place
+from tensormagic.collectors.geometry.strides import Pattern
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import Clash
 
@@ -178,5 +177,5 @@ def _text(element: torch.Tensor) -> str:
 def refusal(error: BaseException) -> str:
     """Return what an error of torch's says a write would have done: a kind of clash, or ``""``."""
     text = str(error) if isinstance(error, RuntimeError) else ""
-    return next((kind for kind, said in zip(("overlaps itself", "reads what it writes"), _REFUSED, strict=True)
-                 if said in text), "")  # fmt: skip
+    return next((kind for kind, sentence in zip(("overlaps itself", "reads what it writes"), _REFUSED, strict=True)
+                 if sentence in text), "")  # fmt: skip

@@ -1,19 +1,227 @@
-"""Whether a result shares memory with its operands: exactly, by storage and by element."""
+"""Whether a result shares memory with its operands, and why a call gave a view or a copy."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from tensormagic.collectors.aliasing.footprint import Footprint, Piece, footprint_of
+from tensormagic.collectors.aliasing.aliases import Footprint, Piece, footprint_of
 from tensormagic.collectors.geometry.overlap import overlap, overlap_elements
-from tensormagic.collectors.geometry.versions import shares_version
+from tensormagic.collectors.geometry.storage import shares_version
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import CopyVerdict, Sharing
+from tensormagic.reports.storage import Outcome, contiguous_stride, why_not
+from tensormagic.words import number_of_bytes
+
+# Why a call gave a view or a copy, in a sentence: the rules of torch and NumPy as tables.
+#
+# The outcome itself is never looked up: it is what the memory says. A reason only explains it.
+
+_SAME: dict[str, Outcome] = {"same object": "same object", "overlap": "view", "may overlap": "view",
+                             "same storage": "view", "unknown": "unknown"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call as far as its explanation needs it.
+
+    Attributes:
+        name: ``"reshape"``, ``".T"`` for an attribute, ``"[]"`` for an index, ``"operator"``; empty where unknown.
+        library: Whether it is torch's or NumPy's own.
+        first: The first tensor or array that went in.
+        inputs: How many went in.
+        result: What came out.
+        keywords: Constant keyword arguments.
+        of_sizes: Whether it was given whole numbers and nothing else.
+    """
+
+    name: str
+    library: bool
+    first: Footprint | None
+    inputs: int
+    result: Footprint
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    of_sizes: bool = False
+
+    @property
+    def source(self) -> Footprint:
+        """What went in first; the result itself where nothing did, so that it compares as unchanged."""
+        return self.first or self.result
+
+
+def outcome_and_reason(call: Call, relation: str) -> tuple[Outcome, str]:
+    """Return what a call did, given how its result relates to its inputs, and why."""
+    outcome = _outcome(call, relation)
+    explain = _REASONS.get(call.name) if call.library else None
+    return outcome, explain(call, outcome) if explain is not None else _general(call, outcome)
+
+
+def _outcome(call: Call, relation: str) -> Outcome:
+    if relation == "same object" and call.first is not None and call.first.version != call.result.version:
+        return "written in place"
+    if relation in _SAME:
+        return _SAME[relation]
+    if not call.library or call.name == ".grad" or (call.name in _FROM_BUFFERS and not call.inputs):
+        return "separate"
+    return "copy" if call.name in _COPIES and call.inputs else "new"
+
+
+def _general(call: Call, outcome: Outcome) -> str:
+    if outcome == "written in place":
+        return "it wrote into its input and returned it"
+    if outcome == "view" and call.library:
+        same = (call.source.shape, call.source.stride) == (call.result.shape, call.result.stride)
+        return "another object over the same elements" if same else "only sizes, strides or offset differ"
+    return "its memory cannot be compared" if outcome == "unknown" else ""
+
+
+# -- one rule a family ---------------------------------------------------------------------------------------------
+
+
+def _reshape(call: Call, outcome: Outcome) -> str:
+    name, source = call.name, call.source
+    if outcome == "same object":
+        return f"{name} returned the tensor itself: it has that shape already"
+    if outcome == "view":
+        return "the strides allow the new shape without moving an element"
+    because = _barrier(source, call.result.shape)
+    return f"{name} had to copy: {because}" if because else ""
+
+
+def _barrier(source: Footprint, to: tuple[int, ...]) -> str:
+    """Return which two dimensions keep a view of shape ``to`` from being possible; empty where none do."""
+    failure = why_not(source.shape, source.stride, to) if len(source.shape) == len(source.stride) else None
+    found = failure.barrier if failure is not None else None
+    if found is None:
+        return ""
+    return (
+        f"dims {found.outer} and {found.inner} cannot merge: the stride of dim {found.outer} is {found.stride}, "
+        f"merging needs {found.inner_size}·{found.inner_stride} = {found.needed}"
+    )
+
+
+def _contiguous(call: Call, outcome: Outcome) -> str:
+    if outcome == "same object":
+        return "contiguous() returned the tensor itself: it already was"
+    wanted = contiguous_stride(call.source.shape)
+    if outcome == "copy" and call.source.stride != wanted and "memory_format" not in call.keywords:
+        return f"contiguous() had to copy: the stride was `{call.source.stride}`, contiguous is `{wanted}`"
+    return ""
+
+
+def _convert(call: Call, outcome: Outcome) -> str:
+    source, result = call.source, call.result
+    changed = [
+        f"{old} → {new}" for old, new in ((source.dtype, result.dtype), (source.device, result.device)) if old != new
+    ]
+    if outcome == "same object":
+        return f"{call.name}() returned the tensor itself: it already is {result.dtype} on {result.device}"
+    if outcome == "copy" and changed:
+        return f"converted: {', '.join(changed)}"
+    return "a copy was asked for" if outcome == "copy" else _general(call, outcome)
+
+
+def _index(call: Call, outcome: Outcome) -> str:
+    if outcome == "view":
+        return "basic indexing (numbers, slices, None, …): another offset, other sizes and strides"
+    if outcome == "copy":
+        return "advanced indexing (a list, a mask or a tensor as index) gathers into new memory"
+    return _general(call, outcome)
+
+
+def _transposed(call: Call, outcome: Outcome) -> str:
+    return "the strides change places, no element moves" if outcome == "view" else _general(call, outcome)
+
+
+def _view(call: Call, outcome: Outcome) -> str:
+    return "other sizes and strides over the same elements" if outcome == "view" else _general(call, outcome)
+
+
+def _expand(_call: Call, outcome: Outcome) -> str:
+    return "repeated dimensions get stride 0: nothing is stored twice" if outcome == "view" else ""
+
+
+def _data(_call: Call, outcome: Outcome) -> str:
+    return "shares memory but not the version counter: autograd notices no write" if outcome == "view" else ""
+
+
+def _detach(_call: Call, outcome: Outcome) -> str:
+    return "shares memory and version counter, and is cut from the graph" if outcome == "view" else ""
+
+
+def _numpy_bridge(call: Call, outcome: Outcome) -> str:
+    if outcome == "view":
+        return "the array and the tensor lie over the same memory; autograd notices no write through the array"
+    return _converted_array(call) if outcome == "copy" else _general(call, outcome)
+
+
+def _old_constructor(call: Call, outcome: Outcome) -> str:
+    if call.of_sizes and call.result.nbytes:
+        return f"it was given sizes, not values: {_UNWRITTEN}"
+    return _numpy_bridge(call, outcome)
+
+
+def _converted_array(call: Call) -> str:
+    source, result = call.source, call.result
+    return f"{source.dtype} → {result.dtype} needs new memory" if source.dtype != result.dtype else ""
+
+
+def _always(sentence: str) -> Callable[[Call, Outcome], str]:
+    """Return a rule that gives one sentence wherever the call made new memory."""
+
+    def explain(call: Call, outcome: Outcome) -> str:
+        return sentence if outcome in {"copy", "new"} else _general(call, outcome)
+
+    return explain
+
+
+_UNWRITTEN = "nothing was written into this memory, and what lies there is from before"
+_JOINED = "the parts are written one after the other into new memory"
+_EMPTY = "empty empty_like empty_strided empty_permuted new_empty new_empty_strided"
+_Rule = Callable[[Call, Outcome], str]
+_RULES: tuple[tuple[str, _Rule], ...] = (
+    ("reshape reshape_as flatten ravel unflatten", _reshape),
+    ("contiguous ascontiguousarray", _contiguous),
+    ("to type type_as float double half bfloat16 int long short char byte bool cfloat cdouble", _convert),
+    ("cpu cuda xpu mps astype", _convert),
+    ("[]", _index),
+    ("t transpose permute swapaxes swapdims movedim moveaxis adjoint .T .mT .H .mH", _transposed),
+    ("view view_as squeeze unsqueeze", _view),
+    ("expand expand_as broadcast_to broadcast_tensors", _expand),
+    (".data", _data),
+    ("detach", _detach),
+    ("numpy from_numpy as_tensor asarray __array__ from_dlpack frombuffer", _numpy_bridge),
+    ("Tensor FloatTensor DoubleTensor HalfTensor IntTensor LongTensor", _old_constructor),
+    (_EMPTY, _always(_UNWRITTEN)),
+    ("tensor array", _always("tensor() always copies its data")),
+    ("clone copy deepcopy", _always("it always copies")),
+    ("repeat tile repeat_interleave", _always("every repeat is stored: expand would share")),
+    ("cat concat concatenate stack hstack vstack dstack column_stack row_stack block_diag", _always(_JOINED)),
+    ("flip fliplr flipud roll rot90", _always("torch has no negative strides: the order is changed by copying")),
+    ("index_select gather take take_along_dim masked_select", _always("the picked elements are gathered")),
+    ("pad", _always("padding needs room that the input does not have")),
+)
+_REASONS: dict[str, _Rule] = {name: rule for names, rule in _RULES for name in names.split()}
+# Without a tensor or an array going in, their memory may be that of a buffer, a file, another library's object.
+_FROM_BUFFERS = frozenset(
+    ["from_dlpack", "frombuffer", "from_file", "load", "as_tensor", "asarray", "set_", "memmap", "fromfile"]
+)
+_COPIES = (frozenset(_REASONS) - {*_EMPTY.split()}) | {"tril", "triu", "diag_embed"}
+
+
+def why_view_fails(source: Footprint, to: tuple[int, ...]) -> str:
+    """Return why a tensor cannot be viewed in another shape, and what it takes; empty where strides are no reason."""
+    because = _barrier(source, to)
+    return (
+        f"{because}; .reshape({', '.join(map(str, to))}) would copy {number_of_bytes(source.nbytes)}" if because else ""
+    )
+
+
+# Whether a result shares memory with its operands: exactly, by storage and by element.
 
 MOST_OPERANDS = 8
 _ORDER = ("same object", "overlap", "may overlap", "same storage", "unknown", "separate")

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.aliasing.footprint import Piece, footprint_of
-from tensormagic.collectors.graphs.graph_holders import SavedHere, saved_in_graphs
+from tensormagic.collectors.aliasing.aliases import Piece, footprint_of
+from tensormagic.collectors.graphs.saved_tensors import SavedHere, saved_in_graphs
 from tensormagic.collectors.objects.namespace import is_history, is_kind
-from tensormagic.collectors.objects.reach import Place, Reach
+from tensormagic.collectors.objects.reach import Place, Referents
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import Holder, HoldersReport
 from tensormagic.words import seconds_text
@@ -70,7 +70,7 @@ class _Search:
 
     def walk(self, roots: Iterator[tuple[Place, Any]]) -> None:
         """Go through everything that the roots reach."""
-        reach, pending = Reach(self.names), deque(roots)
+        reach, pending = Referents(self.names), deque(roots)
         while pending:
             place, item = pending.popleft()
             self.looked += 1
@@ -81,7 +81,7 @@ class _Search:
                 return
             pending.extend(islice(self._held(reach, place, item), self.budget.limit))
 
-    def _held(self, reach: Reach, place: Place, item: Any) -> Iterator[tuple[Place, Any]]:
+    def _held(self, reach: Referents, place: Place, item: Any) -> Iterator[tuple[Place, Any]]:
         """Yield what an object holds; one that cannot be read holds nothing that could be told."""
         try:
             yield from reach.held(item, place)

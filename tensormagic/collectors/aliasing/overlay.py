@@ -1,8 +1,4 @@
-"""Several tensors on one strip: which bytes each reads, and exactly how much each two have in common.
-
-All arithmetic is in bytes from the first byte of the memory they share: a float32 and an int8 view of one storage are
-compared like any others. No memory is read.
-"""
+"""Several tensors on one strip: which bytes each reads, and exactly how much each two have in common."""
 
 from __future__ import annotations
 
@@ -15,13 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.geometry.geometry import Pattern, count_between
-from tensormagic.collectors.geometry.layout import count_distinct
-from tensormagic.collectors.geometry.memory import Memory
-from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
-from tensormagic.collectors.geometry.strip import enumerate_reads, tally
+from tensormagic.collectors.aliasing.sharing import Entry, Shared
+from tensormagic.collectors.geometry.layout import count_distinct, enumerate_reads, total
+from tensormagic.collectors.geometry.overlap import Region, marked, overlap, overlap_elements, solid_bytes
+from tensormagic.collectors.geometry.storage import Memory
+from tensormagic.collectors.geometry.strides import Pattern, count_between
 from tensormagic.collectors.objects.namespace import is_kind
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import number, numbers, quiet
 from tensormagic.reports import (
     Gap,
     OverlayElement,
@@ -32,6 +28,80 @@ from tensormagic.reports import (
     OverlayStorage,
 )
 from tensormagic.words import plural
+
+# The bytes that a tensor, an array or a buffer reads, counted from the first byte of the memory it lies in.
+
+_array_data: Any = np.ndarray.__array_interface__.__get__
+
+
+def region_in(entry: Entry, piece: Shared) -> Region:
+    """Return the region of an entry in a piece of memory. Memory is not read."""
+    if entry.is_tensor:
+        return tensor_region(entry.item, piece.shift(entry))
+    if is_kind(entry.item, np.ndarray):
+        interface, itemsize = _array_data(entry.item), np.ndarray.itemsize.__get__(entry.item)
+        strides = np.ndarray.strides.__get__(entry.item)
+        return Region.of(interface["data"][0] - piece.address, interface["shape"], strides, itemsize)
+    return Region(piece.shift(entry), (entry.memory.nbytes if entry.memory else 0,), (1,), 1)
+
+
+def tensor_region(x: Any, shift: int) -> Region:
+    """Return the bytes a strided tensor reads, its storage starting at byte ``shift``."""
+    size = x.element_size()
+    stride = tuple(number(step) * size for step in x.stride())
+    return Region.of(shift + number(x.storage_offset()) * size, numbers(x.shape), stride, size)
+
+
+# Which part of a piece of memory a strided region reads, cell by cell: what the strips of ``%aliases`` are drawn
+# from.
+#
+# Exact: small spans are marked byte by byte, larger ones are counted by arithmetic on their strides.
+
+STRIP_CELLS = 40
+_MARKED = 2**16
+
+
+def cell_bytes(piece: Shared) -> int:
+    """Return how many bytes one of at most `STRIP_CELLS` cells has: a whole number of the largest elements in there."""
+    sizes = [entry.item.element_size() if entry.is_tensor else 1 for entry in piece.entries[:STRIP_CELLS]]
+    unit = max(sizes, default=1)
+    return max(-(-piece.nbytes // (STRIP_CELLS * unit)), 1) * unit
+
+
+def coverage(region: Region, nbytes: int, cell: int) -> tuple[float | None, ...]:
+    """Return for each cell which part of its bytes a region reads; None where that is too hard to count.
+
+    Args:
+        region: What is read, counted from the first byte of the memory.
+        nbytes: Size of the memory.
+        cell: Bytes of a cell.
+    """
+    edges = list(range(0, nbytes, cell))
+    if 0 in region.shape:
+        return tuple(0.0 for _ in edges)
+    solid = solid_bytes(region)
+    if solid is not None:
+        return tuple(_share(max(solid[0], low), min(solid[1], low + cell), low, nbytes, cell) for low in edges)
+    if region.stop <= _MARKED and region.start >= 0 and region.elements <= _MARKED:
+        touched = np.zeros(len(edges) * cell, dtype=np.bool_)
+        touched[: min(nbytes, region.stop)] = marked(region, region.stop)[: min(nbytes, region.stop)]
+        counted = touched.reshape(len(edges), cell).sum(axis=1).tolist()
+        return tuple(number / min(cell, nbytes - low) for number, low in zip(counted, edges, strict=True))
+    return tuple(_counted(region, low, min(low + cell, nbytes)) for low in edges)
+
+
+def _share(start: int, stop: int, low: int, nbytes: int, cell: int) -> float:
+    return max(stop - start, 0) / min(cell, nbytes - low)
+
+
+def _counted(region: Region, low: int, high: int) -> float | None:
+    pattern = region.pattern
+    number = count_between(pattern, low, high) if pattern is not None else 0
+    return None if number is None else min(number * region.itemsize / (high - low), 1.0)
+
+
+# All arithmetic is in bytes from the first byte of the memory they share: a float32 and an int8 view of one storage
+# are compared like any others. No memory is read.
 
 MOST_MEMBERS = 8
 UNITS = 96  # cells up to which every element is drawn by itself
@@ -214,7 +284,7 @@ def _apart(region: Region) -> bool:
 
 def _bytes_read(region: Region, cells: range, stop: int) -> tuple[tuple[int | None, ...], bool]:
     pattern = _byte_pattern(region)
-    counts, exact = tally(_joined(pattern), cells, stop)
+    counts, exact = total(_joined(pattern), cells, stop)
     return tuple(distinct for distinct, _, _ in counts), exact
 
 

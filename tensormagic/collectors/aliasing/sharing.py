@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.geometry.memory import Memory
+from tensormagic.collectors.geometry.storage import Memory
 from tensormagic.collectors.objects.holdings import is_kind
 from tensormagic.collectors.objects.namespace import Walk
 from tensormagic.collectors.quiet import here
 
 BUFFERS = (bytes, bytearray, memoryview, array.array, mmap.mmap)
-SHARERS = (torch.Tensor, np.ndarray, torch.UntypedStorage, *BUFFERS)
+STORAGE_ALIASES = (torch.Tensor, np.ndarray, torch.UntypedStorage, *BUFFERS)
 # What a tensor without a storage of its own is made of, by the name of its layout: methods of torch's.
 PARTS = {
     "torch.sparse_coo": ("_indices", "_values"),
@@ -90,7 +90,7 @@ def gather(walk: Walk, *kinds: type) -> list[Entry]:
         kinds: Classes; by default everything that can share memory.
     """
     found: dict[int, Entry] = {}
-    for name, item in walk.named(*(kinds or SHARERS)):
+    for name, item in walk.named(*(kinds or STORAGE_ALIASES)):
         known = found.get(id(item))
         if known is None:
             found[id(item)] = Entry(item, [name], memory_of(item), is_kind(item, torch.Tensor))

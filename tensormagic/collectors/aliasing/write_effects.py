@@ -1,30 +1,114 @@
-"""Whose elements a write changed, and which of those changes are more than what the line says.
-
-Writing to ``x[0]`` changes x: that is what the person wrote. So is the tensor that a loop goes over, and the one
-parameter that a module's path and a loop's name both lead to. What is left are the other names of the same memory.
-"""
+"""Whose elements a write changed, and which of those changes are more than what the line says."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import torch
 
-from tensormagic.collectors.aliasing.clash import Call
-from tensormagic.collectors.aliasing.sharers import Hit, place_of
+from tensormagic.collectors.aliasing.clash import REPLAY_LIMIT, Call, Suspicion
+from tensormagic.collectors.aliasing.storage_aliases import Hit, place_of
 from tensormagic.collectors.aliasing.written_through import Statement, Through
-from tensormagic.collectors.geometry.overlap import Region
-from tensormagic.collectors.geometry.touched import Touched, touched
-from tensormagic.collectors.geometry.versions import shares_version
+from tensormagic.collectors.geometry.overlap import Region, Touched, touched
+from tensormagic.collectors.geometry.storage import Written, shares_version
 from tensormagic.collectors.objects.namespace import is_kind
-from tensormagic.reports import ChangedName
+from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.where.source import SourceLines
+from tensormagic.reports import ChangedName, Clash, Write
 from tensormagic.reports.writes import Extent
 
-if TYPE_CHECKING:
-    from tensormagic.collectors.aliasing.tally import Tally
+# What is known so far of the writes that one line makes by one call.
+
+
+@dataclass(slots=True)
+class WriteTotal:
+    """All writes of one op on one line."""
+
+    site: int | None
+    written: Written
+    target: str = ""
+    described: bool = False
+    named: bool = False  # by the line itself; else by the tensor, which may be another one the next time
+    storage: int = 0
+    shape: tuple[int, ...] = ()
+    calls: int = 0
+    replays: int = 0
+    several: bool = False
+    changed: dict[str, ChangedName] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    clash: Clash | None = None
+    suspicion: Suspicion | None = None
+    swaps: bool | None = None  # not looked up yet
+    missed: bool = False  # whether it was ever not looked up although it might have changed something new
+    searched: bool | None = None  # whether names were ever looked up for it; None where they need not be
+
+    def report(self, sites: SourceLines) -> Write:
+        """Return it as plain data."""
+        lists = tuple(f"{name}[" for name, changed in self.changed.items() if changed.items > 1)
+        shown = ((key, name) for key, name in self.changed.items() if not lists or not key.startswith(lists))
+        changed = (dataclasses.replace(name, writes=self.counts[key], at_least=self.missed) for key, name in shown)
+        return Write(
+            location=sites.locations[self.site] if self.site is not None else None,
+            op=self.written.name,
+            target=self.target,
+            shape=self.shape,
+            count=self.calls,
+            several=self.several and not self.named,
+            changed=tuple(changed),
+            clash=self.clash,
+        )
+
+
+# ``x[0], x[1] = x[1], x[0]`` swaps numbers of a list; of a tensor it does not: both sides are views of one memory.
+#
+# The right side makes two views and copies nothing; the first assignment changes what the second one then reads. Each
+# op by itself is in order, so it is the line that has to be watched: what stood where it wrote first is kept until it
+# ends.
+
+
+class Swaps:
+    """What the running line has overwritten so far, if it assigns several subscripts at once."""
+
+    def __init__(self) -> None:
+        self._place = (0, 0)
+        self._instruction = -1
+        self._before: list[tuple[Region, torch.Tensor]] = []
+
+    def suspect(self, frame: FrameType, target: torch.Tensor, operand: torch.Tensor) -> Suspicion | None:
+        """Return a suspicion where ``operand`` is what this line has written to already.
+
+        Args:
+            frame: The person's frame that runs the line.
+            target: What is about to be written to.
+            operand: What is read.
+        """
+        place = (id(frame), frame.f_lineno)
+        if place != self._place or frame.f_lasti <= self._instruction:
+            self._before = []
+        self._place, self._instruction = place, frame.f_lasti
+        if target.layout != torch.strided or target.numel() > REPLAY_LIMIT or operand.layout != torch.strided:
+            return None
+        with quiet():
+            read = place_of(operand)
+            before = next((kept for region, kept in self._before if region == read), None)
+            self._before.append((place_of(target), target.detach().clone()))
+            if before is None:
+                return None
+            expected = before.to(target.dtype).expand(target.shape)
+            return Suspicion(Clash("reads what it writes", "", operand.numel(), target.numel()), target, expected)
+
+    def forget(self) -> None:
+        """Let the copies go."""
+        self._before = []
+
+
+# Writing to ``x[0]`` changes x: that is what the person wrote. So is the tensor that a loop goes over, and the one
+# parameter that a module's path and a loop's name both lead to. What is left are the other names of the same memory.
 
 MOST_REMEMBERED = 4096
 
@@ -34,7 +118,7 @@ class WriteSeen:
     """One write, with those who may share what was written to.
 
     Attributes:
-        tally: The line and op that it belongs to.
+        total: The line and op that it belongs to.
         target: What was written to.
         region: Its bytes.
         call: The op and its arguments.
@@ -43,7 +127,7 @@ class WriteSeen:
         certain: Whether that is known.
     """
 
-    tally: Tally
+    total: WriteTotal
     target: torch.Tensor
     region: Region
     call: Call
@@ -72,7 +156,7 @@ class Effects:
         yield from (change for name in lists if (change := self._list(seen, name, lists[name])) is not None)
         met: set[int] = {id(written)}
         for hit in _others(seen, statement, via, written):
-            if id(hit.item) in met or hit.sharer.list_name in lists:
+            if id(hit.item) in met or hit.storage_alias.list_name in lists:
                 continue
             met.add(id(hit.item))
             if (change := self._changed(seen, hit, written)) is not None:
@@ -93,11 +177,11 @@ class Effects:
         reached = self._touched(seen, hit.region)
         if reached.elements == 0:
             return None
-        known = seen.tally.changed.get(hit.sharer.name)
+        known = seen.total.changed.get(hit.storage_alias.name)
         if known is not None:
             return known
         return ChangedName(
-            name=hit.sharer.name,
+            name=hit.storage_alias.name,
             relation=relation(written, hit.item),
             kind=type(hit.item).__name__,
             shape=hit.region.shape,
@@ -150,19 +234,19 @@ def _others(seen: WriteSeen, statement: Statement, via: Through | None, written:
     for hit in seen.hits:
         if hit.item is seen.target or hit.item is written or (via is None and hit.item is seen.target._base):
             continue
-        if _root(hit.sharer.name) not in statement.loop_sources:
+        if _root(hit.storage_alias.name) not in statement.loop_sources:
             yield hit
 
 
 def _written_name(seen: WriteSeen) -> torch.Tensor:
     """Return the named tensor that was written to, where the line does not name it: torch's own code wrote."""
     target, base = seen.target, seen.target._base
-    items = [hit.item for hit in seen.hits if hit.sharer.storage]
+    items = [hit.item for hit in seen.hits if hit.storage_alias.storage]
     if any(item is target for item in items):
         return target
     if base is not None and any(item is base for item in items):
         return base
-    same = (hit.item for hit in seen.hits if hit.sharer.storage and hit.region == seen.region)
+    same = (hit.item for hit in seen.hits if hit.storage_alias.storage and hit.region == seen.region)
     return next(same, items[0] if items else target)
 
 
@@ -170,8 +254,8 @@ def _same_memory_lists(seen: WriteSeen, via: Through | None) -> dict[str, list[H
     """Return the lists of which two items or more are the same memory, with those items."""
     by_list: dict[str, dict[Region, list[Hit]]] = {}
     for hit in seen.hits:
-        if hit.sharer.list_name and not is_kind(hit.item, torch.nn.Parameter):
-            by_list.setdefault(hit.sharer.list_name, {}).setdefault(hit.region, []).append(hit)
+        if hit.storage_alias.list_name and not is_kind(hit.item, torch.nn.Parameter):
+            by_list.setdefault(hit.storage_alias.list_name, {}).setdefault(hit.region, []).append(hit)
     root = _root(via.name) if via is not None else ""
     largest = {name: max(groups.values(), key=len) for name, groups in by_list.items() if name != root}
     return {name: hits for name, hits in largest.items() if len(hits) > 1}
@@ -181,14 +265,14 @@ def _second_names(seen: WriteSeen, statement: Statement, via: Through | None) ->
     """Yield a second plain name of the tensor that the line writes to: ``y = x; y += 1`` changes x."""
     if via is None or not via.name.isidentifier() or via.name in statement.loop_names:
         return
-    own = {hit.sharer.name: hit.sharer.scope for hit in seen.hits if hit.item is via.tensor}
+    own = {hit.storage_alias.name: hit.storage_alias.scope for hit in seen.hits if hit.item is via.tensor}
     for hit in seen.hits:
-        sharer, item = hit.sharer, hit.item
-        plain = sharer.name.isidentifier() and sharer.name not in {via.name, *statement.loop_names}
-        if item is via.tensor and plain and via.name in own and own[via.name] == sharer.scope:
+        storage_alias, item = hit.storage_alias, hit.item
+        plain = storage_alias.name.isidentifier() and storage_alias.name not in {via.name, *statement.loop_names}
+        if item is via.tensor and plain and via.name in own and own[via.name] == storage_alias.scope:
             reached = touched(hit.region, seen.region, seen.mask)
             yield ChangedName(
-                name=sharer.name, relation="same object", kind=type(item).__name__, shape=hit.region.shape,
+                name=storage_alias.name, relation="same object", kind=type(item).__name__, shape=hit.region.shape,
                 elements=reached.elements, of_elements=hit.region.elements, first=reached.first, marks=reached.marks,
                 certain=seen.certain, noticed=True,
             )  # fmt: skip

@@ -19,7 +19,7 @@ from tensormagic.collectors.calls.loop_notes import LoopNotes, NotesOfLoop
 from tensormagic.collectors.calls.seen_broadcasts import NotesOfBroadcasts, Wide
 from tensormagic.collectors.calls.seen_fresh import Fresh, NotesOfFresh
 from tensormagic.collectors.calls.seen_operands import Doubles, NotesOfDoubles
-from tensormagic.collectors.where.source import Sites, is_own_code
+from tensormagic.collectors.where.source import SourceLines, is_own_code
 
 Look = Callable[["CallWatch", Call], None]
 
@@ -36,7 +36,7 @@ class CallWatch(NotesOfBroadcasts, NotesOfFresh, NotesOfDoubles, NotesOfLoop):
     """
 
     def __init__(
-        self, sites: Sites, module_path: Callable[[FrameType], str], line_of_node: Callable[[int], int | None]
+        self, sites: SourceLines, module_path: Callable[[FrameType], str], line_of_node: Callable[[int], int | None]
     ) -> None:
         super().__init__(sites, module_path, line_of_node)
         self._places: dict[tuple[object, int], Place] = {}

@@ -23,12 +23,11 @@ from tensormagic.collectors.calls.call_watch import CallWatch
 from tensormagic.collectors.calls.watched_calls import WATCHED
 from tensormagic.collectors.cuts.cuts import Cuts
 from tensormagic.collectors.faults.autograd_watch import GETS_GRAD, SETS_DATA, AutogradWatch
-from tensormagic.collectors.hooks.unnoticed import UnnoticedMode, active_modes, set_modes
-from tensormagic.collectors.objects.identity import ModuleNames
-from tensormagic.collectors.objects.running_modules import RunningModules
+from tensormagic.collectors.hooks.modes import TransparentMode, active_modes, set_modes
+from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
 from tensormagic.collectors.where.caller import HANDS_OVER, Callers, calling_frame
 from tensormagic.collectors.where.origins import Origin, Origins
-from tensormagic.collectors.where.source import Sites
+from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import Gap
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ _watched = WATCHED.get
 
 
 class Operations(Protocol):
-    """What level ``ops`` does around each call of the person's; `tensormagic.collectors.runs.op_mode` does it.
+    """What level ``ops`` does around each call of the person's; `tensormagic.collectors.runs.ops` does it.
 
     Attributes:
         place: Where the last call comes from, if that was looked up: ``place.origin``.
@@ -53,7 +52,7 @@ class Operations(Protocol):
         """Return ``call(func, args, kwargs)``, made from ``frame``."""
 
 
-class ForwardRecorder(UnnoticedMode):
+class ForwardRecorder(TransparentMode):
     """The function mode that is on while a run is traced.
 
     Args:
@@ -65,7 +64,7 @@ class ForwardRecorder(UnnoticedMode):
         module_path: Gives the path of the innermost module that runs in a frame.
     """
 
-    def __init__(self, sites: Sites, modules: ModuleNames) -> None:
+    def __init__(self, sites: SourceLines, modules: ModuleNames) -> None:
         super().__init__()
         self._sites = sites
         self.module_path = RunningModules(modules).path_in

@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.calls.call_notes import Call, CallNotes, Found
-from tensormagic.collectors.calls.call_operands import flat, operand_parts
+from tensormagic.collectors.calls.call_notes import Call, CallNotes, Found, flat, operand_parts
 
 NAMES = ("add", "sub", "mul", "div", "eq", "__eq__", "ne", "rsub", "__radd__", "__rsub__", "__rmul__", "__rtruediv__")
 JOINED = ("broadcast_tensors",)

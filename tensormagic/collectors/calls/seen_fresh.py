@@ -16,8 +16,7 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from tensormagic.collectors.calls.call_notes import Call, CallNotes
-from tensormagic.collectors.calls.call_operands import flat
+from tensormagic.collectors.calls.call_notes import Call, CallNotes, flat
 from tensormagic.collectors.where.source import is_own_code
 
 NAMES = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided")

@@ -1,6 +1,6 @@
 """Which calls the tracer cares about: one table, so that every other call costs one look-up in it and no more.
 
-A call may have a role (it ends the gradient's way, see `collectors.cuts.cut_calls`) and looks: functions that
+A call may have a role (it ends the gradient's way, see `collectors.cuts.detachment_values`) and looks: functions that
 are told of it once it has been made, and note what is worth knowing. To watch another call, write a look
 (``look(watch, call)``) in a file of its own, and a line in `_LOOKS`.
 """
@@ -23,7 +23,7 @@ from tensormagic.collectors.calls import (
     seen_waits,
 )
 from tensormagic.collectors.calls.call_watch import Look
-from tensormagic.collectors.cuts.cut_calls import ROLES
+from tensormagic.collectors.cuts.detachment_values import ROLES
 from tensormagic.collectors.faults.autograd_watch import NOTED
 
 

@@ -24,13 +24,26 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import torch
 
-from tensormagic.collectors.cuts.behind import Behind, Trained
-from tensormagic.collectors.cuts.cut_calls import GRAD_MODE, INTO, OVERWRITE, VALUELESS, WRITTEN, op_label
-from tensormagic.collectors.cuts.cut_values import differentiable, dtype_of, receiver_of, shape_of
-from tensormagic.collectors.cuts.severed import Held, Mark, Severed
+from tensormagic.collectors.cuts.detachment_values import (
+    GRAD_MODE,
+    INTO,
+    OVERWRITE,
+    VALUELESS,
+    WRITTEN,
+    Behind,
+    Detachment,
+    Held,
+    Mark,
+    Trained,
+    differentiable,
+    dtype_of,
+    op_label,
+    receiver_of,
+    shape_of,
+)
 from tensormagic.collectors.graphs.history import flat, has_history, history_of, is_leaf, without_history
-from tensormagic.collectors.where.source import Sites, is_own_code
-from tensormagic.reports.cuts import CutKind
+from tensormagic.collectors.where.source import SourceLines, is_own_code
+from tensormagic.reports.graph import CutKind
 
 MOST_LIVE = 512  # marked values followed at the same time; the oldest are let go first
 MOST_OPEN = 512  # cuts of one forward that wait for a backward to say which node is which
@@ -68,7 +81,7 @@ class Cuts:
         trained: What else changes leaves: optimizers, and writes by hand.
     """
 
-    def __init__(self, sites: Sites, module_path: Callable[[FrameType | None], str]) -> None:
+    def __init__(self, sites: SourceLines, module_path: Callable[[FrameType | None], str]) -> None:
         self._sites = sites
         self._module_path = module_path
         self._region: Region | None = None
@@ -76,7 +89,7 @@ class Cuts:
         self._numbers: list[int] = []
         self._last_roots: frozenset[int] = frozenset()
         self.live: dict[int, Mark | Held] = {}
-        self.open: dict[int, Severed] = {}
+        self.open: dict[int, Detachment] = {}
         self.seconds = 0.0
         self.gap = ""
         self.trained = Trained()
@@ -132,13 +145,13 @@ class Cuts:
         except Exception as error:
             self.gap = f"{type(error).__name__}: {error}"
 
-    def behind(self, values: Iterable[Any]) -> list[Severed]:
+    def behind(self, values: Iterable[Any]) -> list[Detachment]:
         """Return what ended the ways of those of ``values`` that are followed and have no history of their own."""
         if not self.live:
             return []
         with torch._C.DisableTorchFunction():
             found = (self._marked([value]) for value in values)
-            return [severed for severed in found if severed is not None]
+            return [detachment for detachment in found if detachment is not None]
 
     def finish_pass(self, roots: frozenset[int]) -> None:
         """Say that a pass has ended, and from which nodes it had started: reading those is mere logging now."""
@@ -176,9 +189,9 @@ class Cuts:
         """Note that ``result`` lost its history in place."""
         if history[0] < 0:
             return
-        severed = self._sever(("detach", "detach_"), None, result, frame)
-        severed.number, severed.source_name = history
-        self._mark(result, severed)
+        detachment = self._sever(("detach", "detach_"), None, result, frame)
+        detachment.number, detachment.source_name = history
+        self._mark(result, detachment)
 
     def _is_nobodys(self) -> bool:
         """Say whether gradients are off for a reason that is none of the person's.
@@ -207,11 +220,11 @@ class Cuts:
         results = [each for each in flat((result,)) if without_history(each) or (role == "copy" and is_leaf(each))]
         if not results and role not in _EXPLICIT:
             return
-        if (severed := self._behind(call, given, results[0] if results else result, frame)) is not None:
+        if (detachment := self._behind(call, given, results[0] if results else result, frame)) is not None:
             for each in results:
-                self._mark(each, severed)
+                self._mark(each, detachment)
 
-    def _behind(self, call: Call, values: list[Any], result: Any, frame: FrameType) -> Severed | None:
+    def _behind(self, call: Call, values: list[Any], result: Any, frame: FrameType) -> Detachment | None:
         """Return what ended the way of ``result``: this call, or one before it; None where it never had one."""
         func, role, off = call
         kind = _kind(role, result, off=off)
@@ -224,14 +237,14 @@ class Cuts:
         source = source if source is not None or not sources else sources[0]
         if kind is None or source is None:
             return None
-        severed = self._sever((kind, op_label(func, kind) if role == kind else kind), source, result, frame)
-        return severed.with_sources(sources)
+        detachment = self._sever((kind, op_label(func, kind) if role == kind else kind), source, result, frame)
+        return detachment.with_sources(sources)
 
-    def _marked(self, values: list[Any]) -> Severed | None:
+    def _marked(self, values: list[Any]) -> Detachment | None:
         for value in values:
             mark = self.live.get(id(value))
             if mark is not None and mark() is value and not has_history(value):
-                return mark.severed
+                return mark.detachment
         return None
 
     def _freeze(self, result: Any, values: tuple[Any, ...], frame: FrameType) -> None:
@@ -240,19 +253,21 @@ class Cuts:
 
     def _put_into(self, target: Any, value: Any) -> None:
         """Follow what a followed value was written into; told only where it explains something: see `Severed.quiet`."""
-        severed = self._marked([value])
-        if severed is not None and isinstance(target, torch.Tensor) and not target.requires_grad:
-            self._mark(target, replace(severed, receivers=[], listed=False, quiet=True))
+        detachment = self._marked([value])
+        if detachment is not None and isinstance(target, torch.Tensor) and not target.requires_grad:
+            self._mark(target, replace(detachment, receivers=[], listed=False, quiet=True))
 
     def _write(self, written: Any) -> None:
         """Note that a leaf was written to by hand, or the memory that a value shares with one."""
         mark = self.live.get(id(written))
-        marked = mark.severed.leaf() if mark is not None and mark() is written and mark.severed.leaf else None
+        marked = mark.detachment.leaf() if mark is not None and mark() is written and mark.detachment.leaf else None
         leaf = marked if marked is not None else written
         if is_leaf(leaf):
             self.trained.write(leaf)
 
-    def _sever(self, what: tuple[CutKind, str], source: torch.Tensor | None, result: Any, frame: FrameType) -> Severed:
+    def _sever(
+        self, what: tuple[CutKind, str], source: torch.Tensor | None, result: Any, frame: FrameType
+    ) -> Detachment:
         kind, op = what
         region = self._region if kind == "no_grad" else None
         site = region.site if region is not None else self._sites.of_frame(frame)
@@ -261,29 +276,29 @@ class Cuts:
         listed = is_own_code(frame.f_code.co_filename) and kind in _LISTED and (leaf is None or kind == "frozen")
         if leaf is not None and kind in {"no_grad", "inference_mode"}:
             name = self._module_path(frame)  # of a network that is only evaluated, its path says more than its leaf
-        severed = Severed(kind, op, site, number, leaf, name, listed, shape_of(result), dtype_of(result))
-        severed.behind = self._behind_places.setdefault((kind, op, site), Behind())
-        severed.with_sources(() if source is None else (source,))
+        detachment = Detachment(kind, op, site, number, leaf, name, listed, shape_of(result), dtype_of(result))
+        detachment.behind = self._behind_places.setdefault((kind, op, site), Behind())
+        detachment.with_sources(() if source is None else (source,))
         if listed:
-            self._wait(severed)
-        return severed
+            self._wait(detachment)
+        return detachment
 
-    def _wait(self, severed: Severed) -> None:
-        severed.age = 0
-        if len(self.open) < MOST_OPEN or id(severed) in self.open:
-            self.open[id(severed)] = severed
+    def _wait(self, detachment: Detachment) -> None:
+        detachment.age = 0
+        if len(self.open) < MOST_OPEN or id(detachment) in self.open:
+            self.open[id(detachment)] = detachment
 
-    def _mark(self, value: Any, severed: Severed) -> None:
+    def _mark(self, value: Any, detachment: Detachment) -> None:
         """Follow a value from now on, until it is gone."""
-        if severed.kind in _READ and (severed.number in self._last_roots):
+        if detachment.kind in _READ and (detachment.number in self._last_roots):
             return  # the loss of a pass that is over, read for a log
         if type(value) in _NUMBERS:
-            if severed.kind in _NUMERIC:
-                self.live[id(value)] = Held(value, severed)
+            if detachment.kind in _NUMERIC:
+                self.live[id(value)] = Held(value, detachment)
                 self._numbers.append(id(value))
         elif isinstance(value, torch.Tensor | np.ndarray):
             mark = Mark(value, self._forget)
-            mark.key, mark.severed = id(value), severed
+            mark.key, mark.detachment = id(value), detachment
             self.live[id(value)] = mark
         if len(self.live) > MOST_LIVE:
             self.live.pop(next(iter(self.live)), None)
@@ -306,9 +321,9 @@ class Cuts:
             if value is result:
                 del self.live[id(value)]
             receiver = receiver_of(made, values, at, result)
-            if receiver is not None and len(mark.severed.receivers) < MOST_RECEIVERS:
-                mark.severed.receivers.append(receiver)
-                self._wait(mark.severed)
+            if receiver is not None and len(mark.detachment.receivers) < MOST_RECEIVERS:
+                mark.detachment.receivers.append(receiver)
+                self._wait(mark.detachment)
 
 
 _is_grad_enabled = torch.is_grad_enabled

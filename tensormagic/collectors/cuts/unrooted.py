@@ -15,12 +15,10 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.cuts.cut_values import dtype_of, shape_of
+from tensormagic.collectors.cuts.detachment_values import dtype_of, shape_of
 from tensormagic.collectors.objects.namespace import modules_in
-from tensormagic.collectors.where.handlers import is_expected
-from tensormagic.collectors.where.running import names_of
-from tensormagic.collectors.where.source import is_own_code
-from tensormagic.reports.rootless import ModelInSight, Rootless
+from tensormagic.collectors.where.source import is_expected, is_own_code, names_of
+from tensormagic.reports.failure import ModelInSight, Rootless
 
 MOST_KINDS = 16  # different ones kept of one run
 MOST_FRAMES = 8
@@ -97,7 +95,7 @@ def _counted(name: str, module: torch.nn.Module) -> ModelInSight:
     return ModelInSight(name=name, parameters=len(flags), frozen=flags.count(False))
 
 
-class RootlessLog:
+class LossWithoutGraphLog:
     """The values without a history that backward was called on in a run, equal ones counted."""
 
     def __init__(self) -> None:

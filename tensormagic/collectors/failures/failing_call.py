@@ -21,10 +21,8 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.failures.failing_source import Failing, failing_at
-from tensormagic.collectors.where.caller import MARK
-from tensormagic.collectors.where.running import names_of
-from tensormagic.collectors.where.source import is_own_code
-from tensormagic.collectors.where.tracebacks import foreign_frames
+from tensormagic.collectors.where.caller import MARK, foreign_frames
+from tensormagic.collectors.where.source import is_own_code, names_of
 
 _TORCH = str(Path(torch.__file__).parent)
 _MODULES = (str(Path(nn.__file__).parent / "modules"), str(Path(nn.__file__).parent / "parallel"))
@@ -206,7 +204,7 @@ def _failing(steps: Steps, entry: TracebackType | None, source: str) -> Failing 
 
 def _read(steps: Steps, entry: TracebackType | None, source: str) -> Refused | None:
     """Return the call that an entry's failing expression makes, where it is one of torch's."""
-    from tensormagic.collectors.failures.failing_expression import attribute_in, call_in
+    from tensormagic.collectors.failures.failing_source import attribute_in, call_in
 
     failing = failing_at(entry, source) if entry is not None else None
     if entry is None or failing is None:
@@ -322,8 +320,10 @@ def parameters_of(frame: FrameType, func: Any) -> tuple[tuple[Any, ...], dict[st
         positional = tuple(given.pop(name) for name in order[: code.co_argcount])
         return (*positional, *rest), given, order
     defaults = inspect.signature(func).parameters if func is not None else {}
-    told = {name: value for name, value in given.items() if name not in defaults or _differs(value, defaults[name])}
-    return (), told, order
+    described = {
+        name: value for name, value in given.items() if name not in defaults or _differs(value, defaults[name])
+    }
+    return (), described, order
 
 
 def _differs(value: Any, parameter: inspect.Parameter) -> bool:

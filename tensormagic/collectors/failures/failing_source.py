@@ -1,21 +1,80 @@
-"""Which expression of a line failed: from a traceback's entry to the piece of source that was running.
-
-Since Python 3.11 the compiled code says from which columns each instruction comes, so that the expression alone is
-parsed. Before, the package `executing` finds it; where it cannot, nothing is said but the line.
-"""
+"""Which expression of a line failed, and which call of torch's it is, read from the source."""
 
 from __future__ import annotations
+import __future__
 
 import ast
 import dis
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
-from types import TracebackType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodDescriptorType,
+    TracebackType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
-from tensormagic.collectors.failures.executed_source import executed_source
-from tensormagic.collectors.where.source import lines_of
+import torch
+
+from tensormagic.collectors.objects.holdings import is_kind
+from tensormagic.collectors.objects.still_values import UNKNOWN, still_value
+from tensormagic.collectors.where.source import lines_of, names_of
+
+# The source of code that ``exec`` runs from a string: Python forgets it, but the caller often still has the string.
+#
+# A string is taken for the source only if it compiles to exactly the code that was running.
+
+MOST_TEXTS = 64  # strings of the caller that are tried
+LONGEST = 100_000  # characters
+_FUTURE = __future__.annotations.compiler_flag  # which a string takes over from the code that executes it
+
+
+def executed_source(frame: FrameType) -> str:
+    """Return the source of a frame whose file is ``<string>``; empty where nobody has it any more."""
+    code, caller = frame.f_code, frame.f_back
+    while caller is not None and caller.f_code.co_filename == code.co_filename:
+        caller = caller.f_back
+    if not code.co_filename.startswith("<") or caller is None:
+        return ""
+    found = (text for text in _texts(caller) if len(text) <= LONGEST and _compiles_to(text, code))
+    return next(found, "")
+
+
+def _texts(frame: FrameType) -> Iterator[str]:
+    """Yield strings that the caller has: in its code, then in its names."""
+    values = (*frame.f_code.co_consts, *names_of(frame).values(), *list(frame.f_globals.values()))
+    texts = [value for value in values if type(value) is str and value.strip()]
+    yield from texts[:MOST_TEXTS]
+
+
+def _compiles_to(text: str, code: CodeType) -> bool:
+    for mode in ("exec", "eval"):
+        try:
+            made = compile(text, code.co_filename, mode, flags=code.co_flags & _FUTURE, dont_inherit=True)
+        except (SyntaxError, ValueError):
+            continue
+        if any(each == code for each in _codes(made)):
+            return True
+    return False
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from _codes(value)
+
+
+# Which expression of a line failed: from a traceback's entry to the piece of source that was running.
+#
+# Since Python 3.11 the compiled code says from which columns each instruction comes, so that the expression alone is
+# parsed. Before, the package `executing` finds it; where it cannot, nothing is said but the line.
 
 _WORD = 2  # bytes an instruction
 
@@ -106,3 +165,215 @@ def _parsed(piece: str) -> ast.AST | None:
             continue
         return statement.value if isinstance(statement, ast.Expr) else statement
     return None
+
+
+# Reads a failing expression as a call: which function of torch's it calls, with which operands.
+#
+# ``a @ b`` is ``Tensor.matmul(a, b)``, ``x[i] = y`` is ``Tensor.__setitem__``, ``if mask:`` asks a tensor for its
+# truth. Operands that would have to be computed again are unknown. Where nothing in the expression is torch's, there
+# is no call: a ``KeyError`` of the person's own is none of our business.
+
+_OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.MatMult: "matmul", ast.Pow: "pow",
+    ast.FloorDiv: "floor_divide", ast.Mod: "remainder", ast.BitAnd: "bitwise_and", ast.BitOr: "bitwise_or",
+    ast.BitXor: "bitwise_xor", ast.LShift: "bitwise_left_shift", ast.RShift: "bitwise_right_shift",
+    ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
+    ast.In: "__contains__", ast.NotIn: "__contains__",
+    ast.USub: "neg", ast.Invert: "bitwise_not",
+}  # fmt: skip
+_TRUTH = ("POP_JUMP", "JUMP_IF", "TO_BOOL", "UNARY_NOT")
+_ON_WHOLE = {
+    "STORE_SUBSCR": "__setitem__", "DELETE_SUBSCR": "__delitem__", "GET_ITER": "__iter__", "FOR_ITER": "__iter__",
+    "UNPACK_SEQUENCE": "__iter__", "FORMAT_VALUE": "__format__", "FORMAT_SIMPLE": "__format__",
+}  # fmt: skip
+_WHOLE = frozenset({"__bool__", *_ON_WHOLE.values()})
+_FUNCTIONS = (BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType)
+
+
+@dataclass(slots=True)
+class Written:
+    """A call as an expression writes it.
+
+    Attributes:
+        method: Name of the method of a tensor that it is, where it is one.
+        positional: The operands, the receiver of a method first; ``*args`` stands as it is written.
+        named: The operands given by name.
+        rest: What is given as ``**kwargs``.
+    """
+
+    method: str = ""
+    positional: list[ast.expr] = field(default_factory=list)
+    named: dict[str, ast.expr] = field(default_factory=dict)
+    rest: list[ast.expr] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Found:
+    """A call of torch's, and what it was given; `UNKNOWN` stands for what is not known."""
+
+    func: Any
+    name: str
+    given: tuple[Any, ...]
+    keywords: dict[str, Any]
+
+
+def written_call(failing: Failing) -> Written | None:
+    """Return the call that an expression writes, whosever function it calls; None where it calls nothing."""
+    node = failing.node
+    if failing.operation.startswith(_TRUTH) and isinstance(node, ast.expr):
+        return Written("__bool__", [node])
+    if failing.operation == "STORE_SUBSCR" and isinstance(node, ast.Subscript):
+        return Written("__setitem__", [node.value, node.slice])
+    if failing.operation in _ON_WHOLE and isinstance(node, ast.expr):
+        return Written(_ON_WHOLE[failing.operation], [node])
+    return _written(node)
+
+
+def _written(node: ast.AST) -> Written | None:
+    if isinstance(node, ast.Call):
+        return _of_call(node)
+    if isinstance(node, ast.BinOp):
+        return Written(_OPERATORS.get(type(node.op), ""), [node.left, node.right])
+    if isinstance(node, ast.AugAssign):
+        return Written(f"{_OPERATORS.get(type(node.op), '')}_", [node.target, node.value])
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        return Written(_OPERATORS.get(type(node.ops[0]), ""), [node.left, node.comparators[0]])
+    if isinstance(node, ast.UnaryOp):
+        return Written(_OPERATORS.get(type(node.op), ""), [node.operand])
+    return _of_access(node)
+
+
+def _of_access(node: ast.AST) -> Written | None:
+    if isinstance(node, ast.Subscript):
+        return Written("__getitem__", [node.value, node.slice])
+    return Written(node.attr, [node.value]) if isinstance(node, ast.Attribute) else None
+
+
+def _of_call(node: ast.Call) -> Written:
+    receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+    named = {each.arg: each.value for each in node.keywords if each.arg}
+    rest = [each.value for each in node.keywords if not each.arg]
+    method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    return Written(method, [*receiver, *node.args], named, rest)
+
+
+def unpacked(written: Written, names: Mapping[str, Any]) -> tuple[list[ast.expr], dict[str, ast.expr]]:
+    """Return the operands of a call one by one; those that ``*args`` and ``**kwargs`` give as ``args[0]`` and so on.
+
+    What is given in such a way and cannot be read stands as it is written, as one.
+    """
+    positional: list[ast.expr] = []
+    for operand in written.positional:
+        held: Any = still_value(operand.value, names) if isinstance(operand, ast.Starred) else None
+        if isinstance(operand, ast.Starred) and type(held) in {list, tuple}:
+            positional += [_item(operand.value, at) for at in range(len(held))]
+        else:
+            positional.append(operand)
+    named = dict(written.named)
+    for operand in written.rest:
+        held = still_value(operand, names)
+        named |= {key: _item(operand, key) for key in held} if type(held) is dict else {}
+    return positional, named
+
+
+def _item(holder: ast.expr, key: int | str) -> ast.expr:
+    return ast.Subscript(holder, ast.Constant(key), ast.Load())
+
+
+def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = False) -> Found | None:
+    """Return the call of torch's that an expression makes; None where it is somebody else's.
+
+    Args:
+        failing: The expression.
+        names: What names are bound to where it stands.
+        only_torch: Whether the error is of a kind that Python's own operators do not raise. Then what is computed by
+            functions of torch's is taken for a tensor.
+    """
+    written = written_call(failing)
+    if written is None:
+        return None
+    positional, named = unpacked(written, names)
+    given = [still_value(operand, names) for operand in positional]
+    keywords = {name: still_value(value, names) for name, value in named.items()}
+    has_tensor = any(map(_is_tensor, (*given, *keywords.values())))
+    if isinstance(failing.node, ast.Call) and written.method not in _WHOLE:
+        called = _called(failing.node, names, has_tensor=has_tensor, only_torch=only_torch)
+        if called is None:
+            return None
+        func, name, has_receiver = called
+        given = given if has_receiver or not isinstance(failing.node.func, ast.Attribute) else given[1:]
+        return Found(func, name, tuple(given), keywords)
+    if not has_tensor and not _hides_tensor(failing.node, names, only_torch=only_torch):
+        return None
+    if not has_tensor and UNKNOWN not in given:  # an operator of Python's
+        no_gradient = any(
+            value is None and is_gradient(node, names) for node, value in zip(positional, given, strict=True)
+        )
+        return Found(None, "", tuple(given), keywords) if no_gradient or any(map(_is_results, given)) else None
+    return Found(getattr(torch.Tensor, written.method, None), f"Tensor.{written.method}", tuple(given), keywords)
+
+
+def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Found | None:
+    """Return what an attribute was asked of that it has not: a missing gradient, or several results in place of one.
+
+    Everything else without an attribute is the person's own business.
+    """
+    node = failing.node.func if isinstance(failing.node, ast.Call) else failing.node
+    if not isinstance(node, ast.Attribute):
+        return None
+    owner = still_value(node.value, names)
+    results = _is_results(owner) or (type(owner) is tuple and _is_tensor(owner))
+    gone = owner is UNKNOWN and "'torch.return_types." in message
+    no_gradient = owner is None and is_gradient(node.value, names)
+    return Found(None, "", (owner,), {}) if results or gone or no_gradient else None
+
+
+def is_gradient(node: ast.expr, names: Mapping[str, Any]) -> bool:
+    """Return whether an expression asks a tensor for its gradient."""
+    return isinstance(node, ast.Attribute) and node.attr == "grad" and _is_tensor(still_value(node.value, names))
+
+
+def _is_results(value: Any) -> bool:
+    return type(value).__module__ == "torch.return_types"
+
+
+def _called(
+    node: ast.Call, names: Mapping[str, Any], *, has_tensor: bool, only_torch: bool
+) -> tuple[Any, str, bool] | None:
+    """Return the function of torch's that a call calls, its name, and whether it is a method of a tensor."""
+    func = node.func
+    if isinstance(func, ast.Attribute):
+        owner = still_value(func.value, names)
+        could = owner is UNKNOWN and hasattr(torch.Tensor, func.attr)
+        if (could and _hides_tensor(func.value, names, only_torch=only_torch)) or _is_tensor(owner):
+            return getattr(torch.Tensor, func.attr, None), f"Tensor.{func.attr}", True
+    found = still_value(func, names)
+    if _is_torchs(found):
+        return found, "", False
+    if _is_pythons(found) and has_tensor:  # ``float`` asks the tensor that it is given
+        return found, found.__name__, False
+    return None
+
+
+def _is_torchs(func: Any) -> bool:
+    """Return whether a function or a class is one of torch's own."""
+    if not is_kind(func, *_FUNCTIONS, type):
+        return False
+    homes = (getattr(func, "__module__", None), getattr(getattr(func, "__objclass__", None), "__module__", None))
+    return any(str(home).split(".")[0] == "torch" for home in homes) or getattr(torch, func.__name__, None) is func
+
+
+def _is_pythons(func: Any) -> bool:
+    return is_kind(func, BuiltinFunctionType, type) and func.__module__ == "builtins"
+
+
+def _is_tensor(value: Any) -> bool:
+    if type(value) in {list, tuple}:
+        return any(map(_is_tensor, value))
+    return is_kind(value, torch.Tensor)
+
+
+def _hides_tensor(node: ast.AST, names: Mapping[str, Any], *, only_torch: bool) -> bool:
+    """Return whether a name or an attribute inside an expression refers to a tensor, or to what makes one."""
+    inside = (still_value(inner, names) for inner in ast.walk(node) if isinstance(inner, ast.Name | ast.Attribute))
+    return any(_is_tensor(value) or _is_results(value) or (only_torch and _is_torchs(value)) for value in inside)

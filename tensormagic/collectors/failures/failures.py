@@ -1,20 +1,18 @@
-"""From an exception that torch raised to a report of the call that it refused; nothing is run again.
-
-What the report is made of is in the exception's traceback: `failing_call` finds the call in it, `operands` tells what
-it was given, `operand_names` what the person calls that. The exception is read, never changed, and nothing of it is
-kept: what is returned is plain data.
-"""
+"""From an exception that torch raised to a report of the call that it refused; nothing is run again."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-from tensormagic.collectors.failures.executed_source import executed_source
+import torch
+
+from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.failures.failing_call import (
     Refused,
     Steps,
@@ -29,27 +27,90 @@ from tensormagic.collectors.failures.failing_call import (
     steps_of,
     tensors_in,
 )
-from tensormagic.collectors.failures.failing_graph import graph_before
-from tensormagic.collectors.failures.failing_source import failing_at
-from tensormagic.collectors.failures.operand_names import OperandNames, module_names, namespace_of
+from tensormagic.collectors.failures.failing_source import executed_source, failing_at
 from tensormagic.collectors.failures.operands import (
     MOST_OPERANDS,
     Argument,
+    OperandNames,
     arguments_of,
     function_name,
     has_tensor,
+    module_names,
+    namespace_of,
     operand_of,
 )
-from tensormagic.collectors.faults.untraced_faults import untraced_fault
+from tensormagic.collectors.faults.error_without_trace import untraced_fault
+from tensormagic.collectors.gradients.fast_norm import PassValues
+from tensormagic.collectors.gradients.following import start_nodes
+from tensormagic.collectors.gradients.traced_graph import TracedGraph
+from tensormagic.collectors.graphs.nodes import describe_nodes
+from tensormagic.collectors.graphs.structure import Walker, is_accumulate, make_structure
 from tensormagic.collectors.live_memory.out_of_memory import memory_at, out_of_memory_of
-from tensormagic.collectors.objects.identity import ModuleNames
+from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.objects.still_values import UNKNOWN
+from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.origins import Origins
-from tensormagic.collectors.where.running import names_of
-from tensormagic.collectors.where.source import CellNumber, location_in, location_of
-from tensormagic.reports import FailureReport, Gap, Graph, Location, Operand, OutOfMemory
-from tensormagic.reports.backward_faults import BackwardFault
-from tensormagic.reports.failure import Phase
+from tensormagic.collectors.where.source import CellNumber, SourceLines, location_in, location_of, names_of
+from tensormagic.reports import Edge, FailureReport, Gap, Graph, Location, Node, Operand, OutOfMemory, Pass
+from tensormagic.reports.failure import BackwardFault, Phase
+
+# The graph so far: what autograd had recorded of the operands of a call when torch refused it.
+#
+# No backward will run through it. The refused call itself is added as a last node: that is where the run ended.
+
+MOST_NODES = 1_500  # a larger graph is not looked at: a picture of it would be all folds
+
+
+def graph_before(
+    operands: Sequence[torch.Tensor], function: str, namespace: Mapping[str, Any], origins: Origins | None = None
+) -> Graph | None:
+    """Return the graph that led to the operands of a refused call, that call its last node.
+
+    Args:
+        operands: Tensors that the call was given.
+        function: What the call is named.
+        namespace: Where the names of leaves and modules are looked up.
+        origins: Knows in which modules nodes were made, where that was recorded.
+
+    Returns:
+        None where autograd had recorded nothing of them, or too much to be drawn.
+    """
+    with quiet():
+        starts = start_nodes([operand for operand in operands if operand.requires_grad])
+        if all(map(is_accumulate, starts)) or _is_large(starts):
+            return None
+        known = origins or Origins()
+        leaves = Leaves(namespace, ModuleNames(namespace))
+        found = Walker(known, leaves).walk(starts)
+        structure = make_structure(1, found)
+        nodes = [
+            dataclasses.replace(node, location=None)
+            for node in describe_nodes(found, structure, leaves, known, namespace)
+        ]
+    last = len(nodes)
+    name = function.rsplit(".", 1)[-1].strip("_") or "call"
+    into = (Edge(last, root, at, 0) for at, root in enumerate(structure.roots))
+    refused = Node(index=last, name=name, op=name, kind="custom")
+    return Graph(number=1, nodes=(*nodes, refused), edges=(*structure.edges, *into), roots=(last,))
+
+
+def _is_large(starts: Sequence[Any]) -> bool:
+    """Return whether there are more nodes than can be drawn, without looking at many more."""
+    nodes = list(starts)
+    seen = set(map(id, nodes))
+    for node in nodes:  # grows while it is walked
+        for target, _ in node.next_functions:
+            if target is not None and id(target) not in seen:
+                seen.add(id(target))
+                nodes.append(target)
+        if len(nodes) > MOST_NODES:
+            return True
+    return False
+
+
+# What the report is made of is in the exception's traceback: `failing_call` finds the call in it, `operands` tells
+# what it was given, `operand_names` what the person calls that. The exception is read, never changed, and nothing of
+# it is kept: what is returned is plain data.
 
 _MOST_WAY = 12
 # Said by an operator of Python's of operands of which none is a tensor: no function of torch's was called.
@@ -129,19 +190,19 @@ def _without_memory(
     error: BaseException, steps: Steps, found: tuple[Refused | None, OutOfMemory], around: Surroundings
 ) -> FailureReport:
     """Return what is known of a call for which there was no memory: not what it was given, but what took the memory."""
-    refused, told = found
+    refused, described = found
     way = _way(steps, around)
     function = name_of(_as_called(steps, refused)[0]) if refused is not None else ""
-    told = replace(told, op=function, location=way[-1] if way else None)
-    told, memory = memory_at(error, told, around.namespace, around.cell_number)
+    described = replace(described, op=function, location=way[-1] if way else None)
+    described, memory = memory_at(error, described, around.namespace, around.cell_number)
     return FailureReport(
         error_type=type(error).__name__,
         error=message_of(error),
         function=function,
         phase="backward" if is_backward(steps) else "forward",
-        location=told.location,
+        location=described.location,
         way=way,
-        out_of_memory=told,
+        out_of_memory=described,
         memory=memory,
     )
 
@@ -237,11 +298,69 @@ def _nowhere(_tensor: Any) -> Location | None:
 
 
 def _gaps(arguments: list[Argument], operands: tuple[Operand, ...]) -> list[Gap]:
-    unknown = [told.name for each, told in zip(arguments, operands, strict=False) if each.value is UNKNOWN]
+    unknown = [described.name for each, described in zip(arguments, operands, strict=False) if each.value is UNKNOWN]
     gaps = []
     if unknown:
-        told = ", ".join(name or "one that has no name" for name in unknown)
-        gaps.append(Gap("operands", f"not kept by Python after the error: {told}"))
+        described = ", ".join(name or "one that has no name" for name in unknown)
+        gaps.append(Gap("operands", f"not kept by Python after the error: {described}"))
     if len(arguments) > len(operands):
         gaps.append(Gap("operands", f"{len(arguments) - len(operands)} more were given"))
     return gaps
+
+
+# The call that ended a traced run: what is in the exception, and what only the tracer knows of it.
+
+Last = tuple[Pass, TracedGraph, PassValues]
+
+
+class TracedFailure:
+    """What is known of the call that torch refused, where one ended the run.
+
+    Args:
+        recorder: The mode that was on, which knows where nodes were made.
+        sites: The lines met so far.
+        namespace: Where names are looked up.
+    """
+
+    def __init__(self, recorder: ForwardRecorder, sites: SourceLines, namespace: Mapping[str, Any]) -> None:
+        self._origins, self._sites = recorder.origins, sites
+        self._around = Surroundings(
+            namespace, sites.cell_number, frozenset({ForwardRecorder.__torch_function__.__code__}),
+            origin=self._origin, origins=recorder.origins,
+        )  # fmt: skip
+        self._found: FailureReport | None = None
+        self._node: tuple[int, int] | None = None
+
+    def note(self, error: BaseException, last: Last | None) -> None:
+        """Read the exception that ended the run.
+
+        Args:
+            error: As it came, with the tracer's frames.
+            last: The last pass, its graph and its numbers.
+        """
+        self._found = failure_of(error, self._around)
+        if self._found is not None and self._found.phase == "backward" and last is not None:
+            done, graph, values = last
+            if done.outcome == "failed" and values.order:
+                self._node = (graph.structure.number, values.order[-1])
+
+    def report(self, graphs: tuple[Graph, ...]) -> FailureReport | None:
+        """Return what is known, or None.
+
+        Args:
+            graphs: Those of the trace, in its order: the node that was running is in one of them.
+        """
+        if self._found is None or self._node is None:
+            return self._found
+        number, node = self._node
+        places = [at for at, graph in enumerate(graphs) if graph.number == number]
+        return dataclasses.replace(self._found, node=(places[0], node)) if places else self._found
+
+    def _origin(self, tensor: torch.Tensor) -> Location | None:
+        """Return the line that made a tensor."""
+        maker = tensor.grad_fn
+        if maker is None:
+            return None
+        number, _ = self._origins.of(maker._sequence_nr())
+        site = self._origins.origins[number][0] if number >= 0 else None
+        return None if site is None else self._sites.locations[site]

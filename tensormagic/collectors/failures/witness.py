@@ -16,14 +16,13 @@ from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
 from tensormagic.collectors.hooks.capturing import Captures, Return
 from tensormagic.collectors.hooks.compiled import kept_compiled
-from tensormagic.collectors.hooks.unnoticed import UnnoticedMode
-from tensormagic.collectors.where.caller import Callers, calling_frame
-from tensormagic.collectors.where.tracebacks import strip_own_frames
+from tensormagic.collectors.hooks.modes import TransparentMode
+from tensormagic.collectors.where.caller import Callers, calling_frame, strip_own_frames
 from tensormagic.errors import TraceError
 from tensormagic.reports import FailureReport
 
 
-class Witness(UnnoticedMode):
+class PassthroughMode(TransparentMode):
     """Makes every call as its own line would."""
 
     def __init__(self) -> None:
@@ -42,7 +41,7 @@ class Witness(UnnoticedMode):
 
 
 MODE_CALLS: frozenset[CodeType] = frozenset(
-    mode.__torch_function__.__code__ for mode in (Witness, ForwardRecorder)
+    mode.__torch_function__.__code__ for mode in (PassthroughMode, ForwardRecorder)
 )  # fmt: skip
 
 
@@ -69,7 +68,7 @@ class Explainer:
             raise TraceError("this was used before; make a new one with tensormagic.explain()")
         self._started = True
         with ExitStack() as stack:
-            mode = stack.enter_context(Witness())
+            mode = stack.enter_context(PassthroughMode())
             stack.enter_context(kept_compiled(mode))
             stack.enter_context(Captures(mode.leave_alone).left_alone())
             self._stack = stack.pop_all()

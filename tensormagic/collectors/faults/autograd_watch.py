@@ -1,24 +1,128 @@
-"""What the function mode is asked to remember for autograd's sake: writes in place, ``.data``, ``.grad`` of non-leaves.
-
-`NOTED` says by function which calls these are: one look-up a call, and nothing more for all others.
-"""
+"""What the function mode is asked to remember for autograd's sake: writes in place, ``.data``, reads of ``.grad``."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from time import perf_counter
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 
-from tensormagic.collectors.faults.gradient_reads import GradientReads
-from tensormagic.collectors.faults.handed_arrays import HandedArrays
-from tensormagic.collectors.graphs.blind_writes import BlindWrites, differs
-from tensormagic.collectors.graphs.in_place import IN_PLACE, WriteBook
+from tensormagic.collectors.faults.numpy_aliases import NumpyAliases
+from tensormagic.collectors.graphs.history import has_history, history_of
+from tensormagic.collectors.graphs.in_place import IN_PLACE, UntrackedWrites, WriteBook, differs
+from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import Sites
-from tensormagic.reports.finding import Gap
+from tensormagic.collectors.where.source import SourceLines, is_own_code, names_of
+from tensormagic.reports.failure import GradientRead
+from tensormagic.reports.finding import Gap, Location
+
+# Notes where ``.grad`` is read of a tensor that is no leaf and keeps no gradient: it is None, and stays so.
+#
+# Torch says so once a process, in a warning. Only what the person's own lines read is noted, and only what was None.
+
+MOST_READS = 64  # different ones
+MOST_SEARCHED = 64  # nodes on the way to a leaf
+
+
+class Place(NamedTuple):
+    """What makes two readings the same."""
+
+    site: int | None
+    name: str
+
+
+@dataclass(slots=True)
+class _Told:
+    op: str
+    number: int
+    shape: tuple[int, ...]
+    leaf: str
+    single: bool
+    passes: int
+    count: int = 0
+
+
+class GradientReads:
+    """The readings of a run.
+
+    Args:
+        sites: Interns the person's lines.
+
+    Attributes:
+        leaf_name: Gives the name of a leaf; empty where it has none.
+    """
+
+    def __init__(self, sites: SourceLines) -> None:
+        self._sites = sites
+        self.leaf_name: Callable[[torch.Tensor], str] = _no_name
+        self._found: dict[Place, _Told] = {}
+
+    def see(self, tensor: Any, frame: FrameType, passes: int) -> None:
+        """Look at a tensor whose ``.grad`` was read in ``frame`` and was None, after so many backward passes."""
+        if not has_history(tensor) or tensor.retains_grad or not is_own_code(frame.f_code.co_filename):
+            return
+        if torch._C._current_autograd_node() is not None:
+            return
+        place = Place(self._sites.of_frame(frame), name_in(frame, tensor))
+        described = self._found.get(place)
+        if described is None:
+            if len(self._found) >= MOST_READS:
+                return
+            described = self._found[place] = self._tell(tensor, passes)
+        described.count += 1
+
+    def _tell(self, tensor: torch.Tensor, passes: int) -> _Told:
+        number, name = history_of(tensor)
+        leaf = _only_leaf(tensor)
+        called = self.leaf_name(leaf) if leaf is not None else ""
+        return _Told(op_name(name) if name else "", number, tuple(tensor.shape), called, leaf is not None, passes)
+
+    def report(
+        self, made: Callable[[int], Location | None], location: Callable[[int | None], Location | None]
+    ) -> tuple[GradientRead, ...]:
+        """Return the readings; ``made`` gives the line of a node by its number, ``location`` a line by its site."""
+        return tuple(
+            GradientRead(
+                name=place.name, op=described.op, shape=described.shape, location=location(place.site),
+                made=made(described.number),
+                leaf=described.leaf, single=described.single, passes=described.passes, count=described.count,
+            )
+            for place, described in self._found.copy().items()
+        )  # fmt: skip
+
+
+def _no_name(_: torch.Tensor) -> str:
+    return ""
+
+
+def name_in(frame: FrameType, tensor: torch.Tensor) -> str:
+    """Return what a running frame calls a tensor; empty where it has no name there."""
+    for names in (names_of(frame), frame.f_globals):
+        for name, value in list(names.items()):
+            if value is tensor and not name.startswith("_"):
+                return name
+    return ""
+
+
+def _only_leaf(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return the one leaf that a tensor was made from in a straight line; None where there is more to it."""
+    node: Any = tensor.grad_fn if history_of(tensor)[0] >= 0 else None
+    for _ in range(MOST_SEARCHED):
+        if node is None or hasattr(node, "variable"):
+            break
+        targets = [target for target, _ in node.next_functions if target is not None]
+        node = targets[0] if len(targets) == 1 else None
+    return getattr(node, "variable", None)
+
+
+# What the function mode is asked to remember for autograd's sake: writes in place, ``.data``, ``.grad`` of non-
+# leaves.
+#
+# `NOTED` says by function which calls these are: one look-up a call, and nothing more for all others.
 
 GETS_DATA: Final = "get data"
 GETS_GRAD: Final = "get grad"
@@ -52,10 +156,10 @@ class AutogradWatch:
         seconds: Spent here, but for plain writes: some 0.7 µs each.
     """
 
-    def __init__(self, sites: Sites) -> None:
+    def __init__(self, sites: SourceLines) -> None:
         self.writes = WriteBook(sites)
-        self.blind = BlindWrites()
-        self.arrays = HandedArrays(sites)
+        self.blind = UntrackedWrites()
+        self.arrays = NumpyAliases(sites)
         self.reads = GradientReads(sites)
         self.hooked: deque[int] = deque(maxlen=MOST_HOOKED)
         self.passes = 0
@@ -116,7 +220,7 @@ class AutogradWatch:
     def _wrote(self, noted: str, target: Any, args: tuple[Any, ...], start: int, frame: FrameType) -> None:
         if noted == SETS_DATA and not self._changes:
             return
-        blind = noted == SETS_DATA or self.blind.is_blind(target)
+        blind = noted == SETS_DATA or self.blind.is_untracked(target)
         self.writes.note(noted, target, start, frame, blind)
         if blind and (record := self.writes.last) is not None:
             with quiet():

@@ -1,8 +1,4 @@
-"""Why a backward raised, or should have: what is asked of its live nodes at its end, before they are dropped.
-
-A pass that ends well costs nothing but a look whether anything was written behind autograd's back. One that raises is
-looked into as long as its nodes live; what is kept is plain data, for the exception that ends the run.
-"""
+"""Why a backward raised, or should have: what is asked of its live nodes at its end, before they are dropped."""
 
 from __future__ import annotations
 
@@ -14,26 +10,88 @@ from typing import Any, Protocol
 import torch
 
 from tensormagic.collectors.faults.autograd_watch import AutogradWatch
-from tensormagic.collectors.faults.caught_backwards import CaughtBook
-from tensormagic.collectors.faults.freed_graphs import FreedBook, is_about_a_freed_graph
-from tensormagic.collectors.faults.spoilt_tensors import Blame, Origin, find_spoilt, is_about_a_write
-from tensormagic.collectors.faults.wrong_returns import is_about_a_return, wrong_return
+from tensormagic.collectors.faults.backward_errors import (
+    Blame,
+    FreedBook,
+    Origin,
+    custom_function_return,
+    find_modified_saved,
+    is_about_a_freed_graph,
+    is_about_a_return,
+    is_about_a_write,
+)
 from tensormagic.collectors.gradients.following import Following
-from tensormagic.collectors.graphs.blind_writes import Suspect
 from tensormagic.collectors.graphs.history import has_history, is_stale
+from tensormagic.collectors.graphs.in_place import Suspect
 from tensormagic.collectors.graphs.nodes import op_name
-from tensormagic.collectors.graphs.saved_memory import same_start
-from tensormagic.collectors.graphs.skeleton import Walk
+from tensormagic.collectors.graphs.saved_tensors import same_start
+from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.backward_calls import BackwardCall
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.origins import Origins
-from tensormagic.collectors.where.running import names_of
-from tensormagic.collectors.where.source import Sites, is_own_code
-from tensormagic.reports.backward_faults import BackwardFault, QuietFaults, SpoiltTensor
-from tensormagic.reports.failure import FailureReport
+from tensormagic.collectors.where.source import SourceLines, is_expected, is_own_code, names_of
+from tensormagic.reports.failure import (
+    BackwardFault,
+    CaughtBackward,
+    FailureReport,
+    FreedGraph,
+    QuietFaults,
+    SpoiltTensor,
+    WrongReturn,
+)
 from tensormagic.reports.finding import Location
 from tensormagic.reports.graph import Graph
+
+# Remembers the backwards that torch refused: those that do not end the run were caught by the code around them.
+
+MOST_CAUGHT = 16  # different ones of a run that are kept
+
+Key = tuple["int | None", object, object]  # the line, the graph and the node
+
+
+class CaughtBook:
+    """What was refused in a run. Keeps no exception: the last one by its address, which its text has to confirm."""
+
+    def __init__(self) -> None:
+        self._every: dict[Key, CaughtBackward] = {}
+        self._last: tuple[int, str, Key, BackwardFault] | None = None
+
+    def note(self, error: BaseException, fault: BackwardFault, site: int | None, caller: FrameType | None) -> None:
+        """Note that a backward was refused, called from ``caller`` at the line ``site``."""
+        about = _about(fault)
+        key = site, about and about.graph, about and about.node
+        self._last = id(error), str(error), key, fault
+        known = self._every.get(key)
+        if known is not None:
+            self._every[key] = replace(known, count=known.count + 1)
+        elif len(self._every) < MOST_CAUGHT:
+            self._every[key] = CaughtBackward(
+                error_type=type(error).__name__, error=str(error), fault=fault, location=site,
+                expected=is_expected(caller),
+            )  # fmt: skip
+
+    def take_out(self, error: BaseException) -> BackwardFault | None:
+        """Say that an exception ended the run; returns why, where it is that of the last refusal."""
+        if self._last is None or self._last[:2] != (id(error), str(error)):
+            return None
+        _, _, key, fault = self._last
+        self._last = None
+        if (known := self._every.pop(key, None)) is not None and known.count > 1:
+            self._every[key] = replace(known, count=known.count - 1)
+        return fault
+
+    def every(self) -> tuple[CaughtBackward, ...]:
+        """Return what was refused, in order of first appearance."""
+        return tuple(self._every.copy().values())
+
+
+def _about(fault: BackwardFault) -> SpoiltTensor | FreedGraph | WrongReturn | None:
+    return fault.spoilt or fault.freed or fault.returned
+
+
+# A pass that ends well costs nothing but a look whether anything was written behind autograd's back. One that raises
+# is looked into as long as its nodes live; what is kept is plain data, for the exception that ends the run.
 
 MOST_UNSEEN = 16  # tensors spoilt unseen that are told of
 MOST_CHAIN = 16  # exceptions followed through __cause__ and __context__
@@ -71,7 +129,7 @@ class Ended:
         if found is None or graph is None or recorder is None:
             return None
         frees = not call.retains and followed.circumstances is None
-        return cls(found, graph.skeleton.number, graph.skeleton.index, recorder.values.order, followed.site,
+        return cls(found, graph.structure.number, graph.structure.index, recorder.values.order, followed.site,
                    followed.caller, call.roots, frees)  # fmt: skip
 
     @property
@@ -107,7 +165,7 @@ class Faults:
     def __init__(
         self,
         recorder: Recorder,
-        sites: Sites,
+        sites: SourceLines,
         leaves: Leaves,
         namespace: Mapping[str, Any],
         *,
@@ -169,7 +227,7 @@ class Faults:
 
     def _fault(self, ended: Ended, error: BaseException) -> BackwardFault | None:
         nodes, reached, backward = ended.found.nodes, ended.reached, self._location(ended.site)
-        if is_about_a_write(error) and (found := find_spoilt(nodes, error, reached)) is not None:
+        if is_about_a_write(error) and (found := find_modified_saved(nodes, error, reached)) is not None:
             spoilt = self._blame.spoilt(found, nodes)
             return BackwardFault(spoilt=self._placed(spoilt, ended, backward))
         if is_about_a_freed_graph(error):
@@ -179,7 +237,9 @@ class Faults:
             freed = replace(freed, root=self._name_of_root(ended))
             return BackwardFault(freed=self._placed(freed, ended, backward))
         if is_about_a_return(error):
-            returned = wrong_return(error, nodes, reached, lambda number: self._origin(number)[0], self._sites.at)
+            returned = custom_function_return(
+                error, nodes, reached, lambda number: self._origin(number)[0], self._sites.at
+            )
             return BackwardFault(returned=self._placed(returned, ended, backward)) if returned is not None else None
         return None
 
@@ -194,7 +254,7 @@ class Faults:
             op=op_name(node.name()), slot=suspect.slot, name=suspect.name, shape=suspect.shape,
             module=module, location=location, backward=self._location(ended.site),
             graph=ended.graph, node=ended.index[suspect.place],
-            writes=self._blame.told(suspect.records), writes_seen=len(suspect.records),
+            writes=self._blame.described(suspect.records), writes_seen=len(suspect.records),
         )  # fmt: skip
 
     # -- what is known so far -------------------------------------------------------------------------------------

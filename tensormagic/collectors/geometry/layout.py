@@ -1,23 +1,243 @@
-"""Where each index of a strided tensor lies in its storage: pure integer arithmetic, for tensors of any device.
-
-Nothing here touches a tensor; the values in the grid are put in by whoever has one.
-"""
+"""Where each index of a strided tensor lies in its storage: the index grid, the storage strip, and their cells."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 from typing import Literal
 
 import numpy as np
+import torch
 
-from tensormagic.collectors.geometry.geometry import Pattern
-from tensormagic.collectors.geometry.grid import grid
-from tensormagic.collectors.geometry.strip import ENUMERATION_LIMIT, Rows, enumerate_reads, strip
-from tensormagic.reports import LayoutReport, MemoryFormat
-from tensormagic.reports.view_geometry import contiguous_stride, views
+from tensormagic.collectors.geometry.strides import Pattern, count_between
+from tensormagic.collectors.quiet import quiet
+from tensormagic.reports import Grid, LayoutReport, MemoryFormat, Strip, StripCell
+from tensormagic.reports.storage import contiguous_stride, views
+
+# The index grid: a two-dimensional cut through a tensor, with the storage offset of every shown element.
+
+MOST_ROWS = 32
+MOST_COLUMNS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Which elements of a tensor are shown: rows × columns of the slice that ``fixed`` names (see `reports.Grid`)."""
+
+    row_dim: int | None
+    column_dim: int | None
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    fixed: tuple[int, ...]
+
+
+def cut_of(shape: Sequence[int]) -> Cut:
+    """Return the cut that is shown by default: along the last two dimensions that are longer than 1, others at 0.
+
+    A convolution's weight of shape (64, 3, 1, 1) is drawn as 64 by 3, not as a single cell.
+    """
+    return cut_along(shape, *_default_dims(shape))
+
+
+def _default_dims(shape: Sequence[int]) -> tuple[int | None, int | None]:
+    long = [dim for dim, size in enumerate(shape) if size != 1][-2:]
+    others = [dim for dim in reversed(range(len(shape))) if dim not in long]
+    drawn = sorted((long + others)[:2])
+    return (None, drawn[0]) if len(drawn) == 1 else (drawn[0], drawn[1]) if drawn else (None, None)
+
+
+def cut_along(
+    shape: Sequence[int], row_dim: int | None, column_dim: int | None, *, fixed: tuple[int, ...] | None = None
+) -> Cut:
+    """Return the cut along two dimensions, evenly thinned where they are long.
+
+    Args:
+        shape: Sizes.
+        row_dim: The dimension that runs downwards; None: a single row.
+        column_dim: The dimension that runs to the right; None: a single column.
+        fixed: The index of every other dimension; None: 0.
+    """
+    drawn = {row_dim, column_dim}
+    empty = any(size == 0 for dim, size in enumerate(shape) if dim not in drawn)
+    rows = () if empty else evenly(_length(shape, row_dim), MOST_ROWS)
+    columns = evenly(_length(shape, column_dim), MOST_COLUMNS)
+    return Cut(row_dim, column_dim, rows, columns, fixed or (0,) * len(shape))
+
+
+def _length(shape: Sequence[int], dim: int | None) -> int:
+    return 1 if dim is None else shape[dim]
+
+
+def evenly(count: int, most: int) -> tuple[int, ...]:
+    """Return all indices below ``count``, or ``most`` of them, evenly spaced from 0."""
+    shown = min(count, most)
+    return tuple(at * count // shown for at in range(shown))
+
+
+def grid(shape: Sequence[int], stride: Sequence[int], offset: int, cut: Cut | None = None) -> Grid:
+    """Return the index grid of a strided tensor, without the values of its elements.
+
+    Args:
+        shape: Sizes.
+        stride: In elements.
+        offset: Of the storage, in elements.
+        cut: What is shown; None: what is by default.
+    """
+    cut = cut or cut_of(shape)
+    row_step, column_step = (0 if dim is None else stride[dim] for dim in (cut.row_dim, cut.column_dim))
+    start = offset + sum(step * at for step, at in zip(stride, cut.fixed, strict=True))
+    offsets = tuple(tuple(start + row * row_step + column * column_step for column in cut.columns) for row in cut.rows)
+    return Grid(
+        row_dim=cut.row_dim,
+        column_dim=cut.column_dim,
+        rows=cut.rows,
+        columns=cut.columns,
+        row_count=_length(shape, cut.row_dim),
+        column_count=_length(shape, cut.column_dim),
+        fixed=cut.fixed,
+        offsets=offsets,
+    )
+
+
+# The storage strip: for every cell of the storage, how much of it a tensor reads, and how early.
+#
+# Counts are exact wherever that is possible at a bounded price: by arithmetic where the dimensions nest, by
+# enumeration for overlapping patterns of up to `ENUMERATION_LIMIT` elements. Beyond that they are sampled, and the
+# strip says so.
+
+CELLS = 64
+CONTEXT = 8
+ENUMERATION_LIMIT = 2**21
+SAMPLE = 2**18  # steps that are looked at where there are more than can be enumerated
+_MOST_ROWS = 96
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows worth drawing under the strip: the slices ``name[0]``, ``name[1]``, … of a contiguous base tensor.
+
+    Attributes:
+        length: Storage elements in one of them.
+        name: The name of the tensor they are slices of.
+    """
+
+    length: int
+    name: str
+
+
+def strip(pattern: Pattern | None, storage_elements: int, rows: Rows | None = None) -> Strip | None:
+    """Return the strip of a storage, or None where the storage holds no element.
+
+    Args:
+        pattern: What the tensor reads; None for a tensor without elements.
+        storage_elements: Elements of the tensor's dtype in the storage.
+        rows: What to draw under the strip, if anything.
+    """
+    if storage_elements <= 0:
+        return None
+    start, stop, width = _cut(pattern, storage_elements, rows.length if rows else 0)
+    starts = range(start, stop, width)
+    counts, exact = total(pattern, starts, stop)
+    cells = tuple(
+        StripCell(first, min(first + width, stop), *count) for first, count in zip(starts, counts, strict=True)
+    )
+    length, name = (rows.length, rows.name) if rows else (0, "")
+    return Strip(start, stop, width, cells, exact=exact, row_length=length, row_name=name)
+
+
+def _cut(pattern: Pattern | None, elements: int, row_length: int) -> tuple[int, int, int]:
+    """Return which part of the storage to draw, and how many elements to a cell."""
+    if elements <= CELLS:
+        return 0, elements, 1
+    span = pattern.highest + 1 - pattern.lowest if pattern else elements
+    if pattern is None or span > CELLS:
+        return 0, elements, _run_length(elements, row_length)
+    context = min((CELLS - span) // 2, CONTEXT)
+    return max(pattern.lowest - context, 0), min(pattern.highest + 1 + context, elements), 1
+
+
+def _run_length(elements: int, row_length: int) -> int:
+    """Return how many elements to a cell: about 64 cells, cut where rows begin as far as that goes."""
+    even = -(-elements // CELLS)
+    if not 0 < row_length < elements:
+        return even
+    rows = -(-elements // row_length)
+    if rows > _MOST_ROWS:
+        return row_length * -(-rows // CELLS)
+    parts = max(CELLS // rows, 1)
+    fitting = [part for part in range(max(parts // 2, 1), parts + 1) if row_length % part == 0]
+    return row_length // fitting[-1] if fitting else even
+
+
+Count = tuple["int | None", "int | None", "int | None"]
+
+
+def total(pattern: Pattern | None, starts: range, stop: int) -> tuple[Sequence[Count], bool]:
+    """Return (distinct, reads, first rank) for every cell of a strip up to ``stop``, and whether that is exact."""
+    if pattern is None:
+        return [(0, 0, None)] * len(starts), True
+    if pattern.nests:
+        return [_tally_nested(pattern, at, min(at + starts.step, stop)) for at in starts], True
+    if pattern.steps <= ENUMERATION_LIMIT:
+        return _tally_enumerated(pattern, starts), True
+    return _tally_sampled(pattern, starts, stop), False
+
+
+def _tally_nested(pattern: Pattern, start: int, stop: int) -> Count:
+    boxes = list(pattern.boxes(start, stop))
+    distinct = sum(count for count, _ in boxes)
+    first = min((rank for _, rank in boxes), default=None)
+    return distinct, distinct * pattern.repeats, None if first is None else first + 1
+
+
+def _tally_enumerated(pattern: Pattern, starts: range) -> list[Count]:
+    offsets, ranks = enumerate_reads(pattern)
+    cells = (offsets - starts.start) // starts.step
+    reads = np.bincount(cells, minlength=len(starts)) * pattern.repeats
+    distinct = np.bincount((np.unique(offsets) - starts.start) // starts.step, minlength=len(starts))
+    first = np.full(len(starts), np.iinfo(np.int64).max)
+    np.minimum.at(first, cells, ranks)
+    return [
+        (int(some), int(times), int(rank) + 1 if times else None)
+        for some, times, rank in zip(distinct, reads, first, strict=True)
+    ]
+
+
+def enumerate_reads(pattern: Pattern) -> tuple[np.ndarray, np.ndarray]:
+    """Return the storage offset and the reading rank (from 0) of every step of a pattern, in no order to rely on."""
+    offsets, ranks = np.array([pattern.offset]), np.array([0])
+    for axis in pattern.axes:
+        steps = np.arange(axis.size)
+        offsets = np.add.outer(offsets, steps * axis.stride).reshape(-1)
+        ranks = np.add.outer(ranks, steps * axis.weight).reshape(-1)
+    return offsets, ranks
+
+
+def _tally_sampled(pattern: Pattern, starts: range, stop: int) -> list[Count]:
+    """Estimate reads from evenly spaced steps; distinct elements stay exact where the axes can be joined."""
+    every = -(-pattern.steps // SAMPLE)
+    taken = np.arange(0, pattern.steps, every)
+    cells = (_offsets_at(pattern, taken) - starts.start) // starts.step
+    reads = np.bincount(cells, minlength=len(starts)) * (pattern.steps / len(taken) * pattern.repeats)
+    bounds = ((at, min(at + starts.step, stop)) for at in starts)
+    return [(count_between(pattern, *bound), round(times), None) for bound, times in zip(bounds, reads, strict=True)]
+
+
+def _offsets_at(pattern: Pattern, steps: np.ndarray) -> np.ndarray:
+    """Return the storage offset of the given steps, counted with the shortest stride fastest."""
+    offsets, rest = np.full(len(steps), pattern.offset), steps
+    for axis in reversed(pattern.axes):
+        rest, at = np.divmod(rest, axis.size)
+        offsets += at * axis.stride
+    return offsets
+
+
+# Where each index of a strided tensor lies in its storage: pure integer arithmetic, for tensors of any device.
+#
+# Nothing here touches a tensor; the values in the grid are put in by whoever has one.
 
 _JUMPS = 8
 _LETTERS = "ijklmnopqrstuvwxyz"
@@ -132,3 +352,41 @@ def _packed_stride(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int,
         wanted[dim] = step
         step *= shape[dim]
     return tuple(wanted)
+
+
+# The elements of an index grid: one gather of what is shown, one transfer, then text and levels.
+
+Values = tuple[tuple[tuple[str, ...], ...], tuple[tuple[float, ...], ...]]
+Element = bool | int | float | complex
+
+
+def read_values(x: torch.Tensor, cut: Cut) -> Values:
+    """Return the elements of a cut as short texts and as numbers to colour by, row by row."""
+    if not (cut.rows and cut.columns):
+        return (), ()
+    with quiet():
+        rows = _gather(x, cut).resolve_conj().resolve_neg().tolist()
+    texts = tuple(tuple(text_of(value) for value in row) for row in rows)
+    return texts, tuple(tuple(level_of(value) for value in row) for row in rows)
+
+
+def _gather(x: torch.Tensor, cut: Cut) -> torch.Tensor:
+    """Return a (rows, columns) tensor of the cut's elements, and touch no others."""
+    index: list[int | torch.Tensor] = list(cut.fixed)
+    if cut.row_dim is not None:
+        index[cut.row_dim] = torch.tensor(cut.rows, dtype=torch.int64, device=x.device)[:, None]
+    if cut.column_dim is not None:
+        index[cut.column_dim] = torch.tensor(cut.columns, dtype=torch.int64, device=x.device)[None, :]
+    return x[tuple(index)].reshape(len(cut.rows), len(cut.columns))
+
+
+def text_of(value: Element) -> str:
+    """Return an element as short text: ``15``, ``0.1``, ``nan``, ``True``, ``1+2j``."""
+    if isinstance(value, complex):
+        return f"{value.real:.3g}{value.imag:+.3g}j"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def level_of(value: Element) -> float:
+    """Return an element as a number to colour by: of a complex one the magnitude."""
+    return math.hypot(value.real, value.imag) if isinstance(value, complex) else float(value)

@@ -1,21 +1,21 @@
-"""Whether, and how much, two strided regions of memory overlap: exactly, and without reading memory.
-
-Comparing address ranges is not enough: ``x[:, ::2]`` and ``x[:, 1::2]`` lie in the same range and share nothing.
-NumPy solves the question exactly (``numpy.shares_memory``, a bounded search over strides), and never looks at what lies
-at the addresses: made-up ones do as well.
-"""
+"""Whether, and how much, two strided regions of memory overlap: exactly, and without reading memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal
 
 import numpy as np
+import torch
 
-from tensormagic.collectors.geometry.geometry import Pattern, count_between
 from tensormagic.collectors.geometry.layout import count_distinct
+from tensormagic.collectors.geometry.strides import Pattern, count_between
+
+# Comparing address ranges is not enough: ``x[:, ::2]`` and ``x[:, 1::2]`` lie in the same range and share nothing.
+# NumPy solves the question exactly (``numpy.shares_memory``, a bounded search over strides), and never looks at what
+# lies at the addresses: made-up ones do as well.
 
 MAX_WORK = 100_000
 COUNT_LIMIT = 2**22
@@ -149,3 +149,158 @@ def _at(picture: np.ndarray, region: Region, low: int, *, whole: bool) -> np.nda
     if whole:
         shape, stride = (*shape, region.itemsize), (*stride, 1)
     return np.lib.stride_tricks.as_strided(picture[region.start - low :], shape, stride)
+
+
+# Which elements of one tensor lie in the memory that another one writes to: how many, and which is the first.
+#
+# Counted in a picture of the memory between them, one byte for a byte, as long as that is small; beyond that the
+# count comes from `overlap_elements` and the first index from the strides, where they tell it.
+
+PICTURE_LIMIT = 2**22  # bytes
+MOST_MARKS = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What a write reaches of another tensor.
+
+    Attributes:
+        elements: How many of its indices; None where that takes too long.
+        first: The first of them, row by row; None where not known.
+        marks: Where they lie, row by row: a digit for each of at most `MOST_MARKS` equal parts of the other tensor,
+            from 0 (nothing in it) to 9 (all of it); empty where not known.
+    """
+
+    elements: int | None
+    first: tuple[int, ...] | None
+    marks: str = ""
+
+
+def touched(other: Region, written: Region, mask: np.ndarray | None = None) -> Touched:
+    """Return which elements of ``other`` a write reaches.
+
+    Args:
+        other: The tensor that is looked at.
+        written: The tensor that was written to.
+        mask: Which of its elements were, by index; None: all.
+    """
+    low, high = min(other.start, written.start), max(other.stop, written.stop)
+    if max(high - low, other.elements * other.itemsize, written.elements * written.itemsize) <= PICTURE_LIMIT:
+        return _by_picture(other, written, mask, low, high)
+    count = overlap_elements(other, written)
+    return Touched(count, _index_of(other, written.start), "9" if count == other.elements else "")
+
+
+def _by_picture(other: Region, written: Region, mask: np.ndarray | None, low: int, high: int) -> Touched:
+    picture = np.zeros(high - low, dtype=np.bool_)
+    cells = _bytes_of(picture, written, low)
+    if mask is None:
+        cells[...] = True
+    else:
+        np.logical_or(cells, mask[..., None], out=cells)
+    hit = np.asarray(_bytes_of(picture, other, low).any(axis=-1))
+    count = int(np.count_nonzero(hit))
+    if not count:
+        return Touched(0, None)
+    first = np.unravel_index(int(np.argmax(hit)), other.shape) if other.shape else ()
+    return Touched(count, tuple(map(int, first)), _marks(hit))
+
+
+def _marks(hit: np.ndarray) -> str:
+    """Return the share of true values in equal parts, as digits; a part with some but not all is 1 to 8."""
+    flat = hit.reshape(-1)
+    parts = min(flat.size, MOST_MARKS)
+    edges = np.arange(parts + 1) * flat.size // parts
+    shares = np.add.reduceat(flat, edges[:-1], dtype=np.int64) / np.diff(edges)
+    digits = np.where(shares == 0, 0, np.where(shares == 1, 9, np.clip(np.round(shares * 9), 1, 8)))
+    return "".join(map(str, digits.astype(int)))
+
+
+def _bytes_of(picture: np.ndarray, region: Region, low: int) -> np.ndarray:
+    """Return the bytes of a region in the picture, one more dimension for the bytes of an element."""
+    shape, stride = (*region.shape, region.itemsize), (*region.stride, 1)
+    return np.lib.stride_tricks.as_strided(picture[region.start - low :], shape, stride)
+
+
+def _index_of(other: Region, byte: int) -> tuple[int, ...] | None:
+    """Return which index of ``other`` starts at ``byte``, where the bytes come in reading order."""
+    if any(step < following for step, following in zip(other.stride, other.stride[1:], strict=False)):
+        return None
+    return index_at(other, byte)
+
+
+def index_at(region: Region, byte: int) -> tuple[int, ...] | None:
+    """Return an index of a region whose element starts at ``byte``; None where none is found."""
+    rest, index = byte - region.start, [0] * len(region.shape)
+    for dim in sorted(range(len(index)), key=lambda dim: -region.stride[dim]):
+        step = region.stride[dim]
+        index[dim] = max(min(rest // step, region.shape[dim] - 1), 0) if step else 0
+        rest -= index[dim] * step
+    return tuple(index) if rest == 0 else None
+
+
+# Which elements a masked or indexed write reaches: ``x[mask] = 0`` writes to some of x, not to all.
+#
+# The op is done once more, on a fresh tensor of truth values of the same shape: what is true afterwards was written
+# to. Only on the CPU and within a bound; else the answer is "at most all of it".
+
+LIMIT = 2**20  # elements
+
+Mark = Callable[[torch.Tensor, tuple[Any, ...]], Any]
+
+
+def _put(mark: torch.Tensor, args: tuple[Any, ...]) -> None:
+    mark.index_put_(list(args[1]), torch.tensor(data=True))
+
+
+def _fill_at_index(mark: torch.Tensor, args: tuple[Any, ...]) -> None:
+    mark.index_fill_(args[1], args[2], True)  # noqa: FBT003  (the value)
+
+
+def _scatter(mark: torch.Tensor, args: tuple[Any, ...]) -> None:
+    mark.scatter_(args[1], args[2], True)  # noqa: FBT003
+
+
+def _masked(mark: torch.Tensor, args: tuple[Any, ...]) -> None:
+    mark.masked_fill_(args[1], True)  # noqa: FBT003
+
+
+def _put_flat(mark: torch.Tensor, args: tuple[Any, ...]) -> None:
+    mark.put_(args[1], torch.ones_like(args[1], dtype=torch.bool))
+
+
+_MARKS: dict[str, Mark] = {
+    "index_put_": _put,
+    "_index_put_impl_": _put,
+    "index_fill_": _fill_at_index,
+    "index_copy_": _fill_at_index,
+    "index_add_": _fill_at_index,
+    "index_reduce_": _fill_at_index,
+    "scatter_": _scatter,
+    "scatter_add_": _scatter,
+    "scatter_reduce_": _scatter,
+    "masked_fill_": _masked,
+    "masked_scatter_": _masked,
+    "put_": _put_flat,
+}
+
+
+def is_scattered(op_name: str) -> bool:
+    """Return whether this op writes to some elements of its target only."""
+    return op_name in _MARKS
+
+
+def written_elements(op_name: str, target: torch.Tensor, args: tuple[Any, ...]) -> np.ndarray | None:
+    """Return which elements of ``target`` the call wrote to, as an array of truth values; None where not known.
+
+    Call it outside all modes (`quiet`).
+    """
+    if target.device.type != "cpu" or target.numel() > LIMIT or not args or args[0] is not target:
+        return None
+    mark = torch.zeros(target.shape, dtype=torch.bool)
+    try:
+        _MARKS[op_name](mark, args)
+    except (RuntimeError, IndexError, TypeError, ValueError, KeyError):
+        return None  # other arguments than these ops have today
+    found: np.ndarray = mark.numpy()
+    return found

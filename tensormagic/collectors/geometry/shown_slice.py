@@ -12,9 +12,7 @@ from dataclasses import replace
 
 import torch
 
-from tensormagic.collectors.geometry.grid import Cut, cut_along, cut_of, grid
-from tensormagic.collectors.geometry.layout import dim_names
-from tensormagic.collectors.geometry.values import read_values, text_of
+from tensormagic.collectors.geometry.layout import Cut, cut_along, cut_of, dim_names, grid, read_values, text_of
 from tensormagic.collectors.quiet import quiet
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Grid, LayoutReport

@@ -1,23 +1,73 @@
-"""What is known of one backward call while it is followed: where it runs, where it starts, what it hands back."""
+"""What is known of one backward call while it is followed, backwards that are Python code included."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from threading import get_ident
 from types import FrameType
 from typing import Any
 
 import torch
 
 from tensormagic.collectors.gradients.gradients import PassRecorder
-from tensormagic.collectors.gradients.insides import Insides
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
-from tensormagic.collectors.graphs.blind_writes import Suspect
-from tensormagic.collectors.graphs.skeleton import Walk
+from tensormagic.collectors.graphs.in_place import Suspect
+from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.backward_calls import BackwardCall
-from tensormagic.collectors.hooks.levels import active_levels, bare
+from tensormagic.collectors.hooks.functorch_levels import active_levels, bare
+from tensormagic.collectors.hooks.replacing import without_dynamo
 from tensormagic.reports import UNTOUCHED, Circumstances, Pass
+
+# Looks into backwards that are Python code of the person's: their own Functions', and re-entrant checkpoints'.
+#
+# While the engine runs, the tracer's mode is off the stack. Where a node's backward runs forward code of its own, as
+# a checkpoint does that computes its segment again, nodes are made there, and a backward may run through them. So for
+# these nodes the mode is on the stack: from a hook that runs last before their backward until one that runs first
+# after.
+
+
+class PythonBackwards:
+    """Puts the mode onto the stack while the backwards of some nodes run.
+
+    Args:
+        nodes: The nodes.
+        put_on_top: Puts the mode on the stack, and returns what undoes it.
+        home: The thread that it is for: on others its notes would be wrong.
+    """
+
+    def __init__(self, nodes: Sequence[Any], put_on_top: Callable[[], Callable[[], None]], home: int) -> None:
+        self._put_on_top = put_on_top
+        self._home = home
+        self._handles: list[Any] = []
+        self._undo: list[Callable[[], None]] = []
+        for node in nodes:
+            self._handles.append(node.register_hook(partial(without_dynamo, self._leave)))
+
+    def open(self, nodes: Sequence[Any]) -> None:
+        """Begin; called after every other hook was put on, so that the mode is there for the backward alone."""
+        for node in nodes:
+            self._handles.append(node.register_prehook(partial(without_dynamo, self._enter)))
+
+    def close(self) -> None:
+        """Take the hooks off; where a backward raised, the mode too."""
+        while self._handles:
+            self._handles.pop().remove()
+        while self._undo:
+            self._undo.pop()()
+
+    def _enter(self, _: Any) -> None:
+        if get_ident() == self._home:
+            self._undo.append(self._put_on_top())
+
+    def _leave(self, _: Any, __: Any) -> None:
+        if self._undo and get_ident() == self._home:
+            self._undo.pop()()
+
+
+# What is known of one backward call while it is followed: where it runs, where it starts, what it hands back.
 
 sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 
@@ -34,7 +84,7 @@ class Following:
         graph: The graph it goes through.
         recorder: Its hooks.
         nodes: Its live nodes, in traversal order; dropped when it ends.
-        insides: Its hooks on backwards that are Python code.
+        python_backwards: Its hooks on backwards that are Python code.
         caller: The frame that made the call.
         come_back: Puts the tracer's mode back, which leaves while the engine runs; None where it was not there.
         found: The walk over its graph; dropped when it ends.
@@ -51,7 +101,7 @@ class Following:
     graph: TracedGraph | None = None
     recorder: PassRecorder | None = None
     nodes: Sequence[Any] = ()
-    insides: Insides | None = None
+    python_backwards: PythonBackwards | None = None
     caller: FrameType | None = None
     come_back: Callable[[], None] | None = None
     found: Walk | None = None
@@ -97,7 +147,7 @@ def _on_behalf_of(outer: Following | None) -> int | None:
         return None
     current = torch._C._current_autograd_node()
     place = next((at for at, node in enumerate(outer.nodes) if node is current), None)
-    return None if place is None else outer.graph.skeleton.index[place]
+    return None if place is None else outer.graph.structure.index[place]
 
 
 def is_being_compiled() -> bool:
@@ -130,9 +180,9 @@ def returned_gradients(
     found: dict[int, list[torch.Tensor]] = {}
     if call.accumulates or followed.graph is None or followed.recorder is None:
         return found
-    skeleton, norms = followed.graph.skeleton, followed.recorder.values.norms
-    leaves = {leaf: index for index, leaf in skeleton.leaf_of.items()}
-    places = {id(node): skeleton.index[place] for place, node in enumerate(followed.nodes)}
+    structure, norms = followed.graph.structure, followed.recorder.values.norms
+    leaves = {leaf: index for index, leaf in structure.leaf_of.items()}
+    places = {id(node): structure.index[place] for place, node in enumerate(followed.nodes)}
     for asked, gradient in zip(call.inputs, result, strict=False):
         is_leaf = isinstance(asked, torch.Tensor) and asked.grad_fn is None
         node = getattr(asked, "grad_fn" if isinstance(asked, torch.Tensor) else "node", None)

@@ -18,10 +18,15 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.gradients.survey import StatisticsTable, survey, survey_of, survey_on_device
+from tensormagic.collectors.gradients.gradient_statistics import (
+    StatisticsTable,
+    gradient_statistics_of,
+    gradient_statistics_on_device,
+    survey,
+)
 from tensormagic.collectors.graphs.history import flat, has_history, is_stale
-from tensormagic.collectors.graphs.skeleton import Skeleton
-from tensormagic.collectors.hooks.levels import bare
+from tensormagic.collectors.graphs.structure import GraphStructure
+from tensormagic.collectors.hooks.functorch_levels import bare
 from tensormagic.collectors.quiet import answers_itself, here, unasked
 from tensormagic.reports import UNTOUCHED, ForwardBirth, ForwardValues, GradientStatistics
 
@@ -85,25 +90,27 @@ class ForwardMeter:
     def _measure(self, x: torch.Tensor) -> Row | _Deferred:
         """Measure a value, unless it is, unchanged, the very memory that was measured last: a view."""
         if not x.is_cpu if self._deferred is None else self._deferred:
-            return survey_on_device(x), x.numel()
+            return gradient_statistics_on_device(x), x.numel()
         key = (x.data_ptr(), x.numel(), x._version, x.dtype) if x.layout is torch.strided and not x.is_nested else None
         if key is None or key != self._last[0] or self._last[1] is None:
             self._last = (key, survey(x, 0))
         assert self._last[1] is not None
         return self._last[1]
 
-    def take(self, nodes: Sequence[Any], skeleton: Skeleton, pass_number: int, *, full: bool) -> PassForward | None:
+    def take(
+        self, nodes: Sequence[Any], structure: GraphStructure, pass_number: int, *, full: bool
+    ) -> PassForward | None:
         """Return the rows of the nodes a pass is about to go through. Never raises.
 
         Leaves, whose values seldom change much from one pass to the next, are measured as they stand where ``full``.
         """
         began = perf_counter()
         try:
-            found = PassForward(skeleton, pass_number)
+            found = PassForward(structure, pass_number)
             with _aside():
                 for place, node in enumerate(nodes):
-                    index = skeleton.index[place]
-                    if index in skeleton.leaf_of:
+                    index = structure.index[place]
+                    if index in structure.leaf_of:
                         leaf = here(node.variable)
                         if not full or answers_itself(leaf) or _is_let_go(leaf):
                             continue
@@ -141,8 +148,8 @@ class PassForward:
         given: For nodes that made a NaN or Inf: whether one went in.
     """
 
-    def __init__(self, skeleton: Skeleton, pass_number: int) -> None:
-        self._skeleton = skeleton
+    def __init__(self, structure: GraphStructure, pass_number: int) -> None:
+        self._structure = structure
         self._pass_number = pass_number
         self.rows: dict[int, Row | _Deferred] = {}
         self.given: dict[int, bool | None] = {}
@@ -156,11 +163,11 @@ class PassForward:
         for waiting in groups.values():
             numbers = torch.stack([row[0] for _, row in waiting]).tolist()
             for (index, (_, count)), read in zip(waiting, numbers, strict=True):
-                self.rows[index] = survey_of(read, pass_number=0, count=count)
+                self.rows[index] = gradient_statistics_of(read, pass_number=0, count=count)
 
     def report(self) -> ForwardValues:
         """Return the numbers, packed."""
-        table, norms = StatisticsTable(self._skeleton.size), array("f", [UNTOUCHED]) * self._skeleton.size
+        table, norms = StatisticsTable(self._structure.size), array("f", [UNTOUCHED]) * self._structure.size
         bad: dict[str, tuple[int, int]] = {}
         for index, row in self._measured():
             table[index], norms[index] = row, row.norm
@@ -171,7 +178,7 @@ class PassForward:
     def birth(self) -> ForwardBirth | None:
         """Return the first node in the order of the forward that made a NaN or Inf; None where none did."""
         is_bad = {index: row for index, row in self._measured() if row.nan or row.inf}
-        index = min((index for index in is_bad if index not in self._skeleton.leaf_of), default=None)
+        index = min((index for index in is_bad if index not in self._structure.leaf_of), default=None)
         if index is None:
             return None
         row = is_bad[index]

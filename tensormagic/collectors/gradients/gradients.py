@@ -20,24 +20,30 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.gradients.births import births_of, hooked_nodes
-from tensormagic.collectors.gradients.evidence import (
+from tensormagic.collectors.gradients.fast_norm import Gradients, Known, Memory, PassValues, fast_norm
+from tensormagic.collectors.gradients.gradient_statistics import (
+    SmallGradients,
+    StatisticsTable,
+    gradient_statistics_of,
+    gradient_statistics_on_device,
+    measured,
+    survey,
+)
+from tensormagic.collectors.gradients.measures import NO_NUMBERS, Measured, measure, measure_on_device, named
+from tensormagic.collectors.gradients.nonfinite import (
     REGULAR,
     SavedFacts,
+    first_nonfinite_of,
+    hooked_nodes,
     saved_counts,
     saved_facts,
     singular_slot,
     suspicious,
 )
-from tensormagic.collectors.gradients.measures import NO_NUMBERS, Measured, measure, measure_on_device, named
-from tensormagic.collectors.gradients.pass_values import PassValues
-from tensormagic.collectors.gradients.quick_look import Gradients, Known, Memory, quick_look
-from tensormagic.collectors.gradients.small_gradients import SmallGradients
-from tensormagic.collectors.gradients.survey import StatisticsTable, measured, survey, survey_of, survey_on_device
-from tensormagic.collectors.graphs.skeleton import Skeleton, Walk
-from tensormagic.collectors.hooks.dynamo import without_dynamo
-from tensormagic.collectors.hooks.levels import bare, outside_levels
-from tensormagic.collectors.hooks.node_hooks import Hooks
+from tensormagic.collectors.graphs.structure import GraphStructure, Walk
+from tensormagic.collectors.hooks.functorch_levels import bare, outside_levels
+from tensormagic.collectors.hooks.live_nodes import Hooks
+from tensormagic.collectors.hooks.replacing import without_dynamo
 from tensormagic.collectors.quiet import answers_itself, here, is_whole, unasked
 from tensormagic.reports import UNREADABLE, UNTOUCHED, GradientStatistics
 
@@ -55,7 +61,7 @@ class PassRecorder:
 
     Args:
         found: The live nodes; dropped in `close`.
-        skeleton: Their structure.
+        structure: Their structure.
         values: Filled while the pass runs.
         first: Statistics of the first gradient of each node, shared by all passes of the skeleton; filled where missing
         deferred: Whether to leave results on the device until the end; by default, wherever that is not a CPU.
@@ -64,7 +70,7 @@ class PassRecorder:
     def __init__(
         self,
         found: Walk,
-        skeleton: Skeleton,
+        structure: GraphStructure,
         values: PassValues,
         first: StatisticsTable,
         *,
@@ -75,12 +81,12 @@ class PassRecorder:
         self.seconds = 0.0
         self.survey_seconds = 0.0
         self._found: Walk | None = found
-        self._skeleton = skeleton
+        self._structure = structure
         self._first = first
         self._deferred = deferred
         self._waiting: list[tuple[Callable[[list[float]], None], torch.Tensor]] = []
         self._facts: dict[int, SavedFacts] = {}
-        self.memory = Memory(skeleton.size)
+        self.memory = Memory(structure.size)
         self._hooks = Hooks()
         self._padding: set[int] = set()
         self._wrapped = False
@@ -117,13 +123,13 @@ class PassRecorder:
 
     def _usual_look(self, slowly: Callable[..., None]) -> Callable[[Gradients], None]:
         assert self._found is not None
-        index_of = dict(zip(map(id, self._found.nodes), self._skeleton.index, strict=True))  # its ids live as long
-        known = Known(index_of.get, self._skeleton.feeder, self._first.there)
-        return quick_look(self, known, slowly, None if self.values.table is None else self._small)
+        index_of = dict(zip(map(id, self._found.nodes), self._structure.index, strict=True))  # its ids live as long
+        known = Known(index_of.get, self._structure.feeder, self._first.there)
+        return fast_norm(self, known, slowly, None if self.values.table is None else self._small)
 
     def _hook_nodes(self, before: Callable[..., None], look: Callable[..., None] | None, handle: Any) -> None:
         assert self._found is not None
-        for index, node in zip(self._skeleton.index, self._found.nodes, strict=True):
+        for index, node in zip(self._structure.index, self._found.nodes, strict=True):
             slot = None if type(node) in REGULAR else singular_slot(node)
             hook = look if look is not None and slot is None else partial(before, index, node if slot else None, slot)
             if (other := node.register_prehook(hook)) is not handle:
@@ -131,8 +137,8 @@ class PassRecorder:
 
     def _hook_contested(self, after: Callable[..., None], handle: Any) -> None:
         assert self._found is not None
-        index = self._skeleton.index
-        for place, contested in self._skeleton.contested.items():
+        index = self._structure.index
+        for place, contested in self._structure.contested.items():
             node = self._found.nodes[place]
             if node.name() in _PADDING:
                 self._padding.add(index[place])
@@ -149,8 +155,10 @@ class PassRecorder:
         except Exception as error:
             self.values.gap = f"{type(error).__name__}: {error}"
         if self.values.bad:
-            hooked = hooked_nodes(found, self._skeleton, self.hooked) if found is not None else frozenset()
-            self.values.births = births_of(self.values, self._facts, self._first, self._skeleton.edges, hooked)
+            hooked = hooked_nodes(found, self._structure, self.hooked) if found is not None else frozenset()
+            self.values.births = first_nonfinite_of(
+                self.values, self._facts, self._first, self._structure.edges, hooked
+            )
 
     def observe_value(self, root: torch.Tensor) -> None:
         """Record the loss: read at once on a CPU, with everything else elsewhere."""
@@ -251,7 +259,7 @@ class PassRecorder:
         """Measure a gradient, unless it is, unchanged, the very memory that the node before it received."""
         if gradient.layout is torch.strided:
             self.memory.note(index, gradient)
-            feeder = self._skeleton.feeder[index]
+            feeder = self._structure.feeder[index]
             if feeder >= 0 and self.memory.holds(feeder, gradient):
                 return self.hand_on(feeder, index)
         if self._wants_survey(index):
@@ -323,9 +331,9 @@ class PassRecorder:
             count, number = gradient.numel(), self.values.pass_number
 
             def keep(read: list[float]) -> None:
-                self._keep_statistics(index, survey_of(read, pass_number=number, count=count))
+                self._keep_statistics(index, gradient_statistics_of(read, pass_number=number, count=count))
 
-            self._waiting.append((keep, survey_on_device(gradient)))
+            self._waiting.append((keep, gradient_statistics_on_device(gradient)))
 
     def _measure(self, gradient: torch.Tensor, store: Callable[[Measured], None]) -> None:
         if self._defers(gradient):

@@ -1,4 +1,4 @@
-"""The passes of a run that are kept, and what each brought every leaf: a gradient, and a step of the optimizer."""
+"""The passes of a run that are kept, evenly thinned, and what a live panel is told of them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tensormagic.collectors.gradients.pass_values import PassValues
-from tensormagic.collectors.gradients.timeline import Thinned
-from tensormagic.collectors.gradients.traced_graph import FREE_SECONDS, MOST_PASSES, passes_to_keep
-from tensormagic.collectors.graphs.skeleton import Skeleton
+from tensormagic.collectors.gradients.fast_norm import PassValues
+from tensormagic.collectors.gradients.following import Following
+from tensormagic.collectors.gradients.traced_graph import (
+    FREE_SECONDS,
+    MOST_PASSES,
+    Thinned,
+    TracedGraph,
+    passes_to_keep,
+)
+from tensormagic.collectors.graphs.structure import GraphStructure
 from tensormagic.collectors.objects.identity import Leaves
-from tensormagic.reports import UNREADABLE, UNTOUCHED, ParameterSeries, Pass
+from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame, ParameterSeries, Pass
 from tensormagic.reports.graph import no_numbers
+
+# The passes of a run that are kept, and what each brought every leaf: a gradient, and a step of the optimizer.
 
 UPDATES_SHARE = 0.005  # of the time of the run goes into measuring the optimizer's steps, beyond the first one
 
@@ -69,18 +77,18 @@ class PassLog:
         """Return the kept passes in the order in which they began."""
         return tuple(sorted(self._rows.items(), key=lambda row: row.done.number))
 
-    def use(self, skeleton: Skeleton) -> None:
+    def use(self, structure: GraphStructure) -> None:
         """Say that nodes of a new graph lead to its leaves."""
-        self._used.update(skeleton.leaf_of.values())
+        self._used.update(structure.leaf_of.values())
         self._rows.capacity = passes_to_keep(len(self._leaves.known))
 
-    def append(self, done: Pass, skeleton: Skeleton, values: PassValues) -> bool:
+    def append(self, done: Pass, structure: GraphStructure, values: PassValues) -> bool:
         """Keep a pass that has ended; False where what passes inside it brought to one leaf would have to be added."""
         if done.circumstances is not None and done.circumstances.inside:
-            self._bring(done, skeleton, values)
+            self._bring(done, structure, values)
             return True
         norms = array("f", [UNTOUCHED]) * len(self._leaves.known)
-        for index, leaf in skeleton.leaf_of.items():
+        for index, leaf in structure.leaf_of.items():
             norms[leaf] = values.norms[index]
         clear = self._carry(self._brought.pop(done.number, {}), norms)
         for leaf, norm in enumerate(norms):
@@ -89,7 +97,7 @@ class PassLog:
         self._rows.append(PassRow(done, norms, array("f")), pin=bool(values.bad))
         return clear
 
-    def _bring(self, done: Pass, skeleton: Skeleton, values: PassValues) -> None:
+    def _bring(self, done: Pass, structure: GraphStructure, values: PassValues) -> None:
         """Keep what a pass inside another brought to leaves until that one ends.
 
         A re-entrant checkpoint's parameters get their gradient in a pass of its own; so do the inputs of its segment,
@@ -97,7 +105,7 @@ class PassLog:
         """
         self.inner.append(done, pin=bool(values.bad))
         brought = self._brought.setdefault(done.number, {})
-        for index, leaf in skeleton.leaf_of.items():
+        for index, leaf in structure.leaf_of.items():
             if values.norms[index] != UNTOUCHED:
                 brought.setdefault(leaf, []).append(values.norms[index])
 
@@ -169,3 +177,34 @@ def _columns(rows: list[array[float]], count: int) -> list[array[float]]:
         if width
         else [array("f") for _ in range(count)]
     )
+
+
+# What a live panel is told of a run, many times a second: small copies, made on the panel's thread.
+
+There = tuple[Pass, TracedGraph, PassValues]
+
+
+def pass_of(current: Following | None) -> There | None:
+    """Return the pass that a backward is in; None where it is in none, or none runs."""
+    if current is None or current.begun is None or current.graph is None or current.recorder is None:
+        return None
+    return current.begun, current.graph, current.recorder.values
+
+
+def frame_before_any_pass(structure: int, step: int, seconds: float) -> LiveFrame:
+    """Return the frame of a run in which nothing ran backward yet."""
+    return LiveFrame(
+        structure, graph=0, pass_number=0, step=step, running=False, cursor=-1, reached=0, norms=array("f"),
+        finished_pass=0, parameter_norms=array("f"), seconds=seconds,
+    )  # fmt: skip
+
+
+def frame_of(there: There, finished: PassRow | None, structure: int, seconds: float, *, running: bool) -> LiveFrame:
+    """Return the frame of a run that has come to a pass, and has brought another to its end."""
+    begun, graph, values = there
+    order = values.order
+    last, row = (finished.done.number, finished.norms) if finished else (0, array("f"))
+    return LiveFrame(
+        structure, graph.structure.number, begun.number, begun.step, running,
+        order[-1] if order else -1, len(order), values.norms[:], last, row, seconds,
+    )  # fmt: skip

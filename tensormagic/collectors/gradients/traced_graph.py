@@ -1,23 +1,96 @@
-"""One structure that passes went through, and what is kept of them: bounded, whatever the length of the run.
-
-Of every pass the norms are taken. Everything else about a gradient (largest magnitude, mean, deviation, zeros) costs
-several times as much where gradients are large, so it is taken in the first pass and then in as many of the passes
-that are kept as fit into a small share of the time: `TracedGraph.wants_statistics`.
-"""
+"""The structures that a run's passes went through, and what is kept of them."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from array import array
+from collections.abc import Callable, Mapping
 from operator import attrgetter
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from tensormagic.collectors.gradients.pass_values import PassValues
-from tensormagic.collectors.gradients.survey import StatisticsTable
-from tensormagic.collectors.gradients.timeline import Thinned
-from tensormagic.collectors.graphs.nodes import new_node
-from tensormagic.collectors.graphs.skeleton import Skeleton
+from tensormagic.collectors.gradients.fast_norm import PassValues
+from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable
+from tensormagic.collectors.gradients.nonfinite import first_bad
+from tensormagic.collectors.graphs.history import runs_python
+from tensormagic.collectors.graphs.nodes import describe_nodes, new_node
+from tensormagic.collectors.graphs.structure import GraphStructure, Walk, Walker, make_structure
+from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.where.origins import Origins
 from tensormagic.reports import UNTOUCHED, Birth, FirstBad, ForwardBirth, Frame, GradientStatistics, Graph, Node
+
+# Keeps a bounded number of passes of a run of any length, evenly thinned, without losing the ones that matter.
+#
+# The first, the last and pinned items are always kept. Of the others every k-th is kept, where k doubles whenever the
+# store is full: a loop of a million steps costs what one of a hundred does.
+
+Item = TypeVar("Item")
+
+
+class Thinned(Generic[Item]):
+    """An append-only sequence that keeps at most about ``capacity`` of its items.
+
+    Args:
+        capacity: How many evenly spaced items to keep; pinned ones (at most ``pins``) and the last come on top.
+        pins: How many items may be pinned.
+    """
+
+    def __init__(self, capacity: int, pins: int = 4) -> None:
+        self.capacity = capacity
+        self._pins_left = pins
+        self._stride = 1
+        self._kept: dict[int, Item] = {}
+        self._pinned: set[int] = set()
+        self.seen = 0
+
+    @property
+    def keeps_next(self) -> bool:
+        """Whether the next item stays when others follow it, unless the store is thinned once more."""
+        return self.seen % self._stride == 0
+
+    @property
+    def keeps_last(self) -> bool:
+        """The same of the last item."""
+        return (self.seen - 1) % self._stride == 0 or self.seen - 1 in self._pinned
+
+    @property
+    def last(self) -> Item | None:
+        """The last item, which is always kept; None where there is none yet."""
+        return self._kept.get(self.seen - 1)
+
+    def append(self, item: Item, *, pin: bool = False) -> None:
+        """Add an item; a pinned one is never thinned out."""
+        at, self.seen = self.seen, self.seen + 1
+        self._drop_previous(at - 1)
+        self._kept[at] = item
+        if pin and self._pins_left:
+            self._pins_left -= 1
+            self._pinned.add(at)
+        while len(self._kept) > self.capacity + len(self._pinned) + 1:
+            self._thin()
+
+    def items(self) -> tuple[Item, ...]:
+        """Return what is kept, in order."""
+        return tuple(self._kept.copy().values())
+
+    def _drop_previous(self, at: int) -> None:
+        if at > 0 and at % self._stride and at not in self._pinned:
+            del self._kept[at]
+
+    def _thin(self) -> None:
+        self._stride *= 2
+        last = self.seen - 1
+        self._kept = {
+            at: item for at, item in self._kept.items() if at % self._stride == 0 or at == last or at in self._pinned
+        }
+
+
+# One structure that passes went through, and what is kept of them: bounded, whatever the length of the run.
+#
+# Of every pass the norms are taken. Everything else about a gradient (largest magnitude, mean, deviation, zeros)
+# costs several times as much where gradients are large, so it is taken in the first pass and then in as many of the
+# passes that are kept as fit into a small share of the time: `TracedGraph.wants_statistics`.
 
 KEPT_NUMBERS = 1 << 14  # the norms kept a graph over all its passes, and over all passes for the parameters;
 FEWEST_PASSES, MOST_PASSES = 24, 192  # within these bounds: a small network keeps every step of a short run
@@ -28,11 +101,11 @@ FREE_SECONDS = 0.02  # after these
 class TracedGraph:
     """One skeleton with everything that is known about it."""
 
-    def __init__(self, skeleton: Skeleton, nodes: tuple[Node, ...]) -> None:
-        self.skeleton = skeleton
+    def __init__(self, structure: GraphStructure, nodes: tuple[Node, ...]) -> None:
+        self.structure = structure
         self.nodes = nodes
-        self.first = StatisticsTable(skeleton.size)
-        self.frames: Thinned[Frame] = Thinned(passes_to_keep(skeleton.size))
+        self.first = StatisticsTable(structure.size)
+        self.frames: Thinned[Frame] = Thinned(passes_to_keep(structure.size))
         self.order = array("i")
         self.births: tuple[Birth, ...] = ()
         self.forward_birth: ForwardBirth | None = None
@@ -42,10 +115,10 @@ class TracedGraph:
         self.bad_passes = 0
         self.inner = False  # whether all its passes ran inside other passes
         self.python_places: tuple[int, ...] = ()  # traversal places of nodes whose backward is the person's Python code
-        self._shared = tuple(_shared_edges(skeleton))
+        self._shared = tuple(_shared_edges(structure))
         self._statistics_seconds = 0.0
         self._statistics_cost = 0.0  # of the last pass that was measured in full
-        self._told: tuple[int, tuple[Node, ...]] = (0, nodes)
+        self._described: tuple[int, tuple[Node, ...]] = (0, nodes)
 
     def wants_statistics(self, seconds: float) -> bool:
         """Return whether the next pass is to be measured in full, ``seconds`` into the run."""
@@ -81,7 +154,7 @@ class TracedGraph:
 
     def _frame(self, values: PassValues) -> Frame:
         bad = {str(index): counts for index, counts in values.bad.items()}
-        edges = self.skeleton.edges
+        edges = self.structure.edges
         keys = [(edges[at].source, edges[at].input_number) for at in self._shared]
         parts = array("f", [values.parts[key][0] if key in values.parts else UNTOUCHED for key in keys])
         measures = values.table.columns() if values.table is not None else array("f")
@@ -90,20 +163,20 @@ class TracedGraph:
 
     def report(self) -> Graph:
         """Return what is known as plain data."""
-        skeleton, nodes = self.skeleton, self._with_first_statistics()
+        structure, nodes = self.structure, self._with_first_statistics()
         return Graph(
-            number=skeleton.number, nodes=nodes, edges=skeleton.edges, roots=skeleton.roots, order=tuple(self.order),
+            number=structure.number, nodes=nodes, edges=structure.edges, roots=structure.roots, order=tuple(self.order),
             passes_seen=self.passes, frames=self.frames.items(), births=self.births, shared_edges=self._shared,
             forward_birth=self.forward_birth, first_bad=self.first_bad,
         )  # fmt: skip
 
     def _with_first_statistics(self) -> tuple[Node, ...]:
         """Return the nodes with what is known of their first gradients, put together only where more is known."""
-        count, told = self._told
+        count, described = self._described
         if (now := len(self.first)) != count:
-            told = tuple(map(_with_statistics, self.nodes, self.first.every()))
-            self._told = (now, told)
-        return told
+            described = tuple(map(_with_statistics, self.nodes, self.first.every()))
+            self._described = (now, described)
+        return described
 
 
 def passes_to_keep(numbers: int) -> int:
@@ -111,11 +184,13 @@ def passes_to_keep(numbers: int) -> int:
     return min(max(KEPT_NUMBERS // max(numbers, 1), FEWEST_PASSES), MOST_PASSES)
 
 
-def _shared_edges(skeleton: Skeleton) -> list[int]:
+def _shared_edges(structure: GraphStructure) -> list[int]:
     contested = {
-        (skeleton.index[place], input_number) for place, inputs in skeleton.contested.items() for input_number in inputs
+        (structure.index[place], input_number)
+        for place, inputs in structure.contested.items()
+        for input_number in inputs
     }
-    return [at for at, edge in enumerate(skeleton.edges) if (edge.source, edge.input_number) in contested]
+    return [at for at, edge in enumerate(structure.edges) if (edge.source, edge.input_number) in contested]
 
 
 _FIELDS = tuple(each.name for each in dataclasses.fields(Node))
@@ -129,3 +204,82 @@ def _with_statistics(node: Node, statistics: GradientStatistics | None) -> Node:
         return node
     values: tuple[Any, ...] = _in_order(node)
     return new_node(*values[:_AT], statistics, *values[_AT + 1 :])
+
+
+# The structures that a run's passes went through: each walk finds the graph it belongs to, or begins a new one.
+
+MAX_GRAPHS = 32  # structures kept; a graph that differs in every step would fill memory
+MAX_INNER_GRAPHS = 128  # and of passes inside others: with re-entrant checkpoints, one a layer
+
+_FOREIGN = "some nodes were made on another thread: forward is followed on the traced one only, they have no line"
+
+
+class GraphBook:
+    """The graphs so far.
+
+    Args:
+        walker: Walked what is looked up.
+        leaves: Names the leaves.
+        origins: Says where nodes were made.
+        namespace: Where names are looked up.
+        add_gap: Told what could not be kept: section and reason.
+    """
+
+    def __init__(
+        self,
+        walker: Walker,
+        leaves: Leaves,
+        origins: Origins,
+        namespace: Mapping[str, Any],
+        *,
+        add_gap: Callable[[str, str], None],
+    ) -> None:
+        self._walker, self._leaves, self._origins = walker, leaves, origins
+        self._namespace, self._add_gap = namespace, add_gap
+        self._graphs: list[TracedGraph] = []
+
+    def __len__(self) -> int:
+        return len(self._graphs)
+
+    def of(self, found: Walk, *, inner: bool) -> TracedGraph | None:
+        """Return the graph with the structure that was walked, a new one where none has it; None beyond the bound."""
+        for graph in self._graphs:
+            if graph.structure.signature == found.signature:
+                found.signature = graph.structure.signature  # the same, once
+                graph.inner &= inner
+                return graph
+        if self._walker.found_foreign(found):
+            return self.of(self._walker.again(found), inner=inner)
+        most = MAX_INNER_GRAPHS if inner else MAX_GRAPHS
+        if sum(graph.inner == inner for graph in self._graphs) == most:
+            self._add_gap("graphs", f"more than {most} different graphs: passes through others were not kept")
+            return None
+        return self._begin(found, inner=inner)
+
+    def _begin(self, found: Walk, *, inner: bool) -> TracedGraph:
+        structure = make_structure(len(self._graphs) + 1, found)
+        with quiet():  # reading what a node saves is an operation, which a mode of the person's would see
+            nodes = describe_nodes(found, structure, self._leaves, self._origins, self._namespace)
+        graph = TracedGraph(structure, nodes)
+        graph.inner = inner
+        graph.python_places = tuple(place for place, node in enumerate(found.nodes) if runs_python(node))
+        self._graphs.append(graph)
+        if found.foreign:
+            self._add_gap("source", _FOREIGN)
+        return graph
+
+    def look_back(self, graph: TracedGraph, found: Walk, values: PassValues) -> None:
+        """Look where the forward of a pass went wrong whose loss is not finite, once for each graph. Never raises."""
+        if values.value is None or math.isfinite(values.value) or graph.looked_back:
+            return
+        graph.looked_back = True
+        try:
+            graph.first_bad = first_bad(found, graph.structure, values.pass_number, self._namespace)
+        except Exception as error:
+            self._add_gap(
+                "forward", f"where the loss became {values.value} was not found: {type(error).__name__}: {error}"
+            )
+
+    def by_use(self) -> list[TracedGraph]:
+        """Return the graphs, the most used first, those of passes inside others last."""
+        return sorted(self._graphs, key=lambda graph: (graph.inner, -graph.passes, graph.structure.number))

@@ -1,4 +1,4 @@
-"""Whether a value has a way back, and which node made it, asked without making torch build one to answer."""
+"""Whether a value has a way back, which node made it, and whether that node runs Python code of the person's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd.function import BackwardCFunction
+
+# Whether a value has a way back, and which node made it, asked without making torch build one to answer.
 
 
 def flat(values: tuple[Any, ...]) -> Iterator[Any]:
@@ -49,3 +52,16 @@ def history_of(x: torch.Tensor) -> tuple[int, str]:
         return -1, ""
     node: Any = x.grad_fn
     return node._sequence_nr(), node.name()
+
+
+# Which nodes run Python code of the person's in their backward.
+
+_CHECKPOINT = "CheckpointFunctionBackward"
+
+
+def runs_python(node: Any) -> bool:
+    """Return whether the backward of a node is Python code of the person's, or runs such code."""
+    if not isinstance(node, BackwardCFunction):
+        return False
+    module: str = getattr(getattr(type(node), "_forward_cls", None), "__module__", "")
+    return not module.startswith("torch.") or type(node).__name__ == _CHECKPOINT

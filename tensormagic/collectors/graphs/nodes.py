@@ -1,4 +1,4 @@
-"""Describes the nodes of a skeleton once: names, shapes, saved tensors. The nodes are looked at, never kept."""
+"""Describes the nodes of a graph once: names, shapes, saved tensors. The nodes are looked at, never kept."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from tensormagic.collectors.graphs.saved_tensors import is_packed
-from tensormagic.collectors.graphs.skeleton import Skeleton, Walk, is_accumulate
-from tensormagic.collectors.objects.foreign import is_a
+from tensormagic.collectors.graphs.structure import GraphStructure, Walk, is_accumulate
+from tensormagic.collectors.objects.holdings import is_a
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import number, numbers
 from tensormagic.collectors.where.origins import Origin, Origins
@@ -21,6 +20,23 @@ from tensormagic.reports.quickly import quickly
 
 if TYPE_CHECKING:
     from tensormagic.collectors.where.origins import Origin, Origins
+
+
+# What a node has saved: whether it can be read without running a hook of the person's.
+
+
+def is_packed(raw: Any) -> bool:
+    """Return whether reading a saved tensor would run a hook of the person's, or cannot be known not to.
+
+    Where this torch does not say whether there is a hook, it is left alone. Of a list of saved tensors, as indexing
+    keeps its indices, one that is packed is enough.
+    """
+    if isinstance(raw, (tuple, list)):  # asked of every saved tensor: ``|`` takes three times as long
+        return any(is_packed(each) for each in raw if each is not None)
+    return getattr(raw, "unpack_hook", raw) is not None
+
+
+# Describes the nodes of a skeleton once: names, shapes, saved tensors. The nodes are looked at, never kept.
 
 MAX_SAVED = 12  # slots listed a node; an LSTM keeps one for every layer and gate
 
@@ -48,15 +64,15 @@ def op_name(node_name: str) -> str:
 
 
 def describe_nodes(
-    found: Walk, skeleton: Skeleton, leaves: Leaves, origins: Origins, namespace: Mapping[str, Any]
+    found: Walk, structure: GraphStructure, leaves: Leaves, origins: Origins, namespace: Mapping[str, Any]
 ) -> tuple[Node, ...]:
     """Return the report nodes of a skeleton, in report order."""
     variables = _variables(found, namespace)
-    described: list[Node | None] = [None] * skeleton.size
+    described: list[Node | None] = [None] * structure.size
     for place, node in enumerate(found.nodes):
-        index = skeleton.index[place]
-        if index in skeleton.leaf_of:
-            described[index] = _describe_leaf(node, index, leaves.known[skeleton.leaf_of[index]].name)
+        index = structure.index[place]
+        if index in structure.leaf_of:
+            described[index] = _describe_leaf(node, index, leaves.known[structure.leaf_of[index]].name)
         else:
             number, exact = (-1, False) if place in found.foreign else origins.of(node._sequence_nr())
             origin = origins.origins[number] if number >= 0 else (None, "")

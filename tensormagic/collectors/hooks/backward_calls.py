@@ -17,9 +17,8 @@ from typing import Any, Literal, Protocol
 
 import torch
 
-from tensormagic.collectors.hooks.dynamo import skip_in_dynamo, switch_dynamo, with_dynamo
-from tensormagic.collectors.where.caller import uncounted
-from tensormagic.collectors.where.tracebacks import strip_own_frames
+from tensormagic.collectors.hooks.replacing import skip_in_dynamo, switch_dynamo, with_dynamo
+from tensormagic.collectors.where.caller import strip_own_frames, uncounted
 from tensormagic.errors import TraceError
 
 Followed = Literal["trace", "memory"]

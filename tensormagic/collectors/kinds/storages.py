@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensormagic.collectors.geometry.geometry import Pattern
-from tensormagic.collectors.geometry.memory import Memory
+from tensormagic.collectors.geometry.storage import Memory
+from tensormagic.collectors.geometry.strides import Pattern
 from tensormagic.collectors.kinds.kind import Description, Kind
 from tensormagic.reports import Fact
 from tensormagic.words import number_of_bytes, plural

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.geometry.memory import Memory
+from tensormagic.collectors.geometry.storage import Memory
 from tensormagic.collectors.kinds.kind import MOST_NAMED, Description, Kind, Part, Values, overrides
 from tensormagic.reports import Fact
 from tensormagic.words import plural, tuple_text

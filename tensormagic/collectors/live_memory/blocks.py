@@ -1,20 +1,60 @@
-"""Pieces of memory, each once: what lies over them, and who leads to them.
-
-Two storage objects can lie over the same bytes: each ``torch.from_numpy(a)`` makes a new one. They are one piece of
-memory, and its bytes count once.
-"""
+"""Pieces of memory, each once: what they are for, what lies over them, and who leads to them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any, Literal
 
 import torch
+from torch import nn
 
-from tensormagic.collectors.geometry.memory import Memory
-from tensormagic.collectors.live_memory.categories import Role
+from tensormagic.collectors.aliasing.aliases import components
+from tensormagic.collectors.geometry.storage import Memory
+from tensormagic.collectors.kinds.subclasses import dispatches, has_memory, inner_tensors
 from tensormagic.collectors.objects.reach import Place
-from tensormagic.reports import Holder
+from tensormagic.collectors.quiet import number
+from tensormagic.collectors.where.source import is_own_code, location_in, names_of
+from tensormagic.reports import Category, Holder
+
+# What memory is for: from the roles in which a storage was met to one category.
+#
+# One storage may play several roles: a weight is what a graph saved for backward, too, and an optimizer's state may
+# be a view into it. The first line of `PRECEDENCE` that fits counts.
+#
+# - *parameter*: an ``nn.Parameter``, or what an optimizer updates.
+# - *gradient*: the ``.grad`` of a tensor.
+# - *optimizer state*: what an optimizer holds besides its parameters: moments, momentum buffers, steps.
+# - *buffer*: registered as a buffer of a module.
+# - *input*: what a data set or loader holds; and what has a name, was not computed with gradients, and was saved by a
+#   graph that is still alive: the batch that a model was given. Once a backward has freed the graph, nothing tells a
+#   batch from another tensor.
+# - *saved for backward*: what a live graph keeps for its backward, and is none of these.
+# - *other*: everything else.
+
+Role = Literal["parameter", "gradient", "optimizer state", "buffer", "data", "saved"]
+
+PRECEDENCE: tuple[tuple[Role, Category], ...] = (
+    ("parameter", "parameter"),
+    ("gradient", "gradient"),
+    ("optimizer state", "optimizer state"),
+    ("buffer", "buffer"),
+    ("data", "input"),
+    ("saved", "saved for backward"),
+)
+
+
+def category_of(roles: Collection[Role]) -> Category:
+    """Return what a storage is for."""
+    return next((category for role, category in PRECEDENCE if role in roles), "other")
+
+
+# Pieces of memory, each once: what lies over them, and who leads to them.
+#
+# Two storage objects can lie over the same bytes: each ``torch.from_numpy(a)`` makes a new one. They are one piece of
+# memory, and its bytes count once.
 
 
 @dataclass(slots=True)
@@ -77,3 +117,81 @@ def merged(blocks: Iterable[Block]) -> list[Block]:
         else:
             found.append(block)
     return found
+
+
+# The strided tensors that hold the memory of a tensor: itself, for most; else what it is made of.
+#
+# A sparse tensor lies in its indices and values, a nested one in its buffer, a functorch or functional wrapper in
+# what it wraps, a wrapper subclass in its inner tensors. Those of a class of the person's are read from the instance;
+# only where it has none is ``__tensor_flatten__`` asked, which is made for that.
+
+_PLAIN = {torch.Tensor, nn.Parameter, nn.Buffer}
+_LEVELS = 8  # wrapper subclasses round one another
+
+
+def parts(x: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield the strided tensors that hold a tensor's memory. Raises where that is not told."""
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x) or torch._is_functional_tensor(x)
+    if type(x) in _PLAIN and x.layout is torch.strided and not x.is_nested and not wrapped:
+        yield x
+    else:
+        yield from _inside(x, _LEVELS)
+
+
+def _inside(x: torch.Tensor, levels: int) -> Iterator[torch.Tensor]:
+    if torch._is_functional_tensor(x):
+        x = torch._from_functional_tensor(x)
+    for part in components(x):
+        inner = inner_tensors(part) if levels and dispatches(part) and not has_memory(part) else []
+        for _, tensor in inner:
+            yield from _inside(tensor, levels - 1)
+        if not inner:
+            yield part
+
+
+def memory_in(part: torch.Tensor) -> Memory:
+    """Return the memory of a strided tensor: of no bytes where nothing lies behind its storage.
+
+    A fake tensor and a wrapper subclass have a storage that says how large it would be, and no memory.
+    """
+    try:
+        memory = Memory.of(part)
+    except RuntimeError:  # torch does not give an address where there is none
+        storage = part.untyped_storage()
+        memory = Memory(storage._cdata, str(storage.device), 0, 0)
+    return memory if memory.address else Memory(memory.identity, memory.device, 0, 0)
+
+
+def nbytes_of(x: torch.Tensor) -> int:
+    """Return the bytes of a tensor's elements; 0 where it does not tell."""
+    try:
+        return number(x.nbytes)
+    except Exception:  # an odd tensor may raise anything
+        return 0
+
+
+# The variables of functions that are running: they hold memory as names do, and no namespace tells them.
+
+
+def running(frame: FrameType | None, taken: set[str]) -> list[tuple[Place, Any]]:
+    """Return the variables of a frame and of those that called it, as far as they run functions of the person's own.
+
+    Args:
+        frame: The innermost.
+        taken: Names that mean something to the person already; a variable that is so called, too, is told with its
+            function.
+    """
+    found: list[tuple[Place, Any]] = []
+    while frame is not None:
+        code = frame.f_code
+        if code.co_flags & inspect.CO_OPTIMIZED and is_own_code(code.co_filename):
+            names = dict(names_of(frame))
+            location = location_in(frame, frame.f_lineno)
+            found += [(Place(_path(name, frame, taken), "name", 0, location), held) for name, held in names.items()]
+            taken |= set(names)
+        frame = frame.f_back
+    return found
+
+
+def _path(name: str, frame: FrameType, taken: set[str]) -> str:
+    return f"{frame.f_code.co_name}.<locals>.{name}" if name in taken else name

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.where.gathered_frames import own_frame
+from tensormagic.collectors.where.caller import own_frame
 from tensormagic.collectors.where.source import location_of
 from tensormagic.reports import Location
 

@@ -1,12 +1,9 @@
-"""Where the memory is, now: the walk, the devices' own counters and what stands out, as one report.
-
-Everything that was met is let go of when this returns: looking keeps nothing alive.
-"""
+"""Where the memory is, now: the walk, the devices' own counters and what stands out, as one report."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
@@ -16,18 +13,119 @@ import torch
 
 from tensormagic.collectors.aliasing.holders import Budget
 from tensormagic.collectors.devices.devices import READERS, Reader, read_devices
-from tensormagic.collectors.live_memory.blocks import Block
-from tensormagic.collectors.live_memory.lines import Lines
-from tensormagic.collectors.live_memory.running import running
-from tensormagic.collectors.live_memory.strangers import note_strangers
-from tensormagic.collectors.live_memory.survey import Survey
-from tensormagic.collectors.live_memory.telling import live_storage, summed
+from tensormagic.collectors.live_memory.blocks import Block, category_of, nbytes_of, running
+from tensormagic.collectors.live_memory.lines import Lines, Origin, noted_line
+from tensormagic.collectors.live_memory.survey import Survey, note_unnamed_referrers
+from tensormagic.collectors.objects.namespace import OPTIMIZED
 from tensormagic.collectors.objects.reach import Place
-from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.session.stroll import THOROUGH, Stroll
+from tensormagic.collectors.quiet import numbers, quiet
+from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 from tensormagic.collectors.session.watching import standing_out
+from tensormagic.collectors.where.source import location_of
 from tensormagic.errors import TensorMagicError
-from tensormagic.reports import DeviceMemory, Gap, MemoryReport
+from tensormagic.reports import Category, DeviceMemory, Gap, Holder, LiveStorage, Location, MemoryReport
+
+# From a block of memory to plain data: its best name, who holds it, and the tensor that stands for it.
+
+MOST_HOLDERS = 6
+_SESSION = ("history", "traceback")
+_UNNAMED = ("view", "array")  # the base of what has a name, which is what a person can delete
+
+
+def live_storage(block: Block, line_of: Callable[[torch.UntypedStorage], Origin | None] = noted_line) -> LiveStorage:
+    """Return a block as plain data.
+
+    Args:
+        block: The block.
+        line_of: Gives the line that allocated a storage, where it is known.
+    """
+    places = sorted(_named(block), key=lambda pair: (_rank(*pair), id(pair[1]) in block.composed, *_steps(pair[0])))
+    place, x = places[0] if places else (None, next(iter(block.tensors.values()), None))
+    stands = block.part if x is None or id(x) in block.composed else x
+    memory, holders, origin = block.memory, _holders(places, x), _origin(block, line_of)
+    return LiveStorage(
+        name=place.path if place is not None else "",
+        nbytes=memory.nbytes,
+        device=memory.device,
+        category=category_of(block.roles),
+        dtype=str(stands.dtype).removeprefix("torch."),
+        shape=_shape(stands),
+        tensors=len(block.tensors),
+        holders=(*holders[:MOST_HOLDERS], *block.saved, *block.strangers)[:MOST_HOLDERS],
+        found=len(holders) + block.in_graphs + len(block.strangers),
+        module=block.module,
+        location=None if origin is None else origin.location,
+        backward=origin is not None and origin.backward,
+        shared=_is_shared(block),
+    )
+
+
+def summed(blocks: list[Block]) -> tuple[LiveStorage, ...]:
+    """Return the sums of blocks that are not told of one by one: one a device and category, the largest first."""
+    sums: dict[tuple[str, Category], list[int]] = {}
+    for block in blocks:
+        entry = sums.setdefault((block.memory.device, category_of(block.roles)), [0, 0])
+        entry[0] += block.nbytes
+        entry[1] += 1
+    found = [LiveStorage("", nbytes, *key, tensors=count) for key, (nbytes, count) in sums.items()]
+    return tuple(sorted(found, key=lambda one: -one.nbytes))
+
+
+def _named(block: Block) -> list[tuple[Place, torch.Tensor]]:
+    places = [pair for pair in block.places if pair[0].kind not in _UNNAMED]
+    return list({(place.path, place.location): (place, x) for place, x in reversed(places)}.values())[::-1]
+
+
+def _rank(place: Place, x: torch.Tensor) -> tuple[bool, bool, bool, bool]:
+    """Return what puts the name first that a person would write: their own, a plain path, of all of it."""
+    path = place.path
+    return place.kind in _SESSION, OPTIMIZED.search(path) is not None, ", " in path, x._is_view()
+
+
+def _steps(place: Place) -> tuple[bool, int]:
+    """Return what puts the path first that is quickest to write; of outputs, the one that tells the cell."""
+    return not place.path.startswith("Out["), place.path.count(".") + place.path.count("[")
+
+
+def _holders(places: list[tuple[Place, torch.Tensor]], stands: torch.Tensor | None) -> list[Holder]:
+    return [_holder(place, x, stands) for place, x in places]
+
+
+def _holder(place: Place, x: torch.Tensor, stands: torch.Tensor | None) -> Holder:
+    if x is stands:
+        return Holder(place.path, place.kind, "tensor", 0, _with_text(place.location))
+    return Holder(place.path, place.kind, "storage", nbytes_of(x), _with_text(place.location))
+
+
+def _with_text(place: Location | None) -> Location | None:
+    if place is None or place.text:
+        return place
+    return replace(place, text=location_of(place.filename, place.line, place.function).text)
+
+
+def _origin(block: Block, line_of: Callable[[torch.UntypedStorage], Origin | None]) -> Origin | None:
+    """Return the line that allocated a block; one that several storages lie over is somebody else's memory."""
+    return None if block.identities or not block.memory.address else line_of(block.part.untyped_storage())
+
+
+def _shape(x: torch.Tensor) -> tuple[int, ...]:
+    try:
+        return numbers(x.shape)
+    except Exception:  # sizes that are not known as numbers raise all kinds of errors
+        return ()
+
+
+def _is_shared(block: Block) -> bool:
+    """Return whether torch is not alone on a memory: two storages lie over it, or it is another's, or a file's."""
+    if block.identities:
+        return True
+    storage = block.part.untyped_storage()
+    return (
+        block.memory.device == "cpu" and block.memory.address != 0 and (storage.is_shared() or not storage.resizable())
+    )
+
+
+# Everything that was met is let go of when this returns: looking keeps nothing alive.
 
 MOST_LISTED = 2_000
 
@@ -56,15 +154,15 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
         readers: What reads the devices' counters.
     """
     with quiet(), uncollected():
-        stroll = Stroll(budget).through(namespace, [*running(frame, set(namespace)), *more])
+        walk_session = ObjectWalk(budget).through(namespace, [*running(frame, set(namespace)), *more])
         # Asked before anything else is met: whoever holds a tensor then keeps it.
-        kept, views, graphs = standing_out(stroll, namespace) if only is None else ((), (), ())
-        survey = Survey(stroll, everything=True)
+        kept, views, graphs = standing_out(walk_session, namespace) if only is None else ((), (), ())
+        survey = Survey(walk_session, everything=True)
         wanted = _reached(only, budget) if only is not None else None
         blocks = [block for block in survey.blocks if wanted is None or _identities(block) & wanted]
         blocks = [block for block in blocks if _is_asked_for(block.memory.device, devices)]
         blocks.sort(key=lambda block: -block.nbytes)
-        note_strangers(blocks, survey.ours)
+        note_unnamed_referrers(blocks, survey.ours)
         if not blocks:  # nothing that was asked for: what stands out lies elsewhere
             kept, views, graphs = (), (), ()
         counters, missing = read_devices(readers)
@@ -110,7 +208,7 @@ def _title(only: Mapping[str, Any] | None, devices: Collection[str] | None) -> s
 
 def _reached(only: Mapping[str, Any], budget: Budget) -> set[int]:
     """Return the storages that some values lead to, by their names or their graphs."""
-    return Survey(Stroll(budget).below(only), everything=False).identities
+    return Survey(ObjectWalk(budget).below(only), everything=False).identities
 
 
 def _identities(block: Block) -> set[int]:

@@ -2,23 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import gc
+import sys
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
 from torch import nn
 
-from tensormagic.collectors.live_memory.blocks import Block, merged
-from tensormagic.collectors.live_memory.categories import Role
-from tensormagic.collectors.live_memory.graph_memory import LEAF, GraphMemory
-from tensormagic.collectors.live_memory.nameless import nameless
-from tensormagic.collectors.live_memory.parts import memory_in, nbytes_of, parts
-from tensormagic.collectors.objects.holdings import gradient_there, registered
-from tensormagic.collectors.objects.naming import OPTIMIZED
+from tensormagic.collectors.graphs.saved_tensors import kept_by, path_of
+from tensormagic.collectors.live_memory.blocks import Block, Role, memory_in, merged, nbytes_of, parts
+from tensormagic.collectors.objects.holdings import gradient_there, mro_of, registered
+from tensormagic.collectors.objects.namespace import OPTIMIZED
 from tensormagic.collectors.objects.reach import Place
-from tensormagic.collectors.session.stroll import Stroll
+from tensormagic.collectors.session.session_walk import ObjectWalk
 from tensormagic.reports import Gap, Holder
-from tensormagic.words import plural
+from tensormagic.words import count, plural
+
+# What live autograd graphs keep: one walk over the nodes of all of them, each once.
+#
+# Nothing is unpacked that a hook of the person's has packed; how much torch does not show at all is counted.
+
+MOST_NODES = 200_000
+LEAF = "variable"  # the slot of a leaf, which no node has saved
+
+Keep = Callable[[torch.Tensor, str, Callable[[], str]], None]
+
+
+@dataclass(slots=True)
+class GraphMemory:
+    """A walk.
+
+    Attributes:
+        hidden: Saved tensors that torch does not show.
+        nodes: The nodes met; held until the walk is dropped: an address must not be used twice.
+    """
+
+    hidden: int = 0
+    nodes: set[Any] = field(default_factory=set)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all nodes were looked at."""
+        return len(self.nodes) < MOST_NODES
+
+    def walk(self, roots: Iterable[tuple[Any, str]], keep: Keep) -> None:
+        """Go through the graphs that begin at some nodes; a node counts to the first that leads to it.
+
+        Args:
+            roots: Nodes, each with the name of what it made.
+            keep: Told of everything that a node keeps: the tensor, the slot, and what gives its path. It is not held:
+                whoever owns the walk would be in a cycle with it, and all that was met would wait for the collector.
+        """
+        for root, name in roots:
+            pending = deque([root])
+            while pending and self.complete:
+                node = pending.popleft()
+                if node not in self.nodes:
+                    self.nodes.add(node)
+                    self._read(node, name, keep)
+                    pending.extend(after for after, _ in node.next_functions if after is not None)
+
+    def _read(self, node: Any, name: str, keep: Keep) -> None:
+        for slot, tensor in kept_by(node):
+            if tensor is None:
+                self.hidden += 1
+            else:
+                keep(tensor, slot, lambda slot=slot: path_of(node, name, slot))  # type: ignore[misc]
+
+
+# Tensors that no name leads to: one look at everything that Python's garbage collector knows.
+#
+# With memory that is missing it is these that people look for: what a cycle, a library's cache or an extension keeps.
+
+
+@dataclass(frozen=True, slots=True)
+class Nameless:
+    """What was found beyond names.
+
+    Attributes:
+        tensors: Tensors.
+        nodes: Nodes of autograd graphs that Python holds.
+        looked: How many objects were looked at.
+    """
+
+    tensors: list[torch.Tensor]
+    nodes: list[Any]
+    looked: int
+
+
+def nameless(known: Container[int]) -> Nameless:
+    """Return what is alive beyond what is known already.
+
+    Args:
+        known: The ``id`` of each tensor that was met.
+    """
+    every = gc.get_objects()
+    kinds = set(map(type, every))
+    tensors = {kind for kind in kinds if torch.Tensor in mro_of(kind)}
+    nodes = {kind for kind in kinds if any("next_functions" in vars(each) for each in mro_of(kind))}
+    wanted = tensors | nodes
+    found = [item for item in every if type(item) in wanted]
+    return Nameless(
+        tensors=[item for item in found if type(item) in tensors and id(item) not in known],
+        nodes=[item for item in found if type(item) in nodes],
+        looked=len(every),
+    )
+
+
+# Who holds what no name leads to: one look backward, from a few large tensors to what refers to them.
+#
+# What comes of it is no path that a person could write, but a place to look at: a library's global, a list, an object
+# of some class.
+
+SMALLEST = 2**20  # bytes of a storage that is worth the look
+MOST = 8
+MOST_HOLDERS = 4
+
+
+def note_unnamed_referrers(blocks: Sequence[Block], ours: Container[int]) -> None:
+    """Note on the largest blocks that no name and no graph leads to who refers to their tensors.
+
+    Args:
+        blocks: The largest first.
+        ours: The ``id`` of what only this look holds.
+    """
+    lost = [block for block in blocks if block.nbytes >= SMALLEST and not block.places and not block.saved][:MOST]
+    owners = [x for block in lost for x in block.tensors.values()]
+    if not owners:
+        return
+    found = (item for item in gc.get_referrers(*owners) if id(item) not in ours and item is not owners)
+    every = [item for item in found if _is_theirs(item)]
+    libraries = {id(vars(module)): name for name, module in list(sys.modules.items()) if type(module) is ModuleType}
+    for block in lost:
+        mine = set(block.tensors)
+        described = [(item, x) for item in every for x in gc.get_referents(item) if id(x) in mine]
+        block.strangers += [
+            Holder(_described(item, x, libraries), "item", "tensor") for item, x in described[:MOST_HOLDERS]
+        ]
+
+
+def _is_theirs(item: Any) -> bool:
+    return type(item) is not FrameType and not type(item).__module__.startswith("tensormagic.")
+
+
+def _described(item: Any, x: torch.Tensor, libraries: dict[int, str]) -> str:
+    """Return what an object is, and under which key it holds a tensor."""
+    if type(item) is dict:
+        key = next((key for key, value in item.items() if value is x and type(key) is str), "")
+        library = libraries.get(id(item))
+        return f"{library}.{key}" if library else f"a dict without a name, [{key!r}]"
+    if type(item) in {list, tuple, set, frozenset}:
+        return f"a {type(item).__name__} of {count(len(item))} without a name"
+    return f"an object without a name: {type(item).__module__}.{type(item).__qualname__}"
+
 
 MOST_SAVED = 4  # graphs told of one block
 _NAMELESS = "a tensor without a name"
@@ -29,17 +169,17 @@ class Survey:
     """Every live piece of memory. Holds what it has met: to be dropped as soon as it has been told of.
 
     Args:
-        stroll: A walk through everything that has a name.
+        walk_session: A walk through everything that has a name.
         everything: Whether to look for what has none, too.
     """
 
-    def __init__(self, stroll: Stroll, *, everything: bool) -> None:
+    def __init__(self, walk_session: ObjectWalk, *, everything: bool) -> None:
         self._blocks: dict[int, Block] = {}
         self._of: dict[int, tuple[torch.Tensor, list[Block]]] = {}
         self._unreadable: dict[str, int] = {}
         self._graphs = GraphMemory()
-        self._stroll = stroll
-        self.looked = stroll.looked
+        self._walk_session = walk_session
+        self.looked = walk_session.looked
         self._meet_named()
         self._meet_registered()
         roots = list(self._roots())
@@ -65,13 +205,13 @@ class Survey:
     def gaps(self) -> tuple[Gap, ...]:
         """What could not be looked at."""
         graphs, hidden = self._graphs, self._graphs.hidden
-        told = [
-            ("names", self._stroll.cut),
+        described = [
+            ("names", self._walk_session.cut),
             ("graphs", "" if graphs.complete else f"only {plural(len(graphs.nodes), 'node')} of graphs were looked at"),
             ("graphs", _not_shown(hidden) if hidden else ""),
             *(("storages", _not_counted(kind, number)) for kind, number in self._unreadable.items()),
         ]
-        return tuple(Gap(section, reason) for section, reason in told if reason)
+        return tuple(Gap(section, reason) for section, reason in described if reason)
 
     def _blocks_of(self, x: torch.Tensor) -> list[Block]:
         """Return the blocks that a tensor lies in."""
@@ -101,8 +241,8 @@ class Survey:
         return known
 
     def _meet_named(self) -> None:
-        sources = tuple(path + mark for path in self._stroll.data for mark in ".[")
-        for place, x in self._stroll.visits:
+        sources = tuple(path + mark for path in self._walk_session.data for mark in ".[")
+        for place, x in self._walk_session.visits:
             role = _role_of(place, sources)
             for block in self._blocks_of(x):
                 block.places.append((place, x))
@@ -110,7 +250,7 @@ class Survey:
                     block.roles.add(role)
 
     def _meet_registered(self) -> None:
-        for path, module in self._stroll.modules:
+        for path, module in self._walk_session.modules:
             for registry, role in _REGISTRIES:
                 for x in registered(module, registry).values():
                     if x is not None:
@@ -131,7 +271,7 @@ class Survey:
             self._mark(grad, "gradient", blocks[0].module if blocks else "")
 
     def _roots(self) -> Iterator[tuple[Any, str]]:
-        for place, x in self._stroll.visits:
+        for place, x in self._walk_session.visits:
             yield from _root(x, place.path)
 
     def _meet_nameless(self) -> list[tuple[Any, str]]:

@@ -1,13 +1,9 @@
-"""What is remembered of a storage: numbers, and a weak reference that tells the moment of its death.
-
-The Python object of a storage lives as long as the storage itself, whoever holds that: tensors, views, autograd graphs
-or C++ alone. So a weak reference to it, with a callback, tells exactly when the memory is given back, and keeps
-nothing alive.
-"""
+"""What is remembered of a storage, and the rhythm of the run in which it lives."""
 
 from __future__ import annotations
 
 import weakref
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +11,15 @@ import torch
 
 from tensormagic.reports.memory import Category
 from tensormagic.reports.ops import Phase
+
+__all__ = ["JOINING", "Iterations"]
+
+
+# What is remembered of a storage: numbers, and a weak reference that tells the moment of its death.
+#
+# The Python object of a storage lives as long as the storage itself, whoever holds that: tensors, views, autograd
+# graphs or C++ alone. So a weak reference to it, with a callback, tells exactly when the memory is given back, and
+# keeps nothing alive.
 
 
 class Place:
@@ -117,3 +122,41 @@ def new_block(storage: torch.UntypedStorage, tensor: Any, died: Died) -> Block:
     block.before = block.shared = block.by_engine = False
     block.start, block.pieces, block.died, block.category = 0, None, None, None
     return block
+
+
+# The rhythm of a run, noted beside its sums: where each backward began, and how large what was joined became.
+
+MOST_JOINED = 4096  # tensors noted for one line, the latest
+MOST_BACKWARDS = 1 << 20
+JOINING = frozenset({"aten.cat.default", "aten.constant_pad_nd.default", "aten.stack.default"})
+
+
+class Iterations:
+    """What tells the rhythm of a run.
+
+    Attributes:
+        latest: The number of the last backward that was seen; whoever sees one with a greater number says so.
+        backwards: Numbers of the operations at which a backward was first seen to run.
+        joins: Operation and bytes of the tensors that a line joined of others.
+    """
+
+    __slots__ = ("backwards", "joins", "latest")
+
+    def __init__(self) -> None:
+        self.backwards = array("q")
+        self.joins: dict[int, list[tuple[int, int]]] = {}
+        self.latest = -1
+
+    def began(self, task: int, operation: int) -> None:
+        """Note that a backward with this number, greater than the latest, was running."""
+        self.latest = task
+        if len(self.backwards) < MOST_BACKWARDS:
+            self.backwards.append(operation)
+
+    def joined(self, block: Block) -> None:
+        """Note the birth of what was joined from others."""
+        if block.site is not None:
+            every = self.joins.setdefault(block.site, [])
+            every.append((block.born, block.nbytes))
+            if len(every) > 2 * MOST_JOINED:
+                del every[:MOST_JOINED]

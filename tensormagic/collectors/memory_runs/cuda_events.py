@@ -1,21 +1,32 @@
-"""The CUDA allocator's own events over a run, joined to lines and names: a pure function over what torch hands out.
-
-The format is the one that `torch.cuda.memory._snapshot` documents: ``device_traces`` holds a list of events a device,
-``segments`` what is reserved and which blocks of it are in use. An event has ``action``, ``addr``, ``size`` (as asked
-for), ``stream``, ``time_us`` and ``frames``, the innermost first.
-"""
+"""The CUDA allocator's own recording of a run, switched on and off, and its events joined to lines and names."""
 
 from __future__ import annotations
 
+import functools
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from tensormagic.collectors.where.gathered_frames import own_frame
+import torch
+
+from tensormagic.collectors.hooks.replacing import replace
+from tensormagic.collectors.memory_runs.allocation_log import AllocationLog
+from tensormagic.collectors.where.caller import own_frame
 from tensormagic.collectors.where.source import CellNumber, is_own_code, location_of
-from tensormagic.reports import Location
-from tensormagic.reports.allocator_run import AllocatorLine, AllocatorRun
+from tensormagic.reports import Gap, Location
+from tensormagic.reports.memory_run import AllocatorLine, AllocatorRun
+
+__all__ = ["CudaRecording", "History", "Seen", "allocator_runs", "seen_by"]
+
+
+# The CUDA allocator's own events over a run, joined to lines and names: a pure function over what torch hands out.
+#
+# The format is the one that `torch.cuda.memory._snapshot` documents: ``device_traces`` holds a list of events a
+# device, ``segments`` what is reserved and which blocks of it are in use. An event has ``action``, ``addr``, ``size``
+# (as asked for), ``stream``, ``time_us`` and ``frames``, the innermost first.
 
 MOST_LINES = 200
 _IN_USE = {"active_allocated", "active_pending_free", "active_awaiting_free"}  # the last is the documentation's word
@@ -150,7 +161,7 @@ def _served(events: Iterable[Mapping[str, Any]], seen: Seen, lines: _Lines) -> I
     most = sorted(sizes, key=lambda line: -sum(sizes[line]))[:MOST_LINES]
     for line in most:
         returned = seen.returned.get(line, 0)
-        yield AllocatorLine(lines.told(line), sum(sizes[line]), returned, len(sizes[line]), max(sizes[line]))
+        yield AllocatorLine(lines.described(line), sum(sizes[line]), returned, len(sizes[line]), max(sizes[line]))
 
 
 def _unnamed(
@@ -162,7 +173,7 @@ def _unnamed(
         if address not in seen.addresses:
             sums[lines.of(block.get("frames"))].append(_asked(block))
     for line in sorted(sums, key=lambda line: -sum(sums[line]))[:MOST_LINES]:
-        yield lines.told(line), len(sums[line]), sum(sums[line])
+        yield lines.described(line), len(sums[line]), sum(sums[line])
 
 
 class _Lines:
@@ -180,11 +191,140 @@ class _Lines:
         self._functions.setdefault(own[:2], own[2])
         return own[:2]
 
-    def told(self, line: _Line | None) -> Location | None:
+    def described(self, line: _Line | None) -> Location | None:
         """Return a line as a location."""
         if line is None:
             return None
         return location_of(*line, self._functions.get(line, ""), cell_number=self._cell_number)
 
 
-__all__ = ["History", "Seen", "allocator_runs"]
+# Switches the CUDA allocator's own recording on for a run, and leaves it as it was.
+#
+# Where the person records already, theirs is read and nothing is switched; where they begin to in the run, theirs
+# goes on after it. CUDA is never started by looking.
+
+_is_recording: Callable[[], bool] = getattr(torch._C, "_cuda_isHistoryEnabled", bool)  # not there in old builds
+
+_BEGAN = "CUDA began in this run: the allocator's own events are read of later ones"
+_SWITCHED = "the recording of the allocator's events was switched in this run: only those since then can be read"
+LIMIT = 100_000  # events: some hundred bytes each, stacks shared
+
+
+class CudaRecording:
+    """One run's recording.
+
+    Args:
+        cuda: `torch.cuda`.
+        enabled: Says whether somebody records already.
+        clock: Seconds since 1970.
+
+    Attributes:
+        gaps: Why nothing was recorded although there is CUDA memory; empty where it was.
+    """
+
+    def __init__(
+        self,
+        cuda: Any = torch.cuda,
+        enabled: Callable[[], bool] = _is_recording,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._cuda, self._enabled, self._clock = cuda, enabled, clock
+        self._history: History | None = None
+        self._snapshot: Mapping[str, Any] = {}
+        self._switched = False  # by the person, in the run
+        self.gaps: tuple[Gap, ...] = ()
+
+    def start(self, stack: ExitStack) -> None:
+        """Begin, where CUDA is in use; recording ends with the stack. Never raises."""
+        try:
+            if not self._cuda.is_initialized():
+                return
+            mine = not self._enabled()
+            if mine:
+                self._cuda.memory._record_memory_history("all", context="alloc", stacks="python", max_entries=LIMIT)
+                stack.callback(self._end)
+            stack.callback(replace(self._cuda.memory, "_record_memory_history", self._noting))
+            self._history = History(self._clock() * 1e6, LIMIT if mine else 0)
+        except Exception as error:
+            self._missed("recorded", error)
+
+    def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return torch's switch, which also notes that the person used it: what it is set to then is theirs."""
+
+        @functools.wraps(original)
+        def record(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            self._switched = True
+            return result
+
+        return record
+
+    def _end(self) -> None:
+        if self._switched:
+            return
+        try:
+            self._cuda.memory._record_memory_history(None)
+        except Exception as error:
+            self._missed("ended", error)
+
+    def take(self) -> None:
+        """Take down what was recorded, while it still is. Never raises."""
+        try:
+            if self._history is not None:
+                self._snapshot = self._cuda.memory._snapshot()
+            elif not self.gaps and self._cuda.is_initialized():
+                self.gaps = (Gap("allocator", _BEGAN),)
+            if self._switched and self._history is not None:
+                self._history, self.gaps = History(self._history.since), (Gap("allocator", _SWITCHED),)
+        except Exception as error:
+            self._missed("read", error)
+
+    def runs(
+        self,
+        allocation_logs: Iterable[AllocationLog],
+        locations: Sequence[Location],
+        cell_number: CellNumber | None = None,
+    ) -> tuple[AllocatorRun, ...]:
+        """Return what was recorded, joined to what the run itself knows; nothing where nothing was. Never raises.
+
+        Args:
+            allocation_logs: One a device.
+            locations: The lines, by number.
+            cell_number: Gives the number of a cell.
+        """
+        snapshot, self._snapshot = self._snapshot, {}
+        if self._history is None or not snapshot:
+            return ()
+        try:
+            return allocator_runs(snapshot, seen_by(allocation_logs, locations), self._history, cell_number=cell_number)
+        except Exception as error:
+            self._missed("joined", error)
+            return ()
+
+    def _missed(self, what: str, error: Exception) -> None:
+        reason = f"the allocator's own events could not be {what}: {type(error).__name__}: {error}"
+        self.gaps = (Gap("allocator", reason),)
+
+
+def seen_by(allocation_logs: Iterable[AllocationLog], locations: Sequence[Location]) -> dict[int, Seen]:
+    """Return what a run itself knows of each CUDA device, by its number."""
+    found = {}
+    for allocation_log in allocation_logs:
+        kind, _, number = allocation_log.device.partition(":")
+        if kind == "cuda":
+            found[int(number or 0)] = Seen(
+                _returned(allocation_log, locations), max(allocation_log.peak, 0), _addresses(allocation_log)
+            )
+    return found
+
+
+def _returned(allocation_log: AllocationLog, locations: Sequence[Location]) -> dict[tuple[str, int] | None, int]:
+    lines = (
+        (None if site is None else locations[site], nbytes) for site, nbytes in (allocation_log.served or {}).items()
+    )
+    return {None if place is None else (place.filename, place.line): nbytes for place, nbytes in lines}
+
+
+def _addresses(allocation_log: AllocationLog) -> frozenset[int]:
+    storages = (block() for block in allocation_log.alive)
+    return frozenset(storage.data_ptr() for storage in storages if storage is not None)

@@ -1,9 +1,4 @@
-"""Going into functions line by line, whoever wrote them: ``--func model.forward``, as line profilers do.
-
-What happens inside one of the named functions counts at its own line, also where that line calls further functions,
-and also where it is a library's, whose lines are nobody's otherwise. It is found on the stack that is walked anyway:
-nothing is traced.
-"""
+"""Going into functions line by line, whoever wrote them: ``--func model.forward``, as line profilers do."""
 
 from __future__ import annotations
 
@@ -12,18 +7,84 @@ import functools
 import inspect
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import CodeType, FrameType, FunctionType, MethodType
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from types import CodeType, FrameType, FunctionType, MethodType, TracebackType
 from typing import Any
 
 from torch import nn
 
 from tensormagic.collectors.objects.holdings import registered
-from tensormagic.collectors.ops.stack_walk import StackWalk
-from tensormagic.collectors.where.source import Sites, lines_of
+from tensormagic.collectors.ops.op_places import StackWalk
+from tensormagic.collectors.where.source import SourceLines, lines_of
 from tensormagic.errors import UnknownNameError
-from tensormagic.reports import Cell, FunctionMemory, LineMemory
+from tensormagic.reports import Cell, FunctionMemory, Gap, LineMemory
+
+__all__ = ["Executions", "FunctionWalk", "Functions", "LineProfile", "find_functions"]
+
+
+# How often each line of a function is reached, counted by Python itself, where it can.
+#
+# `sys.monitoring` (Python 3.12) tells of the lines of single functions and leaves all others as quick as they are;
+# ``sys.settrace``, which debuggers use, would slow down everything, and take their place. Before 3.12 nothing is
+# counted.
+
+_TOOLS = (4, 3)  # numbers that no kind of tool has by convention: 0 is a debugger's, 1 a coverage's, 2 a profiler's
+NAME = "tensormagic"
+
+
+class Executions:
+    """Counts lines while it is entered.
+
+    Args:
+        codes: What the functions run.
+        monitoring: `sys.monitoring`, or None where there is none.
+
+    Attributes:
+        counts: How often each ``(file name, line)`` was reached.
+        gap: Why nothing is counted; empty where it is.
+    """
+
+    def __init__(self, codes: Iterable[CodeType], monitoring: Any = getattr(sys, "monitoring", None)) -> None:  # noqa: B008  (None before 3.12)
+        self._codes, self._monitoring = tuple(codes), monitoring
+        self._stack = ExitStack()
+        self.counts: Counter[tuple[str, int]] = Counter()
+        self.gap = "" if monitoring is not None else "how often a line was reached is counted from Python 3.12 on"
+
+    def __enter__(self) -> Executions:
+        """Start to count, where a tool's number is free."""
+        monitoring = self._monitoring
+        if monitoring is None or not self._codes:
+            return self
+        tool = next((tool for tool in _TOOLS if monitoring.get_tool(tool) is None), None)
+        if tool is None:
+            self.gap = "how often a line was reached is not counted: other tools take all of Python's places for them"
+            return self
+        monitoring.use_tool_id(tool, NAME)
+        self._stack.callback(monitoring.free_tool_id, tool)
+        line = monitoring.events.LINE
+        monitoring.register_callback(tool, line, self._reached)
+        self._stack.callback(monitoring.register_callback, tool, line, None)
+        for code in self._codes:
+            monitoring.set_local_events(tool, code, line)
+            self._stack.callback(monitoring.set_local_events, tool, code, 0)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop, and give the number back."""
+        self._stack.close()
+
+    def _reached(self, code: CodeType, line: int) -> None:
+        self.counts[code.co_filename, line] += 1
+
+
+# What happens inside one of the named functions counts at its own line, also where that line calls further functions,
+# and also where it is a library's, whose lines are nobody's otherwise. It is found on the stack that is walked
+# anyway: nothing is traced.
 
 _DEFINES = re.compile(r"\s*(?:async\s+)?def\s+(\w+)")  # not parsed: a cell may hold magics
 
@@ -55,10 +116,10 @@ class Functions:
         """Take a function in."""
         self.codes.update(dict.fromkeys(_with_inner(code), name))
 
-    def told(self, lines: Sequence[LineMemory]) -> tuple[FunctionMemory, ...]:
+    def described(self, lines: Sequence[LineMemory]) -> tuple[FunctionMemory, ...]:
         """Return the functions with their source, and which of ``lines`` are theirs."""
         every = {code: name for code, name in self.codes.items() if not code.co_name.startswith("<")}
-        return tuple(_told(code, name, lines) for code, name in every.items())
+        return tuple(_described(code, name, lines) for code, name in every.items())
 
 
 def find_functions(wanted: Iterable[Any], namespace: Mapping[str, Any], cell: Cell) -> Functions:
@@ -101,9 +162,10 @@ def _value(name: str, namespace: Mapping[str, Any]) -> Any:
     try:
         return eval(name, {**_modules(first, namespace), **namespace})  # noqa: S307  (the person's own expression)
     except Exception as error:
-        told = f"{type(error).__name__}: {error}"
+        described = f"{type(error).__name__}: {error}"
         raise UnknownNameError(
-            f"cannot go into {name} ({told}); a function is given by what it is called here: train, model.forward, "
+            f"cannot go into {name} ({described}); a function is given by what it is called here: train, "
+            "model.forward, "
             "package.module.function"
         ) from None
 
@@ -155,7 +217,7 @@ def _with_inner(code: CodeType) -> Iterator[CodeType]:
             yield from _with_inner(part)
 
 
-def _told(code: CodeType, name: str, lines: Sequence[LineMemory]) -> FunctionMemory:
+def _described(code: CodeType, name: str, lines: Sequence[LineMemory]) -> FunctionMemory:
     source = _source(code)
     stop = code.co_firstlineno + len(source)
     mine = [
@@ -187,7 +249,9 @@ class FunctionWalk(StackWalk):
         functions: Those to go through.
     """
 
-    def __init__(self, sites: Sites, module_path: Callable[[FrameType | None], str], functions: Functions) -> None:
+    def __init__(
+        self, sites: SourceLines, module_path: Callable[[FrameType | None], str], functions: Functions
+    ) -> None:
         super().__init__(sites, module_path)
         self._functions = functions
 
@@ -216,4 +280,64 @@ class FunctionWalk(StackWalk):
         return None
 
 
-__all__ = ["FunctionWalk", "Functions", "find_functions"]
+# What a run did in the functions that were asked for, line by line: their lines, their source, how often each ran.
+
+ModulePath = Callable[[FrameType | None], str]
+SiteOf = Callable[[FrameType | None], "int | None"]
+
+
+class LineProfile:
+    """The functions of one run.
+
+    Args:
+        wanted: Functions, or what a person writes for them.
+        namespace: The person's names.
+        cell: What is about to run.
+
+    Raises:
+        UnknownNameError: for what is no function that is written in Python.
+    """
+
+    def __init__(self, wanted: Iterable[Any], namespace: Mapping[str, Any], cell: Cell) -> None:
+        self._functions = find_functions(wanted, namespace, cell)
+        self._asked = bool(self._functions.codes or self._functions.later)
+        self._executions = Executions(self._functions.codes)
+
+    def walk(self, sites: SourceLines, module_path: ModulePath) -> tuple[StackWalk, SiteOf]:
+        """Return what finds the line of an operation, and of what is freed."""
+        if not self._asked:
+            return StackWalk(sites, module_path), sites.of_frame
+        walk = FunctionWalk(sites, module_path, self._functions)
+        return walk, walk.site_of
+
+    def start(self, stack: ExitStack) -> None:
+        """Begin to count how often lines are reached, until the stack is closed."""
+        stack.enter_context(self._executions)
+
+    def lines(self, lines: Sequence[LineMemory], sites: SourceLines) -> tuple[LineMemory, ...]:
+        """Return the lines with how often each was reached; those that did nothing to memory come last."""
+        counts = dict(self._executions.counts)
+        described = [
+            replace(line, executions=counts.pop((line.location.filename, line.location.line), 0))
+            for line in lines
+        ]  # fmt: skip
+        names = {(code.co_filename, line): code.co_name for code in self._functions.codes for line in _lines_of(code)}
+        more = (
+            LineMemory(sites.at(filename, line, names.get((filename, line), "")), executions=count)
+            for (filename, line), count in sorted(counts.items())
+        )
+        return (*described, *more)
+
+    def described(self, lines: Sequence[LineMemory]) -> tuple[FunctionMemory, ...]:
+        """Return the functions, and which of the lines are theirs."""
+        return self._functions.described(lines) if self._asked else ()
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """What is not counted."""
+        gap = self._executions.gap
+        return (Gap("functions", gap),) if self._asked and gap else ()
+
+
+def _lines_of(code: CodeType) -> set[int]:
+    return {line for _, _, line in code.co_lines() if line}

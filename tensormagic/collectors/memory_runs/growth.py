@@ -11,12 +11,21 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
+from tensormagic.collectors.live_memory.blocks import running
 from tensormagic.collectors.live_memory.out_of_memory import failing_variables
-from tensormagic.collectors.live_memory.running import running
-from tensormagic.collectors.memory_runs.beats import Beats
-from tensormagic.collectors.memory_runs.blocks import Block
-from tensormagic.collectors.memory_runs.leak_holders import MOST_NODES, Holders, find_holders
-from tensormagic.collectors.memory_runs.leaks import FEWEST, FEWEST_GRAPHS, MEANT, Rhythm, Stay, find_ended, find_leaks
+from tensormagic.collectors.memory_runs.blocks import Block, Iterations
+from tensormagic.collectors.memory_runs.leaks import (
+    FEWEST,
+    FEWEST_GRAPHS,
+    MEANT,
+    MOST_NODES,
+    Holders,
+    Rhythm,
+    Stay,
+    find_ended,
+    find_holders,
+    find_leaks,
+)
 from tensormagic.collectors.objects.reach import Place
 from tensormagic.collectors.session.assignments import CellNumber, no_cell
 from tensormagic.reports import Gap, Leak, Location
@@ -53,43 +62,54 @@ class Growth:
         self.gaps: tuple[Gap, ...] = ()
 
     def leaks(
-        self, alive: Iterable[Block], beats: Beats, locations: Sequence[Location], *, category: CategoryOf, first: First
+        self,
+        alive: Iterable[Block],
+        iterations: Iterations,
+        locations: Sequence[Location],
+        *,
+        category: CategoryOf,
+        first: First,
     ) -> tuple[Leak, ...]:
         """Return what grows with every iteration, the largest first. Never raises.
 
         Args:
             alive: The storages that are alive; those from before the run are left out.
-            beats: What tells the rhythm.
+            iterations: What tells the rhythm.
             locations: The lines, by number.
             category: What a storage is for.
             first: Number of the first operation at which each line allocated something.
         """
         try:
-            return self._leaks([(block, category(block)) for block in alive], beats, locations, first)
+            return self._leaks([(block, category(block)) for block in alive], iterations, locations, first)
         except Exception as error:  # an odd object that a name leads to: the run is the person's
             self.gaps = (Gap("leaks", f"what grows could not be looked for: {type(error).__name__}: {error}"),)
             return ()
 
     def _leaks(
-        self, alive: list[tuple[Block, Category]], beats: Beats, locations: Sequence[Location], first: First
+        self, alive: list[tuple[Block, Category]], iterations: Iterations, locations: Sequence[Location], first: First
     ) -> tuple[Leak, ...]:
         made = (pair for pair in alive if not pair[0].before and pair[0].site is not None)
         stayed = {block: category for block, category in made if category not in MEANT}
-        if not _may_grow(stayed, beats):
+        if not _may_grow(stayed, iterations):
             return ()
         holders = self._holders(stayed, locations)
         stays = [_stay(block, category, holders) for block, category in stayed.items()]
-        found = find_leaks(stays, Rhythm(locations, beats.backwards, beats.joins, first, holders.complete))
+        found = find_leaks(stays, Rhythm(locations, iterations.backwards, iterations.joins, first, holders.complete))
         return tuple(leak for leak in found if leak.graph or leak.kept >= SMALLEST)
 
     def ended(
-        self, at_peak: Iterable[tuple[Block, int]], beats: Beats, locations: Sequence[Location], *, first: First
+        self,
+        at_peak: Iterable[tuple[Block, int]],
+        iterations: Iterations,
+        locations: Sequence[Location],
+        *,
+        first: First,
     ) -> tuple[Leak, ...]:
         """Return what grew up to the peak and was freed later, all at once.
 
         Args:
             at_peak: What was alive then, with its bytes.
-            beats: What tells the rhythm.
+            iterations: What tells the rhythm.
             locations: The lines, by number.
             first: Number of the first operation at which each line allocated something.
         """
@@ -97,7 +117,7 @@ class Growth:
         gone = [(block, nbytes) for block, nbytes in every if block.died is not None and not block.before]
         peak = max((block.born for block, _ in every), default=0)
         stays = [_stay(block, block.category or "other", Holders(), nbytes) for block, nbytes in gone]
-        found = find_ended(stays, Rhythm(locations, beats.backwards, first=first), peak)
+        found = find_ended(stays, Rhythm(locations, iterations.backwards, first=first), peak)
         return tuple(leak for leak in found if leak.kept >= SMALLEST)
 
     def _holders(self, stayed: Collection[Block], locations: Sequence[Location]) -> Holders:
@@ -119,11 +139,11 @@ class Growth:
             yield replace(place, kind="name"), value
 
 
-def _may_grow(stayed: Collection[Block], beats: Beats) -> bool:
+def _may_grow(stayed: Collection[Block], iterations: Iterations) -> bool:
     """Return whether enough stayed from one line, or one tensor was joined often enough."""
     lines = Counter(block.site for block in stayed)
     often = any(count >= FEWEST_GRAPHS for count in lines.values())
-    return often or any(len(beats.joins.get(site, ())) > FEWEST for site in lines if site is not None)
+    return often or any(len(iterations.joins.get(site, ())) > FEWEST for site in lines if site is not None)
 
 
 def _stay(block: Block, category: Category, holders: Holders, nbytes: int | None = None) -> Stay:

@@ -1,12 +1,10 @@
-"""The dispatch mode of a memory run: sees every operation, and remembers each storage that is new.
-
-It runs for each operation. What it does beyond any dispatch mode: one walk up the stack for the line, and, for what
-is new, a weak reference that notes its death. All sums are made later, a few thousand events at a time.
-"""
+"""The dispatch mode of a memory run: sees every operation, and remembers each storage that is new."""
 
 from __future__ import annotations
 
 import sys
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from time import perf_counter
 from types import FrameType
@@ -14,14 +12,147 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.hooks.stepping import SteppingMode
+from tensormagic.collectors.hooks.modes import SteppingMode
+from tensormagic.collectors.memory_runs.allocation_log import Death, Event, Resized
 from tensormagic.collectors.memory_runs.blocks import Block, Place, new_block
-from tensormagic.collectors.memory_runs.ledger import Death, Event, Resized
-from tensormagic.collectors.memory_runs.node_lines import NodeLines
-from tensormagic.collectors.memory_runs.op_kinds import ONE, RESIZES, SEVERAL, VIEW, OpKind, tensors_in
 from tensormagic.collectors.ops.op_facts import storages
-from tensormagic.collectors.ops.stack_walk import StackWalk
+from tensormagic.collectors.ops.op_places import StackWalk
 from tensormagic.collectors.where.caller import Callers
+
+# What an ATen operation does to memory, as its schema says: read once an operation.
+
+NOTHING, ONE, SEVERAL, VIEW, RESIZES = range(5)
+
+_GIVES_BACK = {"aten::lift", "aten::lift_fresh"}  # what was made without an operation, as from a list or an array
+_MAY_HAND_BACK = {"aten::_unsafe_view", "aten::native_dropout"}  # an argument's memory, whatever the schema says
+_ASKING = frozenset({
+    "cumprod", "eig", "eigh", "householder_product", "lstsq", "masked_fill", "max", "median", "min", "nanmedian",
+    "ormqr", "prod", "svd",
+})  # fmt: skip  # whose nodes are those of `ASKING_NODES`
+
+
+class OpKind:
+    """One operation.
+
+    Attributes:
+        op: Kept, so that its ``id`` stays its own.
+        call: What to call, which does the same with less ado.
+        name: As torch writes it.
+        new: What its result may be: nothing new, one tensor with memory of its own, several, a view, or what may change
+            the bytes of a storage.
+        lifts: Whether it hands on what was made without any operation.
+        asks: Whether its backward computes otherwise while a dispatch mode is on; see `op_asking`.
+        inside: Whether Python code runs inside it, whose own operations are not seen.
+        makes: Whether what is new after it is of its own making for certain, rather than met for the first time.
+    """
+
+    __slots__ = ("asks", "call", "inside", "lifts", "makes", "name", "new", "op")
+
+    def __init__(self, op: Any) -> None:
+        is_overload = isinstance(op, torch._ops.OpOverload)
+        self.op, self.name = op, str(op)
+        self.call = op._op if is_overload else op
+        self.new = _new(op) if is_overload else SEVERAL
+        self.lifts = is_overload and op._schema.name in _GIVES_BACK
+        self.asks = is_overload and _bare(op._schema.name) in _ASKING
+        self.inside = is_overload and op.namespace not in {"aten", "prims", "prim", "profiler"}
+        self.makes = self.lifts or (is_overload and op.namespace == "aten" and _makes(op, self.new))
+
+    def written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+        """Yield the tensors that a call writes to, those that it grows or replaces included."""
+        for position, argument in enumerate(self.op._schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                given = args[position] if position < len(args) else kwargs.get(argument.name)
+                yield from tensors_in([given])
+
+
+def _new(op: Any) -> int:
+    schema = op._schema
+    written = [each for each in schema.arguments if each.alias_info is not None and each.alias_info.is_write]
+    if any(each.kwarg_only for each in written) or (written and _changes_size(schema.name)):
+        return RESIZES
+    made = [each for each in schema.returns if "Tensor" in str(each.type)]
+    new = [each for each in made if each.alias_info is None]
+    if not new:
+        return VIEW if made and not written else NOTHING
+    return ONE if len(schema.returns) == 1 and str(new[0].type) == "Tensor" else SEVERAL
+
+
+def _makes(op: Any, new: int) -> bool:
+    return new in {ONE, SEVERAL} and op._schema.name not in _MAY_HAND_BACK
+
+
+def _bare(name: str) -> str:
+    return name.partition("::")[2].strip("_").removeprefix("linalg_")
+
+
+def _changes_size(name: str) -> bool:
+    return any(part in name for part in ("resize", "set_", "swap", "_out")) or not name.startswith("aten::")
+
+
+def tensors_in(values: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors among values, and in lists, tuples and dictionaries among them."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from tensors_in(value)
+        elif isinstance(value, dict):
+            yield from tensors_in(value.values())
+
+
+# Where each autograd node was made, by its number: for what its backward allocates.
+#
+# Autograd numbers the nodes of a thread one after the other, and draws the number before the operation runs. So the
+# first operation after a number was drawn comes from the place where the node was made.
+
+MOST = 1 << 17  # changes of place that are remembered: beyond, the older half is forgotten (2 MB)
+
+
+class NodeLines:
+    """The places of nodes.
+
+    Args:
+        first: Number of the first node that the run makes.
+
+    Attributes:
+        last: Number of the node that will be made next, as far as is known.
+        lost: Whether places were forgotten.
+    """
+
+    __slots__ = ("_ends", "_first", "_places", "last", "lost")
+
+    def __init__(self, first: int) -> None:
+        self._first = self.last = first
+        self._ends, self._places = array("q"), list[Place]()
+        self.lost = False
+
+    def add(self, end: int, place: Place) -> None:
+        """Note that the nodes up to the number ``end`` (not included) were made at ``place``."""
+        self.last = end
+        if self._places and self._places[-1] is place:
+            self._ends[-1] = end
+            return
+        self._ends.append(end)
+        self._places.append(place)
+        if len(self._ends) > MOST:
+            self._forget()
+
+    def _forget(self) -> None:
+        half = MOST // 2
+        self._first, self.lost = self._ends[half - 1], True
+        del self._ends[:half], self._places[:half]
+
+    def of(self, number: int) -> Place | None:
+        """Return where a node was made; None for one that is not of this run, or forgotten."""
+        if number < self._first:
+            return None
+        at = bisect_right(self._ends, number) if number < self.last else len(self._ends)
+        return self._places[at] if at < len(self._places) else None
+
+
+# It runs for each operation. What it does beyond any dispatch mode: one walk up the stack for the line, and, for what
+# is new, a weak reference that notes its death. All sums are made later, a few thousand events at a time.
 
 FEWEST_EVENTS = 1 << 12  # that wait to be added up
 MOST_PLACES = 20_000  # lines × modules: a large model has some hundreds
@@ -248,9 +379,14 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
 
         What was met first in a view was allocated elsewhere, and so was what cannot be resized: an array, a file.
         """
-        makers = {kind.name for kind in self._kinds.values() if kind.makes}
+        node_threads = {kind.name for kind in self._kinds.values() if kind.makes}
         for block in list(self.known.values()):
-            if block.op in makers and block.place is not None and not block.shared and block.key not in self.resized:
+            if (
+                block.op in node_threads
+                and block.place is not None
+                and not block.shared
+                and block.key not in self.resized
+            ):
                 storage = block()
                 if storage is not None and storage.resizable():
                     yield storage, block.place

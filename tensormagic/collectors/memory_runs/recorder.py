@@ -14,25 +14,22 @@ from torch import nn
 
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
 from tensormagic.collectors.hooks.backward_calls import require_nobody_here
-from tensormagic.collectors.hooks.children import abandon_in_children
+from tensormagic.collectors.hooks.forked_processes import abandon_in_children
 from tensormagic.collectors.live_memory.lines import Origin, note_lines
 from tensormagic.collectors.live_memory.out_of_memory import out_of_memory_of
-from tensormagic.collectors.memory_runs.beats import Beats
-from tensormagic.collectors.memory_runs.blocks import Block, Place, new_block
-from tensormagic.collectors.memory_runs.cuda_recording import CudaRecording
-from tensormagic.collectors.memory_runs.describing import Described, described, standing
+from tensormagic.collectors.memory_runs.allocation_log import AllocationLog, Event, Totals, blocks_of
+from tensormagic.collectors.memory_runs.blocks import Block, Iterations, Place, new_block
+from tensormagic.collectors.memory_runs.cuda_events import CudaRecording
+from tensormagic.collectors.memory_runs.functions import LineProfile
 from tensormagic.collectors.memory_runs.growth import Growth
-from tensormagic.collectors.memory_runs.ledger import Event, Ledger, Tallies, blocks_of
-from tensormagic.collectors.memory_runs.line_profile import LineProfile
 from tensormagic.collectors.memory_runs.mode import FEWEST_EVENTS, MemoryMode
-from tensormagic.collectors.memory_runs.run_report import Account
+from tensormagic.collectors.memory_runs.run_report import Account, Described, described, standing
 from tensormagic.collectors.memory_runs.stepping_off import SteppingOff
-from tensormagic.collectors.objects.identity import ModuleNames
-from tensormagic.collectors.objects.running_modules import RunningModules
+from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
 from tensormagic.collectors.ops.op_facts import storages
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import CellNumber, Sites
-from tensormagic.collectors.where.tracebacks import error_text, state_after, strip_own_frames
+from tensormagic.collectors.where.caller import error_text, state_after, strip_own_frames
+from tensormagic.collectors.where.source import CellNumber, SourceLines
 from tensormagic.errors import TraceError
 from tensormagic.reports import AllocatorRun, Cell, FailureReport, Gap, Leak, State
 from tensormagic.reports.memory import Category, DeviceMemory
@@ -80,7 +77,7 @@ class MemoryRecorder:
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         self._namespace, self._cell, self._title, self._clock = namespace, cell, title, clock
-        self._sites = Sites(cell_number) if cell_number is not None else Sites()
+        self._sites = SourceLines(cell_number) if cell_number is not None else SourceLines()
         names = ModuleNames(namespace)
         names.on_root = self._note_module
         modules = RunningModules(names)
@@ -88,9 +85,9 @@ class MemoryRecorder:
         walk, site_of = self._profile.walk(self._sites, modules.path_in)
         self.mode = MemoryMode(walk, site_of, self._fold, clock)
         self._stepping = SteppingOff(self.mode)
-        self._tallies: Tallies = {}
-        self._beats = Beats()
-        self._ledgers: dict[torch.device, Ledger] = {}
+        self._totals: Totals = {}
+        self._iterations = Iterations()
+        self._allocation_logs: dict[torch.device, AllocationLog] = {}
         self._lock = RLock()  # a live panel asks from another thread
         self._stack = ExitStack()
         self._state: State = "running"
@@ -157,7 +154,9 @@ class MemoryRecorder:
         with self._lock:
             self._fold()
             self.mode.end()
-            self._allocator = self._cuda.runs(self._ledgers.values(), self._sites.locations, self._sites.cell_number)
+            self._allocator = self._cuda.runs(
+                self._allocation_logs.values(), self._sites.locations, self._sites.cell_number
+            )
             self._described, gaps = described(self._namespace, frame)
             self._unseen = (*gaps, *self._unmet())
             self._grew(frame, error)
@@ -196,11 +195,11 @@ class MemoryRecorder:
         account = self._account()
         growth = Growth(self._namespace, frame, self._sites.cell_number, error)
         blocks = [block for block, _ in account.alive]
-        first = {site: tally.first for site, tally in self._tallies.items() if site is not None}
+        first = {site: total.first for site, total in self._totals.items() if site is not None}
         self._leaks = growth.leaks(
-            blocks, self._beats, self._sites.locations, category=account.category, first=first
+            blocks, self._iterations, self._sites.locations, category=account.category, first=first
         )  # fmt: skip
-        self._leaks += growth.ended(account.at_peak, self._beats, self._sites.locations, first=first)
+        self._leaks += growth.ended(account.at_peak, self._iterations, self._sites.locations, first=first)
         self._growth_gaps = growth.gaps
 
     def _standing(self) -> list[Block]:
@@ -261,13 +260,15 @@ class MemoryRecorder:
             by_device.setdefault(device, []).append(event)
         for device, some in by_device.items():
             if device.type != "meta":
-                self._ledger(device).fold(some)
+                self._allocation_log(device).fold(some)
 
-    def _ledger(self, device: torch.device) -> Ledger:
-        ledger = self._ledgers.get(device)
-        if ledger is None:
-            ledger = self._ledgers.setdefault(device, Ledger(str(device), self._tallies, self._beats))
-        return ledger
+    def _allocation_log(self, device: torch.device) -> AllocationLog:
+        allocation_log = self._allocation_logs.get(device)
+        if allocation_log is None:
+            allocation_log = self._allocation_logs.setdefault(
+                device, AllocationLog(str(device), self._totals, self._iterations)
+            )
+        return allocation_log
 
     # -- what is known so far -------------------------------------------------------------------------------------
 
@@ -280,27 +281,27 @@ class MemoryRecorder:
         """Return the storages that are alive, those from before the run included."""
         with self._lock:
             self._fold()
-            return blocks_of(list(self._ledgers.values()))
+            return blocks_of(list(self._allocation_logs.values()))
 
     def frame(self) -> MemoryFrame:
         """Return where the run stands: little enough to be asked for many times a second."""
         with self._lock:
             if self._state == "running":
                 self._fold()
-            ledgers = list(self._ledgers.values())
+            allocation_logs = list(self._allocation_logs.values())
             place = self._sites.locations[self._newest] if self._newest is not None else None
             return MemoryFrame(
                 seconds=self.seconds,
                 operations=self.mode.operations,
-                live=sum(ledger.live for ledger in ledgers),
-                peak=sum(max(ledger.peak, 0) for ledger in ledgers),
+                live=sum(allocation_log.live for allocation_log in allocation_logs),
+                peak=sum(max(allocation_log.peak, 0) for allocation_log in allocation_logs),
                 line=place.line if place is not None and place.filename == self._cell.filename else 0,
                 place=place.label if place is not None else "",
                 running=self._state == "running",
             )
 
     def _account(self) -> Account:
-        return Account(list(self._ledgers.values()), self._tallies, self._sites.locations, self._described)
+        return Account(list(self._allocation_logs.values()), self._totals, self._sites.locations, self._described)
 
     def report(self) -> MemoryRunReport:
         """Return everything known so far; consistent also while the run goes on."""
@@ -331,7 +332,7 @@ class MemoryRecorder:
             kept=kept,
             kept_left_out=kept_left_out,
             leaks=self._leaks,
-            functions=self._profile.told(lines),
+            functions=self._profile.described(lines),
             allocator=self._allocator,
             out_of_memory=failed.out_of_memory if failed is not None else None,
             at_end=memory.storages if memory is not None else account.at_end(),
@@ -348,5 +349,7 @@ class MemoryRecorder:
             (self._stepping.captures.gap, self._stepping.captures.gap),
             (mode.inside, _INSIDE.format(", ".join(sorted(mode.inside)))),
         )
-        told = (Gap("operations", reason) for found, reason in reasons if found)
-        return tuple(dict.fromkeys((*told, *self._unseen, *self._growth_gaps, *self._profile.gaps, *self._cuda.gaps)))
+        wording = (Gap("operations", reason) for found, reason in reasons if found)
+        return tuple(
+            dict.fromkeys((*wording, *self._unseen, *self._growth_gaps, *self._profile.gaps, *self._cuda.gaps))
+        )

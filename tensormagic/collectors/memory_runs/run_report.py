@@ -3,19 +3,76 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from operator import add
+from types import FrameType
 from typing import Any
 
+import torch
+
+from tensormagic.collectors.live_memory.blocks import parts, running
+from tensormagic.collectors.live_memory.live_memory import live_storage, uncollected
+from tensormagic.collectors.live_memory.survey import Survey
+from tensormagic.collectors.memory_runs.allocation_log import (
+    BEFORE,
+    AllocationLog,
+    LineTally,
+    Moment,
+    Totals,
+    blocks_of,
+)
 from tensormagic.collectors.memory_runs.blocks import Block
-from tensormagic.collectors.memory_runs.describing import Described
-from tensormagic.collectors.memory_runs.ledger import BEFORE, Ledger, LineTally, Tallies, blocks_of
-from tensormagic.collectors.memory_runs.moments import Moment
+from tensormagic.collectors.ops.op_facts import has_memory
+from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 from tensormagic.reports import Gap, Location
 from tensormagic.reports.memory import CATEGORIES, Category, DeviceMemory, LiveStorage
 from tensormagic.reports.memory_run import AllocatedBlock, LineMemory, Timeline
+
+# What is alive, by name and category, for the storages of a run: the same walk that ``%gpumem`` takes.
+
+Described = dict[int, LiveStorage]  # by the storage's identity
+
+
+def described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[Described, tuple[Gap, ...]]:
+    """Return what everything that is alive is called, and what it is for; and what was not looked at. Never raises.
+
+    Args:
+        namespace: The person's names.
+        frame: Of the function whose variables are names, too.
+    """
+    try:
+        return _described(namespace, frame)
+    except Exception as error:  # an odd object that a name leads to: the run is the person's
+        return {}, (Gap("names", f"what is alive could not be named: {type(error).__name__}: {error}"),)
+
+
+def _described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[Described, tuple[Gap, ...]]:
+    found: Described = {}
+    with quiet(), uncollected():
+        survey = Survey(ObjectWalk(THOROUGH).through(namespace, running(frame, set(namespace))), everything=True)
+        for block in survey.blocks:
+            found.update(dict.fromkeys(block.identities | {block.memory.identity}, live_storage(block)))
+        return found, survey.gaps
+
+
+def standing() -> Iterator[tuple[torch.UntypedStorage, torch.Tensor, bool]]:
+    """Yield every storage that is alive, some of them more than once, with a tensor over it: what graphs keep, too.
+
+    Last: whether its bytes count with another storage over the same memory: every ``torch.from_numpy(a)`` makes one.
+    """
+    with quiet(), uncollected():
+        for block in Survey(ObjectWalk(THOROUGH), everything=True).blocks:
+            first = block.part.untyped_storage()._cdata
+            for tensor in block.tensors.values():
+                for part in parts(tensor):
+                    storage = part.untyped_storage()
+                    if not block.memory.address and not has_memory(storage):  # a fake tensor's, a wrapper's
+                        continue
+                    yield storage, part, bool(block.identities) and storage._cdata in block.identities - {first}
+
 
 MOST_LINES = 400  # that are told
 MOST_STACKED = 24  # of these, those that the timeline is stacked by
@@ -29,8 +86,8 @@ class Account:
     """What a run did to memory, as plain data.
 
     Args:
-        ledgers: One a device.
-        tallies: What each line did.
+        allocation_logs: One a device.
+        totals: What each line did.
         locations: The lines, by number.
         described: What is alive, by name; empty while the run goes on.
 
@@ -41,25 +98,29 @@ class Account:
     """
 
     def __init__(
-        self, ledgers: Sequence[Ledger], tallies: Tallies, locations: Sequence[Location], described: Described
+        self,
+        allocation_logs: Sequence[AllocationLog],
+        totals: Totals,
+        locations: Sequence[Location],
+        described: Described,
     ) -> None:
-        self._ledgers, self._locations, self._described = ledgers, locations, described
-        self._every = blocks_of(ledgers)
+        self._allocation_logs, self._locations, self._described = allocation_logs, locations, described
+        self._every = blocks_of(allocation_logs)
         self.alive = [(block, block.nbytes) for block in self._every if not block.before]
-        highest = max(ledgers, key=lambda ledger: ledger.peak, default=None)
+        highest = max(allocation_logs, key=lambda allocation_log: allocation_log.peak, default=None)
         self.at_peak: Blocks = highest.peak_blocks if highest is not None else ()
         self._numbers: dict[int | None, int] = {}
-        self.lines = self._told_lines(dict(tallies))
+        self.lines = self._told_lines(dict(totals))
 
-    def _told_lines(self, tallies: Tallies) -> tuple[LineMemory, ...]:
+    def _told_lines(self, totals: Totals) -> tuple[LineMemory, ...]:
         kept, peak = _by_line(self.alive), _by_line(pair for pair in self.at_peak if not pair[0].before)
-        sites = sorted(tallies, key=lambda site: (-tallies[site].allocated, -1 if site is None else site))
-        every = [site for site in sites if site is not None or tallies[site].allocated]
-        told, self._lines_in_all = every[:MOST_LINES], len(every)
-        self._numbers = {site: at for at, site in enumerate(told)}
+        sites = sorted(totals, key=lambda site: (-totals[site].allocated, -1 if site is None else site))
+        every = [site for site in sites if site is not None or totals[site].allocated]
+        wording, self._lines_in_all = every[:MOST_LINES], len(every)
+        self._numbers = {site: at for at, site in enumerate(wording)}
         return tuple(
-            _line(self._location(site) or _NOWHERE, tallies[site], kept.get(site, 0), peak.get(site, 0))
-            for site in told
+            _line(self._location(site) or _NOWHERE, totals[site], kept.get(site, 0), peak.get(site, 0))
+            for site in wording
         )
 
     def _location(self, site: int | None) -> Location | None:
@@ -67,8 +128,10 @@ class Account:
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return how many lines are not told."""
-        told = f"of {self._lines_in_all} lines that took or freed memory, the {MOST_LINES} that took the most are told"
-        return (Gap("lines", told),) if self._lines_in_all > MOST_LINES else ()
+        wording = (
+            f"of {self._lines_in_all} lines that took or freed memory, the {MOST_LINES} that took the most are told"
+        )
+        return (Gap("lines", wording),) if self._lines_in_all > MOST_LINES else ()
 
     # -- blocks -----------------------------------------------------------------------------------------------------
 
@@ -88,8 +151,8 @@ class Account:
     def _largest_blocks(self, blocks: Blocks) -> tuple[tuple[AllocatedBlock, ...], tuple[int, int]]:
         order = sorted(blocks, key=lambda pair: -pair[1])
         left = order[MOST_BLOCKS:]
-        told = tuple(self._block(block, nbytes) for block, nbytes in order[:MOST_BLOCKS])
-        return told, (len(left), sum(nbytes for _, nbytes in left))
+        wording = tuple(self._block(block, nbytes) for block, nbytes in order[:MOST_BLOCKS])
+        return wording, (len(left), sum(nbytes for _, nbytes in left))
 
     def _block(self, block: Block, nbytes: int) -> AllocatedBlock:
         line, phase = self._numbers.get(block.site, -1), "other" if block.place is None else block.place.phase
@@ -120,7 +183,7 @@ class Account:
 
     def devices(self) -> tuple[DeviceMemory, ...]:
         """Return what is alive on each device."""
-        return tuple(DeviceMemory(one.device, live=one.live, storages=len(one.alive)) for one in self._ledgers)
+        return tuple(DeviceMemory(one.device, live=one.live, storages=len(one.alive)) for one in self._allocation_logs)
 
     def timelines(self, began: float, now: tuple[int, float]) -> tuple[Timeline, ...]:
         """Return what was alive on each device at each moment that was kept, and now.
@@ -129,22 +192,22 @@ class Account:
             began: When the run began.
             now: Number of the last operation, and the time.
         """
-        return tuple(self._timeline(ledger, began, now) for ledger in self._ledgers)
+        return tuple(self._timeline(allocation_log, began, now) for allocation_log in self._allocation_logs)
 
-    def _timeline(self, ledger: Ledger, began: float, now: tuple[int, float]) -> Timeline:
-        moments = [*ledger.moments.kept, Moment(*now, ledger.live)]
-        before = _levels(ledger, [BEFORE], lambda block: BEFORE if block.before else None)
+    def _timeline(self, allocation_log: AllocationLog, began: float, now: tuple[int, float]) -> Timeline:
+        moments = [*allocation_log.moments.kept, Moment(*now, allocation_log.live)]
+        before = _levels(allocation_log, [BEFORE], lambda block: BEFORE if block.before else None)
         live = [moment.live for moment in moments]
         return Timeline(
-            device=ledger.device,
+            device=allocation_log.device,
             seconds=array("f", (moment.seconds - began for moment in moments)),
             operation=tuple(moment.operation for moment in moments),
             live=tuple(live),
             before=before[BEFORE],
-            by_category=self._by_category(ledger),
-            by_line=self._by_line(ledger),
+            by_category=self._by_category(allocation_log),
+            by_line=self._by_line(allocation_log),
             peak=live.index(max(live)),
-            moments=ledger.moments.seen + 1,  # and now
+            moments=allocation_log.moments.seen + 1,  # and now
         )
 
     def category(self, block: Block) -> Category:
@@ -152,15 +215,17 @@ class Account:
         known = self._described.get(block.key)
         return known.category if known is not None else block.category or "other"
 
-    def _by_category(self, ledger: Ledger) -> tuple[tuple[Category, tuple[int, ...]], ...]:
+    def _by_category(self, allocation_log: AllocationLog) -> tuple[tuple[Category, tuple[int, ...]], ...]:
         keys = [("category", category) for category in CATEGORIES]
-        found = _levels(ledger, keys, lambda block: None if block.before else ("category", self.category(block)))
+        found = _levels(
+            allocation_log, keys, lambda block: None if block.before else ("category", self.category(block))
+        )
         series = ((category, found["category", category]) for category in CATEGORIES)
         return tuple((category, levels) for category, levels in series if any(levels))
 
-    def _by_line(self, ledger: Ledger) -> tuple[tuple[int, tuple[int, ...]], ...]:
-        keys = [key for key in ledger.moments.counted if isinstance(key, tuple) and key[0] == "line"]
-        series = _levels(ledger, keys, lambda block: None if block.before else ("line", block.site))
+    def _by_line(self, allocation_log: AllocationLog) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        keys = [key for key in allocation_log.moments.counted if isinstance(key, tuple) and key[0] == "line"]
+        series = _levels(allocation_log, keys, lambda block: None if block.before else ("line", block.site))
         known = [key for key in series if key[1] in self._numbers]
         shown = sorted(known, key=lambda key: (-max(series[key]), self._numbers[key[1]]))[:MOST_STACKED]
         rest = [series[key] for key in series if key not in shown]
@@ -177,11 +242,11 @@ def _module(block: Block) -> str:
     return "" if block.place is None else block.place.module
 
 
-def _line(location: Location, tally: LineTally, kept: int, at_peak: int) -> LineMemory:
+def _line(location: Location, total: LineTally, kept: int, at_peak: int) -> LineMemory:
     return LineMemory(
-        location, allocated=tally.allocated, backward=tally.backward, freed=tally.freed, kept=kept, at_peak=at_peak,
-        largest=tally.largest, calls=tally.calls, peak=tally.peak,
-        op=max(tally.ops, key=tally.ops.__getitem__, default=""),
+        location, allocated=total.allocated, backward=total.backward, freed=total.freed, kept=kept, at_peak=at_peak,
+        largest=total.largest, calls=total.calls, peak=total.peak,
+        op=max(total.ops, key=total.ops.__getitem__, default=""),
     )  # fmt: skip
 
 
@@ -192,17 +257,19 @@ def _by_line(blocks: Iterable[tuple[Block, int]]) -> dict[int | None, int]:
     return sums
 
 
-def _levels(ledger: Ledger, keys: Iterable[Any], key_of: Callable[[Block], Any]) -> dict[Any, tuple[int, ...]]:
+def _levels(
+    allocation_log: AllocationLog, keys: Iterable[Any], key_of: Callable[[Block], Any]
+) -> dict[Any, tuple[int, ...]]:
     """Return the bytes under each key at each moment, and now: of what has died, and of what is alive.
 
     Args:
-        ledger: Of the device.
+        allocation_log: Of the device.
         keys: Under which something was counted.
         key_of: Says under which key a block that is alive counts; None for one that is left out.
     """
-    length = len(ledger.moments.kept) + 1
+    length = len(allocation_log.moments.kept) + 1
     steps = {key: [0] * (length + 1) for key in keys}
-    for block in ledger.alive:
+    for block in allocation_log.alive:
         if (key := key_of(block)) is not None:
             changes = steps.setdefault(key, [0] * (length + 1))
             changes[block.start] += block.nbytes
@@ -210,6 +277,6 @@ def _levels(ledger: Ledger, keys: Iterable[Any], key_of: Callable[[Block], Any])
                 changes[start] += nbytes
                 changes[end] -= nbytes
     return {
-        key: tuple(map(add, ledger.moments.series(key), accumulate(changes[:length])))
+        key: tuple(map(add, allocation_log.moments.series(key), accumulate(changes[:length])))
         for key, changes in steps.items()
     }  # fmt: skip

@@ -1,7 +1,7 @@
 """Where the mode of a memory run steps off, so that the run stays the person's.
 
 Torch asks, in a few places of its own code, whether a dispatch mode is on, and computes otherwise then: see
-`tensormagic.collectors.ops.op_asking`. There the mode is off, and what came out is looked at. What changes the size of
+`tensormagic.collectors.ops.op_costs`. There the mode is off, and what came out is looked at. What changes the size of
 a storage by no operation is noted, too.
 """
 
@@ -19,10 +19,9 @@ import torch
 from tensormagic.collectors.hooks.backward_calls import BackwardCall, Followed, followed_backward
 from tensormagic.collectors.hooks.capturing import Captures, Return
 from tensormagic.collectors.hooks.compiled import kept_compiled
-from tensormagic.collectors.hooks.dynamo import skip_in_dynamo, without_dynamo
-from tensormagic.collectors.hooks.replacing import Replacement
+from tensormagic.collectors.hooks.replacing import Replacement, skip_in_dynamo, without_dynamo
 from tensormagic.collectors.memory_runs.mode import MemoryMode
-from tensormagic.collectors.ops.op_asking import ASKING_CALLS, ASKING_NODES
+from tensormagic.collectors.ops.op_costs import ASKING_CALLS, ASKING_NODES
 from tensormagic.collectors.where.caller import Callers, uncounted
 
 _CALLS: tuple[tuple[Any, str], ...] = (

@@ -16,9 +16,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.objects.namespace import Walk, is_kind
-from tensormagic.collectors.objects.naming import nearest, telling
-from tensormagic.collectors.where.running import running_functions
+from tensormagic.collectors.objects.namespace import Walk, is_kind, nearest, telling
+from tensormagic.collectors.where.source import running_functions
 
 LOOKS = 5_000  # names, items and attributes of the person's
 LOOKS_IN_FUNCTION = 500
@@ -93,7 +92,7 @@ class DeepNames:
                 if leaf.requires_grad and leaf.is_leaf and id(leaf) not in names:
                     reached.setdefault(id(leaf), (weakref.ref(leaf), []))[1].append(path)
             for key, (reference, paths) in reached.items():
-                names[key] = reference, self._told(function, nearest(telling(paths))[0]), bool(function)
+                names[key] = reference, self._described(function, nearest(telling(paths))[0]), bool(function)
         return names
 
     def _scopes(self) -> Iterator[Scope]:
@@ -111,7 +110,7 @@ class DeepNames:
             return named
         return {name: value for name, value in named.items() if name in self._fruitful or is_kind(value, torch.Tensor)}
 
-    def _told(self, function: str, path: str) -> str:
+    def _described(self, function: str, path: str) -> str:
         """Return a name as it stands, unless another function's variable, or one of the person's own, is called so."""
         own = bool(function) and is_kind(self._namespace.get(path), torch.Tensor)
         known = self._function_of.setdefault(path, "" if own else function)

@@ -18,8 +18,8 @@ def why_not_a_tensor(value: Any, name: str) -> str:
     if is_tensor(value) or is_array(value):
         return ""
     torch = sys.modules.get("torch")
-    said = "" if value is None and name == "None" else f" is {what(value)},"
-    return f"{name}{said or ' is'} not a tensor; {_instead(value, name, torch)}"
+    sentence = "" if value is None and name == "None" else f" is {what(value)},"
+    return f"{name}{sentence or ' is'} not a tensor; {_instead(value, name, torch)}"
 
 
 def is_tensor(value: Any) -> bool:

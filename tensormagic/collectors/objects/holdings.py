@@ -1,21 +1,51 @@
-"""What an object holds: items, attributes, closure cells, optimizer state, a gradient; with the name of each.
-
-Only exact knowledge is used, so that looking has no side effects: builtin containers through the builtin types' own
-methods, modules through their registries, other objects through the dictionary and slots that Python itself keeps for
-them. No property, no ``__getattr__``, no iterator that somebody else wrote ever runs.
-"""
+"""What an object is and holds, asked without running any of its code."""
 
 from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType, UnionType
 from typing import Any
 
 import torch
 from torch import nn
+
+# Asks what a value of the person's is, and what it holds, without asking the value.
+#
+# ``isinstance`` reads ``__class__``, which a proxy answers by code of its own, and a dead one (``weakref.proxy`` of
+# what is gone, a service that cannot be reached) by raising. In a namespace anything may lie.
+
+
+def is_a(value: Any, kinds: type | UnionType) -> bool:
+    """Return whether a value is really of a class, whatever it says of itself."""
+    return issubclass(type(value), kinds)
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """Return what a value's ``__dict__`` holds; nothing where it has none that can be had."""
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except Exception:  # slots alone, or code of the person's stands there
+        return {}
+    return found if type(found) is dict else {}
+
+
+def items_of(value: Any) -> Iterable[tuple[Any, Any]]:
+    """Return keys and values of a list, tuple or dictionary as Python has them stored; nothing of anything else."""
+    if is_a(value, dict):
+        return list(dict.items(value))
+    if is_a(value, list):
+        return list(enumerate(list.__iter__(value)))
+    return list(enumerate(tuple.__iter__(value))) if is_a(value, tuple) else ()
+
+
+# What an object holds: items, attributes, closure cells, optimizer state, a gradient; with the name of each.
+#
+# Only exact knowledge is used, so that looking has no side effects: builtin containers through the builtin types' own
+# methods, modules through their registries, other objects through the dictionary and slots that Python itself keeps
+# for them. No property, no ``__getattr__``, no iterator that somebody else wrote ever runs.
 
 Child = tuple[str, object, int]  # name, object, and how many containers deep one may still go from there
 Label = Callable[[object], str]

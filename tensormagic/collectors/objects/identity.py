@@ -1,13 +1,4 @@
-"""Names for leaves and modules, without keeping any of them alive.
-
-A module is known by the path under which its outermost caller holds it: ``net.conv1``. Outermost modules are found
-two ways: in the person's namespace (there also inside a module, an object, a list or a dictionary that has a name),
-and by being called (a model that lives inside a function has no name in the namespace: it is called by its class
-then). A leaf is known by the parameter path that leads to it, else by its name in the namespace, else by the way to it
-(`deep_names`), else by its shape.
-Only weak references are held, and an ``id`` counts only while its reference
-lives: addresses are reused.
-"""
+"""Names for leaves and modules, without keeping any of them alive; and which module's forward runs in a frame."""
 
 from __future__ import annotations
 
@@ -27,9 +18,20 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from tensormagic.collectors.objects.deep_names import DeepNames
-from tensormagic.collectors.objects.foreign import attributes_of, is_a, items_of
+from tensormagic.collectors.objects.holdings import attributes_of, is_a, items_of
+from tensormagic.collectors.objects.namespace import inside
 from tensormagic.collectors.objects.sharded import Sharded, sharded_in
 from tensormagic.collectors.quiet import number
+from tensormagic.gc_pause import gc_paused
+
+# Names for leaves and modules, without keeping any of them alive.
+#
+# A module is known by the path under which its outermost caller holds it: ``net.conv1``. Outermost modules are found
+# two ways: in the person's namespace (there also inside a module, an object, a list or a dictionary that has a name),
+# and by being called (a model that lives inside a function has no name in the namespace: it is called by its class
+# then). A leaf is known by the parameter path that leads to it, else by its name in the namespace, else by the way to
+# it (`deep_names`), else by its shape. Only weak references are held, and an ``id`` counts only while its reference
+# lives: addresses are reused.
 
 MODULE_SCAN_LIMIT = 32  # rescans of the namespace for an unknown parameter: enough for models made on the way
 
@@ -121,12 +123,12 @@ class ModuleNames:
         self.on_root(name, module)
         return name
 
-    def add_stranger(self, module: nn.Module) -> str:
+    def add_unnamed_referrer(self, module: nn.Module) -> str:
         """Note that a module runs inside one that does not know it, and so has no path; returns what to call it."""
         self._strangers[id(module)] = weakref.ref(module)
-        return self.stranger(module)
+        return self.unnamed_referrer(module)
 
-    def stranger(self, module: nn.Module) -> str:
+    def unnamed_referrer(self, module: nn.Module) -> str:
         """Return what to call a module that is known to have no path, or ``""``."""
         known = self._strangers.get(id(module))
         return f"({type(module).__name__})" if known is not None and known() is module else ""
@@ -386,3 +388,43 @@ class Leaves:
 
 def _numbered(base: str, number: int) -> str:
     return base if number == 1 else f"{base} #{number}"
+
+
+# Which module's forward is running in a frame, by the path that a person would write.
+
+_MODULE_CALL = nn.Module._call_impl.__code__
+
+
+class RunningModules:
+    """Looks up the stack for the innermost module.
+
+    Args:
+        modules: Names modules; learns those that are met.
+    """
+
+    def __init__(self, modules: ModuleNames) -> None:
+        self._modules = modules
+
+    def path_in(self, frame: FrameType | None) -> str:
+        """Return the path of the innermost module whose forward is running in ``frame`` or above it."""
+        while frame is not None:
+            if frame.f_code is _MODULE_CALL:
+                module = frame.f_locals["self"]
+                return self._modules.path(module) or self._learn(module, frame)
+            frame = frame.f_back
+        return ""
+
+    def _learn(self, module: nn.Module, frame: FrameType) -> str:
+        """Learn the outermost module that is running, and with it, as a rule, the path of ``module``."""
+        if label := self._modules.unnamed_referrer(module):
+            return label
+        outermost, above = module, frame.f_back
+        while above is not None:
+            if above.f_code is _MODULE_CALL:
+                outermost = above.f_locals["self"]
+            above = above.f_back
+        if self._modules.path(outermost) and all(inner is not module for _, inner in inside("", outermost)):
+            return self._modules.add_unnamed_referrer(module)
+        with gc_paused:
+            self._modules.add_root(outermost)
+        return self._modules.path(module) or self._modules.add_unnamed_referrer(module)

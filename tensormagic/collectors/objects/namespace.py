@@ -1,14 +1,10 @@
-"""What a person can name: tensors and arrays reached from a namespace, without running any of the person's code.
-
-What is inside an object is `collectors.objects.holdings`' knowledge; this is the walk over all of it: every name's
-whole tree in turn, each object once a name, never deeper or longer than its bounds, and saying so where they were met.
-"""
+"""What a person can name: tensors, arrays and modules reached from a namespace, without running their code."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +23,67 @@ from tensormagic.collectors.objects.holdings import (
     mro_of,
     registered,
 )
+
+__all__ = ["LIMIT", "Walk", "is_history", "is_kind", "modules_in", "walk_arrays", "walk_tensors"]
+
+
+# Which of an object's many names to tell: the quickest to write, and those that say something.
+
+# What every optimizer holds of every model: no second name that a person has to be told of.
+OPTIMIZED = re.compile(r"\.param_groups\[\d+\]\['params'\]\[\d+\]$")
+
+
+def telling(names: Iterable[str]) -> list[str]:
+    """Return the names that say more than that an optimizer updates something; all where there are no others."""
+    every = list(names)
+    return [name for name in every if not OPTIMIZED.search(name)] or every
+
+
+def plain(names: Iterable[str]) -> list[str]:
+    """Return the names without dots and brackets where there are any, else those that are telling."""
+    every = list(names)
+    return [name for name in every if name.isidentifier()] or telling(every)
+
+
+def nearest(names: list[str]) -> list[str]:
+    """Return the names, those that are quickest to write first."""
+    return sorted(names, key=lambda name: name.count(".") + name.count("[")) if len(names) > 1 else names
+
+
+# Modules inside modules, and what they have registered, read without running code of their classes.
+
+
+def is_torch_own(kind: type) -> bool:
+    """Return whether a class is one of torch's: what these keep beside their registries is their own business."""
+    return kind.__module__.startswith("torch.")
+
+
+def inside(name: str, root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield a module and every one inside it in order, each once, by path; no code of a class runs."""
+    seen, pending = {id(root)}, [(name, root)]
+    while pending:
+        path, module = pending.pop()
+        yield path, module
+        if not (inner := registered(module, "_modules")):
+            continue
+        for key, child in reversed(list(inner.items())):
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                pending.append((f"{path}.{key}", child))
+
+
+def held_by(root: nn.Module) -> Iterator[torch.Tensor]:
+    """Yield the parameters and buffers of a module."""
+    for _, module in inside("", root):
+        for name in ("_parameters", "_buffers"):
+            yield from (held for held in list(registered(module, name).values()) if held is not None)
+
+
+# What a person can name: tensors and arrays reached from a namespace, without running any of the person's code.
+#
+# What is inside an object is `collectors.objects.holdings`' knowledge; this is the walk over all of it: every name's
+# whole tree in turn, each object once a name, never deeper or longer than its bounds, and saying so where they were
+# met.
 
 LIMIT = 20_000
 _DEPTH = 6
@@ -158,6 +215,3 @@ def _descendants(module: nn.Module) -> Iterator[nn.Module]:
                 seen.add(id(child))
                 pending.append(child)
                 yield child
-
-
-__all__ = ["LIMIT", "Walk", "is_history", "is_kind", "modules_in", "walk_arrays", "walk_tensors"]

@@ -34,7 +34,7 @@ from torch import nn
 from tensormagic.collectors.objects.holdings import REGISTRIES, gradient_there, registered
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.reports import Location
-from tensormagic.reports.holders import HolderKind
+from tensormagic.reports.aliases import HolderKind
 
 _KEPT_KINDS = {"history", "optimizer", "traceback", "generator", "function"}
 _OPENED_STDLIB = {"types", "collections", "functools", "threading", "queue", "dataclasses", "contextlib"}
@@ -81,7 +81,7 @@ Held = tuple[Place, Any]
 _Reader = Callable[[Any, Place], Iterable[Held]]
 
 
-class Reach:
+class Referents:
     """Says what objects hold.
 
     Args:
@@ -139,7 +139,7 @@ def _is_opened(kind: type) -> bool:
     return home not in sys.stdlib_module_names or home in _OPENED_STDLIB or home == "__main__"
 
 
-def _of_dict(reach: Reach, item: Any, place: Place) -> Iterator[Held]:
+def _of_dict(reach: Referents, item: Any, place: Place) -> Iterator[Held]:
     for key, value in list(dict.items(item)):
         if not reach.is_atom(value):
             yield place.inner(f"[{reach.key(key)}]", "item"), value
@@ -147,21 +147,21 @@ def _of_dict(reach: Reach, item: Any, place: Place) -> Iterator[Held]:
             yield place.inner(f", key {reach.key(key)}", "item"), key
 
 
-def _of_sequence(reach: Reach, item: Any, place: Place) -> Iterator[Held]:
+def _of_sequence(reach: Referents, item: Any, place: Place) -> Iterator[Held]:
     kind = next(known for known in (list, tuple, deque) if known in type(item).__mro__)
     for at, value in enumerate(kind.__iter__(item)):
         if not reach.is_atom(value):
             yield place.inner(f"[{at}]", "item"), value
 
 
-def _of_set(reach: Reach, item: Any, place: Place) -> Iterator[Held]:
+def _of_set(reach: Referents, item: Any, place: Place) -> Iterator[Held]:
     kind = set if set in type(item).__mro__ else frozenset
     for value in list(kind.__iter__(item)):
         if not reach.is_atom(value):
             yield place.inner(", an element", "item"), value
 
 
-def _of_tensor(reach: Reach, x: torch.Tensor, place: Place) -> Iterator[Held]:
+def _of_tensor(reach: Referents, x: torch.Tensor, place: Place) -> Iterator[Held]:
     grad = gradient_there(x)
     if grad is not None:
         yield place.inner(".grad", "attribute"), grad
@@ -170,13 +170,13 @@ def _of_tensor(reach: Reach, x: torch.Tensor, place: Place) -> Iterator[Held]:
     yield from _of_instance(reach, x, place)
 
 
-def _of_array(_reach: Reach, array: np.ndarray, place: Place) -> Iterator[Held]:
+def _of_array(_reach: Referents, array: np.ndarray, place: Place) -> Iterator[Held]:
     base = np.ndarray.base.__get__(array)
     if base is not None:
         yield place.inner(".base", "array"), base
 
 
-def _of_module(reach: Reach, module: nn.Module, place: Place) -> Iterator[Held]:
+def _of_module(reach: Referents, module: nn.Module, place: Place) -> Iterator[Held]:
     """Yield parameters, buffers and submodules as `named_parameters` spells them, then everything else."""
     attributes = object.__getattribute__(module, "__dict__")
     for registry in REGISTRIES:
@@ -187,11 +187,11 @@ def _of_module(reach: Reach, module: nn.Module, place: Place) -> Iterator[Held]:
             yield place.inner(f".{name}", "module"), value
 
 
-def _of_optimizer(reach: Reach, optimizer: Any, place: Place) -> Iterator[Held]:
+def _of_optimizer(reach: Referents, optimizer: Any, place: Place) -> Iterator[Held]:
     yield from _of_instance(reach, optimizer, replace(place, kind="optimizer"))
 
 
-def _of_function(reach: Reach, function: Any, place: Place) -> Iterator[Held]:
+def _of_function(reach: Referents, function: Any, place: Place) -> Iterator[Held]:
     inside = replace(place, kind="function")
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
         for value in gc.get_referents(cell):
@@ -201,24 +201,24 @@ def _of_function(reach: Reach, function: Any, place: Place) -> Iterator[Held]:
     yield from _attributes(reach, function.__dict__, inside)
 
 
-def _of_method(_reach: Reach, method: Any, place: Place) -> Iterator[Held]:
+def _of_method(_reach: Referents, method: Any, place: Place) -> Iterator[Held]:
     yield place.inner(".__self__", "attribute"), method.__self__
     yield place, method.__func__
 
 
-def _of_partial(_reach: Reach, partial: Any, place: Place) -> Iterator[Held]:
+def _of_partial(_reach: Referents, partial: Any, place: Place) -> Iterator[Held]:
     inside = replace(place, kind="function")
     yield from ((inside.inner(f".{name}", "function"), getattr(partial, name)) for name in ("func", "args", "keywords"))
 
 
-def _of_cache(_reach: Reach, wrapper: Any, place: Place) -> Iterator[Held]:
+def _of_cache(_reach: Referents, wrapper: Any, place: Place) -> Iterator[Held]:
     inside = replace(place, kind="function")
     for value in gc.get_referents(wrapper):
         if not isinstance(value, type):
             yield inside.inner(", its cache", "function"), value
 
 
-def _of_generator(_reach: Reach, generator: Any, place: Place) -> Iterator[Held]:
+def _of_generator(_reach: Referents, generator: Any, place: Place) -> Iterator[Held]:
     frame = next(
         (found for name in ("gi_frame", "cr_frame", "ag_frame") if (found := getattr(generator, name, None))), None
     )
@@ -229,7 +229,7 @@ def _of_generator(_reach: Reach, generator: Any, place: Place) -> Iterator[Held]
         yield inside.inner(f", local of {frame.f_code.co_name}", "generator"), value
 
 
-def _of_error(reach: Reach, error: BaseException, place: Place) -> Iterator[Held]:
+def _of_error(reach: Referents, error: BaseException, place: Place) -> Iterator[Held]:
     inside = replace(place, kind="traceback")
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
@@ -242,14 +242,14 @@ def _of_error(reach: Reach, error: BaseException, place: Place) -> Iterator[Held
     yield from _attributes(reach, error.__dict__, inside)
 
 
-def _of_traceback(_reach: Reach, trace: TracebackType, place: Place) -> Iterator[Held]:
+def _of_traceback(_reach: Referents, trace: TracebackType, place: Place) -> Iterator[Held]:
     inside = replace(place, kind="traceback")
     yield replace(inside, location=location_of(trace.tb_frame.f_code, trace.tb_lineno)), trace.tb_frame
     if trace.tb_next is not None:
         yield inside, trace.tb_next
 
 
-def _of_frame(_reach: Reach, frame: FrameType, place: Place) -> Iterator[Held]:
+def _of_frame(_reach: Referents, frame: FrameType, place: Place) -> Iterator[Held]:
     """Yield the locals of a frame that has ended. The frame that called it is not followed: it may be running.
 
     Where a debugger or IPython has read the frame's ``f_locals``, the frame holds that dictionary as well: it tells the
@@ -269,14 +269,14 @@ def _is_snapshot(value: Any, frame: FrameType) -> bool:
     return type(value) is dict and bool(value) and names.issuperset(value)
 
 
-def _of_python_module(reach: Reach, module: ModuleType, place: Place) -> Iterator[Held]:
+def _of_python_module(reach: Referents, module: ModuleType, place: Place) -> Iterator[Held]:
     """Yield the globals of a module of the person's own; a library's are its own business."""
     filename = module.__dict__.get("__file__")
     if place.depth == 0 and type(filename) is str and is_own_code(filename):
         yield from _attributes(reach, module.__dict__, place)
 
 
-def _of_class(reach: Reach, kind: type, place: Place) -> Iterator[Held]:
+def _of_class(reach: Referents, kind: type, place: Place) -> Iterator[Held]:
     """Yield the attributes of a class of the person's own: a cache, a default, a shared buffer."""
     home = sys.modules.get(kind.__module__)
     filename = getattr(home, "__file__", None)
@@ -287,7 +287,7 @@ def _of_class(reach: Reach, kind: type, place: Place) -> Iterator[Held]:
             yield place.inner(f".{name}", "attribute"), value
 
 
-def _of_instance(reach: Reach, item: Any, place: Place) -> Iterator[Held]:
+def _of_instance(reach: Referents, item: Any, place: Place) -> Iterator[Held]:
     with contextlib.suppress(AttributeError):  # it has only slots
         yield from _attributes(reach, object.__getattribute__(item, "__dict__"), place)
     for name, slot in reach.slots(type(item)):
@@ -295,7 +295,7 @@ def _of_instance(reach: Reach, item: Any, place: Place) -> Iterator[Held]:
             yield place.inner(f".{name}", "attribute"), slot.__get__(item)
 
 
-def _attributes(reach: Reach, attributes: Any, place: Place) -> Iterator[Held]:
+def _attributes(reach: Referents, attributes: Any, place: Place) -> Iterator[Held]:
     if not isinstance(attributes, dict):
         return
     for name, value in list(dict.items(attributes)):

@@ -1,22 +1,24 @@
-"""What the operations of each autograd node took: in the forward, that made it, and in the backward, that it called.
-
-In the forward a node is known by its sequence number: it stands there before the operation runs. The numbers wait in
-packed columns until a backward walks the graph. In the backward the engine names the node that it works for.
-"""
+"""What the operations of each autograd node took, and where torch itself asks whether a mode is on."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
-from tensormagic.collectors.graphs.skeleton import Skeleton, Walk
+from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.ops.op_facts import Row
 from tensormagic.collectors.ops.op_places import Places, Rows
 from tensormagic.reports import Node
 from tensormagic.reports.ops import NodeCosts
+
+# What the operations of each autograd node took: in the forward, that made it, and in the backward, that it called.
+#
+# In the forward a node is known by its sequence number: it stands there before the operation runs. The numbers wait
+# in packed columns until a backward walks the graph. In the backward the engine names the node that it works for.
 
 MOST_WAITING = 1 << 18  # calls remembered until their backward comes (6 MB)
 SETTLED_CALLS = 1 << 11  # of these, how many at least stay when a pass has ended: its graph may be used once more
@@ -99,7 +101,7 @@ class GraphCosts:
 
     Args:
         nodes: As reported.
-        skeleton: Their structure.
+        structure: Their structure.
         places: Where calls are counted.
 
     Attributes:
@@ -108,14 +110,14 @@ class GraphCosts:
         by_place: By traversal place, what the node's backward took.
     """
 
-    def __init__(self, nodes: Sequence[Node], skeleton: Skeleton, places: Places) -> None:
+    def __init__(self, nodes: Sequence[Node], structure: GraphStructure, places: Places) -> None:
         self.nodes = nodes
         self.asking: list[int] | None = None
-        self._places, self._skeleton = places, skeleton
+        self._places, self._structure = places, structure
         self._site: int | None = None
         self._passes = [0, 0]  # forward, backward
-        self._forward = np.zeros((2, skeleton.size))  # seconds and bytes by report index
-        self.by_place = [NodeCost(self._rows_of(nodes[at])) for at in skeleton.index]
+        self._forward = np.zeros((2, structure.size))  # seconds and bytes by report index
+        self.by_place = [NodeCost(self._rows_of(nodes[at])) for at in structure.index]
 
     def _rows_of(self, node: Node) -> Rows:
         """Return where a node's calls are counted: at its line, or that of the backward call."""
@@ -129,7 +131,7 @@ class GraphCosts:
         """
         if site != self._site:
             self._site = site
-            for cost, at in zip(self.by_place, self._skeleton.index, strict=True):
+            for cost, at in zip(self.by_place, self._structure.index, strict=True):
                 cost.count_at(self._rows_of(self.nodes[at]))
         self._add_forward(log, found.numbers)
         self._passes[1] += 1
@@ -138,7 +140,7 @@ class GraphCosts:
     def _add_forward(self, log: ForwardLog, numbers: array[int]) -> None:
         found, seconds, nbytes = log.take(numbers)
         if len(found):
-            at = np.frombuffer(self._skeleton.index, np.int32)[found]
+            at = np.frombuffer(self._structure.index, np.int32)[found]
             self._forward[0, at] += seconds
             self._forward[1, at] += nbytes
             self._passes[0] += 1
@@ -146,9 +148,55 @@ class GraphCosts:
     def report(self) -> NodeCosts:
         """Return the means as plain data."""
         forward, backward = self._passes
-        spent = np.zeros((2, self._skeleton.size))
-        spent[0, self._skeleton.index] = np.array([cost.seconds for cost in self.by_place])
-        spent[1, self._skeleton.index] = np.array([cost.nbytes for cost in self.by_place])
+        spent = np.zeros((2, self._structure.size))
+        spent[0, self._structure.index] = np.array([cost.seconds for cost in self.by_place])
+        spent[1, self._structure.index] = np.array([cost.nbytes for cost in self.by_place])
         rows = np.concatenate([self._forward / max(forward, 1), spent / max(backward, 1)])
         columns = (array("f", row.astype(np.float32)) for row in rows)
-        return NodeCosts(self._skeleton.number, forward, backward, *columns)
+        return NodeCosts(self._structure.number, forward, backward, *columns)
+
+
+# Where torch itself asks whether a dispatch mode is on, and then computes otherwise.
+#
+# ``isTensorSubclassLike`` of ATen says yes for every tensor while a dispatch mode is on. Most code that asks it then
+# only writes to a new tensor instead of in place, with the same result. What stands here does something else: it sums
+# in another order, multiplies by a mask where it would fill, or leaves out the check that a gradient is well defined
+# (seen by comparing the operations with and without a mode for all of torch's own operator and module tables). There
+# the mode steps off, and the call or the node is counted as a whole.
+
+
+def _smooths_with_weights(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    weights = args[2] if len(args) > 2 else kwargs.get("weight")
+    return weights is not None and bool(args[5] if len(args) > 5 else kwargs.get("label_smoothing"))
+
+
+def _is_complex(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    given = args[0] if args else kwargs.get("input", kwargs.get("A"))
+    return isinstance(given, torch.Tensor) and given.is_complex()
+
+
+def _always(_args: tuple[Any, ...], _kwargs: dict[str, Any]) -> bool:
+    return True
+
+
+ASKING_CALLS: dict[Any, Callable[[tuple[Any, ...], dict[str, Any]], bool]] = {
+    torch._C._nn.cross_entropy_loss: _smooths_with_weights,
+    torch.ctc_loss: _always,
+    torch.pinverse: _is_complex,
+    torch.Tensor.pinverse: _is_complex,
+    torch.linalg.pinv: _is_complex,
+    torch.linalg.lstsq: _always,
+}
+ASKING_NODES = frozenset({
+    "CumprodBackward0", "ProdBackward0", "ProdBackward1", "MaskedFillBackward1",
+    "MaxBackward1", "MinBackward1", "MedianBackward0", "NanmedianBackward0",
+    "LinalgEigBackward0", "LinalgEighBackward0", "LinalgSvdBackward0", "LinalgLstsqBackward0",
+    "LinalgHouseholderProductBackward0", "OrmqrBackward0",
+})  # fmt: skip
+
+
+def asking_places(costs: GraphCosts, structure: GraphStructure) -> list[int]:
+    """Return the traversal places of the nodes of a graph whose backward asks; looked up once a graph."""
+    if costs.asking is None:
+        costs.asking = [place for place, at in enumerate(structure.index) if costs.nodes[at].name in ASKING_NODES]
+    return costs.asking

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.geometry.written import Written, written_by
+from tensormagic.collectors.geometry.storage import Written, written_by
 from tensormagic.collectors.quiet import quiet
 
 NOTHING_NEW, ONE_NEW, SEVERAL = 0, 1, 2

@@ -1,11 +1,171 @@
-"""What each root frees alone, and what sets of roots free together: bytes, laid onto a graph of references."""
+"""Plain graphs of numbers, no torch: circles, dominance, reachability, and what roots free alone and together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tensormagic.collectors.releases.reachability import SEVERAL, Edges, root_sets, sole_roots
+# Which root alone leads to a node, and which roots lead there together: plain graphs of numbers, no torch.
+#
+# A root that dominates a node (every way to the node goes through it) is a root that alone reaches it. That is asked
+# for roots only, so that a dominator tree is not needed: every node takes the colour of the root that reaches it, or
+# that of "several", and is looked at twice at most.
+
+NOBODY, SEVERAL = -1, -2
+
+Edges = Sequence[Sequence[int]]
+
+
+def sole_roots(edges: Edges, roots: Sequence[Sequence[int]]) -> list[int]:
+    """Return for each node the root that alone reaches it, `SEVERAL`, or `NOBODY`.
+
+    Args:
+        edges: For each node, the nodes that it refers to.
+        roots: For each root, the nodes that it refers to.
+    """
+    colours = [NOBODY] * len(edges)
+    for root, starts in enumerate(roots):
+        pending = list(starts)
+        while pending:
+            node = pending.pop()
+            colour = colours[node]
+            if colour == NOBODY:
+                colours[node] = root
+                pending += edges[node]
+            elif colour not in {root, SEVERAL}:
+                colours[node] = SEVERAL
+                pending += edges[node]
+    return colours
+
+
+def root_sets(edges: Edges, roots: Sequence[Sequence[int]], colours: Sequence[int]) -> dict[int, int]:
+    """Return for each node that several roots reach which ones do: the bits of a number, the first root the lowest.
+
+    Args:
+        edges: For each node, the nodes that it refers to.
+        roots: For each root, the nodes that it refers to.
+        colours: What `sole_roots` made of them.
+    """
+    order = _order(edges, colours)
+    sets = _first_sets(edges, roots, colours)
+    place = {node: at for at, node in enumerate(order)}
+    changed = True
+    while changed:  # once, and once more for each time that a cycle leads back
+        changed = False
+        for at, node in enumerate(order):
+            mine = sets[node]
+            for after in edges[node]:
+                if sets[after] | mine != sets[after]:
+                    sets[after] |= mine
+                    changed = changed or place[after] <= at
+    return sets
+
+
+def _first_sets(edges: Edges, roots: Sequence[Sequence[int]], colours: Sequence[int]) -> dict[int, int]:
+    """Return for each shared node the roots that lead to it directly, or through nodes that only they reach."""
+    sets = {node: 0 for node, colour in enumerate(colours) if colour == SEVERAL}
+    for root, starts in enumerate(roots):
+        for node in starts:
+            if colours[node] == SEVERAL:
+                sets[node] |= 1 << root
+    for node, colour in enumerate(colours):
+        if colour >= 0:
+            for after in edges[node]:
+                if colours[after] == SEVERAL:
+                    sets[after] |= 1 << colour
+    return sets
+
+
+def _order(edges: Edges, colours: Sequence[int]) -> list[int]:
+    """Return the shared nodes, each before what it leads to except where a cycle leads back."""
+    seen: set[int] = set()
+    left: list[int] = []
+    for start, colour in enumerate(colours):
+        if colour != SEVERAL or start in seen:
+            continue
+        seen.add(start)
+        path = [(start, iter(edges[start]))]
+        while path:
+            after = next((each for each in path[-1][1] if each not in seen), None)
+            if after is None:
+                left.append(path.pop()[0])
+            else:
+                seen.add(after)
+                path.append((after, iter(edges[after])))
+    return left[::-1]
+
+
+# Which edges of a graph lie on a circle: plain graphs of numbers, no torch.
+#
+# Tarjan's strongly connected components, without recursion: graphs of autograd are deep.
+
+
+def ends_in_cycles(edges: Edges, some: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the ends of those edges that lie on a circle.
+
+    Args:
+        edges: For each node, the nodes that it refers to.
+        some: From which node to which. Only what these lead to is looked at.
+    """
+    found = components(edges, (end for _, end in some))
+    return [end for begin, end in some if found.get(begin) == found[end]]
+
+
+def components(edges: Edges, starts: Iterable[int]) -> dict[int, int]:
+    """Return for each node that the starts lead to the number of its component: nodes that lead to one another."""
+    search = _Search(edges)
+    for start in starts:
+        if start not in search.low:
+            search.go(start)
+    return search.found
+
+
+class _Search:
+    def __init__(self, edges: Edges) -> None:
+        self._edges = edges
+        self.low: dict[int, int] = {}  # the first node of its component, as far as is known
+        self.found: dict[int, int] = {}
+        self._open: list[int] = []
+        self._path: list[tuple[int, int, Iterator[int]]] = []
+
+    def go(self, start: int) -> None:
+        """Visit a node and all that it leads to."""
+        self._enter(start)
+        while self._path:
+            node, place, rest = self._path[-1]
+            after = next(rest, None)
+            if after is None:
+                self._leave(node, place)
+            elif after not in self.low:
+                self._enter(after)
+            elif after not in self.found:
+                self.low[node] = min(self.low[node], self.low[after])
+
+    def _enter(self, node: int) -> None:
+        place = self.low[node] = len(self.low)
+        self._open.append(node)
+        self._path.append((node, place, iter(self._edges[node])))
+
+    def _leave(self, node: int, place: int) -> None:
+        self._path.pop()
+        if self._path:
+            above = self._path[-1][0]
+            self.low[above] = min(self.low[above], self.low[node])
+        if self.low[node] == place:
+            at = _from_end(self._open, node)
+            for member in self._open[at:]:
+                self.found[member] = place
+            del self._open[at:]
+
+
+def _from_end(values: list[int], value: int) -> int:
+    at = len(values) - 1
+    while values[at] != value:
+        at -= 1
+    return at
+
+
+# What each root frees alone, and what sets of roots free together: bytes, laid onto a graph of references.
 
 
 @dataclass(slots=True)
@@ -101,3 +261,110 @@ def set_of(roots: Iterable[int]) -> int:
     for root in roots:
         members |= 1 << root
     return members
+
+
+# What a single node alone leads to, and each of its references by itself: plain graphs of numbers, no torch.
+#
+# A node dominates others where every way to these goes through it. Of all nodes that would be a dominator tree; asked
+# for the few containers that a person can write down, it is enough to go forward from one and to take away again what
+# can be entered from elsewhere. What a node dominates is led to by the same roots as the node: nothing beyond is
+# looked at.
+
+MOST_STEPS = 200_000  # nodes looked at: a tenth of a second
+
+
+class Dominance:
+    """Asks a graph.
+
+    Args:
+        edges: For each node, the nodes that it refers to.
+        roots: For each root, the nodes that it refers to.
+        flow: Who frees what in this graph.
+        weights: Bytes and device, by node.
+
+    Attributes:
+        steps: How many more nodes may be looked at; where it is below zero, nothing is told any more.
+    """
+
+    def __init__(
+        self, edges: Edges, roots: Sequence[Sequence[int]], flow: Flow, weights: Mapping[int, tuple[int, str]]
+    ) -> None:
+        self._edges, self._flow, self._weights = edges, flow, weights
+        self._begun = {node for starts in roots for node in starts}
+        self._before: list[list[int]] = [[] for _ in edges]
+        for node, afters in enumerate(edges):
+            if flow.colours[node] != NOBODY:
+                for after in afters:
+                    self._before[after].append(node)
+        self.steps = MOST_STEPS
+
+    def is_worth_asking(self, node: int) -> bool:
+        """Return whether there are bytes that only the roots of a node lead to."""
+        colour = self._flow.colours[node]
+        if colour == SEVERAL:
+            return self._flow.sets[node] in self._flow.together
+        return colour >= 0 and self._flow.alone[colour].nbytes > 0
+
+    def below(self, node: int) -> set[int]:
+        """Return the nodes that only this one leads to, itself left out."""
+        found = self._forward(node)
+        exposed = [each for each in found if self._is_entered(each, found, node)]
+        while exposed:
+            each = exposed.pop()
+            if each in found:
+                found.discard(each)
+                exposed += self._edges[each]
+        return found
+
+    def _forward(self, node: int) -> set[int]:
+        """Return the nodes that one leads to, of those that the same roots lead to."""
+        colours, sets = self._flow.colours, self._flow.sets
+        colour, members = colours[node], sets.get(node)
+        found: set[int] = set()
+        pending = list(self._edges[node])
+        while pending and self.steps >= 0:
+            each = pending.pop()
+            if each not in found and each != node and colours[each] == colour and sets.get(each) == members:
+                found.add(each)
+                pending += self._edges[each]
+                self.steps -= 1
+        return found
+
+    def _is_entered(self, each: int, found: Collection[int], node: int) -> bool:
+        return each in self._begun or any(before != node and before not in found for before in self._before[each])
+
+    def parts(self, node: int, below: Collection[int]) -> list[set[int]]:
+        """Return for each reference of a node, one after the other, what only that leads to.
+
+        Args:
+            node: The node.
+            below: What it dominates.
+        """
+        several, owner = -1, dict[int, int]()
+        for at, start in enumerate(self._edges[node]):
+            pending = [start]
+            while pending:
+                each = pending.pop()
+                known = owner.get(each)
+                if each not in below or known in {at, several}:
+                    continue
+                owner[each] = at if known is None else several
+                pending += self._edges[each]
+                self.steps -= 1
+        found: list[set[int]] = [set() for _ in self._edges[node]]
+        for each, at in owner.items():
+            if at >= 0:
+                found[at].add(each)
+        return found
+
+    def weighs(self, node: int) -> bool:
+        """Return whether a node has bytes."""
+        return node in self._weights
+
+    def weighed(self, nodes: Collection[int]) -> Sum:
+        """Return the bytes of nodes."""
+        total = Sum()
+        for each in nodes:
+            if each in self._weights:
+                total.add(*self._weights[each])
+        return total

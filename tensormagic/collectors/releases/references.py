@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.aliasing.holders import Budget
-from tensormagic.collectors.releases.circles import ends_in_circles
+from tensormagic.collectors.releases.flow import ends_in_cycles
 from tensormagic.collectors.releases.referents import Readers, is_custom, is_node
 from tensormagic.words import plural, seconds_text
 
@@ -144,7 +144,7 @@ class References:
                 f"only {plural(self._read, 'object')} were looked through, in {seconds_text(self.budget.seconds)}"
             )
 
-    def take_strangers(self) -> list[int]:
+    def take_unnamed_referrers(self) -> list[int]:
         """Meet the tensors and nodes that no root leads to and that have a graph: nobody shows who holds a node."""
         kinds = {kind for kind in self._readers if is_node(kind)}
         if not kinds:
@@ -163,7 +163,7 @@ class References:
         A gradient made with ``create_graph=True`` leads back to its own parameter: Python's garbage collector is not
         shown that the parameter refers to its gradient, and takes it for held by something that lives.
         """
-        return ends_in_circles(self.edges, [pair for pair in self.unseen if self.edges[pair[1]]])
+        return ends_in_cycles(self.edges, [pair for pair in self.unseen if self.edges[pair[1]]])
 
     def number_of(self, item: Any) -> int | None:
         """Return the number of an object; None where it was not met, or holds nothing."""

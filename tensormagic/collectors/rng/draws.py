@@ -1,30 +1,227 @@
-"""Watches a run for draws of random numbers: which line and call, from which generator, how many values.
-
-torch tags every operation that may draw; whether one did is seen from its generator's state before and after. NumPy
-and Python announce nothing: their states are looked at before each such operation that stands on another line, and
-after each statement of a cell, so that a draw of theirs is known to lie between two lines.
-"""
+"""Watches a run for draws of random numbers: which line and call, from which generator, how many values."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import cache
 from time import perf_counter
+from types import FrameType
 from typing import Any
 
 import torch
 
 from tensormagic.collectors.hooks.capturing import Captures
-from tensormagic.collectors.hooks.stepping import SteppingMode
-from tensormagic.collectors.rng.draw_log import DrawLog
-from tensormagic.collectors.where.caller import Callers
-from tensormagic.collectors.where.source import CellNumber, Sites
-from tensormagic.collectors.where.tracebacks import error_text, state_after, strip_own_frames
+from tensormagic.collectors.hooks.modes import SteppingMode
+from tensormagic.collectors.rng.generators import TYPES, Reading, defaults, generators, identity, read, state_of
+from tensormagic.collectors.where.caller import Callers, error_text, state_after, strip_own_frames
+from tensormagic.collectors.where.source import CellNumber, SourceLines
 from tensormagic.errors import TraceError
 from tensormagic.reports import Cell, Gap, State
-from tensormagic.reports.rng import RngRunReport
+from tensormagic.reports.rng import Draw, DrawKind, DrawSum, GeneratorState, RngRunReport
+
+# What is known of the draws so far: each time that a generator's state was another one than at the look before.
+
+MOST_DRAWS = 10_000
+_no_python_dispatch = torch._C._DisableTorchDispatch
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A generator, and its state when it was looked at last."""
+
+    generator: Any
+    index: int
+    reading: Reading
+    start: GeneratorState | None
+
+
+class DrawLog:
+    """Looks at generators, and notes which have changed. Holds them until `close`.
+
+    Args:
+        namespace: The person's names.
+        sites: Interns the person's lines.
+    """
+
+    def __init__(self, namespace: Mapping[str, Any], sites: SourceLines) -> None:
+        self._namespace, self._sites = namespace, sites
+        self._followed: dict[int, _Followed] = {}
+        self._foreign: list[_Followed] = []  # NumPy's and Python's, which torch does not announce
+        self._starts: list[GeneratorState] = []
+        self._defaults: dict[str, Any] = dict(defaults())
+        self._ends: tuple[GeneratorState, ...] = ()
+        self._sums: dict[tuple[Any, ...], list[Any]] = {}
+        self._draws: list[Draw] = []
+        self._last_site: int | None = None
+        self.count = 0
+        self.gaps: list[Gap] = []
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take down how all generators stand."""
+        found, cut = generators(self._namespace)
+        self.gaps += [Gap("names", cut)] if cut else []
+        for generator, names in found.values():
+            self._follow(generator, names)
+
+    def close(self) -> None:
+        """Look once more at all of them, and let go."""
+        try:
+            self.look(None)
+            for each in self._followed.values():
+                self._changed(each, "", None)
+            self._ends = tuple(self._end())
+        finally:
+            self._followed.clear()
+            self._foreign.clear()
+            self._defaults.clear()
+
+    def _end(self) -> Iterator[GeneratorState]:
+        """Yield how the generators stand now, by the names that lead to them now."""
+        found, _ = generators(self._namespace)
+        for key, each in self._followed.items():
+            start = self._starts[each.index]
+            names = found[key][1] if key in found else [start.name, *start.names]
+            if not start.name:
+                self._starts[each.index] = state_with_names(start, names)
+            yield state_of(each.generator, names[0], tuple(names[1:]))
+
+    def _follow(self, generator: Any, names: list[str]) -> _Followed | None:
+        try:
+            start = state_of(generator, names[0], tuple(names[1:]))
+            followed = _Followed(generator, len(self._starts), read(generator), start)
+        except Exception as error:  # a subclass of a person's own may refuse
+            self.gaps.append(Gap(names[0], f"{type(error).__name__}: {error}"))
+            return None
+        self._starts.append(start)
+        self._followed[identity(generator)] = followed
+        if not isinstance(generator, torch.Generator):
+            self._foreign.append(followed)
+        return followed
+
+    # -- looks -----------------------------------------------------------------------------------------------------
+
+    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> _Followed | None:
+        """Look at the generator that a call is about to draw from; returns it."""
+        site = self._sites.of_frame(frame)
+        if site != self._last_site:
+            self.look(site)
+        generator = self._generator_of(args, kwargs)
+        if generator is None:
+            return None
+        each = self._followed.get(identity(generator)) or self._follow(generator, [""])
+        if each is not None:
+            self._changed(each, "", site)
+        return each
+
+    def _generator_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what a call draws from: the generator that it was given, else the default one of its device."""
+        for value in (*kwargs.values(), *args):
+            if isinstance(value, torch.Generator):
+                return value
+        device = kwargs.get("device") or next((value.device for value in args if isinstance(value, torch.Tensor)), None)
+        name = "torch, CPU" if device is None or torch.device(device).type == "cpu" else f"torch, {device}"
+        if name not in self._defaults:
+            self._defaults = dict(defaults())  # the first use of a device makes its generator
+        return self._defaults.get(name)
+
+    def after(self, each: _Followed, op: Any, result: Any) -> None:
+        """Look at it again after the call."""
+        self._changed(each, _name(op), self._last_site, _elements(result))
+
+    def look(self, site: int | None) -> None:
+        """Look at the generators that draw without torch; what has changed did so between the last look and here."""
+        for each in self._foreign:
+            self._changed(each, "", site)
+        self._last_site = site
+
+    def passed(self, filename: str, first: int, last: int) -> None:
+        """Look at all of them after a statement of a cell has run, which stands on these lines."""
+        site = self._sites.number(filename, last)
+        before = None if self._last_site is None else self._sites.locations[self._last_site]
+        if before is None or before.filename != filename or not first <= before.line <= last:
+            self._last_site = self._sites.number(filename, first)
+        for each in list(self._followed.values()):
+            self._changed(each, "", site)
+        self._meet()
+        self._last_site = site
+
+    def _meet(self) -> None:
+        """Follow the generators that the last statement gave a name: of NumPy's and Python's nothing else tells."""
+        for name, value in list(self._namespace.items()):
+            if issubclass(type(value), TYPES) and not name.startswith("_") and identity(value) not in self._followed:
+                self._follow(value, [name])
+
+    def _changed(self, each: _Followed, op: str, site: int | None, values: int | None = None) -> None:
+        guard = _no_python_dispatch()
+        try:
+            now = read(each.generator)
+        finally:
+            del guard
+        last, each.reading = each.reading, now
+        if now.raw == last.raw:
+            return
+        numbers = None if op else last.numbers_to(now)
+        kind: DrawKind = "drew" if op or numbers is not None else "set"
+        since = site if op else self._last_site
+        self._note(Draw(each.index, kind, op, site, since, values if op else numbers, now.digest))
+
+    def _note(self, draw: Draw) -> None:
+        key = (draw.generator, draw.kind, draw.op, draw.location, draw.since)
+        known = self._sums.setdefault(key, [0, 0, self.count])
+        known[0] += 1
+        known[1] = None if draw.values is None or known[1] is None else known[1] + draw.values
+        if len(self._draws) < MOST_DRAWS:
+            self._draws.append(draw)
+        self.count += 1
+
+    # -- report ----------------------------------------------------------------------------------------------------
+
+    @property
+    def starts(self) -> tuple[GeneratorState, ...]:
+        """The generators as they stood when they were first seen."""
+        return tuple(self._starts)
+
+    @property
+    def ends(self) -> tuple[GeneratorState, ...]:
+        """The same at the end; nothing before that."""
+        return self._ends
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """The first draws, in order."""
+        return tuple(self._draws)
+
+    @property
+    def sums(self) -> tuple[DrawSum, ...]:
+        """All draws, summed up."""
+        return tuple(
+            DrawSum(*key, *described)  # the fields stand in this order
+            for key, described in list(self._sums.items())
+        )
+
+
+def state_with_names(state: GeneratorState, names: list[str]) -> GeneratorState:
+    """Return a state under other names."""
+    return replace(state, name=names[0] or "a generator without a name", names=tuple(names[1:]))
+
+
+def _name(op: Any) -> str:
+    return str(getattr(op, "_overloadpacket", op))
+
+
+def _elements(result: Any) -> int | None:
+    first = result[0] if isinstance(result, list | tuple) and result else result
+    return int(first.numel()) if isinstance(first, torch.Tensor) else None
+
+
+# torch tags every operation that may draw; whether one did is seen from its generator's state before and after. NumPy
+# and Python announce nothing: their states are looked at before each such operation that stands on another line, and
+# after each statement of a cell, so that a draw of theirs is known to lie between two lines.
 
 _Overload = torch._ops.OpOverload
 
@@ -91,7 +288,7 @@ class DrawWatcher:
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         self._cell, self._clock = cell, clock
-        self._sites = Sites(cell_number) if cell_number is not None else Sites()
+        self._sites = SourceLines(cell_number) if cell_number is not None else SourceLines()
         self._log = DrawLog(namespace, self._sites)
         self._mode = DrawMode(self._log)
         self._captures = Captures(self._mode.leave_alone, leave_dispatch=self._mode.leave_alone)

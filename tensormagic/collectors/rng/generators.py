@@ -1,27 +1,33 @@
-"""Reads generators: seed, how far they have come, and a digest of their state. Reading advances none.
-
-Facts of formats, from the sources: torch's CPU state is ``CPUGeneratorImplStateLegacy`` (seed, numbers left, next
-index, 624 words of 64 bits, then the kept half of a normal pair), in ATen/CPUGeneratorImpl.cpp; CUDA's is seed and
-offset. A new ``torch.Generator()`` begins with ``default_rng_seed_val``, 67280421310721 (c10/core/GeneratorImpl.h).
-NumPy's ``PCG64`` is a linear congruential generator: how many steps lie between two states is found bit by bit
-(F. Brown, Random Number Generation with Arbitrary Stride, 1994, as in M. O'Neill's pcg library).
-"""
+"""Finds and reads generators: seed, how far they have come, and a digest of their state. Reading advances none."""
 
 from __future__ import annotations
 
 import hashlib
 import random
 import struct
+from collections import deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 import torch
 
+from tensormagic.collectors.aliasing.holders import roots
 from tensormagic.collectors.calls.seen_draws import was_chosen
+from tensormagic.collectors.objects.reach import Place, Referents
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.rng import mersenne
-from tensormagic.reports.rng import GeneratorState, Library, Seeding
+from tensormagic.reports import Gap
+from tensormagic.reports.rng import GeneratorState, Library, RngReport, Seeding
+
+# Reads generators: seed, how far they have come, and a digest of their state. Reading advances none.
+#
+# Facts of formats, from the sources: torch's CPU state is ``CPUGeneratorImplStateLegacy`` (seed, numbers left, next
+# index, 624 words of 64 bits, then the kept half of a normal pair), in ATen/CPUGeneratorImpl.cpp; CUDA's is seed and
+# offset. A new ``torch.Generator()`` begins with ``default_rng_seed_val``, 67280421310721 (c10/core/GeneratorImpl.h).
+# NumPy's ``PCG64`` is a linear congruential generator: how many steps lie between two states is found bit by bit (F.
+# Brown, Random Number Generation with Arbitrary Stride, 1994, as in M. O'Neill's pcg library).
 
 NEVER_SEEDED = 67280421310721
 _ENTROPY_BITS = 96  # NumPy takes 128 bits from the system
@@ -131,13 +137,15 @@ def _of_torch(generator: torch.Generator) -> Reading:
 
 def _tell_torch(generator: Any, reading: Reading) -> tuple[str, Seeding, int | None, int]:
     seed = cast("int", reading.seed)
-    told: Seeding = "default" if seed == NEVER_SEEDED else "chosen" if was_chosen(seed, generator.device) else "entropy"
-    if told == "entropy" and not _is_default(generator):
-        told = "unknown"  # as likely drawn from another generator, as a data loader does, which gives it again
+    described: Seeding = (
+        "default" if seed == NEVER_SEEDED else "chosen" if was_chosen(seed, generator.device) else "entropy"
+    )
+    if described == "entropy" and not _is_default(generator):
+        described = "unknown"  # as likely drawn from another generator, as a data loader does, which gives it again
     if reading.words is None:
-        return str(seed), told, reading.position if reading.algorithm == "Philox" else None, 0
+        return str(seed), described, reading.position if reading.algorithm == "Philox" else None, 0
     drawn = mersenne.drawn_since(seed, reading.words, reading.position)
-    return str(seed), told, drawn, 0 if drawn is not None else mersenne.MOST_FORWARD * mersenne.SIZE
+    return str(seed), described, drawn, 0 if drawn is not None else mersenne.MOST_FORWARD * mersenne.SIZE
 
 
 def _is_default(generator: Any) -> bool:
@@ -165,8 +173,8 @@ def _tell_python(_generator: Any, reading: Reading) -> tuple[str, Seeding, int |
     origin = mersenne.origin_of(reading.words, reading.position)
     if origin is None:
         return "", "unknown", None, 0
-    told = str(origin.seed) if len(origin.key) <= 4 else "a text or bytes"
-    return told, "chosen", origin.drawn, 0
+    described = str(origin.seed) if len(origin.key) <= 4 else "a text or bytes"
+    return described, "chosen", origin.drawn, 0
 
 
 # -- NumPy -----------------------------------------------------------------------------------------------------------
@@ -195,8 +203,8 @@ def _plain(value: Any) -> Any:
 def _tell_numpy(generator: Any, reading: Reading) -> tuple[str, Seeding, int | None, int]:
     legacy = isinstance(generator, np.random.RandomState)
     if legacy and reading.words is not None and (origin := mersenne.origin_of(reading.words, reading.position)):
-        told = str(origin.seed) if len(origin.key) == 1 else str(list(origin.key))
-        return told, "chosen", origin.drawn, 0
+        described = str(origin.seed) if len(origin.key) == 1 else str(list(origin.key))
+        return described, "chosen", origin.drawn, 0
     bits = generator._bit_generator if legacy else generator.bit_generator
     sequence: Any = getattr(bits, "seed_seq", None)
     entropy = getattr(sequence, "entropy", None)
@@ -248,3 +256,86 @@ def lcg_distance(start: int, state: int, increment: int, multiplier: int) -> int
 
 
 _TELL = {"torch": _tell_torch, "numpy": _tell_numpy, "python": _tell_python}
+
+
+# Finds the generators in reach: the default ones, and those that the person's names lead to.
+
+MOST_LOOKED = 40_000
+TYPES = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
+Named = dict[int, tuple[Any, list[str]]]
+
+
+def collect_rng(namespace: Mapping[str, Any]) -> RngReport:
+    """Return every generator in reach. Advances none, seeds none, and starts no device.
+
+    Args:
+        namespace: The person's names.
+    """
+    with quiet():
+        found, cut = generators(namespace)
+        every = [_described(generator, names) for generator, names in found.values()]
+        gaps = [Gap("names", cut)] if cut else []
+        return RngReport(
+            generators=tuple(one for one in every if isinstance(one, GeneratorState)),
+            gaps=(*gaps, *(one for one in every if isinstance(one, Gap))),
+        )
+
+
+def _described(generator: Any, names: list[str]) -> GeneratorState | Gap:
+    try:
+        return state_of(generator, names[0], tuple(names[1:]))
+    except Exception as error:  # a subclass of a person's own may refuse
+        return Gap(names[0], f"{type(error).__name__}: {error}")
+
+
+def generators(namespace: Mapping[str, Any]) -> tuple[Named, str]:
+    """Return the generators by identity, with their names; and why not all names were gone through, or nothing."""
+    found: Named = {identity(generator): (generator, [name]) for name, generator in defaults()}
+    cut = ""
+    for path, generator in _in_names(namespace):
+        if generator is None:
+            cut = path
+        else:
+            _, names = found.setdefault(identity(generator), (generator, []))
+            if path not in names:
+                names.append(path)
+    return found, cut
+
+
+def defaults() -> Iterator[tuple[str, Any]]:
+    """Yield the generators that calls without a generator draw from: torch's of each device, NumPy's and Python's."""
+    yield "torch, CPU", torch.default_generator
+    for kind in ("cuda", "xpu"):
+        module = getattr(torch, kind, None)
+        if module is not None and module.is_initialized():
+            yield from ((f"torch, {kind}:{at}", each) for at, each in enumerate(module.default_generators))
+    if torch.backends.mps.is_available():
+        yield "torch, mps", torch.mps._get_default_mps_generator()
+    yield "numpy.random", np.random.mtrand._rand
+    yield "random", random._inst
+
+
+def _in_names(namespace: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield every generator that names lead to; a reason with None where the search was cut short."""
+    reach, seen, looked = Referents({}), {}, 0
+    pending: deque[tuple[Place, Any]] = deque(roots(namespace))
+    while pending:
+        place, item = pending.popleft()
+        looked += 1
+        if looked > MOST_LOOKED:
+            yield f"only {MOST_LOOKED} objects were looked through", None
+            return
+        if isinstance(item, TYPES):
+            yield place.path, item
+        elif id(item) not in seen and not isinstance(item, torch.Tensor | np.ndarray):
+            seen[id(item)] = item
+            pending.extend(_held(reach, place, item))
+
+
+def _held(reach: Referents, place: Place, item: Any) -> list[tuple[Place, Any]]:
+    if type(item).__module__.startswith("tensormagic."):
+        return []
+    try:
+        return list(reach.held(item, place))
+    except Exception:  # an odd object, or one that another thread is changing
+        return []

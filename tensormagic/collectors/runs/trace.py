@@ -20,11 +20,13 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.calls.forward import ForwardRecorder
-from tensormagic.collectors.cuts.cut_log import CutLog
-from tensormagic.collectors.failures.traced_failure import TracedFailure
+from tensormagic.collectors.cuts.detachment_log import CutLog
+from tensormagic.collectors.failures.failures import TracedFailure
 from tensormagic.collectors.faults.backward_faults import Faults
+from tensormagic.collectors.gradients.fast_norm import PassValues
 from tensormagic.collectors.gradients.following import (
     Following,
+    PythonBackwards,
     circumstances,
     is_being_compiled,
     returned_gradients,
@@ -33,34 +35,27 @@ from tensormagic.collectors.gradients.following import (
 )
 from tensormagic.collectors.gradients.forward_values import ForwardMeter
 from tensormagic.collectors.gradients.gradients import PassRecorder
-from tensormagic.collectors.gradients.graph_book import GraphBook
-from tensormagic.collectors.gradients.insides import Insides
-from tensormagic.collectors.gradients.live_frames import frame_before_any_pass, frame_of, pass_of
-from tensormagic.collectors.gradients.pass_log import PassLog
-from tensormagic.collectors.gradients.pass_values import PassValues
+from tensormagic.collectors.gradients.pass_log import PassLog, frame_before_any_pass, frame_of, pass_of
 from tensormagic.collectors.gradients.pipelines import Microbatches, infers_shapes
-from tensormagic.collectors.gradients.traced_graph import TracedGraph
-from tensormagic.collectors.graphs.skeleton import Walk, Walker
-from tensormagic.collectors.hooks.anomaly import plain_stacks
+from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
+from tensormagic.collectors.graphs.structure import Walk, Walker
 from tensormagic.collectors.hooks.backward_calls import BackwardCall, Followed, followed_backward, require_nobody_here
 from tensormagic.collectors.hooks.capturing import Captures, Return, is_captured
-from tensormagic.collectors.hooks.children import abandon_in_children, forks
 from tensormagic.collectors.hooks.compiled import Together, kept_compiled
-from tensormagic.collectors.hooks.custom_functions import noted_applies
-from tensormagic.collectors.hooks.forward_mode import forward_mode_gap, noted_dual_levels
-from tensormagic.collectors.hooks.levels import bare
-from tensormagic.collectors.hooks.makers import Makers
+from tensormagic.collectors.hooks.forked_processes import abandon_in_children, forks
+from tensormagic.collectors.hooks.functorch_levels import bare
+from tensormagic.collectors.hooks.live_nodes import NodeThreads
+from tensormagic.collectors.hooks.unseen_calls import forward_mode_gap, noted_applies, noted_dual_levels, plain_stacks
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.runs.ops import OpRecorder
-from tensormagic.collectors.session.module_watch import ModuleWatch
+from tensormagic.collectors.session.unregistered import ModuleWatch
 from tensormagic.collectors.training.parallel import ParallelWatcher
 from tensormagic.collectors.training.training import TrainingWatcher
 from tensormagic.collectors.training.updates import UpdateWatcher
-from tensormagic.collectors.where.caller import uncounted
-from tensormagic.collectors.where.source import CellNumber, Sites
-from tensormagic.collectors.where.tracebacks import error_text, state_after, strip_own_frames
+from tensormagic.collectors.where.caller import error_text, state_after, strip_own_frames, uncounted
+from tensormagic.collectors.where.source import CellNumber, SourceLines
 from tensormagic.errors import TraceError
-from tensormagic.garbage import garbage_waits
+from tensormagic.gc_pause import gc_paused
 from tensormagic.reports import Cell, Gap, LiveFrame, Pass, State, TraceReport
 
 _AGAIN = "inside one pass the same graph was run through several times: of these, the first time is shown"
@@ -94,7 +89,7 @@ class Tracer:
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         self._namespace, self._cell, self._title, self._clock = namespace, cell, title, clock
-        self._sites = Sites(cell_number) if cell_number is not None else Sites()
+        self._sites = SourceLines(cell_number) if cell_number is not None else SourceLines()
         self._modules = ModuleNames(namespace)
         self._leaves = Leaves(namespace, self._modules)
         self._module_watch = ModuleWatch(self._modules, namespace, cell_number)
@@ -153,7 +148,7 @@ class Tracer:
             self._state, self._error = "failed", error_text(error)
             raise
         self._began, self._forks = self._clock(), forks()
-        self._home, self._walker.makers = get_ident(), Makers()
+        self._home, self._walker.node_threads = get_ident(), NodeThreads()
         self._recorder.origins.begin()
         with ExitStack() as stack:
             stack.enter_context(plain_stacks())
@@ -180,7 +175,7 @@ class Tracer:
             return
         self._stack.close()
         self._ended, self._forked = self._clock(), forks() - self._forks
-        with garbage_waits:
+        with gc_paused:
             self._leaves.learn_parameters()
             self._cuts.finish()
             self._training.finish()
@@ -236,7 +231,7 @@ class Tracer:
                 self._observe_results(followed, call, result)
             return result
         finally:
-            with self._aside(), garbage_waits:
+            with self._aside(), gc_paused:
                 self._finish(followed, call, outcome, began)
                 self._training.after_pass(call, followed)
 
@@ -252,7 +247,7 @@ class Tracer:
             followed.come_back = self._recorder.leave()
             self._cuts.begin(roots, followed)
             nodes = start_nodes(roots)
-            with self._lock, garbage_waits, self._leaves.seen_from(followed.caller):
+            with self._lock, gc_paused, self._leaves.seen_from(followed.caller):
                 followed.circumstances = circumstances(self._running, self._home)
                 if nodes:
                     found = self._walker.walk(nodes)
@@ -265,33 +260,33 @@ class Tracer:
         before = len(self._graphs)
         graph = self._graphs.of(found, inner=inner)
         if graph is not None and len(self._graphs) > before:
-            self._passes.use(graph.skeleton)
+            self._passes.use(graph.structure)
             self._structure += 1
         return graph
 
     def _open(self, found: Walk, graph: TracedGraph, followed: Following, roots: tuple[Any, ...]) -> None:
         number = self._number_of(followed)
-        values = PassValues.of(number, graph.skeleton.size, full=graph.wants_statistics(self._time_to_share()))
+        values = PassValues.of(number, graph.structure.size, full=graph.wants_statistics(self._time_to_share()))
         if self._meter is not None:
-            values.forward = self._meter.take(found.nodes, graph.skeleton, number, full=values.table is not None)
-        recorder = PassRecorder(found, graph.skeleton, values, graph.first)
+            values.forward = self._meter.take(found.nodes, graph.structure, number, full=values.table is not None)
+        recorder = PassRecorder(found, graph.structure, values, graph.first)
         recorder.hooked = self._recorder.autograd.hooked
         if followed.levels:
             recorder.look_inside_wrappers()
-        followed.begun = Pass(number, self._step, graph.skeleton.number, "running", 0.0, 0, followed.site,
+        followed.begun = Pass(number, self._step, graph.structure.number, "running", 0.0, 0, followed.site,
                               circumstances=followed.circumstances)  # fmt: skip
         followed.graph, followed.recorder, followed.nodes = graph, recorder, found.nodes
         followed.found, followed.suspects = found, self._faults.begin(found, followed.caller)
         self._running.append(followed)  # before the first hook: from now on `_finish` takes them away
-        self._cuts.settle(found.nodes, graph.skeleton, found.roots, number)
+        self._cuts.settle(found.nodes, graph.structure, found.roots, number)
         inside = [] if followed.between_compiled else [found.nodes[place] for place in graph.python_places]
-        followed.insides = Insides(inside, self._recorder.put_on_top, self._home) if inside else None
+        followed.python_backwards = PythonBackwards(inside, self._recorder.put_on_top, self._home) if inside else None
         if self._ops is not None:
-            self._ops.begin_pass(found, graph.skeleton, graph.nodes, followed.site)
+            self._ops.begin_pass(found, graph.structure, graph.nodes, followed.site)
         followed.collectives = self._parallel.before_pass()
         recorder.open(None if self._ops is None else self._ops.mode.off, between_compiled=followed.between_compiled)
-        if followed.insides is not None:
-            followed.insides.open(inside)
+        if followed.python_backwards is not None:
+            followed.python_backwards.open(inside)
         if len(roots) == 1 and isinstance(root := bare(roots[0]), torch.Tensor) and root.numel() == 1:
             recorder.observe_value(root)
             self._graphs.look_back(graph, found, values)
@@ -314,8 +309,8 @@ class Tracer:
 
     def _finish(self, followed: Following, call: BackwardCall, outcome: str, began: float) -> None:
         """Take the hooks away and keep the numbers, however the backward ended. Never raises."""
-        if followed.insides is not None:
-            followed.insides.close()
+        if followed.python_backwards is not None:
+            followed.python_backwards.close()
         if followed.come_back is not None:
             followed.come_back()
             self._recorder.note_backward(followed.sequence, followed.caller)
@@ -330,7 +325,7 @@ class Tracer:
         with self._lock:
             self._running = [other for other in self._running if other is not followed]
             if self._state == "running":
-                reduced = self._parallel.after_pass(followed.collectives, graph.skeleton.leaf_of.values())
+                reduced = self._parallel.after_pass(followed.collectives, graph.structure.leaf_of.values())
                 begun = dataclasses.replace(begun, outcome=outcome, reduced=reduced)
                 self._keep_pass(begun, graph, recorder, began)
 
@@ -348,7 +343,7 @@ class Tracer:
             self._add_gap("loss", values.loss_gap)
         if values.gap:
             self._add_gap("gradients", f"some gradients could not be measured: {values.gap}")
-        if not self._passes.append(done, graph.skeleton, values):
+        if not self._passes.append(done, graph.structure, values):
             self._add_gap("gradients", _UNADDED)
         self._last = (done, graph, values)
         if get_ident() == self._home:

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.graphs.nodes import live_saved
-from tensormagic.collectors.graphs.skeleton import is_accumulate
+from tensormagic.collectors.graphs.structure import is_accumulate
 from tensormagic.collectors.objects.reach import Place
-from tensormagic.collectors.session.stroll import memory_of
+from tensormagic.collectors.session.session_walk import memory_of
 from tensormagic.reports import GraphForm, Location, StoredGraph
 
 FEWEST = 4  # graphs that have nothing but leaves in common
@@ -78,7 +78,7 @@ class _Walked:
             if storage is not None and storage._cdata not in self.own:
                 self.sizes[storage._cdata] = memory_of(storage)
 
-    def told(self, name: str, form: GraphForm, items: list[torch.Tensor], where: Location | None) -> StoredGraph:
+    def described(self, name: str, form: GraphForm, items: list[torch.Tensor], where: Location | None) -> StoredGraph:
         """Return what was met as a report's part."""
         nbytes = sum(self.sizes.values())
         return StoredGraph(
@@ -137,23 +137,23 @@ def _in_containers(tracked: list[tuple[Place, torch.Tensor]], known: _Walked, wh
             for item in items:
                 walked.add(item.grad_fn)
             if walked.graphs >= FEWEST:
-                yield walked.told(name, "items", items, where(name)), frozenset(walked.sizes)
+                yield walked.described(name, "items", items, where(name)), frozenset(walked.sizes)
 
 
 def _in_sums(tracked: list[tuple[Place, torch.Tensor]], known: _Walked, where: WhereGrown) -> Iterator[_Found]:
-    told: set[int] = set()
+    described: set[int] = set()
     for place, x in tracked:
         listed = place.kind == "item" and not place.path.endswith("']")  # those in a list are looked at together
-        if listed or id(x) in told:
+        if listed or id(x) in described:
             continue
-        told.add(id(x))
+        described.add(id(x))
         terms = _terms(x.grad_fn) if x.numel() == 1 else []
         if len(terms) < FEWEST:
             continue
         walked = known.anew()
         leaves = {walked.add(term) for term in terms}
         if walked.graphs == len(terms) and len(leaves) == 1 and all(leaves):
-            yield walked.told(place.path, "sum", [x], where(place.path)), frozenset(walked.sizes)
+            yield walked.described(place.path, "sum", [x], where(place.path)), frozenset(walked.sizes)
 
 
 def _terms(node: Any) -> list[Any]:

@@ -16,15 +16,14 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.aliasing.holders import Budget, holders
-from tensormagic.collectors.objects.namespace import is_history
-from tensormagic.collectors.objects.naming import nearest, telling
+from tensormagic.collectors.objects.namespace import is_history, nearest, telling
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.assignments import CellNumber, grown, no_cell, sources
-from tensormagic.collectors.session.learning import Learning
-from tensormagic.collectors.session.module_watch import modules_report
+from tensormagic.collectors.session.session_walk import THOROUGH, Held, ObjectWalk
 from tensormagic.collectors.session.stored_graphs import stored_graphs
-from tensormagic.collectors.session.stroll import THOROUGH, Held, Stroll
-from tensormagic.collectors.session.ties import Ties
+from tensormagic.collectors.session.tied_weights import TiedWeights
+from tensormagic.collectors.session.unregistered import modules_report
+from tensormagic.collectors.session.update_tracking import Learning
 from tensormagic.reports import (
     Gap,
     Growth,
@@ -50,7 +49,7 @@ _SESSION = {"history", "traceback"}
 class Memory:
     """What a watch remembers from look to look: which weights were tied, and how far parameters have come."""
 
-    ties: Ties = field(default_factory=Ties)
+    ties: TiedWeights = field(default_factory=TiedWeights)
     learning: Learning = field(default_factory=Learning)
 
 
@@ -74,21 +73,21 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
         cell_number: Gives the number of a cell.
     """
     with quiet():
-        stroll = Stroll(budget).through(namespace)
+        walk_session = ObjectWalk(budget).through(namespace)
         files = sources(namespace, filename)
-        found = _Found(stroll, namespace, files, cell_number)
-        sizes = _sizes(stroll)
+        found = _Found(walk_session, namespace, files, cell_number)
+        sizes = _sizes(walk_session)
         known = Memory() if memory is None else memory
-        outermost = stroll.outermost()
+        outermost = walk_session.outermost()
         modules = modules_report(outermost, namespace, known.ties, cell_number=cell_number)
         for _, module in outermost:
             known.ties.remember(module)
-        optimizers = stroll.optimizers
+        optimizers = walk_session.optimizers
         return WatchReport(
-            looked=stroll.looked,
-            tensors=stroll.tensors,
-            storages=len(stroll.storages),
-            nbytes=sum(held.nbytes for held in stroll.storages.values()),
+            looked=walk_session.looked,
+            tensors=walk_session.tensors,
+            storages=len(walk_session.storages),
+            nbytes=sum(held.nbytes for held in walk_session.storages.values()),
             modules=modules,
             kept=found.kept(),
             views=found.views(),
@@ -96,25 +95,25 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
             sizes=sizes,
             growing=found.growing(earlier, sizes),
             still=known.learning.look(outermost, optimizers, files=files, cell_number=cell_number)
-            if stroll.names_complete
+            if walk_session.names_complete
             else (),
-            gaps=(Gap("names", stroll.cut),) if stroll.cut else (),
+            gaps=(Gap("names", walk_session.cut),) if walk_session.cut else (),
         )
 
 
 def standing_out(
-    stroll: Stroll, namespace: Mapping[str, Any], filename: str = ""
+    walk_session: ObjectWalk, namespace: Mapping[str, Any], filename: str = ""
 ) -> tuple[tuple[KeptMemory, ...], tuple[LoneView, ...], tuple[StoredGraph, ...]]:
     """Return what is alive and hardly meant to be, of what a walk has met.
 
     That is what only the session keeps, what a small view keeps, and what stored graphs keep.
 
     Args:
-        stroll: A walk through everything.
+        walk_session: A walk through everything.
         namespace: The person's names.
         filename: The file that they are the globals of.
     """
-    found = _Found(stroll, namespace, sources(namespace, filename), no_cell)
+    found = _Found(walk_session, namespace, sources(namespace, filename), no_cell)
     return found.kept(), found.views(), found.graphs()
 
 
@@ -122,9 +121,9 @@ class _Found:
     """What one walk has met, and what is made of it."""
 
     def __init__(
-        self, stroll: Stroll, namespace: Mapping[str, Any], files: tuple[str, ...], cell_number: CellNumber
+        self, walk_session: ObjectWalk, namespace: Mapping[str, Any], files: tuple[str, ...], cell_number: CellNumber
     ) -> None:
-        self._stroll, self._namespace = stroll, namespace
+        self._walk_session, self._namespace = walk_session, namespace
         self._files, self._cell_number = files, cell_number
 
     def where(self, name: str) -> Location | None:
@@ -133,42 +132,51 @@ class _Found:
 
     def kept(self) -> tuple[KeptMemory, ...]:
         """Return the large storages that only the session keeps, the largest first; none where the walk was cut."""
-        if not self._stroll.names_complete:
+        if not self._walk_session.names_complete:
             return ()
-        large = [held for held in self._stroll.storages.values() if held.nbytes >= SMALLEST and held.is_of_session]
+        large = [
+            held for held in self._walk_session.storages.values() if held.nbytes >= SMALLEST and held.is_of_session
+        ]
         large.sort(key=lambda held: -held.nbytes)
         every = (self._confirmed(held) for held in large[:MOST_KEPT])
         return tuple(kept for kept in every if kept is not None)
 
     def views(self) -> tuple[LoneView, ...]:
         """Return the views that alone keep a storage of which they read less than half, the largest storage first."""
-        if not self._stroll.names_complete:
+        if not self._walk_session.names_complete:
             return ()
-        large = [held for held in self._stroll.storages.values() if held.nbytes >= SMALLEST and _reads_a_part(held)]
+        large = [
+            held for held in self._walk_session.storages.values() if held.nbytes >= SMALLEST and _reads_a_part(held)
+        ]
         large.sort(key=lambda held: -held.nbytes)
         every = (self._alone(held) for held in large[:MOST_KEPT])
         return tuple(view for view in every if view is not None)
 
     def _alone(self, held: Held) -> LoneView | None:
         x = held.tensor
-        told = holders(x, self._namespace)
-        if told.cut or told.unreached != 0 or told.of_storage or told.found > len(told.holders):
+        described = holders(x, self._namespace)
+        if (
+            described.cut
+            or described.unreached != 0
+            or described.of_storage
+            or described.found > len(described.holders)
+        ):
             return None
-        named = [holder.path for holder in told.of_tensor if holder.kind not in _SESSION]
+        named = [holder.path for holder in described.of_tensor if holder.kind not in _SESSION]
         return LoneView(nearest(telling(named))[0], _nbytes(x), held.nbytes) if named else None
 
     def _confirmed(self, held: Held) -> KeptMemory | None:
         x = held.tensor
-        told = holders(x, self._namespace)
-        kinds = {holder.kind for holder in told.holders}
-        if told.cut or told.unreached or not kinds or not kinds <= _SESSION:
+        described = holders(x, self._namespace)
+        kinds = {holder.kind for holder in described.holders}
+        if described.cut or described.unreached or not kinds or not kinds <= _SESSION:
             return None
         kind: KeptBy = "both" if len(kinds) > 1 else "history" if "history" in kinds else "traceback"
-        paths = tuple(dict.fromkeys(self._in_out(holder.path) for holder in told.holders))
+        paths = tuple(dict.fromkeys(self._in_out(holder.path) for holder in described.holders))
         return KeptMemory(
             holders=paths, kind=kind, shape=tuple(x.shape),
             dtype=str(x.dtype).removeprefix("torch."), device=str(x.device), nbytes=held.nbytes,
-            location=self._frame(told.holders),
+            location=self._frame(described.holders),
         )  # fmt: skip
 
     def _in_out(self, path: str) -> str:
@@ -187,8 +195,8 @@ class _Found:
 
     def graphs(self) -> tuple[StoredGraph, ...]:
         """Return the graphs that stored results keep."""
-        own = {key for key, held in self._stroll.storages.items() if not held.is_of_session}
-        return stored_graphs(self._stroll.visits, own, self.where)
+        own = {key for key, held in self._walk_session.storages.items() if not held.is_of_session}
+        return stored_graphs(self._walk_session.visits, own, self.where)
 
     def growing(self, earlier: Sequence[WatchReport], sizes: tuple[HeldSize, ...]) -> tuple[Growth, ...]:
         """Return what has grown by equal amounts over the last looks, this one included."""
@@ -224,15 +232,15 @@ def _reads_a_part(held: Held) -> bool:
         return False
 
 
-def _sizes(stroll: Stroll) -> tuple[HeldSize, ...]:
+def _sizes(walk_session: ObjectWalk) -> tuple[HeldSize, ...]:
     """Return what holds the most: containers by what lies in them, and tensors that have a name or are an attribute."""
     held: dict[str, list[int]] = {}
-    for place, x in stroll.visits:
+    for place, x in walk_session.visits:
         if place.kind in {"name", "item", "attribute"}:
             entry = held.setdefault(_ITEM.sub("", place.path), [0, 0])
             entry[0] += 1
             entry[1] += _nbytes(x)
-    open_ended = ((name, numbers) for name, numbers in held.items() if name not in stroll.bounded)
+    open_ended = ((name, numbers) for name, numbers in held.items() if name not in walk_session.bounded)
     every = (HeldSize(name, tensors, nbytes) for name, (tensors, nbytes) in open_ended)
     return tuple(sorted(every, key=lambda size: -size.nbytes)[:MOST_SIZES])
 

@@ -10,7 +10,7 @@ import linecache
 import re
 from typing import Any
 
-from tensormagic.collectors.snapshots.fields import dictionaries, entries, whole, word
+from tensormagic.collectors.snapshots.reading import dictionaries, entries, whole, word
 from tensormagic.collectors.where.caller import MARK
 from tensormagic.collectors.where.source import CellNumber, is_own_code
 from tensormagic.reports import Location

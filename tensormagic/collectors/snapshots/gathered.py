@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tensormagic.collectors.snapshots.fields import dictionaries, entries
 from tensormagic.collectors.snapshots.frames import Stacks
 from tensormagic.collectors.snapshots.history import History, history_of
+from tensormagic.collectors.snapshots.reading import dictionaries, entries
 from tensormagic.collectors.snapshots.segments import Area, Block, areas_of
 from tensormagic.collectors.where.source import CellNumber
 from tensormagic.errors import SnapshotError
@@ -75,8 +75,8 @@ def _read_histories(read: Gathered, traces: list[list[Any]], most: int) -> None:
     for index, trace in enumerate(traces):
         events, device = list(dictionaries(trace[-most:])), f"cuda:{index}"
         if len(trace) > most:
-            told = f"the history of {device} has {plural(len(trace), 'event')}; the last {count(most)} were read"
-            read.gaps.append(Gap("history", told))
+            described = f"the history of {device} has {plural(len(trace), 'event')}; the last {count(most)} were read"
+            read.gaps.append(Gap("history", described))
         if events:
             reserved = sum(area.nbytes for area in read.areas if area.device == device)
             blocks = read.in_use(device)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from tensormagic.collectors.snapshots.fields import dictionaries, entries, size, whole, word
 from tensormagic.collectors.snapshots.frames import Stacks
+from tensormagic.collectors.snapshots.reading import dictionaries, entries, size, whole, word
 from tensormagic.errors import SnapshotError
 from tensormagic.reports import BlockState, Segment, SnapshotStretch
 

@@ -1,21 +1,165 @@
-"""From a snapshot's plain data to a `SnapshotReport`: devices, segments, blocks, the history, and each line's part."""
+"""From a snapshot's plain data to a `SnapshotReport`: devices, segments, blocks, lines, and each device's history."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tensormagic.collectors.snapshots.fields import whole, word
 from tensormagic.collectors.snapshots.gathered import Gathered, gather
-from tensormagic.collectors.snapshots.history import MOST_REFUSED, History
-from tensormagic.collectors.snapshots.lines import Lines, lines_of
+from tensormagic.collectors.snapshots.history import MOST_REFUSED, History, LineSums, Step
+from tensormagic.collectors.snapshots.reading import size, whole, word
 from tensormagic.collectors.snapshots.segments import Area, Block, segment_report
-from tensormagic.collectors.snapshots.timelines import refused_in, timeline_of
-from tensormagic.collectors.snapshots.walk import Step
 from tensormagic.collectors.where.source import CellNumber
-from tensormagic.reports import Gap, Segment, SnapshotBlock, SnapshotDevice, SnapshotReport
+from tensormagic.reports import (
+    CATEGORIES,
+    Gap,
+    LineMemory,
+    RefusedAllocation,
+    Segment,
+    SnapshotBlock,
+    SnapshotDevice,
+    SnapshotReport,
+    Timeline,
+)
 from tensormagic.words import count, number_of_bytes, plural
+
+# What each of the person's lines allocated, by a snapshot's history and by the blocks that it left.
+
+MOST_LINES = 200
+_NOWHERE = LineSums()
+
+
+@dataclass(slots=True)
+class Lines:
+    """The lines of the report.
+
+    Attributes:
+        described: Each line, the most allocated first.
+        numbers: Index of each by its number in the stacks.
+        left_out: How many more there are, and what they allocated.
+    """
+
+    described: tuple[LineMemory, ...]
+    numbers: dict[int, int]
+    left_out: tuple[int, int]
+
+    def index(self, number: int) -> int:
+        """Return the index of a line in the report; -1 where it is not told."""
+        return self.numbers.get(number, -1)
+
+
+def lines_of(read: Gathered) -> Lines:
+    """Return what each line allocated, freed and kept."""
+    history, before, kept, peak = _history(read), _sums(_before(read)), _sums(_kept(read)), _sums(_lines_at_peak(read))
+    found = {}
+    for number in sorted({*history, *before, *kept, *peak} - {-1}):
+        sums, old, left = history.get(number, _NOWHERE), before.get(number, _NOWHERE), kept.get(number, _NOWHERE)
+        found[number] = LineMemory(
+            read.stacks.locations[number],
+            allocated=sums.allocated + old.allocated,
+            freed=sums.freed,
+            kept=left.allocated,
+            at_peak=peak.get(number, _NOWHERE).allocated,
+            largest=max(sums.largest, old.largest, left.largest),
+            calls=sums.calls + old.calls,
+        )
+    order = sorted(found, key=lambda number: (-found[number].allocated, number))
+    rest = [found[number].allocated for number in order[MOST_LINES:]]
+    numbers = {number: index for index, number in enumerate(order[:MOST_LINES])}
+    return Lines(tuple(found[number] for number in numbers), numbers, (len(rest), sum(rest)))
+
+
+def _history(read: Gathered) -> dict[int, LineSums]:
+    """Return what the events of all devices say."""
+    found: dict[int, LineSums] = defaultdict(LineSums)
+    for number, sums in (pair for history in read.histories for pair in history.sums.items()):
+        total = found[number]
+        total.allocated, total.freed = total.allocated + sums.allocated, total.freed + sums.freed
+        total.calls, total.largest = total.calls + sums.calls, max(total.largest, sums.largest)
+    return found
+
+
+def _before(read: Gathered) -> Iterator[tuple[int, int]]:
+    """Yield line and bytes of the blocks in use that no event tells of."""
+    described = {history.device for history in read.histories}
+    yield from ((block.line, block.requested) for history in read.histories for block in history.from_before)
+    yield from ((block.line, block.requested) for block in read.in_use() if block.device not in described)
+
+
+def _kept(read: Gathered) -> Iterator[tuple[int, int]]:
+    return ((block.line, block.requested) for block in read.in_use())
+
+
+def _lines_at_peak(read: Gathered) -> Iterator[tuple[int, int]]:
+    history = read.highest
+    if history is not None:
+        yield from ((one.line, one.nbytes) for one in history.alive)
+        yield from ((block.line, block.requested) for block in history.from_before)
+
+
+def _sums(blocks: Iterable[tuple[int, int]]) -> dict[int, LineSums]:
+    found: dict[int, LineSums] = defaultdict(LineSums)
+    for line, nbytes in blocks:
+        sums = found[line]
+        sums.allocated, sums.calls, sums.largest = sums.allocated + nbytes, sums.calls + 1, max(sums.largest, nbytes)
+    return found
+
+
+# The timeline of each device, and the allocations that were refused in it.
+
+STACKED_LINES = 8  # that a timeline tells apart
+
+
+def timeline_of(history: History, lines: Lines) -> Timeline:
+    """Return the bytes asked for at each moment that was kept, by line and by category."""
+    moments = history.moments
+    start = moments[0].time
+    return Timeline(
+        device=history.device,
+        seconds=array("f", [max(moment.time - start, 0) / 1e6 for moment in moments]),
+        operation=tuple(moment.number for moment in moments),
+        live=tuple(moment.live for moment in moments),
+        before=tuple(moment.before for moment in moments),
+        by_category=tuple(
+            (category, tuple(moment.by_category[category] for moment in moments))
+            for category in CATEGORIES
+            if any(moment.by_category[category] for moment in moments)
+        ),
+        by_line=tuple(_by_line(history, lines)),
+        peak=history.peak,
+    )
+
+
+def _by_line(history: History, lines: Lines) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield the lines that ever held the most, and what all others held together."""
+    moments = history.moments
+    most: dict[int, int] = {}
+    for moment in moments:
+        for number, nbytes in moment.by_line.items():
+            most[number] = max(most.get(number, 0), nbytes)
+    order = sorted((number for number in most if lines.index(number) >= 0), key=lambda number: -most[number])
+    shown = order[:STACKED_LINES]
+    for number in shown:
+        yield lines.index(number), tuple(moment.by_line[number] for moment in moments)
+    rest = tuple(moment.by_line.total() - sum(moment.by_line[number] for number in shown) for moment in moments)
+    if any(rest):
+        yield -1, rest
+
+
+def refused_in(read: Gathered) -> Iterator[RefusedAllocation]:
+    """Yield the allocations that ran out of memory, at most a few a device."""
+    for history in read.histories:
+        start = history.moments[0].time
+        for event, live in history.refused[:MOST_REFUSED]:
+            seconds = (whole(event, "time_us") - start) / 1e6 if history.times else None
+            way = read.stacks.way(event.get("frames"))
+            yield RefusedAllocation(history.device, size(event, "size"), size(event, "device_free"), live, seconds, way)
+
+
+# From a snapshot's plain data to a `SnapshotReport`: devices, segments, blocks, the history, and each line's part.
 
 MOST_SEGMENTS = 60
 MOST_LISTED = 100
@@ -50,7 +194,7 @@ def snapshot_report(
         timelines=tuple(timeline_of(history, lines) for history in read.histories),
         reserved=tuple(tuple(moment.reserved for moment in history.moments) for history in read.histories),
         **_at_peak(read, lines),
-        lines=lines.told,
+        lines=lines.described,
         lines_left_out=lines.left_out,
         refused=tuple(refused_in(read)),
         settings=_settings(data),
@@ -63,8 +207,8 @@ def _rest(sizes: list[int]) -> tuple[int, int]:
 
 
 def _segment(area: Area, lines: Lines) -> Segment:
-    told = segment_report(area)
-    return replace(told, stretches=tuple(replace(one, line=lines.index(one.line)) for one in told.stretches))
+    described = segment_report(area)
+    return replace(described, stretches=tuple(replace(one, line=lines.index(one.line)) for one in described.stretches))
 
 
 # -- devices -------------------------------------------------------------------------------------------------------
@@ -124,8 +268,8 @@ def _at_peak(read: Gathered, lines: Lines) -> dict[str, Any]:
         return {}
     found: list[Step | Block] = sorted([*history.alive, *history.from_before], key=lambda one: -_asked(one))
     count, nbytes = _rest([_asked(one) for one in found[MOST_LISTED:]])
-    told = tuple(_of_peak(one, history.device, read, lines) for one in found[:MOST_LISTED])
-    return {"peak_blocks": told, "peak_left_out": (count + history.unknown[0], nbytes + history.unknown[1])}
+    described = tuple(_of_peak(one, history.device, read, lines) for one in found[:MOST_LISTED])
+    return {"peak_blocks": described, "peak_left_out": (count + history.unknown[0], nbytes + history.unknown[1])}
 
 
 def _asked(one: Step | Block) -> int:
@@ -176,8 +320,8 @@ def _gaps(read: Gathered, data: Any) -> Iterator[Gap]:
 
 def _gaps_of(history: History) -> Iterator[Gap]:
     if history.misfit:
-        told = f"the events of {history.device} and its blocks differ by {number_of_bytes(history.misfit)}"
-        yield Gap("history", f"{told}: the level before the first event is a guess")
+        described = f"the events of {history.device} and its blocks differ by {number_of_bytes(history.misfit)}"
+        yield Gap("history", f"{described}: the level before the first event is a guess")
     if not history.times:
         yield Gap("history", f"the events of {history.device} carry no times")
     if history.actions["unknown"]:

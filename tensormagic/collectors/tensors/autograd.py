@@ -1,18 +1,268 @@
-"""A tensor's place in autograd: whether it is tracked, what made it, which leaves its gradient goes to."""
+"""A tensor's place in autograd: what made it, what its node keeps, its hooks, and the way to its leaves."""
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache, partial
+from pathlib import PurePath
+from typing import Any, cast
 
 import torch
 
-from tensormagic.collectors.quiet import here, quiet
+from tensormagic.collectors.graphs.nodes import is_packed, isinstance_of_torch, op_name
+from tensormagic.collectors.quiet import here, numbers, quiet
 from tensormagic.collectors.tensors.subject import is_readable, sizes_of
-from tensormagic.reports import AutogradReport
+from tensormagic.reports import BEYOND, NOTHING, AutogradDetails, AutogradReport, Hook, Path, PathNode, SavedState
 from tensormagic.words import count, listed
+
+# What a node keeps for its backward, and in which state.
+#
+# Reading a saved tensor raises after an in-place write and after the graph was freed: both are states worth showing.
+# What the person packed with saved-tensor hooks is not unpacked: that would run their code.
+
+MOST_SAVED = 12
+
+_VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
+
+
+def saved_states(node: Any, names: Mapping[int, str] | None = None) -> tuple[SavedState, ...]:
+    """Return what a live node keeps for its backward, and in which state."""
+    known = names or {}
+    if not isinstance_of_torch(node):
+        return _custom(node, known)
+    slots = _slots(cast("Hashable", type(node)))
+    return tuple(state for slot in slots for state in _saved(node, slot, known))[:MOST_SAVED]
+
+
+@lru_cache(maxsize=512)
+def _slots(kind: Hashable) -> tuple[str, ...]:
+    return tuple(name.removeprefix("_raw_saved_") for name in dir(kind) if name.startswith("_raw_saved_"))
+
+
+def _saved(node: Any, slot: str, names: Mapping[int, str]) -> list[SavedState]:
+    """Return the states of one slot: of one tensor, of several (as of indices), or of none."""
+    try:
+        if is_packed(getattr(node, f"_raw_saved_{slot}")):
+            return [SavedState(slot, "packed by a hook")]
+        value = getattr(node, f"_saved_{slot}")
+    except RuntimeError as error:
+        return [_modified_saved(slot, str(error))]
+    several = isinstance(value, tuple | list)
+    named = [(f"{slot}[{at}]", each) for at, each in enumerate(value)] if several else [(slot, value)]
+    return [_fine(label, each, names) for label, each in named if isinstance(each, torch.Tensor)]
+
+
+def _custom(node: Any, names: Mapping[int, str]) -> tuple[SavedState, ...]:
+    try:
+        if any(is_packed(raw) for raw in node._raw_saved_tensors):
+            return (SavedState("saved_tensors", "packed by a hook"),)
+        values = node.saved_tensors
+    except RuntimeError as error:
+        return (_modified_saved("saved_tensors", str(error)),)
+    kept = [(f"saved_tensors[{at}]", value) for at, value in enumerate(values) if value is not None]
+    return tuple(_fine(slot, value, names) for slot, value in kept[:MOST_SAVED])
+
+
+def _fine(slot: str, value: torch.Tensor, names: Mapping[int, str]) -> SavedState:
+    return SavedState(
+        slot, "fine", names.get(value._cdata, ""), sizes_of(value),
+        str(value.dtype).removeprefix("torch."), value.numel() * value.element_size(), *_versions(value),
+    )  # fmt: skip
+
+
+def _versions(value: torch.Tensor) -> tuple[int | None, int | None]:
+    return (None, None) if value.is_inference() else (value._version, value._version)
+
+
+def _modified_saved(slot: str, message: str) -> SavedState:
+    """Return the state that torch's message tells."""
+    if found := _VERSIONS.search(message):
+        return SavedState(slot, "changed in place", saved_version=int(found[2]), version=int(found[1]))
+    freed = "freed" in message or "second time" in message
+    return SavedState(slot, "freed" if freed else "unreadable")
+
+
+# The way from a tensor to its leaves: the nearest nodes of its graph, by the person's names where there are any.
+#
+# The walk is breadth first, iterative and bounded: a recurrent network of a hundred thousand nodes is not walked for
+# a panel. A few nodes are described, more are counted, and it is said whether these were all.
+
+MOST_COUNTED = 10_000
+MOST_LISTED = 28
+MOST_NAMED = 10_000  # names whose tensors are asked which node made them
+
+
+def path_of(root: Any, names: Mapping[int, str], named: Iterable[tuple[str, Any]] = ()) -> Path | None:
+    """Return the way from a node to the leaves.
+
+    Args:
+        root: A tensor's ``grad_fn``.
+        names: What tensors are called, by ``tensor._cdata``: for the leaves.
+        named: Names and tensors: for what the nodes made.
+    """
+    if root is None:
+        return None
+    nodes, complete = _walk(root)
+    listed = nodes[:MOST_LISTED]
+    places = {id(node): place for place, node in enumerate(listed)}
+    made = _made(places, named)
+    return Path(
+        nodes=tuple(_node(node, names, places, made.get(place, "")) for place, node in enumerate(listed)),
+        walked=len(nodes),
+        complete=complete,
+    )
+
+
+def _walk(root: Any) -> tuple[list[Any], bool]:
+    """Return the nearest nodes; holding them keeps each one's Python object, and so its ``id``, the same."""
+    nodes, seen = [root], {id(root)}
+    for node in nodes:  # grows while it is walked
+        for following, _ in node.next_functions:
+            if following is None or id(following) in seen:
+                continue
+            if len(nodes) == MOST_COUNTED:
+                return nodes, False
+            seen.add(id(following))
+            nodes.append(following)
+    return nodes, True
+
+
+def _made(places: Mapping[int, int], named: Iterable[tuple[str, Any]]) -> dict[int, str]:
+    """Return place → name for the listed nodes that made a tensor which has a name; the first name counts."""
+    found: dict[int, str] = {}
+    for _, (label, item) in zip(range(MOST_NAMED), named, strict=False):
+        if getattr(item, "requires_grad", False) and (place := places.get(id(item.grad_fn))) is not None:
+            found.setdefault(place, label)
+    return found
+
+
+def _node(node: Any, names: Mapping[int, str], places: Mapping[int, int], made: str) -> PathNode:
+    if type(node).__name__ == "AccumulateGrad" and (leaf := node.variable) is not None:
+        return PathNode(
+            op="", node="AccumulateGrad", name=names.get(leaf._cdata, ""), shape=_sizes(leaf), is_leaf=True,
+            has_grad=leaf.grad is not None,
+        )  # fmt: skip
+    inputs = tuple(NOTHING if to is None else places.get(id(to), BEYOND) for to, _ in node.next_functions)
+    states = {saved.state for saved in saved_states(node)}
+    spoilt = next((state for state in ("changed in place", "freed") if state in states), "")
+    return PathNode(op_name(node.name()), node.name(), made, _shape(node), inputs=inputs, saved=spoilt)
+
+
+def _shape(node: Any) -> tuple[int, ...]:
+    try:
+        return _sizes(node._input_metadata[0])
+    except (RuntimeError, AttributeError, IndexError):  # nested and functorch outputs have no plain shape
+        return ()
+
+
+def _sizes(sized: Any) -> tuple[int, ...]:
+    try:
+        return numbers(sized.shape)
+    except (RuntimeError, TypeError, AttributeError):  # symbolic or nested sizes
+        return ()
+
+
+# What stands behind a tensor's autograd state: why it is so, and its hooks.
+
+MOST_HOOKS = 12
+
+Named = Iterable[tuple[str, Any]]
+
+
+def autograd_details(x: torch.Tensor, names: Mapping[int, str], named: Named = (), *, name: str) -> AutogradDetails:
+    """Return what stands behind the autograd state of a tensor.
+
+    Args:
+        x: Any tensor.
+        names: What tensors are called, by ``tensor._cdata``.
+        named: Names and the tensors and arrays that they are of.
+        name: What ``x`` is called.
+    """
+    with quiet():
+        node, known = x.grad_fn, list(named)
+        return AutogradDetails(
+            output_number=x.output_nr,
+            because=_because(x, known, name),
+            grad_because=_grad_because(x, name),
+            hooks=tuple(_hooks(x))[:MOST_HOOKS],
+            saved=() if node is None else saved_states(node, names),
+            path=path_of(node, names, [(label, item) for label, item in known if _is_other(item, x)]),
+        )
+
+
+def _is_other(item: object, x: torch.Tensor) -> bool:
+    return isinstance(item, torch.Tensor) and item is not x
+
+
+# -- why ----------------------------------------------------------------------------------------------------------
+
+
+def _because(x: torch.Tensor, named: list[tuple[str, Any]], name: str) -> str:
+    if x.is_inference():
+        return "made under inference_mode, where nothing is recorded"
+    if x.grad_fn is not None:
+        return f"not a leaf: {x.grad_fn.name()} made it from something that requires grad"
+    if x.requires_grad:
+        asked = "a Parameter requires grad" if isinstance(x, torch.nn.Parameter) else "requires_grad was set on it"
+        return f"a leaf: no recorded operation made it, and {asked}"
+    if not (x.is_floating_point() or x.is_complex()):
+        return "only floating-point and complex tensors can require grad"
+    cut = _cut_from(x, named)
+    if cut:
+        return f"it shares {cut}'s memory but not its graph: detach(), .data or no_grad cut {name} off"
+    return "no operation that led to it was recorded: nothing it was made from requires grad, or it was made in no_grad"
+
+
+def _cut_from(x: torch.Tensor, named: list[tuple[str, Any]]) -> str:
+    """Return the name of a tensor with the same storage that requires grad, though ``x`` does not."""
+    try:
+        storage = x.untyped_storage()._cdata
+        others = ((label, item) for label, item in named if _is_other(item, x) and item.requires_grad)
+        return next((label for label, item in others if item.untyped_storage()._cdata == storage), "")
+    except (RuntimeError, NotImplementedError):
+        return ""  # no storage
+
+
+def _grad_because(x: torch.Tensor, name: str) -> str:
+    if not x.requires_grad:
+        return "autograd does not track it"
+    if not x.is_leaf and not x.retains_grad:
+        return f"torch keeps the gradients of leaves only, unless {name}.retain_grad() is called before backward()"
+    if x.grad is not None:
+        return "backward() has brought it; the next one is added to it"
+    return "no backward() has reached it since it was made, or since zero_grad() took it away"
+
+
+# -- hooks --------------------------------------------------------------------------------------------------------
+
+
+def _hooks(x: torch.Tensor) -> Iterator[Hook]:
+    kinds = (("tensor hook", "_backward_hooks"), ("post-accumulate hook", "_post_accumulate_grad_hooks"))
+    for kind, attribute in kinds:
+        for function in list((getattr(x, attribute, None) or {}).values()):
+            yield Hook(kind, _function_name(function), _place(function))
+
+
+def _function_name(function: Any) -> str:
+    bare = _bare(function)
+    return str(getattr(bare, "__qualname__", "") or type(bare).__qualname__).rsplit("<locals>.", 1)[-1]
+
+
+def _bare(function: Any) -> Any:
+    while isinstance(function, partial):
+        function = function.func
+    return function
+
+
+def _place(function: Any) -> str:
+    code = getattr(_bare(function), "__code__", None)
+    return f"{PurePath(code.co_filename).name}, line {code.co_firstlineno}" if code is not None else ""
+
+
+# A tensor's place in autograd: whether it is tracked, what made it, which leaves its gradient goes to.
 
 NODE_LIMIT = 10_000
 _SHOWN_LEAVES = 8

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from tensormagic.collectors.geometry.chunks import chunks, thinned, thinned_behind
+from tensormagic.collectors.geometry.strides import chunks, thinned, thinned_behind
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.tensors.reductions import Domain, as_wide
+from tensormagic.collectors.tensors.reductions import Domain, as_wide, limits, reducible
 from tensormagic.collectors.tensors.statistics import statistics, statistics_and
-from tensormagic.collectors.tensors.sweep import limits, reducible
 from tensormagic.reports import BadSlice, DimensionSlices, LargeSlice, Statistics
 
 LIMIT = 2**19  # elements read for each dimension

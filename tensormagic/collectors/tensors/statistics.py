@@ -14,10 +14,9 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from tensormagic.collectors.geometry.chunks import Thinned, chunks, thinned
+from tensormagic.collectors.geometry.strides import Thinned, chunks, thinned
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.tensors.reductions import BINS, Domain, Raw, reduce_chunks
-from tensormagic.collectors.tensors.sweep import Swept, Units, sweep
+from tensormagic.collectors.tensors.reductions import BINS, Domain, Raw, Swept, Units, reduce_chunks, sweep
 from tensormagic.reports import Statistics
 
 # How many elements are read before sampling starts, and how many at a time. On the CPU: what fits its caches, and what

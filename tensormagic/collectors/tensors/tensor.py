@@ -11,16 +11,12 @@ from torch import _tensor_str
 
 from tensormagic.collectors.aliasing.aliases import AliasSearch, find_aliases
 from tensormagic.collectors.aliasing.holders import holders
-from tensormagic.collectors.geometry.grid import cut_of
-from tensormagic.collectors.geometry.layout import layout
-from tensormagic.collectors.geometry.memory import Memory
-from tensormagic.collectors.geometry.strip import Rows
-from tensormagic.collectors.geometry.values import read_values
+from tensormagic.collectors.geometry.layout import Rows, cut_of, layout, read_values
+from tensormagic.collectors.geometry.storage import Memory
 from tensormagic.collectors.kinds.traits import BUFFER, summary_of_buffer
 from tensormagic.collectors.objects.namespace import Walk, is_kind, walk_arrays
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.tensors.autograd import autograd
-from tensormagic.collectors.tensors.autograd_details import autograd_details
+from tensormagic.collectors.tensors.autograd import autograd, autograd_details
 from tensormagic.collectors.tensors.slices import values
 from tensormagic.collectors.tensors.subject import Subject, study
 from tensormagic.reports import (
@@ -191,15 +187,15 @@ def _kinds(
         if one.description is None:
             sections.miss(f"kind {one.kind.key}", reason_of(one.error or Exception()))
             continue
-        said = one.description
-        parts = said.parts if depth < _MOST_DEPTH else ()
+        sentence = one.description
+        parts = sentence.parts if depth < _MOST_DEPTH else ()
         components = tuple(
             Component(f"{name}{part.path}", part.role, _collect(part.tensor, f"{name}{part.path}", {}, depth=depth + 1))
             for part in parts
         )
         yield KindReport(
-            one.kind.key, said.label, said.summary, said.facts, components,
-            map=said.map, stored=said.stored, reading=said.reading, stored_bytes=said.stored_bytes,
+            one.kind.key, sentence.label, sentence.summary, sentence.facts, components,
+            map=sentence.map, stored=sentence.stored, reading=sentence.reading, stored_bytes=sentence.stored_bytes,
         )  # fmt: skip
 
 

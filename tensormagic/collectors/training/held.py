@@ -1,16 +1,21 @@
-"""Which parameters an optimizer was given: those of the run by their number, and those that play no part in it."""
+"""Which parameters an optimizer was given, which are trained elsewhere, and in which mode their model is."""
 
 from __future__ import annotations
 
+import gc
 import weakref
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
-from tensormagic.collectors.objects.foreign import is_a
+from tensormagic.collectors.objects.holdings import is_a
 from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.reports import ModelMode
+
+# Which parameters an optimizer was given: those of the run by their number, and those that play no part in it.
 
 MOST_SHAPES = 8
 
@@ -77,3 +82,134 @@ class Held:
                     strangers[id(parameter)] = (weakref.ref(parameter), tuple(parameter.shape))
                     self.strangers_idle &= parameter.grad is None
         self._strangers = strangers
+
+
+# Which parameters get gradients and are in no optimizer that steps, and whether something else trains them.
+
+
+class Elsewhere:
+    """Finds parameters that are trained by other means than the optimizers that stepped.
+
+    Args:
+        leaves: The leaves met so far.
+    """
+
+    def __init__(self, leaves: Leaves) -> None:
+        self._leaves = leaves
+        self._first: list[weakref.ref[torch.Tensor]] = []
+        self._versions = array("q")  # of those
+        self._passes = 0
+        self.found: set[int] = set()
+
+    def after_pass(self) -> None:
+        """Compare versions with those seen first, ever more rarely: whoever trains a leaf, its version tells."""
+        self._passes += 1
+        if self._passes & (self._passes - 1) == 0:
+            self.look()
+
+    def look(self) -> None:
+        """Compare now."""
+        for number, (first, version) in enumerate(zip(self._first, self._versions, strict=True)):
+            reference = self._leaves.known[number].reference
+            leaf = first()
+            if reference is not first or (leaf is not None and leaf._version != version):
+                self.found.add(number)
+        for leaf_known in self._leaves.known[len(self._first) :]:
+            leaf = leaf_known.reference()
+            self._first.append(leaf_known.reference)
+            self._versions.append(-1 if leaf is None else leaf._version)
+
+    def finish(self, missing: set[int]) -> None:
+        """Look, once, whether optimizers that did not step hold any of these leaves, given by number."""
+        self.look()
+        leaves = ((number, self._leaves.known[number].reference()) for number in missing - self.found)
+        places = {id(leaf): number for number, leaf in leaves if leaf is not None}
+        for optimizer in _optimizers() if places else ():
+            for group in optimizer.param_groups:
+                self.found.update(places[id(held)] for held in group["params"] if id(held) in places)
+
+
+def _optimizers() -> Iterator[torch.optim.Optimizer]:
+    """Yield every optimizer there is; by type alone: nobody's code runs."""
+    return (found for found in gc.get_objects() if issubclass(type(found), torch.optim.Optimizer))
+
+
+# In which mode a model is when an optimizer steps it: train or eval, of the modules to which that matters.
+
+MOST_MODULES = 24  # of one model whose mode is read at each step, evenly spaced
+
+_DROPOUT = nn.modules.dropout._DropoutNd
+_BATCH_NORM = nn.modules.batchnorm._BatchNorm
+
+
+class ModelModes:
+    """The modes of one model, over the steps of its optimizers."""
+
+    def __init__(self, name: str, model: nn.Module) -> None:
+        self.name = name
+        self.reference = weakref.ref(model)
+        sensitive = [module for module in model.modules() if _matters(module)]
+        step = -(-len(sensitive) // MOST_MODULES) or 1
+        self._modules = [weakref.ref(module) for module in sensitive[::step]]
+        self._weights = _weights_beside(model, sensitive[::step])
+        norms = [module for module in sensitive if isinstance(module, _BATCH_NORM)]
+        self._dropouts, self._norms = len(sensitive) - len(norms), len(norms)
+        self._unused_norms = sum(_is_unused(module) for module in norms)
+        self._steps = self._eval_steps = self._in_a_row = self._longest = self._first = 0
+
+    def step(self, held: Iterable[torch.Tensor]) -> None:
+        """Look at the modes: an optimizer made a step, which holds these parameters."""
+        model = self.reference()
+        self._steps += 1
+        if model is None or model.training or not self._modules or any(map(_is_training, self._modules)):
+            self._in_a_row = 0
+            return
+        if not self._learns(held):
+            self._in_a_row = 0
+            return
+        self._first = self._first or self._steps
+        self._eval_steps += 1
+        self._in_a_row += 1
+        self._longest = max(self._longest, self._in_a_row)
+
+    def _learns(self, held: Iterable[torch.Tensor]) -> bool:
+        """Return whether anything is trained beside a dropout or in a normalisation: frozen parts stay as they are."""
+        trained = {id(parameter) for parameter in held if parameter.requires_grad}
+        return any(id(weight) in trained for reference in self._weights if (weight := reference()) is not None)
+
+    def report(self) -> ModelMode:
+        """Return what was seen."""
+        return ModelMode(
+            model=self.name, steps=self._steps, eval_steps=self._eval_steps, longest=self._longest, first=self._first,
+            dropouts=self._dropouts, norms=self._norms, unused_norms=self._unused_norms,
+        )  # fmt: skip
+
+
+def _weights_beside(model: nn.Module, sensitive: list[nn.Module]) -> list[weakref.ref[torch.Tensor]]:
+    """Return the parameters of these modules; of one that has none, those of the innermost one around it that has."""
+    wanted, found = {id(module) for module in sensitive}, dict[int, torch.Tensor]()
+    pending: list[tuple[nn.Module, nn.Module]] = [(model, model)]
+    while pending:
+        module, around = pending.pop()
+        around = module if next(module.parameters(), None) is not None else around
+        if id(module) in wanted:
+            found.update((id(parameter), parameter) for parameter in around.parameters())
+        pending += [(child, around) for child in module.children()]
+    return [weakref.ref(parameter) for parameter in found.values()]
+
+
+def _matters(module: nn.Module) -> bool:
+    if isinstance(module, _DROPOUT):
+        return module.p > 0
+    return isinstance(module, _BATCH_NORM) and module.running_mean is not None
+
+
+def _is_unused(module: Any) -> bool:
+    """Return whether a normalisation's running statistics are those it was made with."""
+    counted = module.num_batches_tracked
+    return counted is not None and counted.device.type != "meta" and int(counted) == 0
+
+
+def _is_training(reference: weakref.ref[nn.Module]) -> bool:
+    module = reference()
+    return module is not None and module.training

@@ -76,12 +76,12 @@ class ParallelWatcher:
             return None
         leaves = [self._leaves.known[number] for number in reached]
         owners = {leaf.owner for leaf in leaves}
-        told = {reduced for one in self._wrapped if one.root in owners for reduced in _reduces(one, before)}
+        described = {reduced for one in self._wrapped if one.root in owners for reduced in _reduces(one, before)}
         kinds = {one.root: one.kind for one in self._wrapped if one.root in owners}
         self.kinds.update(dict.fromkeys(kinds.values()))
         if any(_shards(leaf.reference()) > (kinds.get(leaf.owner) == "FSDP2") for leaf in leaves):
             self.kinds["DTensor"] = None
-        return next(iter(told)) if len(told) == 1 else None
+        return next(iter(described)) if len(described) == 1 else None
 
     def report(self) -> Parallel | None:
         """Return what is known so far; None in a run of one process, or before a pass."""

@@ -21,14 +21,11 @@ from tensormagic.collectors.gradients.following import Following
 from tensormagic.collectors.gradients.pass_log import PassLog
 from tensormagic.collectors.hooks.backward_calls import BackwardCall
 from tensormagic.collectors.objects.identity import Leaves
-from tensormagic.collectors.training.by_hand import ByHand
 from tensormagic.collectors.training.growth import Growth
-from tensormagic.collectors.training.held import Held
-from tensormagic.collectors.training.modes import ModelModes
-from tensormagic.collectors.training.stepping import Moment, Stepping
-from tensormagic.collectors.training.trained import Elsewhere
-from tensormagic.collectors.training.witnesses import witnesses_of
-from tensormagic.collectors.where.source import Sites
+from tensormagic.collectors.training.held import Elsewhere, Held, ModelModes
+from tensormagic.collectors.training.stepping import Moment, Stepping, witnesses_of
+from tensormagic.collectors.training.updates import ByHand
+from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import UNTOUCHED, Gap, OptimizerUse, Training
 
 MOST_OPTIMIZERS = 32
@@ -47,13 +44,13 @@ class Followed:
 
     def use(self) -> OptimizerUse:
         """Return what is known of it."""
-        tally = self.stepping.tally
+        total = self.stepping.total
         return OptimizerUse(
             name=self.name,
             type_name=self.type_name,
-            steps=tally.steps,
-            patterns=tally.patterns(),
-            left_out=tally.left_out,
+            steps=total.steps,
+            patterns=total.patterns(),
+            left_out=total.left_out,
             holds=tuple(sorted(self.held.numbers)),
             strangers=self.held.strangers,
             stranger_shapes=self.held.stranger_shapes(),
@@ -81,7 +78,7 @@ class TrainingWatcher:
         self,
         namespace: Mapping[str, Any],
         leaves: Leaves,
-        sites: Sites,
+        sites: SourceLines,
         passes: PassLog,
         recorder: ForwardRecorder,
     ) -> None:
@@ -124,7 +121,7 @@ class TrainingWatcher:
     def after_pass(self, call: BackwardCall, followed: Following) -> None:
         """Look after a backward."""
         if followed.graph is not None and followed.thread == self._home:
-            self._by_hand.reached(followed.graph.skeleton)
+            self._by_hand.reached(followed.graph.structure)
         if self._concerns(call, followed):
             self._guarded(self._after_pass, followed.site)
 

@@ -1,22 +1,24 @@
-"""Which of the person's own lines is running: from a frame to a `Location`.
-
-The person's line is the innermost frame of *their* code: not torch, not this package, not the standard library,
-not an installed package. Where a library calls torch on their behalf, that is the line which called the library.
-A frame walk costs about a microsecond, so lines are interned: equal places share one small integer, the *site*.
-"""
+"""Which of the person's own lines is running: from a frame to a `Location`, and to the names bound there."""
 
 from __future__ import annotations
 
+import ast
 import linecache
 import os.path
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
 from tensormagic.reports import Cell, Location
+
+# Which of the person's own lines is running: from a frame to a `Location`.
+#
+# The person's line is the innermost frame of *their* code: not torch, not this package, not the standard library, not
+# an installed package. Where a library calls torch on their behalf, that is the line which called the library. A
+# frame walk costs about a microsecond, so lines are interned: equal places share one small integer, the *site*.
 
 PACKAGE_DIRECTORY = str(Path(__file__).resolve().parents[2]) + os.path.sep
 _LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib")
@@ -45,7 +47,7 @@ def is_own_code(filename: str) -> bool:
     return not filename.startswith((PACKAGE_DIRECTORY, *_LIBRARY_DIRECTORIES))
 
 
-class Sites:
+class SourceLines:
     """The lines met so far, each with a small number.
 
     Args:
@@ -165,3 +167,102 @@ def cell_of(frame: FrameType) -> Cell:
     filename = frame.f_code.co_filename
     lines = tuple(line.rstrip("\n") for line in lines_of(filename, frame.f_globals))
     return Cell(filename, None, lines if len(lines) <= MAX_SOURCE_LINES else ())
+
+
+# The person's functions that are running, and the names that are bound in them.
+
+_OPTIMIZED = 1  # CO_OPTIMIZED: code whose local names live in slots, not in a dictionary of the person's
+
+
+_FRAMES = 24  # of the person's functions that are running, at most so many are asked for their names
+
+
+_HOLDERS = 3  # of a frame's dictionary of locals when nobody but the frame, us and the call below holds it
+
+
+def running_spaces(frame: FrameType | None, outermost: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the names of the person's functions that are running, innermost first, up to their module or cell."""
+    return (names for _, names in running_functions(frame, outermost))
+
+
+def running_functions(frame: FrameType | None, outermost: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the person's functions that are running, by name, with their names, as `running_spaces` does."""
+    for _ in range(_FRAMES):
+        while frame is not None and not is_own_code(frame.f_code.co_filename):
+            frame = frame.f_back
+        if frame is None:
+            return
+        if not frame.f_code.co_flags & _OPTIMIZED:
+            if frame.f_locals is not outermost:
+                yield frame.f_code.co_name, frame.f_locals
+            return
+        yield frame.f_code.co_name, names_of(frame)
+        frame = frame.f_back
+
+
+def names_of(frame: FrameType) -> Mapping[str, Any]:
+    """Return the names bound in a frame, those of a function as a copy that nothing else keeps.
+
+    Until Python 3.12 a frame keeps the dictionary it was asked for, and with it every tensor in there, for as long as
+    the function runs. So it is emptied again, unless the person holds it too (``locals()``).
+    """
+    if not frame.f_code.co_flags & _OPTIMIZED:
+        return frame.f_locals
+    held = frame.f_locals
+    names = dict(held)
+    if sys.version_info < (3, 13) and sys.getrefcount(held) <= _HOLDERS:
+        held.clear()
+    return names
+
+
+# Tells from the source whether an error that a line raises is expected, or just caught.
+#
+# Whoever writes ``with pytest.raises(RuntimeError):`` wants the error. Whoever writes ``except`` may not know which.
+
+MOST_FRAMES = 12
+_TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))  # the latter since Python 3.11
+_EXPECTING = frozenset({"raises", "assertRaises", "assertRaisesRegex", "suppress"})
+
+
+def is_expected(frame: FrameType | None) -> bool:
+    """Return whether what is raised in a frame is expected, rather than caught by an ``except`` of the person's.
+
+    What stands in neither is called by somebody who catches it: ``self.assertRaises(RuntimeError, y.backward)``.
+    """
+    looked = 0
+    while frame is not None and looked < MOST_FRAMES:
+        if is_own_code(frame.f_code.co_filename):
+            looked += 1
+            around = list(_around(frame))
+            if around:
+                return isinstance(around[-1], ast.With | ast.AsyncWith)
+        frame = frame.f_back
+    return True
+
+
+def _around(frame: FrameType) -> Iterator[ast.AST]:
+    """Yield what catches errors of the line that a frame runs, the outermost first."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals)))
+    except (SyntaxError, ValueError):
+        return
+    around = [node for node in ast.walk(tree) if _catches(node) and _spans(node, frame)]
+    yield from sorted(around, key=lambda node: node.body[0].lineno)  # type: ignore[attr-defined]
+
+
+def _catches(node: ast.AST) -> bool:
+    if isinstance(node, ast.With | ast.AsyncWith):
+        calls = (item.context_expr for item in node.items)
+        return any(isinstance(call, ast.Call) and _name(call.func) in _EXPECTING for call in calls)
+    return isinstance(node, _TRIES) and bool(node.handlers)
+
+
+def _name(called: ast.expr) -> str:
+    return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+
+
+def _spans(node: ast.AST, frame: FrameType) -> bool:
+    """Return whether the line that a frame runs stands in the body of a statement of the same function."""
+    body: list[ast.stmt] = node.body  # type: ignore[attr-defined]
+    end = body[-1].end_lineno or body[-1].lineno
+    return body[0].lineno <= frame.f_lineno <= end and body[0].lineno >= frame.f_code.co_firstlineno

@@ -13,7 +13,7 @@ from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, needed, nu
 from tensormagic.diagnoses.mismatches.messages import First, Messages
 from tensormagic.diagnoses.mismatches.parts import against, dims, mismatch, shaped, size, unlike, whole
 from tensormagic.reports import Clashing, Mismatch
-from tensormagic.reports.view_geometry import resolved, why_not
+from tensormagic.reports.storage import resolved, why_not
 from tensormagic.words import count, listed
 
 says = Messages()

@@ -30,8 +30,8 @@ def offsets_alternative(report: TensorReport, picture: Picture) -> str:
     dims = [dim for dim in (picture.grid.row_dim, picture.grid.column_dim) if dim is not None]
     steps = ", ".join(f"{layout.stride[dim]} along {layout.dim_names[dim]}" for dim in dims)
     walk = "rises row by row without a gap" if _is_even(picture) else f"steps by {steps}" if steps else ""
-    told = f"Storage offset at each index: {_size(report, picture)}, from {low} (darkest) to {high} (lightest)"
-    return f"{told}{f'; it {walk}' if walk else ''}."
+    described = f"Storage offset at each index: {_size(report, picture)}, from {low} (darkest) to {high} (lightest)"
+    return f"{described}{f'; it {walk}' if walk else ''}."
 
 
 def _size(report: TensorReport, picture: Picture) -> str:
@@ -53,11 +53,11 @@ def values_alternative(report: TensorReport, picture: Picture, scale: tuple[floa
     numbers = [(level, r, c) for r, row in enumerate(picture.grid.levels) for c, level in enumerate(row)]
     finite = [one for one in numbers if math.isfinite(one[0])]
     ends = f"from {short_number(scale[0])} (darkest) to {short_number(scale[1])} (lightest)"
-    told = f"Value at each index: {_size(report, picture)}, {ends}"
+    described = f"Value at each index: {_size(report, picture)}, {ends}"
     if finite:
         places = f"smallest at {_at(picture, min(finite))}, largest at {_at(picture, max(finite))}"
-        told += f"; {places}" if min(finite)[0] < max(finite)[0] else "; all of them equal"
-    return f"{told}{_broken(picture, numbers)}."
+        described += f"; {places}" if min(finite)[0] < max(finite)[0] else "; all of them equal"
+    return f"{described}{_broken(picture, numbers)}."
 
 
 def _at(picture: Picture, place: Place) -> str:
@@ -92,13 +92,13 @@ def strip_alternative(report: TensorReport, strip: Strip) -> str:
     if not read:
         return f"{whole}: none is read."
     distinct = [cell.distinct for cell in strip.cells]
-    told = f"{whole}, read by {name(report)} from {count(read[0].start)} to {count(read[-1].stop - 1)}"
+    described = f"{whole}, read by {name(report)} from {count(read[0].start)} to {count(read[-1].stop - 1)}"
     if None in distinct:
-        return f"{told}."
+        return f"{described}."
     number = sum(cell or 0 for cell in distinct)
     gaps = _runs(cell.distinct == 0 for cell in strip.cells[strip.cells.index(read[0]) : strip.cells.index(read[-1])])
     between = f", with {plural(gaps, 'gap')} between" if gaps else ""
-    return f"{told}: {count(number)} of {count(strip.stop - strip.start)} elements{between}."
+    return f"{described}: {count(number)} of {count(strip.stop - strip.start)} elements{between}."
 
 
 def _runs(flags: Iterable[bool]) -> int:
@@ -113,14 +113,14 @@ def _runs(flags: Iterable[bool]) -> int:
 def slices_alternative(report: TensorReport, each: DimensionSlices) -> str:
     """Return which slice along a dimension is largest and which smallest, which are zero, which hold NaN or Inf."""
     at = letter(report, each.dim)
-    told = f"Mean magnitude, {plural(each.size, 'slice')} along {at}"
+    described = f"Mean magnitude, {plural(each.size, 'slice')} along {at}"
     finite = [(level, place) for place, level in enumerate(each.levels) if math.isfinite(level)]
     if finite:
         (high, largest), (low, smallest) = max(finite, key=_level), min(finite, key=_level)
         ends = f"largest {short_number(high)} at {_slice(each, largest)}, "
-        told += f": {ends}smallest {short_number(low)} at {_slice(each, smallest)}"
-    told += _named("all zeros", each.zero_count, each.zero)
-    return f"{told}{_named('holding NaN or Inf', each.bad_count, [one.index for one in each.bad])}."
+        described += f": {ends}smallest {short_number(low)} at {_slice(each, smallest)}"
+    described += _named("all zeros", each.zero_count, each.zero)
+    return f"{described}{_named('holding NaN or Inf', each.bad_count, [one.index for one in each.bad])}."
 
 
 def _level(pair: tuple[float, int]) -> float:
@@ -148,7 +148,9 @@ def image_alternative(report: TensorReport, picture: TensorPicture, each: ImageF
 
 def signals_alternative(report: TensorReport, picture: TensorPicture) -> str:
     """Return how the signals were read, and for the first of them where the highest and the lowest value are."""
-    ends = [told for line in picture.lines[:MOST] if (told := _ends(line.label or name(report), picture, line))]
+    ends = [
+        described for line in picture.lines[:MOST] if (described := _ends(line.label or name(report), picture, line))
+    ]
     more = len(picture.lines) - len(ends)
     rest = f"; and {plural(more, 'more signal')}" if more and ends else ""
     return "; ".join([f"{name(report)}: {heading(report, picture)}", *notes(picture), *ends]) + rest
@@ -172,8 +174,10 @@ def stored_alternative(stored_map: StoredMap) -> str:
     size = f"{count(stored_map.row_count)} by {count(stored_map.column_count)}"
     where = f"{stored_map.row_name} {fullest[0] * stored_map.row_step}, "
     where += f"{stored_map.column_name} {fullest[1] * stored_map.column_step}"
-    told = f"Stored elements of {size} places, {cell} a cell: {count(filled)} of {count(len(counts))} cells hold some"
-    return f"{told}, {count(most)} the fullest, at {where}."
+    described = (
+        f"Stored elements of {size} places, {cell} a cell: {count(filled)} of {count(len(counts))} cells hold some"
+    )
+    return f"{described}, {count(most)} the fullest, at {where}."
 
 
 def component_alternative(name_: str, levels: Sequence[Sequence[float]], scale: tuple[float, float]) -> str:

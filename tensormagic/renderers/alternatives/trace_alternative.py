@@ -110,8 +110,8 @@ def _without(graph: Graph, frame: Frame | None) -> Iterator[str]:
         none, zero = sum(not touched(norm) for norm in norms), sum(norm == 0 for norm in norms)
         parts = [f"no gradient in {plural(none, 'node')}" if none else ""]
         parts += [f"exactly zero in {plural(zero, 'node')}" if zero else ""]
-        if told := ", ".join(part for part in parts if part):
-            yield told[0].upper() + told[1:]
+        if described := ", ".join(part for part in parts if part):
+            yield described[0].upper() + described[1:]
     if graph.cuts:
         names = (f"{cut.op} of {shortened(cut.source_name, NAME)}" if cut.source_name else cut.op for cut in graph.cuts)
         yield f"The way of the gradient ends at {listed(names, most=MOST_NAMES)}"

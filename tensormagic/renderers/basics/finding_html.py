@@ -57,14 +57,14 @@ def remedy_html(finding: Finding) -> str:
 
 def explanation_html(finding: Finding) -> list[str]:
     """Return what a row shows when it is opened: what to do, other lines, and where it is with its numbers."""
-    told: list[str] = []
+    described: list[str] = []
     if finding.location is not None:
         where, text = finding.location.label, finding.location.text
-        told.append(escape(where) + (f": {tag('code', escape(text))}" if text else ""))
+        described.append(escape(where) + (f": {tag('code', escape(text))}" if text else ""))
     if finding.evidence:
-        told.append(escape(f"evidence: {evidence_text(finding.evidence)}"))
-    told.append(f"explained by {tag('code', escape(finding.help))}")
-    return [remedy_html(finding), *related_html(finding), tag("p", " \u00b7 ".join(told))]
+        described.append(escape(f"evidence: {evidence_text(finding.evidence)}"))
+    described.append(f"explained by {tag('code', escape(finding.help))}")
+    return [remedy_html(finding), *related_html(finding), tag("p", " \u00b7 ".join(described))]
 
 
 def related_html(finding: Finding) -> list[str]:

@@ -49,8 +49,8 @@ def header(  # noqa: PLR0913  (all but title and facts is keyword-only)
         lead: The answer, as a sentence in large type.
     """
     name = tag("b", title, class_="tm-name")
-    told = (fact if fact.startswith("<") else tag("span", fact) for fact in facts if fact)
-    line = tag("p", (icon(about) if about else "") + " ".join([name, *told]), class_="tm-line")
+    described = (fact if fact.startswith("<") else tag("span", fact) for fact in facts if fact)
+    line = tag("p", (icon(about) if about else "") + " ".join([name, *described]), class_="tm-line")
     right = " " + tag("p", badges, class_="tm-badges") if badges else ""
     below = "".join(tag("p", text, class_="tm-second quiet") for text in second if text)
     answer = tag("p", lead, class_="tm-lead") if lead else ""
@@ -80,8 +80,8 @@ def section(title: str, *content: str, about: str = "", more: str = "", class_: 
 
 def heading(title: str, about: str = "", more: str = "") -> str:
     """Return the heading of a section; see `section`."""
-    said = " " + tag("span", escape(about), class_="quiet") if about else ""
-    return tag("div", tag("h3", escape(title)), said, more, class_="tm-about")
+    sentence = " " + tag("span", escape(about), class_="quiet") if about else ""
+    return tag("div", tag("h3", escape(title)), sentence, more, class_="tm-about")
 
 
 def fold(title: str, *content: str, state: str = "", is_open: bool = False) -> str:
@@ -89,9 +89,9 @@ def fold(title: str, *content: str, state: str = "", is_open: bool = False) -> s
     body = "".join(content)
     if not body:
         return ""
-    said = " " + tag("span", escape(state), class_="quiet") if state else ""
+    sentence = " " + tag("span", escape(state), class_="quiet") if state else ""
     inside = tag("div", body, class_="tm-inside")
-    return tag("details", tag("summary", title, said), inside, class_="tm-fold", open="" if is_open else None)
+    return tag("details", tag("summary", title, sentence), inside, class_="tm-fold", open="" if is_open else None)
 
 
 def folds(*each: str) -> str:

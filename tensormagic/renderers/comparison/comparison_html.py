@@ -133,8 +133,8 @@ def _bar(norm: float, scale: _Scale, letter: str) -> str:
     bad = measured(norm) and not finite
     inner = tag("i", class_=f"tm-{letter}", style=f"width:{scale.percent(norm)}%") if finite and norm else ""
     track = tag("span", tag("i", class_="tm-bad") if bad else inner, class_="tm-track")
-    told = tag("span", norm_text(norm), class_="tm-norm tm-notfinite" if bad else "tm-norm")
-    return tag("div", track, told, class_="tm-line")
+    described = tag("span", norm_text(norm), class_="tm-norm tm-notfinite" if bad else "tm-norm")
+    return tag("div", track, described, class_="tm-line")
 
 
 def _ratio(moment: Moment | None) -> str:
@@ -231,8 +231,8 @@ def _nodes(report: ComparisonReport, graph: GraphDifference) -> str:
 def _node(one: NodeDifference, scale: _Scale) -> str:
     line = place(one.right) or place(one.left)
     name = tag("b", escape(shortened(node_name(one.left), _NAME))) + tag("span", escape(line), class_="tm-sub")
-    told = "; ".join(part for part in (when(one.norms), node_changes(one)) if part)
-    return _row(name, one.norms, scale, tag("td", escape(told), class_="quiet"))
+    described = "; ".join(part for part in (when(one.norms), node_changes(one)) if part)
+    return _row(name, one.norms, scale, tag("td", escape(described), class_="quiet"))
 
 
 def _alone(report: ComparisonReport, graph: GraphDifference) -> str:

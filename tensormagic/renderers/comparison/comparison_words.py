@@ -119,8 +119,8 @@ def _apart(report: ComparisonReport) -> str:
     begin, ratio = first.norms.from_step or 0, _ratio(first.norms.last)
     alike = [one for one in found if one.norms.from_step == begin and _ratio(one.norms.last) * ratio > 0]
     where = f"from step {begin} on" if begin != _begin(first.norms) else "in every step"
-    told = f"{times(ratio)} in the end" if len(alike) == 1 else f"by up to {times(ratio)} in the end"
-    return f"{where}, gradients of {_names(alike, first)} are {size(ratio)} in {report.right.name}, {told}"
+    described = f"{times(ratio)} in the end" if len(alike) == 1 else f"by up to {times(ratio)} in the end"
+    return f"{where}, gradients of {_names(alike, first)} are {size(ratio)} in {report.right.name}, {described}"
 
 
 def _lasting(norms: NormDifference) -> bool:
@@ -133,8 +133,8 @@ def _far(report: ComparisonReport) -> str:
     worst = first.norms.worst
     if worst is None or abs(worst.ratio) < math.log10(APART):
         return ""
-    told = f"{times(worst.ratio)} {size(worst.ratio)} in {report.right.name}"
-    return f"furthest apart in step {worst.step}: the gradient of `{first.name}` is {told}"
+    described = f"{times(worst.ratio)} {size(worst.ratio)} in {report.right.name}"
+    return f"furthest apart in step {worst.step}: the gradient of `{first.name}` is {described}"
 
 
 def _largest(parameters: Sequence[ParameterDifference]) -> float:

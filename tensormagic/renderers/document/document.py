@@ -218,13 +218,13 @@ class _Builder:
         self._cut(len(frames), len(graph.frames), f"kept passes of graph {graph.number} are shown node by node")
         drawing = self.draw(graph, max_boxes=self.limits.boxes)
         rows = frame_rows(frames, self.limits.measures_of(len(graph.nodes)) // len(self.report.graphs))
-        told = {row["pass"] for row in rows if "measures" in row}
+        described = {row["pass"] for row in rows if "measures" in row}
         return {
             "number": graph.number,
             "said": "" if self.report.state == "running" else trace_alternative(self.report, graph=place),
             "passes_seen": graph.passes_seen,
             "nodes": {
-                **node_columns(graph.nodes, self.strings, self.saved, told),
+                **node_columns(graph.nodes, self.strings, self.saved, described),
                 **cost_columns(self.report, graph),
             },
             "edges": edge_columns(graph.edges),
@@ -262,8 +262,17 @@ class _Builder:
 
 
 def _pass(one: Pass) -> list[Any]:
-    told = [one.number, one.step, one.graph, one.outcome, rounded(one.seconds), one.reached, one.location, one.finite]
-    return [*told, plain(one.value)]
+    described = [
+        one.number,
+        one.step,
+        one.graph,
+        one.outcome,
+        rounded(one.seconds),
+        one.reached,
+        one.location,
+        one.finite,
+    ]
+    return [*described, plain(one.value)]
 
 
 def _birth(birth: Birth) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def edge_columns(edges: Sequence[Edge]) -> list[list[int]]:
 
 
 def node_columns(
-    nodes: Sequence[Node], strings: Interned, saved: Interned, told: Container[int] = ()
+    nodes: Sequence[Node], strings: Interned, saved: Interned, described: Container[int] = ()
 ) -> dict[str, list[Any]]:
     """Return one column for each thing the viewer tells about a node; texts are places in ``strings``.
 
@@ -143,7 +143,7 @@ def node_columns(
         "dtype": text([node.dtype for node in nodes]),
         "device": text([node.device for node in nodes]),
         "saved": _saved_places(nodes, strings, saved),
-        "statistics": [_statistics_row(node.statistics, told) for node in nodes],
+        "statistics": [_statistics_row(node.statistics, described) for node in nodes],
     }
 
 
@@ -173,10 +173,10 @@ def _saved_row(tensor: SavedTensor, strings: Interned) -> tuple[int, int, int, i
     return text(tensor.name), shape, text(tensor.dtype), tensor.nbytes, text(tensor.state)
 
 
-def _statistics_row(numbers: GradientStatistics | None, told: Container[int]) -> list[Any] | None:
+def _statistics_row(numbers: GradientStatistics | None, described: Container[int]) -> list[Any] | None:
     if numbers is None:
         return None
-    if numbers.pass_number in told:
+    if numbers.pass_number in described:
         return [numbers.pass_number, numbers.count]
     reals = [rounded(real, 3) for real in (numbers.norm, numbers.abs_max, numbers.mean, numbers.std)]
     return [numbers.pass_number, numbers.count, *reals, numbers.zero, numbers.nan, numbers.inf]

@@ -24,7 +24,7 @@ def ends_document(report: TraceReport, graph: Graph, drawing: Drawing) -> dict[s
 
 def _row(report: TraceReport, graph: Graph, cut: Cut) -> list[Any]:
     words = cut_sentence(report, graph, cut)
-    return [cut.source, cut.target, cut.severed, cut.location, cut_label(cut), words]
+    return [cut.source, cut.target, cut.detachment, cut.location, cut_label(cut), words]
 
 
 def _drawn(graph: Graph, drawing: Drawing) -> dict[str, Any]:
@@ -37,9 +37,10 @@ def _drawn(graph: Graph, drawing: Drawing) -> dict[str, Any]:
     ]
     wires = [
         [places[wire.source], places[wire.target], [round(value, 1) for at in wire.points for value in at], wire.cut]
-        for wire in drawing.severed
+        for wire in drawing.detachment
     ]
     stubs = [
-        [places[box], list(cuts), any(graph.cuts[cut].severed for cut in cuts)] for box, cuts in drawing.stubs.items()
+        [places[box], list(cuts), any(graph.cuts[cut].detachment for cut in cuts)]
+        for box, cuts in drawing.stubs.items()
     ]
     return {"rows": rows, "wires": wires, "stubs": stubs}

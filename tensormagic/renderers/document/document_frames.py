@@ -24,12 +24,14 @@ def frame_rows(frames: Sequence[Frame], most_values: int) -> list[dict[str, Any]
     largest magnitude and the deviation, a plain number for the rest, None where there is none.
     """
     full = [frame for frame in frames if len(frame.measures) or frame.forward is not None]
-    most = max(most_values // max(*(map(len, _told(full[0]))), 1), 1) if full else 0
-    told = {frame.pass_number for frame in thinned(full, max(most, 2), keep=lambda _: False)} if most_values else set()
+    most = max(most_values // max(*(map(len, _described(full[0]))), 1), 1) if full else 0
+    described = (
+        {frame.pass_number for frame in thinned(full, max(most, 2), keep=lambda _: False)} if most_values else set()
+    )
     norms = code_changes(norm_codes(frame.norms) for frame in frames)
     parts = code_changes(norm_codes(frame.parts) for frame in frames)
     return [
-        {**_norms(frame, of_nodes, of_parts), **(_all(frame) if frame.pass_number in told else {})}
+        {**_norms(frame, of_nodes, of_parts), **(_all(frame) if frame.pass_number in described else {})}
         for frame, of_nodes, of_parts in zip(frames, norms, parts, strict=True)
     ]
 
@@ -49,7 +51,7 @@ def _forward(frame: Frame) -> dict[str, Any]:
     return {"forward": {"norms": norm_codes(values.norms), "bad": bad, **dict(_columns(values.measures))}}
 
 
-def _told(frame: Frame) -> tuple[array[float], array[float]]:
+def _described(frame: Frame) -> tuple[array[float], array[float]]:
     return frame.measures, frame.forward.measures if frame.forward is not None else array("f")
 
 

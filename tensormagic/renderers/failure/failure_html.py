@@ -71,7 +71,7 @@ def body(report: FailureReport, *, drawn: bool = True) -> str:
     wrong = tag("div", *rows, class_="tm-find") if rows else ""
     graph = _graph(report) if drawn else ""
     return "".join((_header(report), wrong, _rule(report), _way(report), _operands(report), graph,
-                    _said(report), gaps_html(report.gaps)))  # fmt: skip
+                    _sentence(report), gaps_html(report.gaps)))  # fmt: skip
 
 
 def _header(report: FailureReport) -> str:
@@ -87,11 +87,11 @@ def _finding(finding: Finding, report: FailureReport) -> str:
 
 def _rule(report: FailureReport) -> str:
     text = rule(report)
-    said = [tag("p", with_code(text))] if text else []
+    sentence = [tag("p", with_code(text))] if text else []
     for label, ways in (("works: ", works(report)), ("try: ", maybe(report))):
         if ways:
-            said.append(tag("p", label, " or ".join(tag("code", escape(way)) for way in ways), class_="tm-fix"))
-    return section("", *said, class_="tm-rule")
+            sentence.append(tag("p", label, " or ".join(tag("code", escape(way)) for way in ways), class_="tm-fix"))
+    return section("", *sentence, class_="tm-rule")
 
 
 # -- the way there -------------------------------------------------------------------------------------------------
@@ -171,6 +171,6 @@ def _graph(report: FailureReport) -> str:
     return failure_graph.picture(report.graph, report.graph.roots[0], crash_words(report, REFUSED))
 
 
-def _said(report: FailureReport) -> str:
+def _sentence(report: FailureReport) -> str:
     lead = tag("span", "torch said", class_="quiet")
     return section("", lead, " ", tag("code", escape(torch_said(report))), class_="tm-said")

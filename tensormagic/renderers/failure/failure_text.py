@@ -49,10 +49,10 @@ def lines(report: FailureReport, width: int, *, found: bool = True) -> list[str]
         width: Of the widest line.
         found: Whether to tell what was found, and what torch said; not where that stands above already.
     """
-    told = found or report.out_of_memory is not None
-    head, wrong = _head(report, width), _wrong(report, width) if told else []
-    said = filled("torch said: ", torch_said(report), width) if found else []
-    sections = (head, wrong, _way(report, width), _operands(report, width), [*said, *_gaps(report, width)])
+    described = found or report.out_of_memory is not None
+    head, wrong = _head(report, width), _wrong(report, width) if described else []
+    sentence = filled("torch said: ", torch_said(report), width) if found else []
+    sections = (head, wrong, _way(report, width), _operands(report, width), [*sentence, *_gaps(report, width)])
     spaced = [line for section in sections if section for line in ("", *section)]
     return [line[:width].rstrip().replace("`", "") for line in spaced[1:]]
 
@@ -143,11 +143,11 @@ def _shape(row: Row) -> str:
 def _clashes(row: Row) -> list[str]:
     """Return what does not fit in an operand, a line each."""
     name = _name(row) or row.role or "an operand"
-    said = [f"{name}: {cell.text} in dimension {at}, {cell.clash}"
+    sentence = [f"{name}: {cell.text} in dimension {at}, {cell.clash}"
             for at, cell in enumerate(row.dimensions or ()) if cell.clash]  # fmt: skip
-    said += [f"{name}: {cell.text}, {cell.clash}"
+    sentence += [f"{name}: {cell.text}, {cell.clash}"
              for cell in (row.text, row.dtype, row.device, row.stride) if cell.clash]  # fmt: skip
-    return said + ([f"{name}: {row.name.clash}"] if row.name.clash else [])
+    return sentence + ([f"{name}: {row.name.clash}"] if row.name.clash else [])
 
 
 def _gaps(report: FailureReport, width: int) -> list[str]:

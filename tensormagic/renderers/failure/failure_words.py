@@ -124,13 +124,13 @@ def _row(operand: Operand, parts: list[Clashing], kind: str) -> Row:
     whole = next((_clash(part) for part in parts if part.dimension is None), "")
     has_shape = operand.is_tensor or bool(operand.shape)
     sizes = tuple(Cell(str(size), by_dimension.get(at, "")) for at, size in enumerate(operand.shape))
-    told = {
+    described = {
         "dtype": operand.dtype,
         "device": operand.device,
         "view": tuple_text(operand.stride) if operand.stride else _layout(operand),
     }
-    dtype, device, stride = (Cell(text, whole if kind == name and text else "") for name, text in told.items())
-    aside = "" if told.get(kind) else whole
+    dtype, device, stride = (Cell(text, whole if kind == name and text else "") for name, text in described.items())
+    aside = "" if described.get(kind) else whole
     return Row(
         Cell(operand.name, aside if has_shape else ""),
         operand.place or operand.role,
@@ -189,8 +189,8 @@ def maybe(report: FailureReport) -> list[str]:
 
 def torch_said(report: FailureReport) -> str:
     """Return the exception as Python's last line has it, without the page on backends that a missing kernel brings."""
-    said = report.error.split(_BACKENDS, 1)[0]
-    return f"{report.error_type}: {said}" if said else report.error_type
+    sentence = report.error.split(_BACKENDS, 1)[0]
+    return f"{report.error_type}: {sentence}" if sentence else report.error_type
 
 
 def finding_place(finding: Finding, report: FailureReport) -> str:

@@ -38,7 +38,7 @@ class CutRow:
 
 
 @dataclass(frozen=True, slots=True)
-class SeveredWire:
+class DetachedWire:
     """A line between two boxes along which no gradient goes, though the value went there.
 
     Attributes:
@@ -79,7 +79,7 @@ def ends_of(graph: Graph, groups: Sequence[Group], wired: Mapping[Pair, object])
     pairs: dict[Pair, int] = {}
     stubs: dict[int, list[int]] = {}
     for at, (cut, (source, target)) in enumerate(zip(graph.cuts, places, strict=True)):
-        if cut.severed and target >= 0:
+        if cut.detachment and target >= 0:
             labels[target].setdefault(cut_label(cut), []).append(at)
         if _has_wire(cut, source, target, wired) and len(pairs) < MOST_WIRES:
             pairs.setdefault((source, target), at)
@@ -95,7 +95,7 @@ def _index(index: int | None) -> int:
 
 def _has_wire(cut: Cut, source: int, target: int, wired: Mapping[Pair, object]) -> bool:
     """Say whether a wire can be drawn: forward, and where there is no other."""
-    return cut.severed and not cut.earlier and 0 <= source < target and (target, source) not in wired
+    return cut.detachment and not cut.earlier and 0 <= source < target and (target, source) not in wired
 
 
 def _rows(found: Mapping[str, Sequence[int]], inside: bool) -> tuple[CutRow, ...]:  # noqa: FBT001  (of a folded box)

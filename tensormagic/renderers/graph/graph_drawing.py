@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tensormagic.renderers.basics.text_metrics import text_width
 from tensormagic.renderers.graph.graph_coarsening import coarsen
-from tensormagic.renderers.graph.graph_cuts import CutRow, SeveredWire, ends_of
+from tensormagic.renderers.graph.graph_cuts import CutRow, DetachedWire, ends_of
 from tensormagic.renderers.graph.graph_folding import Folding, Group, fold
 from tensormagic.renderers.graph.graph_hierarchy import Part, hierarchy
 from tensormagic.renderers.graph.graph_layout import lay_out
@@ -119,7 +119,7 @@ class Drawing:
         folded: How many of them do not have a box of their own.
         note: What was folded, in one sentence; empty where every node has its box.
         parts: What lies inside the boxes: the first ones are the boxes themselves, in their order.
-        severed: Lines along which a value went, and no gradient goes.
+        detachment: Lines along which a value went, and no gradient goes.
         stubs: Boxes from which a value was taken in such a way, and no line says so; with the cuts.
     """
 
@@ -131,7 +131,7 @@ class Drawing:
     folded: int
     note: str
     parts: tuple[Part, ...] = ()
-    severed: tuple[SeveredWire, ...] = ()
+    detachment: tuple[DetachedWire, ...] = ()
     stubs: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
@@ -165,15 +165,15 @@ def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
         Wire(source, target, route[::-1], edges)
         for ((source, target), edges), route in zip(folding.edges.items(), layout.routes, strict=False)
     )
-    severed = tuple(
-        SeveredWire(*pair, route, cut)
+    detachment = tuple(
+        DetachedWire(*pair, route, cut)
         for (pair, cut), route in zip(ends.pairs.items(), layout.routes[len(wires) :], strict=True)
     )
     folded = len(graph.nodes) - len(boxes)
     parts = hierarchy(fine.groups, folding.groups) if inside else ()
     return Drawing(
         layout.width, layout.height, boxes, wires, len(graph.nodes), folded, _note(graph, folding), parts,
-        severed, ends.stubs,
+        detachment, ends.stubs,
     )  # fmt: skip
 
 

@@ -69,10 +69,10 @@ def _storage(report: OverlayReport, storage: OverlayStorage) -> tuple[str, str]:
     """Return the header of one storage, and what is drawn of it."""
     head = header(escape(names(report, storage.members)), [escape(headline(storage))], about="memory")
     note = drawn(report, storage)
-    said = "".join(tag("p", escape(text)) for text in pair_sentences(report, storage))
+    sentence = "".join(tag("p", escape(text)) for text in pair_sentences(report, storage))
     foot = tag("p", escape(note), class_="quiet tm-foot") if note else ""
     table = _strips(report, storage) if storage.rows else ""
-    drawn_of_it = section("", table, foot, tag("div", said, class_="tm-pairs"))
+    drawn_of_it = section("", table, foot, tag("div", sentence, class_="tm-pairs"))
     members = _members(report, storage)
     if len(storage.members) > MOST_ABREAST:
         members = scroll("elements that each tensor has in common with each other", members)

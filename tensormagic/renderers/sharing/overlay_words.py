@@ -8,7 +8,7 @@ from tensormagic.reports import OverlayElement, OverlayMember, OverlayPair, Over
 from tensormagic.words import count, listed, number_of_bytes, plural, shortened, tuple_text
 
 NAME_WIDTH = 20
-MOST_STRANGERS = 6  # pairs with nothing in common that are named
+MOST_UNNAMED_REFERRERS = 6  # pairs with nothing in common that are named
 FEW = 3  # members up to which every pair has a sentence of its own
 
 
@@ -161,5 +161,9 @@ def _strangers(report: OverlayReport, pairs: list[OverlayPair]) -> tuple[str, ..
     if len(members) > 2 and found >= set(combinations(members, 2)):
         return (f"no two of {names(report, tuple(members))} have a byte in common",)
     each = (f"{name(report.members[pair.left])} and {name(report.members[pair.right])}" for pair in pairs)
-    more = f"; and {plural(len(pairs) - MOST_STRANGERS, 'more pair')}" if len(pairs) > MOST_STRANGERS else ""
-    return (f"nothing in common: {'; '.join(islice(each, MOST_STRANGERS))}{more}",)
+    more = (
+        f"; and {plural(len(pairs) - MOST_UNNAMED_REFERRERS, 'more pair')}"
+        if len(pairs) > MOST_UNNAMED_REFERRERS
+        else ""
+    )
+    return (f"nothing in common: {'; '.join(islice(each, MOST_UNNAMED_REFERRERS))}{more}",)

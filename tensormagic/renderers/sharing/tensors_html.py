@@ -61,9 +61,9 @@ def _rows(table: TensorTable) -> str:
 
 def _row(row: TensorRow) -> str:
     name, *cells = row_cells(row)
-    told = [tag("td", escape(cell), class_="tm-right" if title == RIGHT else None)
+    described = [tag("td", escape(cell), class_="tm-right" if title == RIGHT else None)
             for title, cell in zip(HEAD[1:6], cells[:5], strict=True)]  # fmt: skip
-    return tag("tr", tag("th", escape(name)), *told, tag("td", cell(Chip(row.group))), tag("td", escape(cells[6])))
+    return tag("tr", tag("th", escape(name)), *described, tag("td", cell(Chip(row.group))), tag("td", escape(cells[6])))
 
 
 def _panels(table: TensorTable) -> str:

@@ -16,8 +16,8 @@ def table_title(table: TensorTable) -> str:
 def total(part: MemoryTotal) -> str:
     """Return what lies on one device."""
     pieces = plural(part.storages, "piece") + " of memory"
-    told = f"{number_of_bytes(part.nbytes)} on {part.device}: {count(part.tensors)} in {pieces}"
-    return f"{told}, each counted once" if part.tensors > part.storages else told
+    described = f"{number_of_bytes(part.nbytes)} on {part.device}: {count(part.tensors)} in {pieces}"
+    return f"{described}, each counted once" if part.tensors > part.storages else described
 
 
 def table_summary(table: TensorTable) -> str:

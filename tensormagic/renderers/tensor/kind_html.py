@@ -241,6 +241,6 @@ def _component_map(component: Component) -> str:
     size = max(SMALL_MAP // max(len(cells), len(cells[0])), 3) if len(cells) > 1 else 8
     source = png.heatmap(cells, PALETTE, size=size)
     width, height = len(cells[0]) * size, len(cells) * size
-    said = escape(component_alternative(component.name, grid.levels, scale))
-    image = f'<img src="{source}" width="{width}" height="{height}" alt="{said}">'
+    sentence = escape(component_alternative(component.name, grid.levels, scale))
+    image = f'<img src="{source}" width="{width}" height="{height}" alt="{sentence}">'
     return tag("div", image, class_="tm-joined") + values

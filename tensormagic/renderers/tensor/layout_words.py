@@ -20,8 +20,8 @@ _FORMAT_ARGUMENTS = {
 
 def verdicts(layout: LayoutReport) -> tuple[tuple[str, str], ...]:
     """Return what is worth knowing of a layout: title and sentence of each verdict that has something to say."""
-    said = ((title, say(layout)) for title, say in _VERDICTS.items())
-    return tuple((title, sentence) for title, sentence in said if sentence)
+    phrase = ((title, say(layout)) for title, say in _VERDICTS.items())
+    return tuple((title, sentence) for title, sentence in phrase if sentence)
 
 
 def _numel(layout: LayoutReport) -> int:

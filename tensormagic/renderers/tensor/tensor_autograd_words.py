@@ -24,10 +24,10 @@ def details_of(report: TensorReport) -> AutogradDetails | None:
 def broken(report: TensorReport) -> bool:
     """Return whether a backward from here can only fail: what its node needs was changed in place."""
     details = details_of(report)
-    return details is not None and details.path is not None and bool(_spoilt(details.path, "changed in place"))
+    return details is not None and details.path is not None and bool(_modified_saved(details.path, "changed in place"))
 
 
-def _spoilt(path: Path, state: str) -> list[int]:
+def _modified_saved(path: Path, state: str) -> list[int]:
     return [place for place, node in enumerate(path.nodes) if node.saved == state]
 
 
@@ -41,7 +41,7 @@ def summary(report: TensorReport) -> str:
     parts += [plural(len(details.hooks), "hook")] if details.hooks else []
     if details.path is not None:
         parts += ["a saved tensor was changed in place"] if broken(report) else []
-        parts += ["its graph has been freed"] if _spoilt(details.path, "freed") else []
+        parts += ["its graph has been freed"] if _modified_saved(details.path, "freed") else []
     return ", ".join(parts)
 
 
@@ -77,14 +77,14 @@ def _changed(path: Path) -> list[str]:
     """Return why a backward from here must fail, where it must."""
     return [
         f"`backward()` would raise: a tensor that {node_words(path, place)} saved has been changed in place since."
-        for place in _spoilt(path, "changed in place")[:1]
+        for place in _modified_saved(path, "changed in place")[:1]
     ]
 
 
 def _freed(path: Path) -> list[str]:
     """Return what is so of every graph after its backward."""
     freed = "its graph has been freed: an earlier `backward()` without `retain_graph=True` ran through it"
-    return [f"Another `backward()` would raise: {freed}."] if _spoilt(path, "freed") else []
+    return [f"Another `backward()` would raise: {freed}."] if _modified_saved(path, "freed") else []
 
 
 def _hook(hook: Hook) -> str:

@@ -14,8 +14,8 @@ def copy_lines(verdict: CopyVerdict | None, width: int) -> list[str]:
     if verdict is None:
         return []
     head = f" {word(verdict).upper()}  "
-    said = "; ".join(part for part in (sentence(verdict), cost(verdict), _only_reason(verdict)) if part)
-    lines = textwrap.wrap(_plain(said), width, initial_indent=head, subsequent_indent=" " * len(head))
+    phrase = "; ".join(part for part in (sentence(verdict), cost(verdict), _only_reason(verdict)) if part)
+    lines = textwrap.wrap(_plain(phrase), width, initial_indent=head, subsequent_indent=" " * len(head))
     return lines + _steps(verdict, width)
 
 

@@ -50,8 +50,8 @@ def _shared(operand: Sharing) -> str:
 def _writing(sharing: list[Sharing]) -> str:
     if all(operand.relation == "may overlap" for operand in sharing):
         return ""
-    unnoticed = sharing[0].shares_version is False
-    return ": writing to one changes the other" + (", and autograd does not notice" if unnoticed else "")
+    transparent = sharing[0].shares_version is False
+    return ": writing to one changes the other" + (", and autograd does not notice" if transparent else "")
 
 
 def _apart(verdict: CopyVerdict) -> str:

@@ -12,14 +12,14 @@ def holders_html(report: HoldersReport | None, name: str) -> str:
     """Return the table with its notes, or nothing where nobody was looked for."""
     if report is None:
         return ""
-    said = "".join(tag("p", with_code(line)) for line in notes(report, name))
+    sentence = "".join(tag("p", with_code(line)) for line in notes(report, name))
     if nobody_else(report, name):
-        return tag("p", with_code(f"Held by `{name}` alone.")) + said
+        return tag("p", with_code(f"Held by `{name}` alone.")) + sentence
     if not report.holders:
-        return said
+        return sentence
     head = tag("tr", *(tag("th", title) for title in ("held by", "keeps alive", "which is")))
     body = (_row(row) for row in rows(report))
-    return tag("table", tag("thead", head), tag("tbody", *body), class_="tm-list") + said
+    return tag("table", tag("thead", head), tag("tbody", *body), class_="tm-list") + sentence
 
 
 def _row(cells: tuple[str, str, str]) -> str:

@@ -18,6 +18,6 @@ def holders_lines(report: HoldersReport | None, name: str, width: int) -> list[s
     else:
         heads = ("HELD BY", "KEEPS ALIVE", "WHICH IS")
         lines = table([heads, *rows(report)], gap=2, width=width) if report.holders else []
-    said = " ".join(notes(report, name))
+    sentence = " ".join(notes(report, name))
     head = " " if lines else " HELD BY  "
-    return lines + (textwrap.wrap(said, width, initial_indent=head, subsequent_indent=" ") if said else [])
+    return lines + (textwrap.wrap(sentence, width, initial_indent=head, subsequent_indent=" ") if sentence else [])

@@ -13,8 +13,8 @@ from typing import Any
 
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
 from tensormagic.renderers.basics.markup import escape, json_block, packed, tag
+from tensormagic.renderers.basics.minify_html import minify_html
 from tensormagic.renderers.basics.panel import fold, folds, header, heading, panel, section
-from tensormagic.renderers.basics.slim import slim
 from tensormagic.renderers.basics.styling import brought
 from tensormagic.renderers.shelf import code_of, loader
 from tensormagic.renderers.tensor.histogram_html import histogram_html
@@ -72,7 +72,7 @@ def render(report: TensorReport) -> str:
         section("", _sharing(report) + ("" if single else _values(report.statistics)), class_="tm-two"),
         _more(report, _layout(report, picture) if lone else ""),
     ]
-    parts = [slim("".join(parts)), "" if lone else _viewer(report, picture)]
+    parts = [minify_html("".join(parts)), "" if lone else _viewer(report, picture)]
     return panel("tm-tensor", f"Tensor {name(report)}", parts, css=CSS)
 
 

@@ -265,8 +265,8 @@ def _strip_map(report: TensorReport, picture: Picture, strip: Strip) -> str:
     columns = [_column(picture, cell) for cell in strip.cells]
     source = png.heatmap([list(row) for row in zip(*columns, strict=True)], (*PALETTE, theme.OTHER_SLICE), size=3)
     size = f'width="{3 * len(columns)}" height="24" style="width:100%;height:24px"'
-    said = escape(strip_alternative(report, strip))
-    image = f'<img src="{source}" {size} alt="{said}">'
+    sentence = escape(strip_alternative(report, strip))
+    image = f'<img src="{source}" {size} alt="{sentence}">'
     ends = tag("span", count(strip.start)) + " " + tag("span", count(strip.stop - 1))
     return tag("div", tag("div", image, class_="tm-map", data_kind="strip"), tag("div", ends, class_="tm-ends"))
 

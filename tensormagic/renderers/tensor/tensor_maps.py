@@ -34,8 +34,8 @@ def maps_html(report: TensorReport, picture: Picture) -> str:
     maps = [_map(picture, _offset_cells(picture), "offset", "storage offset", offsets_alternative(report, picture))]
     scale = value_range(picture.grid, report.statistics)
     if scale is not None:
-        said = values_alternative(report, picture, scale)
-        maps.append(_map(picture, value_cells(picture.grid, scale), "value", "value", said))
+        sentence = values_alternative(report, picture, scale)
+        maps.append(_map(picture, value_cells(picture.grid, scale), "value", "value", sentence))
     return tag("div", *maps, class_="tm-maps")
 
 

@@ -82,8 +82,8 @@ def _below(report: TensorReport, picture: Picture) -> float:
 
 def _document(report: TensorReport, body: str, height: float) -> str:
     picture = picture_of(report)
-    told = f" {offsets_alternative(report, picture)}" if picture is not None and picture.drawable else ""
-    title = f"Layout of {name(report)} {shape(report)}.{told}"
+    described = f" {offsets_alternative(report, picture)}" if picture is not None and picture.drawable else ""
+    title = f"Layout of {name(report)} {shape(report)}.{described}"
     card = f'<rect width="{WIDTH}" height="{height:g}" rx="4" fill="{PAPER}" stroke="{FRAME}"/>'
     parts = [f"<title>{_safe(title)}</title><style>{STYLE}</style>", HATCH, card, _heading(report), body]
     return (

@@ -93,10 +93,10 @@ def _ends(report: TraceReport, frame: LiveFrame) -> str:
     known = sorted(pair for pair in pairs if measured(pair[0]))
     if not known:
         return "none yet"
-    return _GAP.join(_told(known))
+    return _GAP.join(_described(known))
 
 
-def _told(known: Sequence[tuple[float, str]]) -> Iterator[str]:
+def _described(known: Sequence[tuple[float, str]]) -> Iterator[str]:
     yield f"largest {known[-1][1]} {norm_text(known[-1][0])}"
     if len(known) > 1:
         yield f"smallest {known[0][1]} {norm_text(known[0][0])}"

@@ -85,10 +85,10 @@ def _stacked(row: Sequence[str], indent: int, gap: int, width: int) -> list[str]
     """Return a row as its first cell that says something, and below it the others."""
     first, *others = [cell for cell in map(_whole, row) if cell.strip()] or [""]
     further = " " * (indent + 6)
-    told = (" " * gap).join(others)
+    described = (" " * gap).join(others)
     return [
         *wrapped(first, width, " " * indent, further),
-        *(wrapped(told, width, " " * (indent + 4), further) if told else ()),
+        *(wrapped(described, width, " " * (indent + 4), further) if described else ()),
     ]
 
 

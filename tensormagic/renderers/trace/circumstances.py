@@ -7,18 +7,18 @@ from tensormagic.reports import Circumstances, Pass, TraceReport
 
 def circumstances_text(report: TraceReport, one: Pass) -> str:
     """Return ``inside CheckpointFunction``, ``on thread worker-1``, ``in vmap > grad``; empty for most."""
-    told = one.circumstances
-    if told is None:
+    described = one.circumstances
+    if described is None:
         return ""
-    inside = f"inside {_maker(report, told) or 'another'}" if told.inside else ""
-    thread = f"on thread {told.thread}" if told.thread else ""
-    levels = f"in {' > '.join(told.levels)}" if told.levels else ""
+    inside = f"inside {_maker(report, described) or 'another'}" if described.inside else ""
+    thread = f"on thread {described.thread}" if described.thread else ""
+    levels = f"in {' > '.join(described.levels)}" if described.levels else ""
     return ", ".join(filter(None, (inside, thread, levels)))
 
 
-def _maker(report: TraceReport, told: Circumstances) -> str:
+def _maker(report: TraceReport, described: Circumstances) -> str:
     """Return the name of the node whose backward made the call, where it is known."""
-    graph = next((graph for graph in report.graphs if graph.number == told.graph), None)
-    if graph is None or told.node is None or told.node >= len(graph.nodes):
+    graph = next((graph for graph in report.graphs if graph.number == described.graph), None)
+    if graph is None or described.node is None or described.node >= len(graph.nodes):
         return ""
-    return graph.nodes[told.node].op
+    return graph.nodes[described.node].op

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tensormagic.reports import Cut, Graph, TraceReport
 
 NO_WAY_BACK = "backward was called on a value from which no way leads back; it had ended here:"
-SEVERED_SIGN = "//"
+DETACHED_SIGN = "//"
 
 
 def cut_label(cut: Cut) -> str:
@@ -54,7 +54,7 @@ def cut_value(cut: Cut) -> str:
 
 def cut_sentence(report: TraceReport, graph: Graph, cut: Cut) -> str:
     """Return one line about a cut: ``detach, line 10: relu (line 8) // linear, input 1, 32×10 float32, 3 times``."""
-    between = SEVERED_SIGN if cut.severed else "→"
+    between = DETACHED_SIGN if cut.detachment else "→"
     ends = f"{cut_source(report, graph, cut)} {between} {cut_target(graph, cut)}"
     times = f", {count(cut.count)} times" if cut.count > 1 else ""
     return f"{cut_place(report, cut)}: {ends}, {cut_value(cut)}{times}"
@@ -64,25 +64,25 @@ def ended_sentence(report: TraceReport, cut: Cut) -> str:
     """Return one line about a value that backward was called on, although its way had ended."""
     place = report.location(cut.source_location)
     source = f"{cut.source_name or 'a value'}{f' (line {place.line})' if place is not None else ''}"
-    return f"{cut_place(report, cut)}: {source} {SEVERED_SIGN} backward, {cut_value(cut)}"
+    return f"{cut_place(report, cut)}: {source} {DETACHED_SIGN} backward, {cut_value(cut)}"
 
 
 def cut_heading(graph: Graph) -> str:
     """Return how many there are: ``2 cuts, where the gradient's way ends; 1 value only read, or only choosing``."""
-    severed = sum(cut.severed for cut in graph.cuts)
-    others = len(graph.cuts) - severed
-    parts = [f"{plural(severed, 'cut')}, where the gradient's way ends"] if severed else []
+    detachment = sum(cut.detachment for cut in graph.cuts)
+    others = len(graph.cuts) - detachment
+    parts = [f"{plural(detachment, 'cut')}, where the gradient's way ends"] if detachment else []
     parts += [f"{plural(others, 'value')} only read, or only choosing"] if others else []
     return "; ".join(parts)
 
 
 def cut_sentences(report: TraceReport, graph: Graph, most: int) -> Iterator[str]:
     """Yield a line for each cut, one for those that read the same, at most ``most``; and one for those left out."""
-    told = Counter(cut_sentence(report, graph, cut) for cut in graph.cuts)
-    for sentence, places in list(told.items())[:most]:
+    described = Counter(cut_sentence(report, graph, cut) for cut in graph.cuts)
+    for sentence, places in list(described.items())[:most]:
         yield sentence if places == 1 else f"{sentence}, at each of {count(places)} places"
-    if len(told) > most:
-        yield f"{count(sum(list(told.values())[most:]))} more"
+    if len(described) > most:
+        yield f"{count(sum(list(described.values())[most:]))} more"
 
 
 def _name(graph: Graph, index: int) -> str:

@@ -71,16 +71,16 @@ def split(ops: OpsReport) -> str:
 
 def remarks(ops: OpsReport) -> list[str]:
     """Return what has to be known to read the numbers rightly."""
-    said = []
+    sentence = []
     if ops.is_launch_time:
-        said.append("time on the host: for an accelerator, that of launching the operation, not of running it")
+        sentence.append("time on the host: for an accelerator, that of launching the operation, not of running it")
     missing, total = ops.unattributed, ops.total
     if missing.calls:
         share = percent(missing.seconds, total.seconds)
-        said.append(f"no line is known for {plural(missing.calls, 'call')}, {share} of the time")
+        sentence.append(f"no line is known for {plural(missing.calls, 'call')}, {share} of the time")
     else:
-        said.append("every call has its line")
-    return said
+        sentence.append("every call has its line")
+    return sentence
 
 
 def _row(label: str, total: Total, whole: float, written: str = "") -> OpsRow:

@@ -29,8 +29,8 @@ def run_lines(report: TraceReport) -> Iterator[str]:
 
 def _place(parallel: Parallel) -> str:
     kinds = " and ".join(parallel.kinds)
-    said = dict.fromkeys(_OF[kind] for kind in parallel.kinds)
-    what = f", {kinds}: {'; '.join(said)}" if kinds else ""
+    sentence = dict.fromkeys(_OF[kind] for kind in parallel.kinds)
+    what = f", {kinds}: {'; '.join(sentence)}" if kinds else ""
     return f"rank {parallel.rank} of {parallel.world_size}{what}"
 
 
@@ -63,12 +63,12 @@ def last_used(series: ParameterSeries) -> tuple[float, float]:
 
 def _used(report: TraceReport) -> Iterator[str]:
     """Yield what the optimizer's last measured step used, beside what the backward before it brought."""
-    told = [(one.name, *last_used(one)) for one in report.parameters]
-    told = [(name, brought, used) for name, brought, used in told if measured(used)]
-    if not told:
+    described = [(one.name, *last_used(one)) for one in report.parameters]
+    described = [(name, brought, used) for name, brought, used in described if measured(used)]
+    if not described:
         return
     parallel = report.parallel
     here = " of what lies in this process" if parallel is not None and set(parallel.kinds) - {"DDP"} else ""
-    shown = [f"{name} {norm_text(used)} ({norm_text(brought)})" for name, brought, used in told[:_MOST_TOLD]]
-    more = f", and {plural(len(told) - _MOST_TOLD, 'parameter')} more" if len(told) > _MOST_TOLD else ""
+    shown = [f"{name} {norm_text(used)} ({norm_text(brought)})" for name, brought, used in described[:_MOST_TOLD]]
+    more = f", and {plural(len(described) - _MOST_TOLD, 'parameter')} more" if len(described) > _MOST_TOLD else ""
     yield f"norms used at the optimizer's last step{here}, in brackets those before: {', '.join(shown)}{more}"

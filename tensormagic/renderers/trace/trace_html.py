@@ -19,9 +19,9 @@ from tensormagic.renderers.basics.finding_html import explanation_html, finding_
 from tensormagic.renderers.basics.icons import icon_style
 from tensormagic.renderers.basics.javascript import minified
 from tensormagic.renderers.basics.markup import escape, packed, svg_image, tag
+from tensormagic.renderers.basics.minify_html import minify_html
 from tensormagic.renderers.basics.panel import all_clear as clear
 from tensormagic.renderers.basics.panel import fold, folds, header, scroll
-from tensormagic.renderers.basics.slim import slim
 from tensormagic.renderers.basics.style_rules import nested
 from tensormagic.renderers.basics.styling import further_tokens, tokens, used, whole_rules
 from tensormagic.renderers.basics.theme import heat_style
@@ -71,8 +71,8 @@ def render(report: TraceReport, *, viewer: bool = True) -> str:
         return drawings.get(graph.number) or draw(graph, max_boxes=max_boxes)
 
     if not viewer:
-        told = (failure, _static_part(report, None, crash=crash), _operations(report), _text_part(report))
-        return tag("section", _style(), *told, class_="tm tm-trace")
+        described = (failure, _static_part(report, None, crash=crash), _operations(report), _text_part(report))
+        return tag("section", _style(), *described, class_="tm tm-trace")
     main = drawings.get(report.graphs[0].number) if report.graphs else None
     static_part = _static_part(report, main, crash=crash)
     parts = (_style(), failure, static_part, _operations(report), _text_part(report))
@@ -168,7 +168,7 @@ def _static_part(
 
 
 def _text_part(report: TraceReport) -> str:
-    words = slim(scroll("The run as text", _words(report), tables_html(report)))
+    words = minify_html(scroll("The run as text", _words(report), tables_html(report)))
     return folds(fold("As text", words, state="findings, parameters, nodes, passes"))
 
 

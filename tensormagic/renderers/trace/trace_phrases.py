@@ -95,8 +95,8 @@ def loss_text(report: TraceReport) -> str:
 
 
 def _overhead(report: TraceReport) -> str:
-    told = overhead_text(report)
-    return f", {told}" if told else ""
+    described = overhead_text(report)
+    return f", {described}" if described else ""
 
 
 def overhead_text(report: TraceReport) -> str:

@@ -68,8 +68,8 @@ def render(
 def chart(report: TraceReport, *, width: float = WIDTH) -> str:
     """Return the small charts of all parameters as a picture of their own; empty where no pass was kept."""
     content, height = trace_svg_chart.chart(report, width - 2 * _PAD)
-    told = trace_alternative(report)
-    return _svg((width, height + 2 * _PAD), _moved(content, _PAD, _PAD), report, told) if content else ""
+    described = trace_alternative(report)
+    return _svg((width, height + 2 * _PAD), _moved(content, _PAD, _PAD), report, described) if content else ""
 
 
 def _scene(report: TraceReport, drawing: Drawing | None, graph: int) -> Iterator[Scene]:

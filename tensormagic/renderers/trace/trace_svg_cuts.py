@@ -28,7 +28,7 @@ _BREAK = 13.0  # how far before its end a wire is severed
 def wires_svg(drawing: Drawing) -> str:
     """Return the severed wires: what lies below all other lines."""
     canvas = Canvas()
-    for wire in drawing.severed:
+    for wire in drawing.detachment:
         canvas.path("xl", line(wire.points))
     return canvas.svg()
 
@@ -38,13 +38,13 @@ def marks_svg(drawing: Drawing, graph: Graph) -> str:
     if not graph.cuts:
         return ""
     canvas, boxes = Canvas(), {box.id: box for box in drawing.boxes}
-    for wire in drawing.severed:
+    for wire in drawing.detachment:
         _break(canvas, *_near_end(wire.points[-2], wire.points[-1]))
     for box in drawing.boxes:
         for row, cut in enumerate(box.cuts):
             _row(canvas, box, row, cut.label)
     for number_, cuts in drawing.stubs.items():
-        _stub(canvas, boxes[number_], severed=any(graph.cuts[cut].severed for cut in cuts))
+        _stub(canvas, boxes[number_], detachment=any(graph.cuts[cut].detachment for cut in cuts))
     return f"<style>{_STYLE}</style>{canvas.svg()}"
 
 
@@ -70,10 +70,10 @@ def _row(canvas: Canvas, box: Box, row: int, label: str) -> None:
     canvas.text("k", box.x + CUT_INDENT, y + BADGE_SIZE, fitted(label, box.width - CUT_INDENT, BADGE_SIZE))
 
 
-def _stub(canvas: Canvas, box: Box, *, severed: bool) -> None:
+def _stub(canvas: Canvas, box: Box, *, detachment: bool) -> None:
     """Draw a short line out of a box: severed, or with a cap where the value was only read."""
     x, y = box.x + box.width, box.y + HEAD_HEIGHT - 9
-    if severed:
+    if detachment:
         canvas.path("xl", f"M{point(x, y)}h14")
         _break(canvas, x + 8, y)
     else:

@@ -70,7 +70,7 @@ def graph_svg(scene: Scene) -> str:
     drawing, large = scene.drawing, len(scene.drawing.boxes) >= _TITLES
     values = {box.id: value_of(box.nodes, scene.frame) for box in drawing.boxes}
     wires, behind, plates, boxes, marks = (Canvas() for _ in range(5))
-    severed, ends = trace_svg_cuts.wires_svg(drawing), trace_svg_cuts.marks_svg(drawing, scene.graph)
+    detachment, ends = trace_svg_cuts.wires_svg(drawing), trace_svg_cuts.marks_svg(drawing, scene.graph)
     for wire in drawing.wires:
         _wire(wires, wire, values)
     for box in drawing.boxes:
@@ -83,7 +83,7 @@ def graph_svg(scene: Scene) -> str:
             _wire_number(marks, wire, values[wire.target])
     births = births_by_box(drawing, scene.graph).items()
     born = "".join(_birth(drawing.boxes[number], birth, scene.frame) for number, birth in births)
-    return f"{severed}{wires.svg()}{ends}{behind.svg()}{plates.svg()}{boxes.svg()}{marks.svg()}{born}"
+    return f"{detachment}{wires.svg()}{ends}{behind.svg()}{plates.svg()}{boxes.svg()}{marks.svg()}{born}"
 
 
 def _level(value: Value) -> str:
@@ -215,7 +215,7 @@ def _marks(scene: Scene) -> list[tuple[str, str]]:
     ]
     if scene.frame is not None and UNREADABLE in scene.frame.norms:
         marks.insert(2, (_small(0, 1, "sblind"), NOT_MEASURABLE))
-    if scene.drawing.severed or any(box.cuts for box in scene.drawing.boxes):
+    if scene.drawing.detachment or any(box.cuts for box in scene.drawing.boxes):
         marks.append((trace_svg_cuts.key_svg(), "cut"))
     return [*marks, (stacked, "several steps in one box")] if folded else marks
 

@@ -99,8 +99,8 @@ def _nodes(report: TraceReport) -> str:
     wide = [(*row[:5], *more, *row[5:]) for row, more in zip(rows, values, strict=True)]
     named = (*head[:5], *(f"value {name}" for name in COLUMNS), "gradient norm", "line")
     birth = birth_text(report, graph, graph.forward_birth) if graph.forward_birth is not None else ""
-    told = f"{title}{when}, values of pass {forward.pass_number}{birth and f'; {birth}'}"
-    return _table(told, named, wide)
+    described = f"{title}{when}, values of pass {forward.pass_number}{birth and f'; {birth}'}"
+    return _table(described, named, wide)
 
 
 def _most_telling(graph: Graph) -> Iterable[Node]:
@@ -114,10 +114,10 @@ def _most_telling(graph: Graph) -> Iterable[Node]:
 
 def _node_rows(report: TraceReport, nodes: Iterable[Node], frame: Frame | None) -> list[Cells]:
     """Return a row a node; the text of a line stands where the line is named first."""
-    rows, said = [], set[int | None]()
+    rows, sentence = [], set[int | None]()
     for node in nodes:
-        rows.append(_node_row(report, node, frame, quoted=node.location not in said))
-        said.add(node.location)
+        rows.append(_node_row(report, node, frame, quoted=node.location not in sentence))
+        sentence.add(node.location)
     return rows
 
 

@@ -78,8 +78,8 @@ def _cuts(report: TraceReport, width: int) -> list[str]:
     above = [*filled("", NO_WAY_BACK, width), *ended] if ended else []
     if graph is None or not graph.cuts:
         return above
-    told = (line for text in cut_sentences(report, graph, _MOST_CUTS) for line in filled("  ", text, width))
-    return [*above, *filled("", cut_heading(graph), width), *told]
+    described = (line for text in cut_sentences(report, graph, _MOST_CUTS) for line in filled("  ", text, width))
+    return [*above, *filled("", cut_heading(graph), width), *described]
 
 
 def _gaps(report: TraceReport, width: int) -> list[str]:

@@ -73,11 +73,13 @@ def _heading(report: TraceReport, columns: _Columns) -> str:
 
 
 def _row(series: ParameterSeries, columns: _Columns, scale: Scale) -> str:
-    told = _numbers(series)
-    numbers = "".join(_number(word, told.get(word, UNTOUCHED)).rjust(_NUMBER) for word in columns.numbers)
+    described = _numbers(series)
+    numbers = "".join(_number(word, described.get(word, UNTOUCHED)).rjust(_NUMBER) for word in columns.numbers)
     line = bars(series.norms, columns.bars, (scale.low, scale.high)).ljust(columns.bars) if columns.bars else ""
     lead = f"{_cut(series.name, columns.names).ljust(columns.names)}  {shape_text(series.shape).ljust(columns.shape)}"
-    return f"{lead}  {line}{numbers if told else _without(series, numbers, one=len(columns.numbers) == 1)}".rstrip()
+    return (
+        f"{lead}  {line}{numbers if described else _without(series, numbers, one=len(columns.numbers) == 1)}".rstrip()
+    )
 
 
 def _number(word: str, number: float) -> str:
@@ -95,9 +97,11 @@ def _numbers(series: ParameterSeries) -> dict[str, float]:
     """Return the numbers by the words above their columns; none where no gradient came."""
     came = [norm for norm in series.norms if measured(norm)]
     finite = [norm for norm in came if math.isfinite(norm)] or [UNTOUCHED]
-    told = {"norm": came[-1:], "first": came[:1], "last": came[-1:], "min": [min(finite)], "max": [max(finite)]}
+    described = {"norm": came[-1:], "first": came[:1], "last": came[-1:], "min": [min(finite)], "max": [max(finite)]}
     used = last_used(series)[1]
-    return {**{word: norms[0] for word, norms in told.items()}, _MOVE: last_move(series), _USED: used} if came else {}
+    return (
+        {**{word: norms[0] for word, norms in described.items()}, _MOVE: last_move(series), _USED: used} if came else {}
+    )
 
 
 def _cut(name: str, width: int) -> str:

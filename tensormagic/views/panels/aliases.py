@@ -93,7 +93,7 @@ def _further(groups: Sequence[AliasGroup], unlisted: int) -> list[Node]:
 
 def _card(group: AliasGroup, *, folded: bool) -> Section:
     quiet = [Paragraph(note, "quiet") for note in group_notes(group)]
-    notes = [Paragraph(note, "warning") for note in unnoticed(group)]
+    notes = [Paragraph(note, "warning") for note in transparent(group)]
     pairs = [] if is_matrix(group, MOST_MATRIX) else [_pairs(group.pairs)]
     title = group_line(group) if folded else group_title(group)
     return Section(title, [*notes, *_members(group), *pairs, *quiet], folded=folded, chip=group.number)
@@ -121,9 +121,15 @@ def _members(group: AliasGroup) -> list[Node]:
 
 
 def _member(member: AliasMember, group: AliasGroup) -> tuple[Cell, Cell, Cell]:
-    said = f"{clipped(member.name)} reads bytes {count(member.start)} to {count(max(member.stop - 1, member.start))}"
-    told: tuple[Cell, ...] = (how(member), *(Words(mark, "badge") for mark in marks(member)))
-    return Noted(names(member), [what(member)]), Strip(member.coverage, said), Noted(told, [writes(member, group)])
+    sentence = (
+        f"{clipped(member.name)} reads bytes {count(member.start)} to {count(max(member.stop - 1, member.start))}"
+    )
+    described: tuple[Cell, ...] = (how(member), *(Words(mark, "badge") for mark in marks(member)))
+    return (
+        Noted(names(member), [what(member)]),
+        Strip(member.coverage, sentence),
+        Noted(described, [writes(member, group)]),
+    )
 
 
 def _in_common(member: AliasMember, other: AliasMember, pairs: dict[frozenset[str], AliasPair]) -> str:
@@ -162,9 +168,9 @@ def clipped(text: str, width: int = NAME_WIDTH) -> str:
 
 def names(member: AliasMember) -> str:
     """Return a member's names: ``x = y``, and how many there are beyond those shown."""
-    told = [clipped(name) for name in member.names[:NAMES_SHOWN]]
-    more = member.names_found - len(told)
-    return " = ".join(told) + (f" = {count(more)} more" if more > 0 else "")
+    described = [clipped(name) for name in member.names[:NAMES_SHOWN]]
+    more = member.names_found - len(described)
+    return " = ".join(described) + (f" = {count(more)} more" if more > 0 else "")
 
 
 def what(member: AliasMember) -> str:
@@ -235,7 +241,7 @@ def group_notes(group: AliasGroup) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def unnoticed(group: AliasGroup) -> tuple[str, ...]:
+def transparent(group: AliasGroup) -> tuple[str, ...]:
     """Return which members change a tensor that autograd watches, without its version counter noticing."""
     watched = next((each for each in group.members if each.requires_grad), None)
     if watched is None:
@@ -284,8 +290,8 @@ def _same_objects(groups: Sequence[AliasGroup]) -> str:
         return f"{count(len(groups))} tensors have several names each, and no memory is shared by several objects"
     member = groups[0].members[0]
     names = [f"`{clipped(name)}`" for name in member.names]
-    told = " and ".join(names) if member.names_found == len(names) == 2 else listed(names, most=4)
-    return f"{told} are the same {member.kind if member.kind != 'Tensor' else 'tensor'}"
+    described = " and ".join(names) if member.names_found == len(names) == 2 else listed(names, most=4)
+    return f"{described} are the same {member.kind if member.kind != 'Tensor' else 'tensor'}"
 
 
 def aliases_scope(report: AliasReport) -> str:

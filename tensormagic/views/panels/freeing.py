@@ -34,8 +34,8 @@ def lead(report: FreeingReport) -> str:
     names = listed([entry.name for entry in report.entries], most=MOST_NAMED)
     if not report.dropped:
         keep = "keeps" if len(report.entries) == 1 else "keep"
-        told = f"{names} {keep} {number_of_bytes(report.nbytes)} that nothing else does."
-        return f"{told[0].upper()}{told[1:]}"
+        described = f"{names} {keep} {number_of_bytes(report.nbytes)} that nothing else does."
+        return f"{described[0].upper()}{described[1:]}"
     expected = f", of {number_of_bytes(report.nbytes)} that were expected" if report.freed != report.nbytes else ""
     freed = f"{number_of_bytes(report.freed)} freed, in {plural(report.storages, 'storage')}"
     return f"Let go of {names}: {freed}{expected}."
@@ -44,8 +44,8 @@ def lead(report: FreeingReport) -> str:
 def gain_words(gain: DeviceGain) -> str:
     """Return what a device's own figures say: ``cuda:0: allocated 24 MiB less, reserved 32 MiB less``."""
     figures = (("allocated", gain.allocated), ("reserved", gain.reserved), ("this process takes", gain.process))
-    told = [f"{name} {_change(change)}" for name, change in figures if change is not None]
-    return f"{gain.device}: {', '.join(told)}" if told else ""
+    described = [f"{name} {_change(change)}" for name, change in figures if change is not None]
+    return f"{gain.device}: {', '.join(described)}" if described else ""
 
 
 def _change(less: int) -> str:

@@ -146,8 +146,8 @@ def title(report: MemoryReport) -> str:
 
 def summary(report: MemoryReport) -> str:
     """Return how much is alive, on which devices."""
-    told = [device_summary(device) for device in report.devices if device.live or device.storages]
-    return f" {DOT} ".join(told) or ("no tensor lies there" if report.title else "no tensor is alive")
+    described = [device_summary(device) for device in report.devices if device.live or device.storages]
+    return f" {DOT} ".join(described) or ("no tensor lies there" if report.title else "no tensor is alive")
 
 
 def device_summary(device: DeviceMemory) -> str:
@@ -167,8 +167,10 @@ def device_notes(device: DeviceMemory) -> list[str]:
     if device.peak is not None:
         notes.append(f"peak {number_of_bytes(device.peak)} since the counters were reset")
     if device.others:
-        told = (f"{other.name or 'process'} ({other.pid}) {_bytes_or_unknown(other.nbytes)}" for other in device.others)
-        notes.append(f"other processes: {listed(told, most=3)}")
+        described = (
+            f"{other.name or 'process'} ({other.pid}) {_bytes_or_unknown(other.nbytes)}" for other in device.others
+        )
+        notes.append(f"other processes: {listed(described, most=3)}")
     return notes
 
 

@@ -80,8 +80,8 @@ def view(report: MemoryRunReport) -> Panel:
 
 
 def _facts(report: MemoryRunReport) -> list[Cell]:
-    said = report.state if report.out_of_memory is not None else state(report)  # what ran out is told right below
-    ended = Words(shortened(said, 200), "error" if report.error else "quiet")
+    sentence = report.state if report.out_of_memory is not None else state(report)  # what ran out is told right below
+    ended = Words(shortened(sentence, 200), "error" if report.error else "quiet")
     return [Words(peak(report), "strong") if peak(report) else None, summary(report), ended]
 
 
@@ -229,8 +229,8 @@ def _times(memory: LineMemory, *, counted: bool) -> Cell:
     times = memory.executions if counted else memory.calls
     backward = f", {number_of_bytes(memory.backward)} of it in its backward" if memory.backward else ""
     most = f"most of it {operation(memory.op)}, at most {number_of_bytes(memory.largest)} at once"
-    said = f"{plural(memory.calls, 'operation')} allocated, {most}{backward}"
-    return Words(count(times) if times else "", "quiet", said)
+    sentence = f"{plural(memory.calls, 'operation')} allocated, {most}{backward}"
+    return Words(count(times) if times else "", "quiet", sentence)
 
 
 def run_rows(report: MemoryRunReport) -> list[SourceRow]:

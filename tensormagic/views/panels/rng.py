@@ -49,8 +49,10 @@ def _draws(report: RngRunReport) -> Node:
 
 
 def _line(report: RngRunReport, number: int, text: str, draws: tuple[DrawSum, ...]) -> Line:
-    told = [beside(report, draw) for draw in draws]
-    looks = [Words(words, "quiet") if draw.kind == "set" else words for draw, words in zip(draws, told, strict=True)]
+    described = [beside(report, draw) for draw in draws]
+    looks = [
+        Words(words, "quiet") if draw.kind == "set" else words for draw, words in zip(draws, described, strict=True)
+    ]
     return Line(number, text, looks, sign="mark" if draws else "")
 
 
@@ -96,8 +98,8 @@ def algorithm_text(state: GeneratorState) -> str:
 def headline(report: RngReport) -> str:
     """Return how many generators there are, and how many of them no second run will have."""
     entropy = sum(state.seeding == "entropy" for state in report.generators)
-    told = plural(len(report.generators), "generator")
-    return f"{told}, {count(entropy)} of them seeded by the system" if entropy else told
+    described = plural(len(report.generators), "generator")
+    return f"{described}, {count(entropy)} of them seeded by the system" if entropy else described
 
 
 # -- a run -----------------------------------------------------------------------------------------------------------
@@ -112,8 +114,8 @@ def run_headline(report: RngRunReport) -> str:
     set_ = sum(draw.calls for draw in report.sums if draw.kind == "set")
     *most, last = [report.before[index].name for index in sorted(used)] or [""]  # a name may hold a comma
     names = f"{'; '.join(most)} and {last}" if most else last
-    told = f"{plural(drew, 'draw')} from {names}" if used else "nothing was drawn"
-    return told + (f"; a generator was set {plural(set_, 'time') if set_ > 1 else 'once'}" if set_ else "")
+    described = f"{plural(drew, 'draw')} from {names}" if used else "nothing was drawn"
+    return described + (f"; a generator was set {plural(set_, 'time') if set_ > 1 else 'once'}" if set_ else "")
 
 
 def call_text(draw: Draw | DrawSum) -> str:
@@ -187,7 +189,7 @@ def verdict(report: RngComparison) -> str:
     agree = "is" if report.same == 1 else "are"
     same = plural(report.same, "draw")
     after = f"After {same} that {agree} the same,"
-    told = {
+    described = {
         "none": f"{first} and {second} drew the same: {same}.",
         "start": f"{report.generator} did not stand at the same place when {first} and {second} began.",
         "state": f"{after} {report.generator} was set to something else, or used elsewhere.",
@@ -195,7 +197,7 @@ def verdict(report: RngComparison) -> str:
         "values": f"{after} the next one draws another number of values.",
         "end": f"{same} {agree} the same; then one of the runs draws no more.",
     }[report.difference]
-    return told if report.complete else f"{told} Only the first draws of these long runs are kept."
+    return described if report.complete else f"{described} Only the first draws of these long runs are kept."
 
 
 def side_text(report: RngComparison, at: int) -> str:

@@ -207,8 +207,8 @@ def peak_tiles(report: SnapshotReport) -> list[Tile]:
     tiles = []
     for block in report.peak_blocks:
         line = report.lines[block.line].location.label if 0 <= block.line < len(report.lines) else NO_LINE
-        told = f"{line}\n{number_of_bytes(block.requested)}\n{way_words(block.way)}"
-        tiles.append(Tile(line, block.label, "other", block.requested, told))
+        described = f"{line}\n{number_of_bytes(block.requested)}\n{way_words(block.way)}"
+        tiles.append(Tile(line, block.label, "other", block.requested, described))
     number, nbytes = report.peak_left_out
     if nbytes:
         tiles.append(Tile(LEFT_OUT, f"{count(number)} more", "other", nbytes, f"{count(number)} more", number))

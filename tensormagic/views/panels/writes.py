@@ -128,11 +128,11 @@ def _effects_of(root: str, held: list[ChangedName]) -> Iterator[Effect]:
 
 def phrases_of(write: Write) -> list[str]:
     """Return what a write did besides, a phrase each."""
-    said = [clash_text(write.clash)] if write.clash is not None else []
+    sentence = [clash_text(write.clash)] if write.clash is not None else []
     found = effects(write.changed)
-    said += [f"{effect.name}: {effect.amount}" for effect in found[:MOST_CHANGED]]
+    sentence += [f"{effect.name}: {effect.amount}" for effect in found[:MOST_CHANGED]]
     left = len(found) - MOST_CHANGED
-    return said + ([f"and {plural(left, 'more name')}"] if left > 0 else [])
+    return sentence + ([f"and {plural(left, 'more name')}"] if left > 0 else [])
 
 
 def target_text(write: Write) -> str:
@@ -251,10 +251,10 @@ def _line(number: int, text: str, writes: tuple[Write, ...], sign: str) -> Line:
 
 def _effect(effect: Effect) -> Cell:
     """Return what was changed, how much of it, and where in it that lies."""
-    told = f"\u2192 `{shortened(effect.name, _NAME)}`: {effect.amount}"
+    described = f"\u2192 `{shortened(effect.name, _NAME)}`: {effect.amount}"
     changed = effect.changed
     if changed is None or not changed.marks:
-        return told
+        return described
     row = changed.shape[-1] if len(changed.shape) > 1 and len(changed.marks) == changed.of_elements else 0
-    said = f"{count(changed.elements or 0)} of {plural(changed.of_elements, 'element')} reached, in reading order"
-    return told, Strip([{"0": 0.0, "9": 1.0}.get(mark, 0.5) for mark in changed.marks], said, row)
+    sentence = f"{count(changed.elements or 0)} of {plural(changed.of_elements, 'element')} reached, in reading order"
+    return described, Strip([{"0": 0.0, "9": 1.0}.get(mark, 0.5) for mark in changed.marks], sentence, row)

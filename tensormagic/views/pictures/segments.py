@@ -40,7 +40,7 @@ class SegmentsPicture(Picture):
     line_words: Callable[[int], str]
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         """How many there are."""
         return plural(len(self.segments), "segment")
 
@@ -54,12 +54,12 @@ class SegmentsPicture(Picture):
         return tag("ul", *drawn) + tag("div", " ".join(keys), class_="tm-keys")
 
     def _segment(self, segment: Segment, largest: int) -> str:
-        told = segment_words(segment)
-        words = tag("p", tag("b", escape(segment.device)), " ", escape(told), class_="quiet")
+        described = segment_words(segment)
+        words = tag("p", tag("b", escape(segment.device)), " ", escape(described), class_="quiet")
         spans = (self._stretch(one, segment.nbytes) for one in drawn_stretches(segment))
         style = f"width:{max(100 * segment.nbytes / largest, 1):.1f}%"
         return tag(
-            "li", words, tag("div", *spans, class_="tm-bar tm-segment", style=style, role="img", aria_label=told)
+            "li", words, tag("div", *spans, class_="tm-bar tm-segment", style=style, role="img", aria_label=described)
         )
 
     def _stretch(self, stretch: SnapshotStretch, whole: int) -> str:

@@ -34,11 +34,11 @@ def barred(rows: Sequence[tuple[str, int, Sequence[str]]], width: int, *, names:
     room = min(max(width - named - first - 24, 6), 28)
     lines = []
     for name, number, cells in rows:
-        told = "  ".join(cell for cell in cells[1:] if cell)
+        described = "  ".join(cell for cell in cells[1:] if cell)
         shown = name if len(name) <= named else name[: named - 1] + "…"
         line = f"  {shown:<{named}}  {bar(number / top, room):<{room}}  {cells[0]:>{first}}"
-        beside = f"{line}  {told}".rstrip()
-        below = textwrap.wrap(told, width, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        beside = f"{line}  {described}".rstrip()
+        below = textwrap.wrap(described, width, initial_indent=" " * 6, subsequent_indent=" " * 6)
         lines += [beside] if len(beside) <= width else [line, *below]
     return lines
 

@@ -56,7 +56,7 @@ class TimelinePicture(Picture):
         return list(by_line(self.timeline) if self.only_lines else by_category(self.timeline))
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         """How the live bytes went, and what the peak is made of."""
         return timeline_alternative(self.timeline, self.layers(), self.words, unit=self.unit)
 
@@ -106,13 +106,13 @@ def timeline_alternative(
     span = f"{unit} {count(first)} to {count(last)}" if last > first else f"{unit} {count(first)}"
     peak = f"the peak of {number_of_bytes(timeline.live[at])} at {unit} {count(timeline.operation[at])}"
     ends = f"{number_of_bytes(timeline.live[0])} at the start, {peak}, {number_of_bytes(timeline.live[-1])} at the end"
-    told = [f"Live memory on {shortened(timeline.device, NAME)}, {span}: {ends}."]
+    described = [f"Live memory on {shortened(timeline.device, NAME)}, {span}: {ends}."]
     of_peak = [part for layer in _at_peak(timeline, layers)[:MOST] if (part := _part(timeline, layer, words))]
-    told += [f"Of the peak: {', '.join(of_peak)}."] if of_peak else []
+    described += [f"Of the peak: {', '.join(of_peak)}."] if of_peak else []
     lines = [layer for layer in _at_peak(timeline, by_line(timeline)) if layer.key.isdigit()]
     if lines and not any(layer.key.isdigit() for layer in layers) and (line := _part(timeline, lines[0], words)):
-        told.append(f"The line with the most of it: {line}.")
-    return " ".join(told)
+        described.append(f"The line with the most of it: {line}.")
+    return " ".join(described)
 
 
 def _at_peak(timeline: Timeline, layers: Sequence[Layer]) -> list[Layer]:
@@ -149,18 +149,18 @@ def layers_html(
         unit: What the axis counts.
     """
     keys = " ".join(_key(timeline, layer, words(layer)) for layer in reversed(layers))
-    said = tag("span", "at the peak", class_="tm-key quiet") if keys else ""
+    sentence = tag("span", "at the peak", class_="tm-key quiet") if keys else ""
     alternative = timeline_alternative(timeline, layers, words, unit=unit)
     drawn = tag("div", _chart(timeline, layers, unit, alternative), class_="tm-drawn")
-    return tag("div", drawn, " ", tag("div", said, " ", keys, class_="tm-keys"), class_="tm-beside-keys")
+    return tag("div", drawn, " ", tag("div", sentence, " ", keys, class_="tm-keys"), class_="tm-beside-keys")
 
 
 def _key(timeline: Timeline, layer: Layer, words: str) -> str:
     ground = f"tm-c{LETTERS[layer.key]}" if layer.key in LETTERS else f"tm-l{layer.rank}"
     swatch = tag("span", class_=f"tm-swatch {ground}")
-    told = tag("code", escape(words)) if layer.key.isdigit() else escape(words)
+    described = tag("code", escape(words)) if layer.key.isdigit() else escape(words)
     nbytes = tag("b", number_of_bytes(layer.values[timeline.peak]))
-    return tag("span", swatch, told, " ", nbytes, class_="tm-key")
+    return tag("span", swatch, described, " ", nbytes, class_="tm-key")
 
 
 def _chart(timeline: Timeline, layers: Sequence[Layer], unit: str, alternative: str) -> str:

@@ -63,7 +63,7 @@ class TreemapPicture(Picture):
     most: int = MOST_CELLS
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         """How much is drawn, what it is by category, and the largest items."""
         return treemap_alternative(self.tiles, self.what)
 
@@ -72,7 +72,7 @@ class TreemapPicture(Picture):
         map_ = treemap(self.tiles, WIDTH, self.height, most=self.most)
         inner = " ".join(_group(group, map_) for group in map_.groups)
         height = f"height:{map_.height:.0f}px"
-        return tag("div", inner, class_="tm-map", style=height, role="img", aria_label=self.said)
+        return tag("div", inner, class_="tm-map", style=height, role="img", aria_label=self.sentence)
 
     def text(self, width: int) -> Iterator[str]:
         """Return it by name: bytes as bars, and what they are of."""

@@ -15,7 +15,7 @@ from tensormagic.views.nodes import Picture
 from tensormagic.views.svg_page import text_svg
 from tensormagic.words import short_number, shortened
 
-SEVERED = "//"
+DETACHED = "//"
 ARROW = "\u2190"
 _LABEL = 40  # characters
 _HIGH, _ROW, _BETWEEN = 46.0, 62.0, 30.0  # pixels of a box, from row to row, between boxes
@@ -32,7 +32,7 @@ class WayPicture(Picture):
     report: WhyReport
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         """How it is to be read."""
         return legend(self.report)
 
@@ -43,13 +43,13 @@ class WayPicture(Picture):
             (_arrow(way[at - 1], step, came=came[at - 1]) if at else "") + _stop(self.report, step, came=came[at])
             for at, step in enumerate(way)
         )
-        return tag("div", drawn, class_="tm-way") + tag("p", escape(self.said), class_="quiet")
+        return tag("div", drawn, class_="tm-way") + tag("p", escape(self.sentence), class_="quiet")
 
     def text(self, width: int) -> Iterator[str]:
         """Return a line a stop."""
         rows = []
         for at, step in enumerate(self.report.way):
-            sign = " " if not at else SEVERED if step.kind in {"cut", "nothing"} else ARROW
+            sign = " " if not at else DETACHED if step.kind in {"cut", "nothing"} else ARROW
             label = f"{sign} {shortened(step.label, _LABEL)}"
             rows.append((label, step.detail, line_words(self.report, step), came_words(step), "!" if step.bad else ""))
         yield "from the tensor to the loss; the gradient flows upwards"
@@ -67,17 +67,17 @@ class WayPicture(Picture):
             if at:
                 ended = _ends(self.report.way[at - 1], step)
                 ink = role("error" if ended else "ink" if came[at - 1] else "hatch")
-                parts.append(text_svg(x + _BETWEEN / 2, y + 28, SEVERED if ended else ARROW, size=16, anchor="middle",
+                parts.append(text_svg(x + _BETWEEN / 2, y + 28, DETACHED if ended else ARROW, size=16, anchor="middle",
                                       ink=ink, bold=ended))  # fmt: skip
             parts.append(_box(x + (_BETWEEN if at else 0), y, wide, step))
             inside = x + (_BETWEEN if at else 0) + wide / 2
             ink = role("error") if step.bad else role("ink")
             parts.append(text_svg(inside, y + 19, fitted(label, wide - 8, 13, bold=True), size=13, anchor="middle",
                                   bold=True, ink=ink))  # fmt: skip
-            told = fitted(" \u00b7 ".join(below), wide - 8, 11)
-            parts.append(text_svg(inside, y + 36, told, size=11, anchor="middle", quiet=not step.bad, ink=None))
+            described = fitted(" \u00b7 ".join(below), wide - 8, 11)
+            parts.append(text_svg(inside, y + 36, described, size=11, anchor="middle", quiet=not step.bad, ink=None))
             x += wide + (_BETWEEN if at else 0)
-        parts.append(text_svg(0, y + _ROW + 8, self.said, size=12, quiet=True))
+        parts.append(text_svg(0, y + _ROW + 8, self.sentence, size=12, quiet=True))
         return "".join(parts), y + _ROW + 14
 
 
@@ -100,7 +100,7 @@ def _below(report: WhyReport, step: WayStep) -> list[str]:
 def _arrow(before: WayStep, after: WayStep, *, came: bool) -> str:
     ended = "cut" in {before.kind, after.kind} or "nothing" in {before.kind, after.kind}
     kind = "tm-ended" if ended else "tm-some" if came else "tm-none"
-    return tag("span", SEVERED if ended else ARROW, class_=f"tm-arrow {kind}")
+    return tag("span", DETACHED if ended else ARROW, class_=f"tm-arrow {kind}")
 
 
 def _stop(report: WhyReport, step: WayStep, *, came: bool) -> str:

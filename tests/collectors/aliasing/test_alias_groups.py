@@ -13,8 +13,7 @@ import torch
 from torch import nn
 
 from tensormagic import api
-from tensormagic.collectors.aliasing.alias_groups import MOST_GROUPS, collect_aliases
-from tensormagic.collectors.aliasing.alias_pairs import SMALL
+from tensormagic.collectors.aliasing.alias_groups import MOST_GROUPS, SMALL, collect_aliases
 from tensormagic.errors import TensorMagicError
 
 

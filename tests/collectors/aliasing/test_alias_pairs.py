@@ -6,9 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from tensormagic.collectors.aliasing.alias_groups import collect_aliases
-from tensormagic.collectors.aliasing.alias_pairs import compare, meeting
-from tensormagic.collectors.aliasing.regions import tensor_region
+from tensormagic.collectors.aliasing.alias_groups import collect_aliases, compare, meeting
+from tensormagic.collectors.aliasing.overlay import tensor_region
 from tests.support.view_pairs import brute_overlap, chain_of, chained, storage_of, strided, view_of
 
 SPEC = strided()

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.aliasing import write_log
+from tensormagic.collectors.aliasing import writes
 from tensormagic.errors import TraceError
 
 
@@ -319,8 +319,8 @@ def test_an_optimizer_changes_what_it_is_there_for():
 
 def test_a_line_for_which_no_names_could_be_looked_up_is_a_gap(monkeypatch):
     """Looking is limited where it takes long; what was missed by it is said, and the first line is not."""
-    monkeypatch.setattr(write_log, "FIRST_SEARCHES", -1.0)
-    monkeypatch.setattr(write_log, "SEARCH_SHARE", math.inf)
+    monkeypatch.setattr(writes, "FIRST_SEARCHES", -1.0)
+    monkeypatch.setattr(writes, "SEARCH_SHARE", math.inf)
     a, b = torch.zeros(4), torch.zeros(4)
     names = {"a": a, "b": b}
     with tm.watch_writes(namespace=names) as watch:

@@ -12,10 +12,9 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 import tensormagic as tm
-from tensormagic.collectors.calls.call_notes import CLOSELY
-from tensormagic.collectors.calls.call_operands import operand_texts
+from tensormagic.collectors.calls.call_notes import CLOSELY, operand_texts
 from tensormagic.collectors.calls.watched_calls import WATCHED
-from tensormagic.collectors.cuts.cut_calls import ROLES
+from tensormagic.collectors.cuts.detachment_values import ROLES
 
 LARGE = torch.zeros(256, 256)
 NAMED = sys.version_info >= (3, 11)  # before that, Python does not say which part of a line is running

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.cuts.behind import FRUITLESS, MOST_LEAVES, Behind, Trained
+from tensormagic.collectors.cuts.detachment_values import FRUITLESS, MOST_LEAVES, Behind, Trained
 
 
 def left_out(program, **namespace):

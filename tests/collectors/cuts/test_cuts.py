@@ -11,7 +11,7 @@ from torch import nn
 
 import tensormagic as tm
 from tensormagic.collectors.cuts import cuts as following
-from tensormagic.collectors.cuts.cut_log import MOST_CUTS
+from tensormagic.collectors.cuts.detachment_log import MOST_CUTS
 from tests.collectors import cut_programs
 from tests.collectors.cut_programs import data
 
@@ -80,7 +80,7 @@ def test_what_only_chooses_is_not_severed():
     with tm.trace() as trace:
         y = x * 2
         (torch.where(y > 0, y, -y) * (y > 1).float()).sum().backward()
-    assert [(cut.severed, cut.selects) for cut in trace.report.graphs[0].cuts] == [(True, False), (False, True)]
+    assert [(cut.detachment, cut.selects) for cut in trace.report.graphs[0].cuts] == [(True, False), (False, True)]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_mask_beside_a_number_only_chooses(chosen):
     x = torch.ones(3, requires_grad=True)
     with tm.trace() as trace:
         chosen(x * 2).sum().backward()
-    assert [(cut.severed, cut.selects) for cut in trace.report.graphs[0].cuts] == [(False, True)]
+    assert [(cut.detachment, cut.selects) for cut in trace.report.graphs[0].cuts] == [(False, True)]
 
 
 def _written(y, mask):
@@ -139,7 +139,7 @@ def test_the_table_of_followed_values_is_bounded(monkeypatch):
 
 def test_more_cuts_than_are_kept_are_told(monkeypatch):
     """Different cuts beyond the bound are a named gap."""
-    monkeypatch.setattr("tensormagic.collectors.cuts.cut_log.MOST_CUTS", 2)
+    monkeypatch.setattr("tensormagic.collectors.cuts.detachment_log.MOST_CUTS", 2)
     x = torch.ones(3, requires_grad=True)
     with tm.trace() as trace:
         y = x * 2

@@ -9,9 +9,7 @@ import pytest
 import torch
 
 from tensormagic import memory
-from tensormagic.collectors.devices.accelerators import read_cuda, read_mps, read_xpu
-from tensormagic.collectors.devices.devices import read_devices
-from tensormagic.collectors.devices.host import read_cpu
+from tensormagic.collectors.devices.devices import read_cpu, read_cuda, read_devices, read_mps, read_xpu
 from tensormagic.reports import DeviceMemory, Gap, ProcessUse
 
 MIB = 2**20
@@ -229,7 +227,7 @@ def test_cpu_elsewhere(tmp_path, monkeypatch):
         Process=lambda: SimpleNamespace(memory_info=lambda: SimpleNamespace(rss=3)),
     )
     assert read_cpu(tmp_path, psutil)[0] == [DeviceMemory("cpu", free=4, total=9, process=3)]
-    monkeypatch.setattr("tensormagic.collectors.devices.host.find_spec", lambda _name: None)
+    monkeypatch.setattr("tensormagic.collectors.devices.devices.find_spec", lambda _name: None)
     (device,), (gap,) = read_cpu(tmp_path)
     assert device == DeviceMemory("cpu")
     assert gap.reason == "what this process takes is not known here without psutil"

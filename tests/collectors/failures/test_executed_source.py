@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tensormagic import api
-from tensormagic.collectors.failures.executed_source import executed_source
+from tensormagic.collectors.failures.failing_source import executed_source
 
 GIVEN = {"a": torch.ones(2, 3), "b": torch.ones(4, 5)}
 

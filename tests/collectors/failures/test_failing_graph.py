@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.failures import failing_graph
+from tensormagic.collectors.failures import failures
 
 
 def told(run):
@@ -53,7 +53,7 @@ def test_there_is_none_where_nothing_led_there(run):
 
 def test_a_large_graph_is_left_out(monkeypatch):
     """Its picture would be all folds."""
-    monkeypatch.setattr(failing_graph, "MOST_NODES", 20)
+    monkeypatch.setattr(failures, "MOST_NODES", 20)
 
     def run():
         x = torch.ones(2, 3, requires_grad=True)

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.faults.wrong_returns import wrong_return
+from tensormagic.collectors.faults.backward_errors import custom_function_return
 from tensormagic.collectors.graphs.in_place import MOST_WRITES, WriteBook
-from tensormagic.collectors.where.source import Sites
+from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import Location
 
 
@@ -146,7 +146,7 @@ def test_a_step_that_failed_does_not_hide_what_comes_after():
 
 def test_the_book_of_writes_is_bounded_and_keeps_no_tensor():
     """Plain numbers, the oldest forgotten first; lists are taken apart, what has no memory is passed over."""
-    book, here = WriteBook(Sites()), __import__("sys")._getframe()
+    book, here = WriteBook(SourceLines()), __import__("sys")._getframe()
     tensor = torch.zeros(3)
     low = tensor.data_ptr()
     for _ in range(MOST_WRITES + 10):
@@ -342,8 +342,12 @@ def test_an_error_of_torchs_own_node_is_not_blamed_on_a_function_of_the_persons(
     made = returning(lambda grad: grad * 2, arguments="x").apply(torch.randn(3, requires_grad=True))
     complaint = "Function {} returned an invalid gradient at index 0 - got [4] but expected shape compatible with [5]"
     for reached in (None, 0):
-        others = wrong_return(RuntimeError(complaint.format("TBackward0")), [made.grad_fn], reached, str, Location)
-        mine = wrong_return(RuntimeError(complaint.format("MadeBackward")), [made.grad_fn], reached, str, Location)
+        others = custom_function_return(
+            RuntimeError(complaint.format("TBackward0")), [made.grad_fn], reached, str, Location
+        )
+        mine = custom_function_return(
+            RuntimeError(complaint.format("MadeBackward")), [made.grad_fn], reached, str, Location
+        )
         assert others is None
         assert (mine.argument, mine.got, mine.expected) == ("x", "(4,)", "(5,)")
 

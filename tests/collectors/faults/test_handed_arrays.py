@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import tensormagic as tm
-from tensormagic.collectors.faults import handed_arrays
-from tensormagic.collectors.faults.handed_arrays import PIECE, PIECES, HandedArrays, checksum
+from tensormagic.collectors.faults import numpy_aliases as handed_arrays
+from tensormagic.collectors.faults.numpy_aliases import PIECE, PIECES, NumpyAliases, checksum
 
 
 def unseen(program):
@@ -213,7 +213,7 @@ def test_nothing_is_kept():
 def test_what_is_remembered_is_bounded(monkeypatch):
     """An array that is gone is not followed any more; of many the last are."""
     monkeypatch.setattr(handed_arrays, "MOST_FOLLOWED", 3)
-    arrays, frame = HandedArrays(_Sites()), None
+    arrays, frame = NumpyAliases(_Sites()), None
     tensors = [torch.ones(2) for _ in range(5)]
     held = [x.numpy() for x in tensors]
     for x, a in zip(tensors, held, strict=True):
@@ -247,7 +247,7 @@ class _Sites:
 
 def test_memory_that_was_replaced_is_not_read():
     """A storage that has got other memory since is passed over."""
-    arrays = HandedArrays(_Sites())
+    arrays = NumpyAliases(_Sites())
     x = torch.ones(4)
     arrays.handed("numpy", x, x.numpy(), None)
     x.untyped_storage().share_memory_()

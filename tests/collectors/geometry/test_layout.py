@@ -10,11 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensormagic.collectors.geometry import strip as strip_module
-from tensormagic.collectors.geometry.geometry import Pattern, count_between
-from tensormagic.collectors.geometry.grid import cut_of, evenly
-from tensormagic.collectors.geometry.layout import layout, memory_formats
-from tensormagic.collectors.geometry.strip import Rows, strip
+from tensormagic.collectors.geometry import layout as strip_module
+from tensormagic.collectors.geometry.layout import Rows, cut_of, evenly, layout, memory_formats, strip
+from tensormagic.collectors.geometry.strides import Pattern, count_between
 from tensormagic.reports import LayoutReport
 
 

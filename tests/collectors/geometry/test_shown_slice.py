@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tensormagic as tm
-from tensormagic.collectors.geometry.grid import cut_of
+from tensormagic.collectors.geometry.layout import cut_of
 from tensormagic.collectors.geometry.shown_slice import chosen_cut
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import TensorReport

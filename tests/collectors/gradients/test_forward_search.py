@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.gradients import forward_search, graph_book
+from tensormagic.collectors.gradients import nonfinite, traced_graph
 from tensormagic.reports import FirstBad
 
 
@@ -109,13 +109,13 @@ def test_an_infinity_elsewhere_is_not_to_blame():
 def test_nothing_is_looked_at_while_the_loss_is_finite(monkeypatch):
     """It costs one comparison a pass; and of a run that has gone wrong, one look a structure."""
     looks = []
-    search = graph_book.first_bad
+    search = traced_graph.first_bad
 
     def counted(*given):
         looks.append(given[2])
         return search(*given)
 
-    monkeypatch.setattr(graph_book, "first_bad", counted)
+    monkeypatch.setattr(traced_graph, "first_bad", counted)
     x = leaf(1.0, 2.0)
     with tm.trace(namespace={}) as trace:
         for scale in (1.0, 1.0, -1.0, -1.0):
@@ -156,7 +156,7 @@ def test_what_cannot_be_searched_is_a_gap(monkeypatch):
     def broken(*_):
         raise ValueError("no")
 
-    monkeypatch.setattr(graph_book, "first_bad", broken)
+    monkeypatch.setattr(traced_graph, "first_bad", broken)
     x = leaf(1.0, -1.0)
     with tm.trace(namespace={}) as trace:
         x.log().sum().backward()
@@ -212,10 +212,8 @@ def test_an_older_nan_that_a_later_op_alone_saved():
 def test_nothing_is_read_behind_the_first_nan_but_what_used_something_older(monkeypatch):
     """A deep network is bad from some layer on: what all others hold says nothing."""
     looked = []
-    before = forward_search._Look._look_at
-    monkeypatch.setattr(
-        forward_search._Look, "_look_at", lambda self, at, seen: (looked.append(at), before(self, at, seen))
-    )
+    before = nonfinite._Look._look_at
+    monkeypatch.setattr(nonfinite._Look, "_look_at", lambda self, at, seen: (looked.append(at), before(self, at, seen)))
 
     def deep():
         x = torch.log(leaf(-1.0))

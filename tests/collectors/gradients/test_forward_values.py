@@ -135,9 +135,9 @@ def test_numbers_left_on_a_device_are_the_same(dtype):
         meter.observe((start, torch.autograd._get_sequence_nr()), ((x, 2), None), y)
         (found,) = meter._rows[-1].values()
         if deferred:
-            from tensormagic.collectors.gradients.survey import survey_of
+            from tensormagic.collectors.gradients.gradient_statistics import gradient_statistics_of
 
-            found = survey_of(found[0].tolist(), pass_number=0, count=found[1])
+            found = gradient_statistics_of(found[0].tolist(), pass_number=0, count=found[1])
         rows.append([found.norm, found.abs_max, found.mean, found.std, found.zero, found.count])
         assert not meter.gap
     assert rows[0] == pytest.approx(rows[1], rel=1e-3)

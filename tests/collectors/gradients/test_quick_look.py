@@ -10,9 +10,9 @@ from torch import nn
 
 import tensormagic as tm
 from tensormagic.collectors.gradients import gradients
+from tensormagic.collectors.gradients.fast_norm import fast_norm
+from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable, survey
 from tensormagic.collectors.gradients.measures import of_numbers
-from tensormagic.collectors.gradients.quick_look import quick_look
-from tensormagic.collectors.gradients.survey import StatisticsTable, survey
 
 
 def of_a_net(scale):
@@ -91,7 +91,7 @@ def test_it_leaves_what_the_other_look_leaves(run, monkeypatch):
 
     def slowly_only(recorder, known, slowly, small):
         taken.extend(filter(None, [small]))
-        return None if small else quick_look(recorder, known, slowly)
+        return None if small else fast_norm(recorder, known, slowly)
 
     monkeypatch.setattr(gradients, "quick_look", slowly_only)
     assert told(run) == quick

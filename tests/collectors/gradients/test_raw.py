@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import tensormagic as tm
-from tensormagic.collectors.gradients import raw
-from tensormagic.collectors.gradients.raw import as_array
+from tensormagic.collectors.gradients import measures
+from tensormagic.collectors.gradients.measures import as_array
 
 CLOSE = 1e-5  # relative: how float32 numbers are rounded as BLAS sums them depends on the processor
 WHOLE = torch.arange(12.0)
@@ -116,6 +116,6 @@ def test_squares_are_summed_as_in_float64(count, monkeypatch):
     """Whole pieces and what is left over, with NumPy's own function and without it."""
     numbers = torch.randn(count, generator=torch.Generator().manual_seed(0))
     expected = numbers.double().square().sum().item()
-    assert raw.squared(numbers.numpy(), count) == pytest.approx(expected, rel=CLOSE)
-    monkeypatch.setattr(raw, "_dots", lambda x, y: np.einsum("ij,ij->i", x, y))
-    assert raw.squared(numbers.numpy(), count) == pytest.approx(expected, rel=CLOSE)
+    assert measures.squared(numbers.numpy(), count) == pytest.approx(expected, rel=CLOSE)
+    monkeypatch.setattr(measures, "_dots", lambda x, y: np.einsum("ij,ij->i", x, y))
+    assert measures.squared(numbers.numpy(), count) == pytest.approx(expected, rel=CLOSE)

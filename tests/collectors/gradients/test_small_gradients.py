@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tensormagic.collectors.gradients.small_gradients import MOST_ELEMENTS, SmallGradients
-from tensormagic.collectors.gradients.survey import StatisticsTable, survey
+from tensormagic.collectors.gradients.gradient_statistics import MOST_ELEMENTS, SmallGradients, StatisticsTable, survey
 
 _GENERATOR = torch.Generator().manual_seed(0)
 

@@ -7,8 +7,13 @@ import math
 import pytest
 import torch
 
+from tensormagic.collectors.gradients.gradient_statistics import (
+    StatisticsTable,
+    gradient_statistics_of,
+    gradient_statistics_on_device,
+    survey,
+)
 from tensormagic.collectors.gradients.measures import measure
-from tensormagic.collectors.gradients.survey import StatisticsTable, survey, survey_of, survey_on_device
 from tensormagic.reports import MEASURES, UNTOUCHED
 
 _GENERATOR = torch.Generator().manual_seed(0)
@@ -87,7 +92,9 @@ def test_statistics_left_on_the_device_are_the_same(name):
     """What is read in one batch at the end of a pass, as on a GPU, equals what is read at once."""
     gradient = CASES[name]
     now = survey(gradient, 1)
-    later = survey_of(survey_on_device(gradient).tolist(), pass_number=1, count=gradient.numel())
+    later = gradient_statistics_of(
+        gradient_statistics_on_device(gradient).tolist(), pass_number=1, count=gradient.numel()
+    )
     assert (later.count, later.zero, later.nan, later.inf) == (now.count, now.zero, now.nan, now.inf)
     for field in ("norm", "abs_max", "mean", "std"):
         scale = abs(now.abs_max) if math.isfinite(now.abs_max) else 1.0
@@ -120,7 +127,7 @@ def test_half_precision_says_what_lies_at_the_ends_of_its_range():
     """Of float16: below 2**-14 but not zero, and at 65504 or beyond; zeros are neither."""
     gradient = torch.tensor([0.0, 1.0, 3e-5, 6e-8, -5e-6, 65504.0, -65504.0, math.inf], dtype=torch.float16)
     now = survey(gradient, 1)
-    later = survey_of(survey_on_device(gradient).tolist(), pass_number=1, count=8)
+    later = gradient_statistics_of(gradient_statistics_on_device(gradient).tolist(), pass_number=1, count=8)
     assert (now.subnormal, now.saturated, now.zero, now.inf) == (3, 3, 1, 1)
     assert (later.subnormal, later.saturated) == (3, 3)
     assert survey(gradient[:-1].expand(5, 7), 1).subnormal == 15

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensormagic.collectors.gradients.timeline import Thinned
+from tensormagic.collectors.gradients.traced_graph import Thinned
 
 
 def filled(count, capacity=8, pins=()):

@@ -6,8 +6,8 @@ import threading
 
 import torch
 
-from tensormagic.collectors.hooks import makers
-from tensormagic.collectors.hooks.makers import Makers
+from tensormagic.collectors.hooks import live_nodes
+from tensormagic.collectors.hooks.live_nodes import NodeThreads
 from tests.support.functions import Same
 
 
@@ -26,7 +26,7 @@ def test_nodes_of_this_thread_and_of_others():
     x = torch.ones(4, requires_grad=True)
     ways = [lambda: x * 2, lambda: (x * 1).add_(1), lambda: (x * 1)[:2], lambda: torch.stack([x, x]).sum(0),
             lambda: Same.apply(x * 2)]  # fmt: skip
-    here = Makers()
+    here = NodeThreads()
     for way in ways:
         assert not here.is_foreign(made_by("here", way).grad_fn)
         assert here.is_foreign(made_by("there", way).grad_fn)
@@ -35,22 +35,22 @@ def test_nodes_of_this_thread_and_of_others():
 def test_another_thread_has_its_own_home():
     """What is foreign here is not foreign there."""
     x = torch.ones(4, requires_grad=True)
-    node, of_there = made_by("there", lambda: ((x * 2).grad_fn, Makers()))
-    assert Makers().is_foreign(node)
+    node, of_there = made_by("there", lambda: ((x * 2).grad_fn, NodeThreads()))
+    assert NodeThreads().is_foreign(node)
     assert not of_there.is_foreign(node)
 
 
 def test_where_the_place_is_not_known_nothing_is_read(monkeypatch):
     """Another torch may lay nodes out otherwise: then no node counts as another thread's."""
-    monkeypatch.setattr(makers, "_place", lambda: None)
+    monkeypatch.setattr(live_nodes, "_place", lambda: None)
     x = torch.ones(4, requires_grad=True)
-    assert not Makers().is_foreign(made_by("there", lambda: x * 2).grad_fn)
+    assert not NodeThreads().is_foreign(made_by("there", lambda: x * 2).grad_fn)
 
 
 def test_random_numbers_and_grad_mode_stay():
     """Finding out changes nothing that the person could see, also under inference mode."""
     before = torch.get_rng_state()
     with torch.inference_mode():
-        Makers()
+        NodeThreads()
         assert torch.is_inference_mode_enabled()
     assert torch.equal(torch.get_rng_state(), before)

@@ -15,7 +15,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from tensormagic.collectors.live_memory.live_memory import collect_memory
 from tensormagic.collectors.live_memory.survey import Survey
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.session.stroll import THOROUGH, Stroll
+from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 from tests.collectors.live_memory.programs import STEPS, Program, counted
 
 numbers = st.integers(0, 40)
@@ -25,7 +25,7 @@ programs = st.lists(st.tuples(st.integers(0, len(STEPS) - 1), st.tuples(numbers,
 def surveyed(names):
     """Return the bytes of each storage that the survey finds, and those of memory that several lie over."""
     with quiet():
-        survey = Survey(Stroll(THOROUGH).through(names), everything=True)
+        survey = Survey(ObjectWalk(THOROUGH).through(names), everything=True)
         assert survey.gaps == ()
         return {identity: block for block in survey.blocks for identity in (block.memory.identity, *block.identities)}
 

@@ -10,10 +10,9 @@ import pytest
 import torch
 
 import tensormagic as tm
-from tensormagic.collectors.memory_runs.cuda_events import History, Seen, allocator_runs
-from tensormagic.collectors.memory_runs.cuda_recording import LIMIT, CudaRecording
-from tensormagic.collectors.memory_runs.ledger import Ledger
-from tensormagic.collectors.where.gathered_frames import own_frame
+from tensormagic.collectors.memory_runs.allocation_log import AllocationLog
+from tensormagic.collectors.memory_runs.cuda_events import LIMIT, CudaRecording, History, Seen, allocator_runs
+from tensormagic.collectors.where.caller import own_frame
 from tensormagic.reports import Location
 
 TORCH = {"filename": "/usr/lib/python3/site-packages/torch/nn/modules/conv.py", "line": 460, "name": "_conv_forward"}
@@ -110,7 +109,7 @@ def test_the_engines_own_allocations_belong_to_no_line_of_the_allocators():
     """What a backward's own operations return is asked for by no line, whatever line its forward stands on."""
     x = torch.ones(100, requires_grad=True)
     with tm.track_memory() as run:
-        ledger = run._follower._ledger(torch.device("cpu"))
+        ledger = run._follower._allocation_log(torch.device("cpu"))
         ledger.served = {}
         y = x.exp()
         loss = Twice.apply(y).sum()
@@ -199,12 +198,12 @@ class Cuda:
     """What is asked of torch.cuda, and what it was told."""
 
     def __init__(self, *, initialized: bool = True) -> None:
-        self.told: list[object] = []
+        self.described: list[object] = []
         self.memory = SimpleNamespace(_record_memory_history=self.record, _snapshot=convolution)
         self.is_initialized = lambda: initialized
 
     def record(self, enabled: str | None, **options: object) -> None:
-        self.told.append((enabled, options))
+        self.described.append((enabled, options))
 
 
 def recorded(cuda: Cuda, *, enabled: bool = False):
@@ -216,9 +215,9 @@ def recorded(cuda: Cuda, *, enabled: bool = False):
     return recording.runs([device()], (Location("/home/me/train.py", 7),)), recording
 
 
-def device() -> Ledger:
+def device() -> AllocationLog:
     """Return what a run knows of the device: 4000 bytes from its one line."""
-    ledger = Ledger("cuda:0", {})
+    ledger = AllocationLog("cuda:0", {})
     ledger.peak, ledger.served = 5004, {0: 4000, None: 8}
     return ledger
 
@@ -227,7 +226,7 @@ def test_recording_is_switched_on_and_off():
     """Python frames only, of allocations only, bounded."""
     cuda = Cuda()
     (run,), recording = recorded(cuda)
-    assert cuda.told == [("all", {"context": "alloc", "stacks": "python", "max_entries": LIMIT}), (None, {})]
+    assert cuda.described == [("all", {"context": "alloc", "stacks": "python", "max_entries": LIMIT}), (None, {})]
     assert (run.events, run.seen_peak, recording.gaps) == (6, 5004, ())
     assert (run.lines[0].returned, run.lines[0].workspace) == (4000, 100_000)
 
@@ -236,7 +235,7 @@ def test_what_the_person_records_is_read_and_left_on():
     """Nothing is switched."""
     cuda = Cuda()
     (run,), _ = recorded(cuda, enabled=True)
-    assert cuda.told == []
+    assert cuda.described == []
     assert run.complete
 
 
@@ -244,7 +243,7 @@ def test_cuda_is_not_started_by_looking():
     """Nothing is called where nobody uses it."""
     cuda = Cuda(initialized=False)
     runs, recording = recorded(cuda)
-    assert (runs, cuda.told, recording.gaps) == ((), [], ())
+    assert (runs, cuda.described, recording.gaps) == ((), [], ())
 
 
 def test_cuda_that_begins_in_the_run_is_a_gap():
@@ -270,7 +269,7 @@ def test_what_the_person_switches_in_the_run_stays_as_they_set_it(enabled):
         assert cuda.memory._record_memory_history.__name__ == switch.__name__
         cuda.memory._record_memory_history(enabled, max_entries=7)
         recording.take()
-    assert cuda.told[1:] == [(enabled, {"max_entries": 7})]
+    assert cuda.described[1:] == [(enabled, {"max_entries": 7})]
     assert cuda.memory._record_memory_history == switch
     assert [gap.reason for gap in recording.gaps] == [
         "the recording of the allocator's events was switched in this run: only those since then can be read"
@@ -298,7 +297,7 @@ def test_what_goes_wrong_is_a_gap_and_recording_ends_all_the_same():
     assert runs == ()
     (gap,) = recording.gaps
     assert gap.reason.startswith("the allocator's own events could not be read: ZeroDivisionError")
-    assert cuda.told[-1] == (None, {})
+    assert cuda.described[-1] == (None, {})
 
 
 def test_what_cannot_be_switched_on_is_a_gap():

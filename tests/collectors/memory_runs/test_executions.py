@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tensormagic.collectors.memory_runs.executions import NAME, Executions
+from tensormagic.collectors.memory_runs.functions import NAME, Executions
 
 MONITORING = getattr(sys, "monitoring", None)
 

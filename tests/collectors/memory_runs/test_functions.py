@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.memory_runs.functions import FunctionWalk, find_functions
-from tensormagic.collectors.where.source import Sites
+from tensormagic.collectors.where.source import SourceLines
 from tensormagic.errors import UnknownNameError
 from tensormagic.reports import Cell, LineMemory, Location
 
@@ -46,7 +46,7 @@ class Walking:
     """What the test's functions ask: the walk of the moment."""
 
     def __init__(self) -> None:
-        self.sites = Sites()
+        self.sites = SourceLines()
         self.walk = None
 
     def site_of(self, frame):
@@ -152,7 +152,7 @@ def test_a_function_that_the_cell_defines():
     exec(compile("def step():\n    return 1", "other.py", "exec"), other)
     assert other["step"].__code__ not in found
     assert space["step"].__code__ in found
-    assert [each.name for each in found.told(())] == ["step"]
+    assert [each.name for each in found.described(())] == ["step"]
 
 
 def test_the_source_stands_beside_its_lines():
@@ -160,7 +160,7 @@ def test_the_source_stands_beside_its_lines():
     found = find_functions(["measured"], {"measured": measured}, NOTHING)
     begin = measured.__code__.co_firstlineno
     lines = [LineMemory(Location(__file__, begin + offset)) for offset in (3, -1, 2, 40)]
-    (told,) = found.told(lines)
+    (told,) = found.described(lines)
     assert (told.name, told.first, told.lines) == ("measured", begin, (2, 0))
     assert told.source[0] == "def measured(many: int):"
     assert told.source[-1] == "    return first, listed, made[0]"

@@ -10,9 +10,8 @@ from torch import nn
 
 import tensormagic as tm
 from tensormagic.collectors.memory_runs import growth
-from tensormagic.collectors.memory_runs.beats import MOST_JOINED, Beats
-from tensormagic.collectors.memory_runs.blocks import Block
-from tensormagic.collectors.memory_runs.ledger import Death, Ledger
+from tensormagic.collectors.memory_runs.allocation_log import AllocationLog, Death
+from tensormagic.collectors.memory_runs.blocks import MOST_JOINED, Block, Iterations
 from tests.support.gaps import own_gaps
 
 
@@ -34,10 +33,10 @@ class Line:
     site, phase, module = 3, "forward", ""
 
 
-def ledger_of(*blocks: Block, device: str = "cpu") -> tuple[Ledger, Beats]:
+def ledger_of(*blocks: Block, device: str = "cpu") -> tuple[AllocationLog, Iterations]:
     """Return what is known after some births."""
-    beats = Beats()
-    ledger = Ledger(device, {}, beats)
+    beats = Iterations()
+    ledger = AllocationLog(device, {}, beats)
     for each in blocks:
         ledger.fold([each])
     return ledger, beats
@@ -60,7 +59,7 @@ def test_a_backward_beats_where_it_only_frees():
 
 def test_what_is_joined_is_noted_by_line():
     """The latest, a bounded number of them."""
-    beats = Beats()
+    beats = Iterations()
     for at in range(2 * MOST_JOINED + 1):
         beats.joined(block(born=at, nbytes=at * 4, place=Line))
     beats.joined(block())

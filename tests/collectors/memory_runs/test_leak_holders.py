@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from tensormagic.collectors.memory_runs.leak_holders import find_holders
+from tensormagic.collectors.memory_runs.leaks import find_holders
 
 HERE = (__file__,)
 

@@ -5,9 +5,16 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensormagic.collectors.releases.circles import ends_in_circles
-from tensormagic.collectors.releases.flow import bits, flow_of, set_of
-from tensormagic.collectors.releases.reachability import NOBODY, SEVERAL, root_sets, sole_roots
+from tensormagic.collectors.releases.flow import (
+    NOBODY,
+    SEVERAL,
+    bits,
+    ends_in_cycles,
+    flow_of,
+    root_sets,
+    set_of,
+    sole_roots,
+)
 
 GRAPHS = st.integers(1, 12).flatmap(
     lambda size: st.tuples(
@@ -90,11 +97,11 @@ def test_edges_in_circles_are_those_whose_end_leads_back(
     """Against a walk from the end of each edge."""
     edges, _ = graph
     every = [(node, after) for node, some in enumerate(edges) for after in some]
-    assert ends_in_circles(edges, every) == [after for node, after in every if node in reached(edges, [after])]
-    assert ends_in_circles(edges, []) == []
+    assert ends_in_cycles(edges, every) == [after for node, after in every if node in reached(edges, [after])]
+    assert ends_in_cycles(edges, []) == []
 
 
 def test_a_long_circle_is_found_without_recursion() -> None:
     """Graphs of autograd are deep."""
     edges = [[(node + 1) % 50_000] for node in range(50_000)]
-    assert ends_in_circles(edges, [(49_999, 0)]) == [0]
+    assert ends_in_cycles(edges, [(49_999, 0)]) == [0]

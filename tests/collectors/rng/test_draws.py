@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tensormagic.collectors.rng import draw_log
+from tensormagic.collectors.rng import draws
 from tensormagic.collectors.rng.draws import DrawWatcher
-from tensormagic.diagnoses.draws import unseeded_run
+from tensormagic.diagnoses.calls import unseeded_run
 from tensormagic.errors import TraceError
 from tensormagic.reports import Cell
 
@@ -174,7 +174,7 @@ def test_a_loop_of_many_draws_is_bounded():
 
 def test_a_generator_that_cannot_be_read_is_a_gap(monkeypatch):
     """Before, in and after the run: its numbers come, and the report says what was not seen."""
-    monkeypatch.setattr(draw_log, "read", lambda _: 1 // 0)
+    monkeypatch.setattr(draws, "read", lambda _: 1 // 0)
     watcher = DrawWatcher({}, Cell("", None, ()))
     watcher.start()
     x = torch.rand(2)

@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from tensormagic.collectors.rng.found import collect_rng
-from tensormagic.collectors.rng.generators import NEVER_SEEDED, lcg_distance, state_of
+from tensormagic.collectors.rng.generators import NEVER_SEEDED, collect_rng, lcg_distance, state_of
 from tensormagic.views.panels.rng import seed_text
 
 

@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import tensormagic as tm
 from tensormagic.collectors.ops import op_costs, op_places
-from tensormagic.collectors.ops.op_asking import ASKING_NODES
+from tensormagic.collectors.ops.op_costs import ASKING_NODES
 from tests.corpus import test_corpus
 from tests.corpus.cases import HEALTHY
 from tests.corpus.data import digits

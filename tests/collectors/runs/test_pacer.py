@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensormagic.collectors.runs.pace_costs import Costs, Times
-from tensormagic.collectors.runs.pacer import FOLLOW_UP, LISTED, Pacer, Stretches
+from tensormagic.collectors.runs.pacer import FOLLOW_UP, LISTED, Costs, Pacer, Stretches, Times
 from tensormagic.reports import Pace
 
 FIVE = Pace(budget=0.05)

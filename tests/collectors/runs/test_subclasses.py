@@ -10,7 +10,7 @@ from torch.utils import _pytree
 
 import tensormagic as tm
 from tensormagic.collectors.runs.paced import standing_norms
-from tensormagic.collectors.training.witnesses import witnesses_of
+from tensormagic.collectors.training.stepping import witnesses_of
 from tensormagic.reports import UNREADABLE, UNTOUCHED
 
 asked: list[str] = []

@@ -370,10 +370,10 @@ def test_results_left_on_the_device_give_the_same_numbers():
 
 def test_a_pass_that_defers_equals_one_that_does_not():
     """A whole recorder that leaves everything on the device finds the same norms, births and statistics."""
+    from tensormagic.collectors.gradients.fast_norm import PassValues
+    from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable
     from tensormagic.collectors.gradients.gradients import PassRecorder
-    from tensormagic.collectors.gradients.pass_values import PassValues
-    from tensormagic.collectors.gradients.survey import StatisticsTable
-    from tensormagic.collectors.graphs.skeleton import Walker, make_skeleton
+    from tensormagic.collectors.graphs.structure import Walker, make_structure
     from tensormagic.collectors.objects.identity import Leaves, ModuleNames
     from tensormagic.collectors.where.origins import Origins
 
@@ -381,7 +381,7 @@ def test_a_pass_that_defers_equals_one_that_does_not():
         x = torch.tensor([0.0, 1.0, 4.0], requires_grad=True)
         loss = ((x * 1.0).sqrt() * 2).sum()
         found = Walker(Origins(), Leaves({}, ModuleNames({}))).walk([loss.grad_fn])
-        skeleton = make_skeleton(1, found)
+        skeleton = make_structure(1, found)
         statistics = StatisticsTable(skeleton.size)
         values = PassValues.of(1, skeleton.size, full=True)
         recorder = PassRecorder(found, skeleton, values, statistics, deferred=deferred)

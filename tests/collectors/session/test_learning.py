@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tensormagic.collectors.session.learning import Learning
+from tensormagic.collectors.session.update_tracking import Learning
 
 
 class Net(nn.Module):

@@ -12,9 +12,8 @@ from torch import nn
 from torch.nn.utils import parametrizations, prune
 from torch.testing._internal.common_modules import module_db
 
-from tensormagic.collectors.session.module_oddities import look_at
-from tensormagic.collectors.session.module_watch import ModuleWatch, modules_report
-from tensormagic.collectors.session.ties import Ties
+from tensormagic.collectors.session.tied_weights import TiedWeights
+from tensormagic.collectors.session.unregistered import ModuleWatch, look_at, modules_report
 
 
 class Bare(nn.Module):
@@ -98,7 +97,7 @@ def test_modules_of_torch_hold_nothing_odd(info):
     given = inputs[0].constructor_input
     made = info.module_cls(*given.args, **given.kwargs)
     assert names(bare(inner=made)) == ([], [])
-    assert modules_report([("made", made)], {}, Ties()).untied == ()
+    assert modules_report([("made", made)], {}, TiedWeights()).untied == ()
 
 
 def test_parametrized_and_pruned_weights_are_what_was_computed_of_registered_ones():
@@ -149,7 +148,7 @@ def tied() -> nn.Sequential:
 
 
 def broken(net, ties=None) -> list[tuple[str, str, str]]:
-    found = (ties or Ties()).broken("net", net)
+    found = (ties or TiedWeights()).broken("net", net)
     return [(one.first, one.second, one.evidence) for one in found]
 
 
@@ -158,7 +157,7 @@ PAIR = ("net.0.weight", "net.1.weight")
 
 def test_a_tie_that_was_seen_and_broke():
     """Certain, however the two differ now."""
-    net, ties = tied(), Ties()
+    net, ties = tied(), TiedWeights()
     ties.remember(net)
     assert broken(net, ties) == []
     net[1].weight = nn.Parameter(torch.zeros(9, 4))
@@ -169,7 +168,7 @@ def test_a_tie_that_was_seen_and_broke():
 
 def test_a_name_that_is_gone_is_no_broken_tie():
     """A pruned or parametrized weight has another name."""
-    net, ties = tied(), Ties()
+    net, ties = tied(), TiedWeights()
     ties.remember(net)
     prune.l1_unstructured(net[1], "weight", 0.5)
     assert broken(net, ties) == []
@@ -191,7 +190,7 @@ def test_equal_values_of_an_embedding_and_a_linear_layer():
     """All compared elements are equal, and not all of them the same number."""
     net = tied()
     net[1].weight = nn.Parameter(net[0].weight.detach().clone())
-    (found,) = Ties().broken("net", net)
+    (found,) = TiedWeights().broken("net", net)
     assert (found.evidence, found.compared, found.numel) == ("equal values", 36, 36)
     with torch.no_grad():
         net[1].weight[8, 3] += 1
@@ -205,7 +204,7 @@ def test_what_to_empty_parts_is_found_after_it():
     """A model that was made on the meta device."""
     with torch.device("meta"):
         net = tied()
-    ties = Ties()
+    ties = TiedWeights()
     ties.remember(net)
     net.to_empty(device="cpu")
     assert (*PAIR, "was one") in broken(net, ties)
@@ -213,7 +212,7 @@ def test_what_to_empty_parts_is_found_after_it():
 
 def test_no_module_is_kept_alive():
     """Neither by ties nor by a watch of a trace."""
-    net, ties = tied(), Ties()
+    net, ties = tied(), TiedWeights()
     ties.remember(net)
     watch = ModuleWatch(_Told(), {}, None)
     watch._met("net", net)

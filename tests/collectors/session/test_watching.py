@@ -15,15 +15,15 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import tensormagic as tm
 from tensormagic.collectors.aliasing.holders import Budget
 from tensormagic.collectors.session.assignments import assigned, grown
+from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 from tensormagic.collectors.session.stored_graphs import stored_graphs
-from tensormagic.collectors.session.stroll import THOROUGH, Stroll
 from tensormagic.collectors.session.watching import look
 from tensormagic.errors import TensorMagicError
 
 
 def graphs(**namespace):
     """Return the stored graphs of a namespace by name."""
-    stroll = Stroll(THOROUGH).through(namespace)
+    stroll = ObjectWalk(THOROUGH).through(namespace)
     own = [key for key, held in stroll.storages.items() if not held.is_of_session]
     return {one.name: one for one in stored_graphs(stroll.visits, own, lambda _name: None)}
 
@@ -97,7 +97,7 @@ def test_a_sum_of_terms_of_one_forward_is_none():
 def test_long_containers_of_numbers_cost_nothing_and_mixed_ones_are_looked_through():
     """A list of a million numbers is one object; a tensor behind a tensor in a long list is found."""
     numbers, mixed = list(range(1_000_000)), [torch.ones(1)] * 5000 + [torch.zeros(3)]
-    assert Stroll(THOROUGH).through({"numbers": numbers, "ids": deque(numbers)}).looked == 2
+    assert ObjectWalk(THOROUGH).through({"numbers": numbers, "ids": deque(numbers)}).looked == 2
     assert tm.check({"mixed": mixed}).tensors == 2
 
 

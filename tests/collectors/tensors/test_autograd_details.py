@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from tensormagic.collectors.tensors import autograd_path
-from tensormagic.collectors.tensors.autograd_details import autograd_details
+from tensormagic.collectors.tensors import autograd
+from tensormagic.collectors.tensors.autograd import autograd_details
 from tensormagic.reports import BEYOND, NOTHING, AutogradDetails, Path
 
 
@@ -182,9 +182,9 @@ def test_deep_graphs_are_walked_in_part(monkeypatch: pytest.MonkeyPatch, w: torc
     for _ in range(3000):
         y = y + 1
     found = path_of(y)
-    assert (len(found.nodes), found.walked, found.complete) == (autograd_path.MOST_LISTED, 3001, True)
+    assert (len(found.nodes), found.walked, found.complete) == (autograd.MOST_LISTED, 3001, True)
     assert found.nodes[-1].inputs == (BEYOND, NOTHING)
-    monkeypatch.setattr(autograd_path, "MOST_COUNTED", 100)
+    monkeypatch.setattr(autograd, "MOST_COUNTED", 100)
     found = path_of(y)
     assert (found.walked, found.complete) == (100, False)
 

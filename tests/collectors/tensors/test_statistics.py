@@ -12,10 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensormagic.collectors.geometry.chunks import chunks, ordinal, thinned
+from tensormagic.collectors.geometry.strides import chunks, ordinal, thinned
 from tensormagic.collectors.tensors import reductions
+from tensormagic.collectors.tensors import reductions as sweep_module
 from tensormagic.collectors.tensors import statistics as statistics_module
-from tensormagic.collectors.tensors import sweep as sweep_module
 from tensormagic.collectors.tensors.slices import values
 from tensormagic.collectors.tensors.statistics import statistics
 from tensormagic.reports import Statistics

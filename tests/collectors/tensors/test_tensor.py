@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tensormagic.collectors.geometry.values import level_of, text_of
+from tensormagic.collectors.geometry.layout import level_of, text_of
 from tensormagic.collectors.tensors import tensor as tensor_module
 from tensormagic.collectors.tensors.tensor import collect_tensor, data_text
 from tensormagic.reports import TensorReport

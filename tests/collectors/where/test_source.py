@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import tensormagic
-from tensormagic.collectors.where.source import Sites, is_own_code, lines_of
+from tensormagic.collectors.where.source import SourceLines, is_own_code, lines_of
 
 PURELIB = sysconfig.get_path("purelib")
 
@@ -46,7 +46,7 @@ def test_own_code(filename, own):
 
 def test_equal_places_are_one_site():
     """The same line gives the same number, another line another, in order of first meeting."""
-    sites = Sites()
+    sites = SourceLines()
     first = [sites.here() for _ in range(3)]
     second = sites.here()
     assert (first, second) == ([0, 0, 0], 1)
@@ -55,7 +55,7 @@ def test_equal_places_are_one_site():
 
 def test_what_a_site_says():
     """File, line, text and function; no cell outside a notebook."""
-    sites = Sites()
+    sites = SourceLines()
     sites.here()  # this very line
     (location,) = sites.locations
     assert location.text == "sites.here()  # this very line"
@@ -68,7 +68,7 @@ def test_what_a_site_says():
 
 def test_the_number_of_a_cell():
     """The file name of a cell is asked for its number; at the top level there is no function."""
-    sites = Sites({"<ipython-input-9-x>": 9}.get)
+    sites = SourceLines({"<ipython-input-9-x>": 9}.get)
     source = "def deep():\n    return sites.here()\n\ndeep()\nsites.here()\n"
     linecache.cache["<ipython-input-9-x>"] = (
         len(source),
@@ -89,7 +89,7 @@ def test_the_number_of_a_cell():
 
 def test_library_frames_are_passed_over():
     """Where a library calls back, the line is the one that called the library."""
-    sites = Sites()
+    sites = SourceLines()
     names = {}
     code = compile("def through(function):\n    return function()\n", f"{PURELIB}/lib.py", "exec")
     exec(code, names)
@@ -102,7 +102,7 @@ def test_a_stack_without_own_code():
     names = {"sys": sys}
     code = compile("frame = sys._getframe(0)\n", f"{PURELIB}/lib.py", "exec")
     exec(code, names)
-    assert Sites().of_frame(None) is None
+    assert SourceLines().of_frame(None) is None
     assert not is_own_code(names["frame"].f_code.co_filename)
 
 
@@ -114,7 +114,7 @@ def test_a_file_that_was_edited_and_loaded_again(tmp_path, monkeypatch):
     path.write_text("def step(sites):\n    return sites.here(1)\n")
     module = importlib.import_module("edited_model")
     monkeypatch.setitem(sys.modules, "edited_model", module)
-    first, second = Sites(), Sites()
+    first, second = SourceLines(), SourceLines()
     module.step(first)
     path.write_text("# a line more\n\ndef step(sites):\n    return sites.here()  # as it is now\n")
     importlib.reload(module)

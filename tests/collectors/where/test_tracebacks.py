@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import tensormagic as tm
-from tensormagic.collectors.where.tracebacks import error_text
+from tensormagic.collectors.where.caller import error_text
 
 
 def frames(function, *, traced):

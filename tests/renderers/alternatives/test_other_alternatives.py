@@ -22,7 +22,7 @@ from tensormagic.reports import (
     Timeline,
 )
 from tensormagic.reports.comparison import LossPair
-from tensormagic.reports.slices import BadSlice
+from tensormagic.reports.tensor import BadSlice
 from tensormagic.views.pictures.timeline import timeline_alternative
 from tensormagic.views.pictures.timeline_stack import Layer, by_category, by_line
 from tensormagic.views.pictures.treemap import treemap_alternative

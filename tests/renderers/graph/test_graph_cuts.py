@@ -32,7 +32,7 @@ def test_a_cut_stands_under_the_box_that_used_the_value():
 def test_a_severed_wire_leads_from_the_maker_to_the_user():
     """It begins at the right side of the one and ends at the left side of the other; it is none of the wires."""
     drawing = draw(samples.cuts().graphs[0])
-    (wire,) = drawing.severed
+    (wire,) = drawing.detachment
     maker, user = drawing.boxes[wire.source], drawing.boxes[wire.target]
     assert (maker.label, user.label, wire.cut) == ("view ×2", "linear", 0)
     assert wire.points[0][0] == maker.x + maker.width
@@ -70,7 +70,7 @@ def test_what_comes_from_an_earlier_pass_has_no_wire():
     """Its maker stands behind its user, or far away: both have their mark, and no line crosses the picture."""
     graph = samples.cuts().graphs[0]
     drawing = draw(replace(graph, cuts=(replace(graph.cuts[0], earlier=True),)))
-    assert not drawing.severed
+    assert not drawing.detachment
     assert [drawing.boxes[box].label for box in drawing.stubs] == ["view ×2"]
 
 

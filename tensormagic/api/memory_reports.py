@@ -1,0 +1,198 @@
+"""Where the memory is: now, over a run, in a snapshot, and what only a session's history keeps."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from tensormagic.api.running import CellNumber, _Run
+from tensormagic.api.watching import diagnosed
+from tensormagic.collectors.requirements import require_torch
+from tensormagic.collectors.where.source import cell_of
+from tensormagic.errors import TensorMagicError
+from tensormagic.reports import Cell, FreeingReport, MemoryReport, Release, SnapshotReport
+from tensormagic.reports.finding import with_cells
+from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
+
+# Where the memory is, now: nothing is run, changed or kept.
+
+MOST_LISTED = 2_000
+
+
+def memory(
+    namespace: Mapping[str, Any] | None = None,
+    *,
+    only: Mapping[str, Any] | None = None,
+    devices: str | Collection[str] | None = None,
+    most: int = MOST_LISTED,
+    cell_number: Callable[[str], int | None] | None = None,
+) -> MemoryReport:
+    """Return where the memory is: every live storage once, what it is for, what it is called, and who holds it.
+
+    Storages that no name leads to are there, too, without a name; so are those that only an autograd graph keeps.
+
+    Args:
+        namespace: Names, and what they are bound to; by default the caller's globals. The variables of the caller's
+            function, and of those that called it, are names as well.
+        only: Show only the memory that these lead to: ``{"net": net}``.
+        devices: Show only these: ``"cuda:0"``, ``"cuda"`` for all of a kind, or several.
+        most: How many storages to list, the largest first; the others are summed up in ``left_out``.
+        cell_number: Gives the number of a notebook's cell from its file name: lines are told by it.
+
+    Raises:
+        TensorMagicError: where ``namespace`` or ``only`` is no mapping, or torch knows no device of that name.
+        RequirementError: where torch is missing or too old.
+
+    >>> import torch, tensormagic
+    >>> x = torch.zeros(1000)
+    >>> report = tensormagic.memory({"x": x, "view": x[:10]}, only={"x": x})
+    >>> [(one.name, one.nbytes, one.tensors) for one in report.storages]
+    [('x', 4000, 2)]
+    """
+    require_torch()
+    from tensormagic.collectors.live_memory.live_memory import collect_memory, require_devices, uncollected
+    from tensormagic.collectors.releases.freed import collect_releases
+
+    for given in (namespace, only):
+        _check_names(given)
+    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
+    seen = caller.f_globals if namespace is None else namespace
+    asked = (devices,) if isinstance(devices, str) else devices
+    require_devices(asked or ())
+    with uncollected():
+        besides = () if only is None else (only,)
+        freed = collect_releases(seen, besides=besides, items=tuple(only or ()))  # first: a walk holds what it meets
+        report = collect_memory(seen, frame=caller, only=only, devices=asked, most=most)
+    every = [one for one in freed.releases if _is_asked_for(one, only, asked)]
+    others = (one for one in freed.releases if one not in every)  # what they hold may have been asked for by itself
+    every += [part for one in others for part in one.parts if only and _is_asked_for(part, only, asked)]
+    releases = tuple(_on(one, asked) for one in every)
+    report = replace(report, releases=releases, gaps=(*report.gaps, *freed.gaps))
+    return diagnosed(report if cell_number is None else with_cells(report, cell_number))
+
+
+def _is_asked_for(release: Release, only: Mapping[str, Any] | None, devices: Collection[str] | None) -> bool:
+    """Return whether a release is of a name that was asked for, and of memory on a device that was."""
+    named = only is None or not set(only).isdisjoint(release.name.split(", "))
+    return named and _is_placed(release, devices)
+
+
+def _is_placed(release: Release, devices: Collection[str] | None) -> bool:
+    every = release.device_bytes or {}
+    return devices is None or any({device, device.split(":")[0]} & {*devices} for device in every)
+
+
+def _on(release: Release, devices: Collection[str] | None) -> Release:
+    """Return a release with the parts that free something on the devices that were asked for."""
+    return replace(release, parts=tuple(part for part in release.parts if _is_placed(part, devices)))
+
+
+def _check_names(given: Any) -> None:
+    if given is not None and not isinstance(given, Mapping):
+        kind = type(given).__name__
+        raise TensorMagicError(f'memory() takes names and their values, but was given a {kind}: {{"net": net}}')
+
+
+# Following the memory of a run: ``with tensormagic.track_memory() as run: …``, then ``run.report``.
+
+
+class MemoryRun(_Run[MemoryRunReport]):
+    """A run whose memory is followed: ``with tensormagic.track_memory() as run: …``, then ``run.report``.
+
+    While the block runs, one dispatch mode is on torch's stack.
+    """
+
+    def __init__(
+        self,
+        namespace: Mapping[str, Any],
+        cell: Cell,
+        *,
+        cell_number: CellNumber | None = None,
+        title: str = "",
+        functions: Iterable[Any] = (),
+    ) -> None:
+        from tensormagic.collectors.memory_runs.recorder import MemoryRecorder
+
+        self._follower = MemoryRecorder(namespace, cell, cell_number=cell_number, title=title, functions=functions)
+
+    def frame(self) -> MemoryFrame:
+        """Return where the run stands, for a live panel: bytes alive, peak, the line."""
+        found: MemoryFrame = self._follower.frame()
+        return found
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop; an exception goes on."""
+        self._follower.stop(error, sys._getframe(1))  # noqa: SLF001  (the variables of the block's function)
+
+
+def track_memory(
+    *, title: str = "", namespace: Mapping[str, Any] | None = None, functions: Iterable[Any] = ()
+) -> MemoryRun:
+    """Return a context manager that follows the memory of what runs inside it: bytes alive, peak, bytes per line.
+
+    Args:
+        title: A name for the run.
+        namespace: Where names of models and tensors are looked up; by default the caller's globals.
+        functions: Functions to go through line by line, or their names: ``[train, "model.forward"]``. What happens
+            inside of them counts at their own lines, a library's functions included.
+
+    Raises:
+        UnknownNameError: for what is no function that is written in Python.
+        RequirementError: where torch is missing or too old.
+    """
+    require_torch()
+    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
+    return MemoryRun(
+        caller.f_globals if namespace is None else namespace, cell_of(caller), title=title, functions=functions
+    )
+
+
+# CUDA memory snapshots: read safely, wherever they were made.
+
+
+def read_snapshot(
+    snapshot: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    cell_number: Callable[[str], int | None] | None = None,
+) -> SnapshotReport:
+    """Return what a CUDA memory snapshot holds: segments, blocks, the timeline of its events, each line's part.
+
+    Nothing in the file is imported or called: only plain data is loaded, and anything else is refused. Neither a GPU
+    nor CUDA is needed.
+
+    Args:
+        snapshot: A file that ``torch.cuda.memory._dump_snapshot`` wrote, or what ``torch.cuda.memory._snapshot()``
+            returned.
+        cell_number: Gives a cell's execution count from its file name; None outside a notebook.
+
+    Raises:
+        SnapshotError: where it is no snapshot, or more than plain data; the message says what and at which byte.
+    """
+    from tensormagic.collectors.snapshots.reading import plain_data
+    from tensormagic.collectors.snapshots.snapshot import snapshot_report
+
+    data, name, size = plain_data(snapshot)
+    return snapshot_report(data, source=name, file_bytes=size, cell_number=cell_number)
+
+
+# What only a session's history keeps in memory, and letting go of it.
+
+
+def free_history(namespace: Mapping[str, Any], *, drop: bool = False) -> FreeingReport:
+    """Return what outputs and the last error keep that no name leads to; with ``drop``, let go of it.
+
+    Args:
+        namespace: The names of a session, as IPython keeps them.
+        drop: Whether to let go: outputs leave ``Out``, ``_`` and ``_5``, the last error ``sys.last_value``; then
+            Python's garbage collector runs, and torch's caches are emptied.
+    """
+    require_torch()
+    from tensormagic.collectors.releases.freed import free_session
+
+    return free_session(namespace, drop=drop)

@@ -1,0 +1,289 @@
+"""Says between which nodes of which graph the ways ended that `cuts` followed, and counts them over the run.
+
+While the forward runs, nodes are known by their sequence numbers alone. When a backward walks the graph, these become
+indices. Most cuts are settled then; one whose value was made after the backward (a hidden state that the next step
+starts from), or whose origin only another graph has, waits for one more pass.
+"""
+
+from __future__ import annotations
+
+import weakref
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import torch
+
+from tensormagic.collectors.cuts.cuts import Cuts
+from tensormagic.collectors.cuts.detachment_values import Behind, Detachment, Receiver, left_out
+from tensormagic.collectors.cuts.unrooted import LossWithoutGraphLog, first_without_history
+from tensormagic.collectors.gradients.following import Following
+from tensormagic.collectors.graphs.nodes import op_name
+from tensormagic.collectors.graphs.structure import GraphStructure
+from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.where.origins import Origins
+from tensormagic.collectors.where.source import SourceLines
+from tensormagic.reports import Gap, Graph
+from tensormagic.reports.graph import Cut, CutKind
+
+MOST_CUTS = 256  # different cuts kept over the whole run
+NO_GRAPH = 0
+PATIENCE = 2  # passes that a cut waits for its nodes
+
+
+class Key(NamedTuple):
+    """What makes two cuts the same one."""
+
+    graph: int
+    kind: CutKind
+    op: str
+    site: int | None
+    source: int | None
+    earlier: bool
+    target: int | None
+    input_number: int | None
+    selects: bool
+
+
+@dataclass(slots=True)
+class Described:
+    """What is told of a cut besides: as it was first seen, and how often."""
+
+    source_name: str
+    source_site: int | None
+    shape: tuple[int, ...]
+    dtype: str
+    behind: Behind | None = None
+    quiet: bool = False
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Walked:
+    """The nodes of one pass, by sequence number.
+
+    Attributes:
+        number: Of the pass.
+        structure: Its structure.
+        roots: Sequence number → traversal place, of the nodes it started from.
+        numbers: Sequence numbers by traversal place; empty where nobody was going to ask.
+        leaves: Leaf number → report index.
+    """
+
+    number: int
+    structure: GraphStructure
+    roots: dict[int, int]
+    numbers: array[int]
+    leaves: dict[int, int] = field(default_factory=dict)
+    _places: dict[int, int] = field(default_factory=dict)
+
+    def index_of(self, number: int) -> int | None:
+        """Return the report index of a node, or None where it is not in this graph."""
+        place = self.roots.get(number)
+        if place is None and len(self.numbers):
+            if not self._places:
+                self._places = {number: place for place, number in enumerate(self.numbers)}
+            place = self._places.get(number)
+        return None if place is None else self.structure.index[place]
+
+
+class CutLog:
+    """The cuts of a run.
+
+    Args:
+        cuts: What the function mode saw.
+        leaves: Numbers the leaves.
+        origins: Says where nodes were made.
+        sites: The lines.
+
+    Attributes:
+        reached: The leaves that a graph led to, by number.
+    """
+
+    def __init__(self, cuts: Cuts, leaves: Leaves, origins: Origins, sites: SourceLines) -> None:
+        self._cuts = cuts
+        self._leaves = leaves
+        self._origins = origins
+        self._sites = sites
+        self._known: dict[Key, Described] = {}
+        self._dropped = 0
+        self._last: Walked | None = None
+        self._asked_late = False
+        self.reached: set[int] = set()
+        self._rootless = LossWithoutGraphLog()
+
+    def settle(self, nodes: list[Any], structure: GraphStructure, roots: Iterable[int], number: int) -> None:
+        """Say which nodes a pass that begins goes through; ``roots`` are places in ``nodes``. Never raises."""
+        try:
+            wanted = bool(self._cuts.open) or self._asked_late or number <= PATIENCE
+            numbers = array("Q", [node._sequence_nr() for node in nodes] if wanted else [])
+            starts = {nodes[place]._sequence_nr(): place for place in roots}
+            now = Walked(number, structure, starts, numbers, {leaf: at for at, leaf in structure.leaf_of.items()})
+            self.reached.update(now.leaves)
+            self._settle_all(now)
+            self._cuts.finish_pass(frozenset(starts))
+            self._last = replace(now, _places={})
+        except Exception as error:
+            self._cuts.gap = f"{type(error).__name__}: {error}"
+
+    def begin(self, roots: Sequence[Any], followed: Following) -> None:
+        """Note which of the values that backward is called on have no way back any more, and why. Never raises."""
+        try:
+            keys = [self._count(detachment, NO_GRAPH, None, 0) for detachment in self._cuts.behind(roots)]
+            if (root := first_without_history(roots)) is not None:
+                self._rootless.note(root, (followed.caller, followed.site), keys[0] if keys else None)
+        except Exception as error:
+            self._cuts.gap = f"{type(error).__name__}: {error}"
+
+    def ended(self) -> dict[str, Any]:
+        """Return what ended the ways of values that backward was called on, and which of these torch refused."""
+        known = [(key, described) for key, described in self._known.copy().items() if key.graph == NO_GRAPH]
+        cuts = tuple(self._cut(key, described) for key, described in known)
+        return {"cuts": cuts, "rootless": self._rootless.report([key for key, _ in known])}
+
+    def leaves_met(self) -> list[weakref.ref[torch.Tensor]]:
+        """Return weak references to the leaves that lie behind cuts."""
+        behind = [described.behind for described in self._known.copy().values() if described.behind is not None]
+        return [reference for one in behind for reference in list(one.leaves.values())]
+
+    def finish(self) -> None:
+        """Settle what was made after the last pass."""
+        for detachment in list(self._cuts.open.values()):
+            self._locate(detachment, None)
+            if detachment.place is None and self._last is not None:
+                self._let_go(detachment, self._last.structure.number)
+        self._cuts.open.clear()
+        self._cuts.live.clear()
+
+    def with_cuts(self, graph: Graph) -> Graph:
+        """Return ``graph`` with its cuts: those that feed a node first, in the order of the nodes."""
+        known = self._known.copy()
+        detachment = {(key.kind, key.site) for key in known if key.target is not None}
+        mine = [
+            (key, described)
+            for key, described in known.items()
+            if key.graph == graph.number and (key.target is not None or (key.kind, key.site) not in detachment)
+        ]
+        cuts = [
+            cut
+            for cut, quiet in ((self._cut(key, described), described.quiet) for key, described in mine)
+            if _tells(cut, quiet)
+        ]
+        order = sorted(cuts, key=lambda cut: (not cut.detachment, cut.target is None, cut.target or 0, cut.line))
+        return replace(graph, cuts=tuple(order)) if order else graph
+
+    def gaps(self) -> tuple[Gap, ...]:
+        """Return what was not seen, and why."""
+        reasons = []
+        if self._dropped:
+            reasons.append(f"more than {MOST_CUTS} different places where a gradient's way ended: others were not kept")
+        if self._cuts.gap:
+            reasons.append(f"some ends of a gradient's way could not be followed: {self._cuts.gap}")
+        return tuple(Gap("cuts", reason) for reason in reasons)
+
+    # -- from sequence numbers to nodes ---------------------------------------------------------------------------
+
+    def _settle_all(self, now: Walked) -> None:
+        for key, detachment in list(self._cuts.open.items()):
+            self._locate(detachment, now)
+            self._deliver(detachment, now)
+            detachment.age += 1
+            if detachment.age >= PATIENCE or (detachment.place is not None and not detachment.receivers):
+                if detachment.place is None:
+                    self._let_go(detachment, now.structure.number)
+                detachment.receivers.clear()
+                del self._cuts.open[key]
+
+    def _locate(self, detachment: Detachment, now: Walked | None) -> None:
+        """Find the node that made what went in, in this pass or in the last one."""
+        if detachment.place is not None:
+            return
+        for walked in (now, self._last):
+            if walked is not None and (index := self._source_in(detachment, walked)) is not None:
+                detachment.place = (walked.structure.number, index, walked.number)
+                if detachment.listed and not detachment.receivers:
+                    self._count(detachment, walked.structure.number, None, walked.number)
+                return
+        if detachment.number >= 0 and self._last is not None and not len(self._last.numbers):
+            self._asked_late = True  # from now on the numbers of a pass are kept until the next one
+
+    def _let_go(self, detachment: Detachment, graph: int) -> None:
+        """Keep what no graph led to, neither to what went in nor to what used it; told where it left leaves out."""
+        if detachment.listed:
+            self._count(detachment, graph, None, 0)
+
+    def _source_in(self, detachment: Detachment, walked: Walked) -> int | None:
+        if detachment.number >= 0:
+            return walked.index_of(detachment.number)
+        leaf = detachment.leaf() if detachment.leaf is not None else None
+        number = self._leaves.find(leaf) if leaf is not None else None
+        return None if number is None else walked.leaves.get(number)
+
+    def _deliver(self, detachment: Detachment, now: Walked) -> None:
+        """Count the uses that this pass goes through."""
+        waiting = []
+        for receiver in detachment.receivers:
+            if self._target_in(receiver, now) is None:
+                waiting.append(receiver)
+            else:
+                self._count(detachment, now.structure.number, (receiver, self._target_in(receiver, now)), now.number)
+        detachment.receivers[:] = waiting
+
+    def _target_in(self, receiver: Receiver, now: Walked) -> int | None:
+        if receiver.leaf is None:
+            return now.index_of(receiver.number)
+        leaf = receiver.leaf()
+        number = self._leaves.find(leaf) if leaf is not None else None
+        return None if number is None else now.leaves.get(number)
+
+    def _count(
+        self, detachment: Detachment, graph: int, use: tuple[Receiver, int | None] | None, number: int
+    ) -> Key | None:
+        source, earlier = None, False
+        if detachment.place is not None and detachment.place[0] == graph:
+            source, earlier = detachment.place[1], detachment.number >= 0 and detachment.place[2] != number
+        receiver, target = use if use is not None else (None, None)
+        key = Key(
+            graph, detachment.kind, detachment.op, detachment.site, source, earlier, target,
+            receiver.input_number if receiver else None, receiver.selects if receiver else False,
+        )  # fmt: skip
+        described = self._known.get(key)
+        if described is None:
+            if len(self._known) >= MOST_CUTS:
+                self._dropped += 1
+                return None
+            described = self._known[key] = self._tell(detachment, receiver)
+        described.quiet &= detachment.quiet
+        described.count += 1
+        return key
+
+    def _tell(self, detachment: Detachment, receiver: Receiver | None) -> Described:
+        name, site = detachment.source_name, None
+        if detachment.number >= 0:
+            name = op_name(name)
+            origin, _ = self._origins.of(detachment.number)
+            site = self._origins.origins[origin][0] if origin >= 0 else None
+        elif detachment.leaf is not None and (leaf := detachment.leaf()) is not None:
+            known = self._leaves.find(leaf)
+            described = self._leaves.known[known].name if known is not None else self._leaves.called(leaf)
+            name = name or described or f"leaf {tuple(leaf.shape)}"
+        shown = receiver or detachment
+        return Described(name, site, shown.shape, shown.dtype, detachment.behind, quiet=detachment.quiet)
+
+    def _cut(self, key: Key, described: Described) -> Cut:
+        line = self._sites.locations[key.site].line if key.site is not None else 0
+        behind = described.behind.alive() if described.behind is not None else ()
+        return Cut(
+            kind=key.kind, op=key.op, location=key.site, line=line, source=key.source,
+            source_name=described.source_name, source_location=described.source_site, earlier=key.earlier, target=key.target,
+            input_number=key.input_number, selects=key.selects, shape=described.shape, dtype=described.dtype, count=described.count,
+            left_out=left_out(behind, self._leaves, self.reached, self._cuts.trained),
+        )  # fmt: skip
+
+
+def _tells(cut: Cut, quiet: bool) -> bool:  # noqa: FBT001  (as `Told` has it)
+    """Say whether a cut is between nodes of its graph, or the reason why leaves are left out."""
+    if quiet:
+        return any(not one.written for one in cut.left_out)
+    return cut.source is not None or cut.target is not None or bool(cut.left_out)

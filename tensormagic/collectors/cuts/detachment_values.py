@@ -1,0 +1,369 @@
+"""What `cuts` asks of calls, values and nodes: which end the gradient's way, and what used a value without one."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import torch
+
+from tensormagic.collectors.graphs.history import flat, has_history, is_stale
+from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.quiet import numbers
+from tensormagic.reports.graph import CutKind, LeftOut
+
+# Which calls end the gradient's way, told from the function alone: one look-up a call.
+#
+# What a call is to the tracer is its role. Most have none; those are only timed and counted.
+
+GRAD_MODE: Final = "grad mode"
+VALUELESS: Final = "valueless"  # the result does not depend on the values of what goes in
+WRITTEN: Final = "written"  # the first argument holds something else afterwards
+INTO: Final = "into"  # a part of the first argument is the last one afterwards
+OVERWRITE: Final = "overwrite"  # and neither does what the first argument holds afterwards
+
+CUTTING: dict[str, CutKind] = {
+    **dict.fromkeys(("detach", "detach_"), "detach"),
+    **dict.fromkeys(("item", "__float__", "__int__", "__index__", "__complex__"), "item"),
+    **dict.fromkeys(("tolist", "numpy", "__array__"), "numpy"),
+    **dict.fromkeys(("tensor", "asarray", "as_tensor", "new_tensor"), "copy"),
+    **dict.fromkeys(("long", "int", "short", "char", "byte", "bool", "to", "type", "type_as"), "cast"),
+    **dict.fromkeys(
+        ("eq", "ne", "lt", "le", "gt", "ge", "greater", "greater_equal", "less", "less_equal", "not_equal", "isclose",
+         "argmax", "argmin", "argsort", "multinomial", "bucketize", "searchsorted", "nonzero", "argwhere", "histc",
+         "floor_divide", "__floordiv__", "__rfloordiv__", "logical_not", "signbit"),
+        "non-differentiable",
+    ),
+}  # fmt: skip
+_LIKE = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like")
+_NEW = ("new_zeros", "new_ones", "new_empty", "new_full", "new_empty_strided")
+_FILLING = ("zero_", "fill_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_")
+_SHOWN = {"__float__": "float", "__int__": "int", "__index__": "index", "__complex__": "complex"}
+
+
+def _functions(names: Iterable[str]) -> Iterable[tuple[str, Any]]:
+    """Yield each name with what bears it: the method of a tensor, and the function of torch."""
+    for name in names:
+        for owner in (torch.Tensor, torch):
+            if callable(function := getattr(owner, name, None)) and not isinstance(function, type | torch.dtype):
+                yield name, function
+
+
+def _roles() -> dict[Any, str]:
+    roles: dict[Any, str] = {function: CUTTING[name] for name, function in _functions(CUTTING)}
+    roles |= dict.fromkeys((function for _, function in _functions((*_LIKE, *_NEW))), VALUELESS)
+    roles |= dict.fromkeys((function for _, function in _functions(_FILLING)), OVERWRITE)
+    tensor: Any = torch.Tensor
+    roles |= {tensor.data.__get__: "data", tensor.grad.__get__: VALUELESS}
+    roles |= {torch.Tensor.requires_grad_: "frozen", torch._C._set_grad_enabled: GRAD_MODE}
+    roles |= {tensor.data.__set__: WRITTEN, torch.Tensor.__setitem__: INTO}
+    return roles
+
+
+ROLES: dict[Any, str] = _roles()
+
+
+def op_label(function: Any, kind: str) -> str:
+    """Return what was called, as a person knows it: ``detach``, ``.data``, ``float``, ``argmax``."""
+    if kind == "data":
+        return ".data"
+    name = str(getattr(function, "__name__", kind))
+    return _SHOWN.get(name, name)
+
+
+# Which leaves lie behind a cut: what would have got a gradient through here, and may get none anywhere now.
+#
+# A cut is a fault only if something that asks for a gradient gets none because of it. Backward never comes there, so
+# it is looked for while the value's history is still there: the graph behind it is walked the first times a place in
+# the source cuts something, as long as that brings leaves not seen there before. Only weak references are kept.
+
+MOST_NODES = 20_000  # walked for one place of the source, over the whole run
+MOST_LEAVES = 512  # kept of one place
+FRUITLESS = 3  # walks in a row without a new leaf, after which a place is known
+
+
+class Behind:
+    """The leaves behind the values that one place of the source cut off.
+
+    Attributes:
+        leaves: By identity; an ``id`` counts only while its reference lives.
+    """
+
+    __slots__ = ("_fruitless", "_nodes_left", "leaves")
+
+    def __init__(self) -> None:
+        self.leaves: dict[int, weakref.ref[torch.Tensor]] = {}
+        self._nodes_left, self._fruitless = MOST_NODES, 0
+
+    def add(self, source: torch.Tensor) -> None:
+        """Note a value that went in: the leaf that it is, or those that its history leads to."""
+        if not has_history(source):
+            self._keep(source)
+        elif self._fruitless < FRUITLESS and self._nodes_left > 0 and not is_stale(source):
+            before = len(self.leaves)
+            for leaf in self._walk(source.grad_fn):
+                self._keep(leaf)
+            self._fruitless = 0 if len(self.leaves) > before else self._fruitless + 1
+
+    def _keep(self, leaf: torch.Tensor) -> None:
+        known = self.leaves.get(id(leaf))
+        if (known is None or known() is not leaf) and len(self.leaves) < MOST_LEAVES:
+            self.leaves[id(leaf)] = weakref.ref(leaf)
+
+    def _walk(self, root: Any) -> Iterator[torch.Tensor]:
+        nodes, seen = [root], {id(root)}
+        for node in nodes:  # grows while it is walked
+            leaf = getattr(node, "variable", None)
+            if isinstance(leaf, torch.Tensor):
+                yield leaf
+            following = [to for to, _ in node.next_functions if to is not None and id(to) not in seen]
+            self._nodes_left -= 1
+            if self._nodes_left <= 0:
+                return
+            seen.update(map(id, following))
+            nodes += following
+
+    def alive(self) -> Iterator[torch.Tensor]:
+        """Yield the leaves that are still there."""
+        for reference in list(self.leaves.values()):
+            if (leaf := reference()) is not None:
+                yield leaf
+
+
+class Trained:
+    """The parameters that optimizers were given which made a step in the run, and the leaves that other code writes.
+
+    Attributes:
+        any_step: Whether an optimizer made a step.
+    """
+
+    def __init__(self) -> None:
+        self.any_step = False
+        self._optimizers: dict[int, weakref.ref[Any]] = {}
+        self._held: dict[int, weakref.ref[torch.Tensor]] = {}
+        self._written: dict[int, weakref.ref[torch.Tensor]] = {}
+
+    def step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note what an optimizer that begins a step was given; one that is known costs a look-up."""
+        known = self._optimizers.get(id(optimizer))
+        if known is not None and known() is optimizer:
+            return
+        self.any_step = True
+        self._optimizers[id(optimizer)] = weakref.ref(optimizer)
+        for group in optimizer.param_groups:
+            self._held.update((id(given), weakref.ref(given)) for given in group["params"])
+
+    def write(self, leaf: torch.Tensor) -> None:
+        """Note a leaf that is written to by hand: a moving average keeps it up."""
+        if len(self._written) < MOST_LEAVES * 8:
+            self._written[id(leaf)] = weakref.ref(leaf)
+
+    def known(self) -> list[int]:
+        """Return, by ``id``, all that optimizers hold or other code writes, as far as it is alive."""
+        both = [*self._held.items(), *self._written.items()]
+        return [key for key, reference in both if reference() is not None]
+
+    def is_held(self, leaf: torch.Tensor) -> bool | None:
+        """Return whether an optimizer that made a step holds the leaf; None where none made one."""
+        return _holds(self._held, leaf) if self.any_step else None
+
+    def is_written(self, leaf: torch.Tensor) -> bool:
+        """Return whether the leaf was written to by hand."""
+        return _holds(self._written, leaf)
+
+
+def _holds(known: dict[int, weakref.ref[torch.Tensor]], leaf: torch.Tensor) -> bool:
+    reference = known.get(id(leaf))
+    return reference is not None and reference() is leaf
+
+
+def left_out(leaves: Iterable[torch.Tensor], known: Leaves, reached: set[int], trained: Trained) -> tuple[LeftOut, ...]:
+    """Return those of ``leaves`` that ask for a gradient and have none, and that no graph of the run led to."""
+    with torch._C.DisableTorchFunction():
+        found = [_left_out(leaf, known, trained) for leaf in leaves if _is_left_out(leaf, known, reached)]
+    return tuple(dict.fromkeys(one for one in found if one.name))
+
+
+def _is_left_out(leaf: torch.Tensor, known: Leaves, reached: set[int]) -> bool:
+    return leaf.requires_grad and leaf.grad_fn is None and leaf.grad is None and known.find(leaf) not in reached
+
+
+def _left_out(leaf: torch.Tensor, known: Leaves, trained: Trained) -> LeftOut:
+    number = known.find(leaf)
+    described = known.known[number] if number is not None else None
+    is_parameter = isinstance(leaf, torch.nn.Parameter)
+    nameless = "" if is_parameter else f"leaf {tuple(leaf.shape)}"  # a module that was met has put another in its place
+    name = described.name if described is not None else known.called(leaf) or nameless
+    return LeftOut(
+        name=name,
+        owner=described.owner if described is not None else "",
+        shape=tuple(leaf.shape),
+        is_parameter=is_parameter,
+        held=trained.is_held(leaf),
+        written=trained.is_written(leaf) or (number is not None and number in known.replaced),
+    )
+
+
+# What `cuts` asks of values and nodes: whether a value has a way back, and which node took it as an input.
+#
+# Nothing here may change what is asked: a view that was written to is not asked for its node, because torch would
+# make one to answer.
+
+_TAKE_MASKS = ("Where", "IndexPut")  # nodes that have no input for a mask, and one for a number
+MOST_SEARCHED = 64  # nodes that one call made, looked through for an input without a way back
+
+
+class Receiver(NamedTuple):
+    """What used a marked value: a node by its sequence number, or a leaf that the value itself became."""
+
+    number: int
+    input_number: int | None
+    shape: tuple[int, ...]
+    dtype: str
+    selects: bool = False
+    leaf: weakref.ref[torch.Tensor] | None = None
+
+
+def receiver_of(made: tuple[int, int], values: list[Any], at: int, result: Any) -> Receiver | None:
+    """Return what used the marked value at ``values[at]``, in a call that made the nodes ``made``; None if unknown."""
+    value = values[at]
+    shape, dtype = shape_of(value), dtype_of(value)
+    if isinstance(value, torch.Tensor) and value.requires_grad and value is not result:
+        return Receiver(-1, None, leaf=weakref.ref(value), shape=shape, dtype=dtype)  # a leaf of its own by now
+    nodes = _nodes_made(made, values[0] if result is None else result)
+    if not nodes:
+        return None
+    ended = sorted((number, places) for number, places, *_ in nodes if places)
+    if isinstance(value, torch.Tensor) and not differentiable(value):
+        others = sum(_could_end(other, result) for other in values if other is not value)
+        masks = value.dtype == torch.bool and any(name.startswith(_TAKE_MASKS) for *_, name in nodes)
+        if masks or sum(len(places) for _, places in ended) <= others:
+            ended = []
+    if not ended:
+        number = max(number for number, *_ in nodes)
+        return Receiver(number, None, selects=isinstance(value, torch.Tensor), shape=shape, dtype=dtype)
+    number, places = ended[0]
+    inputs = next(inputs for other, _, inputs, _ in nodes if other == number)
+    place = places[0] if len(places) == 1 else _at_its_place(values, at, (len(nodes), inputs, places))
+    return Receiver(number, place, shape=shape, dtype=dtype)
+
+
+def differentiable(value: torch.Tensor) -> bool:
+    """Say whether its dtype can have a gradient."""
+    return value.is_floating_point() or value.is_complex()
+
+
+def _could_end(value: Any, result: Any) -> bool:
+    """Say whether a value is one that a node has an input for, and that has no history."""
+    return isinstance(value, torch.Tensor) and value is not result and differentiable(value) and not value.requires_grad
+
+
+def _nodes_made(made: tuple[int, int], result: Any) -> list[tuple[int, list[int], int, str]]:
+    """Return the nodes of one call, each with its inputs that have no way back, how many it has, and its name."""
+    results = [x for x in flat((result,)) if has_history(x) and not is_stale(x)]
+    waiting: list[Any] = [x.grad_fn for x in results]
+    found: dict[int, tuple[int, list[int], int, str]] = {}
+    while waiting and len(found) < MOST_SEARCHED:
+        node = waiting.pop()
+        number = node._sequence_nr()
+        if number in found or not made[0] <= number < made[1]:
+            continue
+        targets = [target for target, _ in node.next_functions]
+        ended = [at for at, target in enumerate(targets) if target is None]
+        found[number] = (number, ended, len(targets), node.name())
+        waiting += [target for target in targets if target is not None]
+    return list(found.values())
+
+
+def _at_its_place(values: list[Any], at: int, node: tuple[int, int, list[int]]) -> int | None:
+    """Return which of several inputs without a way back it is: told by its place where there is one for each tensor."""
+    made, inputs, ended = node
+    tensors = [place for place, value in enumerate(values) if isinstance(value, torch.Tensor)]
+    place = tensors.index(at) if at in tensors and made == 1 and len(tensors) == inputs else -1
+    return place if place in ended else None
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """Return the shape of a tensor or an array; empty for a number, and where it cannot be told."""
+    try:
+        return numbers(value.shape) if isinstance(value, torch.Tensor | np.ndarray) else ()
+    except (RuntimeError, TypeError, AttributeError):  # nested, jagged or symbolic sizes
+        return ()
+
+
+def dtype_of(value: Any) -> str:
+    """Return the dtype of a tensor or an array, without the prefix; of a number its type."""
+    plain = isinstance(value, torch.Tensor | np.ndarray)
+    return str(value.dtype).removeprefix("torch.") if plain else type(value).__name__
+
+
+# What is remembered of one call that ended the gradient's way, and of the values that came out of it.
+
+
+@dataclass(slots=True, eq=False)
+class Detachment:
+    """One call that ended the way, and what became of the value.
+
+    Attributes:
+        kind: As in `Cut`.
+        op: As in `Cut`.
+        site: Of the call, or of the region around it.
+        number: Sequence number of the node that made what went in; -1 for a leaf, or where it must not be asked for.
+        leaf: What went in, where it is a leaf.
+        source_name: What went in: the name of its node, or the path of the module that it belongs to.
+        listed: Whether to tell of it also where nothing used the value.
+        shape: Of what came out.
+        dtype: Of what came out.
+        receivers: What used it.
+        age: How many passes it has waited for.
+        place: ``(graph, node, pass)`` of what went in, once that is known.
+        quiet: Whether the value was only written into what was used: told where something is left out because of it.
+        behind: The leaves behind all that this place of the source cut off.
+    """
+
+    kind: CutKind
+    op: str
+    site: int | None
+    number: int
+    leaf: weakref.ref[torch.Tensor] | None
+    source_name: str
+    listed: bool
+    shape: tuple[int, ...]
+    dtype: str
+    receivers: list[Receiver] = field(default_factory=list)
+    age: int = 0
+    place: tuple[int, int, int] | None = None
+    behind: Behind | None = None
+    quiet: bool = False
+
+    def with_sources(self, sources: Iterable[torch.Tensor]) -> Detachment:
+        """Note values that went in here besides, and what lies behind them; returns itself."""
+        if self.behind is not None:
+            for source in sources:
+                self.behind.add(source)
+        return self
+
+
+class Mark(weakref.ref[Any]):
+    """A weak reference that knows under which key it stands."""
+
+    __slots__ = ("detachment", "key")
+
+    key: int
+    detachment: Detachment
+
+
+class Held:
+    """Stands in for a weak reference to a Python number, which can have none."""
+
+    __slots__ = ("detachment", "value")
+
+    def __init__(self, value: Any, detachment: Detachment) -> None:
+        self.value, self.detachment = value, detachment
+
+    def __call__(self) -> Any:
+        """Return the number."""
+        return self.value

@@ -1,0 +1,392 @@
+"""What an error of a backward is about: a saved tensor that changed, a freed graph, a custom Function's gradient."""
+
+from __future__ import annotations
+
+import ast
+import dis
+import inspect
+import linecache
+import re
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType
+from typing import Any, NamedTuple
+
+import torch
+from torch.autograd.function import BackwardCFunction, Function
+
+from tensormagic.collectors.graphs.in_place import WriteBook, WriteRecord
+from tensormagic.collectors.graphs.nodes import op_name
+from tensormagic.collectors.graphs.saved_tensors import Saved, is_freed, memory_of, saved_by
+from tensormagic.collectors.graphs.structure import NO_NUMBER
+from tensormagic.reports.failure import FreedGraph, ReturnProblem, SavedWrite, SpoiltTensor, WriteKind, WrongReturn
+from tensormagic.reports.finding import Location
+
+# Finds the saved tensor at which a backward raised because something had changed it in place, and who that was.
+
+MOST_TOLD = 4  # writes
+ARRAYS = frozenset({"numpy", "asarray", "as_tensor"})  # calls after which a NumPy array shares a tensor's memory
+
+_WAS_MODIFIED = re.compile(r"modified by an inplace operation.*is at version (\d+); expected version (\d+)", re.DOTALL)
+Origin = tuple["Location | None", str]  # a line, and the path of the module that ran there
+
+
+class Candidate(NamedTuple):
+    """A saved tensor that was changed: of which node, by its place in the walk."""
+
+    place: int
+    node: Any
+    saved: Saved
+
+
+def is_about_a_write(error: BaseException) -> bool:
+    """Return whether autograd complains of a saved tensor that was changed in place."""
+    return isinstance(error, RuntimeError) and _WAS_MODIFIED.search(str(error)) is not None
+
+
+def find_modified_saved(nodes: Sequence[Any], error: BaseException, reached: int | None) -> Candidate | None:
+    """Return the saved tensor that ``error`` is about.
+
+    Args:
+        nodes: The live nodes of the backward that raised.
+        error: What it raised.
+        reached: Place of the node that the engine reached last; None where that is not known.
+    """
+    described = _WAS_MODIFIED.search(str(error))
+    wanted = (int(described[2]), int(described[1])) if described else None
+    if reached is not None and (found := next(_candidates(nodes, [reached], wanted), None)) is not None:
+        return found
+    return next(_candidates(nodes, range(len(nodes)), wanted), None)
+
+
+def _candidates(nodes: Sequence[Any], places: Sequence[int], wanted: tuple[int, int] | None) -> Iterator[Candidate]:
+    for place in places:
+        for saved in saved_by(nodes[place]):
+            if saved.versions is not None and saved.versions == wanted:
+                yield Candidate(place, nodes[place], saved)
+
+
+class Blame:
+    """Says who wrote to a saved tensor.
+
+    Args:
+        writes: What was seen being written; None where nobody looked.
+        origin: Gives the line and the module of the node with a sequence number.
+        location: Gives a line by its site.
+        name: Gives the person's name of a tensor; empty where it has none.
+    """
+
+    def __init__(
+        self,
+        writes: WriteBook | None,
+        origin: Callable[[int], Origin],
+        location: Callable[[int | None], Location | None],
+        name: Callable[[torch.Tensor], str],
+    ) -> None:
+        self._writes, self._origin, self._location, self._name = writes, origin, location, name
+
+    def spoilt(self, found: Candidate, nodes: Sequence[Any]) -> SpoiltTensor:
+        """Return what is known of a saved tensor that was changed."""
+        place, node, saved = found
+        before, now = saved.versions or (0, 0)
+        memory, number = memory_of(saved.tensor), node._sequence_nr()
+        records = self._records(memory, number, before)
+        location, module = self._origin(number)
+        return SpoiltTensor(
+            op=op_name(node.name()), slot=saved.slot, name=self._name(saved.tensor),
+            shape=tuple(saved.tensor.shape), module=module, location=location, node=place,
+            saved_version=before, version=now, writes=self.described(records), writes_seen=len(records),
+            others=_others(nodes, place, memory, records[0].stop if records else -1),
+        )  # fmt: skip
+
+    def _records(self, memory: tuple[int, int] | None, number: int, before: int) -> list[WriteRecord]:
+        if memory is None or self._writes is None:
+            return []
+        return [one for one in self._writes.since(number, *memory) if not one.blind and one.version > before]
+
+    def described(self, records: Sequence[WriteRecord]) -> tuple[SavedWrite, ...]:
+        """Return the first writes, those of one line and call once."""
+        described: dict[tuple[str, Location | None], SavedWrite] = {}
+        for one in records:
+            location, module = (self._location(one.site), "")
+            if one.stop != one.start:
+                location, module = self._origin(one.start)
+            described.setdefault((one.call, location), SavedWrite(
+                call=one.call, kind=_kind(one), location=location, module=module, version=one.version,
+            ))  # fmt: skip
+        return tuple(described.values())[:MOST_TOLD]
+
+
+def _kind(record: WriteRecord) -> WriteKind:
+    if record.call in ARRAYS:
+        return "array"
+    if record.blind:
+        return "set data" if record.call == "data" else "data"
+    if record.call.endswith(".step"):
+        return "step"
+    return "call" if record.call.endswith("_") else "out"
+
+
+def _others(nodes: Sequence[Any], place: int, memory: tuple[int, int] | None, until: int) -> int:
+    """Return how many other nodes had saved something in the same memory before sequence number ``until``."""
+    if memory is None:
+        return 0
+    count = 0
+    for at, node in enumerate(nodes):
+        if at != place and not hasattr(node, "variable") and (until < 0 or node._sequence_nr() < until):
+            count += any(saved.versions is not None and memory_of(saved.tensor) == memory for saved in saved_by(node))
+    return count
+
+
+# Remembers through which nodes the last backward passes went, so that one that finds its graph freed can name them.
+#
+# A node is known by the number that autograd gave it: the walk of a pass reads it anyway. Of a few passes these
+# numbers are kept, eight bytes a node.
+
+MOST_PASSES = 16
+
+_WAS_FREED = "Trying to backward through the graph a second time"
+_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
+
+
+class Gone(NamedTuple):
+    """A pass that freed the graph it went through.
+
+    Attributes:
+        numbers: Sequence numbers of its nodes.
+        roots: Those of the nodes it started from.
+        site: The line that called backward.
+        end: The number that the next node would have had when it ended.
+    """
+
+    numbers: array[int]
+    roots: tuple[int, ...]
+    site: int | None
+    end: int
+
+
+def is_about_a_freed_graph(error: BaseException) -> bool:
+    """Return whether autograd complains of a graph that was gone through before."""
+    return isinstance(error, RuntimeError) and _WAS_FREED in str(error)
+
+
+class FreedBook:
+    """The last passes that freed their graphs.
+
+    Args:
+        origin: Gives the line and the module of the node with a sequence number.
+        location: Gives a line by its site.
+        name: Gives the person's name of what a node made; empty where it has none.
+    """
+
+    def __init__(
+        self,
+        origin: Callable[[int], Origin],
+        location: Callable[[int | None], Location | None],
+        name: Callable[[Any], str],
+    ) -> None:
+        self._origin, self._location, self._name = origin, location, name
+        self._gone: deque[Gone] = deque(maxlen=MOST_PASSES)
+
+    def add(self, numbers: array[int], roots: Sequence[int], site: int | None) -> None:
+        """Note a pass that has freed its graph; ``roots`` are places in ``numbers``."""
+        self._gone.append(Gone(numbers, tuple(numbers[place] for place in roots), site, _sequence_number()))
+
+    def freed(self, nodes: Sequence[Any], roots: Sequence[int], reached: int | None) -> FreedGraph | None:
+        """Return what is known of the graph whose saved tensors were gone; None where none of its nodes has lost any.
+
+        Args:
+            nodes: The live nodes of the backward that raised.
+            roots: Places of those that it started from.
+            reached: Place of the node that the engine reached last; None where that is not known.
+        """
+        place = reached if reached is not None and is_freed(nodes[reached]) else _first_freed(nodes)
+        if place is None:
+            return None
+        numbers = [node._sequence_nr() for node in nodes]
+        location, _ = self._origin(numbers[place])
+        found = FreedGraph(op=op_name(nodes[place].name()), location=location, node=place)
+        gone = next((one for one in self._gone if numbers[place] in one.numbers), None)
+        return found if gone is None else self._described(found, gone, nodes, (numbers, roots))
+
+    def _described(
+        self, found: FreedGraph, gone: Gone, nodes: Sequence[Any], now: tuple[list[int], Sequence[int]]
+    ) -> FreedGraph:
+        numbers, roots = now
+        common = set(gone.numbers) & set(numbers) - {NO_NUMBER}
+        whole = all(numbers[place] in gone.roots for place in roots)
+        joint = next((at for at, number in enumerate(numbers) if number in common), None)
+        location = self._origin(numbers[joint])[0] if joint is not None else None
+        newer = (self._origin(number)[0] for number in numbers if gone.end <= number < NO_NUMBER)
+        return FreedGraph(
+            op=found.op, location=found.location, node=found.node, whole=whole, known=True,
+            first=self._location(gone.site), joint=op_name(nodes[joint].name()) if joint is not None else "",
+            joint_name=self._name(nodes[joint]) if joint is not None else "", joint_location=location,
+            joint_again=location is not None and location in newer, shared=len(common),
+        )  # fmt: skip
+
+
+def _first_freed(nodes: Sequence[Any]) -> int | None:
+    return next((at for at, node in enumerate(nodes) if not hasattr(node, "variable") and is_freed(node)), None)
+
+
+# Explains what autograd refuses of a custom Function's backward: which gradient, of which argument, on which line.
+
+
+class Complaint(NamedTuple):
+    """One of autograd's complaints.
+
+    Attributes:
+        problem: What it is about.
+        pattern: Its words; groups ``node``, ``index``, ``got`` and ``expected`` where they say so.
+    """
+
+    problem: ReturnProblem
+    pattern: re.Pattern[str]
+
+
+_NODE = r"[Ff]unction (?P<node>\S+) returned "
+_INVALID = _NODE + r"an invalid gradient at index (?P<index>\d+) - "
+# The words of torch's python_function.cpp and engine.cpp.
+_PATTERNS: tuple[tuple[ReturnProblem, str], ...] = (
+    ("count", _NODE + r"an incorrect number of gradients \(expected (?P<expected>\d+), got (?P<got>\d+)\)"),
+    ("not None", _NODE + r"a gradient different than None at position (?P<position>\d+), but"),
+    ("shape", _INVALID + r"got (?P<got>\[.*?\]) but expected shape compatible with (?P<expected>\[.*?\])"),
+    ("device", _INVALID + r"expected device (?P<expected>\S+) but got (?P<got>\S+)"),
+    ("dtype", _INVALID + r"expected type (?P<expected>\S+) but got (?P<got>\S+)"),
+    ("dtype", r"Expected isFloatingType\(grad\.scalar_type\(\)\) \|\| \(input_is_complex == grad_is_complex\)"),
+    ("layout", _INVALID + r"expected layout (?P<expected>\S+) but got (?P<got>\S+)"),
+    ("not a tensor", r"expected Variable or None \(got (?P<got>\S+?)\)"),
+)
+_COMPLAINTS = tuple(Complaint(problem, re.compile(pattern)) for problem, pattern in _PATTERNS)
+
+
+def is_about_a_return(error: BaseException) -> bool:
+    """Return whether autograd may be complaining of what a custom Function's backward returned."""
+    return isinstance(error, RuntimeError) and any(one.pattern.search(str(error)) for one in _COMPLAINTS)
+
+
+def custom_function_return(
+    error: BaseException,
+    nodes: Sequence[Any],
+    reached: int | None,
+    location: Callable[[int], Location | None],
+    locate: Callable[[str, int, str], Location],
+) -> WrongReturn | None:
+    """Return what is known of a return that autograd refuses; None where no custom Function can have made it.
+
+    Args:
+        error: What was raised.
+        nodes: The live nodes of the backward.
+        reached: Place of the node that the engine reached last; None where that is not known.
+        location: Gives the line of the node with a sequence number.
+        locate: Makes a location of a file name, a line and the name of a function.
+    """
+    found = next(
+        ((one.problem, described) for one in _COMPLAINTS if (described := one.pattern.search(str(error)))), None
+    )
+    place = _place(nodes, reached, found[1].groupdict().get("node") if found else None)
+    if found is None or place is None:
+        return None
+    problem, described = found
+    groups, kind = described.groupdict(), type(nodes[place])._forward_cls
+    arguments = _arguments(kind)
+    return WrongReturn(
+        function=kind.__name__, problem=problem, arguments=arguments,
+        argument=_argument(nodes[place], groups, arguments), got=_shown(groups.get("got")),
+        expected=_shown(groups.get("expected")), location=location(nodes[place]._sequence_nr()), node=place,
+        returns=tuple(locate(*line) for line in _returns(kind, problem, groups.get("got"))),
+    )  # fmt: skip
+
+
+def _place(nodes: Sequence[Any], reached: int | None, name: str | None) -> int | None:
+    """Return the place of the custom Function's node that the complaint is about; None where it is about another."""
+    places = range(len(nodes)) if reached is None else (reached, *range(len(nodes)))
+    custom = [at for at in dict.fromkeys(places) if _is_the_persons(nodes[at])]
+    if name is None:
+        return custom[0] if custom and (reached == custom[0] or len(custom) == 1) else None
+    return next((at for at in custom if nodes[at].name() == name), None)
+
+
+def _is_the_persons(node: Any) -> bool:
+    kind = getattr(type(node), "_forward_cls", None)
+    return isinstance(node, BackwardCFunction) and not str(getattr(kind, "__module__", "torch.")).startswith("torch.")
+
+
+def _arguments(kind: Any) -> tuple[str, ...]:
+    """Return the names of the forward's arguments; those after the context, where it is given one."""
+    try:
+        names = list(inspect.signature(kind.forward).parameters)
+        separate = kind.setup_context is not Function.setup_context
+    except (TypeError, ValueError, AttributeError):
+        return ()
+    return tuple(names if separate else names[1:])
+
+
+def _argument(node: Any, groups: dict[str, str | None], arguments: tuple[str, ...]) -> str:
+    """Return whose gradient it is. Autograd's index counts tensors alone; those that need a gradient are known."""
+    if position := groups.get("position"):
+        at = int(position) - 1
+    elif index := groups.get("index"):
+        needed = [at for at, needs in enumerate(node.needs_input_grad) if needs]
+        rank = sum(target is not None for target, _ in node.next_functions[: int(index) + 1]) - 1
+        at = needed[rank] if 0 <= rank < len(needed) else -1
+    else:
+        return ""
+    return arguments[at] if 0 <= at < len(arguments) else ""
+
+
+def _shown(text: str | None) -> str:
+    """Return a shape as Python writes it, anything else as torch does."""
+    if not text or not text.startswith("["):
+        return text or ""
+    sizes = text.strip("[]").replace(" ", "").split(",")
+    return f"({sizes[0]},)" if len(sizes) == 1 and sizes[0] else f"({', '.join(sizes)})"
+
+
+def _returns(kind: Any, problem: str, got: str | None) -> list[tuple[str, int, str]]:
+    """Return file, line and function of where the backward returns; those that return so many, where that is known."""
+    code = getattr(inspect.unwrap(kind.backward), "__code__", None)
+    if not isinstance(code, CodeType):
+        return []
+    lines = _return_lines(code)
+    counts = _counts(code) if problem == "count" and got else {}
+    chosen = [line for line in lines if str(counts.get(line)) == got] or lines
+    return [(code.co_filename, line, code.co_name) for line in chosen]
+
+
+def _return_lines(code: CodeType) -> list[int]:
+    """Return the lines of the ``return`` statements in a function's source; without it, those of its instructions."""
+    if tree := _tree(code):
+        inside = [node for node in ast.walk(tree) if isinstance(node, ast.Return)]
+        return sorted({node.lineno for node in inside})
+    line, found = code.co_firstlineno, set()
+    for instruction in dis.get_instructions(code):
+        line = instruction.starts_line if type(instruction.starts_line) is int else line
+        if instruction.opname == "RETURN_VALUE":
+            found.add(line)
+    return sorted(found)
+
+
+def _counts(code: CodeType) -> dict[int, int]:
+    """Return how many values each of the ``return`` statements names: line → count."""
+    tree = _tree(code)
+    returned = [node for node in ast.walk(tree) if isinstance(node, ast.Return)] if tree else []
+    return {
+        node.lineno: len(node.value.elts) if isinstance(node.value, ast.Tuple) else 1 for node in returned if node.value
+    }
+
+
+def _tree(code: CodeType) -> ast.FunctionDef | None:
+    """Return the function's syntax tree; None where its source cannot be read."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(code.co_filename)))
+    except (SyntaxError, ValueError):
+        return None
+    inside = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == code.co_name)
+    return next((node for node in inside if _first_line(node) == code.co_firstlineno), None)
+
+
+def _first_line(node: ast.FunctionDef) -> int:
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])

@@ -1,0 +1,250 @@
+"""Integer arithmetic on strides: which storage elements a strided tensor reads, how often, and in which order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import torch
+
+from tensormagic.reports.storage import contiguous_stride
+from tensormagic.words import ordinal
+
+# A strided tensor reads ``storage_offset + Σ strideₖ·indexₖ``. Where the dimensions *nest* (sorted by stride, each
+# step is at least as long as all that lies inside it), every question about a run of the storage has an exact answer
+# in a number of steps that depends on the number of dimensions alone, not on the number of elements. No memory is
+# read, so that it works for every device, and for tensors without memory.
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One dimension of a walk through the storage.
+
+    Attributes:
+        size: How many steps it has; at least 1.
+        stride: Storage elements from one step to the next; at least 0.
+        weight: How far one step goes in reading order (row by row, last index fastest).
+    """
+
+    size: int
+    stride: int
+    weight: int
+
+    @property
+    def reach(self) -> int:
+        """Storage elements from its first step to its last."""
+        return (self.size - 1) * self.stride
+
+
+def axes_of(shape: Sequence[int], stride: Sequence[int]) -> tuple[Axis, ...]:
+    """Return one axis a dimension, dimensions of size 1 left out and compatible neighbours merged."""
+    axes: list[Axis] = []
+    for size, step, weight in zip(shape, stride, contiguous_stride(shape), strict=True):
+        if size == 1:
+            continue
+        inner = Axis(size, step, weight)
+        axes[-1:] = _merged(axes[-1], inner) if axes else (inner,)
+    return tuple(axes)
+
+
+def _merged(outer: Axis, inner: Axis) -> tuple[Axis, ...]:
+    if outer.stride == inner.stride * inner.size and inner.stride > 0:
+        return (replace(inner, size=outer.size * inner.size),)
+    return outer, inner
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """The storage elements that a tensor reads.
+
+    Attributes:
+        offset: The storage offset of its first element.
+        axes: The dimensions that move through the storage, longest stride first.
+        repeats: How often each element is read again along dimensions of stride 0.
+    """
+
+    offset: int
+    axes: tuple[Axis, ...]
+    repeats: int
+
+    @classmethod
+    def of(cls, shape: Sequence[int], stride: Sequence[int], offset: int) -> Pattern | None:
+        """Return the pattern of a strided tensor, or None for a tensor without elements."""
+        if 0 in shape:
+            return None
+        axes = axes_of(shape, stride)
+        moving = sorted((axis for axis in axes if axis.stride), key=lambda axis: -axis.stride)
+        return cls(offset, tuple(moving), prod(axis.size for axis in axes if not axis.stride))
+
+    @property
+    def steps(self) -> int:
+        """How many elements are read, repeats along stride 0 left out."""
+        return prod(axis.size for axis in self.axes)
+
+    @property
+    def lowest(self) -> int:
+        """The smallest storage offset read."""
+        return self.offset
+
+    @property
+    def highest(self) -> int:
+        """The largest storage offset read."""
+        return self.offset + sum(axis.reach for axis in self.axes)
+
+    @property
+    def nests(self) -> bool:
+        """Whether every axis steps over all that lies inside it: then no two steps read the same element."""
+        inside = 0
+        for axis in reversed(self.axes):
+            if axis.stride <= inside:
+                return False
+            inside += axis.reach
+        return True
+
+    def united(self) -> Pattern:
+        """Return a pattern that reads the same set of elements, overlapping axes joined where they form one run.
+
+        Two axes with strides s and k·s read one run of stride s together if the first has at least k steps. That
+        covers what `Tensor.unfold` and convolution windows make. Reading order and repeats are lost.
+        """
+        axes: list[Axis] = []
+        for axis in reversed(self.axes):
+            axes[-1:] = _joined(axes[-1], axis) if axes else (axis,)
+        return Pattern(self.offset, tuple(reversed(axes)), 1)
+
+    def distinct(self) -> int | None:
+        """Return how many different storage elements are read; None where the axes do not tell."""
+        united = self if self.nests else self.united()
+        return united.steps if united.nests else None
+
+    def boxes(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Cut what is read in storage elements ``start`` to ``stop`` into boxes of whole inner axes.
+
+        Only for patterns that nest: then each axis is cut at most twice, and the number of boxes is at most about
+        twice the number of axes.
+
+        Yields:
+            For each box how many elements it has, and the smallest rank (from 0) at which one of them is read.
+        """
+        spans, counts = self._suffixes()
+        pending = [(0, start - self.offset, stop - self.offset, 0)]
+        while pending:
+            level, low, high, rank = pending.pop()
+            low, high = max(low, 0), min(high, spans[level])
+            if low >= high:
+                continue
+            if high - low == spans[level]:
+                yield counts[level], rank
+                continue
+            axis, inner = self.axes[level], spans[level + 1]
+            first_whole, last_whole = -(-low // axis.stride), min((high - inner) // axis.stride, axis.size - 1)
+            if first_whole <= last_whole:
+                yield (last_whole - first_whole + 1) * counts[level + 1], rank + first_whole * axis.weight
+            ends = {max((low - inner) // axis.stride + 1, 0), min((high - 1) // axis.stride, axis.size - 1)}
+            for at in ends:
+                if not first_whole <= at <= last_whole:
+                    origin = at * axis.stride
+                    pending.append((level + 1, low - origin, high - origin, rank + at * axis.weight))
+
+    def _suffixes(self) -> tuple[list[int], list[int]]:
+        """Return, for each level, how far the axes from there inwards reach, and how many elements they read."""
+        spans, counts = [1], [1]
+        for axis in reversed(self.axes):
+            spans.append(spans[-1] + axis.reach)
+            counts.append(counts[-1] * axis.size)
+        return spans[::-1], counts[::-1]
+
+
+def _joined(inner: Axis, outer: Axis) -> tuple[Axis, ...]:
+    times, rest = divmod(outer.stride, inner.stride)
+    if rest == 0 and times <= inner.size:
+        return (replace(inner, size=inner.size + times * (outer.size - 1)),)
+    return inner, outer
+
+
+def count_between(pattern: Pattern, start: int, stop: int) -> int | None:
+    """Return how many different storage elements in ``start`` to ``stop`` the pattern reads; None if not known."""
+    united = pattern if pattern.nests else pattern.united()
+    if not united.nests:
+        return None
+    return sum(count for count, _ in united.boxes(start, stop))
+
+
+# Reading a tensor of any size in pieces: no dimension of stride 0 twice, no huge tensor whole.
+
+
+@dataclass(frozen=True, slots=True)
+class Thinned:
+    """The part of a tensor that is read.
+
+    Attributes:
+        tensor: A view of the tensor (short-lived: never leaves the collector).
+        steps: For each dimension, every how-manieth index the view holds.
+        repeats: How many elements of the tensor each element of the view stands for *exactly* (stride 0).
+        of: How many elements the whole tensor has.
+        sampling: What was left out, in words; empty where nothing was.
+    """
+
+    tensor: torch.Tensor
+    steps: tuple[int, ...]
+    repeats: int
+    of: int
+    sampling: str
+
+    def index(self, rank: int) -> tuple[int, ...]:
+        """Return the index, in the whole tensor, of the view's element at ``rank`` in reading order."""
+        at: list[int] = []
+        for size, step in zip(reversed(self.tensor.shape), reversed(self.steps), strict=True):
+            rank, place = divmod(rank, size)
+            at.append(place * step)
+        return tuple(reversed(at))
+
+
+def thinned(x: torch.Tensor, limit: int) -> Thinned:
+    """Return what to read of a strided tensor so that at most about ``limit`` elements are read.
+
+    Dimensions of stride 0 are read once. Where the rest is still too long, evenly spaced indices of the longest
+    dimensions are taken.
+    """
+    view = _without_repeats(x)
+    repeats = x.numel() // view.numel()
+    steps, words = [1] * x.dim(), []
+    while view.numel() > limit:
+        dim = max(range(view.dim()), key=lambda at: view.shape[at])
+        step = min(-(-view.numel() // limit), view.shape[dim])
+        view = view[(slice(None),) * dim + (slice(None, None, step),)]
+        steps[dim] *= step
+        words.append(f"every {ordinal(step)} index of dimension {dim}")
+    return Thinned(view, tuple(steps), repeats, x.numel(), " and ".join(words))
+
+
+def thinned_behind(x: torch.Tensor, limit: int) -> torch.Tensor:
+    """Return a view of at most about ``limit`` elements that keeps the first dimension whole."""
+    while x.numel() > limit and (longest := max(x.shape[1:], default=1)) > 1:
+        dim = x.shape.index(longest, 1)
+        step = min(-(-x.numel() // limit), longest)
+        x = x[(slice(None),) * dim + (slice(None, None, step),)]
+    return x
+
+
+def _without_repeats(x: torch.Tensor) -> torch.Tensor:
+    for dim, (size, stride) in enumerate(zip(x.shape, x.stride(), strict=True)):
+        if stride == 0 and size > 1:
+            x = x.narrow(dim, 0, 1)
+    return x
+
+
+def chunks(x: torch.Tensor, most: int) -> Iterator[torch.Tensor]:
+    """Cut a tensor into views of at most ``most`` elements, in reading order."""
+    if x.numel() <= most:
+        yield x
+        return
+    inner = [prod(x.shape[dim + 1 :]) for dim in range(x.dim())]
+    level = next(dim for dim, elements in enumerate(inner) if elements <= most)
+    length = most // inner[level]
+    for prefix in itertools.product(*(range(size) for size in x.shape[:level])):
+        block = x[prefix]
+        for start in range(0, x.shape[level], length):
+            yield block.narrow(0, start, min(length, x.shape[level] - start))

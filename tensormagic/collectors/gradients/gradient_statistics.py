@@ -1,0 +1,416 @@
+"""Everything that is shown about one gradient, in one pass over its memory; and about many small ones at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import torch
+
+from tensormagic.collectors.gradients.measures import (
+    NORM_RELIABLE,
+    PIECE,
+    Measured,
+    as_array,
+    count_where,
+    dense,
+    flat,
+    of_numbers,
+    pieces,
+    small_as_it_lies,
+    vdot,
+    vector_norm,
+)
+from tensormagic.reports import MEASURES, UNTOUCHED, GradientStatistics
+from tensormagic.reports.quickly import quickly
+
+# Everything that is shown about one gradient, in one pass over its memory.
+#
+# A gradient of megabytes is gone through in pieces that stay in the cache while smallest, largest, sum, sum of
+# squares and zeros are taken of each: memory is read once. Elements that a stride of 0 repeats are read once as well,
+# and counted as often as they stand. On a device other than a CPU the same numbers are left there, in one small
+# tensor.
+
+_statistics = quickly(GradientStatistics)
+
+_SQUARES_RELIABLE = (1e-17, 1e16)  # magnitudes whose squares, summed, neither vanish nor overflow in float32
+_SUMMED_AS_THEY_ARE = (np.dtype(np.float32), np.dtype(np.float64))
+_CANCELS = 1e-3  # a variance below this share of the mean square has lost its digits in float32
+_NARROW = frozenset({torch.float16, *(getattr(torch, name) for name in dir(torch) if name.startswith("float8_"))})
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What one go through memory gathers; ``low`` and ``high`` are NaN as soon as one element is."""
+
+    low: float = math.inf
+    high: float = -math.inf
+    total: float = 0.0
+    squares: float = 0.0
+    zero: int = 0
+
+
+def survey(gradient: torch.Tensor, pass_number: int) -> GradientStatistics:
+    """Return the statistics of a gradient on a CPU; mean and standard deviation are those of its finite elements."""
+    values, repeated = flat(gradient)
+    count = values.numel()
+    if not count:
+        return GradientStatistics(pass_number, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0)
+    sums = _gathered(values)
+    largest = max(abs(sums.low), abs(sums.high))
+    if not math.isfinite(largest):
+        return _of_non_finite(values, repeated, pass_number, gradient.dtype)
+    if not _SQUARES_RELIABLE[0] < largest < _SQUARES_RELIABLE[1] and largest:
+        sums.squares = _norm_in_float64(values) ** 2
+        sums.total = float(values.sum(dtype=torch.float64).item())
+    mean = sums.total / count
+    subnormal, saturated = _edges_of_range(values, gradient.dtype)
+    return GradientStatistics(
+        pass_number, count * repeated, math.sqrt(sums.squares * repeated), largest, mean,
+        _deviation(values, sums, mean), sums.zero * repeated, 0, 0, subnormal * repeated, saturated * repeated,
+    )  # fmt: skip
+
+
+def _gathered(values: torch.Tensor) -> _Sums:
+    """Go through memory once. NumPy does it on one core: waiting for others at every piece takes longer."""
+    with np.errstate(over="ignore"):  # a type that is left is one whose sums are taken again
+        return _summed(values)
+
+
+def _summed(values: torch.Tensor) -> _Sums:
+    sums = _Sums()
+    for part in map(as_array, pieces(values)):
+        low, high = float(part.min()), float(part.max())
+        if not math.isfinite(low + high):
+            sums.low = sums.high = math.nan
+            return sums
+        numbers = part if part.dtype in _SUMMED_AS_THEY_ARE else part.astype(np.float32)
+        sums.low, sums.high = min(sums.low, low), max(sums.high, high)
+        sums.total += float(np.dot(numbers, _ones(numbers.dtype.char)[: len(numbers)]))
+        sums.squares += float(np.dot(numbers, numbers))
+        sums.zero += int(np.count_nonzero(part == 0)) if low <= 0 <= high else 0
+    return sums
+
+
+@cache
+def _ones(char: str) -> Any:
+    """Return ones: a dot product with them is a sum, in a quarter of the time of NumPy's own."""
+    return np.ones(PIECE, char)
+
+
+def _norm_in_float64(values: torch.Tensor) -> float:
+    return float(vector_norm(values, dtype=torch.float64).item())
+
+
+def _deviation(values: torch.Tensor, sums: _Sums, mean: float) -> float:
+    """Return the standard deviation from the sums: Σ(x - m)² = Σx² - n·m², or element by element where that cancels."""
+    if sums.low == sums.high:
+        return 0.0
+    square = sums.squares / values.numel()
+    variance = square - mean * mean
+    if variance < _CANCELS * square:
+        return values.double().std(correction=0).item()
+    return math.sqrt(variance)
+
+
+def _edges_of_range(values: torch.Tensor, dtype: torch.dtype) -> tuple[int, int]:
+    """Count the elements below the smallest normal number of a narrow type, zeros apart, and those at its largest."""
+    if dtype not in _NARROW:
+        return 0, 0
+    limits = torch.finfo(dtype)
+    magnitudes = [np.abs(as_array(piece)) for piece in pieces(values)]
+    subnormal = sum(int(np.count_nonzero((part > 0) & (part < limits.smallest_normal))) for part in magnitudes)
+    return subnormal, sum(int(np.count_nonzero(part >= limits.max)) for part in magnitudes)
+
+
+def _of_non_finite(values: torch.Tensor, repeated: int, pass_number: int, dtype: torch.dtype) -> GradientStatistics:
+    nan, inf = count_where(np.isnan, values), count_where(np.isinf, values)
+    mean, deviation = _middle_of_finite(values)
+    worst = math.nan if nan else math.inf
+    subnormal, saturated = _edges_of_range(values, dtype)
+    return GradientStatistics(
+        pass_number, values.numel() * repeated, worst, worst, mean, deviation,
+        count_where(np.equal, values, 0) * repeated, nan * repeated, inf * repeated,
+        subnormal * repeated, saturated * repeated,
+    )  # fmt: skip
+
+
+def _middle_of_finite(values: torch.Tensor) -> tuple[float, float]:
+    """Return mean and standard deviation of the finite elements; NaN twice where there are none."""
+    if values.numel() <= PIECE:  # NumPy takes a tenth of the time of torch's six calls
+        part = as_array(values.detach().reshape(-1))
+        finite = part[np.isfinite(part)].astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):  # as torch, which says nothing of float64's own end
+            return (float(finite.mean()), float(finite.std())) if len(finite) else (math.nan, math.nan)
+    wide = values[values.isfinite()].double()
+    return (wide.mean().item(), wide.std(correction=0).item()) if len(wide) else (math.nan, math.nan)
+
+
+def measured(found: GradientStatistics) -> Measured:
+    """Return the part of statistics that every pass has."""
+    return found.norm, found.nan, found.inf
+
+
+# -- on a device ------------------------------------------------------------------------------------------------------
+
+
+def gradient_statistics_on_device(gradient: torch.Tensor) -> torch.Tensor:
+    """Return nine numbers about one gradient as one tensor on its device, without a sync.
+
+    They are: norm, largest magnitude, mean and standard deviation of the finite elements, and the counts of zeros, of
+    NaN, of Inf, of subnormal and of saturated elements; see `gradient_statistics_of`.
+    """
+    inner = dense(gradient)
+    values = (inner.abs() if inner.is_complex() else inner).to(
+        torch.float64 if inner.device.type != "mps" else torch.float32
+    )
+    if values.numel() == 0:
+        return values.new_zeros(9)
+    finite = values.isfinite()
+    count = finite.sum()
+    mean = values.where(finite, 0).sum() / count
+    deviation = ((values - mean).where(finite, 0).square().sum() / count).sqrt()
+    counts = [(values == 0).sum(), values.isnan().sum(), values.isinf().sum(), *_range_on_device(inner, values)]
+    parts = (vector_norm(values), values.abs().amax(), mean, deviation, *counts)
+    return torch.stack([part.to(values.dtype) for part in parts])
+
+
+def _range_on_device(inner: torch.Tensor, values: torch.Tensor) -> list[torch.Tensor]:
+    if inner.dtype not in _NARROW:
+        return [values.new_zeros(()), values.new_zeros(())]
+    limits, sizes = torch.finfo(inner.dtype), values.abs()
+    return [((sizes > 0) & (sizes < limits.smallest_normal)).sum(), (sizes >= limits.max).sum()]
+
+
+def gradient_statistics_of(numbers: list[float], *, pass_number: int, count: int) -> GradientStatistics:
+    """Give the nine numbers of `gradient_statistics_on_device` their names."""
+    norm, largest, mean, deviation = numbers[:4]
+    zero, nan, inf, subnormal, saturated = map(int, numbers[4:])
+    worst = math.nan if nan else math.inf if inf else None
+    return GradientStatistics(
+        pass_number, count, norm if worst is None else worst, largest if worst is None else worst, mean, deviation,
+        zero, nan, inf, subnormal, saturated,
+    )  # fmt: skip
+
+
+# -- kept -------------------------------------------------------------------------------------------------------------
+
+# ``dataclasses.astuple`` copies deeply, which takes 50 times as long
+_FIELDS = tuple(field.name for field in dataclasses.fields(GradientStatistics))
+_in_order = attrgetter(*_FIELDS)
+_COUNTS = frozenset({0, 1, 6, 7, 8, 9, 10})  # places of the whole numbers among them
+
+
+class StatisticsTable:
+    """The statistics of one gradient of every node of a graph, packed: 89 bytes a node.
+
+    Args:
+        size: How many nodes there are.
+
+    Attributes:
+        there: For each node, whether its statistics are known.
+    """
+
+    _WIDTH = len(_FIELDS)
+
+    def __init__(self, size: int) -> None:
+        self.there = bytearray(size)
+        self._numbers = array("d", [0.0]) * (size * self._WIDTH)
+
+    def __contains__(self, index: int) -> bool:
+        return bool(self.there[index])
+
+    def __len__(self) -> int:
+        return self.there.count(1)
+
+    def __setitem__(self, index: int, found: GradientStatistics) -> None:
+        at = index * self._WIDTH
+        self._numbers[at : at + self._WIDTH] = array("d", _in_order(found))
+        self.there[index] = 1
+
+    def fill(self, indices: Any, rows: Any) -> None:
+        """Give nodes their statistics: for each of ``indices`` a row of the fields, in order; shape (nodes, 11)."""
+        self._rows()[indices] = rows
+        np.frombuffer(self.there, np.uint8)[indices] = 1
+
+    def fill_where_missing(self, indices: list[int], rows: Any) -> None:
+        """As `fill`, for those nodes alone whose statistics are not known."""
+        places = np.array(indices)
+        missing = np.frombuffer(self.there, np.uint8)[places] == 0
+        if missing.any():
+            self.fill(places[missing], rows[missing])
+
+    def copy(self, source: int, index: int) -> None:
+        """Give a node the statistics of another, where that has any."""
+        at, to = source * self._WIDTH, index * self._WIDTH
+        self._numbers[to : to + self._WIDTH] = self._numbers[at : at + self._WIDTH]
+        self.there[index] = self.there[source]
+
+    def get(self, index: int) -> GradientStatistics | None:
+        """Return the statistics of the node with that index, or None where no gradient has reached it."""
+        if not self.there[index]:
+            return None
+        row = self._numbers[index * self._WIDTH : (index + 1) * self._WIDTH]
+        number, count, norm, largest, mean, std, *counts = row
+        return GradientStatistics(int(number), int(count), norm, largest, mean, std, *map(int, counts))
+
+    def every(self) -> list[GradientStatistics | None]:
+        """Return what `get` does of every node, in a third of the time."""
+        there = np.frombuffer(self.there, np.uint8) != 0
+        rows = self._rows()[there]
+        columns = [
+            (rows[:, at].astype(np.int64) if at in _COUNTS else rows[:, at]).tolist() for at in range(self._WIDTH)
+        ]
+        found = map(_statistics, *columns)
+        return [next(found) if here else None for here in there.tolist()]
+
+    def columns(self) -> array[float]:
+        """Return what `reports.Frame.measures` holds: for each node `reports.MEASURES`, or `UNTOUCHED` six times."""
+        rows, there = self._rows(), np.frombuffer(self.there, np.uint8) != 0
+        packed = np.full((len(rows), len(MEASURES)), UNTOUCHED, np.float32)
+        counts = np.maximum(rows[there, 1:2], 1)
+        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite in it
+            packed[there] = np.hstack([rows[there, 3:6], rows[there][:, (6, 9, 10)] / counts])
+        return array("f", packed.tobytes())
+
+    def _rows(self) -> Any:
+        return np.frombuffer(self._numbers, np.float64).reshape(-1, self._WIDTH)
+
+
+# The statistics of many small gradients at once.
+#
+# A graph of a hundred thousand nodes has, as a rule, gradients of a few elements, and what takes time is to ask for
+# each number of each of them. So a small gradient is copied, and the copies of a few thousand are looked at together:
+# NumPy then takes every number of all of them in one go. Copied, not kept: the engine writes into a gradient that
+# nobody else holds, and would not where somebody does.
+
+MOST_ELEMENTS = 1 << 9  # of a gradient that counts as small
+_ROOM = 1 << 14  # elements that are looked at together: what NumPy makes of them on the way takes 30 bytes each
+
+Keep = Callable[[list[int], Any], None]
+
+
+class SmallGradients:
+    """Copies of small gradients of one pass, to be looked at together.
+
+    Args:
+        pass_number: The pass that they belong to.
+        keep: Is given node indices and, for each of them, a row of the fields of `GradientStatistics`, in order.
+        copy: Gives a node the statistics of another: ``copy(source, index)``.
+    """
+
+    def __init__(self, pass_number: int, keep: Keep, copy: Callable[[int, int], None]) -> None:
+        self._pass_number = pass_number
+        self._keep, self._copy = keep, copy
+        self._room: Any = None
+        self._used = 0
+        self._starts: list[int] = []
+        self._indices: list[int] = []
+        self._copies: list[tuple[int, int]] = []
+        self._waiting: set[int] = set()
+
+    def take(self, index: int, gradient: torch.Tensor) -> Measured | None:
+        """Copy a gradient where it is small and plain, and return what is measured of each; None of any other."""
+        if type(gradient) is not torch.Tensor or gradient.dtype is not torch.float32 or not gradient.is_cpu:
+            return None
+        count = gradient.numel()
+        if not 0 < count <= MOST_ELEMENTS or gradient.layout is not torch.strided or gradient.requires_grad:
+            return None
+        numbers = small_as_it_lies(gradient)
+        return self.add(index, as_array(gradient.reshape(-1)) if numbers is None else numbers)
+
+    def add(self, index: int, numbers: Any) -> Measured:
+        """Copy 1 to `MOST_ELEMENTS` float32 numbers, all of what a node received, and return what is measured of each.
+
+        Args:
+            index: The node.
+            numbers: A NumPy array in one row.
+        """
+        count = len(numbers)
+        if self._room is None:
+            self._room = np.empty(_ROOM, np.float32)
+        elif self._used + count > _ROOM:
+            self.settle()
+        start, stop = self._used, self._used + count
+        copied = self._room[start:stop]
+        copied[:] = numbers
+        self._used = stop
+        self._starts.append(start)
+        self._indices.append(index)
+        self._waiting.add(index)
+        norm = math.sqrt(vdot(copied, copied))
+        if NORM_RELIABLE[0] < norm < NORM_RELIABLE[1]:
+            return norm, 0, 0
+        return of_numbers(copied)
+
+    def hands_on(self, source: int, index: int) -> bool:
+        """Note that a node received what ``source`` did; False where that is not waiting."""
+        if source not in self._waiting:
+            return False
+        self._copies.append((source, index))
+        self._waiting.add(index)
+        return True
+
+    def settle(self) -> None:
+        """Look at all that wait."""
+        if not self._indices:
+            return
+        indices, starts, copies = self._indices, self._starts, self._copies
+        self._indices, self._starts, self._copies, self._waiting = [], [], [], set()
+        used, self._used = self._used, 0
+        self._keep(indices, rows_of(self._room[:used], starts, self._pass_number))
+        for source, index in copies:
+            self._copy(source, index)
+
+    def finish(self) -> None:
+        """Look at all that wait, and let go of who is told: who holds this would else hold itself."""
+        try:
+            self.settle()
+        finally:
+            self._keep = self._copy = _nobody
+
+
+def _nobody(*_: Any) -> None:
+    pass
+
+
+def rows_of(values: Any, starts: list[int], pass_number: int) -> Any:
+    """Return a row of the fields of `GradientStatistics` for each stretch of float32 ``values``.
+
+    Mean and standard deviation are those of the finite elements, NaN where there are none; norm and largest magnitude
+    are NaN where one element is, else infinite where one is.
+
+    Args:
+        values: Shape (elements,).
+        starts: Where each stretch begins; it ends where the next one begins.
+        pass_number: The first field.
+    """
+    wide = values.astype(np.float64)
+    counts = np.diff(starts, append=len(values))
+    rows = np.zeros((len(starts), 11))
+    rows[:, 0], rows[:, 1] = pass_number, counts
+    rows[:, 2] = np.sqrt(np.add.reduceat(wide * wide, starts))
+    rows[:, 3] = np.maximum.reduceat(np.abs(wide), starts)
+    rows[:, 6] = _counted(wide == 0, starts)
+    finite = np.isfinite(wide)
+    numbers = counts
+    if not finite.all():
+        rows[:, 7], rows[:, 8] = _counted(np.isnan(wide), starts), _counted(np.isinf(wide), starts)
+        numbers, wide = _counted(finite, starts), np.where(finite, wide, 0.0)
+    with np.errstate(invalid="ignore"):  # 0 / 0 is the NaN that stands for the mean of nothing
+        means = np.add.reduceat(wide, starts) / numbers
+        apart = np.where(finite, wide - np.repeat(means, counts), 0.0)
+        rows[:, 4], rows[:, 5] = means, np.sqrt(np.add.reduceat(apart * apart, starts) / numbers)
+    return rows
+
+
+def _counted(marked: Any, starts: list[int]) -> Any:
+    """Return how many elements of each stretch are marked."""
+    return np.add.reduceat(marked.astype(np.int64), starts)

@@ -1,0 +1,450 @@
+"""Where NaN and Inf began: in a backward formula, in a saved tensor, or in the forward before it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+import torch
+
+from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable
+from tensormagic.collectors.gradients.measures import as_array, count_where, flat, measure
+from tensormagic.collectors.graphs.nodes import is_packed, isinstance_of_torch, slot_attributes
+from tensormagic.collectors.graphs.structure import GraphStructure, Walk, is_accumulate
+from tensormagic.collectors.quiet import quiet
+from tensormagic.reports import UNTOUCHED, BadSource, Birth, Edge, FirstBad
+
+if TYPE_CHECKING:
+    from tensormagic.collectors.gradients.fast_norm import PassValues
+
+
+# Looks into the saved tensors of the few ops whose backward can make NaN or Inf out of a finite gradient.
+
+# Backward formulas that divide by (a function of) a saved tensor, or take its logarithm: op → the slot to look at
+# when NaN or Inf comes out. From torch's derivatives.yaml.
+SINGULAR_SLOTS = {
+    "LogBackward0": "self", "Log2Backward0": "self", "Log10Backward0": "self", "Log1PBackward0": "self",
+    "SqrtBackward0": "result", "RsqrtBackward0": "result", "ReciprocalBackward0": "result",
+    "DivBackward0": "other", "DivBackward1": "other", "PowBackward0": "self", "PowBackward1": "self",
+    "NormBackward0": "self", "LinalgVectorNormBackward0": "self", "AcosBackward0": "self", "AsinBackward0": "self",
+    "AcoshBackward0": "self", "AtanhBackward0": "self", "XlogyBackward0": "other",
+    "StdBackward0": "result", "CdistBackward0": "cdist", "BinaryCrossEntropyBackward0": "self",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class SavedFacts:
+    """What a suspicious saved tensor holds: counts of zeros, negatives, and NaN or Inf."""
+
+    name: str
+    zero: int = 0
+    negative: int = 0
+    bad: int = 0
+
+
+REGULAR: set[type] = set()  # types of nodes that have no such slot, among those met
+
+
+def singular_slot(node: Any) -> str | None:
+    """Return the saved tensor at which the backward of ``node`` may not be finite, or None where there is none."""
+    if type(node) in REGULAR:
+        return None
+    slot = SINGULAR_SLOTS.get(node.name())
+    if slot is None and type(node).__name__ == node.name().rpartition("::")[2]:  # a type of its own: asked once
+        REGULAR.add(type(node))
+    if slot is None or slot != "self" or not node.name().startswith("PowBackward0"):
+        return slot
+    exponent = getattr(node, "_saved_exponent", 0)
+    return None if isinstance(exponent, int | float) and exponent >= 1 else slot  # a whole slope everywhere
+
+
+def suspicious(node: Any, slot: str) -> torch.Tensor | None:
+    """Return the saved tensor ``slot`` of a live node where its real numbers can be looked at, else None.
+
+    It cannot where it was changed in place, where the graph was freed, and where the person packed it with hooks of
+    their own (offloading, checkpointing).
+    """
+    try:
+        raw = getattr(node, f"_raw_saved_{slot}", None)
+        saved = None if raw is None or is_packed(raw) else getattr(node, f"_saved_{slot}")
+    except RuntimeError:
+        return None
+    return saved if isinstance(saved, torch.Tensor) and saved.numel() and saved.is_floating_point() else None
+
+
+def saved_facts(slot: str, saved: torch.Tensor) -> SavedFacts:
+    """Count what makes a backward formula blow up, on a CPU: two reductions where there is nothing to count."""
+    low, high = (bound.item() for bound in torch.aminmax(saved))
+    finite = math.isfinite(low) and math.isfinite(high)
+    if finite and (low > 0 or high < 0):
+        return SavedFacts(slot, negative=saved.numel() if high < 0 else 0)
+    bad = 0 if finite else saved.numel() - count_where(np.isfinite, saved)
+    return SavedFacts(slot, count_where(np.equal, saved, 0), count_where(np.less, saved, 0), bad)
+
+
+def saved_counts(saved: torch.Tensor) -> torch.Tensor:
+    """Return the counts of zeros, negatives, and NaN or Inf as one tensor on the device, without a sync."""
+    counts = ((saved == 0).sum(), (saved < 0).sum(), (~saved.isfinite()).sum())
+    return torch.stack([count.to(torch.float32) for count in counts])
+
+
+# Where NaN and Inf were born: the edges on which something bad left a node that had received nothing bad.
+#
+# Worked out once a pass that met one, from the numbers that its hooks left.
+
+MOST_FIRST_NONFINITE = 8
+
+
+def first_nonfinite_of(
+    values: PassValues, facts: Mapping[int, SavedFacts], first: StatisticsTable, edges: Sequence[Edge],
+    hooked: Collection[int] = (),
+) -> tuple[Birth, ...]:  # fmt: skip
+    """Return the first `MOST_FIRST_NONFINITE` births of a pass, in the order in which backward reached them.
+
+    Args:
+        values: The pass.
+        facts: What was counted in saved tensors, by node.
+        first: Statistics of the first gradient of each node.
+        edges: Of the graph.
+        hooked: Nodes that receive what hooks of the person's have seen before; see `hooked_nodes`.
+    """
+    found = islice(_first_nonfinite(values, facts, first, edges), MOST_FIRST_NONFINITE)
+    return tuple(replace(birth, hooked=True) if birth.receiver in hooked else birth for birth in found)
+
+
+def hooked_nodes(found: Walk, structure: GraphStructure, numbers: Collection[int]) -> frozenset[int]:
+    """Return the report indices of nodes whose gradient tensor hooks of the person's may change on its way there.
+
+    Those on leaves stand with the leaf. Of others, nothing can be asked: they are the ones that were seen being put
+    on the results of nodes with these sequence ``numbers``.
+    """
+    return frozenset(
+        structure.index[place]
+        for place, node in enumerate(found.nodes)
+        if (node.variable._backward_hooks if is_accumulate(node) else found.numbers[place] in numbers)
+    )
+
+
+def _first_nonfinite(
+    values: PassValues, facts: Mapping[int, SavedFacts], first: StatisticsTable, edges: Sequence[Edge]
+) -> Iterator[Birth]:
+    feeders: dict[int, list[Edge]] = {}
+    for edge in edges:
+        if edge.target in values.bad:
+            feeders.setdefault(edge.target, []).append(edge)
+    for receiver in values.order:
+        for edge in feeders.get(receiver, ()):
+            counts = _bad_on(edge, values)
+            if counts is not None:
+                known, about = first.get(receiver), facts.get(edge.source, SavedFacts(""))
+                certain = len(feeders[receiver]) == 1 or (edge.source, edge.input_number) in values.parts
+                yield Birth(
+                    values.pass_number, edge.source, receiver, edge.input_number, *counts,
+                    sum(counts) if known is None else known.count, values.norms[edge.source],
+                    about.name, about.zero, about.negative, about.bad, certain=certain,
+                )  # fmt: skip
+
+
+def _bad_on(edge: Edge, values: PassValues) -> tuple[int, int] | None:
+    """Return the NaN and Inf that came over one edge; None where it is fine or its source was bad already."""
+    if edge.source in values.bad or values.norms[edge.source] == UNTOUCHED:
+        return None
+    part = values.parts.get((edge.source, edge.input_number))
+    nan, inf = values.bad[edge.target] if part is None else part[1:]
+    return (nan, inf) if nan or inf else None
+
+
+# Looks back from a loss that is NaN or infinite to where its forward first was, in what the nodes saved.
+#
+# Nothing is recorded for it while a run goes well: the graph that backward is about to go through still holds the
+# inputs and results that it saved. Only the loss, which is read anyway, says when to look; that is once for each
+# structure. What a node made is known where it saved its result or a later one saved it as an input, and where the
+# operand that it saved is outside its domain. What nobody saved (the results of sums, of additions) is not known:
+# then it is said that the NaN may be older.
+
+MOST_ELEMENTS = 1 << 27  # looked at in all: about a fifth of a second
+
+# Ops that make no NaN and no Inf of finite numbers; of the first of them, all elements are those that went in.
+_SAME = ("View", "UnsafeView", "ReshapeAlias", "T", "Transpose", "Permute", "Squeeze", "Unsqueeze", "Clone", "Alias",
+         "Relu", "LeakyRelu", "Neg", "Abs", "Clamp", "ToCopy")  # fmt: skip
+_CHOSEN = ("Expand", "Slice", "Select", "Index", "IndexSelect", "Cat", "Stack", "Split", "Unbind",
+           "MaxPool2DWithIndices", "ClampMin")  # fmt: skip
+_HANDS_ALL_ON, _HANDS_ON = (
+    frozenset(f"{name}Backward{number}" for name in names for number in range(3)) for names in (_SAME, _SAME + _CHOSEN)
+)
+
+
+class Counts(NamedTuple):
+    """What one tensor holds."""
+
+    nan: int
+    inf: int
+    elements: int
+
+    @property
+    def bad(self) -> int:
+        """How many are not finite."""
+        return self.nan + self.inf
+
+
+@dataclass(slots=True)
+class _Event:
+    """A NaN or Inf that was seen: when in the forward, and where."""
+
+    at: int
+    source: BadSource
+    counts: Counts
+    name: str = ""
+    shape: tuple[int, ...] = ()
+    zero: int = 0
+    negative: int = 0
+
+
+@dataclass(slots=True)
+class _Seen:
+    """All that the saved tensors of one graph tell, by report index.
+
+    Attributes:
+        results: What nodes made, and what leaves hold.
+        events: What was not finite.
+    """
+
+    results: dict[int, Counts] = field(default_factory=dict)
+    events: list[_Event] = field(default_factory=list)
+
+
+def first_bad(found: Walk, structure: GraphStructure, pass_number: int, names: Mapping[str, Any]) -> FirstBad | None:
+    """Return where the forward behind a graph first held a NaN or Inf; None where nothing that was saved holds one.
+
+    Args:
+        found: The live graph, before backward goes through it.
+        structure: Its structure.
+        pass_number: Of the pass about to begin.
+        names: Where the person's tensors have names.
+    """
+    with quiet():
+        look = _Look(found, structure, names)
+        seen = look.over_all()
+        event = _first(seen, structure)
+    if event is None:
+        return None
+    if event.source == "made":
+        event.at = _maker(event.at, seen, look)
+    certain = event.source != "made" or event.zero + event.negative > 0 or _is_fed_well(event.at, seen, look)
+    return FirstBad(
+        pass_number, event.at, event.source, *event.counts, event.name, event.shape, event.zero, event.negative,
+        certain=certain,
+    )  # fmt: skip
+
+
+class _Look:
+    """One look over the saved tensors of a live graph."""
+
+    def __init__(self, found: Walk, structure: GraphStructure, names: Mapping[str, Any]) -> None:
+        self._index, self._edges, self._in_order = structure.index, structure.edges, not found.foreign
+        self._places = {id(node): place for place, node in enumerate(found.nodes)}
+        self._names = names
+        self._known: dict[tuple[int, int, torch.dtype], Counts | None] = {}
+        self._left = MOST_ELEMENTS
+        self.nodes = {structure.index[place]: node for place, node in enumerate(found.nodes)}
+
+    def index_of(self, node: Any) -> int:
+        """Return the report index of a node of the graph."""
+        return self._index[self._places[id(node)]]
+
+    def over_all(self) -> _Seen:
+        """Look at leaves and at what is saved, in the order of the forward, as far as it bears on the first NaN."""
+        seen = _Seen()
+        for at in sorted(self.nodes):
+            self._look_at(at, seen)
+            if self._in_order and seen.events and seen.events[-1].counts.nan:
+                for user in self._using(min(event.at for event in seen.events if event.counts.nan), at):
+                    self._look_at(user, seen)
+                break
+        return seen
+
+    def _using(self, first: int, after: int) -> list[int]:
+        """Return the nodes beyond ``after`` that use what was made up to ``first``: only these may tell of older."""
+        return sorted({edge.source for edge in self._edges if edge.target <= first and edge.source > after})
+
+    def _look_at(self, at: int, seen: _Seen) -> None:
+        node = self.nodes[at]
+        if is_accumulate(node):
+            self._leaf(at, node.variable, seen)
+            return
+        for slot, saved in _saved(node):
+            self._operand(at, slot, saved, seen)
+        self._out_of_domain(at, node, seen)
+
+    def _leaf(self, at: int, variable: torch.Tensor, seen: _Seen) -> None:
+        counts = self._counts(variable)
+        if counts is not None:
+            seen.results[at] = counts
+            if counts.bad:
+                seen.events.append(_Event(at, "leaf", counts, "", tuple(variable.shape)))
+
+    def _operand(self, at: int, slot: str, saved: torch.Tensor, seen: _Seen) -> None:
+        """Keep what a saved tensor says of the node that made it; one that no node made is data."""
+        counts = self._counts(saved)
+        if counts is None:
+            return
+        place = self._places.get(id(saved.grad_fn)) if saved.grad_fn is not None else None
+        if place is not None:
+            maker = self._index[place]
+            before = seen.results.get(maker)
+            seen.results[maker] = counts if before is None or counts.bad > before.bad else before
+            if counts.bad and not (before and before.bad):
+                seen.events.append(_Event(maker, "made", counts))
+        elif counts.bad and saved.grad_fn is None and not saved.requires_grad and not slot.startswith("result"):
+            seen.events.append(_Event(at, "data", counts, self._name_of(saved), tuple(saved.shape)))
+
+    def _out_of_domain(self, at: int, node: Any, seen: _Seen) -> None:
+        """Note what an op made of an operand outside its domain, where it did not save its result."""
+        rule = _DOMAINS.get(node.name())
+        operand = _get(node, rule.slot) if rule is not None else None
+        if rule is None or operand is None or at in seen.results or not operand.is_cpu or operand.is_complex():
+            return
+        values = as_array(flat(operand.detach())[0])
+        zero, outside = int(np.count_nonzero(rule.zero(values))), int(np.count_nonzero(rule.outside(values)))
+        if zero or outside:
+            counts = Counts(outside, zero, values.size)
+            seen.results[at] = counts
+            seen.events.append(_Event(at, "made", counts, zero=zero, negative=outside))
+
+    def _counts(self, x: torch.Tensor) -> Counts | None:
+        """Count the NaN and Inf of a tensor; None where it cannot be looked at at once."""
+        if not x.is_cpu or not (x.is_floating_point() or x.is_complex()) or x.layout is not torch.strided:
+            return None
+        key = (x.data_ptr(), x.numel(), x.dtype)
+        if key not in self._known:
+            self._left -= x.numel()
+            self._known[key] = _count(x) if self._left > 0 else None
+        return self._known[key]
+
+    def _name_of(self, x: torch.Tensor) -> str:
+        """Return the name under which the person holds this tensor, or one of the same elements; empty if none."""
+        where = (x.data_ptr(), x.numel())
+        same = (
+            name
+            for name, value in list(self._names.items())
+            if type(value) is torch.Tensor and not name.startswith("_") and value.layout is torch.strided
+            if (value.data_ptr(), value.numel()) == where
+        )
+        return next(same, "")
+
+
+def _count(x: torch.Tensor) -> Counts:
+    _, nan, inf = measure(x if type(x) is torch.Tensor else x.detach())
+    return Counts(nan, inf, x.numel())
+
+
+class _Domain(NamedTuple):
+    """An op that saves its operand and not its result, and where the result is infinite, and where it is none."""
+
+    slot: str
+    zero: Any
+    outside: Any
+
+
+def _never(_: Any) -> Any:
+    return np.zeros(1, bool)
+
+
+_LOG = _Domain("self", lambda values: values == 0, lambda values: values < 0)
+_UNIT = _Domain("self", _never, lambda values: np.abs(values) > 1)
+_DOMAINS = {
+    "LogBackward0": _LOG, "Log2Backward0": _LOG, "Log10Backward0": _LOG,
+    "Log1PBackward0": _Domain("self", lambda values: values == -1, lambda values: values < -1),
+    "AcosBackward0": _UNIT, "AsinBackward0": _UNIT,
+    "AcoshBackward0": _Domain("self", _never, lambda values: values < 1),
+    "DivBackward0": _Domain("other", lambda values: values == 0, _never),
+}  # fmt: skip
+
+
+def _saved(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the tensors that a node of torch's keeps, where that runs no hook of the person's."""
+    if isinstance_of_torch(node):
+        for slot, raw, saved in slot_attributes(cast("Hashable", type(node))):
+            value = _read(node, raw, saved)
+            if value is not None:
+                yield slot, value
+
+
+def _get(node: Any, slot: str) -> torch.Tensor | None:
+    return _read(node, f"_raw_saved_{slot}", f"_saved_{slot}")
+
+
+def _read(node: Any, raw: str, saved: str) -> torch.Tensor | None:
+    try:
+        if is_packed(getattr(node, raw)):
+            return None
+        value = getattr(node, saved)
+    except (RuntimeError, AttributeError):
+        return None
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def _first(seen: _Seen, structure: GraphStructure) -> _Event | None:
+    """Return the first NaN, or an older infinity that it came from; without a NaN, the first infinity."""
+    events = sorted(seen.events, key=lambda event: (event.at, event.source == "made"))
+    bad = [event for event in events if event.counts.nan]
+    if not bad:
+        return events[0] if events else None
+    older = {event.at: event for event in events if event.at < bad[0].at}
+    way = _way_up(bad[0].at, seen, structure) if older else ()
+    return next((older[at] for at in sorted(way) if at in older), bad[0])
+
+
+def _way_up(start: int, seen: _Seen, structure: GraphStructure) -> set[int]:
+    """Return the nodes that a NaN at ``start`` may have come from: those above it whose result was not seen finite."""
+    inputs: dict[int, list[int]] = {}
+    for edge in structure.edges:
+        inputs.setdefault(edge.source, []).append(edge.target)
+    reached: set[int] = set()
+    waiting = [start]
+    while waiting:
+        for target in inputs.get(waiting.pop(), ()):
+            counts = seen.results.get(target)
+            if target not in reached and (counts is None or counts.bad):
+                reached.add(target)
+                waiting.append(target)
+    return reached
+
+
+def _maker(at: int, seen: _Seen, look: _Look) -> int:
+    """Return the node that made what the node ``at`` handed on as it was, where nobody saved it before."""
+    while look.nodes[at].name() in _HANDS_ALL_ON and not _narrows(look.nodes[at]):
+        inputs = [target for target, _ in look.nodes[at].next_functions if target is not None]
+        above = look.index_of(inputs[0]) if len(inputs) == 1 else at
+        if above == at or above in seen.results:
+            break
+        at = above
+    return at
+
+
+def _narrows(node: Any) -> bool:
+    """Whether a cast goes to a type of a smaller range: then it can overflow itself."""
+    return bool(torch.finfo(node._input_metadata[0].dtype).max < torch.finfo(torch.bfloat16).max)
+
+
+def _is_fed_well(at: int, seen: _Seen, look: _Look) -> bool:
+    """Whether all that went into a node was seen finite, through ops that hand numbers on as they are."""
+    waiting, known = [at], {at}
+    while waiting:
+        node = look.nodes[waiting.pop()]
+        for target, _ in node.next_functions:
+            if target is None:
+                continue
+            index = look.index_of(target)
+            counts = seen.results.get(index)
+            if counts is None:
+                if target.name() not in _HANDS_ON:
+                    return False
+                if index not in known:
+                    known.add(index)
+                    waiting.append(index)
+    return True

@@ -1,0 +1,264 @@
+"""Walks the autograd graph below a backward call and recognises structures it has seen before.
+
+A training loop builds a new graph in every step, but always the same one. A walk gives each node its place in a
+fixed traversal order, and packs the type, origin (line and module) and edges of all nodes into one array, the
+signature; passes with equal signatures share one `GraphStructure`, and everything costly about a node (shapes, saved
+tensors, names) is read once a skeleton.
+
+The walk is iterative: recursion dies at about a thousand nodes. It holds the nodes only until the pass ends.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensormagic.collectors.hooks.functorch_levels import bare
+from tensormagic.collectors.hooks.live_nodes import NodeThreads, Unwinding
+from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.where.origins import Origins
+from tensormagic.reports import Edge
+from tensormagic.reports.quickly import quickly
+
+if TYPE_CHECKING:
+    from tensormagic.collectors.where.origins import Origins
+
+_edge = quickly(Edge)
+
+NO_NUMBER = (1 << 64) - 1  # what torch says of a leaf's node
+
+Links = list[list[tuple[int, int, int]]]  # traversal place of a node → its edges: (input number, target's place, slot)
+
+
+@dataclass(slots=True)
+class Walk:
+    """One traversal of a live graph. Holds the nodes: drop it when the pass is over.
+
+    Attributes:
+        nodes: The autograd nodes, in traversal order; the roots first.
+        signature: The structure: the number of roots, then for each node its type's number, its origin's or leaf's
+            number, how many edges it has, and for each edge the target's place (-1: nowhere) and slot.
+        roots: Places of the nodes that backward starts from.
+        numbers: Sequence numbers by place; `NO_NUMBER` for leaves, and for nodes known to be another thread's.
+        foreign: Places of the nodes that were made on another thread, where that was asked.
+    """
+
+    nodes: list[Any]
+    signature: array[int]
+    roots: tuple[int, ...]
+    numbers: array[int]
+    foreign: frozenset[int] = frozenset()
+
+
+def is_accumulate(node: Any) -> bool:
+    """Return whether ``node`` is an ``AccumulateGrad``: the end of the graph, where a leaf collects its gradient."""
+    return hasattr(node, "variable")
+
+
+class Walker:
+    """Walks graphs; two walks by one walker have equal signatures just where their structures are equal.
+
+    Args:
+        origins: Says where nodes were made.
+        leaves: Numbers the leaves.
+
+    Attributes:
+        node_threads: Says which nodes were made on another thread. The roots are asked for in every walk, all nodes
+            once a structure; from when the first one is found, all nodes in every walk.
+    """
+
+    def __init__(self, origins: Origins, leaves: Leaves) -> None:
+        self._origins = origins
+        self._leaves = leaves
+        self._types: dict[type, int] = {}
+        self._unwinding = Unwinding()
+        self._all_asked = False
+        self.node_threads: NodeThreads | None = None
+
+    def walk(self, roots: Iterable[Any]) -> Walk:
+        """Walk the graph below ``roots``, breadth first in the order of ``next_functions``."""
+        with self._leaves.one_look():
+            return self._walk(roots)
+
+    def _walk(self, roots: Iterable[Any]) -> Walk:
+        nodes: list[Any] = []
+        places: dict[int, int] = {}  # id → place; sound while `nodes` keeps every wrapper alive
+        starts = tuple(dict.fromkeys(_enter(root, nodes, places) for root in roots))
+        if not self._all_asked and any(map(self._is_foreign, nodes)):
+            self._all_asked = True
+        flat, at, numbers, foreign = [len(starts)], [], array("Q"), set()
+        types, place_of, leaf_number = self._types, places.get, self._leaves.find
+        for place, node in enumerate(nodes):  # grows while it is walked
+            links = node.next_functions
+            number, sequence = -1, NO_NUMBER
+            if not links and is_accumulate(node):
+                if (known := leaf_number(variable := node.variable)) is None:
+                    known = self._leaves.number(bare(variable))
+                number = known
+            elif self._all_asked and self._is_foreign(node):
+                foreign.add(place)
+            else:
+                sequence = node._sequence_nr()
+            if (kind := types.get(type(node), -1)) < 0:
+                kind = types[type(node)] = len(types)
+            at.append(len(flat) + 1)
+            numbers.append(sequence)
+            flat += (kind, number, len(links))
+            for target, slot in links:  # as `_enter` does it: a call of it would be a third of the time
+                if target is None:
+                    flat += (-1, 0)
+                    continue
+                if (end := place_of(id(target))) is None:
+                    end = places[id(target)] = len(nodes)
+                    nodes.append(target)
+                flat += (end, slot)
+        signature = self._signed(flat, at, numbers)
+        self._unwinding.secure(nodes, signature)
+        return Walk(nodes, signature, starts, numbers, frozenset(foreign))
+
+    def _signed(self, flat: list[int], at: list[int], numbers: array[int]) -> array[int]:
+        """Return a signature with the numbers of the origins, at ``at``, of the nodes that have a sequence number."""
+        signature = array("i", flat)
+        made = np.frombuffer(numbers, np.uint64) != NO_NUMBER
+        origins = self._origins.of_all(np.frombuffer(numbers, np.uint64)[made])
+        np.frombuffer(signature, np.int32)[np.array(at, np.int64)[made]] = origins
+        return signature
+
+    def found_foreign(self, found: Walk) -> bool:
+        """Return whether a graph not seen before holds nodes of another thread that nobody has asked for so far."""
+        if self._all_asked:
+            return False
+        self._all_asked = any(self._is_foreign(node) for node in found.nodes if not is_accumulate(node))
+        return self._all_asked
+
+    def again(self, found: Walk) -> Walk:
+        """Walk the same graph once more."""
+        return self.walk([found.nodes[place] for place in found.roots])
+
+    def _is_foreign(self, node: Any) -> bool:
+        return self.node_threads is not None and not is_accumulate(node) and self.node_threads.is_foreign(node)
+
+
+def _enter(node: Any, nodes: list[Any], places: dict[int, int]) -> int:
+    place = places.get(id(node))
+    if place is None:
+        place = places[id(node)] = len(nodes)
+        nodes.append(node)
+    return place
+
+
+def _unpack(signature: array[int]) -> tuple[list[int], Links]:
+    """Return what a signature says of each node: its number, and its edges that lead somewhere."""
+    numbers: list[int] = []
+    links: Links = []
+    at = 1
+    while at < len(signature):
+        first = at + 3
+        stop = first + 2 * signature[at + 2]
+        numbers.append(signature[at + 1])
+        ends = enumerate(zip(signature[first:stop:2], signature[first + 1 : stop : 2], strict=True))
+        links.append([(which, end, slot) for which, (end, slot) in ends if end >= 0])
+        at = stop
+    return numbers, links
+
+
+@dataclass(slots=True)
+class GraphStructure:
+    """What all passes of the same structure share. Plain data: it keeps no node alive.
+
+    Nodes are held in report order: order of creation, leaves where first used. Traversal places are translated by
+    ``index``.
+
+    Attributes:
+        number: From 1.
+        signature: The structure.
+        index: Traversal place → report index.
+        edges: In report indices.
+        roots: Report indices of the roots.
+        leaf_of: Report index → leaf number, for the leaves only.
+        contested: Traversal place of a node → {input number: (target's report index, slot)}, for the edges into a
+            slot that several edges feed: only there does a gradient arrive summed.
+        feeder: Report index → report index of the one node that feeds it, or -1 where there is not exactly one.
+    """
+
+    number: int
+    signature: array[int]
+    index: array[int]
+    edges: tuple[Edge, ...]
+    roots: tuple[int, ...]
+    leaf_of: dict[int, int]
+    contested: dict[int, dict[int, tuple[int, int]]]
+    feeder: array[int]
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return len(self.index)
+
+
+def make_structure(number: int, found: Walk) -> GraphStructure:
+    """Turn a walk into the skeleton that later passes are compared with."""
+    numbers, links = _unpack(found.signature)
+    leaf = [not ends and is_accumulate(node) for ends, node in zip(links, found.nodes, strict=True)]
+    order = _creation_order(found.nodes, links, leaf)
+    index = array("i", [0]) * len(order)
+    for at, place in enumerate(order):
+        index[place] = at
+    known = list(range(len(order)))  # one object a number: the edges name each several times
+    return GraphStructure(
+        number=number,
+        signature=found.signature,
+        index=index,
+        edges=tuple(
+            _edge(known[at], known[index[target]], which, slot)
+            for at, place in enumerate(order)
+            for which, target, slot in links[place]
+        ),
+        roots=tuple(index[place] for place in found.roots),
+        leaf_of={index[place]: numbers[place] for place, is_leaf in enumerate(leaf) if is_leaf},
+        contested=_contested(links, index),
+        feeder=_feeders(links, index, found.roots),
+    )
+
+
+def _creation_order(nodes: list[Any], links: Links, leaf: list[bool]) -> list[int]:
+    """Return traversal places in order of creation; leaves, which carry no number, just before their first user."""
+    when = [1 << 65] * len(nodes)  # twice the number, less one for a leaf
+    for place, node in enumerate(nodes):
+        if not leaf[place]:
+            when[place] = sequence = 2 * node._sequence_nr()
+            for _, target, _ in links[place]:
+                if leaf[target] and when[target] >= sequence:
+                    when[target] = sequence - 1
+    return sorted(range(len(nodes)), key=when.__getitem__)  # of equal ones the first stays first
+
+
+def _contested(links: Links, index: array[int]) -> dict[int, dict[int, tuple[int, int]]]:
+    fed = Counter([(target, slot) for ends in links for _, target, slot in ends])
+    several: dict[tuple[int, int], list[tuple[int, int]]] = {end: [] for end, times in fed.items() if times > 1}
+    for place, ends in enumerate(links) if several else ():
+        for which, target, slot in ends:
+            if (target, slot) in several:
+                several[target, slot].append((place, which))
+    contested: dict[int, dict[int, tuple[int, int]]] = {}
+    for (target, slot), sources in several.items():
+        for place, which in sources:
+            contested.setdefault(place, {})[which] = (index[target], slot)
+    return contested
+
+
+def _feeders(links: Links, index: array[int], roots: tuple[int, ...]) -> array[int]:
+    none = len(index)
+    feeder = array("i", [none]) * none
+    for place, ends in enumerate(links):
+        for _, target, _ in ends:
+            at = index[target]
+            feeder[at] = index[place] if feeder[at] == none else -1
+    for place in roots:
+        feeder[index[place]] = -1
+    return array("i", [-1 if one == none else one for one in feeder])

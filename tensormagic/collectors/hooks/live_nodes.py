@@ -1,0 +1,295 @@
+"""Live autograd nodes: hooks on them, the thread that made them, and letting a deep graph go."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from array import array
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from ctypes import c_uint64, c_void_p
+from functools import partial
+from threading import Thread, get_ident
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.autograd.function import BackwardCFunction
+from torch.utils.hooks import RemovableHandle
+
+from tensormagic.collectors.hooks.replacing import replace
+from tensormagic.collectors.quiet import quiet
+
+# Puts hooks on autograd nodes, and takes all of them off again, for a third of what torch takes for it.
+#
+# For each hook torch makes a handle that can remove it, with a number of its own and a weak reference, in Python;
+# most of the time of hooking a node goes there. The hooks of one pass are removed together: one handle does for all
+# of them. It is what ``torch.autograd.function`` finds under the handle's name while hooks are put on, on that
+# thread.
+
+_MODULE: ModuleType = sys.modules[torch.autograd.Function.__module__]
+_NAME = "hooks"  # as that module calls ``torch.utils.hooks``
+
+
+class _Handles:
+    """Stands in for the module of handles; all but the making of a handle is the module's."""
+
+    def __init__(self, handle: Callable[[Any], Any], module: ModuleType) -> None:
+        self.RemovableHandle = handle
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+class Hooks:
+    """The hooks of one pass.
+
+    Attributes:
+        handle: What torch returns for a hook that it was given `together`; for any other, `keep` what it returns.
+    """
+
+    def __init__(self) -> None:
+        self._tables: list[Any] = []  # torch's tables that hooks stand in under the handle's number
+        self._others: list[Any] = []
+        self.handle = RemovableHandle(OrderedDict())
+
+    @contextmanager
+    def together(self) -> Iterator[Any]:
+        """Let all hooks that this thread puts on in the block share one handle, which the block is given."""
+        if not hasattr(_MODULE, _NAME):  # another torch: each hook has its own
+            yield self.handle
+            return
+        undo = replace(_MODULE, _NAME, self._standing_in)
+        try:
+            yield self.handle
+        finally:
+            undo()
+
+    def _standing_in(self, module: Any) -> _Handles:
+        here, handle, note = get_ident(), self.handle, self._tables.append
+
+        def make(table: Any, **others: Any) -> Any:
+            if get_ident() != here:
+                return module.RemovableHandle(table, **others)
+            note(table)  # first: an interrupt may come before torch puts the hook there
+            return handle
+
+        return _Handles(make, module)
+
+    def keep(self, handle: Any) -> None:
+        """Remember a hook that has a handle of its own."""
+        self._others.append(handle)
+
+    def remove(self) -> None:
+        """Take all hooks off."""
+        number = self.handle.id
+        while self._tables:
+            self._tables.pop().pop(number, None)
+        while self._others:
+            self._others.pop().remove()
+
+
+# Says whether an autograd node was made on the thread that is traced.
+#
+# Sequence numbers are counted by each thread for itself: two nodes of two threads can bear the same number, and only
+# one of them was made on the line that the tracer noted for it. Torch keeps with every node the number of the thread
+# that made it, and does not show it to Python. It is read from memory, at a place that is found by experiment: in
+# leaves' nodes made on two threads, the one word that is equal within a thread and not between them. Where the
+# experiment is not clear, nothing is read, and no node counts as another thread's.
+
+_HEAD = object.__basicsize__  # after it comes the pointer to the node, alone or beside that to its count
+_WITH_ONE_POINTER = (_HEAD + 8, _HEAD + 16)
+_WORDS = 12  # of a node that are looked through; every node is larger
+_NO_NUMBER = (1 << 64) - 1  # the sequence number of a leaf's node
+_LARGEST_THREAD_NUMBER = 1 << 32
+
+
+def _leaf_node() -> Any:
+    """Return the node of a leaf made here; it takes one sequence number of this thread."""
+    with quiet(), torch._C._DisableFuncTorch(), torch.inference_mode(mode=False), torch.enable_grad():
+        leaf = torch.empty(0, requires_grad=True)
+        return leaf.view_as(leaf).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
+
+
+def _words(node: Any) -> list[int]:
+    address = c_void_p.from_address(id(node) + _HEAD).value or 0
+    return [c_uint64.from_address(address + 8 * at).value for at in range(_WORDS)]
+
+
+def _on_a_thread() -> list[list[int]]:
+    """Return the words of two leaves' nodes that were made on a thread of their own."""
+    found: list[list[int]] = []
+
+    def make() -> None:
+        nodes = [_leaf_node(), _leaf_node()]
+        found.extend(map(_words, nodes))
+
+    thread = Thread(target=make, name="tensormagic-makers", daemon=True)
+    thread.start()
+    thread.join()
+    return found
+
+
+@functools.cache
+def _place() -> int | None:
+    """Return which word of a node is the number of the thread that made it; None where that is not clear."""
+    if sys.implementation.name != "cpython" or type(_leaf_node()).__basicsize__ not in _WITH_ONE_POINTER:
+        return None
+    try:
+        one, two = _on_a_thread(), _on_a_thread()
+        columns = list(zip(*one, *two, strict=True))
+        if (_NO_NUMBER,) * 4 not in columns:
+            return None  # no sequence number where all nodes have one: this is not what a node looks like
+        places = [at for at, column in enumerate(columns) if _tells_threads_apart(*column)]
+    except (ValueError, RuntimeError, TypeError):
+        return None
+    return places[0] if len(places) == 1 else None
+
+
+def _tells_threads_apart(a: int, b: int, c: int, d: int) -> bool:
+    return a == b != c == d and min(a, c) > 0 and max(a, c) < _LARGEST_THREAD_NUMBER
+
+
+class NodeThreads:
+    """Knows the nodes of the thread on which it is made. Custom Functions' nodes are laid out otherwise."""
+
+    def __init__(self) -> None:
+        node = _leaf_node()
+        self._offset = 8 * (_place() or 0)
+        self._size = type(node).__basicsize__ if self._offset else -1
+        self._home = self._number(node) if self._offset else 0
+
+    def _number(self, node: Any) -> int:
+        address: int = c_uint64.from_address(id(node) + _HEAD).value
+        return c_uint64.from_address(address + self._offset).value
+
+    def is_foreign(self, node: Any) -> bool:
+        """Return whether ``node`` was made on another thread (0.5 µs); False also where that cannot be known."""
+        if type(node).__basicsize__ == self._size:
+            return self._number(node) != self._home
+        targets = (target for target, _ in node.next_functions if target is not None)
+        return isinstance(node, BackwardCFunction) and any(
+            self._number(target) != self._home
+            for target in targets
+            if type(target).__basicsize__ == self._size and not hasattr(target, "variable")
+        )
+
+
+# Lets a deep graph go without overflowing the C stack, although it was walked.
+#
+# Torch frees a chain of autograd nodes one after the other, whatever its length. But a node that Python has once
+# looked at keeps its Python wrapper as long as it lives, and such nodes are freed one *inside* the other: on torch
+# 2.13 some 200 bytes of stack a node, so that a chain of 40,000 steps, walked by anybody, ends the process when its
+# loss is let go. Looking must not do that.
+#
+# So every so many levels a node gets a `_Landing`: an object in its metadata that holds the nodes below it, which the
+# node holds anyway. When the node is freed, the landing hands them to a list that is emptied once the C code above
+# has returned: the fall is as deep as the distance between two landings, and the next one begins from there. Nothing
+# lives longer by it than to the main thread's next call of a function or next turn of a loop.
+
+STRIDE = 1_000  # levels between two landings
+_KEY = "tensormagic"  # in the node's metadata
+
+Landings = tuple[tuple[int, tuple[int, ...]], ...]  # place of a node, places of the nodes below that it hands on
+
+
+class _Trash:
+    """Nodes that their last owner let go; dropped by the main thread at its next call or turn of a loop."""
+
+    def __init__(self) -> None:
+        self.nodes: deque[Any] = deque()
+        self.asked = False
+        callback = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._empty)
+        self._ask = partial(ctypes.pythonapi.Py_AddPendingCall, callback, None)
+
+    def _empty(self, _: Any) -> int:
+        """Drop all nodes. Nothing is asked for meanwhile: CPython 3.11 under a profiler would wait for it for ever."""
+        while self.nodes:
+            self.nodes.popleft()  # may add more
+        self.asked = False
+        if self.nodes:  # another thread has just added some
+            self.ask_once()
+        return 0
+
+    def ask_once(self) -> None:
+        """Ask the main thread to come. It may come after any call made here in Python: so the last step is none."""
+        if not self.asked:
+            self.asked = True
+            for _ in iter(self._ask, 0):
+                pass
+
+
+class _Landing:
+    """Stands in the metadata of a node and catches the nodes below it."""
+
+    __slots__ = ("_nodes", "_trash")
+
+    def __init__(self, nodes: tuple[Any, ...], trash: _Trash) -> None:
+        self._nodes, self._trash = nodes, trash
+
+    def __del__(self) -> None:
+        self._trash.nodes.extend(self._nodes)
+        self._trash.ask_once()
+
+
+_trash = _Trash()
+
+
+class Unwinding:
+    """Puts landings into walked graphs; those of equal structure are worked out once in a row."""
+
+    def __init__(self) -> None:
+        self._known: tuple[array[int], Landings] = (array("i"), ())
+
+    def secure(self, nodes: Sequence[Any], signature: array[int]) -> None:
+        """Put landings into a graph; ``nodes`` and ``signature`` as in `skeleton.Walk`."""
+        if len(nodes) <= STRIDE:
+            return
+        if signature != self._known[0]:
+            self._known = (signature, landings(signature, len(nodes)))
+        for place, below in self._known[1]:
+            metadata = nodes[place].metadata
+            if _KEY not in metadata:
+                metadata[_KEY] = _Landing(tuple(nodes[other] for other in below), _trash)
+
+
+def landings(signature: array[int], count: int) -> Landings:
+    """Return where landings belong: at edges that lead over a whole stride's border, to something that is deep."""
+    ends = list(_ends(signature))
+    levels = _levels(ends, count)
+    found = []
+    for place, targets in enumerate(ends):
+        band = levels[place] // STRIDE
+        if band > 1 and (below := tuple({t for t in targets if STRIDE <= levels[t] < band * STRIDE})):
+            found.append((place, below))
+    return tuple(found)
+
+
+def _ends(signature: array[int]) -> Iterator[list[int]]:
+    """Yield for every node the places that its edges lead to."""
+    at, size = 1, len(signature)
+    while at < size:
+        stop = at + 3 + 2 * signature[at + 2]
+        yield [end for end in signature[at + 3 : stop : 2] if end >= 0]
+        at = stop
+
+
+def _levels(ends: Sequence[Sequence[int]], count: int) -> list[int]:
+    """Return for every node the length of the longest way down from it."""
+    feeding = [0] * count
+    for targets in ends:
+        for target in targets:
+            feeding[target] += 1
+    order = [place for place in range(count) if not feeding[place]]
+    for place in order:  # grows while it is walked
+        for target in ends[place]:
+            feeding[target] -= 1
+            if not feeding[target]:
+                order.append(target)
+    levels = [0] * count
+    for place in reversed(order):
+        levels[place] = 1 + max([levels[target] for target in ends[place]], default=-1)
+    return levels

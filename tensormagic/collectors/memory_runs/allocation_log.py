@@ -1,0 +1,361 @@
+"""What happened to the memory of one device: storages, births and deaths, folded into sums."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, chain
+from typing import NamedTuple
+
+from tensormagic.collectors.memory_runs.blocks import JOINING, Block, Iterations
+from tensormagic.reports.memory import Category
+
+# The bytes alive at a bounded number of moments, in all and by what they are for and which line allocated them.
+#
+# A storage that lived from one moment to another adds its bytes at the first and takes them away at the second: what
+# a kept moment shows is the sum of all that came before, so that moments can be left out without losing count. Of
+# each few neighbours the lowest and the highest stay; when there are too many, every other pair goes.
+
+MOST = 2000
+
+
+class Moment(NamedTuple):
+    """The state after an operation, or after what was freed behind it.
+
+    Attributes:
+        operation: Its number.
+        seconds: When, by the clock of the run.
+        live: Bytes alive.
+    """
+
+    operation: int
+    seconds: float
+    live: int
+
+
+class Moments:
+    """The moments of one device.
+
+    Attributes:
+        kept: Those that were kept, in order.
+        seen: How many there were.
+    """
+
+    def __init__(self) -> None:
+        self.kept: list[Moment] = []
+        self.seen = 0
+        self._stride = 2
+        self._steps: dict[Hashable, dict[int, int]] = {}
+
+    def add(self, moments: Sequence[Moment]) -> list[int]:
+        """Keep some of the moments that came next.
+
+        Returns:
+            For each of them the index of the first kept moment at or after it; the number of kept ones, where that is
+            yet to come.
+        """
+        chosen, offset = _chosen([moment.live for moment in moments], self._stride), len(self.kept)
+        self.kept.extend(moments[at] for at in chosen)
+        self.seen += len(moments)
+        return [offset + bisect_left(chosen, at) for at in range(len(moments))]
+
+    def count(self, key: Hashable, start: int, end: int | None, nbytes: int) -> None:
+        """Count bytes under ``key`` from one kept moment up to another, or to the end."""
+        if end is None or end > start:
+            steps = self._steps.setdefault(key, {})
+            steps[start] = steps.get(start, 0) + nbytes
+            if end is not None:
+                steps[end] = steps.get(end, 0) - nbytes
+
+    def thin(self) -> list[int] | None:
+        """Leave every other pair out, until there are few enough.
+
+        Returns:
+            What each index became, the number of moments included; None where nothing changed.
+        """
+        moved: list[int] | None = None
+        while len(self.kept) > MOST:
+            step = self._halve()
+            moved = step if moved is None else [step[at] for at in moved]
+        return moved
+
+    def _halve(self) -> list[int]:
+        self._stride *= 2
+        chosen = _chosen([moment.live for moment in self.kept], 4)
+        moved = [bisect_left(chosen, at) for at in range(len(self.kept) + 1)]
+        self.kept = [self.kept[at] for at in chosen]
+        self._steps = {key: _moved(steps, moved) for key, steps in self._steps.items()}
+        return moved
+
+    @property
+    def counted(self) -> list[Hashable]:
+        """The keys under which something was counted."""
+        return list(self._steps)
+
+    def series(self, key: Hashable) -> list[int]:
+        """Return the bytes under ``key`` at each kept moment, and at one more: now."""
+        steps = self._steps.get(key, {})
+        return list(accumulate(steps.get(at, 0) for at in range(len(self.kept) + 1)))
+
+
+def _chosen(levels: list[int], stride: int) -> list[int]:
+    """Return the places of the first lowest and the first highest of each ``stride`` neighbours."""
+    if stride <= 2:
+        return list(range(len(levels)))
+    chosen: set[int] = set()
+    for start in range(0, len(levels), stride):
+        few = range(start, min(start + stride, len(levels)))
+        chosen |= {min(few, key=levels.__getitem__), max(few, key=levels.__getitem__)}
+    return sorted(chosen | {0} if levels else chosen)
+
+
+def _moved(steps: dict[int, int], moved: list[int]) -> dict[int, int]:
+    made: dict[int, int] = {}
+    for at, nbytes in steps.items():
+        made[moved[at]] = made.get(moved[at], 0) + nbytes
+    return made
+
+
+# What happened to the memory of one device: births and deaths, folded into sums a few thousand at a time.
+#
+# What is alive at the highest moment so far is put together from the births and deaths up to it, whenever a batch
+# goes beyond what was the highest: exact, without a look at what is alive at every new height.
+
+BEFORE = "before"
+
+
+class Death(NamedTuple):
+    """A storage was freed.
+
+    Attributes:
+        block: Which one.
+        operation: Number of the last operation then.
+        seconds: When.
+        site: The line that was running.
+        task: Number of the backward that was running; -1 where none was.
+        nbytes: Its bytes then.
+    """
+
+    block: Block
+    operation: int
+    seconds: float
+    site: int | None
+    task: int
+    nbytes: int
+
+
+class Resized(NamedTuple):
+    """A storage was grown or shrunk.
+
+    Attributes:
+        block: Which one.
+        operation: Number of the operation.
+        seconds: When.
+        site: The line that was running.
+        change: Bytes more; less than 0 where it shrank.
+        op: Name of the operation; empty where none did it.
+    """
+
+    block: Block
+    operation: int
+    seconds: float
+    site: int | None
+    change: int
+    op: str
+
+
+Event = Block | Death | Resized  # a block itself stands for its birth
+
+
+@dataclass(slots=True)
+class LineTally:
+    """What one line did to the memory of all devices; see `LineMemory`."""
+
+    allocated: int = 0
+    backward: int = 0
+    freed: int = 0
+    largest: int = 0
+    calls: int = 0
+    peak: int = 0
+    first: int = 0
+    last: int = -1
+    ops: dict[str, int] = field(default_factory=dict)
+
+    def add(self, nbytes: int, op: str, operation: int, live: int) -> None:
+        """Count what an operation allocated.
+
+        Args:
+            nbytes: So much.
+            op: Its name.
+            operation: Its number.
+            live: What was alive right after it.
+        """
+        self.first = self.first or operation
+        self.allocated += nbytes
+        self.largest = max(self.largest, nbytes)
+        self.peak = max(self.peak, live)
+        self.calls += operation != self.last and nbytes > 0
+        self.last = operation
+        self.ops[op] = self.ops.get(op, 0) + nbytes
+
+
+Totals = dict["int | None", LineTally]
+
+
+class AllocationLog:
+    """The memory of one device over a run.
+
+    Args:
+        device: As torch writes it.
+        totals: What each line did, on all devices.
+        iterations: What tells the rhythm of the run, of all devices.
+
+    Attributes:
+        alive: The storages that are alive, in the order of their births.
+        live: Their bytes.
+        peak: The most bytes that were alive at a moment.
+        peak_blocks: The storages that were, with their bytes then.
+        moments: The timeline.
+        served: Bytes that were allocated while each line ran, of a device whose allocator tells what it served
+            besides; else None. The engine of autograd has threads of its own, in which no line runs.
+    """
+
+    def __init__(self, device: str, totals: Totals, iterations: Iterations | None = None) -> None:
+        self.device, self._totals = device, totals
+        self._iterations = Iterations() if iterations is None else iterations
+        self.alive: dict[Block, None] = {}
+        self.live = 0
+        self.peak = -1
+        self.peak_blocks: list[tuple[Block, int]] = []
+        self.moments = Moments()
+        self.served: dict[int | None, int] | None = {} if device.startswith("cuda") else None
+
+    def fold(self, events: Sequence[Event]) -> None:
+        """Count what happened next."""
+        moments, of_event = self._levels(events)
+        top = max(range(len(moments)), key=lambda at: moments[at].live)
+        kept = self.moments.add(moments)
+        indices = [(kept[at], moments[at].live) for at in of_event]
+        split = 0
+        if moments[top].live > self.peak:
+            self.peak = moments[top].live
+            split = next((at for at, moment in enumerate(of_event) if moment > top), len(events))
+            self._settle(events[:split], indices)
+            self.peak_blocks = [(block, block.nbytes) for block in self.alive]
+        self._settle(events[split:], indices[split:])
+        self._thin()
+
+    def _levels(self, events: Sequence[Event]) -> tuple[list[Moment], list[int]]:
+        """Return the moments: what is allocated by one operation is one, what is freed behind it another."""
+        moments: list[Moment] = []
+        of_event: list[int] = []
+        last: tuple[int, bool] | None = None
+        for event in events:
+            change, operation, seconds = _change(event)
+            self.live += change
+            this = (operation, change < 0)
+            if this != last:
+                last = this
+                moments.append(Moment(operation, seconds, self.live))
+            else:
+                moments[-1] = Moment(operation, seconds, self.live)
+            of_event.append(len(moments) - 1)
+        return moments, of_event
+
+    def _settle(self, events: Sequence[Event], moments: Sequence[tuple[int, int]]) -> None:
+        for event, (at, live) in zip(events, moments, strict=False):
+            if isinstance(event, Block):
+                self._born(event, at, live)
+            elif isinstance(event, Death):
+                self._died(event, at)
+            else:
+                self._resized(event, at, live)
+
+    def _born(self, block: Block, at: int, live: int) -> None:
+        block.start = at
+        self.alive[block] = None
+        if not block.before:
+            if block.task > self._iterations.latest:
+                self._iterations.began(block.task, block.born)
+            if block.op in JOINING:
+                self._iterations.joined(block)
+            if self.served is not None:
+                asking = None if block.by_engine else block.site  # as the allocator sees it
+                self.served[asking] = self.served.get(asking, 0) + block.nbytes
+            total = self._total(block.site)
+            total.add(block.nbytes, block.op, block.born, live)
+            if block.place is not None and block.place.phase == "backward":
+                total.backward += block.nbytes
+
+    def _died(self, death: Death, at: int) -> None:
+        block = death.block
+        self.alive.pop(block, None)
+        block.died = death.operation
+        block.category = block.category or _ended(block, death)
+        self._total(death.site).freed += block.nbytes
+        if death.task > self._iterations.latest:
+            self._iterations.began(death.task, death.operation)
+        if at == block.start and not block.pieces:
+            return
+        for key in _keys(block):
+            for piece in (*(block.pieces or ()), (block.start, at, block.nbytes)):
+                self.moments.count(key, *piece)
+
+    def _resized(self, event: Resized, at: int, live: int) -> None:
+        block, change = event.block, event.change
+        if at > block.start:
+            block.pieces = [*(block.pieces or ()), (block.start, at, block.nbytes)]
+        block.start = at
+        block.nbytes += change
+        total = self._total(event.site)
+        if change > 0:
+            total.add(change, event.op, event.operation, live)
+        else:
+            total.freed -= change
+
+    def _total(self, site: int | None) -> LineTally:
+        total = self._totals.get(site)
+        return self._totals.setdefault(site, LineTally()) if total is None else total
+
+    def _thin(self) -> None:
+        moved = self.moments.thin()
+        if moved is None:
+            return
+        for block in self.alive:
+            block.start = moved[block.start]
+            if block.pieces:
+                pieces = [(moved[start], moved[end], nbytes) for start, end, nbytes in block.pieces]
+                block.pieces = [piece for piece in pieces if piece[0] < piece[1]]
+
+
+def _change(event: Event) -> tuple[int, int, float]:
+    """Return by how many bytes an event changes what is alive, the number of the operation, and when it was."""
+    if isinstance(event, Block):
+        return event.nbytes, event.born, event.seconds
+    if isinstance(event, Death):
+        return -event.nbytes, event.operation, event.seconds
+    return event.change, event.operation, event.seconds
+
+
+def _ended(block: Block, death: Death) -> Category:
+    """Return what a storage was for, by when it was freed.
+
+    What was allocated outside of a backward and is freed by one was kept for that backward. What a backward allocated
+    and did not free is a gradient. What an optimizer allocated in one of its steps and keeps beyond it is its state.
+    """
+    if death.task != block.task:
+        return "saved for backward" if death.task >= 0 else "gradient"
+    optimizes = block.place is not None and block.place.phase == "optimizer"
+    return "optimizer state" if optimizes and death.site != block.site else "other"
+
+
+def _keys(block: Block) -> tuple[object, ...]:
+    if block.before:
+        return (BEFORE,)
+    return ("category", block.category or "other"), ("line", block.site)
+
+
+def blocks_of(allocation_logs: Sequence[AllocationLog]) -> list[Block]:
+    """Return everything that is alive on all devices."""
+    return list(chain.from_iterable(allocation_log.alive for allocation_log in allocation_logs))

@@ -1,0 +1,259 @@
+"""What modules hold that their registries do not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import nn
+
+from tensormagic.collectors.objects.identity import ModuleNames
+from tensormagic.collectors.objects.namespace import Walk, held_by, inside, is_kind, is_torch_own
+from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.session.assignments import CellNumber, assigned, no_cell
+from tensormagic.collectors.session.tied_weights import TiedWeights
+from tensormagic.reports import HiddenModules, Location, LooseTensor, ModulesReport
+
+# What modules hold that their registries do not know: loose tensors, and modules in plain lists and dictionaries.
+#
+# Only modules of classes outside torch are looked at, and of these only the plain attributes: a few microseconds a
+# module. What trains them, and which line made them so, is looked up only where something was found.
+
+Root = tuple[str, nn.Module]  # the name of an outermost module, and the module
+Optimized = Callable[[], Iterable[int]]
+
+MOST = 32  # of each kind
+_ITEMS = 256  # of one container that are looked at
+_DEEP = 3  # containers in containers
+_LEAVES = 64  # nodes that are walked from a tensor that is no leaf
+_OWN = frozenset(nn.Module().__dict__)
+_CONTAINERS = (list, tuple, dict)
+_ATOMS = frozenset({int, float, bool, str, type(None), FunctionType})
+
+
+@dataclass(slots=True)
+class Unregistered:
+    """What was found."""
+
+    loose: list[LooseTensor] = field(default_factory=list)
+    hidden: list[HiddenModules] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A plain attribute of a module that lies in an outermost one."""
+
+    root: Root
+    path: str
+    module: nn.Module
+    attribute: str
+    value: Any
+
+    @property
+    def name(self) -> str:
+        """How a person writes it."""
+        return f"{self.path}.{self.attribute}"
+
+
+def look_at(
+    roots: Iterable[Root],
+    namespace: Mapping[str, Any],
+    *,
+    optimized: Optimized = tuple,
+    cell_number: CellNumber = no_cell,
+) -> Unregistered:
+    """Return what the modules hold beside their registries.
+
+    Args:
+        roots: The outermost modules, by name.
+        namespace: The person's names: what is bound to one of its own is no fault of a module.
+        optimized: Gives, by ``id``, what optimizers update that are known besides those that the names reach.
+        cell_number: Gives the number of a cell.
+    """
+    every, found = list(roots), Unregistered()
+    with quiet():
+        known = _Known(every, namespace, optimized)
+        for place in islice((place for root in every for place in _places(root)), MOST * 4):
+            lines = assigned(type(place.module), place.attribute, cell_number)
+            if is_kind(place.value, torch.Tensor):
+                found.loose.append(_loose(place, known, lines[-1] if lines else None))
+            elif (hidden := _hidden(place, known, lines[0] if lines else None)) is not None:
+                found.hidden.append(hidden)
+    return Unregistered(found.loose[:MOST], found.hidden[:MOST])
+
+
+def _places(root: Root) -> Iterator[Place]:
+    """Yield the plain attributes of all modules inside one that are tensors, or containers with modules in them."""
+    for path, module in inside(*root):
+        if is_torch_own(type(module)):
+            continue
+        attributes = object.__getattribute__(module, "__dict__")
+        for attribute in sorted(attributes.keys() - _OWN):
+            value = attributes[attribute]
+            if type(value) not in _ATOMS and (is_kind(value, torch.Tensor) or _holds_any(value)):
+                yield Place(root, path, module, attribute, value)
+
+
+def _holds_any(value: object) -> bool:
+    return type(value) in _CONTAINERS and bool(value) and next(_members(value), None) is not None
+
+
+def _members(value: Any, depth: int = _DEEP) -> Iterator[Any]:
+    """Yield the modules and parameters in plain containers, and in containers in these."""
+    for item in islice(value.values() if type(value) is dict else value, _ITEMS):
+        if is_kind(item, nn.Module, nn.Parameter):
+            yield item
+        elif depth and type(item) in _CONTAINERS:
+            yield from _members(item, depth - 1)
+
+
+class _Known:
+    """What is registered, named and optimized; looked up when it is first asked for."""
+
+    def __init__(self, roots: list[Root], namespace: Mapping[str, Any], optimized: Optimized) -> None:
+        self._roots, self._namespace, self._more = roots, namespace, optimized
+
+    @cached_property
+    def named(self) -> set[int]:
+        """What is bound to a plain name."""
+        return {id(value) for name, value in list(self._namespace.items()) if not name.startswith("_")}
+
+    @cached_property
+    def stepped(self) -> set[int]:
+        """What is known to have been updated."""
+        return set(self._more())
+
+    @cached_property
+    def optimized(self) -> set[int]:
+        """What the optimizers that could be found update."""
+        found = [optimizer for _, optimizer in Walk(self._namespace).named(torch.optim.Optimizer)]
+        groups = (group for optimizer in found for group in optimizer.param_groups)
+        return {id(parameter) for group in groups for parameter in group["params"]} | self.stepped
+
+    def registered(self, hidden: Iterable[nn.Module] = ()) -> set[int]:
+        """Return the parameters and buffers of all outermost modules that lie not in a hiding place themselves."""
+        hiding = {id(module) for module in hidden} - self.named
+        return {id(held) for _, root in self._roots if id(root) not in hiding for held in held_by(root)}
+
+
+def _parameters(root: nn.Module) -> set[int]:
+    return {id(held) for held in held_by(root) if is_kind(held, nn.Parameter)}
+
+
+def _loose(place: Place, known: _Known, where: Location | None) -> LooseTensor:
+    x, (owner, root) = place.value, place.root
+    behind = [id(x)] if x.is_leaf else [id(leaf) for leaf in _leaves(x)]
+    own = _parameters(root)
+    devices = {str(held.device) for held in held_by(root)}
+    return LooseTensor(
+        name=place.name, owner=owner, module=place.path, shape=tuple(x.shape),
+        dtype=str(x.dtype).removeprefix("torch."), device=str(x.device), requires_grad=x.requires_grad,
+        grad_fn="" if x.grad_fn is None else x.grad_fn.name(),
+        kept_elsewhere=id(x) in known.named or _all_in(behind, known.registered() | known.named),
+        optimized=_all_in(behind, known.optimized), siblings=len(own & known.optimized), registered=len(own),
+        module_device=devices.pop() if len(devices) == 1 else "",
+        method=where.function if where is not None else "", location=where,
+    )  # fmt: skip
+
+
+def _all_in(wanted: list[int], known: set[int]) -> bool:
+    return bool(wanted) and known.issuperset(wanted)
+
+
+def _leaves(x: torch.Tensor) -> list[torch.Tensor]:
+    """Return the leaves that a tensor was computed from; none where the way to them is long."""
+    seen: set[Any] = set()
+    pending, found = [x.grad_fn], []
+    while pending and len(seen) < _LEAVES:
+        node: Any = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        found += [node.variable] if hasattr(node, "variable") else []
+        pending += [after for after, _ in node.next_functions]
+    return [] if pending else found
+
+
+def _hidden(place: Place, known: _Known, where: Location | None) -> HiddenModules | None:
+    """Return what a container hides from its module; None where all of it is known elsewhere, or asks for nothing."""
+    members = list(_members(place.value))
+    modules = [member for member in members if is_kind(member, nn.Module)]
+    lying = [member for member in members if is_kind(member, nn.Parameter)]
+    every = {id(held): held for module in modules for held in held_by(module) if is_kind(held, nn.Parameter)}
+    every |= {id(parameter): parameter for parameter in lying}
+    registered = known.registered(modules)
+    missing = {key: held for key, held in every.items() if held.requires_grad and key not in registered}
+    if not missing:
+        return None
+    own = [held for held in held_by(place.root[1]) if is_kind(held, nn.Parameter)]
+    return HiddenModules(
+        name=place.name, owner=place.root[0], container=type(place.value).__name__, modules=len(modules),
+        parameters=len(missing), numel=sum(_numel(held) for held in missing.values()),
+        registered=len({id(held) for held in own}), optimized=len(missing.keys() & known.optimized),
+        with_gradient=sum(held.grad is not None for held in missing.values()),
+        trained=any(held.grad is not None or id(held) in known.stepped for held in own), location=where,
+    )  # fmt: skip
+
+
+def _numel(parameter: torch.Tensor) -> int:
+    try:
+        return parameter.numel()
+    except Exception:  # a lazy parameter has no shape yet
+        return 0
+
+
+# What the modules of a traced run hold beside their registries: looked at once, when the run has ended.
+#
+# Only the ties of weights are taken down when a module is first met: that two Parameters were one cannot be seen
+# later.
+
+
+class ModuleWatch:
+    """Looks at the outermost modules of a run.
+
+    Args:
+        modules: Tells of each of them as it is met.
+        namespace: The person's names.
+        cell_number: Gives the number of a cell.
+
+    Attributes:
+        report: What was found; None before `finish`.
+    """
+
+    def __init__(self, modules: ModuleNames, namespace: Mapping[str, Any], cell_number: CellNumber | None) -> None:
+        self._modules, self._namespace, self._cell_number = modules, namespace, cell_number or no_cell
+        self._ties = TiedWeights()
+        self._learn, modules.on_root = modules.on_root, self._met
+        self.report: ModulesReport | None = None
+
+    def _met(self, name: str, module: nn.Module) -> None:
+        self._learn(name, module)
+        self._ties.remember(module)
+
+    def finish(self, optimized: Iterable[int], add_gap: Callable[[str, str], None]) -> None:
+        """Look at the modules; where that cannot be done, a gap. Never raises."""
+        try:
+            known = list(optimized)
+            self.report = modules_report(
+                self._modules.roots(), self._namespace, self._ties, lambda: known, self._cell_number
+            )
+        except Exception as error:
+            add_gap("modules", f"what the modules hold could not be looked at: {type(error).__name__}: {error}")
+
+
+def modules_report(
+    roots: list[Root],
+    namespace: Mapping[str, Any],
+    ties: TiedWeights,
+    optimized: Optimized = tuple,
+    cell_number: CellNumber = no_cell,
+) -> ModulesReport:
+    """Return what modules hold beside their registries, and which ties are broken."""
+    found = look_at(roots, namespace, optimized=optimized, cell_number=cell_number)
+    untied = tuple(pair for name, root in roots for pair in ties.broken(name, root, cell_number))
+    return ModulesReport(tuple(found.loose), tuple(found.hidden), untied)

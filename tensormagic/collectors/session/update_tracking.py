@@ -1,0 +1,379 @@
+"""What parameters did between two looks at a session: which stood still while others of their model moved."""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from tensormagic.collectors.objects.holdings import registered
+from tensormagic.collectors.objects.namespace import is_kind
+from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.session.assignments import CellNumber, assigned, bound, no_cell
+from tensormagic.collectors.session.tied_weights import parameters_of
+from tensormagic.reports import Location, StillParameters
+
+# Where parameters lie in their model: beside others of the same make, and by which line they got there.
+
+
+def like_trained(
+    root: tuple[str, nn.Module], names: Sequence[str], still: Iterable[int], trained: Iterable[int]
+) -> tuple[int, ...]:
+    """Return the parameters that lie in a ModuleList or ModuleDict beside modules of the same make that are trained.
+
+    Which of such modules is used may depend on the data: experts, adapters of a language, layers that are dropped.
+
+    Args:
+        root: The model, and its name.
+        names: Of all its parameters, with the name of the model.
+        still: The numbers of those asked about.
+        trained: The numbers of those that are trained.
+    """
+    patterns = {number: _pattern(*root, names[number]) for number in {*still, *trained}}
+    used = {patterns[number] for number in trained}
+    return tuple(number for number in still if "*" in patterns[number] and patterns[number] in used)
+
+
+def _pattern(owner: str, root: nn.Module, name: str) -> tuple[str, ...]:
+    """Return the path of a parameter with a star for each place in a list or dictionary of modules."""
+    parts = tuple(name.removeprefix(f"{owner}.").split("."))
+    parents = [module for module, _ in _steps(root, parts)]
+    starred = (is_kind(module, nn.ModuleList, nn.ModuleDict) for module in parents)
+    return tuple("*" if star else key for star, key in zip(starred, parts, strict=False))
+
+
+def _steps(root: nn.Module, path: Iterable[str]) -> Iterator[tuple[nn.Module, str]]:
+    """Yield the modules on the way to a parameter, each with the attribute that is taken of it."""
+    module: nn.Module | None = root
+    for key in path:
+        if module is None:
+            return
+        yield module, key
+        module = registered(module, "_modules").get(key)
+
+
+def made_at(root: nn.Module, paths: Sequence[str], cell_number: CellNumber) -> Location | None:
+    """Return the line of a person's class that makes what these parameters have in common, from outside inwards."""
+    common: list[str] = []
+    for keys in zip(*(path.split(".") for path in paths), strict=False):
+        if len(set(keys)) > 1:
+            break
+        common.append(keys[0])
+    lines = [line for module, key in _steps(root, common) for line in assigned(type(module), key, cell_number)[:1]]
+    return lines[-1] if lines else None
+
+
+# A parameter as one look finds it, and what is remembered of it until the next: numbers, and weak references.
+
+Place = tuple[int, int]  # the ids of an optimizer and of the model; the first is 0 for what is in no optimizer
+_MADE, _FILLED = 1, 4  # in-place changes that making a parameter takes: mostly, and at most
+
+Gradient = tuple[int, int]  # where its memory is, and its version
+
+
+@dataclass(slots=True)
+class Seen:
+    """What is remembered of a parameter.
+
+    Attributes:
+        reference: Weak, to it.
+        version: Its version counter.
+        gradient: Its gradient.
+        place: Which optimizer holds it, of which model.
+        asks: Whether it asked for a gradient.
+        trained: Whether an optimizer was seen to have changed it.
+        since: How far its optimizer was when it began to stand still; None where it does not.
+    """
+
+    reference: weakref.ref[nn.Parameter]
+    version: int
+    gradient: Gradient | None
+    place: Place
+    asks: bool
+    trained: bool
+    since: int | None
+
+
+@dataclass(slots=True)
+class Pace:
+    """How far an optimizer got with a model.
+
+    Attributes:
+        reference: Weak, to the optimizer.
+        total: In all looks together: its steps, or where it does not count them, changes of what it moved most.
+        steps: What its own state counts; 0 where it does not.
+        advanced: Since the last look.
+        is_new: Whether it was not there at the last look.
+    """
+
+    reference: weakref.ref[Any]
+    total: int = 0
+    steps: int = 0
+    advanced: int = 0
+    is_new: bool = True
+
+    def advance(self, by: int, steps: int, *, is_new: bool) -> None:
+        """Take down what a look has seen."""
+        self.total, self.advanced, self.steps, self.is_new = self.total + by, by, steps, is_new
+
+
+@dataclass(slots=True)
+class Standing:
+    """A parameter as it stands, and what it was at the last look."""
+
+    name: str
+    value: nn.Parameter
+    state: Mapping[str, Any]
+    version: int
+    gradient: Gradient | None
+    place: Place
+    before: Seen | None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether an optimizer holds it."""
+        return bool(self.place[0])
+
+    @property
+    def moved(self) -> int:
+        """In-place changes since the last look, or since it was made."""
+        return self.version - self.before.version if self.before is not None else max(self.version - _MADE, 0)
+
+    @property
+    def is_used(self) -> bool:
+        """Whether its optimizer has made a step with it that left a state."""
+        return bool(self.state) and ("step" not in self.state or steps_of(self.state) > 0)
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether an optimizer has changed it, by all that can be seen."""
+        earlier = self.before is not None and self.before.trained
+        return self.is_held and (earlier or self.is_used or self.moved > 0)
+
+    def stands_still(self, pace: Pace, *, keeps_state: bool) -> bool:
+        """Return whether nothing changes it: in an optimizer for want of a gradient, or in none in spite of one.
+
+        Args:
+            pace: How far its optimizer is, or of what is in none, the fastest one of the model.
+            keeps_state: Whether its optimizer keeps a state of what it moves.
+        """
+        just_made = keeps_state and self.before is None and self.version <= _FILLED
+        if not self.value.requires_grad or self.is_used or (self.moved and not just_made):
+            return False
+        return self.gradient is None if self.is_held else self._gets_gradients(pace)
+
+    def _gets_gradients(self, pace: Pace) -> bool:
+        """Return whether there is a gradient that came since the last look, or at one before, if no step was made."""
+        known = None if self.before is None else self.before.gradient
+        stood = self.before is not None and self.before.since is not None and not pace.advanced
+        return self.gradient is not None and (self.gradient != known or stood)
+
+    def since(self, pace: Pace, *, is_watching: bool) -> int:
+        """Return how far its optimizer was when it began to stand still.
+
+        Args:
+            pace: How far it is now.
+            is_watching: Whether there was a look before this one.
+        """
+        before = self.before
+        if before is None:
+            return pace.total - pace.advanced if is_watching else pace.total
+        if before.since is not None and before.place == self.place:
+            return before.since
+        could_move = before.asks and (before.place == self.place or pace.is_new or not self.is_held)
+        return pace.total - pace.advanced if could_move else pace.total
+
+    def remembered(self, since: int | None) -> Seen:
+        """Return what is kept of it."""
+        asks = self.value.requires_grad
+        return Seen(weakref.ref(self.value), self.version, self.gradient, self.place, asks, self.is_trained, since)
+
+
+def standings(root: tuple[str, nn.Module], held: Mapping[int, Any], seen: Mapping[int, Seen]) -> list[Standing]:
+    """Return the plain parameters of a model, each once.
+
+    Args:
+        root: The model, and its name.
+        held: By ``id``, the optimizer that holds a parameter.
+        seen: By ``id``, what the last look saw.
+    """
+    each: dict[int, Standing] = {}
+    for name, p in parameters_of(root[1]):
+        if type(p) is nn.Parameter and id(p) not in each and p.is_leaf and not p.is_inference():
+            optimizer = held.get(id(p))
+            state = {} if optimizer is None else _registry(optimizer, "state").get(p) or {}
+            place = (0 if optimizer is None else id(optimizer), id(root[1]))
+            each[id(p)] = Standing(f"{root[0]}.{name}", p, state, p._version, _gradient(p), place, seen.get(id(p)))
+    return list(each.values())
+
+
+def held_by(optimizer: Any) -> Iterable[Any]:
+    """Return what an optimizer updates, read without running code of its class."""
+    return [p for group in _registry(optimizer, "param_groups") or () for p in group["params"]]
+
+
+def steps_of(state: Mapping[str, Any]) -> int:
+    """Return the steps that an optimizer has made with a parameter, by its state; 0 where that does not count them.
+
+    A count that lies on another device is not read: that would wait for it.
+    """
+    count = state.get("step", 0)
+    if isinstance(count, torch.Tensor):
+        return int(count.item()) if count.device.type == "cpu" and count.numel() == 1 else 0
+    return int(count) if isinstance(count, int | float) else 0
+
+
+def _registry(optimizer: Any, name: str) -> Any:
+    return object.__getattribute__(optimizer, "__dict__").get(name) or {}
+
+
+def _gradient(p: nn.Parameter) -> Gradient | None:
+    gradient = p.grad
+    if gradient is None:
+        return None
+    return (gradient.data_ptr() if gradient.layout is torch.strided else id(gradient), gradient._version)
+
+
+# What parameters did between two looks at a session: which stood still while others of their model were trained.
+#
+# Autograd and the optimizers leave traces that cost nothing to read. A step changes a parameter in place, so that its
+# version counter moves, and most optimizers leave state for it; one that had no gradient at any step has neither.
+# Nothing is hooked: the counters of two looks are compared.
+
+Root = tuple[str, nn.Module]
+
+
+@dataclass(slots=True)
+class _Model:
+    """A model as it stands at one look, with the optimizers that hold any of its parameters."""
+
+    root: Root
+    parameters: list[Standing]
+    optimizers: dict[Place, tuple[str, Any]]
+
+    @property
+    def nowhere(self) -> Place:
+        """The place of what is in no optimizer."""
+        return 0, id(self.root[1])
+
+    def of(self, place: Place) -> list[Standing]:
+        """Return the parameters that one optimizer holds, or none does."""
+        return [one for one in self.parameters if one.place == place]
+
+
+@dataclass(slots=True)
+class Learning:
+    """Compares one look with the next. Holds parameters, models and optimizers weakly, and numbers."""
+
+    _seen: dict[int, Seen] = field(default_factory=dict)
+    _paces: dict[Place, Pace] = field(default_factory=dict)
+    _is_watching: bool = False
+
+    def look(
+        self,
+        roots: Iterable[Root],
+        optimizers: Iterable[tuple[str, Any]],
+        *,
+        files: tuple[str, ...] = (),
+        cell_number: CellNumber = no_cell,
+    ) -> tuple[StillParameters, ...]:
+        """Return what stood still, for each model by the optimizer that holds it, or by none.
+
+        Args:
+            roots: The outermost modules, by name.
+            optimizers: All optimizers that there are, by name.
+            files: Where to look for the line that makes an optimizer.
+            cell_number: Gives the number of a cell.
+        """
+        self._seen = {key: seen for key, seen in self._seen.items() if seen.reference() is not None}
+        self._paces = {key: pace for key, pace in self._paces.items() if pace.reference() is not None}
+        with quiet():
+            models = list(self._models(roots, list(optimizers)))
+            found = [(model, report) for model in models for report in self._described(model)]
+            self._is_watching = True
+            return tuple(_located(model.root[1], report, files, cell_number) for model, report in found)
+
+    def _models(self, roots: Iterable[Root], optimizers: list[tuple[str, Any]]) -> Iterator[_Model]:
+        """Yield the models; a parameter that lies in two is the first one's."""
+        held = {id(p): optimizer for _, optimizer in optimizers for p in held_by(optimizer)}
+        names = {id(optimizer): name for name, optimizer in optimizers}
+        taken: set[int] = set()
+        for root in roots:
+            parameters = [one for one in standings(root, held, self._seen) if id(one.value) not in taken]
+            taken.update(id(one.value) for one in parameters)
+            used = {one.place: held[id(one.value)] for one in parameters if one.is_held}
+            yield _Model(root, parameters, {place: (names[place[0]], one) for place, one in used.items()})
+
+    def _described(self, model: _Model) -> Iterator[StillParameters]:
+        paces = {place: self._pace(model, place) for place in model.optimizers}
+        paces[model.nowhere] = self._fastest(model, list(paces.values()))
+        still = {place: self._still(model, place, pace) for place, pace in paces.items()}
+        for one in model.parameters:
+            self._seen[id(one.value)] = one.remembered(still[one.place].get(one.name))
+        for place, pace in paces.items():
+            for since in sorted(set(still[place].values())):
+                names = {name for name, began in still[place].items() if began == since}
+                yield from _report(model, names, paces, place, pace.total - since)
+
+    def _pace(self, model: _Model, place: Place) -> Pace:
+        """Return how far an optimizer got with a model, this look counted."""
+        members = model.of(place)
+        is_new = place not in self._paces
+        pace = self._paces.setdefault(place, Pace(weakref.ref(model.optimizers[place][1])))
+        steps, moved = max(steps_of(one.state) for one in members), max(one.moved for one in members)
+        pace.advance(max(steps - pace.steps, 0) if steps else moved, steps, is_new=is_new)
+        return pace
+
+    def _fastest(self, model: _Model, paces: list[Pace]) -> Pace:
+        """Return how far any optimizer got with a model: what its parameters in none are held against."""
+        pace = self._paces.setdefault(model.nowhere, Pace(weakref.ref(model.root[1])))
+        fastest = max(paces, key=lambda one: one.advanced, default=None)
+        if fastest is not None:
+            pace.advance(fastest.advanced, fastest.steps, is_new=False)
+        return pace
+
+    def _still(self, model: _Model, place: Place, pace: Pace) -> dict[str, int]:
+        """Return the parameters of one place that stand still, each with the pace at which it began to."""
+        members = model.of(place)
+        keeps_state = any(one.is_used for one in members)
+        still = [one for one in members if one.stands_still(pace, keeps_state=keeps_state)]
+        return {one.name: one.since(pace, is_watching=self._is_watching) for one in still}
+
+
+def _report(
+    model: _Model, still: set[str], paces: dict[Place, Pace], place: Place, watched: int
+) -> Iterator[StillParameters]:
+    """Yield what there is to say of parameters that stand still; nothing where no other was trained meanwhile."""
+    held = bool(place[0])
+    trainers = [key for key in model.optimizers if any(one.is_trained for one in model.of(key))]
+    if place in trainers or (trainers and not held and watched):
+        trainer = place if held else max(trainers, key=lambda key: paces[key].advanced)
+        names = tuple(one.name for one in model.parameters)
+        trained = tuple(number for number, one in enumerate(model.parameters) if one.is_trained)
+        numbers = tuple(number for number, name in enumerate(names) if name in still)
+        yield StillParameters(
+            owner=model.root[0],
+            optimizer=model.optimizers[trainer][0],
+            held=held,
+            names=names,
+            numels=tuple(one.value.numel() for one in model.parameters),
+            still=numbers,
+            trained=trained,
+            alike=like_trained(model.root, names, numbers, trained),
+            watched=watched,
+            steps=paces[trainer].steps,
+        )
+
+
+def _located(
+    root: nn.Module, report: StillParameters, files: tuple[str, ...], cell_number: CellNumber
+) -> StillParameters:
+    """Return a report with the line that makes the parameters, or of what is in no optimizer, the optimizer."""
+    location = None if report.held else bound(report.optimizer, files, cell_number)
+    path = [report.names[number].removeprefix(f"{report.owner}.") for number in report.still]
+    return dataclasses.replace(report, location=location or made_at(root, path, cell_number))

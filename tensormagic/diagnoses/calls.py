@@ -1,0 +1,274 @@
+"""What single calls of the forward do beside what was asked: layout, devices, dtypes, random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from tensormagic.diagnoses.phrases import binding, called, every_call, expression, how_often, of_kind, times
+from tensormagic.reports import Finding, Observation, Operand, RelatedLine, RngRunReport, TraceReport
+from tensormagic.words import count, listed, number_of_bytes, plural, tuple_text
+
+# TM701: random numbers that no second run will give again.
+
+MOST_LINES = 3
+_SEEDS = {"torch": "`torch.manual_seed(0)`", "numpy": "give NumPy a seed", "python": "`random.seed(0)`"}
+
+
+def unseeded_draws(report: TraceReport) -> Iterator[Finding]:
+    """TM701: once a run: draws from a default generator whose seed torch chose itself."""
+    draws = list(of_kind(report, "draw"))
+    if not draws:
+        return
+    count = sum(one.calls for one in draws)
+    names = listed(list(dict.fromkeys(one.op for one in draws)))
+    rest = draws[1 : 1 + MOST_LINES]
+    lines = "" if len(draws) == 1 else f" on {plural(len(draws), 'line')}"
+    yield Finding(
+        code="TM701",
+        severity="note",
+        message=f"{names} drew {plural(count, 'time')}{lines} from a generator that nobody seeded: the next run gives "
+        "other numbers.",
+        location=report.location(draws[0].location),
+        evidence={"draws": count, "lines": len(draws), "seed": draws[0].detail},
+        remedy="Where runs are to be compared: `torch.manual_seed(0)` before the model is made.",
+        subject=draws[0].op,
+        related=tuple(_related(report, one) for one in rest),
+    )
+
+
+def unseeded_run(report: RngRunReport) -> Iterator[Finding]:
+    """TM701: the same of a run whose draws were watched: any generator that the system seeded, NumPy's too."""
+    for index, state in enumerate(report.before):
+        draws = [one for one in report.sums if one.generator == index]
+        if state.seeding != "entropy" or not draws or draws[0].kind == "set":
+            continue
+        calls = sum(one.calls for one in draws)
+        yield Finding(
+            code="TM701",
+            severity="note",
+            message=f"{state.name} was seeded by the system, and {plural(calls, 'draw')} came from it: the next run "
+            "gives other numbers.",
+            location=report.location(draws[0].location),
+            evidence={"draws": calls, "seed": state.seed},
+            remedy=f"Where runs are to be compared: {_SEEDS[state.library]} before the model is made.",
+            subject=state.name,
+        )
+
+
+def _related(report: TraceReport, one: Observation) -> RelatedLine:
+    location = report.location(one.location)
+    assert location is not None  # `of_kind` gives no others
+    return RelatedLine(f"{one.op}, {count(one.calls)} times" if one.calls > 1 else one.op, location)
+
+
+# TM803, TM805: what crossing from one device or dtype to another does beside what was asked.
+
+FEWEST_STEPS = 3  # fewer are no loop
+
+# -- TM803 ----------------------------------------------------------------------------------------------------------
+
+
+def waits_in_every_step(report: TraceReport) -> Iterator[Finding]:
+    """TM803: once a run: lines that make the host wait for a device at least once a step."""
+    steps = report.steps_seen if report.pacing is None else report.passes_traced
+    waits = [one for one in of_kind(report, "synchronised") if one.calls >= steps and every_call(one)]
+    if steps < FEWEST_STEPS or not waits:
+        return
+    waits.sort(key=lambda one: -one.calls)
+    first, count = waits[0], sum(one.calls for one in waits)
+    lines = "" if len(waits) == 1 else f" on {plural(len(waits), 'line')}"
+    yield Finding(
+        code="TM803",
+        severity="note",
+        message=f"The host waits for {first.detail} in every step: {_what(waits)} read from it "
+        f"{plural(count, 'time')} in {plural(steps, 'step')}{lines}.",
+        location=report.location(first.location),
+        evidence={"waits": count, "steps": steps, "device": first.detail},
+        remedy="Keep the value on the device (`total += loss.detach()`), and read it once in many steps.",
+        subject=first.operands[0].name if first.operands else "",
+        related=tuple(_device_related(report, one) for one in waits[1 : 1 + MOST_LINES]),
+    )
+
+
+def _what(waits: list[Observation]) -> str:
+    return listed(list(dict.fromkeys(one.op for one in waits)))
+
+
+def _device_related(report: TraceReport, one: Observation) -> RelatedLine:
+    location = report.location(one.location)
+    assert location is not None  # `of_kind` gives no others
+    return RelatedLine(f"{one.op}, {count(one.calls)} times", location)
+
+
+# -- TM805 ----------------------------------------------------------------------------------------------------------
+
+
+def promoted_to_double(report: TraceReport) -> Iterator[Finding]:
+    """TM805: what is trained in float32 became float64 because it met data in float64: once, at the first line."""
+    for one in of_kind(report, "promoted"):
+        wide = next((operand for operand in one.operands if operand.dtype == "float64"), None)
+        narrow = next((operand for operand in one.operands if operand.dtype != "float64"), None)
+        if wide is not None and narrow is not None and narrow.requires_grad and not wide.requires_grad:
+            yield _promoted_finding(report, one, narrow, wide)
+            return  # what comes after is float64 for this reason
+
+
+def _promoted_finding(report: TraceReport, one: Observation, narrow: Operand, wide: Operand) -> Finding:
+    made = report.location(one.made)
+    name = called(wide, "one operand")
+    origin = ", from NumPy," if one.detail == "numpy" else ""
+    code = f"`{wide.name} = {wide.name}.float()`" if wide.name.isidentifier() else "`.float()`"
+    return Finding(
+        code="TM805",
+        severity="warning",
+        message=f"{expression(one)} computes in float64 {how_often(one)}: {name}{origin} of shape "
+        f"{tuple_text(wide.shape)} is float64, and takes {called(narrow, 'the other')}, {narrow.dtype}, along.",
+        location=report.location(one.location),
+        evidence={
+            "float64": wide.name or tuple_text(wide.shape),
+            narrow.dtype: narrow.name or tuple_text(narrow.shape),
+        },
+        remedy=f"Convert the data once: {code}; NumPy makes float64 where nothing else is asked for.",
+        subject=wide.name,
+        related=() if made is None else (RelatedLine("made as float64", made),),
+    )
+
+
+# TM102 to TM105: what single calls do with layout, memory and shapes beside what was asked of them.
+
+# A copy of a few KiB is what a view costs anyway. One of a MiB takes some tenths of a millisecond, and is worth a note
+# where a run makes many: merging the heads of attention is such a copy, and cannot be had without.
+HIDDEN_COPY = 1 << 20
+HIDDEN_COPIES = 16 << 20
+# Below a MiB nobody will measure the conversion; and twice may be a first try, or an evaluation.
+MIXED_BYTES = 1 << 20
+MIXED_CALLS = 3
+
+# -- TM102 ----------------------------------------------------------------------------------------------------------
+
+
+def hidden_copy(report: TraceReport) -> Iterator[Finding]:
+    """TM102: ``reshape``, ``flatten`` or ``ravel`` could not give a view, and copied much: the largest few lines."""
+    large = [
+        one for one in of_kind(report, "copy")
+        if one.nbytes >= HIDDEN_COPY and one.nbytes * times(one) >= HIDDEN_COPIES
+    ]  # fmt: skip
+    for one in sorted(large, key=lambda one: -one.nbytes * times(one))[:MOST_LINES]:
+        yield _copy_finding(report, one)
+
+
+def _copy_finding(report: TraceReport, one: Observation) -> Finding:
+    source, result = one.operands[0], one.result
+    name = called(source, "its input")
+    in_all = f", {number_of_bytes(one.nbytes * times(one))} in all" if one.calls > 1 and every_call(one) else ""
+    wanted = "" if result is None else f" as {tuple_text(result.shape)}"
+    return Finding(
+        code="TM102",
+        severity="note",
+        message=f"{one.op} copies {number_of_bytes(one.nbytes)} {how_often(one)}{in_all}: {name}, of shape "
+        f"{tuple_text(source.shape)} and strides {tuple_text(source.stride)}, cannot be viewed{wanted}.",
+        location=report.location(one.location),
+        evidence={"bytes": one.nbytes, "calls": one.calls, "copied": one.seen, "looked at": one.looked},
+        remedy="Reshape before `transpose` or `permute`, or copy once outside the loop; where the copy is needed, "
+        "`.contiguous()` says so to the reader.",
+        subject=source.name,
+    )
+
+
+# -- TM103 ----------------------------------------------------------------------------------------------------------
+
+
+def mixed_formats(report: TraceReport) -> Iterator[Finding]:
+    """TM103: a channels-last and a contiguous operand met in every call of a line: the largest few lines."""
+    costly = [
+        one for one in of_kind(report, "mixed formats")
+        if one.nbytes >= MIXED_BYTES and one.calls >= MIXED_CALLS and every_call(one) and len(one.operands) == 2
+    ]  # fmt: skip
+    for one in sorted(costly, key=lambda one: -one.nbytes * one.calls)[:MOST_LINES]:
+        yield _mixed_finding(report, one)
+
+
+def _mixed_finding(report: TraceReport, one: Observation) -> Finding:
+    result = one.result
+    odd, other = one.operands if result is None or _lies(one.operands[0]) != _lies(result) else one.operands[::-1]
+    odd_name, other_name = (called(x, "the weight" if x is one.operands[1] else "its input") for x in (odd, other))
+    work = "brings" if one.detail == "converted" else "reads"
+    way = f"into the {_lies(other)} order of {other_name}" if one.detail == "converted" else (
+        f"across its order: it is {_lies(odd)}, {other_name} {_lies(other)}")  # fmt: skip
+    wanted = "torch.channels_last" if "channels_last" in {_lies(odd), _lies(other)} else "torch.contiguous_format"
+    fix = f"`{odd.name} = {odd.name}.to(memory_format={wanted})`" if odd.name.isidentifier() else (
+        f"`.to(memory_format={wanted})`")  # fmt: skip
+    return Finding(
+        code="TM103",
+        severity="warning",
+        message=f"{one.op} {work} {odd_name}, {number_of_bytes(one.nbytes)}, {way}, {how_often(one)}.",
+        location=report.location(one.location),
+        evidence={"bytes": one.nbytes, "calls": one.calls},
+        remedy=f"Give both the same memory format, once and where they are made: {fix}.",
+        subject=odd.name,
+    )
+
+
+def _lies(operand: Operand) -> str:
+    """Return in which order the elements of an image lie, told by the stride of its channels."""
+    return "channels_last" if len(operand.stride) > 1 and operand.stride[1] == 1 else "contiguous"
+
+
+# -- TM104 ----------------------------------------------------------------------------------------------------------
+
+
+def uninitialised(report: TraceReport) -> Iterator[Finding]:
+    """TM104: memory was read that nobody had written: what ``torch.empty`` gives is what happened to lie there."""
+    described: set[int | None] = set()
+    for one in of_kind(report, "uninitialised"):
+        if one.made not in described:  # many reads of what one line made are one fault
+            described.add(one.made)
+            yield _uninitialised_finding(report, one)
+
+
+def _uninitialised_finding(report: TraceReport, one: Observation) -> Finding:
+    operand = one.operands[0]
+    made = report.location(one.made)
+    name = called(operand, "memory")
+    return Finding(
+        code="TM104",
+        severity="error",
+        message=f"{one.op} reads {name}, of shape {tuple_text(operand.shape)}, before anything was written to it: "
+        "its values are whatever lay in that memory.",
+        location=report.location(one.location),
+        evidence={"bytes": one.nbytes, "shape": tuple_text(operand.shape)},
+        remedy="Make it with values, `torch.zeros(…)` or `torch.randn(…)` in place of `torch.empty(…)`, or fill it "
+        "first: `nn.init.normal_(…)`, `.zero_()`, `.copy_(…)`.",
+        subject=operand.name,
+        related=() if made is None else (RelatedLine("made without values", made),),
+    )
+
+
+# -- TM105 ----------------------------------------------------------------------------------------------------------
+
+
+def both_broadcast(report: TraceReport) -> Iterator[Finding]:
+    """TM105: a column met a row of the same length, and one number was made of the table that came out."""
+    for one in of_kind(report, "both broadcast"):
+        if len(one.operands) == 2 and one.result is not None:
+            yield _broadcast_finding(report, one, one.result)
+
+
+def _broadcast_finding(report: TraceReport, one: Observation, result: Operand) -> Finding:
+    left, right = one.operands
+    column = max(one.operands, key=lambda operand: len(operand.shape))
+    made, meant = prod(result.shape), max(prod(left.shape), prod(right.shape))
+    name = binding(column.name) if column.name else "column"
+    return Finding(
+        code="TM105",
+        severity="warning",
+        message=f"{expression(one)} makes {tuple_text(result.shape)} of {tuple_text(left.shape)} and "
+        f"{tuple_text(right.shape)}: every value of one meets every value of the other, and one number is "
+        f"made of {count(made)} where {count(meant)} were meant.",
+        location=report.location(one.location),
+        evidence={"left": tuple_text(left.shape), "right": tuple_text(right.shape), "result": tuple_text(result.shape)},
+        remedy=f"Give both the same shape: `{name}.squeeze(-1)`; where all pairs are meant, say so in the line with "
+        "`unsqueeze` or `[:, None]`.",
+        subject=column.name,
+    )

@@ -1,0 +1,261 @@
+"""TM501 to TM504: memory that is alive and of no use to anybody, after a run or as a session stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensormagic.diagnoses.phrases import rebound
+from tensormagic.reports import (
+    Finding,
+    Growth,
+    KeptMemory,
+    Leak,
+    MemoryReport,
+    MemoryRunReport,
+    RelatedLine,
+    StoredGraph,
+    WatchReport,
+)
+from tensormagic.reports.finding import Severity
+from tensormagic.words import listed, number_of_bytes, plural
+
+__all__ = [
+    "LARGE",
+    "LARGE_GROWTH",
+    "MANY_GRAPHS",
+    "graphs_that_stay",
+    "grows",
+    "grows_in_a_run",
+    "kept_by_graphs",
+    "kept_by_history",
+    "kept_by_traceback",
+    "without_graph",
+]
+
+
+# TM501 to TM504: memory that is alive and of no use to anybody: history, the last error, stored graphs, growth.
+
+LARGE = 16 * 2**20  # bytes; below that nobody misses them
+LARGE_GROWTH = 64 * 2**20  # bytes over the runs that are compared
+MANY_GRAPHS = 10  # stored without memory of their own: worth a word
+
+_ERROR = "`%gpumem --free --yes` lets go of it; so does a cell of nothing but `1/0`, whose error takes its place"
+
+
+# -- TM501, TM502: what the session keeps --------------------------------------------------------------------------
+
+
+def kept_by_history(report: WatchReport | MemoryReport) -> Iterator[Finding]:
+    """TM501: large storages that only ``Out`` and the names that IPython makes of it keep alive."""
+    kept = [one for one in report.kept if one.kind == "history" and one.nbytes >= LARGE]
+    if not kept:
+        return
+    nbytes, first = sum(one.nbytes for one in kept), kept[0]
+    places = listed([_out(one.holders) for one in kept])
+    verb = "keeps" if len(kept) == 1 else "keep"
+    yield Finding(
+        code="TM501",
+        severity="warning",
+        message=f"{places} {verb} {number_of_bytes(nbytes)} alive that no name of yours leads to: the history of "
+        "outputs holds what a cell ended with.",
+        evidence={"bytes": nbytes, "storages": len(kept), **{_out(one.holders): one.nbytes for one in kept[:6]}},
+        remedy=f"Delete it from every place that IPython has: {_deletes(kept)}. A cell that ends with a semicolon "
+        "leaves nothing there",
+        subject=_out(first.holders),
+    )
+
+
+def _deletes(kept: list[KeptMemory]) -> str:
+    """Return the magics that delete outputs: of ``Out[5]``, and all that is the same object, by its name ``_5``."""
+    places = (place for one in kept for place in one.holders if not place.startswith("the last error"))
+    names = (place.replace("Out[", "_").partition("]")[0].partition("[")[0].partition(".")[0] for place in places)
+    return listed([f"`%xdel {name}`" for name in dict.fromkeys(names)])
+
+
+def _out(holders: tuple[str, ...]) -> str:
+    """Return the place in ``Out``, which tells the cell; another name where it is in none."""
+    path = next((path for path in holders if path.startswith("Out[")), "")
+    return path.partition("]")[0] + "]" if path else holders[0]
+
+
+def kept_by_traceback(report: WatchReport | MemoryReport) -> Iterator[Finding]:
+    """TM502: large storages that only the frames of the last error keep alive."""
+    kept = [one for one in report.kept if one.kind != "history" and one.nbytes >= LARGE]
+    if not kept:
+        return
+    nbytes, first = sum(one.nbytes for one in kept), kept[0]
+    both = any(one.kind == "both" for one in kept)
+    locals_ = listed([_local(one) for one in kept])
+    yield Finding(
+        code="TM502",
+        severity="warning",
+        message=f"The last error keeps {number_of_bytes(nbytes)} alive that no name of yours leads to: its traceback "
+        f"holds {locals_}.",
+        location=first.location,
+        evidence={"bytes": nbytes, "storages": len(kept)},
+        remedy=_ERROR + (f"; then {_deletes([one for one in kept if one.kind == 'both'])}" if both else ""),
+        subject=_local(first),
+    )
+
+
+def _local(kept: KeptMemory) -> str:
+    """Return which variable of which function it is, where the frame tells, else the place as it is."""
+    path = next((path for path in kept.holders if path.startswith("the last error")), kept.holders[0])
+    place = path.partition(", ")[2]
+    if not place.startswith("local"):
+        return place or path
+    return f"the variable {place.removeprefix('local ')}" if not place.startswith("local of") else f"a {place}"
+
+
+# -- TM503: stored graphs ------------------------------------------------------------------------------------------
+
+
+def kept_by_graphs(report: WatchReport | MemoryReport) -> Iterator[Finding]:
+    """TM503: stored results whose graphs keep activations; a note where a backward has freed these."""
+    for graph in report.graphs:
+        if graph.nbytes >= LARGE:
+            yield _stored(graph, "warning", _activations(graph))
+        elif graph.graphs >= MANY_GRAPHS:
+            yield _stored(graph, "note", _nodes(graph))
+
+
+def _activations(graph: StoredGraph) -> str:
+    least = "" if graph.complete else "at least "
+    return (
+        f"{_what(graph)}: they keep {least}{number_of_bytes(graph.nbytes)} of activations alive, in "
+        f"{plural(graph.nodes, 'node')} for a backward that has not come."
+    )
+
+
+def _nodes(graph: StoredGraph) -> str:
+    least = "" if graph.complete else "more than "
+    kept = (
+        "a backward has freed their activations"
+        if graph.freed
+        else f"with {number_of_bytes(graph.nbytes)} of activations"
+    )
+    return f"{_what(graph)}: {least}{plural(graph.nodes, 'node')} that are never used again; {kept}."
+
+
+def _what(graph: StoredGraph) -> str:
+    if graph.form == "sum":
+        return f"{graph.name} was added up from {plural(graph.graphs, 'result')} with their graphs"
+    return f"{graph.name} stores {plural(graph.items, 'tensor')} with their graphs"
+
+
+def _stored(graph: StoredGraph, severity: str, message: str) -> Finding:
+    return Finding(
+        code="TM503",
+        severity="warning" if severity == "warning" else "note",
+        message=message,
+        location=graph.location,
+        evidence={"graphs": graph.graphs, "nodes": graph.nodes, "bytes": graph.nbytes},
+        remedy=without_graph(scalars=graph.scalars),
+        subject=graph.name,
+    )
+
+
+def without_graph(*, scalars: bool) -> str:
+    """Return how to store a result and not its graph."""
+    if scalars:
+        return "Store the number, not the graph: `.item()`; where nothing is to learn, run under `torch.no_grad()`"
+    return "Store the values, not the graph: `.detach()`; where nothing is to learn, run under `torch.no_grad()`"
+
+
+# -- TM504: growth -------------------------------------------------------------------------------------------------
+
+
+def grows(report: WatchReport) -> Iterator[Finding]:
+    """TM504: what holds more by the same amount each time the same code runs; a note while it is small."""
+    yield from (_growing(growth) for growth in report.growing)
+
+
+def _growing(growth: Growth) -> Finding:
+    step = growth.nbytes[-1] - growth.nbytes[-2]
+    more = growth.tensors[-1] - growth.tensors[-2]
+    by = f"by {plural(more, 'tensor')}, {number_of_bytes(step)}," if more else f"by {number_of_bytes(step)}"
+    return Finding(
+        code="TM504",
+        severity="warning" if growth.nbytes[-1] - growth.nbytes[0] >= LARGE_GROWTH else "note",
+        message=f"{growth.name} grows {by} each time this runs: {number_of_bytes(growth.nbytes[0])} "
+        f"{plural(len(growth.nbytes) - 1, 'run')} ago, {number_of_bytes(growth.nbytes[-1])} now.",
+        location=growth.location,
+        evidence={"bytes a run": step, "tensors": growth.tensors[-1], "runs": len(growth.nbytes)},
+        remedy=f"Empty it before it is filled again (`{growth.name}.clear()`), or keep numbers instead of tensors"
+        if more
+        else f"Make {growth.name} anew in each run, or keep only its last part",
+        subject=growth.name,
+    )
+
+
+# TM503 and TM504 inside a run: memory that stays, a like amount after each iteration.
+#
+# What stays because of a graph is hardly ever meant. What a container collects often is: a warning is said only where
+# a training loop collects much of it, step by step; elsewhere it is worth knowing, or nothing at all.
+
+
+def graphs_that_stay(report: MemoryRunReport) -> Iterator[Finding]:
+    """TM503: stored results whose graphs keep the activations of every iteration."""
+    for leak in report.leaks:
+        if leak.graph and (leak.kept >= LARGE or leak.iterations >= MANY_GRAPHS):
+            yield _finding(leak, "TM503", "warning" if leak.kept >= LARGE else "note")
+
+
+def grows_in_a_run(report: MemoryRunReport) -> Iterator[Finding]:
+    """TM504: what holds more after each iteration; a warning where a training loop collects much, else a note."""
+    for leak in report.leaks:
+        least = LARGE if leak.training and not leak.ended else LARGE_GROWTH
+        if not leak.graph and leak.kept >= least:
+            large = leak.training and not leak.ended and leak.kept >= LARGE_GROWTH
+            yield _finding(leak, "TM504", "warning" if large else "note")
+
+
+def _finding(leak: Leak, code: str, severity: Severity) -> Finding:
+    stored, made = leak.holder_location, leak.location
+    apart = stored is not None and (stored.filename, stored.line) != (made.filename, made.line)
+    return Finding(
+        code=code,
+        severity=severity,
+        message=f"{number_of_bytes(leak.each)} more after each of {plural(leak.iterations, 'iteration')}, "
+        f"{number_of_bytes(leak.kept)} {'at the peak' if leak.ended else 'in all'}: {_why(leak)}.",
+        location=stored or made,
+        evidence={"bytes an iteration": leak.each, "iterations": leak.iterations, "bytes": leak.kept},
+        remedy=_remedy(leak),
+        subject=leak.holder,
+        related=(RelatedLine("the most of it was allocated here", made),) if apart else (),
+    )
+
+
+def _why(leak: Leak) -> str:
+    name = leak.holder
+    if leak.graph and leak.form == "sum":
+        return f"{name} is added up from results with their graphs, which keep the activations of each"
+    if leak.form == "carried":
+        return f"the graph of {name} goes back over all of them and keeps the activations of each"
+    if leak.graph:
+        return f"{name} stores tensors with their graphs, which keep the activations of each"
+    if leak.form == "joined":
+        return f"{name} is made anew each time from all that it held before and something more"
+    if leak.ended:
+        return "what this line makes stayed until then, and was freed all at once"
+    return f"{name} keeps what each of them made" if name else "what this line makes stays alive"
+
+
+def _remedy(leak: Leak) -> str:
+    if leak.form == "carried":
+        return f"Cut off what is carried over into the next iteration: `{rebound(leak.holder, 'detach()')}`"
+    if leak.graph:
+        return without_graph(scalars=leak.scalars)
+    if leak.form == "joined":
+        return (
+            f"Allocate {leak.holder} once in its full size and write each part to its place, or keep only its last part"
+        )
+    if leak.ended:
+        return "Keep numbers instead of tensors: what a function collects is freed only when it returns"
+    elsewhere = "" if leak.device == "cpu" else ", move what is to stay to the CPU (`.cpu()`)"
+    if not leak.holder:
+        return f"Keep numbers instead of tensors{elsewhere or ', or only the last ones'}"
+    return (
+        f"Keep numbers instead of tensors{elsewhere}, give {leak.holder} an end (`collections.deque(maxlen=100)`), or "
+        "empty it when it was used"
+    )

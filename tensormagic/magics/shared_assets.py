@@ -1,0 +1,220 @@
+"""Decides which outputs of a notebook carry the code that panels share, and which point to an output that does.
+
+A saved notebook of twenty panels should hold the viewer once. The kernel never sees the notebook; but each request to
+run a cell says which front end it comes from, in which cell it stands, and, from JupyterLab, which cells were deleted.
+Where a front end is known to show all outputs of a notebook on one page, the first panel carries the code. A mistake
+costs a second copy where that is possible, and else the interaction, of which the panel then says how it comes back.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from IPython.core.getipython import get_ipython
+
+from tensormagic.magics.cell import running_number
+
+MODES = ("auto", "once", "each")
+MOST_PAGES = 8  # pages whose outputs are remembered; each time the notebook is opened is one
+_PAGES: dict[int, Pages] = {}  # of each shell
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a front end said as it asked for a cell to be run.
+
+    Attributes:
+        number: Names the request.
+        page: Names the page that it comes from.
+        cell: Names the cell; empty where the front end does not say.
+        code: The cell's text.
+        deleted: Cells that were deleted since the last request.
+        on_one_page: Whether this front end is known to show all outputs of a notebook on one page.
+    """
+
+    number: str
+    page: str
+    cell: str
+    code: str
+    deleted: tuple[str, ...]
+    on_one_page: bool
+
+    @classmethod
+    def of(cls, message: Mapping[str, Any]) -> Request:
+        """Read an execute request of the Jupyter protocol."""
+        header, metadata = message.get("header") or {}, message.get("metadata") or {}
+        cell = str(metadata.get("cellId") or "")
+        return cls(
+            str(header.get("msg_id", "")),
+            str(header.get("session", "")),
+            cell,
+            str((message.get("content") or {}).get("code", "")),
+            tuple(map(str, metadata.get("deletedCells") or ())),
+            # JupyterLab and Notebook 7 send a list of deleted cells, VS Code the address of the cell.
+            bool(cell) and ("deletedCells" in metadata or cell.startswith("vscode-notebook-cell:")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run of a cell: when it was, by count; and when the cell had run before, if it did, with another text or not."""
+
+    cell: str
+    at: int
+    before: int | None
+    changed: bool
+
+
+class AllocationLog:
+    """Which cells of one page carry which pieces of code, as far as the kernel can know."""
+
+    def __init__(self) -> None:
+        self._carriers: dict[str, dict[str, tuple[_Run, int]]] = {}  # of each piece the cells: their run and number
+        self._runs: dict[str, tuple[int, int]] = {}  # of each cell the last one, and its text's hash
+        self._now = _Run("", 0, None, changed=False)
+
+    def begin(self, cell: str, code: str) -> None:
+        """A cell is run: what its output carried is gone."""
+        before, text = self._runs.get(cell, (None, 0))
+        self._now = _Run(cell, self._now.at + 1, before, changed=text != hash(code))
+        self._runs[cell] = (self._now.at, hash(code))
+        self.forget([cell])
+
+    def clear(self) -> None:
+        """The output of the running cell is cleared."""
+        self.forget([self._now.cell])
+
+    def forget(self, cells: Iterable[str]) -> None:
+        """These cells carry nothing any more."""
+        for carriers in self._carriers.values():
+            for cell in cells:
+                carriers.pop(cell, None)
+
+    def elsewhere(self, pieces: Iterable[str], number: int) -> dict[str, int]:
+        """Return which of these pieces another output carries, with its cell's number; this output carries the rest.
+
+        Args:
+            pieces: Their keys.
+            number: What the page shows beside the running cell.
+        """
+        found = {}
+        for piece in pieces:
+            carriers = self._carriers.setdefault(piece, {})
+            newest = max(carriers.values(), key=lambda carrier: carrier[0].at, default=None)
+            if newest is not None and self._may_point_to(newest[0]):
+                found[piece] = newest[1]
+            else:
+                carriers[self._now.cell] = self._now, number
+        return found
+
+    def _may_point_to(self, carrier: _Run) -> bool:
+        """Say whether to rely on a carrier: not where the person runs a cell again and nothing else has changed.
+
+        That is what one does whose panel misses its code, because the output that carried it was cleared.
+        """
+        now = self._now
+        return now.before is None or now.changed or carrier.at > now.before
+
+
+class Pages:
+    """The pages on which the outputs of one shell are.
+
+    Args:
+        shell: The shell.
+        mode: Returns how the person wants it: one of `MODES`.
+    """
+
+    def __init__(self, shell: Any, mode: Callable[[], str]) -> None:
+        self._shell, self._mode = shell, mode
+        self._allocation_logs: dict[str, AllocationLog] = {}
+        self._heard = ""
+
+    def elsewhere(self, pieces: Iterable[str]) -> dict[str, int]:
+        """Return which pieces the output that is about to be shown need not carry, and where they are."""
+        request = self._request()
+        if request is None or not self._shared(request):
+            return {}
+        self._hear(request)
+        return self._allocation_logs[request.page].elsewhere(pieces, running_number(self._shell))
+
+    def note_run(self, _info: Any = None) -> None:
+        """A cell is about to run; IPython calls this."""
+        if (request := self._request()) is not None:
+            self._hear(request)
+
+    def note_message(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Something is about to be sent to the page; ipykernel calls this, and sends what is returned."""
+        if message.get("msg_type") == "clear_output" and (request := self._request()) is not None:
+            self._hear(request)
+            self._allocation_logs[request.page].clear()
+        return message
+
+    def _request(self) -> Request | None:
+        """Return what asked for what runs now; None where displays do not go to the page."""
+        get_parent = getattr(self._shell, "get_parent", None)
+        if get_parent is None or not hasattr(self._shell.display_pub, "register_hook"):
+            return None
+        request = Request.of(get_parent())
+        return None if not request.number or _caught(request.number) else request
+
+    def _shared(self, request: Request) -> bool:
+        mode = self._mode()
+        return mode == "once" or (mode == "auto" and request.on_one_page)
+
+    def _hear(self, request: Request) -> None:
+        """Write down a request, once; and which cells are gone since the one before."""
+        if request.number == self._heard:
+            return
+        self._heard = request.number
+        allocation_log = self._allocation_logs.pop(request.page, None) or AllocationLog()
+        self._allocation_logs[request.page] = allocation_log  # the newest last
+        while len(self._allocation_logs) > MOST_PAGES:
+            del self._allocation_logs[next(iter(self._allocation_logs))]
+        allocation_log.forget(request.deleted)
+        allocation_log.begin(request.cell or f"text {hash(request.code)}", request.code)
+
+
+class Placement:
+    """One output, however often it is replaced: what it carries stays with it."""
+
+    def __init__(self) -> None:
+        self._decided: frozenset[str] = frozenset()
+        self._elsewhere: dict[str, int] = {}
+
+    def lean(self, html: str) -> str:
+        """Return what is to be shown there without the code that another output of the page carries."""
+        pages = _PAGES.get(id(get_ipython()))
+        if pages is None:
+            return html
+        from tensormagic.renderers import shelf
+
+        if new := shelf.keys(html) - self._decided:
+            self._elsewhere |= pages.elsewhere(sorted(new))
+            self._decided |= new
+        return shelf.lean(html, self._elsewhere)
+
+
+def install(shell: Any, mode: Callable[[], str]) -> Callable[[], None]:
+    """Begin to follow what the shell shows; returns what ends it."""
+    pages = _PAGES[id(shell)] = Pages(shell, mode)
+    shell.events.register("pre_run_cell", pages.note_run)
+    publisher = shell.display_pub
+    if hasattr(publisher, "register_hook"):
+        publisher.register_hook(pages.note_message)
+
+    def undo() -> None:
+        del _PAGES[id(shell)]
+        shell.events.unregister("pre_run_cell", pages.note_run)
+        if hasattr(publisher, "unregister_hook"):
+            publisher.unregister_hook(pages.note_message)
+
+    return undo
+
+
+def _caught(request: str) -> bool:
+    """Return whether an ``Output`` widget takes what is shown now: that is not saved with the cell."""
+    widgets = getattr(sys.modules.get("ipywidgets.widgets.widget"), "_instances", {})
+    return any(getattr(widget, "msg_id", "") == request for widget in tuple(widgets.values()))

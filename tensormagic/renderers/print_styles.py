@@ -1,0 +1,19 @@
+"""A panel on paper: light whatever the screen is, everything open and unrolled, no controls, nothing cut.
+
+The rules travel with each panel: a page that holds panels, a notebook above all, knows nothing of them.
+"""
+
+from __future__ import annotations
+
+from tensormagic.renderers.assets import static
+from tensormagic.renderers.basics.markup import tag
+from tensormagic.renderers.basics.style_rules import nested
+
+_END = "</section>"
+
+
+def print_styles(html: str) -> str:
+    """Return a panel that can be printed; unchanged where the fragment is no section."""
+    if not html.endswith(_END):
+        return html
+    return f"{html.removesuffix(_END)}{tag('style', nested(static('print.css')))}{_END}"
