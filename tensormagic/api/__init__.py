@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tensormagic.api.asking import why
     from tensormagic.api.explaining import Explanation, explain, explain_error, is_out_of_memory
     from tensormagic.api.generators import DrawWatch, rng, track_rng
+    from tensormagic.api.ignoring import ignore
     from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, inspect, overlay, tensors
     from tensormagic.api.memory_reports import MemoryRun, free_history, memory, read_snapshot, track_memory
     from tensormagic.api.pages import help_index, help_page, help_topics
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
         prints_best,
         show,
     )
-    from tensormagic.api.watching import Watch, check, ignore
+    from tensormagic.api.watching import Watch, check
 
 __all__ = [
     "DrawWatch",
@@ -94,7 +95,8 @@ _MODULES = {
         "prints_best",
         "show",
     ),
-    "watching": ("Watch", "check", "ignore"),
+    "ignoring": ("ignore",),
+    "watching": ("Watch", "check"),
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 

@@ -91,7 +91,7 @@ def test_unloading_imports_nothing():
     """What was never used is not imported to be put away."""
     after = ours_after(f"{LOAD}\nshell.extension_manager.unload_extension('tensormagic')")
     assert set(after) - set(ours_after(LOAD)) == {
-        "tensormagic.api.watching"
+        "tensormagic.api.ignoring"
     }  # a setting of the session, which is cleared
 
 

@@ -276,8 +276,9 @@ class CutLog:
         behind = described.behind.alive() if described.behind is not None else ()
         return Cut(
             kind=key.kind, op=key.op, location=key.site, line=line, source=key.source,
-            source_name=described.source_name, source_location=described.source_site, earlier=key.earlier, target=key.target,
-            input_number=key.input_number, selects=key.selects, shape=described.shape, dtype=described.dtype, count=described.count,
+            source_name=described.source_name, source_location=described.source_site, earlier=key.earlier,
+            target=key.target, input_number=key.input_number, selects=key.selects, shape=described.shape,
+            dtype=described.dtype, count=described.count,
             left_out=left_out(behind, self._leaves, self.reached, self._cuts.trained),
         )  # fmt: skip
 
