@@ -18,8 +18,8 @@ FOLDER = Path("tensormagic-examples")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the command takes."""
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, help=f"where to copy them; by default {FOLDER}")
-    parser.add_argument("--headless", action="store_true", help="run the first and write it as a static page instead")
-    parser.add_argument("--notebook", type=Path, help="this notebook, where it lies, instead of the first example")
+    parser.add_argument("--headless", action="store_true", help="run it and write a static page instead")
+    parser.add_argument("--notebook", type=Path, help="open this notebook instead of the first example")
 
 
 def run(given: argparse.Namespace) -> int:

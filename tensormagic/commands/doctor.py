@@ -17,7 +17,7 @@ from tensormagic.commands.needed import Needed, is_older, needed
 from tensormagic.errors import RequirementError
 from tensormagic.words import number_of_bytes, plural
 
-HELP = "say what works on this machine, what does not, and how to mend it"
+HELP = "report what works on this machine, what is missing, and how to fix it"
 
 Standing = Literal["ok", "note", "missing"]
 _SIGNS: dict[Standing, str] = {"ok": "\u2714", "note": "\u25cb", "missing": "\u2716"}

@@ -6,12 +6,12 @@ import argparse
 
 from tensormagic import api
 
-HELP = "show a page of the documentation: of a magic, a finding, a recipe; without a topic, list them"
+HELP = "show a page of the documentation: a magic, a finding, a recipe; without a topic, list the pages"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the command takes."""
-    parser.add_argument("topic", nargs="*", help="what about: tracegrad, TM302, how it works")
+    parser.add_argument("topic", nargs="*", help="a page: tracegrad, TM302, how it works")
 
 
 def run(given: argparse.Namespace) -> int:

@@ -14,10 +14,10 @@ HELP = "show a report that was saved as .json"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the command takes."""
-    parser.add_argument("report", type=Path, help="a file that report.save or --save wrote")
+    parser.add_argument("report", type=Path, help="a .json file from report.save or --save")
     parser.add_argument(
         "--save", action="append", default=[], type=Path, metavar="FILE",
-        help="write it in another form: .html .svg .txt; may be given several times",
+        help="write it as .html, .svg or .txt; can be repeated",
     )  # fmt: skip
     parser.add_argument("--browser", action="store_true", help="open it as a page in the browser")
 

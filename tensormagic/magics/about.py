@@ -34,8 +34,8 @@ MAGICS = {
 }
 # What ``%tensormagic NAME on`` and ``off`` switch: each a Bool setting of the class TensorMagic.
 SWITCHES = {
-    "explain": "explain torch's errors below the traceback, in any cell",
-    "watch": "look after each cell at what is kept and at the modules; silent unless something is wrong",
+    "explain": "explain PyTorch errors below the traceback, in any cell",
+    "watch": "check memory and modules after each cell; silent unless something is wrong",
 }
 STATES = ("on", "off")
 HELP = "help"
@@ -121,7 +121,7 @@ def _own_lines() -> list[str]:
 def _own() -> list[tuple[str, str]]:
     """Return what %tensormagic itself takes, and what that does."""
     return [
-        ("%tensormagic check", "what is kept that nobody uses, what modules do not know"),
+        ("%tensormagic check", "memory that nothing uses, modules that miss parameters"),
         *((f"%tensormagic {name} on|off", text) for name, text in SWITCHES.items()),
         ("%tensormagic help tracegrad, %tensormagic TM302", "the page of a magic, of a finding"),
         ("%tensormagic help", "all topics"),

@@ -88,13 +88,13 @@ def make_parser(name: str, description: str, report: type[Report], *, figures: b
     )
     parser.add_argument(
         "--save", action="append", default=[], metavar="FILE",
-        help=f"write the report; the ending says how: {_endings_of(report)}; may be given several times",
+        help=f"also write the report, as {_endings_of(report)}; can be repeated",
     )  # fmt: skip
-    parser.add_argument("--into", metavar="NAME", help="bind the report to this name")
+    parser.add_argument("--into", metavar="NAME", help="also bind the report to this name")
     parser.add_argument(
         "--slide",
         action="store_true",
-        help="for a projector: large type, part by part; arrow keys turn, F: full screen",
+        help="for a projector: large type, one part at a time; arrow keys turn pages, F is full screen",
     )
     parser.add_argument("--help", "-h", action="store_true", help="show this help")
     return parser

@@ -21,14 +21,14 @@ def parser() -> Parser:
     """Return the parser of ``%compare``; its help is the magic's help."""
     made = make_parser(
         NAME,
-        "Hold one traced run against another: the same graph? from which step on do gradients and loss differ?",
+        "Compare two traced runs: graph structure, first diverging step, gradient ratios and loss.",
         ComparisonReport,
     )
     made.add_argument(
         "run",
         nargs="*",
         metavar="RUN",
-        help="two of them: names that %%%%tracegrad --into bound, or files that --save wrote as .json",
+        help="two runs: names that %%%%tracegrad --into bound, or .json files from --save",
     )
     return made
 

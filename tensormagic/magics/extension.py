@@ -36,31 +36,29 @@ class TensorMagic(Magics):
     live = Enum(
         ("widget", "html", "off"),
         default_value="widget",
-        help="How %%tracegrad shows a cell while it runs: a widget (needs anywidget's front end on the server), static "
-        "HTML a few times a second, or not at all until it has ended.",
+        help="How %%tracegrad shows a running cell: a widget (needs anywidget on the server), static HTML a few times "
+        "a second, or only when it has ended.",
     ).tag(config=True)
 
     viewer = Enum(
         shared_assets.MODES,
         default_value="auto",
-        help="Which outputs carry the code of the interactive panels: once a notebook; each output by itself; or, "
-        "automatically, once where the front end is known to show a notebook on one page: JupyterLab, Notebook 7, VS "
-        "Code.",
+        help="Which outputs carry the code of the interactive panels: one per notebook (once), each output (each), or "
+        "one if the front end shows a notebook on one page, as JupyterLab, Notebook 7 and VS Code do (auto).",
     ).tag(config=True)
 
     ignore = Unicode(
-        help='Codes of findings that you do not want to be told of: "TM105, TM7"; the first digits stand for a '
+        help='Codes of findings to silence: "TM105, TM7"; the first digits select a '
         "family. On a single line: a comment # tm: ignore[TM105].",
     ).tag(config=True)
 
     explain = Bool(
-        default_value=False, help="Whether errors of torch's are explained below the traceback, in any cell."
+        default_value=False, help="Whether PyTorch errors are explained below the traceback, in any cell."
     ).tag(config=True)
 
     watch = Bool(
         default_value=False,
-        help="Whether to look after each cell at what is kept in memory and at the modules; silent unless something is "
-        "wrong.",
+        help="Whether to check memory and modules after each cell; silent unless something is wrong.",
     ).tag(config=True)
 
     def __init__(self, shell: Any) -> None:

@@ -16,9 +16,9 @@ def add_options(parser: Parser) -> None:
     """Add ``--free`` and ``--yes`` to a magic's options."""
     parser.add_argument(
         "--free", action="store_true",
-        help="list what only outputs (Out, _) and the last error keep; your own names are left alone",
+        help="list memory kept only by outputs (Out, _) and the last error; your own names stay",
     )  # fmt: skip
-    parser.add_argument("--yes", action="store_true", help="with --free: let go of it, and say what that brought")
+    parser.add_argument("--yes", action="store_true", help="with --free: release it, and show what was freed")
 
 
 def run(shell: Any, options: argparse.Namespace) -> None:

@@ -24,12 +24,12 @@ def parser() -> Parser:
     """Return the parser of ``%gpumem``; its help is the magic's help."""
     made = make_parser(
         NAME,
-        "Show where the memory is, on every device: each live storage once, what it is for, and who holds it.",
+        "Show what is using memory, on every device: each live storage once, with purpose, name and owner.",
         MemoryReport,
     )
-    made.add_argument("expression", nargs="*", help="show only what these lead to: net  optimizer  losses")
+    made.add_argument("expression", nargs="*", help="show only memory reachable from these: net  optimizer  losses")
     made.add_argument(
-        "--device", action="append", metavar="NAME", help="show only this device: cpu, cuda, cuda:1; several times"
+        "--device", action="append", metavar="NAME", help="show only this device: cpu, cuda, cuda:1; can be repeated"
     )
     made.add_argument(
         "--snapshot", metavar="FILE", help="show a CUDA memory snapshot that torch.cuda.memory._dump_snapshot wrote"

@@ -33,14 +33,14 @@ def parser() -> Parser:
     """Return the parser of ``%%gpumem``; its help is the magic's help."""
     made = make_parser(
         NAME,
-        "Run the cell and show the memory it took: over time, by line and by what it is for, with what was alive at "
-        "the peak and what is left.",
+        "Run the cell and show its memory: over time, by line and by category, with what was alive at the peak and "
+        "what is left.",
         MemoryRunReport,
     )
     made.add_argument("--title", default="", metavar="TEXT", help="a name for the run")
     made.add_argument(
         "--func", action="append", default=[], metavar="FUNCTION",
-        help="go into this function line by line: train  model.forward  package.module.f; several times",
+        help="show this function line by line: train  model.forward  package.module.f; can be repeated",
     )  # fmt: skip
     made.add_argument("--live", choices=("widget", "html", "off"), help="how to show it while it runs, in a notebook")
     return made

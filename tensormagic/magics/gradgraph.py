@@ -18,11 +18,11 @@ def parser() -> Parser:
     """Return the parser of ``%gradgraph``; its help is the magic's help."""
     made = make_parser(
         NAME,
-        "Draw the autograd graph that leads to a tensor, and say what it keeps for backward.",
+        "Draw the autograd graph of a tensor, and what it saves for backward.",
         TraceReport,
         figures=False,
     )
-    made.add_argument("expression", nargs="*", help="a Python expression that gives something computed: loss")
+    made.add_argument("expression", nargs="*", help="a Python expression for a tensor with a graph: loss")
     return made
 
 

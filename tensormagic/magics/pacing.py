@@ -17,9 +17,9 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--budget", metavar="SHARE", help="trace as many steps as fit into this share of the run's time: 5%%"
     )
-    parser.add_argument("--every", metavar="N", help="trace one step in N, the first one first")
+    parser.add_argument("--every", metavar="N", help="trace one step in N, starting with the first")
     parser.add_argument(
-        "--steps", metavar="A:B", help="trace the steps A to B, B not included, as in a slice; they count from 1"
+        "--steps", metavar="A:B", help="trace the steps A to B, excluding B, as in a slice; steps count from 1"
     )
 
 

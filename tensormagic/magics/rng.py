@@ -23,8 +23,8 @@ def parser() -> Parser:
     """Return the parser of ``%rng`` and ``%%rng``; its help is the magic's help."""
     return make_parser(
         NAME,
-        "Show every random generator: its seed, and how many numbers it has given. %%rng at the top of a cell: which "
-        "call on which line draws from which of them.",
+        "Show every random generator: its seed, and how many numbers it has drawn. %%rng at the top of a cell: which "
+        "call on which line draws from which generator.",
         RngReport,
     )
 

@@ -26,19 +26,19 @@ def parser() -> Parser:
     """Return the parser of ``%tensor``; its help is the magic's help."""
     made = make_parser(
         NAME,
-        "Show what a tensor or array is: metadata, strides, storage, who shares its memory, values, autograd.",
+        "Show a tensor or array: metadata, strides, storage, aliases, values and autograd state.",
         TensorReport,
     )
     made.add_argument(
         "expression",
         nargs="*",
-        help="Python expressions that give tensors, or hold some: x  x.t()  net.fc.weight  batch",
+        help="Python expressions that evaluate to tensors or containers of tensors: x  x.t()  net.fc.weight  batch",
     )
     made.add_argument(
         "--dims", metavar="ROWS,COLUMNS", help="which dimensions the grid draws, by number or letter: 0,2  i,k"
     )
-    made.add_argument("--at", metavar="INDEX", help="which slice it draws, ':' for what is drawn: 1,:,3,:")
-    made.add_argument("--picture", action="store_true", help="add a picture of the values: images, or signals")
+    made.add_argument("--at", metavar="INDEX", help="which slice it draws, ':' for the drawn dimensions: 1,:,3,:")
+    made.add_argument("--picture", action="store_true", help="also draw the values as images or signals")
     return made
 
 

@@ -16,9 +16,9 @@ NAME = "%tensors"
 def parser() -> Parser:
     """Return the parser of ``%tensors``; its help is the magic's help."""
     made = make_parser(
-        NAME, "List every tensor and NumPy array you have: shape, dtype, bytes, shared memory, gradient.", TensorTable
+        NAME, "List all your tensors and NumPy arrays: shape, dtype, bytes, shared memory, gradient.", TensorTable
     )
-    made.add_argument("expression", nargs="*", help="list only what these hold: net  batch  optimizer")
+    made.add_argument("expression", nargs="*", help="list only the tensors in these: net  batch  optimizer")
     return made
 
 

@@ -22,15 +22,15 @@ def parser() -> Parser:
     """Return the parser of ``%%tracegrad``; its help is the magic's help."""
     made = make_parser(
         NAME,
-        "Run the cell and show its backward graph while it runs: gradients, where they vanish, explode or turn NaN.",
+        "Run the cell and show its backward graph while it runs: where gradients vanish, explode or turn into NaN.",
         TraceReport,
     )
     made.add_argument("--title", default="", metavar="TEXT", help="a name for the run; by default the model's")
     made.add_argument(
         "--level", choices=("grad", "ops"), default="grad",
-        help="ops: also every operation, forward and backward, with its time, memory and writes",
+        help="ops: also record every operation, forward and backward, with time, memory and writes",
     )  # fmt: skip
-    made.add_argument("--forward", action="store_true", help="measure what the forward makes, too")
+    made.add_argument("--forward", action="store_true", help="also measure the output of every operation")
     pacing.add_options(made)
     made.add_argument("--live", choices=("widget", "html", "off"), help="how to show it while it runs")
     return made

@@ -18,11 +18,11 @@ NAME = "%why"
 def parser() -> Parser:
     """Return the parser of ``%why``; its help is the magic's help."""
     made = make_parser(
-        NAME, "Say why a gradient is None, zero, NaN, or what it is: the way to the loss, and its end.", WhyReport
+        NAME, "Explain why a gradient is None, zero or NaN: the path to the loss, and where it breaks.", WhyReport
     )
     made.add_argument("expression", nargs="*", help="a tensor, x.grad, or a model: x  net.fc1.weight  net")
     made.add_argument(
-        "--loss", metavar="EXPR", help="what backward was called on; by default what was computed from it"
+        "--loss", metavar="EXPR", help="what backward was called on; by default a tensor that was computed from EXPR"
     )
     return made
 

@@ -22,8 +22,8 @@ def parser() -> Parser:
     """Return the parser of ``%%aliases``; its help is the magic's help."""
     return make_parser(
         NAME,
-        "Run the cell and say, at the line of every in-place write, which other names it changes, and whether it reads "
-        "what it writes.",
+        "Run the cell and show, at the line of every in-place write, which other names it changes, and whether it "
+        "reads memory it is overwriting.",
         WritesReport,
     )
 
