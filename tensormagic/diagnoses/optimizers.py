@@ -28,6 +28,8 @@ from tensormagic.words import count, listed, part_of, plural
 
 MOST_SHARE = 0.6  # of a model's elements; who leaves out more trains a small part on purpose
 
+FEWEST_STEPS = 3  # fewer are no habit
+
 _Numbers = list[int]
 
 
@@ -72,6 +74,36 @@ def in_no_optimizer(report: TraceReport) -> Iterator[Finding]:
         users = [use for use in training.optimizers if _stepped(report, use, owner)] if training else []
         if users:
             yield _in_no_optimizer(report, users, missing)
+        elif training is not None and _is_trained_along(report, training, missing):
+            yield _root_in_no_optimizer(report, training, owner, missing)
+
+
+def _is_trained_along(report: TraceReport, training: Training, missing: _Numbers) -> bool:
+    """Return whether a whole model gets a gradient in every pass that brings a stepped one a gradient.
+
+    One that gets gradients in other passes too, or in fewer, is trained elsewhere, or passed through on purpose.
+    """
+    stepped = {number for use in training.optimizers for number in use.holds if report.parameters[number].touched}
+    times = {report.parameters[number].touched for number in stepped}
+    mine = {report.parameters[number].touched for number in missing}
+    steps = max((use.steps for use in training.optimizers), default=0)
+    return len(times) == 1 and mine == times and steps >= FEWEST_STEPS and not training.by_hand
+
+
+def _root_in_no_optimizer(report: TraceReport, training: Training, owner: str, missing: _Numbers) -> Finding:
+    use = training.optimizers[0]
+    name = use.name if use.name.isidentifier() and use.name != use.type_name else "optimizer"
+    return Finding(
+        code="TM602",
+        severity="note",
+        message=f"{owner} gets gradients in every step, and none of its {plural(len(missing), 'parameter')} is in an "
+        f"optimizer: {listed([each.name for each in training.optimizers])} trains what comes with it alone.",
+        location=_step_line(report, use),
+        evidence={"without an optimizer": len(missing), "steps": use.steps},
+        remedy=f'If it is to learn: `{name}.add_param_group({{"params": {owner}.parameters()}})`. If it is to stay as '
+        f"it is, `{owner}.requires_grad_(False)` saves the time of its gradients.",
+        subject=report.parameters[missing[0]].name,
+    )
 
 
 def _stepped(report: TraceReport, use: OptimizerUse, owner: str) -> _Numbers:
@@ -179,23 +211,30 @@ def _alike(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> bool:
     return {*use.stranger_shapes, *(series.shape for series in _held(report, use))} <= shapes
 
 
+def _all_parameters(names: list[str]) -> str:
+    if len(names) == 1:
+        return f"{names[0]}.parameters()"
+    return f"[{', '.join(f'*{name}.parameters()' for name in names)}]"
+
+
 def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> Finding:
-    owners = Counter(report.parameters[number].owner for number in left_out)
-    owner, missing = owners.most_common(1)[0]
+    owners = Counter(report.parameters[number].owner for number in left_out).most_common()
     alike = _alike(report, use, left_out)
+    told = owners if alike else owners[:1]  # all of them were made anew
+    missing, names = sum(each for _, each in told), [name for name, _ in told]
     count = use.strangers + len(_held(report, use))
     whose = f" of {use.strangers_of}" if use.strangers_of else ""
     return Finding(
         code="TM604",
         severity="error" if alike else "warning",
         message=f"{use.name} steps {plural(count, 'parameter')}{whose} that never had a gradient and that no model "
-        f"which ran uses; {plural(missing, 'parameter')} of {owner} {'gets' if missing == 1 else 'get'} gradients and "
-        f"{'is' if missing == 1 else 'are'} in no optimizer"
+        f"which ran uses; {plural(missing, 'parameter')} of {listed(names)} {'gets' if missing == 1 else 'get'} "
+        f"gradients and {'is' if missing == 1 else 'are'} in no optimizer"
         f"{', although their shapes are the same: the model was made anew or copied afterwards' if alike else ''}.",
         location=_step_line(report, use),
         evidence={"held": count, "steps": use.steps, "without an optimizer": missing},
         remedy="Make the optimizer of the model that is trained, after it is made: "
-        f"`torch.optim.{use.type_name}({owner}.parameters(), …)`",
+        f"`torch.optim.{use.type_name}({_all_parameters(names)}, …)`",
         subject=use.name,
     )
 

@@ -14,6 +14,7 @@ from tensormagic.reports.finding import Scalar
 from tensormagic.words import count, plural
 
 IN_A_ROW = 2  # steps; a single one may be meant
+MOSTLY = 2  # times as many backward passes cleared as used: two optimizers that share a line clear one for each used
 
 
 def _users(report: TraceReport) -> Iterator[OptimizerUse]:
@@ -129,6 +130,25 @@ def emptied(report: TraceReport) -> Iterator[Finding]:
         patterns = _of_kind(use, "emptied")
         if patterns and (_in_a_row(patterns) or _total(patterns) == use.steps):
             yield _emptied(report, use, patterns)
+        used = sum(one.count for one in _of_kind(use, "fresh") if one.backward == use.discarded_at)
+        if use.discarded_at is not None and used >= IN_A_ROW and use.discarded >= MOSTLY * used:
+            yield _discarded(report, use, used)
+
+
+def _discarded(report: TraceReport, use: OptimizerUse, used: int) -> Finding:
+    step = next(one.location for one in use.patterns if one.kind == "fresh")
+    return Finding(
+        code="TM310",
+        severity="warning",
+        message=f"{use.name} used {count(used)} of {count(use.discarded + used)} backward passes that were followed: "
+        "the gradients of the others were cleared before a step used them.",
+        location=report.location(use.discarded_at),
+        evidence={"steps": use.steps, "passes cleared": use.discarded, "passes used": used},
+        remedy="To add the gradients of several batches up, clear them after the step, and not before each backward: "
+        f"`{_called(use)}.step(); {_called(use)}.zero_grad()`; to learn from each batch, step after each backward.",
+        subject=use.name,
+        related=_related(report, ("steps on the last of them", step)),
+    )
 
 
 def _emptied(report: TraceReport, use: OptimizerUse, patterns: list[StepPattern]) -> Finding:

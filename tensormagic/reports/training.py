@@ -132,6 +132,8 @@ class OptimizerUse:
         strangers_of: The name of the module that they are parameters of, where one has a name.
         strangers_idle: Whether none of these had a gradient at any step that was looked at.
         accumulation: How a gradient grew that was never cleared.
+        discarded: How many backward passes of one line brought gradients that were cleared before any step used them.
+        discarded_at: Index into `TraceReport.locations` of that line, the one with most of them.
     """
 
     name: str
@@ -145,6 +147,8 @@ class OptimizerUse:
     strangers_of: str = ""
     strangers_idle: bool = True
     accumulation: Accumulation | None = None
+    discarded: int = 0
+    discarded_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

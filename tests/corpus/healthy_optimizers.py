@@ -126,3 +126,20 @@ def the_optimizer_of_a_network_that_rests():
             first.step()
             second.step()
     return trace.report
+
+
+@healthy(nearly="TM602")
+def a_critic_that_only_hands_the_gradient_on():
+    """It has its own optimizer and its own steps; the actor's pass through it."""
+    actor, critic = nn.Linear(4, 2), nn.Linear(2, 1)
+    a_optimizer, c_optimizer = torch.optim.Adam(actor.parameters()), torch.optim.Adam(critic.parameters())
+    with tm.trace(namespace={**locals()}) as trace:
+        for _ in range(4):
+            states = torch.randn(8, 4)
+            c_optimizer.zero_grad()
+            critic(actor(states).detach()).square().mean().backward()
+            c_optimizer.step()
+            a_optimizer.zero_grad()
+            critic(actor(states)).mean().neg().backward()
+            a_optimizer.step()
+    return trace.report

@@ -195,3 +195,37 @@ def sharpness_aware_minimisation():
         optimizer.step()
 
     return _trained(net, step)
+
+
+@healthy(nearly="TM310")
+def gradients_of_micro_batches_that_add_up():
+    """Cleared after each step: what four batches brought is used."""
+    net = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for number in range(12):
+            (F.mse_loss(net(torch.randn(8, 3)), torch.randn(8, 1)) / 4).backward()
+            if number % 4 == 3:
+                optimizer.step()
+                optimizer.zero_grad()
+    return trace.report
+
+
+@healthy(nearly="TM310")
+def a_critic_that_several_generator_steps_pass_through():
+    """What the generator's backward leaves in the critic is cleared before the critic learns: three in four passes."""
+    generator, critic = nn.Linear(2, 3), nn.Linear(3, 1)
+    g_optimizer, c_optimizer = (torch.optim.Adam(net.parameters()) for net in (generator, critic))
+    with tm.trace(namespace={**locals()}) as trace:
+        for number in range(12):
+            fake = generator(torch.randn(8, 2))
+            if number % 4 == 3:
+                c_optimizer.zero_grad()
+                (critic(fake.detach()).mean() - critic(torch.randn(8, 3)).mean()).backward()
+                c_optimizer.step()
+            else:
+                g_optimizer.zero_grad()
+                critic.zero_grad()
+                critic(fake).mean().neg().backward()
+                g_optimizer.step()
+    return trace.report

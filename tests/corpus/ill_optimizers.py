@@ -164,3 +164,34 @@ def train_flat(net, optimizer):
         optimizer.zero_grad()
         F.cross_entropy(net(images.flatten(1)), classes).backward()
         optimizer.step()
+
+
+@ill("TM602", severity="note", line="optimizer.step()", subject="encoder.weight",
+     says=("encoder gets gradients in every step", "`encoder.requires_grad_(False)`"))  # fmt: skip
+def a_second_model_that_nobody_trains():
+    """The optimizer was made of the decoder alone."""
+    encoder, decoder = nn.Linear(64, 8), nn.Linear(8, 64)
+    optimizer = torch.optim.Adam(decoder.parameters())
+    with tm.trace(namespace={"encoder": encoder, "decoder": decoder, "optimizer": optimizer}) as trace:
+        for images, _ in batches(4):
+            x = images.flatten(1)
+            optimizer.zero_grad()
+            F.mse_loss(decoder(encoder(x)), x).backward()
+            optimizer.step()
+    return trace.report
+
+
+@ill("TM604", severity="error", line="optimizer.step()",
+     says=("4 parameters of encoder", "[*encoder.parameters(), *decoder.parameters()]"))  # fmt: skip
+def two_models_that_are_made_anew():
+    """The cell that makes both ran again, the one that makes the optimizer did not."""
+    encoder, decoder = nn.Linear(64, 8), nn.Linear(8, 64)
+    optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()])
+    encoder, decoder = nn.Linear(64, 8), nn.Linear(8, 64)
+    with tm.trace(namespace={"encoder": encoder, "decoder": decoder, "optimizer": optimizer}) as trace:
+        for images, _ in batches(4):
+            x = images.flatten(1)
+            optimizer.zero_grad()
+            F.mse_loss(decoder(encoder(x)), x).backward()
+            optimizer.step()
+    return trace.report

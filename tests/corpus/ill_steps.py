@@ -75,6 +75,35 @@ def the_second_optimizer_is_never_cleared():
 # -- TM310: cleared before the step -----------------------------------------------------------------------------------
 
 
+@ill("TM310", severity="warning", line=".backward()", related=("optimizer.step()",),
+     says=("used 3 of 9 backward passes", "clear them after the step"))  # fmt: skip
+def gradients_of_micro_batches_that_are_cleared():
+    """Accumulation over four batches, and a zero_grad for each: three in four are thrown away."""
+    net = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for number in range(12):
+            optimizer.zero_grad()
+            (F.mse_loss(net(torch.randn(8, 3)), torch.randn(8, 1)) / 4).backward()
+            if number % 4 == 3:
+                optimizer.step()
+    return trace.report
+
+
+@ill("TM310", severity="warning", line=".backward()", related=("opt.step()",), says=("used 2 of 6 backward passes",))
+def a_step_that_fell_out_of_the_inner_loop():
+    """One update an epoch, from its last batch."""
+    net = nn.Linear(3, 1)
+    opt = torch.optim.Adam(net.parameters())
+    with tm.trace(namespace={"net": net, "opt": opt}) as trace:
+        for _ in range(2):
+            for _ in range(5):
+                opt.zero_grad()
+                F.mse_loss(net(torch.randn(8, 3)), torch.randn(8, 1)).backward()
+            opt.step()
+    return trace.report
+
+
 @ill("TM310", severity="error", line="optimizer.zero_grad()", related=("loss.backward()", "optimizer.step()"),
      says=("in all of its 4 steps", "nothing is learned"))  # fmt: skip
 def zero_grad_between_backward_and_step():

@@ -53,7 +53,8 @@ def test_a_part_that_was_replaced():
         ({"elsewhere": (2, 3)}, (0, 1)),
         ({"elsewhere": None}, (0, 1)),
         ({"pacing": Pacing(Pace(every=2), passes=2)}, (0, 1)),
-        ({"parameters": [parameter(name, [1.0] * 3, owner=name[:8]) for name in NAMES]}, (0, 1)),
+        ({"parameters": [parameter(name, [1.0, 1.0, 1.0 if "body" in name else UNTOUCHED], owner=name[:8])
+                         for name in NAMES]}, (0, 1)),
         ({"parameters": [parameter(name, [1.0] * 3, requires_grad="body" in name) for name in NAMES]}, (0, 1)),
         ({"parameters": [parameter(name, [1.0 if "body" in name else UNTOUCHED] * 3, used=True) for name in NAMES]},
          (0, 1)),
@@ -63,6 +64,14 @@ def test_a_part_that_was_replaced():
 def test_what_is_trained_or_not_known_is_not_reported(more, holds):
     """Other optimizers, updates by hand, runs that go on, steps that were not traced, other models."""
     assert diagnose(trained(optimizer(*holds), **more)) == ()
+
+
+def test_a_whole_model_that_no_optimizer_holds_is_a_note():
+    """It gets a gradient whenever the one that is stepped does."""
+    both = [parameter(name, [1.0] * 3, owner=name[:8]) for name in NAMES]
+    (found,) = diagnose(trained(optimizer(0, 1), parameters=both))
+    assert (found.code, found.severity, found.subject) == ("TM602", "note", "net.head.weight")
+    assert found.message.startswith("net.head gets gradients in every step, and none of its 2 parameters is in an")
 
 
 def test_training_the_last_layers_alone_is_a_note():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -88,6 +89,10 @@ class PassthroughMode:
         """Return whether the gradient is there and all zero: reads its values."""
         now = gradient_of(self.parameter())
         return now is not None and all_zero(now)
+
+    def is_discarded(self) -> bool:
+        """Return whether a backward brought it something since the last step, and it is gone: no step has used it."""
+        return self.brought and gradient_of(self.parameter()) is None
 
     def before_pass(self) -> bool:
         """Look before a backward; return whether it would add to what a step has used, as far as versions tell."""
@@ -244,9 +249,12 @@ class Stepping:
         self._at_begin = 0
         self.total = WriteTotal()
         self.accumulation: Accumulation | None = None
+        self.discarded: Counter[int] = Counter()  # passes whose gradients no step used, by their line
 
-    def before_pass(self) -> None:
-        """Look before a backward."""
+    def before_pass(self, last: int | None = None) -> None:
+        """Look before a backward; ``last`` is the line of the one before it."""
+        if last is not None and any(witness.is_discarded() for witness in self._witnesses):
+            self.discarded[last] += 1
         stale = [witness for witness in self._witnesses if witness.before_pass()]
         if stale and self._stale.now():
             self._cleared_transparent = all(witness.is_zero() for witness in stale)

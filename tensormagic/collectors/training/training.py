@@ -45,6 +45,7 @@ class Followed:
     def use(self) -> OptimizerUse:
         """Return what is known of it."""
         total = self.stepping.total
+        at, discarded = next(iter(self.stepping.discarded.most_common(1)), (None, 0))
         return OptimizerUse(
             name=self.name,
             type_name=self.type_name,
@@ -57,6 +58,8 @@ class Followed:
             strangers_of=self.held.strangers_of,
             strangers_idle=self.held.strangers_idle,
             accumulation=self.stepping.accumulation,
+            discarded=discarded,
+            discarded_at=at,
         )
 
 
@@ -114,7 +117,7 @@ class TrainingWatcher:
         self._running += 1
         self._by_hand.before_pass(self._backward, self._passes)
         for optimizer in self._alive():
-            optimizer.stepping.before_pass()
+            optimizer.stepping.before_pass(self._backward)
         self._growth.before_pass(site, nodes, self._steps + self._by_hand.updates)
         self._backward = site
 
