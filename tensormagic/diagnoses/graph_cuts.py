@@ -279,7 +279,8 @@ def _finding(report: TraceReport, place: _Place, missing: Sequence[LeftOut]) -> 
     where = report.location(place.cut.location)
     names = [one.name for one in missing]
     who = shortest(names, [series.name for series in report.parameters])
-    meant = place.cut.kind in UNRECORDED and missing[0].held is None and not place.is_root
+    asked = missing[0].held is not None and not place.cut.by_library  # a library keeps its own teacher from learning
+    meant = place.cut.kind in UNRECORDED and not asked and not place.is_root
     return Finding(
         code="TM303",
         severity="note" if meant else "warning",

@@ -69,6 +69,7 @@ class Cut:
         dtype: Of what came out, without the prefix; ``"float"`` and the like for a Python number.
         count: How often, over the whole run.
         left_out: The leaves behind it that got no gradient from anywhere, as far as they are known.
+        by_library: Of ``"no_grad"``: whether code that is not the person's own switched gradients off.
     """
 
     kind: CutKind
@@ -86,6 +87,7 @@ class Cut:
     dtype: str = ""
     count: int = 1
     left_out: tuple[LeftOut, ...] = ()
+    by_library: bool = False
 
     @property
     def detachment(self) -> bool:

@@ -60,10 +60,17 @@ Given = tuple[tuple[Any, ...], "dict[str, Any] | None"]
 
 
 class Region(NamedTuple):
-    """Where gradients were switched off: at which line, and whether that is nobody's business (an optimizer's)."""
+    """Where gradients were switched off.
+
+    Attributes:
+        site: The person's line.
+        ignored: Whether that is nobody's business: an optimizer's.
+        by_library: Whether code that is not the person's own did it.
+    """
 
     site: int | None
     ignored: bool
+    by_library: bool
 
 
 class Cuts:
@@ -183,7 +190,8 @@ class Cuts:
         self._regions.append(self._region)
         del self._regions[:-MOST_REGIONS]
         ignored = frame is not None and frame.f_code.co_filename.startswith(_IGNORED)
-        self._region = Region(self._sites.of_frame(frame), ignored) if off else None
+        by_library = frame is not None and not is_own_code(frame.f_code.co_filename)
+        self._region = Region(self._sites.of_frame(frame), ignored, by_library) if off else None
 
     def _detached(self, history: tuple[int, str], result: Any, frame: FrameType) -> None:
         """Note that ``result`` lost its history in place."""
@@ -277,6 +285,7 @@ class Cuts:
         if leaf is not None and kind in {"no_grad", "inference_mode"}:
             name = self._module_path(frame)  # of a network that is only evaluated, its path says more than its leaf
         detachment = Detachment(kind, op, site, number, leaf, name, listed, shape_of(result), dtype_of(result))
+        detachment.by_library = region is not None and region.by_library
         detachment.behind = self._behind_places.setdefault((kind, op, site), Behind())
         detachment.with_sources(() if source is None else (source,))
         if listed:

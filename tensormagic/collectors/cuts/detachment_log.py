@@ -56,6 +56,7 @@ class Described:
     dtype: str
     behind: Behind | None = None
     quiet: bool = False
+    by_library: bool = False
     count: int = 0
 
 
@@ -269,7 +270,8 @@ class CutLog:
             described = self._leaves.known[known].name if known is not None else self._leaves.called(leaf)
             name = name or described or f"leaf {tuple(leaf.shape)}"
         shown = receiver or detachment
-        return Described(name, site, shown.shape, shown.dtype, detachment.behind, quiet=detachment.quiet)
+        flags = {"quiet": detachment.quiet, "by_library": detachment.by_library}
+        return Described(name, site, shown.shape, shown.dtype, detachment.behind, **flags)
 
     def _cut(self, key: Key, described: Described) -> Cut:
         line = self._sites.locations[key.site].line if key.site is not None else 0
@@ -278,7 +280,7 @@ class CutLog:
             kind=key.kind, op=key.op, location=key.site, line=line, source=key.source,
             source_name=described.source_name, source_location=described.source_site, earlier=key.earlier,
             target=key.target, input_number=key.input_number, selects=key.selects, shape=described.shape,
-            dtype=described.dtype, count=described.count,
+            dtype=described.dtype, count=described.count, by_library=described.by_library,
             left_out=left_out(behind, self._leaves, self.reached, self._cuts.trained),
         )  # fmt: skip
 

@@ -338,6 +338,7 @@ class Detachment:
     place: tuple[int, int, int] | None = None
     behind: Behind | None = None
     quiet: bool = False
+    by_library: bool = False  # as in `Cut`
 
     def with_sources(self, sources: Iterable[torch.Tensor]) -> Detachment:
         """Note values that went in here besides, and what lies behind them; returns itself."""

@@ -248,3 +248,31 @@ def test_backward_of_what_has_no_way_back(end, op):
     assert bool(error) is not cut.requires_grad
     assert f"{op}, line {found.line}: sum (line" in str(trace.report) or f"line {found.line}: sum" in str(trace.report)
     assert w.grad is None
+
+
+@pytest.mark.parametrize(
+    ("folder", "severity"), [("/usr/lib/site-packages/distilled", "note"), ("/home/me", "warning")]
+)
+def test_a_teacher_that_a_library_keeps_from_learning(folder, severity):
+    """A library's own ``no_grad`` around a part that the optimizer was given with the rest is meant: a note."""
+    source = """import torch
+class Distilled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.teacher, self.student = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3, bias=False)
+    def forward(self, x):
+        with torch.no_grad():
+            wanted = self.teacher(x)
+        return (self.student(x) - wanted).square().mean()
+"""
+    made = {"__name__": "distilled"}
+    exec(compile(source, f"{folder}/distilled.py", "exec"), made)
+    model = made["Distilled"]()
+    optimizer = torch.optim.Adam(model.parameters())
+    with tm.trace(namespace={"model": model}) as trace:
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.randn(5, 4)).backward()
+            optimizer.step()
+    (found,) = [found for found in trace.report.findings if found.code == "TM303"]
+    assert (found.severity, found.subject) == (severity, "model.teacher.weight")
