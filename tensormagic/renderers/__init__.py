@@ -23,8 +23,6 @@ from tensormagic.reports import Report, TraceReport
 
 RENDERERS: dict[tuple[str, str], str] = {
     # (report's kind_name, form) → module with a render(report) -> str
-    ("comparison", "html"): "tensormagic.renderers.comparison.comparison_html",
-    ("comparison", "txt"): "tensormagic.renderers.comparison.comparison_text",
     ("failure", "html"): "tensormagic.renderers.failure.failure_html",
     ("failure", "txt"): "tensormagic.renderers.failure.failure_text",
     ("overlay", "html"): "tensormagic.renderers.sharing.overlay_html",

@@ -7,9 +7,9 @@ from typing import Any
 
 from tensormagic.errors import TensorMagicError
 from tensormagic.renderers.basics.theme import RUN_COLOURS
-from tensormagic.renderers.comparison.comparison_words import factor, summary, told_moment, when
 from tensormagic.renderers.figures_sharing import Framed, plain_text
 from tensormagic.reports import ComparisonReport, ParameterDifference
+from tensormagic.views.panels.comparison import factor, summary, told_moment, when
 
 MOST_BARS = 40
 LINE = 22  # pixels of one bar

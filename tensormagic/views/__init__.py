@@ -15,6 +15,7 @@ from tensormagic.reports import Report
 PANELS: dict[str, str] = {
     # report's kind_name → module with a view(report) -> Panel
     "aliases": "tensormagic.views.panels.aliases",
+    "comparison": "tensormagic.views.panels.comparison",
     "freeing": "tensormagic.views.panels.freeing",
     "memory": "tensormagic.views.panels.memory",
     "memory run": "tensormagic.views.panels.memory_run",

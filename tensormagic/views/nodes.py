@@ -17,7 +17,8 @@ from tensormagic.words import number_of_bytes, plural
 
 Cell: TypeAlias = "str | Words | Noted | Chip | Bar | Strip | tuple[Cell, ...] | None"
 Node: TypeAlias = "str | Findings | Section | Paragraph | Items | Table | Source | Parts | Strip | Picture"
-Look = Literal["quiet", "strong", "code", "badge", "error", "warning"]
+# How words look; "left" and "right": the name of one of two runs, "up" and "down": the sign of which has more.
+Look = Literal["quiet", "strong", "code", "badge", "error", "warning", "left", "right", "up", "down"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +56,13 @@ class Findings:
         findings: The most severe first.
         gaps: Each is named, with its reason.
         clear: What is said where there is no finding; nothing where empty.
+        where: What stands before the message of each, where they are of several runs; they are then closed.
     """
 
     findings: Sequence[Finding]
     gaps: Sequence[Gap] = ()
     clear: str = ""
+    where: Sequence[Cell] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,8 @@ class Column:
         title: At its head.
         cell: Makes its cell from what a row is about; see `table_of`.
         look: Of its cells, several words: ``"name"`` (the row is called so), ``"number"`` (aligned to the right),
-            ``"code"``, ``"quiet"``, ``"wide"`` (takes the room that is left), ``"silent"`` (its title is read out).
+            ``"code"``, ``"quiet"``, ``"wide"`` (takes the room that is left), ``"silent"`` (its title is read out),
+            ``"bars"`` (bars below one another), ``"left"`` and ``"right"`` (its title is the name of that run).
         above: A title over it and its neighbours of the same.
         in_terminal: Whether a terminal has room for it.
     """

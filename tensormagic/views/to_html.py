@@ -11,7 +11,7 @@ from functools import singledispatch
 from itertools import groupby
 
 from tensormagic.renderers.basics import png, theme
-from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
+from tensormagic.renderers.basics.finding_html import finding_html, findings_html, gaps_html, remedy_html, with_code
 from tensormagic.renderers.basics.icons import icon
 from tensormagic.renderers.basics.markup import corner, escape, tag
 from tensormagic.renderers.basics.panel import all_clear, fold, folds, header, panel, scroll
@@ -43,11 +43,17 @@ from tensormagic.views.pictures.categories import category_style
 from tensormagic.words import plural
 
 _CLASSES: dict[Look, str] = {
-    "quiet": "quiet", "badge": "tm-badge", "error": "tm-failed", "warning": "tm-unseen",
+    "quiet": "quiet", "badge": "tm-badge", "error": "tm-failed", "warning": "tm-unseen", "left": "tm-chip tm-a",
+    "right": "tm-chip tm-b", "up": "tm-sign tm-up", "down": "tm-sign tm-down",
 }  # fmt: skip
-_COLUMN = {"number": "tm-num", "code": "tm-mono", "quiet": "quiet", "wide": "tm-wide"}
+_COLUMN = {"number": "tm-num", "code": "tm-mono", "quiet": "quiet", "wide": "tm-wide", "bars": "tm-bars"}
 _COLOURS = 254  # of a PNG of one byte a pixel
-_SHEETS = ("view.css", "memory.css", "why.css")  # of all nodes and pictures: a panel gets the rules that it can use
+_SHEETS = (
+    "view.css",
+    "memory.css",
+    "why.css",
+    "comparison.css",
+)  # of all nodes and pictures: a panel gets the rules that it can use
 _DOT, _DOTS_WIDE, _DOTS_HIGH, _ROW_GAP = 3, 80, 6, 2  # pixels of a dot of a strip; dots along its sides, between rows
 
 
@@ -98,6 +104,11 @@ def cell(node: Cell) -> str:
 
 @html.register
 def _(node: Findings) -> str:
+    if node.where:
+        pairs = zip(node.findings, node.where, strict=True)
+        rows = (finding_html(finding, [remedy_html(finding)], before=f"{cell(where)}: ", is_open=False)
+                for finding, where in pairs)  # fmt: skip
+        return tag("div", *rows, class_="tm-find") + gaps_html(node.gaps)
     found = findings_html(node.findings) or (all_clear(node.clear) if node.clear else "")
     return found + gaps_html(node.gaps)
 
@@ -138,7 +149,7 @@ def _(node: Table) -> str:
         return ""
     shown = node.rows[: node.most[0]]
     body = tag("tbody", *(_row(row, node.columns) for row in shown))
-    full = any("wide" in column.look.split() for column in node.columns)
+    full = any({"wide", "bars"} & {*column.look.split()} for column in node.columns)
     table = tag("table", _head(node.columns), body, class_="tm-list tm-full" if full else "tm-list")
     left = left_out_words(node, len(shown))
     table += tag("p", escape(left), class_="quiet") if left else ""
@@ -159,8 +170,11 @@ def _head(columns: Sequence[Column]) -> str:
 def _title(column: Column) -> str:
     if "silent" in column.look.split():
         return corner(column.title, scope="col")
-    right = "tm-num" if "number" in column.look.split() else None
-    return tag("th", with_code(column.title), scope="col" if column.title else None, class_=right)
+    looks = column.look.split()
+    side: Look | None = "left" if "left" in looks else "right" if "right" in looks else None
+    title = cell(Words(column.title, side)) if side else with_code(column.title)
+    right = "tm-num" if "number" in looks else None
+    return tag("th", title, scope="col" if column.title else None, class_=right)
 
 
 def _row(row: Sequence[Cell], columns: Sequence[Column]) -> str:

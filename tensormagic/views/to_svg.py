@@ -83,9 +83,9 @@ def draw(node: Node, page: Page) -> None:
 
 @draw.register
 def _(node: Findings, page: Page) -> None:
-    for finding in node.findings:
-        tone = theme.role(_TONES[finding.severity])
-        _paragraph(page, f"{finding.code} {finding.severity}: {plain(finding.message)}", ink=tone, bold=True)
+    for at, finding in enumerate(node.findings):
+        tone, where = theme.role(_TONES[finding.severity]), f"{_one_line(node.where[at])}: " if node.where else ""
+        _paragraph(page, f"{finding.code} {finding.severity}: {where}{plain(finding.message)}", ink=tone, bold=True)
         _paragraph(page, plain(finding.remedy), indent=20)
     if not node.findings and node.clear:
         _paragraph(page, plain(node.clear), ink=theme.role("ok"), bold=True)

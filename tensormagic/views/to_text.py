@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import singledispatch
 from itertools import chain, groupby
 
@@ -17,6 +18,7 @@ from tensormagic.views.nodes import (
     Bar,
     Cell,
     Chip,
+    Column,
     Findings,
     Items,
     Line,
@@ -100,8 +102,9 @@ def inline(node: Cell) -> str:
 
 @text.register
 def _(node: Findings, width: int) -> Iterator[str]:
-    for finding in node.findings:
-        yield from finding_lines(finding, width)
+    for at, finding in enumerate(node.findings):
+        before = f"{inline(node.where[at])}: " if node.where else ""
+        yield from finding_lines(replace(finding, message=before + finding.message), width)
     if not node.findings and node.clear:
         yield from wrapped(plain(node.clear), width, " ", " ")
     for gap in node.gaps:
@@ -117,12 +120,18 @@ def _(node: Section, width: int) -> Iterator[str]:
     if node.chip:
         yield from wrapped(plain(node.title) + note, width, f" {letters(node.chip)}  ", "    ")
     elif node.title:
-        yield from wrapped(plain(node.title).upper() + note, width)
+        yield from wrapped(_capitals(node.title) + note, width)
     for part, lines in zip(node.body, inner, strict=True):
         short = isinstance(part, Section) and part.folded and len(lines) > _FOLDED + 1
         yield from lines[:_FOLDED] if short else lines
         if short:
             yield f"    and {plural(len(lines) - _FOLDED, 'more line')}"
+
+
+def _capitals(title: str) -> str:
+    """Return a title in capitals; code in it stays as it is: names differ by case."""
+    parts = title.split("`")
+    return plain("".join(part if at % 2 else part.upper() for at, part in enumerate(parts)))
 
 
 @text.register
@@ -146,13 +155,20 @@ def _(node: Table, width: int) -> Iterator[str]:
     shown = [[_short(inline(row[at])) for at in kept] for row in node.rows[: node.most[1]]]
     if not shown:
         return
-    titles = ["" if "silent" in node.columns[at].look.split() else plain(node.columns[at].title) for at in kept]
-    head = [[title.upper() for title in titles]] if any(titles) else []
+    titles = [_title(node.columns[at]) for at in kept]
+    head = [titles] if any(titles) else []
     right = [place for place, at in enumerate(kept) if "number" in node.columns[at].look.split()]
     yield from table([*head, *shown], indent=2, gap=2, width=width, right=right)
     left = left_out_words(node, len(shown))
     if left:
         yield f"  {left}"
+
+
+def _title(column: Column) -> str:
+    looks = set(column.look.split())
+    if "silent" in looks:
+        return ""
+    return plain(column.title) if looks & {"left", "right"} else _capitals(column.title)
 
 
 def _short(words: str) -> str:

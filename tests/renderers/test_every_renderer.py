@@ -18,7 +18,6 @@ import pytest
 
 from tensormagic import views
 from tensormagic.renderers.basics.plain_text import plain_report
-from tensormagic.renderers.comparison import comparison_html, comparison_text
 from tensormagic.renderers.failure import failure_html, failure_text
 from tensormagic.renderers.sharing import (
     overlay_html,
@@ -79,6 +78,7 @@ TRACES = {
 # Panels that are trees of nodes: name, samples, and at most how many bytes as HTML and as text.
 PANELS = (
     ("aliases", samples_sharing.ALIASES, 120_000, 40_000),
+    ("comparison", samples_comparison.SAMPLES, 100_000, 24_000),
     ("freeing", samples_freeing.SAMPLES, 40_000, 12_000),
     ("memory", samples_memory.SAMPLES, 150_000, 24_000),
     ("memory_run", samples_memory_run.SAMPLES, 120_000, 24_000),
@@ -109,8 +109,6 @@ RENDERERS = (
     Renderer("tensors_text", tensors_text.render, samples_sharing.TABLES, "text", 24_000),
     Renderer("trace_html", trace_html.render, TRACES, "html", 300_000),
     Renderer("trace_text", trace_text.render, TRACES, "text", 24_000),
-    Renderer("comparison_html", comparison_html.render, samples_comparison.SAMPLES, "html", 100_000),
-    Renderer("comparison_text", comparison_text.render, samples_comparison.SAMPLES, "text", 24_000),
     Renderer("failure_html", failure_html.render, samples_failure.SAMPLES, "html", 40_000),
     Renderer("failure_text", failure_text.render, samples_failure.SAMPLES, "text", 12_000),
 )

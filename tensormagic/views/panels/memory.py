@@ -67,10 +67,10 @@ def device_section(report: MemoryReport, device: DeviceMemory, height: float, *,
     if device.live:
         body.append(TreemapPicture(tiles(report, device.device), f"what is alive on {device.device}", height))
     if not folded:
-        return Section(device.device, body, about)
+        return Section(f"`{device.device}`", body, about)
     of = f" of {number_of_bytes(device.total)}" if device.total is not None else ""
     taken = f"{number_of_bytes(device.live)} of tensors{of}"
-    return Section(device.device, [Paragraph(about, "quiet"), *body], taken, folded=True)
+    return Section(f"`{device.device}`", [Paragraph(about, "quiet"), *body], taken, folded=True)
 
 
 def _ground(one: Stretch, bar: DeviceBar) -> str:

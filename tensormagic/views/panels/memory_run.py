@@ -97,7 +97,7 @@ def _out_of_memory(failed: OutOfMemory | None) -> list[Node]:
 def _timeline(report: MemoryRunReport, timeline: Timeline, *, folded: bool) -> Section:
     drawn = TimelinePicture(timeline, partial(layer_words, report))
     note = f"peak {number_of_bytes(max(timeline.live))}" if folded else ""
-    return Section(f"Alive on {timeline.device}", [drawn], note, folded=folded)
+    return Section(f"Alive on `{timeline.device}`", [drawn], note, folded=folded)
 
 
 def _lines(report: MemoryRunReport, ranks: dict[int, int], *, folded: bool) -> list[Section]:
@@ -109,7 +109,7 @@ def _function(report: MemoryRunReport, function: FunctionMemory, ranks: dict[int
     rows = function_rows(report, function)
     took = any(row.memory is not None for row in rows)
     body: list[Node] = [source(rows, ranks) if took else Paragraph("no line of it allocated anything", "quiet")]
-    return Section(f"In {shortened(function.name, 80)}", body, folded=True)
+    return Section(f"In `{shortened(function.name, 80)}`", body, folded=True)
 
 
 def _leaks(leaks: Sequence[Leak]) -> list[Section]:
@@ -175,7 +175,7 @@ def _allocator(run: AllocatorRun) -> Section:
     )
     used = sorted((line for line in run.lines if line.workspace), key=lambda line: -line.workspace)
     table = table_of(columns, used[:MOST_ALLOCATOR_LINES])
-    return Section(f"What the allocator of {run.device} recorded", [allocator_words(run), table], folded=True)
+    return Section(f"What the allocator of `{run.device}` recorded", [allocator_words(run), table], folded=True)
 
 
 def _allocator_line(line: AllocatorLine) -> str:

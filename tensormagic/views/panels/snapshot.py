@@ -53,7 +53,7 @@ def _timeline(report: SnapshotReport, timeline: Timeline, *, folded: bool) -> Se
     drawn = TimelinePicture(timeline, partial(layer_words, report), UNIT, only_lines=True)
     peak = f"peak {number_of_bytes(max(timeline.live, default=0))}"
     note = peak if folded else "bytes asked for, by the line that allocated them"
-    return Section(f"In use on {timeline.device}", [drawn], note, folded=folded)
+    return Section(f"In use on `{timeline.device}`", [drawn], note, folded=folded)
 
 
 def _peak(report: SnapshotReport) -> list[Section]:

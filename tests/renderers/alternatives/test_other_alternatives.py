@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tensormagic.renderers.alternatives import comparison_alternative, tensor_alternative
+from tensormagic.renderers.alternatives import tensor_alternative
 from tensormagic.renderers.tensor.tensor_picture import Picture, picture_of
 from tensormagic.reports import (
     ComparisonReport,
@@ -23,6 +23,7 @@ from tensormagic.reports import (
 )
 from tensormagic.reports.comparison import LossPair
 from tensormagic.reports.tensor import BadSlice
+from tensormagic.views.pictures.losses import losses_alternative
 from tensormagic.views.pictures.timeline import timeline_alternative
 from tensormagic.views.pictures.timeline_stack import Layer, by_category, by_line
 from tensormagic.views.pictures.treemap import treemap_alternative
@@ -172,4 +173,4 @@ def test_losses_say_their_course(losses: list[tuple[int, float, float | None]], 
     report = COMPARISONS["larger"]
     assert isinstance(report, ComparisonReport)
     report = replace(report, losses=tuple(LossPair(*pair) for pair in losses))
-    assert comparison_alternative.losses_alternative(report) == f"Loss over 2 steps: {said}"
+    assert losses_alternative(report) == f"Loss over 2 steps: {said}"

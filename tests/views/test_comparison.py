@@ -9,22 +9,13 @@ import pytest
 
 from tensormagic.comparisons import compare_traces
 from tensormagic.errors import TensorMagicError
-from tensormagic.renderers.comparison import comparison_html, comparison_text
-from tensormagic.renderers.comparison.comparison_chart import loss_scale, loss_svg
-from tensormagic.renderers.comparison.comparison_words import factor, summary, times
 from tensormagic.renderers.figures import figure
 from tensormagic.reports import LossPair, Moment
+from tensormagic.views.nodes import Bar, Findings, Noted, Section, Table, Words
+from tensormagic.views.panels.comparison import factor, summary, times, view
+from tensormagic.views.pictures.losses import LossesPicture, loss_scale, loss_svg
 from tests.comparisons import samples
 from tests.renderers.samples_comparison import SAMPLES
-from tests.renderers.snapshots import assert_snapshot
-
-
-@pytest.mark.parametrize("name", SAMPLES)
-def test_text_and_panel_are_as_stored(name):
-    """Every kind of comparison has its text and its panel in ``tests/snapshots``."""
-    assert_snapshot(f"comparison_{name}.txt", comparison_text.render(SAMPLES[name]))
-    assert_snapshot(f"comparison_{name}.html", comparison_html.render(SAMPLES[name]))
-
 
 SENTENCES = {
     "larger": (
@@ -57,13 +48,6 @@ def test_a_kind_of_node_is_told_once():
     more = replace(graph, only_right=(*graph.only_right, *graph.only_right), only_right_found=6)
     words = summary(replace(report, graphs=(more,)))
     assert "6 only in deep (model.1.weight ×2, mul ×2 and relu ×2)" in words
-
-
-@pytest.mark.parametrize("width", [40, 60, 100, 200])
-@pytest.mark.parametrize("name", SAMPLES)
-def test_no_line_is_wider_than_asked_for(name, width):
-    """Tables are cut at the edge with an ellipsis, sentences are broken."""
-    assert max(map(len, comparison_text.render(SAMPLES[name], width=width).splitlines())) <= width
 
 
 @pytest.mark.parametrize(
@@ -132,3 +116,46 @@ def test_a_parameter_without_gradient_in_one_run_is_told():
     silent = samples.run(samples.layers("net.0"), {"net.0.weight": [-1.0, -1.0]}, title="silent")
     loud = samples.run(samples.layers("net.0"), {"net.0.weight": [1.0, 1.0]}, title="loud")
     assert summary(compare_traces(loud, silent)) == "same graph; `net.0.weight` gets no gradient in silent"
+
+
+def sections(name):
+    return [node for node in view(SAMPLES[name]).body if isinstance(node, Section)]
+
+
+def test_both_runs_stand_beside_each_other_and_their_losses_below():
+    """A row for each thing that is told of a run; the picture says in words what its lines do."""
+    table, losses = sections("larger")[0].body
+    assert [column.title for column in table.columns] == ["run", "slow", "fast"]
+    assert ("loss", "2.3 \u2192 0.41", "2.3 \u2192 1.9") in table.rows
+    assert isinstance(losses, LossesPicture)
+    assert losses.sentence.startswith(
+        "Loss over 6 steps: slow from 2.3 to 0.41; fast from 2.3 to 1.9; furthest apart at"
+    )
+
+
+def test_the_most_different_parameter_is_first():
+    """Its two norms as bars on one scale, the factor with the sign of who has more, and since when."""
+    table = next(node for node in sections("larger")[1].body if isinstance(node, Table))
+    name, bars, ratio, first, _, differ = table.rows[0]
+    assert (name, first, differ) == (Noted("net.2.weight", ["(2, 3)"]), Words("=", "quiet"), "from step 3 on")
+    assert [(bar.words, bar.ground) for bar in bars] == [("5.0e\u22121", "tm-a"), ("6.5e1", "tm-b")]
+    assert ratio == (Words("\u25b2", "up"), "\u00d7130")
+
+
+def test_a_norm_that_is_not_finite_has_no_length():
+    """It has a mark of its own."""
+    table = next(node for node in sections("nan")[1].body if isinstance(node, Table))
+    assert table.rows[0][1][1] == Bar(0.0, "NaN", "tm-b tm-bad")
+
+
+def test_findings_say_which_run_has_them():
+    """What only one has stands before what both have."""
+    (found,) = [node for node in view(SAMPLES["nan"]).body if isinstance(node, Findings) and node.findings]
+    assert found.where == [("only in", Words("broken", "right"))]
+
+
+def test_nodes_of_one_run_alone_are_listed():
+    """By run, with their lines."""
+    alone = sections("deeper")[-1]
+    assert (alone.title, alone.folded) == ("3 nodes only in one of them", True)
+    assert [section.title for section in alone.body] == ["3 nodes only in `deep`"]

@@ -1,12 +1,14 @@
-"""What is said of two runs side by side: one sentence first, then the same phrases in the terminal and the panel."""
+"""Two runs side by side (``%compare``): the sentence, losses, then parameters and nodes, the most different first."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
-from tensormagic.renderers.trace.trace_phrases import norm_text
+from tensormagic.renderers.trace.trace_phrases import measured, norm_text
+from tensormagic.reports import Finding
 from tensormagic.reports.comparison import (
     APART,
     ComparisonReport,
@@ -18,13 +20,197 @@ from tensormagic.reports.comparison import (
     ParameterDifference,
     Side,
 )
-from tensormagic.words import listed, plural, seconds_text, short_number, tuple_text
+from tensormagic.views.nodes import (
+    Bar,
+    Cell,
+    Column,
+    Findings,
+    Items,
+    Node,
+    Noted,
+    Panel,
+    Paragraph,
+    Section,
+    Table,
+    Words,
+    table_of,
+)
+from tensormagic.views.pictures.losses import LossesPicture, loss_scale
+from tensormagic.words import listed, plural, seconds_text, short_number, shortened, tuple_text
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 _LASTING = 3  # steps
 
 HEAD = ("", "steps", "passes", "time", "loss", "nodes", "edges", "findings")
+MOST_PARAMETERS, OPEN_PARAMETERS, MOST_NODES, MOST_ONLY = 200, 4, 100, 60
+_NAME = 60  # characters
+
+
+def view(report: ComparisonReport) -> Panel:
+    """Return the panel."""
+    scale = loss_scale(report.losses)
+    losses = [LossesPicture(report, scale)] if scale is not None else []
+    notes = [Paragraph(f"{name}: {note}", "quiet") for name, note in side_notes(report)]
+    body: list[Node] = [*_findings(report), Section("", [_sides(report), *losses, *notes]), *_parameters(report)]
+    for graph in report.graphs:
+        body += [*_nodes(report, graph), *_alone(report, graph)]
+    body.append(Findings((), report.gaps))
+    facts = [_run(report.left, "left"), _run(report.right, "right")]
+    sentence = summary(report)
+    label = "Two traced runs side by side"
+    return Panel("compare", "compare", "compare", facts, body, label, lead=sentence[:1].upper() + sentence[1:])
+
+
+def _run(side: Side, which: Literal["left", "right"]) -> Words:
+    return Words(shortened(side.name, _NAME), which)
+
+
+def _findings(report: ComparisonReport) -> list[Findings]:
+    """Return what was found, what only one of the runs has first."""
+    groups: list[tuple[Cell, Sequence[Finding]]] = [
+        (("only in", _run(report.left, "left")), report.findings_only_left),
+        (("only in", _run(report.right, "right")), report.findings_only_right),
+        ("in both", report.findings_both),
+    ]
+    pairs = [(finding, where) for where, findings in groups for finding in findings]
+    return [Findings([finding for finding, _ in pairs], where=[where for _, where in pairs])] if pairs else []
+
+
+def _sides(report: ComparisonReport) -> Table:
+    """Return the two runs as a table: what they are below each other, the runs beside each other."""
+    columns = (
+        Column("run", look="silent quiet"),
+        Column(report.left.name, look="left"),
+        Column(report.right.name, look="right"),
+    )
+    return Table(columns, list(zip(HEAD, side_row(report.left), side_row(report.right), strict=True))[1:])
+
+
+# -- norms -----------------------------------------------------------------------------------------------------------
+
+
+class _Scale:
+    """One logarithmic axis for all bars of a table."""
+
+    def __init__(self, differences: Iterable[NormDifference]) -> None:
+        moments = [moment for one in differences if (moment := told_moment(one)) is not None]
+        norms = [norm for moment in moments for norm in (moment.left, moment.right) if norm > 0 and math.isfinite(norm)]
+        self.high = math.ceil(math.log10(max(norms, default=1.0)) + 1e-9)
+        low = math.floor(math.log10(min(norms, default=0.1)))
+        self.low = min(max(low, self.high - 12), self.high - 1)
+
+    @property
+    def text(self) -> str:
+        return f"1e{self.low} to 1e{self.high}".replace("-", "\u2212")
+
+    def bar(self, norm: float, letter: str) -> Bar:
+        """Return the bar of a norm; one that is not finite has a mark of its own."""
+        finite = measured(norm) and math.isfinite(norm)
+        ground = f"tm-{letter}" if finite or not measured(norm) else f"tm-{letter} tm-bad"
+        share = (math.log10(norm) - self.low) / (self.high - self.low) if finite and norm else 0.0
+        return Bar(min(max(share, 0.01), 1.0) if finite and norm else 0.0, norm_text(norm), ground)
+
+
+def _norm_columns(report: ComparisonReport, scale: _Scale) -> tuple[Column, ...]:
+    """Return the columns of a table of norms behind that of the name: two bars, and three ratios."""
+    names = (report.right.name, report.left.name)  # short ones only: a long one would make the column wide
+    over = " / ".join(names) if max(map(len, names)) <= 8 else "ratio"
+
+    def bars(one: ParameterDifference | NodeDifference) -> Cell:
+        moment = told_moment(one.norms)
+        return (scale.bar(moment.left, "a"), scale.bar(moment.right, "b")) if moment is not None else None
+
+    return (
+        Column(f"gradient norm, {scale.text}", bars, "bars"),
+        Column(over, lambda one: ratio_words(told_moment(one.norms)), "code"),
+        Column("first", lambda one: ratio_words(one.norms.first), "code"),
+        Column("last", lambda one: ratio_words(one.norms.last), "code"),
+    )
+
+
+def ratio_words(moment: Moment | None) -> Cell:
+    """Return the factor, marked by which run is larger."""
+    text = factor(moment)
+    if moment is None or not text.startswith("\u00d7"):
+        return Words(text or "\u2013", "quiet")
+    return (Words("\u25b2", "up") if moment.ratio > 0 else Words("\u25bc", "down")), text
+
+
+def _parameters(report: ComparisonReport) -> list[Section]:
+    shown = report.parameters[:MOST_PARAMETERS]
+    scale = _Scale(one.norms for one in shown)
+    columns = (
+        Column("parameter", _parameter, "name"),
+        *_norm_columns(report, scale),
+        Column("differ", lambda one: when(one.norms), "quiet"),
+    )
+    body: list[Node] = []
+    if shown:
+        first, rest = table_of(columns, shown[:OPEN_PARAMETERS]), table_of(columns, shown[OPEN_PARAMETERS:])
+        more = Section(f"{len(shown) - OPEN_PARAMETERS} more", [rest], folded=True)
+        body += [first, more] if rest.rows else [first]
+    cut = len(report.parameters) - len(shown)
+    body += [Paragraph(f"{cut} more differ less", "quiet")] if cut else []
+    for names, side in ((report.parameters_only_left, report.left), (report.parameters_only_right, report.right)):
+        body += [f"parameters only in {side.name}: `{listed(names, most=MOST_ONLY)}`"] if names else []
+    title = f"Gradients of {plural(len(report.parameters), 'parameter')}, the most different first"
+    return [Section(title if shown else "", body)] if body else []
+
+
+def _parameter(one: ParameterDifference) -> Cell:
+    shape = tuple_text(one.shape_left)
+    if one.shape_left != one.shape_right:
+        shape = f"{shape} | {tuple_text(one.shape_right)}"
+    renamed = f" | {one.name_right}" if one.name_right.partition(".")[2] != one.name.partition(".")[2] else ""
+    return Noted(shortened(one.name + renamed, _NAME), [shape])
+
+
+# -- graphs ----------------------------------------------------------------------------------------------------------
+
+
+def _nodes(report: ComparisonReport, graph: GraphDifference) -> list[Section]:
+    every = inner_nodes(graph)
+    shown = every[:MOST_NODES]
+    if not shown:
+        return []
+    columns = (
+        Column("node", _node, "name"),
+        *_norm_columns(report, _Scale(one.norms for one in shown)),
+        Column("differ", lambda one: "; ".join(filter(None, (when(one.norms), node_changes(one)))), "quiet"),
+    )
+    found = len(every) + graph.nodes_found - len(graph.nodes)
+    number = f" of graph {graph.left}" if graph.left > 1 else ""
+    same = f"; {plural(graph.equal, 'node')} the same in both" if graph.equal else ""
+    title = f"{plural(found, 'inner node')}{number} that differ, the most different first{same}"
+    table = table_of(columns, shown, most=(MOST_NODES, 12), more=("more differs less", "more differ less"),
+                     left_out=(found - len(shown), 0))  # fmt: skip
+    return [Section(title, [table], folded=True)]
+
+
+def _node(one: NodeDifference) -> Cell:
+    return Noted(shortened(node_name(one.left), _NAME), [place(one.right) or place(one.left)])
+
+
+def _alone(report: ComparisonReport, graph: GraphDifference) -> list[Node]:
+    """Return the nodes that only one of the runs has."""
+    body: list[Node] = []
+    for found, nodes, side in _only(report, graph):
+        lines = [_mention(node) for node in nodes[:MOST_ONLY]]
+        rest = Items(lines, MOST_ONLY, left_out=max(found - len(lines), 0))
+        body += [Section(f"{plural(found, 'node')} only in `{side.name}`", [rest])] if found else []
+    edges = graph.edges_only_left + graph.edges_only_right
+    if not body:
+        return [Paragraph(f"{plural(edges, 'edge')} between nodes differ", "quiet")] if edges else []
+    found = graph.only_left_found + graph.only_right_found
+    return [Section(f"{plural(found, 'node')} only in one of them", body, folded=True)]
+
+
+def _mention(node: NodeMention) -> Cell:
+    return Words(node_name(node), "strong"), Words(place(node), "quiet")
+
+
+# -- words -----------------------------------------------------------------------------------------------------------
 
 
 def summary(report: ComparisonReport) -> str:

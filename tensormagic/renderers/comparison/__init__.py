@@ -1,1 +1,0 @@
-"""Two traced runs side by side."""

@@ -1,0 +1,171 @@
+"""The losses of two runs as one small picture: two lines over the steps, on a scale that both share.
+
+It is an image, so that hosts without scripts show it too; an image cannot see the theme of its page, so it holds
+nothing but lines whose colours read on white and on near-black. What they mean stands beside it as text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from tensormagic.renderers.basics.markup import escape, svg_image, tag
+from tensormagic.renderers.basics.svg_paths import number, point
+from tensormagic.renderers.basics.theme import MIXED_COLOUR, RUN_COLOURS
+from tensormagic.renderers.terminal.text_canvas import wrapped
+from tensormagic.reports.comparison import ComparisonReport, LossPair
+from tensormagic.views.nodes import Picture
+from tensormagic.views.svg_page import legend_svg, text_svg
+from tensormagic.words import plural, short_number, shortened
+
+NAME = 48
+WIDTH, HEIGHT = 360, 96
+_EDGE = 5
+_LOG_FROM = 30.0  # a scale over more than this factor is logarithmic
+
+
+@dataclass(frozen=True, slots=True)
+class LossesPicture(Picture):
+    """The losses of two compared runs.
+
+    Attributes:
+        report: Whose losses they are.
+        scale: That both share; see `loss_scale`.
+    """
+
+    report: ComparisonReport
+    scale: LossScale
+
+    @property
+    def sentence(self) -> str:
+        """Where both begin, end, and are furthest apart."""
+        return losses_alternative(self.report)
+
+    @property
+    def _title(self) -> str:
+        return "loss, log scale" if self.scale.logarithmic else "loss"
+
+    def html(self) -> str:
+        """Return the lines as an image, with the ends of both axes beside it."""
+        losses, scale = self.report.losses, self.scale
+        picture = svg_image(loss_svg(losses, scale), self.sentence, width=WIDTH, height=HEIGHT)
+        ends = tag("span", escape(short_number(scale.high))) + tag("span", escape(short_number(scale.low)))
+        steps = tag("span", f"step {losses[0].step}") + tag("span", f"step {losses[-1].step}")
+        chart = tag("div", tag("div", ends, class_="tm-ends"), tag("div", picture, class_="tm-plot"), class_="tm-chart")
+        return tag("figure", tag("figcaption", self._title), chart, tag("div", steps, class_="tm-steps"))
+
+    def text(self, width: int) -> Iterable[str]:
+        """Return in words what both lines do."""
+        return wrapped(self.sentence, width, "  ", "  ")
+
+    def svg(self, width: float) -> tuple[str, float]:
+        """Return the lines, with the ends of both axes and the names of the runs."""
+        losses, left = self.report.losses, 60.0
+        inner = loss_svg(losses, self.scale).partition(">")[2].removesuffix("</svg>")
+        lines = f'<g transform="translate({number(left)},20)">{inner}</g>'
+        low, high, base = short_number(self.scale.low), short_number(self.scale.high), 20.0 + HEIGHT
+        texts = [
+            text_svg(left, 12, self._title, quiet=True),
+            text_svg(left - 6, 30, high, anchor="end", quiet=True),
+            text_svg(left - 6, base, low, anchor="end", quiet=True),
+            text_svg(left, base + 14, f"step {losses[0].step}", quiet=True),
+            text_svg(left + WIDTH, base + 14, f"step {losses[-1].step}", anchor="end", quiet=True),
+        ]
+        names = [shortened(side.name, NAME) for side in (self.report.left, self.report.right)]
+        legend, high_ = legend_svg(list(zip(RUN_COLOURS, names, strict=True)), width)
+        below = f'<g transform="translate(0,{number(base + 24)})">{legend}</g>'
+        return lines + "".join(texts) + below, base + 24 + high_
+
+
+@dataclass(frozen=True, slots=True)
+class LossScale:
+    """The values at the two ends of the scale, and whether it is logarithmic."""
+
+    low: float
+    high: float
+    logarithmic: bool
+
+    def share(self, value: float) -> float:
+        """Return where a value lies, 0 at the low end."""
+        convert: Callable[[float], float] = math.log10 if self.logarithmic else float
+        low, high = convert(self.low), convert(self.high)
+        return (convert(value) - low) / (high - low) if high > low else 0.5
+
+
+def loss_scale(losses: Sequence[LossPair]) -> LossScale | None:
+    """Return a scale that holds every finite loss; None where there are fewer than two steps with one."""
+    values = [value for pair in losses for value in (pair.left, pair.right) if value is not None and _finite(value)]
+    if len(losses) < 2 or not values:
+        return None
+    low, high = min(values), max(values)
+    return LossScale(low, high, low > 0 and high / low > _LOG_FROM)
+
+
+def loss_svg(losses: Sequence[LossPair], scale: LossScale) -> str:
+    """Return the picture: both lines, the right run's the thinner; a cross where a loss is not finite."""
+    grid = "".join(f"M0,{number(y)}H{WIDTH}" for y in (_EDGE, HEIGHT - _EDGE))
+    left, right = RUN_COLOURS
+    lines = (
+        _series(losses, [pair.left for pair in losses], scale, f'stroke="{left}" stroke-width="4.5"'),
+        _series(losses, [pair.right for pair in losses], scale, f'stroke="{right}" stroke-width="2"'),
+    )
+    frame = f'<path d="{grid}" stroke="{MIXED_COLOUR}" stroke-opacity=".35" fill="none"/>'
+    size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{frame}{"".join(lines)}</svg>'
+
+
+def _series(losses: Sequence[LossPair], values: Sequence[float | None], scale: LossScale, stroke: str) -> str:
+    first, last = losses[0].step, losses[-1].step
+    across = (WIDTH - 2 * _EDGE) / max(last - first, 1)
+    path, marks, pen = [], [], "M"
+    for pair, value in zip(losses, values, strict=True):
+        x = _EDGE + (pair.step - first) * across
+        if value is None or not _finite(value):
+            marks += [f"M{point(x - 3, 2)}l6,6m0,-6l-6,6"] if value is not None else []
+            pen = "M"
+            continue
+        y = _EDGE + (1 - scale.share(value)) * (HEIGHT - 2 * _EDGE)
+        path.append(f"{pen}{point(x, y)}")
+        pen = "L"
+    style = f'fill="none" {stroke} stroke-linejoin="round" stroke-linecap="round"'
+    return f'<path {style} d="{"".join([*path, *marks])}"/>'
+
+
+def _finite(value: float) -> bool:
+    return math.isfinite(value)
+
+
+def losses_alternative(report: ComparisonReport) -> str:
+    """Return both losses, first and last, the first that is not finite, and the step at which they differ most."""
+    pairs = report.losses
+    names = [shortened(side.name, NAME) for side in (report.left, report.right)]
+    runs = (
+        f"{name} {_course(pairs, [getattr(pair, side) for pair in pairs])}"
+        for name, side in zip(names, ("left", "right"), strict=True)
+    )
+    return f"Loss over {plural(len(pairs), 'step')}: {'; '.join(runs)}{_furthest(pairs)}."
+
+
+def _course(pairs: Sequence[LossPair], values: Sequence[float | None]) -> str:
+    known = [(pair.step, value) for pair, value in zip(pairs, values, strict=True) if value is not None]
+    if not known:
+        return "has none"
+    bad = next((step for step, value in known if not math.isfinite(value)), None)
+    broken = "" if bad is None else f", not finite from step {bad}"
+    return f"from {short_number(known[0][1])} to {short_number(known[-1][1])}{broken}"
+
+
+def _furthest(pairs: Sequence[LossPair]) -> str:
+    differences = [
+        (abs(pair.left - pair.right), pair)
+        for pair in pairs
+        if pair.left is not None and pair.right is not None and math.isfinite(pair.left - pair.right)
+    ]
+    difference, pair = max(differences, key=lambda one: one[0], default=(0.0, None))
+    if pair is None:
+        return ""
+    if not difference:
+        return "; equal at every step where both are finite"
+    ends = f"{short_number(pair.left)} and {short_number(pair.right)}"
+    return f"; furthest apart at step {pair.step}: {ends}"
