@@ -9,35 +9,23 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
-class _GcPaused:
-    """``with garbage_waits:`` no search for cycles begins; may be nested.
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """Let no search for cycles begin until the block ends; may be nested.
 
     Only on the main thread, and only around code of this package: there nothing of the person's can run in between,
     which might switch the search off for itself, ask whether it is on, or fork. On another thread, as that of a live
     panel is, the person's code goes on meanwhile, and nothing changes.
     """
-
-    __slots__ = ("_inside", "_was_enabled")
-
-    def __init__(self) -> None:
-        self._inside, self._was_enabled = 0, False
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            return
-        if not self._inside:
-            self._was_enabled = gc.isenabled()
-            gc.disable()
-        self._inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            return
-        self._inside -= 1
-        if not self._inside and self._was_enabled:
-            gc.enable()
-
-
-gc_paused = _GcPaused()
+    if threading.current_thread() is not threading.main_thread() or not gc.isenabled():
+        yield
+        return
+    try:
+        gc.disable()
+        yield
+    finally:
+        gc.enable()

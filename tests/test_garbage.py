@@ -24,12 +24,12 @@ def _as_it_was():
 def test_it_waits_inside_and_goes_on_outside():
     """Also where one block stands in another, and where the block raises."""
     gc.enable()
-    with gc_paused:
-        with gc_paused:
+    with gc_paused():
+        with gc_paused():
             assert not gc.isenabled()
         assert not gc.isenabled()
     assert gc.isenabled()
-    with pytest.raises(KeyError), gc_paused:
+    with pytest.raises(KeyError), gc_paused():
         raise KeyError
     assert gc.isenabled()
 
@@ -37,7 +37,7 @@ def test_it_waits_inside_and_goes_on_outside():
 def test_who_had_it_off_has_it_off():
     """It is not switched on by being told to go on."""
     gc.disable()
-    with gc_paused:
+    with gc_paused():
         pass
     assert not gc.isenabled()
 
@@ -48,7 +48,7 @@ def test_nothing_changes_on_another_thread():
     found = []
 
     def look():
-        with gc_paused:
+        with gc_paused():
             found.append(gc.isenabled())
             gc.disable()
         found.append(gc.isenabled())

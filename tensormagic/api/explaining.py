@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from types import TracebackType
+from collections.abc import Mapping
 from typing import Any
 
+from tensormagic.api.running import CellNumber, _Run
 from tensormagic.api.watching import diagnosed
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.reports import FailureReport
 
-CellNumber = Callable[[str], "int | None"]
 
-
-class Explanation:
+class Explanation(_Run[Any]):
     """What a ``with`` block ran into: ``with tensormagic.explain() as told: …``, then ``told.report``.
 
     The exception goes on unchanged. While the block runs, one function mode that only passes calls on is on torch's
@@ -24,27 +22,12 @@ class Explanation:
     def __init__(self, namespace: Mapping[str, Any]) -> None:
         from tensormagic.collectors.failures.witness import Explainer
 
-        self._explainer = Explainer(namespace)
-
-    def __enter__(self) -> Explanation:
-        """Start.
-
-        Raises:
-            TraceError: if this was used before.
-        """
-        self._explainer.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Stop; an exception goes on."""
-        self._explainer.stop(error)
+        self._follower = Explainer(namespace)
 
     @property
     def report(self) -> FailureReport | None:
         """The call that torch refused, with what is wrong with it; None where none was refused."""
-        found = self._explainer.report()
+        found = self._follower.report()
         return None if found is None else diagnosed(found)
 
 

@@ -128,7 +128,7 @@ class MemoryRun(_Run[MemoryRunReport]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Stop; an exception goes on."""
-        self._follower.stop(error, sys._getframe(1))  # noqa: SLF001  (the variables of the block's function)
+        self._stop(error, sys._getframe(1))  # noqa: SLF001  (the variables of the block's function)
 
 
 def track_memory(

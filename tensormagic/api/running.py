@@ -112,7 +112,8 @@ _met: list[tuple[Cell, list[weakref.ref[Any]]]] = []  # of the run that ended la
 class _Run(Generic[AnyReport]):
     """Something that is followed while a ``with`` block runs; an exception in the block goes on unchanged."""
 
-    _follower: Any  # start(), stop(error), report()
+    _follower: Any  # start(), stop(error), abandon(), report()
+    _unended: weakref.finalize[Any, Any] | None = None  # ends what nobody can: `__exit__` was interrupted in its call
 
     def __enter__(self: AnyRun) -> AnyRun:
         """Start.
@@ -120,19 +121,37 @@ class _Run(Generic[AnyReport]):
         Raises:
             TraceError: if this was used before, or another trace is on in this thread.
         """
-        self._follower.start()
+        if self._unended is None:
+            self._unended = weakref.finalize(self, self._follower.abandon)
+            self._unended.atexit = False
+        try:
+            self._follower.start()
+        except TraceError:
+            raise
+        except BaseException:
+            self._follower.abandon()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Stop; an exception goes on."""
-        self._follower.stop(error)
+        self._stop(error)
+
+    def _stop(self, *how: Any) -> None:
+        try:
+            self._follower.stop(*how)
+        except BaseException:
+            self._follower.abandon()
+            raise
+        if self._unended is not None:
+            self._unended.detach()
 
     @property
     def report(self) -> AnyReport:
         """What has happened so far: a consistent snapshot, also while the block is running."""
-        with gc_paused:
+        with gc_paused():
             found: AnyReport = self._follower.report()
             return diagnosed(found)
 

@@ -6,8 +6,8 @@ ours, those would be recorded as if the person had written them; with gradients 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -16,8 +16,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Leave out all function and dispatch modes, and record nothing for autograd (about 10 µs)."""
-    with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
+    """Leave out all function and dispatch modes, and record nothing for autograd."""
+    with torch._C.DisableTorchFunction(), without_modes(), graded(enabled=False):
         yield
 
 
@@ -42,6 +42,32 @@ def numbers(sizes: Iterable[Any]) -> tuple[int, ...]:
     if -1 in known:
         raise RuntimeError("a size is not known as a number")
     return known
+
+
+def without_modes() -> AbstractContextManager[Any]:
+    """Leave out all dispatch modes."""
+    return _disable_current_modes() if _depth() or _depth_before() else nullcontext()
+
+
+@contextmanager
+def graded(*, enabled: bool) -> Iterator[None]:
+    """Record for autograd, or nothing, as torch's own switches do; an interrupt leaves no switch behind."""
+    before = torch.is_grad_enabled()
+    try:
+        torch._C._set_grad_enabled(enabled)
+        yield
+    finally:
+        torch._C._set_grad_enabled(before)
+
+
+def outside_inference() -> AbstractContextManager[Any]:
+    """Leave torch's inference mode, in one step each way."""
+    guard: AbstractContextManager[Any] = torch._C._InferenceMode(False)  # noqa: FBT003  (C++ takes it so)
+    return guard
+
+
+_depth: Callable[[], int] = torch._C._len_torch_dispatch_stack
+_depth_before: Callable[[], int] = getattr(torch._ops, "_len_torch_dispatch_stack_pre_dispatch", int)
 
 
 _PYTHON = torch._C.DispatchKey.Python

@@ -56,7 +56,7 @@ def render(report: Report, form: str, *, in_file: bool = False, slide: bool = Fa
         raise TensorMagicError(f"a {report.kind_name} report has no form {form!r}; there are: {forms}")
     if slide and isinstance(report, TraceReport):
         options["viewer"] = False  # its picture and its tables are the slides
-    with gc_paused, made_once():
+    with gc_paused(), made_once():
         text = _drawn(plain_report(report), form, **options)
         if form != "html":
             return text

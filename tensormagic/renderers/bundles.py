@@ -21,7 +21,7 @@ from tensormagic.reports import Report
 def bundle(report: Report, *, folded: bool = False, slide: bool = False) -> dict[str, str]:
     """Return a report as static HTML, as text, and as this text for LaTeX; what cannot be drawn becomes a line."""
     slides = partial(renderers.render, form="html", slide=True)
-    with gc_paused, made_once():
+    with gc_paused(), made_once():
         html = _or_reason(report, "html", slides if slide else renderers.folded if folded else None)
         text = _or_reason(report, "txt")
     return {"text/html": with_text(html, text), "text/latex": listing(text), "text/plain": text}

@@ -319,7 +319,14 @@ def widget_class(name: str, module: str, style: str, state: str) -> Any:
     import anywidget  # 42 ms that only a live panel should cost
     import traitlets
 
-    return type(name, (anywidget.AnyWidget,), {"_esm": module, "_css": style, state: traitlets.Dict().tag(sync=True)})
+    def close(widget: Any) -> None:
+        """Close the widget, and that of its layout, which ipywidgets leaves open."""
+        layout = widget.layout
+        anywidget.AnyWidget.close(widget)
+        layout.close()
+
+    members = {"_esm": module, "_css": style, state: traitlets.Dict().tag(sync=True), "close": close}
+    return type(name, (anywidget.AnyWidget,), members)
 
 
 def first_bundle(report: TraceReport) -> Bundle:

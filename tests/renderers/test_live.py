@@ -288,6 +288,22 @@ def test_a_retired_panel_keeps_its_widget_until_the_next_one_retires(run: Run) -
     assert second.sender.widget.comm is None
 
 
+def test_a_closed_panel_leaves_no_widget_behind(run: Run) -> None:
+    """Neither its own nor that of its layout; no channel to the page stays open."""
+    from comm import get_comm_manager
+    from ipywidgets.widgets.widget import _instances
+
+    live.dismiss_retired()
+    before, channels = set(_instances), set(get_comm_manager().comms)
+    for _ in range(3):
+        panel = run.panel()
+        panel.start()
+        panel.retire()
+    live.dismiss_retired()
+    assert set(_instances) == before
+    assert set(get_comm_manager().comms) == channels
+
+
 def test_a_widget_that_cannot_be_closed_does_not_stop_the_next(run: Run, recorder: Recorder) -> None:
     """Its kernel may have gone."""
 

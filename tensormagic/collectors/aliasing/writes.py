@@ -6,7 +6,6 @@ import dataclasses
 import sys
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from time import perf_counter, process_time
 from types import FrameType
 from typing import Any
@@ -21,7 +20,9 @@ from tensormagic.collectors.aliasing.written_through import Statement, Through, 
 from tensormagic.collectors.geometry.overlap import index_at, is_scattered, touched, written_elements
 from tensormagic.collectors.geometry.storage import Written, does_write, prepare_counters, written_by
 from tensormagic.collectors.hooks.capturing import Captures
+from tensormagic.collectors.hooks.forked_processes import abandon_in_children
 from tensormagic.collectors.hooks.modes import SteppingMode
+from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Callers, error_text, state_after, strip_own_frames
 from tensormagic.collectors.where.source import CellNumber, SourceLines, is_own_code, names_of
@@ -371,7 +372,7 @@ class WriteWatcher:
         self._log = WriteLog(namespace, sites)
         self._mode = WriteMode(self._log)
         self._captures = Captures(self._mode.leave_alone, leave_dispatch=self._mode.leave_alone)
-        self._stack = ExitStack()
+        self._undoing = Undoing()
         self._state: State = "running"
         self._error = ""
         self._began = self._ended = 0.0
@@ -386,16 +387,22 @@ class WriteWatcher:
             raise TraceError("these writes were watched before; make a new one with tensormagic.watch_writes()")
         prepare_counters()  # under the mode autograd is out of reach: it could not be found any more
         self._began = self._clock()
-        with ExitStack() as stack:
-            stack.enter_context(self._mode)
-            stack.enter_context(self._captures.left_alone())
-            self._stack = stack.pop_all()
+        abandon_in_children(self)
+        with self._undoing as undoing:
+            undoing.enter_context(self._mode)
+            undoing.enter_context(self._captures)
+
+    def abandon(self) -> None:
+        """End at once: in a process that was forked from this one, or where beginning or ending was interrupted."""
+        self._undoing.close()
+        if self._state == "running":
+            self._state, self._ended = "interrupted", self._clock()
 
     def stop(self, error: BaseException | None = None) -> None:
         """End, saying how: with the exception that ended the run, or None. Stopping twice is the same as once."""
         if self._state != "running":
             return
-        self._stack.close()
+        self._undoing.close()
         self._ended = self._clock()
         self._state = state_after(error)
         self._error = error_text(error) if error is not None else ""

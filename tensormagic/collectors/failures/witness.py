@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
 from types import CodeType
 from typing import Any
 
@@ -16,7 +15,9 @@ from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
 from tensormagic.collectors.hooks.capturing import Captures, Return
 from tensormagic.collectors.hooks.compiled import kept_compiled
+from tensormagic.collectors.hooks.forked_processes import abandon_in_children
 from tensormagic.collectors.hooks.modes import TransparentMode
+from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.where.caller import Callers, calling_frame, strip_own_frames
 from tensormagic.errors import TraceError
 from tensormagic.reports import FailureReport
@@ -54,7 +55,7 @@ class Explainer:
 
     def __init__(self, namespace: Mapping[str, Any]) -> None:
         self._around = Surroundings(namespace, None, MODE_CALLS)
-        self._stack = ExitStack()
+        self._undoing = Undoing()
         self._started = False
         self.found: FailureReport | None = None
 
@@ -67,15 +68,20 @@ class Explainer:
         if self._started:
             raise TraceError("this was used before; make a new one with tensormagic.explain()")
         self._started = True
-        with ExitStack() as stack:
-            mode = stack.enter_context(PassthroughMode())
-            stack.enter_context(kept_compiled(mode))
-            stack.enter_context(Captures(mode.leave_alone).left_alone())
-            self._stack = stack.pop_all()
+        mode = PassthroughMode()
+        abandon_in_children(self)
+        with self._undoing as undoing:
+            undoing.enter_context(mode)
+            undoing.enter_context(kept_compiled(mode))
+            undoing.enter_context(Captures(mode.leave_alone))
+
+    def abandon(self) -> None:
+        """End at once: in a process that was forked from this one, or where beginning or ending was interrupted."""
+        self._undoing.close()
 
     def stop(self, error: BaseException | None = None) -> None:
         """End, with the exception that ended the run, or None; it is left as it would have been."""
-        self._stack.close()
+        self._undoing.close()
         if error is not None:
             self.found = failure_of(error, self._around)
             strip_own_frames(error)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import outside_inference, quiet
 
 # Which memory a tensor's storage is, read without touching the memory.
 
@@ -95,7 +95,7 @@ def prepare_counters() -> None:
 @cache
 def _counter_place() -> int | None:
     """Return which word of a tensor's C++ part points to its version counter; None where no single word can be it."""
-    with quiet(), torch.inference_mode(mode=False):
+    with quiet(), outside_inference():
         first, second = torch.zeros(3), torch.zeros(3)
         sharing = [(first, first.detach()), (first, first[1:]), (second, second.view(3, 1)), (second, second.detach())]
         separate = [(first, second), (first, first.data), (second, second.data), (first.data, first.data)]

@@ -44,7 +44,7 @@ from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.hooks.functorch_levels import bare, outside_levels
 from tensormagic.collectors.hooks.live_nodes import Hooks
 from tensormagic.collectors.hooks.replacing import without_dynamo
-from tensormagic.collectors.quiet import answers_itself, here, is_whole, unasked
+from tensormagic.collectors.quiet import answers_itself, graded, here, is_whole, unasked, without_modes
 from tensormagic.reports import UNREADABLE, UNTOUCHED, GradientStatistics
 
 _READ_AT_ONCE = frozenset({torch.float32, torch.float64})
@@ -174,7 +174,7 @@ class PassRecorder:
         if answers_itself(root):
             self.values.loss_gap = _SPREAD if here(root) is not root else f"the loss could not be read: {unasked(root)}"
             return
-        with torch.no_grad(), self._quiet():
+        with graded(enabled=False), self._quiet():
             value = root.detach().reshape(1)
             if value.is_floating_point() and value.device.type != "meta":
                 if self._defers(value):
@@ -200,7 +200,7 @@ class PassRecorder:
             if any(map(answers_itself, gradients)):
                 self._leave(index, next(filter(answers_itself, gradients)))
             elif self._isolated or torch.is_grad_enabled():
-                with torch.no_grad(), self._quiet():
+                with graded(enabled=False), self._quiet():
                     self._look(index, node, slot, [*map(bare, gradients)] if self._wrapped else gradients)
             else:
                 self._look(index, node, slot, gradients)
@@ -213,7 +213,7 @@ class PassRecorder:
     ) -> None:
         began = perf_counter()
         try:
-            with torch.no_grad() if torch.is_grad_enabled() else nullcontext(), self._quiet():
+            with graded(enabled=False) if torch.is_grad_enabled() else nullcontext(), self._quiet():
                 for input_number in contested:
                     gradient = here(gradients[input_number])
                     gradient = bare(gradient) if self._wrapped else gradient
@@ -227,7 +227,7 @@ class PassRecorder:
         """Keep the person's own dispatch modes and transforms from seeing the tracer's reductions."""
         if self._wrapped:
             return outside_levels()
-        return torch.utils._python_dispatch._disable_current_modes() if self._isolated else nullcontext()
+        return without_modes() if self._isolated else nullcontext()
 
     # -- measuring ------------------------------------------------------------------------------------------------
 

@@ -9,10 +9,9 @@ names. That name is replaced while somebody follows, and put back with the last 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from threading import get_ident
+from threading import Lock, get_ident
 from typing import Any, Literal, Protocol
 
 import torch
@@ -74,24 +73,31 @@ class Follower(Protocol):
 
 
 _followers: list[tuple[int, Follower]] = []  # each with the thread that it was begun on
+_lock = Lock()
 _replaced: list[tuple[Any, Any]] = []  # torch's function and what stands in for it, while it does
 
 
-@contextmanager
-def followed_backward(follower: Follower) -> Iterator[None]:
+class followed_backward:  # noqa: N801  (read as what it does: ``with followed_backward(follower):``)
     """Tell ``follower`` of every backward call until the block ends.
 
     It is told of those on the thread that enters the block, and of those on threads on which nobody follows; where
     several could be told of these, the one that came last is.
     """
-    entry = (get_ident(), follower)
-    try:
-        _followers.append(entry)
-        _stand_in()
-        yield
-    finally:
-        _followers[:] = [other for other in _followers if other is not entry]
-        _step_down()
+
+    def __init__(self, follower: Follower) -> None:
+        self._entry = (get_ident(), follower)
+
+    def __enter__(self) -> None:
+        """Begin."""
+        with _lock:
+            _followers.append(self._entry)
+            _stand_in()
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        with _lock:
+            _followers[:] = [other for other in _followers if other is not self._entry]
+            _step_down()
 
 
 def require_nobody_here(follows: Followed) -> None:
@@ -119,9 +125,10 @@ def _stand_in() -> None:
 
 def _step_down() -> None:
     if _replaced and not _followers:
-        original, ours = _replaced.pop()
+        original, ours = _replaced[-1]
         if getattr(torch.autograd, _NAME) is ours:  # else somebody else replaced it meanwhile, and calls ours
             setattr(torch.autograd, _NAME, original)
+        _replaced.pop()
 
 
 def _standing_in_for(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,13 +13,12 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 import torch
 
-from tensormagic.collectors.hooks.replacing import replace
+from tensormagic.collectors.hooks.replacing import Replacement
 from tensormagic.collectors.where.caller import uncounted
 
 _TRACE, _SCRIPT, _EXPORT, _MAKE_FX = "torch.jit.trace", "torch.jit.script", "torch.export", "make_fx"
@@ -67,6 +66,7 @@ class Captures:
         made: Callable[[str, Any, FrameType], None] | None = None,
     ) -> None:
         self._leave, self._leave_dispatch, self._made = leave, leave_dispatch, made
+        self._replaced: list[Replacement] = []
         self._names: dict[str, None] = {}
         self._called: set[str] = set()
 
@@ -79,19 +79,19 @@ class Captures:
             f"{' and '.join(self._names)} ran untouched: torch writes down there what runs, and that was not followed"
         )
 
-    @contextmanager
-    def left_alone(self) -> Iterator[None]:
-        """Watch the doors until the block ends."""
-        undo: list[Callable[[], None]] = []
-        try:
-            for path, name, make in self._doors():
-                owner = _known(path)
-                if owner is not None and hasattr(owner, name):
-                    undo.append(replace(owner, name, make))
-            yield
-        finally:
-            while undo:
-                undo.pop()()
+    def __enter__(self) -> None:
+        """Watch the doors."""
+        for path, name, make in self._doors():
+            owner = _known(path)
+            if owner is not None and hasattr(owner, name):
+                self._replaced.append(Replacement(owner, name, make))
+                self._replaced[-1].__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        """Leave them as they were; may come before they are watched, and twice."""
+        while self._replaced:
+            self._replaced[-1].__exit__()
+            self._replaced.pop()
 
     def _doors(self) -> Iterator[tuple[str, str, Callable[[Any], Any]]]:
         for path, name, what in _DOORS:

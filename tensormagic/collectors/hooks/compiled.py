@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any, Protocol
 
 import torch
 
-from tensormagic.collectors.hooks.replacing import replace
+from tensormagic.collectors.hooks.replacing import Replacement
 
 _MODULE, _SWITCH = "torch._dynamo.eval_frame", "_maybe_set_eval_frame"
 
@@ -63,26 +62,15 @@ class Together:
             self._hooks.step_back()
 
 
-@contextmanager
-def kept_compiled(mode: StepsAside) -> Iterator[None]:
+class kept_compiled:  # noqa: N801  (read as what it does: ``with kept_compiled(mode):``)
     """Let ``mode`` step aside at the door of every compiled function, until the block ends."""
-    doors = _Doors(mode)
-    try:
-        doors.watch()
-        yield
-    finally:
-        doors.close()
-
-
-class _Doors:
-    """The way into compiled functions, watched."""
 
     def __init__(self, mode: StepsAside) -> None:
         self._mode = mode
         self._entered: FrameType | None = None
-        self._undo: list[Callable[[], None]] = []
+        self._replaced: list[Replacement] = []
 
-    def watch(self) -> None:
+    def __enter__(self) -> None:
         """Watch Dynamo, now or as soon as the first ``torch.compile`` has imported it."""
         module = sys.modules.get(_MODULE)
         if module is None:
@@ -90,22 +78,24 @@ class _Doors:
         elif hasattr(module, _SWITCH):
             self._replace(module, _SWITCH, self._switch)
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Put everything back."""
-        while self._undo:
-            self._undo.pop()()
+        while self._replaced:
+            self._replaced[-1].__exit__()
+            self._replaced.pop()
         if self._entered is not None:
             self._leave()
 
     def _replace(self, owner: ModuleType, name: str, make: Callable[[Any], Any]) -> None:
-        self._undo.append(replace(owner, name, make))
+        self._replaced.append(Replacement(owner, name, make))
+        self._replaced[-1].__enter__()
 
     def _compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def compile(*args: Any, **kwargs: Any) -> Any:  # noqa: A001  (it stands in for torch.compile)
             compiled = original(*args, **kwargs)
-            if _MODULE in sys.modules and len(self._undo) == 1:
-                self.watch()
+            if _MODULE in sys.modules and len(self._replaced) == 1:
+                self.__enter__()
             return compiled
 
         return compile

@@ -7,8 +7,9 @@ that it sends back as text would hold the tracer's frames.
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Protocol
-from weakref import WeakSet
+from weakref import ref
 
 
 class Abandoned(Protocol):
@@ -18,12 +19,12 @@ class Abandoned(Protocol):
         """Put everything back, in a forked process."""
 
 
-_running: WeakSet[Abandoned] = WeakSet()
+_running: dict[int, ref[Abandoned]] = {}
 
 
 def abandon_in_children(trace: Abandoned) -> None:
     """End ``trace`` in every process that is forked from this one, as long as it lives."""
-    _running.add(trace)
+    _running[id(trace)] = ref(trace, partial(_running.pop, id(trace)))  # C alone: no interrupt is lost
 
 
 def forks() -> int:
@@ -40,8 +41,9 @@ def _count_fork() -> None:
 
 
 def _abandon_all() -> None:
-    for trace in list(_running):
-        trace.abandon()
+    for reference in list(_running.values()):
+        if (trace := reference()) is not None:
+            trace.abandon()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork

@@ -19,8 +19,8 @@ import torch
 from torch.autograd.function import BackwardCFunction
 from torch.utils.hooks import RemovableHandle
 
-from tensormagic.collectors.hooks.replacing import replace
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.hooks.replacing import Replacement
+from tensormagic.collectors.quiet import graded, outside_inference, quiet
 
 # Puts hooks on autograd nodes, and takes all of them off again, for a third of what torch takes for it.
 #
@@ -62,11 +62,8 @@ class Hooks:
         if not hasattr(_MODULE, _NAME):  # another torch: each hook has its own
             yield self.handle
             return
-        undo = replace(_MODULE, _NAME, self._standing_in)
-        try:
+        with Replacement(_MODULE, _NAME, self._standing_in):
             yield self.handle
-        finally:
-            undo()
 
     def _standing_in(self, module: Any) -> _Handles:
         here, handle, note = get_ident(), self.handle, self._tables.append
@@ -109,7 +106,7 @@ _LARGEST_THREAD_NUMBER = 1 << 32
 
 def _leaf_node() -> Any:
     """Return the node of a leaf made here; it takes one sequence number of this thread."""
-    with quiet(), torch._C._DisableFuncTorch(), torch.inference_mode(mode=False), torch.enable_grad():
+    with quiet(), torch._C._DisableFuncTorch(), outside_inference(), graded(enabled=True):
         leaf = torch.empty(0, requires_grad=True)
         return leaf.view_as(leaf).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
+from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensormagic.collectors.hooks.replacing import Replacement
@@ -56,11 +57,13 @@ class Transparent:
     def _replace(self, module: Any, name: str, make: Callable[[Callable[..., bool]], Callable[..., bool]]) -> None:
         if hasattr(module, name):
             self._replaced.append(Replacement(module, name, make))
+            self._replaced[-1].__enter__()
 
     def __exit__(self, *_: object) -> None:
         """Put them back."""
         while self._replaced:
-            self._replaced.pop().undo()
+            self._replaced[-1].__exit__()
+            self._replaced.pop()
 
     def pause(self) -> None:
         """Put them back for a while."""
@@ -97,7 +100,13 @@ class Transparent:
 
 
 class TransparentMode(TorchFunctionMode):
-    """A function mode that torch does not notice, and that can leave the stack for a while."""
+    """A function mode that torch does not notice, and that can leave the stack for a while.
+
+    Attributes:
+        of_thread: See `Undoing`.
+    """
+
+    of_thread = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,7 +147,15 @@ def active_modes() -> list[TorchFunctionMode]:
 
 
 def set_modes(modes: list[TorchFunctionMode]) -> None:
-    """Put these function modes on this thread's stack, the outermost first, and no others."""
+    """Put these function modes on this thread's stack, the outermost first, and no others, whatever comes meanwhile."""
+    try:
+        _set_modes(modes)
+    except BaseException:
+        _set_modes(modes)
+        raise
+
+
+def _set_modes(modes: list[TorchFunctionMode]) -> None:
     while torch._C._len_torch_function_stack():
         torch._C._pop_torch_function_stack()
     for mode in modes:
@@ -157,10 +174,19 @@ _mode_at: Callable[[int], Any] = torch._C._get_dispatch_stack_at
 _pop_mode: Callable[[Any], Any] = torch._C._pop_torch_dispatch_stack
 _push_mode: Callable[[Any], None] = torch._C._push_on_torch_dispatch_stack
 
+_OF_COMPILER = "_is_in_any_mode_without_ignore_compile_internals"
+_SWITCHES = {  # what a mode keeps of how torch stood before it, and torch's own name for that
+    "old_dispatch_mode_flags": "_is_in_torch_dispatch_mode",
+    "old_non_infra_dispatch_mode_flags": "_is_in_non_infra_torch_dispatch_mode",
+    "old_without_ignore_compile_internals_dispatch_mode_flags": _OF_COMPILER,
+}
+_tell_compiler: Any = getattr(_python_dispatch, "set_is_in_mode_without_ignore_compile_internals", None)
+
 
 class SteppingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A mode that ``torch.compile`` does not mind, and that can step off."""
 
+    of_thread = True  # see `Undoing`
     supports_higher_order_operators = True
 
     @classmethod
@@ -173,13 +199,23 @@ class SteppingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Do without torch's wrapper, which would import the compiler and stand in tracebacks."""
         return False
 
+    def __exit__(self, *error: object) -> None:
+        """Leave the stack, wherever on it the mode lies; may come before it was entered, and twice."""
+        self.leave()
+        for name, switch in _SWITCHES.items():
+            before = getattr(self, name, None)
+            if before:
+                setattr(_python_dispatch, switch, before[-1])
+                before.pop()
+        if _tell_compiler is not None:
+            _tell_compiler(getattr(_python_dispatch, _OF_COMPILER))
+
     def leave(self) -> int:
         """Leave this thread's stack; returns the place there, to come back to: -1 where it was not on it."""
-        depth = _depth()
-        place = next((at for at in range(depth) if _mode_at(at) is self), -1)
+        modes = _modes()
+        place = next((at for at, mode in enumerate(modes) if mode is self), -1)
         if place >= 0:
-            above = _pop(depth - place)
-            _push(above[:-1])
+            _become([mode for mode in modes if mode is not self])
         return place
 
     def leave_alone(self) -> Callable[[Any], None] | None:
@@ -189,18 +225,28 @@ class SteppingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def come_back(self, place: int) -> None:
         """Go back onto the stack, where `leave` said; nothing is done where it is there already."""
-        depth = _depth()
-        if place < 0 or any(_mode_at(at) is self for at in range(depth)):
-            return
-        _push([*_pop(depth - place), self])
+        modes = _modes()
+        if place >= 0 and not any(mode is self for mode in modes):
+            _become([*modes[:place], self, *modes[place:]])
 
 
-def _pop(count: int) -> list[Any]:
-    """Take so many modes off the stack; returns them, the innermost first."""
-    return [_pop_mode(None) for _ in range(count)]
+def _modes() -> list[Any]:
+    """Return this thread's modes, the outermost first; torch keeps those of its own compiler apart."""
+    modes = (_mode_at(at) for at in range(_depth()))
+    return [mode for mode in modes if getattr(mode, "_mode_key", None) is None]
 
 
-def _push(modes: list[Any]) -> None:
-    """Put back what `_pop` returned."""
-    for mode in reversed(modes):
+def _become(modes: list[Any]) -> None:
+    """Put these modes on the stack, the outermost first, and no others, whatever comes meanwhile."""
+    try:
+        _set(modes)
+    except BaseException:
+        _set(modes)
+        raise
+
+
+def _set(modes: list[Any]) -> None:
+    for _ in _modes():
+        _pop_mode(None)
+    for mode in modes:
         _push_mode(mode)

@@ -15,29 +15,36 @@ import torch
 
 
 class Replacement:
-    """One function that stands in for another, until `undo` is called; that is to be done once.
+    """One function that stands in for another while this is entered; what ends it may come before that, and twice.
 
     Where somebody else replaced ours meanwhile, theirs stays: it goes on to ours, which goes on to what lay below.
     """
 
-    __slots__ = ("_below", "_name", "_ours", "_owner")
+    __slots__ = ("_below", "_make", "_name", "_ours", "_owner")
 
     def __init__(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        with _lock:
-            self._owner, self._name = owner, name
-            self._below = _standing(owner, name)
-            self._ours = make(self._below)
-            _layers.append(self)
-            setattr(owner, name, self._ours)
+        self._owner, self._name, self._make = owner, name, make
+        self._below = self._ours = None
 
-    def undo(self) -> None:
+    def __enter__(self) -> Replacement:
+        """Stand in from now on."""
+        with _lock:
+            self._below = _standing(self._owner, self._name)
+            self._ours = self._make(self._below)
+            _layers.append(self)
+            setattr(self._owner, self._name, self._ours)
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Put back what lay below, or leave it to who came later."""
         with _lock:
-            _layers.remove(self)
+            if self not in _layers:
+                return
             self.pause()
             for other in _layers:
                 if other._below is self._ours:
                     other._below = self._below
+            _layers.remove(self)
 
     def pause(self) -> None:
         """Put back what lay below for a while, where nobody came later (0.2 µs)."""
@@ -57,11 +64,6 @@ def _standing(owner: Any, name: str) -> Any:
 
 _layers: list[Replacement] = []
 _lock = Lock()
-
-
-def replace(owner: Any, name: str, make: Callable[[Any], Any]) -> Callable[[], None]:
-    """Put ``make(what is there)`` in its place, and return what undoes it; see `Replacement`."""
-    return Replacement(owner, name, make).undo
 
 
 # Keeps Dynamo from compiling the tracer's own code, where that runs between two compiled pieces.

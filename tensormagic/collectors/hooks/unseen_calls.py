@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import FrameType, ModuleType
 from typing import Any
@@ -14,7 +14,7 @@ import torch
 import torch.fx.traceback as stacks
 from torch.autograd import forward_ad
 
-from tensormagic.collectors.hooks.replacing import replace, skip_in_dynamo, without_dynamo
+from tensormagic.collectors.hooks.replacing import Replacement, skip_in_dynamo, without_dynamo
 from tensormagic.collectors.where.caller import foreign_frames
 from tensormagic.reports import Location
 
@@ -30,17 +30,11 @@ _QUESTION = "_is_setup_context_defined"
 _APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 
 
-@contextmanager
-def noted_applies(note: Callable[[FrameType | None], None]) -> Iterator[None]:
+def noted_applies(note: Callable[[FrameType | None], None]) -> AbstractContextManager[Any]:
     """Call ``note`` with the calling frame whenever a custom Function is about to make a node, in any thread."""
     if not hasattr(_MODULE, _QUESTION):  # another torch: these nodes have the line of the next call then, and say so
-        yield
-        return
-    undo = replace(_MODULE, _QUESTION, partial(_asking, note))
-    try:
-        yield
-    finally:
-        undo()
+        return nullcontext()
+    return Replacement(_MODULE, _QUESTION, partial(_asking, note))
 
 
 def _asking(note: Callable[[FrameType | None], None], original: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -68,14 +62,9 @@ def forward_mode_gap(place: Location) -> str:
     return f"{place.label} takes derivatives forwards (jvp, dual numbers): that builds no graph to be shown"
 
 
-@contextmanager
-def noted_dual_levels(note: Callable[[FrameType], None]) -> Iterator[None]:
+def noted_dual_levels(note: Callable[[FrameType], None]) -> Replacement:
     """Call ``note`` with the calling frame whenever a level of dual numbers is entered, until the block ends."""
-    undo = replace(forward_ad, _ENTER, partial(_entering, note))
-    try:
-        yield
-    finally:
-        undo()
+    return Replacement(forward_ad, _ENTER, partial(_entering, note))
 
 
 def _entering(note: Callable[[FrameType], None], original: Callable[[], Any]) -> Callable[[], Any]:
@@ -90,14 +79,9 @@ def _entering(note: Callable[[FrameType], None], original: Callable[[], Any]) ->
 # Keeps the tracer's frames out of the stacks that anomaly mode keeps for every node, and prints where one fails.
 
 
-@contextmanager
-def plain_stacks() -> Iterator[None]:
+def plain_stacks() -> Replacement:
     """Let stacks read as if nobody had looked, until the block ends."""
-    undo = replace(stacks, "format_stack", _formatting)
-    try:
-        yield
-    finally:
-        undo()
+    return Replacement(stacks, "format_stack", _formatting)
 
 
 def _formatting(original: Callable[[], list[str]]) -> Callable[[], list[str]]:

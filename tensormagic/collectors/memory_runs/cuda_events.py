@@ -6,13 +6,13 @@ import functools
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from tensormagic.collectors.hooks.replacing import replace
+from tensormagic.collectors.hooks.replacing import Replacement
+from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.memory_runs.allocation_log import AllocationLog
 from tensormagic.collectors.where.caller import own_frame
 from tensormagic.collectors.where.source import CellNumber, is_own_code, location_of
@@ -231,21 +231,23 @@ class CudaRecording:
         self._cuda, self._enabled, self._clock = cuda, enabled, clock
         self._history: History | None = None
         self._snapshot: Mapping[str, Any] = {}
+        self._mine = False
         self._switched = False  # by the person, in the run
         self.gaps: tuple[Gap, ...] = ()
 
-    def start(self, stack: ExitStack) -> None:
+    def start(self, stack: Undoing) -> None:
         """Begin, where CUDA is in use; recording ends with the stack. Never raises."""
         try:
             if not self._cuda.is_initialized():
                 return
-            mine = not self._enabled()
+            mine = self._mine = not self._enabled()
             if mine:
-                self._cuda.memory._record_memory_history("all", context="alloc", stacks="python", max_entries=LIMIT)
                 stack.callback(self._end)
-            stack.callback(replace(self._cuda.memory, "_record_memory_history", self._noting))
+                self._cuda.memory._record_memory_history("all", context="alloc", stacks="python", max_entries=LIMIT)
+            stack.enter_context(Replacement(self._cuda.memory, "_record_memory_history", self._noting))
             self._history = History(self._clock() * 1e6, LIMIT if mine else 0)
         except Exception as error:
+            self._mine = False
             self._missed("recorded", error)
 
     def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -260,8 +262,9 @@ class CudaRecording:
         return record
 
     def _end(self) -> None:
-        if self._switched:
+        if self._switched or not self._mine:
             return
+        self._mine = False
         try:
             self._cuda.memory._record_memory_history(None)
         except Exception as error:

@@ -9,13 +9,13 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from types import CodeType, FrameType, FunctionType, MethodType, TracebackType
 from typing import Any
 
 from torch import nn
 
+from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.objects.holdings import registered
 from tensormagic.collectors.ops.op_places import StackWalk
 from tensormagic.collectors.where.source import SourceLines, lines_of
@@ -49,7 +49,7 @@ class Executions:
 
     def __init__(self, codes: Iterable[CodeType], monitoring: Any = getattr(sys, "monitoring", None)) -> None:  # noqa: B008  (None before 3.12)
         self._codes, self._monitoring = tuple(codes), monitoring
-        self._stack = ExitStack()
+        self._undoing = Undoing()
         self.counts: Counter[tuple[str, int]] = Counter()
         self.gap = "" if monitoring is not None else "how often a line was reached is counted from Python 3.12 on"
 
@@ -62,21 +62,25 @@ class Executions:
         if tool is None:
             self.gap = "how often a line was reached is not counted: other tools take all of Python's places for them"
             return self
-        monitoring.use_tool_id(tool, NAME)
-        self._stack.callback(monitoring.free_tool_id, tool)
         line = monitoring.events.LINE
+        self._undoing.callback(self._free, tool)
+        monitoring.use_tool_id(tool, NAME)
         monitoring.register_callback(tool, line, self._reached)
-        self._stack.callback(monitoring.register_callback, tool, line, None)
         for code in self._codes:
+            self._undoing.callback(monitoring.set_local_events, tool, code, 0)
             monitoring.set_local_events(tool, code, line)
-            self._stack.callback(monitoring.set_local_events, tool, code, 0)
         return self
+
+    def _free(self, tool: int) -> None:
+        if self._monitoring.get_tool(tool) == NAME:
+            self._monitoring.register_callback(tool, self._monitoring.events.LINE, None)
+            self._monitoring.free_tool_id(tool)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Stop, and give the number back."""
-        self._stack.close()
+        self._undoing.close()
 
     def _reached(self, code: CodeType, line: int) -> None:
         self.counts[code.co_filename, line] += 1
@@ -310,7 +314,7 @@ class LineProfile:
         walk = FunctionWalk(sites, module_path, self._functions)
         return walk, walk.site_of
 
-    def start(self, stack: ExitStack) -> None:
+    def start(self, stack: Undoing) -> None:
         """Begin to count how often lines are reached, until the stack is closed."""
         stack.enter_context(self._executions)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
 from threading import RLock
 from time import perf_counter
 from types import FrameType
@@ -15,6 +14,7 @@ from torch import nn
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
 from tensormagic.collectors.hooks.backward_calls import require_nobody_here
 from tensormagic.collectors.hooks.forked_processes import abandon_in_children
+from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.live_memory.lines import Origin, note_lines
 from tensormagic.collectors.live_memory.out_of_memory import out_of_memory_of
 from tensormagic.collectors.memory_runs.allocation_log import AllocationLog, Event, Totals, blocks_of
@@ -89,7 +89,7 @@ class MemoryRecorder:
         self._iterations = Iterations()
         self._allocation_logs: dict[torch.device, AllocationLog] = {}
         self._lock = RLock()  # a live panel asks from another thread
-        self._stack = ExitStack()
+        self._undoing = Undoing()
         self._state: State = "running"
         self._error = ""
         self._failed: FailureReport | None = None
@@ -125,18 +125,18 @@ class MemoryRecorder:
         self.mode.events += standing
         self._fold()
         self._before = self._account().devices()
-        with ExitStack() as stack:
-            self._profile.start(stack)
-            self._cuda.start(stack)
-            self._stepping.enter(stack)
-            stack.enter_context(self.mode)
-            self._stack = stack.pop_all()
         abandon_in_children(self)
+        with self._undoing as undoing:
+            self._profile.start(undoing)
+            self._cuda.start(undoing)
+            self._stepping.enter(undoing)
+            undoing.enter_context(self.mode)
 
     def abandon(self) -> None:
-        """End at once, in a process that was forked from this one."""
-        self._stack.close()
-        self._state = "interrupted"
+        """End at once: in a process that was forked from this one, or where beginning or ending was interrupted."""
+        self._undoing.close()
+        if self._state == "running":
+            self._state, self._ended = "interrupted", self._clock()
 
     def stop(self, error: BaseException | None = None, frame: FrameType | None = None) -> None:
         """End; stopping twice is the same as once.
@@ -148,7 +148,7 @@ class MemoryRecorder:
         if self._state != "running":
             return
         self._cuda.take()
-        self._stack.close()
+        self._undoing.close()
         self._ended = self._clock()
         self._measure_again()
         with self._lock:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from types import FrameType
 from typing import Any
 
@@ -20,6 +19,7 @@ from tensormagic.collectors.hooks.backward_calls import BackwardCall, Followed, 
 from tensormagic.collectors.hooks.capturing import Captures, Return
 from tensormagic.collectors.hooks.compiled import kept_compiled
 from tensormagic.collectors.hooks.replacing import Replacement, skip_in_dynamo, without_dynamo
+from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.memory_runs.mode import MemoryMode
 from tensormagic.collectors.ops.op_costs import ASKING_CALLS, ASKING_NODES
 from tensormagic.collectors.where.caller import Callers, uncounted
@@ -54,7 +54,7 @@ class SteppingOff:
         self.captures = Captures(self._leave, leave_dispatch=self._leave, made=self._look)
         self.compiled_calls = 0
 
-    def enter(self, stack: ExitStack) -> None:
+    def enter(self, stack: Undoing) -> None:
         """Begin; ``stack`` ends it."""
         stack.callback(self._forget)
         stack.enter_context(followed_backward(self))
@@ -62,17 +62,16 @@ class SteppingOff:
             self._replace(stack, owner, name, self._calling)
         self._replace(stack, torch.UntypedStorage, "resize_", self._resizing)
         stack.enter_context(kept_compiled(self))
-        stack.enter_context(self.captures.left_alone())
+        stack.enter_context(self.captures)
 
     def _forget(self) -> None:
         self._callers = Callers()  # the stand-ins hold the globals of those for whom they stand
 
-    def _replace(self, stack: ExitStack, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        if isinstance(owner, type) and name not in vars(owner):
-            stack.callback(delattr, owner, name)  # it was inherited
-        replaced = Replacement(owner, name, make)
-        self._replaced.append(replaced)
-        stack.callback(replaced.undo)
+    def _replace(self, stack: Undoing, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        if isinstance(owner, type) and name not in vars(owner):  # it is inherited
+            stack.callback(_disown, owner, name, getattr(owner, name))
+        self._replaced.append(Replacement(owner, name, make))
+        stack.enter_context(self._replaced[-1])
 
     # -- calls ------------------------------------------------------------------------------------------------------
 
@@ -166,6 +165,11 @@ class SteppingOff:
         """Stand in for them again."""
         for replaced in self._replaced:
             replaced.resume()
+
+
+def _disown(owner: type, name: str, inherited: Any) -> None:
+    if vars(owner).get(name) is inherited:
+        delattr(owner, name)
 
 
 def _asking(roots: tuple[Any, ...]) -> Iterator[Any]:

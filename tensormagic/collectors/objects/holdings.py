@@ -18,7 +18,7 @@ from torch import nn
 # what is gone, a service that cannot be reached) by raising. In a namespace anything may lie.
 
 
-def is_a(value: Any, kinds: type | UnionType) -> bool:
+def is_a(value: Any, kinds: type | UnionType | tuple[type, ...]) -> bool:
     """Return whether a value is really of a class, whatever it says of itself."""
     return issubclass(type(value), kinds)
 

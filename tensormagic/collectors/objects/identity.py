@@ -425,6 +425,6 @@ class RunningModules:
             above = above.f_back
         if self._modules.path(outermost) and all(inner is not module for _, inner in inside("", outermost)):
             return self._modules.add_unnamed_referrer(module)
-        with gc_paused:
+        with gc_paused():
             self._modules.add_root(outermost)
         return self._modules.path(module) or self._modules.add_unnamed_referrer(module)

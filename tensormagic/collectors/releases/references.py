@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.aliasing.holders import Budget
+from tensormagic.collectors.quiet import graded
 from tensormagic.collectors.releases.flow import ends_in_cycles
 from tensormagic.collectors.releases.referents import Readers, is_custom, is_node
 from tensormagic.words import plural, seconds_text
@@ -238,7 +239,7 @@ def _torch_keeps_tensors() -> int:
 @cache
 def _torch_keeps_nodes() -> int:
     """Return how often torch refers to the Python object of a node that it uses itself: of late once."""
-    with torch.enable_grad():
+    with graded(enabled=True):
         x = torch.zeros(2, requires_grad=True).exp()
     node = x.grad_fn
     used = sys.getrefcount(node)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
 from time import perf_counter
@@ -14,7 +13,9 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.hooks.capturing import Captures
+from tensormagic.collectors.hooks.forked_processes import abandon_in_children
 from tensormagic.collectors.hooks.modes import SteppingMode
+from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.rng.generators import TYPES, Reading, defaults, generators, identity, read, state_of
 from tensormagic.collectors.where.caller import Callers, error_text, state_after, strip_own_frames
 from tensormagic.collectors.where.source import CellNumber, SourceLines
@@ -292,7 +293,7 @@ class DrawWatcher:
         self._log = DrawLog(namespace, self._sites)
         self._mode = DrawMode(self._log)
         self._captures = Captures(self._mode.leave_alone, leave_dispatch=self._mode.leave_alone)
-        self._stack = ExitStack()
+        self._undoing = Undoing()
         self._state: State = "running"
         self._error = ""
         self._began = self._ended = 0.0
@@ -307,10 +308,16 @@ class DrawWatcher:
             raise TraceError("these draws were watched before; make a new one with tensormagic.track_rng()")
         self._began = self._clock()
         self._mode.guarded(self._log.open)
-        with ExitStack() as stack:
-            stack.enter_context(self._mode)
-            stack.enter_context(self._captures.left_alone())
-            self._stack = stack.pop_all()
+        abandon_in_children(self)
+        with self._undoing as undoing:
+            undoing.enter_context(self._mode)
+            undoing.enter_context(self._captures)
+
+    def abandon(self) -> None:
+        """End at once: in a process that was forked from this one, or where beginning or ending was interrupted."""
+        self._undoing.close()
+        if self._state == "running":
+            self._state, self._ended = "interrupted", self._clock()
 
     def passed(self, filename: str, first: int, last: int) -> None:
         """Look at the generators after a statement of the cell has run, which stands on these lines."""
@@ -320,7 +327,7 @@ class DrawWatcher:
         """End, saying how: with the exception that ended the run, or None. Stopping twice is the same as once."""
         if self._state != "running":
             return
-        self._stack.close()
+        self._undoing.close()
         self._ended = self._clock()
         self._state = state_after(error)
         self._error = error_text(error) if error is not None else ""

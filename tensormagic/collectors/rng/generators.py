@@ -15,6 +15,7 @@ import torch
 
 from tensormagic.collectors.aliasing.holders import roots
 from tensormagic.collectors.calls.seen_draws import was_chosen
+from tensormagic.collectors.objects.holdings import is_a
 from tensormagic.collectors.objects.reach import Place, Referents
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.rng import mersenne
@@ -325,9 +326,9 @@ def _in_names(namespace: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if looked > MOST_LOOKED:
             yield f"only {MOST_LOOKED} objects were looked through", None
             return
-        if isinstance(item, TYPES):
+        if is_a(item, TYPES):
             yield place.path, item
-        elif id(item) not in seen and not isinstance(item, torch.Tensor | np.ndarray):
+        elif id(item) not in seen and not is_a(item, torch.Tensor | np.ndarray):
             seen[id(item)] = item
             pending.extend(_held(reach, place, item))
 

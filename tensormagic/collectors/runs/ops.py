@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache, partial
 from threading import get_ident
 from time import perf_counter
@@ -17,6 +17,7 @@ from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.hooks.modes import SteppingMode
 from tensormagic.collectors.hooks.replacing import skip_in_dynamo, without_dynamo
+from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.ops.op_costs import ASKING_CALLS, ForwardLog, GraphCosts, NodeCost, asking_places
 from tensormagic.collectors.ops.op_facts import NEW, ONE_NEW, WHOLE, Row, new_bytes
 from tensormagic.collectors.ops.op_places import MOST_PLACES, Place, Places, Rows
@@ -286,7 +287,7 @@ class OpRecorder:
 
     # -- life -----------------------------------------------------------------------------------------------------
 
-    def enter(self, stack: ExitStack) -> None:
+    def enter(self, stack: Undoing) -> None:
         """Put the mode on; ``stack`` takes it off again."""
         stack.callback(self._end)
         stack.enter_context(self.mode)

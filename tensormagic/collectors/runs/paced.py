@@ -6,8 +6,8 @@ import dataclasses
 import math
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from threading import get_ident
 from types import CodeType, FrameType
 from typing import Any
@@ -22,6 +22,7 @@ from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.backward_calls import BackwardCall
 from tensormagic.collectors.hooks.modes import active_modes, set_modes
+from tensormagic.collectors.hooks.undoing import SignalsWait, Undoing
 from tensormagic.collectors.quiet import answers_itself, here, quiet
 from tensormagic.collectors.runs.pacer import Pacer
 from tensormagic.collectors.runs.trace import Tracer
@@ -79,9 +80,9 @@ class DetachedMode:
 
     def cancel(self) -> None:
         """Drop the change that waits."""
-        undo, self._undo = self._undo, None
-        if undo is not None:
-            undo()
+        if self._undo is not None:
+            self._undo()
+            self._undo = None
 
     def _wait(self, change: Callable[[], None], thread: int) -> None:
         original = getattr(torch.overrides, _PUSH)
@@ -115,7 +116,8 @@ class PacedRecorder(ForwardRecorder):
         super().__init__(*args, **kwargs)
         self._wanted = True
         self._detached_mode = DetachedMode()
-        self._with_it = ExitStack()
+        self._with_it = Undoing()
+        self._signals = SignalsWait()
         self._home = 0
         self._aside = self._left_at_door = self._joined = False
         self.present = False
@@ -173,16 +175,21 @@ class PacedRecorder(ForwardRecorder):
 
     def _settle(self) -> None:
         """Bring the stack into line with what is wanted. Nothing on it may be in the midst of a call."""
+        with self._signals:
+            self._settle_now()
+
+    def _settle_now(self) -> None:
         modes = active_modes()
         there = self in modes
         self.present = self._wanted and (there or self._left_at_door)
         if self._joined and not self._wanted:  # at a door it is not there, but still to be ended
             set_modes([mode for mode in modes if mode is not self])
-            self._joined = self._left_at_door = False
+            self._left_at_door = False
             self._transparent.__exit__()
             self._with_it.close()
             self.cuts.pause()
             self.autograd.forget()
+            self._joined = False  # last: what is interrupted here is done again
         elif self._wanted and not there and not self._aside:
             self.origins.begin()
             self._join(modes[:1] if modes and _is_default_device(modes[0]) else [], modes)
@@ -241,9 +248,12 @@ class PacedTracer(Tracer):
         recorder.companions = self._companions
         return recorder
 
-    @contextmanager
-    def _companions(self) -> Iterator[None]:
+    def _companions(self) -> _Companions:
         """What is on while the recorder is; the hooks around optimizers stay for the step that follows the pass."""
+        return _Companions(self, super()._noted_applies())
+
+    def came_back(self) -> None:
+        """Bring the rest, too."""
         if self._first >= 0 and not self._trailing:
             self._updates.step_aside()
             self._updates.step_back()
@@ -252,12 +262,11 @@ class PacedTracer(Tracer):
         self._trailing = False
         if self._first >= 0 and self._ops is not None:
             self._ops.mode.come_back(0)  # below the person's own, which go from the top
-        try:
-            with super()._noted_applies():
-                yield
-        finally:
-            if self._ops is not None:
-                self._ops.mode.leave()
+
+    def leaves(self) -> None:
+        """Take away what counts operations."""
+        if self._ops is not None:
+            self._ops.mode.leave()
 
     def _trailed(self) -> None:
         """Take away what stayed for the optimizer's step after the last pass that was traced."""
@@ -280,9 +289,6 @@ class PacedTracer(Tracer):
     def stop(self, error: BaseException | None = None) -> None:
         """End; where the last step was not traced, look once at the gradients that it left."""
         running = self._state == "running"
-        if running and self._ops is not None:  # what ends it takes away what lies on top
-            self._ops.mode.leave()
-            self._ops.mode.come_back(torch._C._len_torch_dispatch_stack())
         super().stop(error)
         if running and self._pacer.left_untraced():
             self._standing = standing_norms(leaf.reference() for leaf in self._leaves.known)
@@ -405,6 +411,21 @@ class PacedTracer(Tracer):
         )
         seen = pacer.passes + self._others
         return dataclasses.replace(super().report(), passes_seen=seen, steps_seen=pacer.steps, pacing=described)
+
+
+class _Companions:
+    """What comes and goes with the recorder of a tracer; what ends it may come before it began, and twice."""
+
+    def __init__(self, tracer: PacedTracer, applies: AbstractContextManager[Any]) -> None:
+        self._tracer, self._applies = tracer, applies
+
+    def __enter__(self) -> None:
+        self._tracer.came_back()
+        self._applies.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._applies.__exit__(None, None, None)
+        self._tracer.leaves()
 
 
 def new_tracer(pace: Pace | None, *arguments: Any, **keywords: Any) -> Tracer:

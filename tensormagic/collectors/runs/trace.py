@@ -11,7 +11,7 @@ import dataclasses
 import sys
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from threading import RLock, get_ident
 from time import perf_counter
 from types import FrameType
@@ -45,6 +45,7 @@ from tensormagic.collectors.hooks.compiled import Together, kept_compiled
 from tensormagic.collectors.hooks.forked_processes import abandon_in_children, forks
 from tensormagic.collectors.hooks.functorch_levels import bare
 from tensormagic.collectors.hooks.live_nodes import NodeThreads
+from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.hooks.unseen_calls import forward_mode_gap, noted_applies, noted_dual_levels, plain_stacks
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.runs.ops import OpRecorder
@@ -99,7 +100,7 @@ class Tracer:
         self._meter: ForwardMeter | None = None
         self._walker = Walker(self._recorder.origins, self._leaves)
         self._cuts = CutLog(self._recorder.cuts, self._leaves, self._recorder.origins, self._sites)
-        self._stack = ExitStack()
+        self._undoing = Undoing()
         self._captures = Captures(self._leave_alone, leave_dispatch=self._leave_dispatch)
         self._graphs = GraphBook(self._walker, self._leaves, self._recorder.origins, namespace, add_gap=self._add_gap)
         self._passes = PassLog(self._leaves)
@@ -150,32 +151,32 @@ class Tracer:
         self._began, self._forks = self._clock(), forks()
         self._home, self._walker.node_threads = get_ident(), NodeThreads()
         self._recorder.origins.begin()
-        with ExitStack() as stack:
-            stack.enter_context(plain_stacks())
-            stack.enter_context(followed_backward(self))
-            stack.enter_context(self._noted_applies())
-            stack.enter_context(noted_dual_levels(self._note_forward_mode))
-            stack.enter_context(self._recorder)
-            stack.enter_context(self._updates.watching())
-            stack.enter_context(kept_compiled(Together(self._ops or self._recorder, self._updates)))
-            stack.enter_context(self._captures.left_alone())
-            if self._ops is not None:
-                self._ops.enter(stack)
-            self._stack = stack.pop_all()
         abandon_in_children(self)
+        with self._undoing as undoing:
+            undoing.enter_context(plain_stacks())
+            undoing.enter_context(followed_backward(self))
+            undoing.enter_context(self._noted_applies())
+            undoing.enter_context(noted_dual_levels(self._note_forward_mode))
+            undoing.enter_context(self._recorder)
+            undoing.enter_context(self._updates)
+            undoing.enter_context(kept_compiled(Together(self._ops or self._recorder, self._updates)))
+            undoing.enter_context(self._captures)
+            if self._ops is not None:
+                self._ops.enter(undoing)
 
     def abandon(self) -> None:
-        """End at once, in a process that was forked from the traced one."""
-        self._stack.close()
-        self._state = "interrupted"
+        """End at once: in a process that was forked from this one, or where beginning or ending was interrupted."""
+        self._undoing.close()
+        if self._state == "running":
+            self._state, self._ended = "interrupted", self._clock()
 
     def stop(self, error: BaseException | None = None) -> None:
         """End, saying how: with the exception that ended the run, or None. Stopping twice is the same as once."""
         if self._state != "running":
             return
-        self._stack.close()
+        self._undoing.close()
         self._ended, self._forked = self._clock(), forks() - self._forks
-        with gc_paused:
+        with gc_paused():
             self._leaves.learn_parameters()
             self._cuts.finish()
             self._training.finish()
@@ -231,7 +232,7 @@ class Tracer:
                 self._observe_results(followed, call, result)
             return result
         finally:
-            with self._aside(), gc_paused:
+            with self._aside(), gc_paused():
                 self._finish(followed, call, outcome, began)
                 self._training.after_pass(call, followed)
 
@@ -247,7 +248,7 @@ class Tracer:
             followed.come_back = self._recorder.leave()
             self._cuts.begin(roots, followed)
             nodes = start_nodes(roots)
-            with self._lock, gc_paused, self._leaves.seen_from(followed.caller):
+            with self._lock, gc_paused(), self._leaves.seen_from(followed.caller):
                 followed.circumstances = circumstances(self._running, self._home)
                 if nodes:
                     found = self._walker.walk(nodes)

@@ -100,7 +100,7 @@ def watch_steps(watcher: StepWatcher) -> None:
     """Tell ``watcher`` of every step from now on; twice is as once."""
     global _watchers  # noqa: PLW0603
     with _lock:
-        _watchers = (*(other for other in _watchers if other is not watcher), watcher)
+        _watchers = (*[other for other in _watchers if other is not watcher], watcher)
         for table in _tables:
             table.stand_in()
 
@@ -109,8 +109,8 @@ def leave_steps(watcher: StepWatcher) -> bool:
     """Tell it no more; returns whether it was told."""
     global _watchers  # noqa: PLW0603
     with _lock:
-        there = any(other is watcher for other in _watchers)
-        left = tuple(other for other in _watchers if other is not watcher)
+        there = watcher in _watchers
+        left = tuple([other for other in _watchers if other is not watcher])
         if not left:
             for table in _tables:
                 table.step_down()

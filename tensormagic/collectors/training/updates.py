@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from array import array
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from itertools import chain
 from time import perf_counter
 from typing import Any, Protocol
@@ -179,15 +178,14 @@ class UpdateWatcher:
         self.reads_gradients: Callable[[], bool] = bool
         self.stepped: Callable[[dict[int, float]], object] = dict
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Watch until the block ends."""
-        try:
-            self.step_back()
-            yield
-        finally:
-            self.step_aside()
-            self._before.clear()
+    def __enter__(self) -> None:
+        """Watch."""
+        self.step_back()
+
+    def __exit__(self, *_: object) -> None:
+        """Watch no more."""
+        self.step_aside()
+        self._before.clear()
 
     def step_aside(self) -> bool:
         """Watch no more: Dynamo would follow the hooks into a compiled step."""

@@ -11,6 +11,7 @@ import torch
 from tensormagic.collectors.cuts.detachment_values import dtype_of
 from tensormagic.collectors.graphs.history import is_stale
 from tensormagic.collectors.graphs.nodes import op_name
+from tensormagic.collectors.objects.holdings import is_a
 from tensormagic.collectors.objects.namespace import modules_in, nearest, walk_tensors
 from tensormagic.collectors.quiet import here, quiet
 from tensormagic.collectors.tensors.autograd import autograd, saved_states
@@ -222,14 +223,14 @@ def _storage(x: torch.Tensor) -> int:
 def scale_in(namespace: Mapping[str, Any]) -> float:
     """Return the factor of the first ``GradScaler`` that has a name and is on; 1 where there is none."""
     for value in list(namespace.values()):
-        if isinstance(value, torch.amp.GradScaler) and value.is_enabled():
+        if is_a(value, torch.amp.GradScaler) and value.is_enabled():
             return float(value.get_scale())
     return 1.0
 
 
 def is_module(value: object) -> bool:
     """Return whether ``value`` is a module."""
-    return isinstance(value, torch.nn.Module)
+    return is_a(value, torch.nn.Module)
 
 
 def parameters_of(module: torch.nn.Module, name: str) -> list[tuple[str, torch.Tensor]]:

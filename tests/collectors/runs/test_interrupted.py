@@ -1,0 +1,136 @@
+"""A run that is interrupted while it begins or ends: wherever that is, torch stands as before, and the next one runs.
+
+Python handles signals where a function begins, where a call of C's returns and where a loop goes on. A profiler is
+told of the first two: the tests raise there, one place after the other, once as a signal that may be held back, and
+once as an error that cannot.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import tensormagic as tm
+from tests.support.leftovers import leftovers, snapshot
+
+STRIDE = int(os.environ.get("TENSORMAGIC_STRIDE", "101"))  # `make faults` goes through every place: 1
+OWN = str(Path(tm.__file__).parent)
+
+
+def net():
+    torch.manual_seed(0)
+    return nn.Linear(2, 1)
+
+
+def nothing():
+    """A run that does nothing: it begins and ends."""
+
+
+def three_steps():
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+
+
+RUNS = {
+    "trace": lambda: tm.trace(namespace={}),
+    "ops": lambda: tm.trace(namespace={}, level="ops"),
+    "budget": lambda: tm.trace(namespace={}, budget=0.05),
+    "every": lambda: tm.trace(namespace={}, every=2),
+    "memory": lambda: tm.track_memory(namespace={}),
+    "writes": lambda: tm.watch_writes(namespace={}),
+    "draws": lambda: tm.track_rng(namespace={}),
+    "explain": lambda: tm.explain(namespace={}),
+}
+
+
+def is_within_own(frame):
+    """Return whether the package, or what it calls, is running."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(OWN):
+            return True
+        frame = frame.f_back
+    return False
+
+
+class Interrupt:
+    """Raises at the ``nth`` place in the package where Python may handle a signal; counts them."""
+
+    def __init__(self, nth, how):
+        self.nth, self.how, self.seen, self.place = nth, how, 0, ""
+
+    def __enter__(self):
+        sys.setprofile(self._event)
+        return self
+
+    def __exit__(self, *_):
+        sys.setprofile(None)
+
+    def _event(self, frame, event, _):
+        if event not in {"call", "c_return"} or not is_within_own(frame):
+            return
+        self.seen += 1
+        if self.seen == self.nth:
+            self.place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name} {event}"
+            if self.how == "signal":
+                signal.raise_signal(signal.SIGINT)
+            else:
+                raise KeyboardInterrupt
+
+
+def interrupted(make, body, nth, how):
+    """Run ``body`` followed, interrupted at a place; returns where, whether that was raised, and what was left."""
+    standing, handler, raised = snapshot(), signal.getsignal(signal.SIGINT), False
+    with Interrupt(nth, how) as interrupt:
+        try:
+            with make():
+                body()
+        except KeyboardInterrupt:
+            raised = True
+    left = leftovers(standing, snapshot())
+    if signal.getsignal(signal.SIGINT) is not handler:
+        left.append("another handler of signals")
+    gc.enable()
+    try:
+        with make():
+            pass
+    except tm.TraceError as error:
+        left.append(f"the next run was refused: {error}")
+    return interrupt, raised, left
+
+
+@pytest.fixture(autouse=True)
+def ready():
+    """What is made once in a process is there; Ctrl-C is Python's own."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    for make in RUNS.values():
+        with make():
+            three_steps()
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("how", ["signal", "error"])
+@pytest.mark.parametrize("kind", RUNS)
+def test_wherever_it_begins_or_ends(kind, how):
+    """Nothing stays on torch, no later run is refused, and the interrupt is not lost."""
+    wrong, nth = {}, 1 + list(RUNS).index(kind) - STRIDE
+    while True:
+        nth += STRIDE
+        interrupt, raised, left = interrupted(RUNS[kind], nothing, nth, how)
+        if not interrupt.place:
+            break
+        if left or not raised:
+            wrong[f"{nth} {interrupt.place}"] = left or "swallowed"
+    assert nth > 50
+    assert wrong == {}
