@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tensormagic.api.ignoring import ignore
     from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, inspect, overlay, tensors
     from tensormagic.api.memory_reports import MemoryRun, free_history, memory, read_snapshot, track_memory
-    from tensormagic.api.pages import help_index, help_page, help_topics
+    from tensormagic.api.pages import help_index, help_page, help_search, help_topics
     from tensormagic.api.running import Trace, WriteWatch, trace, watch_writes
     from tensormagic.api.showing import (
         compare,
@@ -52,6 +52,7 @@ __all__ = [
     "gradgraph",
     "help_index",
     "help_page",
+    "help_search",
     "help_topics",
     "ignore",
     "inspect",
@@ -82,7 +83,7 @@ _MODULES = {
     "generators": ("DrawWatch", "rng", "track_rng"),
     "looking": ("aliases", "copy_or_view", "evaluate", "gradgraph", "inspect", "overlay", "tensors"),
     "memory_reports": ("MemoryRun", "free_history", "memory", "read_snapshot", "track_memory"),
-    "pages": ("help_index", "help_page", "help_topics"),
+    "pages": ("help_index", "help_page", "help_search", "help_topics"),
     "running": ("Trace", "WriteWatch", "trace", "watch_writes"),
     "showing": (
         "compare",

@@ -94,6 +94,24 @@ def help_page(asked: str, command: str = "%tensormagic help") -> HelpPage:
     return HelpPage(topic, _title(text), _by_itself(text, command))
 
 
+def help_search(words: str) -> tuple[tuple[str, str], ...]:
+    """Return the topics whose page holds all of some words, and their titles: those that have them in the title first.
+
+    Raises:
+        TensorMagicError: where the pages are not there.
+    """
+    wanted = [word for word in re.findall(r"\w+", words.lower()) if len(word) > 2]
+    folder, found = _folder(), []
+    for part, topics in help_topics().items():
+        for topic in topics:
+            text = (folder / PARTS[part] / f"{topic}.md").read_text(encoding="utf-8")
+            counts = [len(re.findall(rf"\b{re.escape(word)}\b", text.lower())) for word in wanted]
+            if counts and all(counts):
+                title = _title(text)
+                found.append((not all(word in title.lower() for word in wanted), -sum(counts), topic, title))
+    return tuple((topic, title.removeprefix(f"{topic}: ")) for *_, topic, title in sorted(found))
+
+
 def help_index() -> str:
     """Return all topics as text, each with its title: what there is to be asked for.
 

@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
+from importlib import import_module, metadata
 
 from tensormagic.errors import TensorMagicError
 
@@ -20,6 +20,7 @@ COMMANDS = ("doctor", "demo", "examples", "show", "help")
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands; its help is the command's help."""
     made = argparse.ArgumentParser(prog="python -m tensormagic", description="PyTorch code that explains itself.")
+    made.add_argument("--version", action="store_true", help="print the version")
     commands = made.add_subparsers(dest="command", metavar="COMMAND")
     for name in COMMANDS:
         module = import_module(f"tensormagic.commands.{name}")
@@ -38,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     commands = parser()
     given = commands.parse_args(arguments)
+    if given.version:
+        print(f"tensormagic {metadata.version('tensormagic')}")
+        return 0
     if given.command is None:
         commands.print_help()
         return 0

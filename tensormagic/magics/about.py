@@ -39,6 +39,7 @@ SWITCHES = {
 }
 STATES = ("on", "off")
 HELP = "help"
+MOST_FOUND = 12  # pages that are listed for a word
 _PACKAGES = ("tensormagic", "torch", "ipython", "ipywidgets", "anywidget", "plotly", "jupyterlab")
 _NARROWEST = 40
 _SECOND_COLUMN = re.compile(r" {8,}|\S+ {2,}")
@@ -79,9 +80,21 @@ def _show_topic(line: str) -> None:
     try:
         page = api.help_page(line)
     except UnknownTopicError as error:
+        found = api.help_search(line) if line.rsplit(maxsplit=1)[-1] not in STATES else ()
+        if found:
+            _show_found(line, found)
+            return
         known = ", ".join(f"{switch} on|off" for switch in SWITCHES)
         raise UsageError(f"%tensormagic takes check, {known}, help, or a topic; {error}") from None
     _show_page(page.text)
+
+
+def _show_found(words: str, found: tuple[tuple[str, str], ...]) -> None:
+    """List the pages that tell of some words: ``%tensormagic zero_grad``."""
+    lines = [f"  {topic:<14} {title}" for topic, title in found[:MOST_FOUND]]
+    more = [f"  and {len(found) - MOST_FOUND} more"] if len(found) > MOST_FOUND else []
+    head = f"pages that tell of {words.strip()}; %tensormagic help TOPIC shows one:"
+    print("\n".join((head, *lines, *more)))  # noqa: T201  (asked for)
 
 
 def _show_page(text: str) -> None:

@@ -167,17 +167,29 @@ def pieces(line: str) -> list[str]:
 def expressions(parts: list[str]) -> list[str]:
     """Put pieces together into as few Python expressions as possible, from left to right.
 
+    A comma parts two as well, unless parentheses make a tuple of them; a semicolon at the end is left out.
+
     Raises:
         UsageError: where a piece begins no expression.
     """
     found: list[str] = []
+    parts = [*parts[:-1], parts[-1].rstrip(";")] if parts else []
+    parts = parts if not parts or parts[-1] else parts[:-1]
     while parts:
         length = next((size for size in range(len(parts), 0, -1) if _is_expression(" ".join(parts[:size]))), 0)
         if not length:
             raise UsageError(_refused(found, " ".join(parts)))
-        found.append(" ".join(parts[:length]))
+        found += _parted(" ".join(parts[:length]))
         parts = parts[length:]
     return found
+
+
+def _parted(text: str) -> list[str]:
+    """Return what commas part: ``x, y`` is two, ``(x, y)`` a tuple."""
+    body = ast.parse(text, mode="eval").body
+    if isinstance(body, ast.Tuple) and body.elts and body.elts[0].col_offset == body.col_offset:
+        return [ast.get_source_segment(text, element) or "" for element in body.elts]
+    return [text]
 
 
 def _refused(found: list[str], rest: str) -> str:

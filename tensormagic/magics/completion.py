@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from typing import Any
 from tensormagic import api
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics import about
-from tensormagic.magics.arguments import Parser
+from tensormagic.magics.arguments import Parser, pieces
 
 _SWITCHING = "%tensormagic"
 _STATEMENT = re.compile(r"\s*\w+\s*[=+*/@|&^<>!,;.]")  # `aliases = …`: Python, whatever magic is called so
@@ -38,10 +39,79 @@ def _complete(shell: Any, event: Any) -> list[str]:
     if choices := _choices(parser, str(event.text_until_cursor).removesuffix(symbol).split()[-1]):
         return [choice for choice in choices if choice.startswith(symbol)]
     if "." in symbol or "[" in symbol:
-        matches: list[str] = shell.Completer.attr_matches(symbol)
-        return matches
+        return _attributes(shell, str(event.text_until_cursor), symbol)
     runs = str(event.command).endswith("compare")
     return [name for name in _names(shell, _is_run if runs else _is_tensor) if name.startswith(symbol)]
+
+
+def _attributes(shell: Any, before: str, symbol: str) -> list[str]:
+    """Complete behind a dot: what holds tensors first, and nothing that begins with an underscore unless asked for.
+
+    ``net[0].w`` is read from lists, dictionaries and modules without running any code; of anything else IPython's own
+    completer is asked.
+    """
+    owner, _, begun = (pieces(before) or [symbol])[-1].rpartition(".")
+    value = _value_of(shell, owner)
+    if value is _UNKNOWN:
+        found = [match.rpartition(".")[2] for match in shell.Completer.attr_matches(symbol)]
+    else:
+        found = _members(value)
+    plain = (name for name in dict.fromkeys(found) if begun.startswith("_") or not name.startswith("_"))
+    return [f"{symbol.rpartition('.')[0]}.{name}" for name in plain if name.startswith(begun)]
+
+
+_UNKNOWN = object()
+
+
+def _value_of(shell: Any, code: str) -> Any:
+    """Return what an expression of names, attributes of modules and constant indices stands for; runs nothing."""
+    try:
+        node = ast.parse(code, mode="eval").body
+    except (SyntaxError, ValueError):
+        return _UNKNOWN
+    return _read(shell, node)
+
+
+def _read(shell: Any, node: ast.expr) -> Any:
+    if isinstance(node, ast.Name):
+        return shell.user_ns.get(node.id, _UNKNOWN)
+    if isinstance(node, ast.Attribute):
+        owner = _read(shell, node.value)
+        return _held(owner).get(node.attr, _UNKNOWN)
+    if isinstance(node, ast.Subscript):
+        try:
+            return _item(_read(shell, node.value), ast.literal_eval(node.slice))
+        except ValueError:  # an index that is not written out
+            return _UNKNOWN
+    return _UNKNOWN
+
+
+def _item(owner: Any, key: Any) -> Any:
+    if type(owner) in {list, tuple, dict}:
+        try:
+            return owner[key]
+        except (LookupError, TypeError):
+            return _UNKNOWN
+    children = list(_held(owner, "_modules").items()) if isinstance(key, int | str) else []
+    if isinstance(key, int) and -len(children) <= key < len(children):
+        return children[key][1]
+    return dict(children).get(key, _UNKNOWN)
+
+
+def _held(owner: Any, *kinds: str) -> dict[str, Any]:
+    """Return what an object holds by name: of a module its parameters, buffers and children before anything else."""
+    own = getattr(owner, "__dict__", {})
+    found: dict[str, Any] = {}
+    for kind in kinds or ("_parameters", "_buffers", "_modules"):
+        found |= own.get(kind) or {}
+    return found if kinds else {**found, **own}
+
+
+def _members(value: Any) -> list[str]:
+    """Return the names behind a dot, those of parameters, buffers and children first, then what else holds a tensor."""
+    held = _held(value)
+    first = [name for name, one in held.items() if _is_tensor(one) or name in _held(value, "_modules")]
+    return [*first, *(name for name in held if name not in first), *dir(type(value))]
 
 
 def _options(parser: Parser) -> list[str]:

@@ -82,7 +82,13 @@ class TensorMagic(Magics):
     @no_var_expand
     @line_magic
     def tensor(self, line: str) -> None:
-        """Show what a tensor is: ``%tensor EXPR [EXPR ...]``; ``%tensor --help`` lists the options."""
+        """Show what a tensor is: strides, storage, who shares it, values, autograd.
+
+        %tensor x                 one tensor
+        %tensor x, y.t()          several, and what they share
+        %tensor net.fc.weight     of a model; %tensor net lists all
+        %tensor x --at 1,:,3,:    another slice; %tensor --help lists the options
+        """
         __tracebackhide__ = True
         from tensormagic.magics import tensor
 
@@ -91,7 +97,11 @@ class TensorMagic(Magics):
     @no_var_expand
     @line_magic
     def tensors(self, line: str) -> None:
-        """List every tensor you have: ``%tensors [NAMES]``; ``%tensors --help`` lists the options."""
+        """List every tensor you have.
+
+        %tensors            all of them, by the memory they take
+        %tensors x batch    those in what has these names; %tensors --help lists the options
+        """
         __tracebackhide__ = True
         from tensormagic.magics import tensors
 
@@ -113,7 +123,11 @@ class TensorMagic(Magics):
     @no_var_expand
     @line_magic
     def gradgraph(self, line: str) -> None:
-        """Draw the graph that leads to a tensor: ``%gradgraph EXPR``; ``%gradgraph --help`` lists the options."""
+        """Draw the backward graph that leads to a tensor, before any backward.
+
+        %gradgraph loss            what backward will run through, and what is saved for it
+        %gradgraph net(x).sum()    of an expression; %gradgraph --help lists the options
+        """
         __tracebackhide__ = True
         from tensormagic.magics import gradgraph
 
@@ -123,7 +137,13 @@ class TensorMagic(Magics):
     @output_can_be_silenced
     @line_cell_magic
     def tracegrad(self, line: str, cell: str | None = None) -> Any:
-        """Run the cell and show its backward graph; ``%tracegrad`` alone shows the last one again."""
+        """Run the cell and show its backward graph, what went wrong in it, on which line, and what to do.
+
+        %%tracegrad                alone in the first line of a cell, the code below it
+        %%tracegrad --forward      measures what the forward makes as well
+        %%tracegrad --into run     binds the report to a name
+        %tracegrad                 shows the last run again; %%tracegrad --help lists the options
+        """
         __tracebackhide__ = "__ipython_bottom__"
         from tensormagic.magics import tracegrad
 
@@ -145,7 +165,12 @@ class TensorMagic(Magics):
     @no_var_expand
     @line_magic
     def why(self, line: str) -> None:
-        """Say why a gradient is None, zero or NaN: ``%why EXPR``; ``%why --help`` lists the options."""
+        """Say why a gradient is None, zero, NaN, or what it is.
+
+        %why net.fc1.weight    one parameter
+        %why net               all of a model's, by reason
+        %why x --loss loss     towards this loss; %why --help lists the options
+        """
         __tracebackhide__ = True
         from tensormagic.magics import why
 
@@ -154,7 +179,10 @@ class TensorMagic(Magics):
     @no_var_expand
     @line_magic
     def compare(self, line: str) -> None:
-        """Hold one traced run against another: ``%compare A B``; ``%compare --help`` lists the options."""
+        """Hold one traced run against another: where two trainings part.
+
+        %compare good bad    runs that %%tracegrad --into NAME bound; %compare --help lists the options
+        """
         __tracebackhide__ = True
         from tensormagic.magics import compare
 

@@ -9,7 +9,7 @@ from IPython.core.error import UsageError
 
 from tensormagic import api
 from tensormagic.magics import pacing
-from tensormagic.magics.arguments import Output, Parser, make_parser, output_of
+from tensormagic.magics.arguments import Output, Parser, make_parser, output_of, pieces
 from tensormagic.magics.cell import CellSource, cell_number
 from tensormagic.magics.display import check, deliver, is_notebook, relays_updates
 from tensormagic.magics.live_output import last_report, shown
@@ -45,6 +45,8 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
         UsageError: for an unknown option, a file that cannot be saved to, or no cell; nothing has run then.
     """
     __tracebackhide__ = "__ipython_bottom__"
+    if cell is None and (given := pieces(line)) and not given[0].startswith("-"):
+        raise UsageError(f"{NAME} stands alone in the first line of a cell, with the code below it, not behind it")
     options = parser().parse_line(line)
     if options.help:
         print(parser().format_help().rstrip())  # noqa: T201  (asked for)

@@ -108,3 +108,9 @@ def test_what_is_no_report(tmp_path, capsys, text):
     assert str(path) in capsys.readouterr().out
     with pytest.raises(ReportFormatError, match=r"x\.json"):
         tensormagic.load(path)
+
+
+def test_the_version_is_told(capsys):
+    """As any command tells it."""
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("tensormagic ")

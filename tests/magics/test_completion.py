@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 from IPython.core.completer import provisionalcompleter
@@ -38,6 +39,41 @@ def test_attributes(shell, cell):
     """Behind a dot the attributes, of submodules too."""
     cell("pass")
     assert "net.weight" in complete(shell, "%tensor net.we")
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("%tensor deep.", ["deep.0", "deep.1"]),
+        ("%tensor deep[0].", [".weight", ".bias"]),
+        ("%tensor deep[-1].b", [".bias"]),
+        ("%tensor held['a'][1].we", [".weight"]),
+        ("%why deep[0].weight.gr", [".weight.grad"]),
+        ("%tensor 1 deep[0].w", [".weight"]),
+    ],
+)
+def test_what_holds_tensors_comes_first(shell, cell, line, offered):
+    """Parameters, buffers and children lead, through indices too; no name begins with an underscore."""
+    cell("import torch.nn as nn; deep = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)); held = {'a': (0, deep[0])}")
+    symbol = re.split(r"[ \[\]'\"]", line)[-1]
+    event = SimpleNamespace(line=line, symbol=symbol, command=line.split()[0], text_until_cursor=line)
+    found = completion._complete(shell, event)
+    assert found[: len(offered)] == offered
+    assert [name for name in found if name.rpartition(".")[2].startswith("_")] == []
+
+
+def test_underscores_come_where_they_are_asked_for(shell, cell):
+    """Who types one wants one."""
+    cell("pass")
+    assert "net._parameters" in complete(shell, "%tensor net._par")
+
+
+def test_no_code_of_the_person_runs_to_complete(shell, cell):
+    """A property is not read behind an index."""
+    cell("class P:\n    @property\n    def q(self): raise SystemExit\np = [P()]")
+    line = "%tensor p[0].q.a"
+    event = SimpleNamespace(line=line, symbol=".q.a", command="%tensor", text_until_cursor=line)
+    assert completion._complete(shell, event) == []
 
 
 def test_options(shell, cell):

@@ -131,3 +131,22 @@ def test_in_a_terminal_the_page_is_set(monkeypatch):
     assert "## Symptom" not in text
     assert "Symptom" in text
     assert "w.data.mul_(10)" in text
+
+
+def test_words_are_looked_up_in_the_pages(cell):
+    """What is no topic is searched for: pages with the word in their title come first."""
+    told = cell("%tensormagic zero_grad").out
+    assert told.startswith("pages that tell of zero_grad; %tensormagic help TOPIC shows one:")
+    assert "TM310" in told
+    assert cell("%tensormagic NaN infinite").out.splitlines()[1].split()[0] in {"TM401", "TM402"}
+    assert cell("%tensormagic qwertz").error is not None
+
+
+def test_a_question_mark_shows_examples(shell):
+    """The docstring has the forms that a person types, and no marks of another language."""
+    for name in ("tensor", "tensors", "gradgraph", "tracegrad", "why", "compare"):
+        kind = "cell" if name == "tracegrad" else "line"
+        told = shell.find_magic(name, kind).__doc__
+        assert f"%{name} " in told, name
+        assert "--help" in told, name
+        assert "``" not in told, name

@@ -233,3 +233,10 @@ def test_alone_without_a_run_it_says_what_it_is_for(cell):
     """Nothing was traced yet."""
     ran = cell("%tracegrad")
     assert "runs a cell: write it, with two percent signs" in str(ran.error)
+
+
+def test_code_behind_the_magic_is_told_where_it_belongs(cell):
+    """The first line is for options alone."""
+    error = cell("%tracegrad (a * a).sum().backward()").error
+    assert isinstance(error, UsageError)
+    assert "stands alone in the first line of a cell, with the code below it" in str(error)

@@ -38,7 +38,7 @@ _BACKWARD: dict[CodeType, Any] = {
 }
 _MODULE_CALL = nn.Module._call_impl.__code__
 _MODULE_CALLS = (_MODULE_CALL, nn.Module._wrapped_call_impl.__code__)
-_UNEXPLAINED = (ImportError, NameError, StopIteration, Warning)  # torch refused no call there
+_UNEXPLAINED = (ImportError, NameError, OSError, StopIteration, Warning)  # torch refused no call there
 _NO_SUCH_NAME = nn.Module.__getattr__.__code__  # raises AttributeError: a slip of the pen, not a call
 _METHODS = f"{_TORCH}/_tensor.py"
 _GET_ITEM = torch.Tensor.__getitem__  # where a module of torch's takes its own argument apart, the call is the module's

@@ -222,3 +222,11 @@ def test_a_mode_that_was_left_by_an_exception_is_gone():
         report, _ = explained(lambda: wide @ tall)
         assert report.function == "Tensor.matmul"
         assert torch._C._len_torch_function_stack() == 0
+
+
+def test_a_file_that_is_not_there_is_no_refusal_of_torch_s():
+    """Python says it well: there is nothing to explain."""
+    told = tm.explain(namespace={})
+    with pytest.raises(FileNotFoundError), told:
+        torch.load("no_such_file.pt")
+    assert told.report is None
