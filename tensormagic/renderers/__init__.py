@@ -30,8 +30,6 @@ RENDERERS: dict[tuple[str, str], str] = {
     ("tensor", "html"): "tensormagic.renderers.tensor.tensor_html",
     ("tensor", "svg"): "tensormagic.renderers.tensor.tensor_svg",
     ("tensor", "txt"): "tensormagic.renderers.tensor.tensor_text",
-    ("tensors", "html"): "tensormagic.renderers.sharing.tensors_html",
-    ("tensors", "txt"): "tensormagic.renderers.sharing.tensors_text",
     ("trace", "html"): "tensormagic.renderers.trace.trace_html",
     ("trace", "svg"): "tensormagic.renderers.trace.trace_svg",
     ("trace", "txt"): "tensormagic.renderers.trace.trace_text",

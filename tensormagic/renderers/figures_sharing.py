@@ -7,10 +7,10 @@ from typing import Any
 
 from tensormagic.errors import TensorMagicError
 from tensormagic.renderers.basics.theme import ALONE_COLOUR, LINE_COLOURS
-from tensormagic.renderers.sharing.tensors_words import table_summary, table_title, total
 from tensormagic.reports import AliasGroup, AliasReport, TensorRow, TensorTable
-from tensormagic.views.nodes import letters
-from tensormagic.views.panels.aliases import aliases_summary, clipped
+from tensormagic.views.nodes import clipped, letters
+from tensormagic.views.panels.aliases import aliases_summary
+from tensormagic.views.panels.tensors import table_summary, table_title, total
 from tensormagic.words import count, number_of_bytes, tuple_text
 
 MOST_LINES = 60

@@ -23,6 +23,7 @@ PANELS: dict[str, str] = {
     "rng": "tensormagic.views.panels.rng",
     "rng comparison": "tensormagic.views.panels.rng",
     "rng run": "tensormagic.views.panels.rng",
+    "tensors": "tensormagic.views.panels.tensors",
     "watch": "tensormagic.views.panels.watch",
     "why": "tensormagic.views.panels.why",
     "writes": "tensormagic.views.panels.writes",

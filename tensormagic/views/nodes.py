@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from tensormagic.reports import Finding, Gap
-from tensormagic.words import number_of_bytes, plural
+from tensormagic.words import ELLIPSIS, number_of_bytes, plural
 
 Cell: TypeAlias = "str | Words | Noted | Chip | Bar | Strip | tuple[Cell, ...] | None"
 Node: TypeAlias = "str | Findings | Section | Paragraph | Items | Table | Source | Parts | Strip | Picture"
 # How words look; "left" and "right": the name of one of two runs, "up" and "down": the sign of which has more.
 Look = Literal["quiet", "strong", "code", "badge", "error", "warning", "left", "right", "up", "down"]
+
+_NAME_WIDTH = 34  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class Panel:
         second: Quiet lines below the title.
         lead: The answer, as a sentence in large type.
         after: Panels that stand below it.
+        sheets: Style sheets of its pictures: ``"why.css"``.
     """
 
     kind: str
@@ -46,6 +49,7 @@ class Panel:
     second: Sequence[str] = ()
     lead: str = ""
     after: Sequence[Panel] = ()
+    sheets: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,3 +322,10 @@ def letters(number: int) -> str:
         number, at = divmod(number - 1, 26)
         text = chr(65 + at) + text
     return text
+
+
+def clipped(text: str, width: int = _NAME_WIDTH) -> str:
+    """Return a name on one line, its middle left out where it is long: both ends tell most."""
+    line = " ".join(text.split())
+    half = (width - 1) // 2
+    return line if len(line) <= width else f"{line[: width - 1 - half]}{ELLIPSIS}{line[-half:]}"

@@ -124,10 +124,19 @@ def _(node: Items, page: Page) -> None:
 
 @draw.register
 def _(node: Table, page: Page) -> None:
+    if not node.rows:
+        return
+    page.put(*table_svg(node, WIDTH))
+    left = left_out_words(node, min(len(node.rows), node.most[0], MOST_ROWS))
+    _paragraph(page, left, ink=theme.role("ink-2"))
+
+
+def table_svg(node: Table, room: float) -> tuple[str, float]:
+    """Return the first rows of a table, and how high they are."""
     shown = node.rows[: min(node.most[0], MOST_ROWS)]
     if not shown:
-        return
-    widths = _widths(node.columns, shown)
+        return "", 0.0
+    widths = _widths(node.columns, shown, room)
     starts = [0.0, *accumulate(width + _GAP for width in widths)]
     parts, y = [], 0.0
     if any(column.title for column in node.columns):
@@ -142,15 +151,14 @@ def _(node: Table, page: Page) -> None:
                  zip(row, node.columns, starts, widths, strict=False)]  # fmt: skip
         parts += [drawn for drawn, _ in cells]
         y += max(lines for _, lines in cells) * (LINE - 3) + 3
-    page.put("".join(parts), y - 4)
-    _paragraph(page, left_out_words(node, len(shown)), ink=theme.role("ink-2"))
+    return "".join(parts), y - 4
 
 
-def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[float]:
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], wide: float) -> list[float]:
     """Return how wide each column is: as its widest cell, and where that is too much, the widest are narrowed."""
     widths = [max(text_width(plain(column.title), SIZE), *(_width(row[at]) for row in rows))
               for at, column in enumerate(columns)]  # fmt: skip
-    room = WIDTH - _GAP * (len(columns) - 1)
+    room = wide - _GAP * (len(columns) - 1)
     while sum(widths) > room and max(widths) > 60:
         at = widths.index(max(widths))
         widths[at] = max(60.0, widths[at] * 0.95)

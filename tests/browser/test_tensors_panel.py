@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tensormagic import renderers
-from tensormagic.renderers.sharing import tensors_html
+from tensormagic import renderers, views
 from tests.renderers.samples_sharing import ALIASES, TABLES
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>tables</title><body>'
@@ -17,8 +16,8 @@ HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>tables</titl
 @pytest.fixture
 def tables(static_page: Callable[..., Page]) -> list[Locator]:
     """A table of two thousand rows twice on a page, and a collection with its panels."""
-    many = tensors_html.render(TABLES["many"])
-    page = static_page(HEAD + many + many + tensors_html.render(TABLES["collection"]))
+    many = views.draw(TABLES["many"], "html")
+    page = static_page(HEAD + many + many + views.draw(TABLES["collection"], "html"))
     return [page.locator("section.tm-sharing").nth(at) for at in range(3)]
 
 
@@ -70,7 +69,7 @@ def test_panels_below_a_collection_work(tables: list[Locator]) -> None:
 
 def test_without_scripts_the_table_is_there(static_page: Callable[..., Page]) -> None:
     """A hundred rows and what is left out, in words; no tool that would not work."""
-    page = static_page(HEAD + tensors_html.render(TABLES["many"]), scripts=False)
+    page = static_page(HEAD + views.draw(TABLES["many"], "html"), scripts=False)
     expect(page.locator(".tm-rows tbody tr")).to_have_count(100)
     expect(page.locator(".tm-listed")).to_have_text("The 100 largest of 2000 are listed; the totals are over all.")
     expect(page.locator("input, button")).to_have_count(0)

@@ -91,13 +91,6 @@ def test_into_and_save(cell, tmp_path, magic, kind):
         assert "float32" in (tmp_path / f"report.{ending}").read_text()
 
 
-def test_a_picture_file_is_refused_with_what_there_is(cell, tmp_path):
-    """There is no such form; the report is shown all the same."""
-    ran = cell(f"%tensors --save {tmp_path / 'r.svg'}")
-    assert "there are: html, txt, json" in str(ran.error)
-    assert len(ran.shown) == 1
-
-
 @pytest.mark.parametrize(
     ("magic", "kind"), [("aliases", "memory_map"), ("tensors", "sizes"), ("tensor [a, b]", "sizes")]
 )

@@ -22,8 +22,6 @@ from tensormagic.renderers.failure import failure_html, failure_text
 from tensormagic.renderers.sharing import (
     overlay_html,
     overlay_text,
-    tensors_html,
-    tensors_text,
 )
 from tensormagic.renderers.tensor import tensor_html, tensor_svg, tensor_text
 from tensormagic.renderers.trace import trace_html, trace_text
@@ -84,6 +82,7 @@ PANELS = (
     ("memory_run", samples_memory_run.SAMPLES, 120_000, 24_000),
     ("snapshot", samples_snapshot.SAMPLES, 120_000, 24_000),
     ("rng", samples_rng.SAMPLES, 40_000, 12_000),
+    ("tensors", samples_sharing.TABLES, 200_000, 24_000),
     ("watch", samples_watch.SAMPLES, 60_000, 24_000),
     ("why", samples_why.SAMPLES, 30_000, 12_000),
     ("writes", samples_writes.SAMPLES, 140_000, 40_000),
@@ -105,8 +104,6 @@ RENDERERS = (
     Renderer("tensor_svg", tensor_svg.render, TENSORS, "svg", 120_000, tells_findings=False),
     Renderer("overlay_html", overlay_html.render, samples_overlay.SAMPLES, "html", 100_000),
     Renderer("overlay_text", overlay_text.render, samples_overlay.SAMPLES, "text", 24_000),
-    Renderer("tensors_html", tensors_html.render, samples_sharing.TABLES, "html", 200_000),
-    Renderer("tensors_text", tensors_text.render, samples_sharing.TABLES, "text", 24_000),
     Renderer("trace_html", trace_html.render, TRACES, "html", 300_000),
     Renderer("trace_text", trace_text.render, TRACES, "text", 24_000),
     Renderer("failure_html", failure_html.render, samples_failure.SAMPLES, "html", 40_000),

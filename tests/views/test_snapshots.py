@@ -29,6 +29,7 @@ SAMPLES = {
     "rng": samples_rng.standing(),
     "rng_comparison": samples_rng.parted(),
     "rng_run": samples_rng.run(),
+    "tensors": samples_sharing.TABLES["few"],
     "watch": samples_watch.everything(),
     "why": samples_why.SAMPLES["cut_off"],
     "writes": samples_writes.effects(),

@@ -23,10 +23,10 @@ from tensormagic.views.nodes import (
     Strip,
     Table,
     Words,
+    clipped,
 )
-from tensormagic.words import DOT, ELLIPSIS, count, listed, number_of_bytes, plural, shortened, tuple_text
+from tensormagic.words import DOT, count, listed, number_of_bytes, plural, shortened, tuple_text
 
-NAME_WIDTH = 34
 NAMES_SHOWN = 3
 ARROW = " \u2192 "
 NONE = "\u00b7"
@@ -157,13 +157,6 @@ def group_line(group: AliasGroup) -> str:
 def group_title(group: AliasGroup) -> str:
     """Return what a piece of memory is: ``96 B on cpu: 4 tensors, 1 array``."""
     return f"{number_of_bytes(group.nbytes)} on {group.device}, {plural(group.found, 'object')}"
-
-
-def clipped(text: str, width: int = NAME_WIDTH) -> str:
-    """Return a name on one line, its middle left out where it is long: both ends tell most."""
-    line = " ".join(text.split())
-    half = (width - 1) // 2
-    return line if len(line) <= width else f"{line[: width - 1 - half]}{ELLIPSIS}{line[-half:]}"
 
 
 def names(member: AliasMember) -> str:

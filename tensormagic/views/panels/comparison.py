@@ -57,9 +57,10 @@ def view(report: ComparisonReport) -> Panel:
         body += [*_nodes(report, graph), *_alone(report, graph)]
     body.append(Findings((), report.gaps))
     facts = [_run(report.left, "left"), _run(report.right, "right")]
-    sentence = summary(report)
+    words = summary(report)
+    sentence = words[:1].upper() + words[1:]
     label = "Two traced runs side by side"
-    return Panel("compare", "compare", "compare", facts, body, label, lead=sentence[:1].upper() + sentence[1:])
+    return Panel("compare", "compare", "compare", facts, body, label, lead=sentence, sheets=("comparison.css",))
 
 
 def _run(side: Side, which: Literal["left", "right"]) -> Words:

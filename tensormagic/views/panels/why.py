@@ -26,7 +26,7 @@ def view(report: WhyReport) -> Panel:
     body += [table_of(GROUPS, report.groups)] if report.groups else []
     facts: list[Cell] = [Words(facts_words(report.facts), "quiet")] if report.facts is not None else []
     name, label = title(report), f"Why {title(report)} is what it is"
-    return Panel("why", "graph", f"why {name}", facts, body, label, lead=report.answer)
+    return Panel("why", "graph", f"why {name}", facts, body, label, lead=report.answer, sheets=("why.css",))
 
 
 def _code_or_words(text: str) -> Cell:

@@ -7,26 +7,17 @@ import re
 
 import pytest
 
+from tensormagic import views
 from tensormagic.renderers import figure
 from tensormagic.renderers.basics.markup import unpacked
-from tensormagic.renderers.sharing import tensors_html, tensors_text, tensors_words
+from tensormagic.views.pictures.tensor_rows import TensorRows, row_cells
 from tests.renderers.markup_reader import Page
 from tests.renderers.samples_sharing import ALIASES, TABLES, row
-from tests.renderers.snapshots import assert_snapshot
-
-TABLE_CASES = ("few", "none", "hostile")
-
-
-@pytest.mark.parametrize("case", TABLE_CASES)
-def test_tensors_snapshots(case):
-    """Exactly what is stored, as text and as HTML."""
-    assert_snapshot(f"tensors_{case}.txt", tensors_text.render(TABLES[case]))
-    assert_snapshot(f"tensors_{case}.html", tensors_html.render(TABLES[case]))
 
 
 def test_static_table_is_complete():
     """Styles and scripts gone: every row, what all take, letters of shared memory, gradient states."""
-    html = re.sub(r"<(style|script).*?</\1>", "", tensors_html.render(TABLES["few"]), flags=re.DOTALL)
+    html = re.sub(r"<(style|script).*?</\1>", "", views.draw(TABLES["few"], "html"), flags=re.DOTALL)
     text = Page(html).text
     for words in ("5 tensors, 1 array", "168 B on cpu: 5 in 3 pieces of memory, each counted once", "x +2",
                   "float32 sparse_csr", "57.2 MiB", "leaf, grad", "NllLoss"):  # fmt: skip
@@ -36,7 +27,7 @@ def test_static_table_is_complete():
 
 def test_many_rows_are_cut_to_the_largest():
     """A hundred in the page, the largest; all of them in the packed data."""
-    html = tensors_html.render(TABLES["many"])
+    html = views.draw(TABLES["many"], "html")
     page = Page(html)
     assert "The 100 largest of 2000 are listed; the totals are over all." in page.text
     assert page.text.count("ts[") == 100
@@ -44,12 +35,12 @@ def test_many_rows_are_cut_to_the_largest():
     packed = next(content for kind, content in page.scripts if kind == "text/plain")
     rows = json.loads(unpacked(packed))["rows"]
     assert (len(rows), rows[7][0], rows[7][9]) == (2000, "ts[7]", 28)
-    assert "the 40 largest of 2000" in tensors_text.render(TABLES["many"])
+    assert "the 40 largest of 2000" in views.draw(TABLES["many"], "txt")
 
 
 def test_panels_share_style_and_viewer():
     """Of a collection's panels the style sheet and the script stand there once, whatever their number."""
-    html = tensors_html.render(TABLES["collection"])
+    html = views.draw(TABLES["collection"], "html")
     assert html.count("<style>") == 1  # the table's own, which holds the panels' rules
     assert ".tm-tensor" in html.split("</style>")[0]
     assert html.count("<script>") == 2
@@ -58,7 +49,7 @@ def test_panels_share_style_and_viewer():
 
 def test_long_names_keep_both_ends():
     """The last part says most, and so does the first."""
-    name = tensors_words.row_cells(row("model.encoder.layers.11.attention.output.dense.weight"))[0]
+    name = row_cells(row("model.encoder.layers.11.attention.output.dense.weight"))[0]
     assert len(name) == 34
     assert name.startswith("model.enc")
     assert name.endswith("dense.weight")
@@ -74,9 +65,8 @@ def test_figures():
     assert sizes.data[0].y[1].endswith("  A")
 
 
-def test_a_narrow_table_leaves_out_the_only_device():
-    """The header tells it; what each tensor's gradient is has no other place. Two devices are told in each row."""
-    one = tensors_text.render(TABLES["many"], width=66)
-    assert ("DEVICE" in one, "GRADIENT" in one, "on cpu" in one) == (False, True, True)
-    assert "DEVICE" in tensors_text.render(TABLES["many"], width=100)
-    assert "DEVICE" in tensors_text.render(TABLES["few"], width=70)
+@pytest.mark.parametrize(("case", "told"), [("many", False), ("few", True)])
+def test_a_terminal_leaves_out_the_only_device(case, told):
+    """What stands above the rows tells it; two devices are told in each row."""
+    columns = {column.title: column.in_terminal for column in TensorRows(TABLES[case]).drawn().columns}
+    assert columns["device"] is told
