@@ -47,7 +47,7 @@ def why(
     >>> w = torch.ones(2, requires_grad=True)
     >>> y = w * 2
     >>> tensormagic.why(y, "y", namespace={"w": w, "y": y}).answer
-    'y.grad is None because y is no leaf: mul made it, and torch keeps the gradients of leaves only.'
+    'y.grad is None because y is not a leaf: mul made it, and torch keeps .grad only for leaves.'
     """
     require_torch()
     from tensormagic.collectors.why.gradient_facts import gradient_facts, is_module, names_of, parameters_of, scale_in

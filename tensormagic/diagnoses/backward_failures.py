@@ -411,8 +411,8 @@ def _non_leaf(read: GradientRead) -> Finding:
     return Finding(
         code="TM307",
         severity="warning" if read.passes else "note",
-        message=f"The .grad of {name or f'a tensor {read.shape}'} is read and is None{times}: it is no leaf, {made}, "
-        "and backward keeps gradients of leaves only.",
+        message=f"The .grad of {name or f'a tensor {read.shape}'} is read and is None{times}: it is not a leaf, "
+        f"{made}, and torch keeps .grad only for leaves.",
         location=read.location,
         evidence={"backward passes before": read.passes, "times": read.count},
         remedy=_update_in_place(read, code)

@@ -123,7 +123,7 @@ def _promoted_finding(report: TraceReport, one: Observation, narrow: Operand, wi
         code="TM805",
         severity="warning",
         message=f"{expression(one)} computes in float64 {how_often(one)}: {name}{origin} of shape "
-        f"{tuple_text(wide.shape)} is float64, and takes {called(narrow, 'the other')}, {narrow.dtype}, along.",
+        f"{tuple_text(wide.shape)} is float64, so {called(narrow, 'the other')} ({narrow.dtype}) is promoted.",
         location=report.location(one.location),
         evidence={
             "float64": wide.name or tuple_text(wide.shape),

@@ -158,14 +158,14 @@ def nan_from_what_was_not_taken(report: TraceReport) -> Iterator[Finding]:
     graph, birth = report.graphs[found.at], found.birth
     node, receiver = graph.nodes[birth.node], graph.nodes[birth.receiver]
     location, line = report.location(node.location), report.location(found.selecting.location)
-    left_out = f"{found.selecting.op} leaves out" if found.selecting.op != "where" else "where does not take"
+    left_out = f"{found.selecting.op} hides"
     where = f", {location.label}" if location else ""
     by = f" ({line.label})" if line and line != location else ""
     share = part_of(birth.nan, max(birth.count, birth.nan))
     yield Finding(
         code="TM406",
         severity="error",
-        message=f"The first NaN gradient is born in {node.op}{where}{when(report, birth.pass_number)}, at elements "
+        message=f"The first NaN gradient appears in {node.op}{where}{when(report, birth.pass_number)}, at elements "
         f"that {left_out}{by}: {_reason(node, birth)}, so {share} it sends to {receiver.variable or receiver.op} "
         f"{is_or_are(birth.nan)} NaN.",
         location=location,
@@ -180,11 +180,11 @@ def nan_from_what_was_not_taken(report: TraceReport) -> Iterator[Finding]:
 
 def _reason(node: Node, birth: Birth) -> str:
     if node.op in _BAD_VALUE or (birth.saved_bad and not birth.saved_zero):
-        return "its result is not finite there, and the gradient of 0 that comes back times that is NaN"
+        return "its result is not finite there, and backward multiplies it by a gradient of 0, which is NaN"
     if not birth.saved_zero or (birth.saved_name not in {"self", "other"} and node.op != "sqrt"):
-        return "its slope is infinite there, and the gradient of 0 that comes back times ∞ is NaN"
+        return "its slope is infinite there, and backward computes 0 · ∞ = NaN"
     held = f"its {_HELD.get(node.op, 'input')} holds {plural(birth.saved_zero, 'zero')}"
-    return f"{held}, and the gradient of 0 that comes back there times an infinite slope is NaN"
+    return f"{held}, and backward computes 0 · ∞ = NaN there"
 
 
 def _remedy(node: Node, selecting: Node) -> str:

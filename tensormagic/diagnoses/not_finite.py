@@ -191,7 +191,7 @@ class _Born:
         where = f", {near}{location.label}" if location else ""
         seen = " that was traced" if self.report.passes_traced < self.report.passes_seen else ""
         at = when(self.report, self.birth.pass_number)
-        born = f"is born in {self.node.op}{where}{at}"
+        born = f"appears in {self.node.op}{where}{at}"
         if self._may_be_the_hook():
             born = f"is made on the way from {self.node.op}{where} to {self._to}{at}"
         return f"The first {kind} gradient{seen} {born}"
@@ -216,11 +216,7 @@ class _Born:
 
     def _spread(self) -> str:
         frame = next((frame for frame in self.graph.frames if frame.pass_number == self.birth.pass_number), None)
-        return (
-            f"; from there it reaches {count(len(frame.bad))} of {plural(len(self.graph.nodes), 'node')}"
-            if frame
-            else ""
-        )
+        return f"; it spreads to {count(len(frame.bad))} of {plural(len(self.graph.nodes), 'node')}" if frame else ""
 
     def _afterwards(self) -> str:
         return "; the last pass is finite again" if _recovers(self.report, self.birth.pass_number) else ""

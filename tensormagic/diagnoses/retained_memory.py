@@ -122,8 +122,8 @@ def kept_by_graphs(report: WatchReport | MemoryReport) -> Iterator[Finding]:
 def _activations(graph: StoredGraph) -> str:
     least = "" if graph.complete else "at least "
     return (
-        f"{_what(graph)}: they keep {least}{number_of_bytes(graph.nbytes)} of activations alive, in "
-        f"{plural(graph.nodes, 'node')} for a backward that has not come."
+        f"{_what(graph)} ({plural(graph.nodes, 'node')}), which keep {least}{number_of_bytes(graph.nbytes)} of "
+        "activations alive until backward runs."
     )
 
 

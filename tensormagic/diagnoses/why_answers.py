@@ -68,9 +68,7 @@ def not_a_leaf(question: Question) -> WhyReport | None:
     if facts.is_leaf or facts.retains_grad:
         return None
     onwards = f" The gradient goes on to {listed(facts.leaves)}." if facts.leaves else ""
-    says = (
-        f"{question.grad} is None because {name} is no leaf: {facts.made_by} made it, and torch keeps the gradients of "
-    )
+    says = f"{question.grad} is None because {name} is not a leaf: {facts.made_by} made it, and torch keeps .grad only "
     evidence: list[str] = [onwards.strip()]
     way = live_way(facts) if facts.way is not None else ()
     if question.trace is not None and question.graph is not None:
@@ -79,7 +77,7 @@ def not_a_leaf(question: Question) -> WhyReport | None:
         norm = graph.frames[-1].norms[index] if graph.frames else -1.0
         evidence += [f"In the last pass the gradient that came to it had norm {scientific(norm)}."] if norm >= 0 else []
     remedy = (f"{name}.retain_grad()  # before backward()", f"torch.autograd.grad(loss, {name})  # returns it instead")
-    return question.described("no leaf", f"{says}leaves only.", evidence=tuple(evidence), remedy=remedy, way=way)
+    return question.described("no leaf", f"{says}for leaves.", evidence=tuple(evidence), remedy=remedy, way=way)
 
 
 def cut_off(question: Question) -> WhyReport | None:
@@ -89,8 +87,8 @@ def cut_off(question: Question) -> WhyReport | None:
         return None
     graph, cut = found
     place = trace.location(cut.location)
-    says = f"{question.grad} is None because {call_words(cut, place)}{place_words(place)} {_what(question, cut)}: "
-    says += "nothing that backward walked leads back to it."
+    says = f"{question.grad} is None because {call_words(cut, place)}{place_words(place)} {_what(question, cut)}, "
+    says += "so backward never reached it."
     if question.facts.way is not None:
         rests = f"{question.facts.way.end} still leads back to {question.name}, but nothing called backward on it."
     else:
@@ -105,7 +103,7 @@ def cut_off(question: Question) -> WhyReport | None:
 def _what(question: Question, cut: Cut) -> str:
     if cut.selects:
         return f"only chooses elements with what {question.name} makes"
-    return "cut its way to the loss" if cut.target is not None else "ended its way"
+    return "cut its path to the loss" if cut.target is not None else "ended its way"
 
 
 def cleared(question: Question) -> WhyReport | None:
@@ -425,11 +423,9 @@ def scaled_down(question: Question) -> WhyReport | None:
 def fine(question: Question) -> WhyReport:
     """Nothing is wrong with it."""
     facts, last = question.facts, question.last
-    head = f"{question.grad} is there, and nothing is wrong with it"
+    head = f"{question.grad} is fine"
     same = last is not None and question.close(facts.norm, last)
-    brought = (
-        f"what the last pass brought, norm {scientific(last or 0.0)}" if same else _norm_words(question).strip(".")
-    )
+    brought = f"its norm is {scientific(last or 0.0)}, from the last pass" if same else _norm_words(question).strip(".")
     zeros = f"{plural(facts.zero, 'element')} of {facts.numel} are exactly zero." if facts.zero else ""
     few = facts.numel and facts.zero / facts.numel < MOSTLY
     evidence = (_passes(question), zeros if not few else "")

@@ -24,12 +24,8 @@ def test_leaf_without_grad() -> None:
     """A plain tensor is a leaf by convention, and nothing fills its gradient."""
     report = look(torch.ones(2))
     assert (report.is_leaf, report.requires_grad, report.grad_fn, report.grad) == (True, False, None, "none")
-    assert report.sentence == (
-        "a leaf by convention that does not require grad: no graph leads to it, and x.grad stays None"
-    )
-    assert look(torch.ones(2, dtype=torch.int64)).sentence == (
-        "a leaf by convention, and int64 values cannot have gradients"
-    )
+    assert report.sentence == ("not tracked (requires_grad=False): x.grad stays None")
+    assert look(torch.ones(2, dtype=torch.int64)).sentence == ("not tracked: int64 values cannot have gradients")
 
 
 def test_leaf_before_and_after_backward() -> None:
@@ -55,7 +51,7 @@ def test_computed_tensor_names_its_leaves() -> None:
     report = look(w * 2 + b, w=w, b=b)
     assert (report.is_leaf, report.grad_fn, report.leaves, report.leaf_count) == (False, "AddBackward0", ("b", "w"), 2)
     assert report.sentence == (
-        "made by AddBackward0, no leaf: backward() passes through it to b, w, and x.grad stays None"
+        "made by AddBackward0, not a leaf: backward() passes through it to b and w, and x.grad stays None"
     )
 
 
@@ -76,7 +72,7 @@ def test_retained_gradient_of_a_non_leaf() -> None:
     report = look(y, w=w)
     assert (report.retains_grad, report.grad, report.grad_norm) == (True, "present", pytest.approx(2**0.5))
     assert report.sentence == (
-        "made by MulBackward0, no leaf, but retain_grad() was called: backward() fills x.grad and goes on to w"
+        "made by MulBackward0, not a leaf, but retain_grad() was called: backward() fills x.grad and goes on to w"
     )
 
 

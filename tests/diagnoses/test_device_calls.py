@@ -43,8 +43,8 @@ def test_data_in_float64_against_what_is_trained_is_told():
     )  # fmt: skip
     assert len(found) == 1
     assert found[0].message == (
-        "out - y computes in float64 in each of its 5 calls: y, from NumPy, of shape (8,) is float64, and takes out, "
-        "float32, along."
+        "out - y computes in float64 in each of its 5 calls: y, from NumPy, of shape (8,) is float64, so out "
+        "(float32) is promoted."
     )
     assert "`y = y.float()`" in found[0].remedy
     assert [line.location for line in found[0].related] == [MADE]

@@ -68,8 +68,8 @@ def test_a_stored_graph_by_its_bytes():
     told = only(graphs=(stored(),))
     assert (told.code, told.severity) == ("TM503", "warning")
     assert told.message == (
-        "losses stores 6 tensors with their graphs: they keep 24 MiB of activations alive, in 30 nodes for a backward "
-        "that has not come."
+        "losses stores 6 tensors with their graphs (30 nodes), which keep 24 MiB of activations alive until "
+        "backward runs."
     )
     assert only(graphs=(stored(nbytes=MIB, graphs=10, items=10),)).severity == "note"
     assert found(graphs=(stored(nbytes=MIB, graphs=9, items=9),)).findings == ()

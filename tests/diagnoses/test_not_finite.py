@@ -39,8 +39,8 @@ def test_the_whole_finding():
     found = only(born(nan=3, saved_name="self", saved_zero=3), "TM402")
     assert found.severity == "error"
     assert found.message == (
-        "The first NaN gradient is born in log, model.py, line 3: its input holds 3 zeros, so 3 of the 320 elements it "
-        "sends to x are NaN; from there it reaches 1 of 3 nodes."
+        "The first NaN gradient appears in log, model.py, line 3: its input holds 3 zeros, so 3 of the 320 elements it "
+        "sends to x are NaN; it spreads to 1 of 3 nodes."
     )
     assert found.location == LINES[2]
     assert found.evidence == {
@@ -108,10 +108,10 @@ def test_a_hook_in_between_may_have_made_it():
     assert found.message == (
         "The first NaN gradient is made on the way from addmm, model.py, line 3 to net.bias: addmm receives a finite "
         "gradient (norm 1.5), a hook runs on what it sends, and the one element net.bias receives is NaN; "
-        "from there it reaches 1 of 3 nodes."
+        "it spreads to 1 of 3 nodes."
     )
     assert "hook" in found.remedy
-    assert "born in log" in only(born("log", nan=3, saved_name="self", saved_zero=3, hooked=True), "TM402").message
+    assert "appears in log" in only(born("log", nan=3, saved_name="self", saved_zero=3, hooked=True), "TM402").message
 
 
 def test_infinite_products_are_told_from_nan_ones():
@@ -154,14 +154,14 @@ def test_float16_that_overflows_is_a_gradient_scaler_at_work(of, severity):
 def test_an_inexact_line_is_said_to_be_one():
     """What a custom Function made has the line of the next call."""
     report = born("Halved", inf=1, node={"kind": "custom", "exact_location": False})
-    assert "is born in Halved, at or before model.py, line 3: " in only(report, "TM402").message
+    assert "appears in Halved, at or before model.py, line 3: " in only(report, "TM402").message
 
 
 def test_a_node_without_a_line():
     """Where the line is not known the sentence goes without."""
     report = born("log", nan=1, saved_name="self", saved_zero=1, node={"location": None})
     found = only(report, "TM402")
-    assert found.message.startswith("The first NaN gradient is born in log: its input")
+    assert found.message.startswith("The first NaN gradient appears in log: its input")
     assert found.location is None
 
 

@@ -50,7 +50,7 @@ def test_a_reading_of_a_non_leaf_is_a_warning_with_the_line_that_made_it():
     (found,) = findings(reads=(READ,))
     assert (found.code, found.severity, found.subject) == ("TM307", "warning", "h")
     assert found.message == (
-        "The .grad of h is read and is None: it is no leaf, tanh made it, and backward keeps gradients of leaves only."
+        "The .grad of h is read and is None: it is not a leaf, tanh made it, and torch keeps .grad only for leaves."
     )
     assert found.remedy == "Ask for it before backward: `h.retain_grad()`."
     assert [line.location for line in found.related] == [MADE]

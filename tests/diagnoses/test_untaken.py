@@ -39,8 +39,8 @@ def test_a_nan_from_what_where_did_not_take():
     (found,) = diagnose(masked())
     assert (found.code, found.severity) == ("TM406", "error")
     assert found.message == (
-        "The first NaN gradient is born in log, model.py, line 3, at elements that where does not take (model.py, "
-        "line 6): its input holds 3 zeros, and the gradient of 0 that comes back there times an infinite slope is NaN, "
+        "The first NaN gradient appears in log, model.py, line 3, at elements that where hides (model.py, "
+        "line 6): its input holds 3 zeros, and backward computes 0 · ∞ = NaN there, "
         "so 3 of the 10 elements it sends to x are NaN."
     )
     assert found.location == LINES[2]
@@ -55,7 +55,7 @@ def test_other_ways_to_leave_elements_out(selecting):
     """They are named in the sentence and in the remedy."""
     (found,) = diagnose(masked(selecting=selecting))
     assert found.code == "TM406"
-    assert f"at elements that {selecting} leaves out (model.py, line 6)" in found.message
+    assert f"at elements that {selecting} hides (model.py, line 6)" in found.message
 
 
 @pytest.mark.parametrize("name", OPS)

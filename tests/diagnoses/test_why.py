@@ -80,8 +80,7 @@ def test_no_leaf():
     y = w * 2
     report = ask(y, {"w": w, "y": y}, "y")
     assert (
-        report.answer
-        == "y.grad is None because y is no leaf: mul made it, and torch keeps the gradients of leaves only."
+        report.answer == "y.grad is None because y is not a leaf: mul made it, and torch keeps .grad only for leaves."
     )
     assert report.evidence == ("The gradient goes on to w.",)
     assert report.remedy[0] == "y.retain_grad()  # before backward()"

@@ -18,7 +18,7 @@ def test_it_answers_from_the_last_traced_cell(shell, cell):
     assert (report.reason, report.location.line) == ("cut off", 2)
     shell.run_line_magic("why", "w.grad")
     bundle = shell.display_pub.outputs[-1]["data"]
-    assert "cut its way to the loss" in bundle["text/plain"]
+    assert "cut its path to the loss" in bundle["text/plain"]
     assert "tm-way" in bundle["text/html"]
 
 

@@ -46,10 +46,10 @@ SHOWN = {
         "mended-check": ("['TM103'] []",),
     },
     "05_leaves": {
-        "why": ("y.grad is None because y is no leaf: mul made it",),
+        "why": ("y.grad is None because y is not a leaf: mul made it",),
         "no-grad": ("made requires_grad True", "computed requires_grad False", "is_leaf True inference True"),
         "cut": ("0.2500, 0.2500", "TM303 warning x gets no gradient", "detach, line 4"),
-        "cut-why": ("x.grad is None because .detach() (cell", "line 4) cut its way to the loss"),
+        "cut-why": ("x.grad is None because .detach() (cell", "line 4) cut its path to the loss"),
         "no-grad-cut": ("TM303 note x gets no gradient",),
         "exercise": ("no problems found", "1.8e1"),
     },

@@ -42,7 +42,7 @@ def test_the_nan_is_blamed_on_its_line(ran):
     """The same finding as in the notebook: the logarithm, its line, and the zero that went in."""
     said, _ = ran
     line = line_of("    return p.log()")
-    assert f"TM402 error: The first NaN gradient is born in log, 14_script.py, line {line}" in said
+    assert f"TM402 error: The first NaN gradient appears in log, 14_script.py, line {line}" in said
     assert re.search(r"its input holds \d+ zeros?", said)
 
 

@@ -353,7 +353,7 @@ def _sentence(x: torch.Tensor, name: str, leaves: _Leaves, state: str) -> str:
     if x.is_leaf:
         holds = "adds to" if state == "present" else "will fill"
         return f"a leaf that requires grad: backward() {holds} {name}.grad"
-    made = f"made by {x.grad_fn.name()}, no leaf" if x.grad_fn is not None else "no leaf"
+    made = f"made by {x.grad_fn.name()}, not a leaf" if x.grad_fn is not None else "not a leaf"
     if x.retains_grad:
         return f"{made}, but retain_grad() was called: backward() fills {name}.grad{_onwards(leaves, ' and goes on')}"
     return f"{made}: backward() passes through it{_onwards(leaves)}, and {name}.grad stays None"
@@ -361,8 +361,8 @@ def _sentence(x: torch.Tensor, name: str, leaves: _Leaves, state: str) -> str:
 
 def _untracked_sentence(x: torch.Tensor, name: str) -> str:
     if not (x.is_floating_point() or x.is_complex()):
-        return f"a leaf by convention, and {str(x.dtype).removeprefix('torch.')} values cannot have gradients"
-    return f"a leaf by convention that does not require grad: no graph leads to it, and {name}.grad stays None"
+        return f"not tracked: {str(x.dtype).removeprefix('torch.')} values cannot have gradients"
+    return f"not tracked (requires_grad=False): {name}.grad stays None"
 
 
 def _onwards(leaves: _Leaves, verb: str = "") -> str:
