@@ -143,9 +143,19 @@ def with_slices(
         drawn = cut.row_dim, cut.column_dim
         fixed = tuple(0 if dim in drawn else place for dim, place in enumerate(bad))
         cut = cut_along(laid.shape, *drawn, fixed=fixed)
+        rows, columns = _with(cut.rows, bad, cut.row_dim), _with(cut.columns, bad, cut.column_dim)
+        cut = replace(cut, rows=rows, columns=columns)
     if cut != cut_of(laid.shape):
         laid = show_slice(x, laid, cut)
     return replace(laid, elements=every_element(x, laid))
+
+
+def _with(shown: tuple[int, ...], place: tuple[int, ...], dim: int | None) -> tuple[int, ...]:
+    """Return the indices that are shown along a dimension, the nearest of them moved to that of an element."""
+    if dim is None or not shown or place[dim] in shown:
+        return shown
+    nearest = min(range(len(shown)), key=lambda at: abs(shown[at] - place[dim]))
+    return (*shown[:nearest], place[dim], *shown[nearest + 1 :])
 
 
 def show_slice(x: torch.Tensor, laid: LayoutReport, cut: Cut) -> LayoutReport:

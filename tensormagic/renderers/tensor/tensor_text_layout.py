@@ -96,9 +96,10 @@ def _draw_sample(canvas: Canvas, report: TensorReport, picture: Picture, width: 
 
 
 def thinned(grid: Grid) -> Grid:
-    """Return a grid with at most eight rows and columns, evenly chosen."""
-    rows = range(0, len(grid.rows), -(-len(grid.rows) // MOST_SHOWN))
-    columns = range(0, len(grid.columns), -(-len(grid.columns) // MOST_SHOWN))
+    """Return a grid with at most eight rows and columns, evenly chosen; the first NaN is among them."""
+    bad = ((row, column) for row, line in enumerate(grid.values) for column, text in enumerate(line) if _is_bad(text))
+    row, column = next(bad, (0, 0))
+    rows, columns = _evenly(len(grid.rows), row), _evenly(len(grid.columns), column)
     return replace(
         grid,
         rows=tuple(grid.rows[row] for row in rows),
@@ -107,6 +108,17 @@ def thinned(grid: Grid) -> Grid:
         values=tuple(tuple(grid.values[row][column] for column in columns) for row in rows) if grid.values else (),
         levels=(),
     )
+
+
+def _is_bad(text: str) -> bool:
+    return "nan" in text  # infinities are often meant: a mask
+
+
+def _evenly(length: int, wanted: int) -> list[int]:
+    """Return a few places, evenly chosen, the nearest of them moved to the one that is wanted."""
+    places = list(range(0, length, -(-length // MOST_SHOWN)))
+    nearest = min(range(len(places)), key=lambda at: abs(places[at] - wanted))
+    return [*places[:nearest], wanted, *places[nearest + 1 :]]
 
 
 def _sample_table(picture: Picture, grid: Grid) -> list[str]:

@@ -50,3 +50,12 @@ def test_the_box_of_an_element_that_is_read_often_is_as_wide_as_its_number() -> 
     for page in (tensor_html.render(report), tensor_svg.render(report)):  # whose cells keep their width
         assert "×1 G<" in page
         assert "×1000000000" not in page
+
+
+@pytest.mark.parametrize("shape", [(6, 40), (64, 64), (300, 300), (2, 100, 100)])
+def test_a_sample_shows_the_one_nan(shape: tuple[int, ...]) -> None:
+    """Of a grid that is thinned, the row and the column of the first NaN are kept."""
+    bad = torch.randn(*shape)
+    bad[..., 3, 7] = float("nan")
+    drawn = str(inspect(bad, "bad")).partition("LAYOUT")[2].partition("FORMAT")[0]
+    assert "nan" in drawn
