@@ -47,6 +47,7 @@ def explain_module(name: str, every: Iterable[GradientFacts], trace: TraceReport
         answer=_says(name, answers, described),
         groups=tuple(sorted(described, key=lambda group: group.fine)), source=max(answer.source for answer in answers)
         if answers else "", evidence=_findings(trace) if any(answer.source for answer in answers) else (),
+        remedy=answers[0].remedy if len(described) == 1 and not described[0].fine else (),
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Parser, check_expression, make_parser, output_of, unquoted
 from tensormagic.magics.display import check, deliver
 from tensormagic.magics.names import value_of
-from tensormagic.reports import ComparisonReport
+from tensormagic.reports import ComparisonReport, TraceReport
 
 NAME = "%compare"
 
@@ -62,6 +62,12 @@ def _run_of(shell: Any, given: str) -> Any:
     if path := _path(given):
         return path
     check_expression(given)
+    if given.isidentifier() and given not in shell.user_ns:
+        runs = [name for name, value in shell.user_ns.items() if isinstance(value, TraceReport | api.Trace)]
+        raise UsageError(
+            f"there is no name {given!r} here; a run is what %%tracegrad --into NAME bound, and here "
+            f"{'are' if len(runs) > 1 else 'is'} {', '.join(runs) or 'none'}"
+        )
     return value_of(shell, given)
 
 

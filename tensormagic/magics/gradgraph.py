@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from IPython.core.error import UsageError
+
 from tensormagic import api
 from tensormagic.magics.arguments import Parser, make_parser
 from tensormagic.magics.names import value_of
@@ -38,4 +40,9 @@ def run(shell: Any, line: str) -> None:
 
 def _graph(shell: Any, _options: argparse.Namespace, expression: str) -> Report:
     __tracebackhide__ = True
-    return api.gradgraph(value_of(shell, expression), expression, namespace=shell.user_ns)
+    value = value_of(shell, expression)
+    if hasattr(value, "named_parameters"):
+        raise UsageError(
+            f"{expression} is a model and has no graph: draw what it computes, {NAME} {expression}(x).sum()"
+        )
+    return api.gradgraph(value, expression, namespace=shell.user_ns)

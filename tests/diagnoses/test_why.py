@@ -424,3 +424,14 @@ def test_a_model_whose_gradients_are_in_order_and_whose_training_is_not():
     assert [line.partition(":")[0] for line in report.evidence] == ["TM606"]
     assert "eval" in report.evidence[0]
     assert "TM606" in str(report)
+
+
+def test_a_model_of_which_all_is_amiss_for_one_reason():
+    """What to do about it is said once."""
+    net = nn.Linear(2, 1)
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(2):
+            net(torch.ones(3, 2)).sum().backward()
+    report = ask(net, {"net": net}, trace=trace)
+    assert report.reason == "accumulated"
+    assert report.remedy[0].startswith("optimizer.zero_grad()")
