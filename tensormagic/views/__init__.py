@@ -20,6 +20,7 @@ PANELS: dict[str, str] = {
     "memory": "tensormagic.views.panels.memory",
     "memory run": "tensormagic.views.panels.memory_run",
     "memory snapshot": "tensormagic.views.panels.snapshot",
+    "overlay": "tensormagic.views.panels.overlay",
     "rng": "tensormagic.views.panels.rng",
     "rng comparison": "tensormagic.views.panels.rng",
     "rng run": "tensormagic.views.panels.rng",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tensormagic.renderers.sharing import overlay_html
+from tensormagic import views
 from tests.renderers.samples_overlay import SAMPLES
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>overlay</title><body>'
@@ -18,7 +18,7 @@ def overlay(static_page: Callable[..., Page]) -> Callable[[str], Locator]:
     """Put an overlay on a page, twice: the second must not disturb the first."""
 
     def open_overlay(name: str) -> Locator:
-        html = overlay_html.render(SAMPLES[name])
+        html = views.draw(SAMPLES[name], "html")
         return static_page(HEAD + html + html).locator("section.tm-overlay").first
 
     return open_overlay

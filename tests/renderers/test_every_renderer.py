@@ -19,10 +19,6 @@ import pytest
 from tensormagic import views
 from tensormagic.renderers.basics.plain_text import plain_report
 from tensormagic.renderers.failure import failure_html, failure_text
-from tensormagic.renderers.sharing import (
-    overlay_html,
-    overlay_text,
-)
 from tensormagic.renderers.tensor import tensor_html, tensor_svg, tensor_text
 from tensormagic.renderers.trace import trace_html, trace_text
 from tensormagic.reports import Report
@@ -81,6 +77,7 @@ PANELS = (
     ("memory", samples_memory.SAMPLES, 150_000, 24_000),
     ("memory_run", samples_memory_run.SAMPLES, 120_000, 24_000),
     ("snapshot", samples_snapshot.SAMPLES, 120_000, 24_000),
+    ("overlay", samples_overlay.SAMPLES, 100_000, 24_000),
     ("rng", samples_rng.SAMPLES, 40_000, 12_000),
     ("tensors", samples_sharing.TABLES, 200_000, 24_000),
     ("watch", samples_watch.SAMPLES, 60_000, 24_000),
@@ -102,8 +99,6 @@ RENDERERS = (
     Renderer("tensor_html", tensor_html.render, TENSORS, "html", 100_000),
     Renderer("tensor_text", tensor_text.render, TENSORS, "text", 24_000),
     Renderer("tensor_svg", tensor_svg.render, TENSORS, "svg", 120_000, tells_findings=False),
-    Renderer("overlay_html", overlay_html.render, samples_overlay.SAMPLES, "html", 100_000),
-    Renderer("overlay_text", overlay_text.render, samples_overlay.SAMPLES, "text", 24_000),
     Renderer("trace_html", trace_html.render, TRACES, "html", 300_000),
     Renderer("trace_text", trace_text.render, TRACES, "text", 24_000),
     Renderer("failure_html", failure_html.render, samples_failure.SAMPLES, "html", 40_000),

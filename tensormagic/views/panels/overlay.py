@@ -1,20 +1,63 @@
-"""What is said about several tensors together, in words: shared by panel and terminal."""
+"""Several tensors on one strip of memory (``%tensor a b``): who lies over which bytes, and what they have in common."""
 
 from __future__ import annotations
 
 from itertools import combinations, islice
 
-from tensormagic.reports import OverlayElement, OverlayMember, OverlayPair, OverlayReport, OverlayStorage
+from tensormagic.reports import OverlayMember, OverlayPair, OverlayReport, OverlayStorage
+from tensormagic.views.nodes import Cell, Column, Findings, Node, Panel, Paragraph, Section, Table, Words
+from tensormagic.views.pictures.overlay import OverlayPicture, in_elements, name
 from tensormagic.words import count, listed, number_of_bytes, plural, shortened, tuple_text
 
-NAME_WIDTH = 20
+HEAD = ("", "dtype", "shape", "stride", "elements", "bytes read")
 MOST_UNNAMED_REFERRERS = 6  # pairs with nothing in common that are named
 FEW = 3  # members up to which every pair has a sentence of its own
+MOST_ABREAST = 3  # tensors; the table of more may be wider than the panel
+_NONE = ("0", "\u2013")
 
 
-def name(member: OverlayMember) -> str:
-    """Return the name of a member: short, on one line, never empty."""
-    return shortened(member.name, NAME_WIDTH) or "tensor"
+def view(report: OverlayReport) -> Panel:
+    """Return the panel; one line where no two of the tensors share memory."""
+    every = names(report, tuple(range(len(report.members))))
+    findings = Findings(report.findings, report.gaps)
+    drawn_last = max((at for at, storage in enumerate(report.shared) if storage.rows), default=-1)
+    body: list[Node] = [findings]
+    for at, storage in enumerate(report.shared):
+        title = f"`{names(report, storage.members)}`" if at else ""
+        strips = [OverlayPicture(report, storage, viewer=at == drawn_last)] if storage.rows else []
+        note = [Paragraph(drawn(report, storage), "quiet")] if drawn(report, storage) else []
+        pairs = pair_sentences(report, storage)
+        body.append(Section(title, [*strips, *note, *pairs], headline(storage) if at else ""))
+        body.append(Section("", [_members(report, storage)]))
+    body += [f"{apart(report)}."] if apart(report) else []
+    title = names(report, report.shared[0].members) if report.shared else every
+    facts: list[Cell] = [headline(report.shared[0]) if report.shared else "no memory in common"]
+    label = f"Memory of {every}" if report.members else "Memory"
+    return Panel("tensor tm-overlay", "memory", title, facts, body, label, sheets=("tensor.css", "overlay.css"))
+
+
+def _members(report: OverlayReport, storage: OverlayStorage) -> Table:
+    """Return a line a member: what it is, and how many of its elements meet each of the others."""
+    others = crossing_head(report, storage)
+    columns = [
+        Column("tensor", look="silent name"),
+        *(Column(title, look="number" if title in {"elements", "bytes read"} else "") for title in HEAD[1:]),
+        *(Column(title, look="number wide") for title in others),
+    ]
+    crossed = storage.members if others else ()
+    rows: list[tuple[Cell, ...]] = [
+        (*member_row(report.members[at]), *(_number(meeting(storage, at, other)) for other in crossed))
+        for at in storage.members
+    ]
+    label = "elements that each tensor has in common with each other"
+    return Table(columns, rows, label=label if len(storage.members) > MOST_ABREAST else "")
+
+
+def _number(words: str) -> Cell:
+    return Words(words, "quiet") if words in _NONE else words
+
+
+# -- words -----------------------------------------------------------------------------------------------------------
 
 
 def names(report: OverlayReport, members: tuple[int, ...]) -> str:
@@ -41,13 +84,6 @@ def _own(members: tuple[int, ...]) -> str:
     return "its" if len(members) == 1 else "their"
 
 
-def in_elements(report: OverlayReport, storage: OverlayStorage) -> int:
-    """Return the element size where all members have the same and lie on one ruler, else 1: what offsets count in."""
-    sizes = {report.members[at].element_size for at in storage.members}
-    size = sizes.pop() if len(sizes) == 1 else 1
-    return size if storage.start % size == 0 and storage.cell_bytes % size == 0 else 1
-
-
 def drawn(report: OverlayReport, storage: OverlayStorage) -> str:
     """Return what a cell is and which part of the memory is drawn, where that is not plain."""
     parts = []
@@ -62,34 +98,6 @@ def drawn(report: OverlayReport, storage: OverlayStorage) -> str:
     if not storage.exact:
         parts.append("shares are sampled")
     return "; ".join(parts)
-
-
-def element_title(member: OverlayMember, element: OverlayElement) -> str:
-    """Return which element this is, which bytes it takes, and how often it is read."""
-    inner = ", ".join(map(str, element.index))
-    label = f"{name(member)}[{inner}]" if element.index else name(member)
-    last = element.start + member.element_size - 1
-    where = (
-        f"byte {count(element.start)}" if member.element_size == 1 else f"bytes {count(element.start)} to {count(last)}"
-    )
-    return f"{label}: {where}" + (f", read {count(element.reads)} times" if element.reads > 1 else "")
-
-
-def element_label(element: OverlayElement) -> str:
-    """Return the index of an element as short as it can be written."""
-    return ",".join(map(str, element.index))
-
-
-def share_title(start: int, stop: int, read: int | None) -> str:
-    """Return how much of a cell is read."""
-    where = f"bytes {count(start)} to {count(stop - 1)}"
-    if read is None:
-        return f"{where}: not counted"
-    part = "none" if read == 0 else "all" if read == stop - start else f"{count(read)} of {count(stop - start)}"
-    return f"{where}: {part} read"
-
-
-HEAD = ("", "dtype", "shape", "stride", "elements", "bytes read")
 
 
 def member_row(member: OverlayMember) -> tuple[str, ...]:
@@ -108,7 +116,7 @@ def crossing_head(report: OverlayReport, storage: OverlayStorage) -> tuple[str, 
     if len(storage.members) < FEW:
         return ()
     word = "also in" if len(storage.members) <= FEW + 2 else "in"
-    return tuple(f"{word} {name(report.members[at])}" for at in storage.members)
+    return tuple(f"{word} `{name(report.members[at])}`" for at in storage.members)
 
 
 def pair_of(storage: OverlayStorage, row: int, column: int) -> OverlayPair | None:

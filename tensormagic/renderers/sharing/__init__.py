@@ -1,1 +1,0 @@
-"""Shared memory, many tensors and watched writes: as panels and as text."""
