@@ -12,7 +12,7 @@ from tensormagic import reports
 from tensormagic.api.generators import DrawWatch
 from tensormagic.api.running import Trace
 from tensormagic.comparisons import compare_draws, compare_traces
-from tensormagic.errors import TensorMagicError
+from tensormagic.errors import ReportFormatError, TensorMagicError
 from tensormagic.reports import ComparisonReport, Report, RngComparison, RngRunReport, TraceReport
 
 # The ways out of a report: on the screen, or into a file.
@@ -115,7 +115,15 @@ def load(path: str | os.PathLike[str]) -> Report:
     kinds = {
         kind.kind_name: kind for kind in vars(reports).values() if isinstance(kind, type) and issubclass(kind, Report)
     }
-    return kinds.get(_kind_name(path), Report).load(path)
+    report = kinds.get(_kind_name(path), Report).load(path)
+    try:
+        str(report)
+    except TensorMagicError:
+        raise
+    except Exception as error:
+        reason = f"its parts do not fit together ({type(error).__name__}: {error!s:.200})"
+        raise ReportFormatError(f"cannot load {os.fspath(path)!r}: {reason}") from error
+    return report
 
 
 def _kind_name(path: str | os.PathLike[str]) -> str:

@@ -8,16 +8,17 @@ Everything that loading does is put on one stack as it is done, with what undoes
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+from IPython.core import magic
 from IPython.core.magic import (
     Magics,
     line_cell_magic,
     line_magic,
     magics_class,
     no_var_expand,
-    output_can_be_silenced,
 )
 from traitlets import Bool, Enum, TraitError, Unicode, observe, validate
 
@@ -25,6 +26,9 @@ from tensormagic import api
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.errors import RequirementError, SettingError
 from tensormagic.magics import about, completion, display, explaining, live_output, preloading, shared_assets, watching
+
+# IPython 8.10 and later: a line that ends with a semicolon shows nothing.
+output_can_be_silenced: Callable[[Any], Any] = getattr(magic, "output_can_be_silenced", lambda function: function)
 
 _LOADED: dict[int, ExitStack] = {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from tensormagic.errors import ReportFormatError
 from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap, Location
 
@@ -389,3 +390,19 @@ class OverlayReport(Report):
     def shared(self) -> tuple[OverlayStorage, ...]:
         """The pieces of memory in which more than one of them lies."""
         return tuple(storage for storage in self.storages if len(storage.members) > 1)
+
+    def check(self) -> None:
+        """Raise ReportFormatError where a part points at what is not there."""
+        for storage in self.storages:
+            places = [*storage.members, *(row.member for row in storage.rows)]
+            places += [place for pair in storage.pairs for place in (pair.left, pair.right)]
+            if not all(0 <= place < len(self.members) for place in places):
+                raise ReportFormatError("a piece of memory has a member that is not there")
+            if not 0 <= storage.start <= storage.stop <= max(storage.nbytes, storage.stop) or storage.cell_bytes < 1:
+                raise ReportFormatError("a piece of memory is drawn where it is not")
+            cells = -(-(storage.stop - storage.start) // storage.cell_bytes)
+            for row in storage.rows:
+                if len(row.bytes_read) > cells or (storage.readers and len(storage.readers) > cells):
+                    raise ReportFormatError("a piece of memory has more cells than bytes")
+                if not all(storage.start <= element.start < storage.stop for element in row.elements):
+                    raise ReportFormatError("an element lies outside the memory that is drawn")

@@ -45,7 +45,7 @@ def _outlet() -> Outlet:
 
 
 def _require_format(version: object) -> None:
-    if version == FORMAT_VERSION:
+    if version == FORMAT_VERSION and type(version) is int:
         return
     described = f"this report has format {version!r}; this version reads format {FORMAT_VERSION}"
     if isinstance(version, int) and version > FORMAT_VERSION:
@@ -72,7 +72,7 @@ class Report:
             ReportFormatError: for another kind of report, another format version, or other data.
         """
         given = data.get("tensormagic") if isinstance(data, dict) else data
-        if given != cls.kind_name:
+        if given != cls.kind_name or cls is Report:
             raise ReportFormatError(f"expected a saved {cls.kind_name!r} report, but this is {given!r:.80}")
         _require_format(data.get("format"))
         report: ReportType = decode(data, cls)

@@ -12,6 +12,7 @@ import math
 import types
 import typing
 from array import array
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -45,9 +46,9 @@ def decode(data: Any, hint: Any) -> Any:
     """
     try:
         return _decode(data, hint)
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
         name = getattr(hint, "__name__", str(hint))
-        raise ReportFormatError(f"this is not a saved {name}: {type(error).__name__}: {error}") from error
+        raise ReportFormatError(f"this is not a saved {name}: {type(error).__name__}: {error!s:.200}") from error
 
 
 def _decode(data: Any, hint: Any) -> Any:
@@ -69,13 +70,19 @@ def _decode_plain(data: Any, hint: Any) -> Any:
     """Return text, whole numbers, booleans and words of a fixed list, where they are what they should be."""
     if hint in _PLAIN and type(data) is not hint:
         raise TypeError(f"expected {_PLAIN[hint]}, but here is {data!r:.80}")
+    if hint is int and abs(data) >> 64:
+        raise ValueError("a whole number of more than 64 bits")
     if typing.get_origin(hint) is typing.Literal and data not in typing.get_args(hint):
         raise ValueError(f"expected one of {typing.get_args(hint)}, but here is {data!r:.80}")
     return data
 
 
 def _decode_float(data: Any) -> float:
-    return _NON_FINITE[data[_FLOAT]] if isinstance(data, dict) else float(data)
+    if isinstance(data, dict):
+        return _NON_FINITE[data[_FLOAT]]
+    if type(data) not in {int, float}:
+        raise TypeError(f"expected a number, but here is {data!r:.80}")
+    return float(data)
 
 
 def _decode_union(data: Any, arguments: tuple[Any, ...]) -> Any:
@@ -84,9 +91,14 @@ def _decode_union(data: Any, arguments: tuple[Any, ...]) -> Any:
     candidates = [argument for argument in arguments if argument is not type(None)]
     if len(candidates) == 1:
         return _decode(data, candidates[0])
-    if isinstance(data, dict) and float in candidates:
+    if type(data) in candidates:
+        return _decode(data, type(data))
+    if float in candidates:
         return _decode_float(data)
-    return tuple(data) if isinstance(data, list) else data
+    for candidate in candidates:
+        with suppress(TypeError, ValueError, KeyError, AttributeError):
+            return _decode(data, candidate)
+    raise TypeError(f"expected {' or '.join(map(str, candidates))}, but here is {data!r:.80}")
 
 
 def _decode_tuple(data: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from tensormagic.errors import ReportFormatError
 from tensormagic.reports.aliases import Alias, HoldersReport
 from tensormagic.reports.autograd import AutogradDetails
 from tensormagic.reports.base import Report
@@ -97,6 +100,21 @@ class ImageFrame:
     width: int
     height: int
     pixels: str = field(metadata={"encoded": True})
+
+    def unpacked(self) -> bytes:
+        """Return the pixels' bytes.
+
+        Raises:
+            ReportFormatError: where they are not as many as width and height say; no more are unpacked.
+        """
+        most = 4 * self.width * self.height
+        try:
+            found = zlib.decompressobj().decompress(base64.b64decode(self.pixels, validate=True), max(most, 0) + 1)
+        except (ValueError, zlib.error) as error:
+            raise ReportFormatError(f"the pixels of a picture cannot be read: {error}") from error
+        if min(self.width, self.height) < 1 or len(found) not in {most // 2, most}:
+            raise ReportFormatError("a picture has other pixels than its width and height say")
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,6 +474,11 @@ class TensorReport(Report):
             "is view": str(self.is_view),
         }
         return rows | self.flags
+
+    def check(self) -> None:
+        """Raise ReportFormatError where a part does not fit the others."""
+        for image in self.picture.images if self.picture is not None else ():
+            image.unpacked()
 
 
 def _grad_text(autograd: AutogradReport | None) -> str:

@@ -63,7 +63,7 @@ def test_a_part_of_the_wrong_shape_is_refused(field, value):
 def test_a_word_where_a_number_belongs_is_refused():
     """A word is no number."""
     data = trace_report().to_dict() | {"seconds": "long"}
-    assert "could not convert string to float: 'long'" in saying(data, reports.TraceReport)
+    assert "expected a number, but here is 'long'" in saying(data, reports.TraceReport)
 
 
 def test_a_live_object_is_no_plain_data():

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import zlib
-
 from tensormagic.renderers.alternatives.tensor_alternative import image_alternative, signals_alternative
 from tensormagic.renderers.basics import png
 from tensormagic.renderers.basics.markup import escape, svg_image, tag
@@ -39,7 +36,7 @@ def _image(report: TensorReport, picture: TensorPicture, each: ImageFrame) -> st
     side = SIDE_OF_ONE if len(picture.images) == 1 else SIDE_OF_MANY
     scale = max(side // max(each.width, each.height), 1)
     title = f"{name(report)}[{each.label}]" if each.label else name(report)
-    source = png.image(zlib.decompress(base64.b64decode(each.pixels)), each.width, each.height)
+    source = png.image(each.unpacked(), each.width, each.height)
     size = f'width="{each.width * scale}" height="{each.height * scale}"'
     alt = escape(image_alternative(report, picture, each))
     caption = tag("figcaption", tag("code", escape(title)))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import math
 import textwrap
-import zlib
 
 from tensormagic.renderers.tensor.tensor_shot_words import heading, notes
 from tensormagic.renderers.terminal.glyphs import BLOCKS, NOT_FINITE
@@ -37,7 +35,7 @@ def _first_only(picture: TensorPicture) -> list[str]:
 def _shades(picture: TensorPicture, image: ImageFrame, columns: int) -> list[str]:
     """Return an image at one character by half as many rows: a character is twice as high as wide."""
     step = max(-(-image.width // columns), -(-image.height // (2 * MOST_ROWS)), 1)
-    pixels = zlib.decompress(base64.b64decode(image.pixels))
+    pixels = image.unpacked()
     bytes_each = picture.channels + 1
     lines = []
     for y in range(0, image.height, 2 * step):
