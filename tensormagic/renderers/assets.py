@@ -1,12 +1,10 @@
-"""The static files that panels inline: style sheets and viewers, read once and made small without a bundler."""
+"""The static files that panels inline: style sheets and viewers, read once and joined without a bundler."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
 from pathlib import Path
-
-from tensormagic.renderers.basics.javascript import minified
 
 _STATIC = Path(__file__).parent / "static"
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+\.js)";$', re.MULTILINE)
@@ -19,12 +17,6 @@ def static(filename: str) -> str:
     """Return a file of ``static/`` without its indentation, empty lines and whole-line comments."""
     lines = (line.strip() for line in (_STATIC / filename).read_text(encoding="utf-8").splitlines())
     return "\n".join(_TYPE.sub("", line) for line in lines if line and not _is_comment(line))
-
-
-@cache
-def script(*filenames: str, keep: tuple[str, ...] = ()) -> str:
-    """Return files of ``static/`` as one small script; names that something after it uses are in ``keep``."""
-    return minified("\n".join(map(static, filenames)), keep=keep)
 
 
 @cache

@@ -18,7 +18,7 @@ from tensormagic.reports import Report, TraceReport
 MOST_CARRIED = 10_000  # characters of a packed report that an output in a notebook carries
 # Bytes of an output in a notebook, by kind, without its plain text (some 4,000 more): where more is taken, the report
 # stays out.
-ROOM = {"tensor": 56_000}
+ROOM = {"tensor": 76_000}
 MOST_IN_FILE = 2_000_000  # and that a page of its own does
 _TIMES_SMALLER = 30  # at best, packed
 _LEAST_NODE = 60  # characters of a packed report for a node of a graph, at least

@@ -12,9 +12,8 @@ import zlib
 from collections.abc import Mapping
 from functools import cache
 
-from tensormagic.renderers.assets import script, static
-from tensormagic.renderers.basics.javascript import minified
-from tensormagic.renderers.basics.markup import bunched, packed, tag
+from tensormagic.renderers.assets import static
+from tensormagic.renderers.basics.markup import packed, tag
 
 _CARRIED = re.compile(r'<script type="text/plain" data-tm-code="([\w-]+)">([^<]+)</script>')
 _END = "</section>"
@@ -30,16 +29,9 @@ def code(name: str, source: str, mount: str, *, beside: str = "") -> str:
         mount: What of it is called with the panel, the function that unpacks, and the key.
         beside: What else makes this piece another one.
     """
-    small = minified(f"{source}\nreturn {mount};")
-    key = f"{name}-{zlib.crc32((small + beside).encode()):08x}"
-    written = min(packed(small), f"{_unbunch()} {bunched(small)}", key=len)
-    return tag("script", written, type="text/plain", data_tm_code=key)
-
-
-@cache
-def _unbunch() -> str:
-    """Return, packed, what undoes `bunched`: of a long piece of code both together are shorter than `packed`."""
-    return packed(minified(f"{static('unbunch.js')}\nreturn unbunched;"))
+    whole = f"{source}\nreturn {mount};"
+    key = f"{name}-{zlib.crc32((whole + beside).encode()):08x}"
+    return tag("script", packed(whole), type="text/plain", data_tm_code=key)
 
 
 @cache
@@ -51,8 +43,7 @@ def code_of(name: str, *filenames: str, mount: str) -> str:
 @cache
 def loader() -> str:
     """Return the script that a panel with code ends with."""
-    source = script("unpack.js", "shelf.js", keep=("mountPanels",))
-    return tag("script", f"(() => {{{source}\nmountPanels(document.currentScript)}})()")
+    return tag("script", f"(() => {{{static('shelf.js')}\nmountPanels(document.currentScript)}})()")
 
 
 def with_loader(html: str) -> str:

@@ -45,7 +45,7 @@ MOVE = """async ([what, zoom, count]) => {
 def _page(page: Page, count: int) -> dict[str, Any]:
     """Open a graph of so many nodes, every box of it; return what opening took, in milliseconds."""
     document = json_block(trace_document(samples_viewer.large_run(count, passes=2), limits=Limits(boxes=40)))
-    module = trace_html.viewer_source().replace("return {\nupdate:", "return {\npanel,\nupdate:")
+    module = trace_html.viewer_module().replace("return {\nupdate:", "return {\npanel,\nupdate:")
     style = f"<style>{trace_html.viewer_style()}</style>"
     call = f"const doc = {document}; const start = performance.now(); window.panel = mount(document.body, doc);"
     page.set_content(f"{style}<body class='tm tm-trace'><script type='module'>{module}\n{call}"

@@ -1,8 +1,7 @@
-"""What several forms of one report need is made once, and packed text is the same however it is written."""
+"""What several forms of one report need is made once, and packed text comes back."""
 
 from __future__ import annotations
 
-import base64
 import random
 from threading import Thread
 
@@ -60,13 +59,6 @@ def test_a_thread_has_its_own():
     with pytest.raises(TypeError), made_once():
         listed(3)
     assert len(made) == 3
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5, 1003])
-def test_long_text_is_written_as_short_text_is(count):
-    """The quick way to write 85 digits gives what Python's does, whatever is left over at the end."""
-    data = random.Random(count).randbytes(count)
-    assert markup._base85(data) == base64.b85encode(data)
 
 
 @pytest.mark.parametrize("count", [3, 600_000])

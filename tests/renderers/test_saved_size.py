@@ -18,7 +18,7 @@ from tests.renderers import samples_viewer
 from tests.renderers.every_panel import SAMPLES
 from tests.support.kernel import ROOT
 
-SMALL, LARGE = 100_000, 300_000  # of about 200 nodes, of about 2,000
+SMALL, LARGE = 130_000, 300_000  # of about 200 nodes, of about 2,000
 
 
 def _bytes(report: Report) -> int:
@@ -55,7 +55,7 @@ def _run(graph: Graph, count: int) -> TraceReport:
     ids=["mlp", "cnn", "transformer", "lstm"],
 )
 def test_a_run_of_two_hundred_nodes(graph: Graph, count: int) -> None:
-    """Networks of some 200 nodes, few passes and many, stay below 100 KB, all that can be done with them included."""
+    """Networks of some 200 nodes, few passes and many, stay below 130 KB, all that can be done with them included."""
     assert 180 <= len(graph.nodes) <= 220
     assert _bytes(_run(graph, count)) <= SMALL
 
@@ -82,8 +82,8 @@ def test_a_run_of_two_thousand_nodes(graph: Graph) -> None:
 
 @pytest.mark.parametrize("name", SAMPLES["tensor"])
 def test_a_tensor_stays_small(name: str) -> None:
-    """As it is saved, with the viewer, all that can be exported, and the text for exports that are sanitised: 60 KB."""
-    assert _bytes(SAMPLES["tensor"][name]) <= 60_000
+    """As it is saved, with the viewer, all that can be exported, and the text for exports that are sanitised: 80 KB."""
+    assert _bytes(SAMPLES["tensor"][name]) <= 80_000
 
 
 def _lean(report: Report) -> int:
@@ -113,10 +113,10 @@ _PANELS = [
 def test_what_the_code_takes() -> None:
     """Each piece, once a notebook; and what every panel needs to find it."""
     pieces = {key.split("-")[0]: len(element) for html in _PANELS for key, element in shelf.elements(html).items()}
-    bounds = {"trace": 51_000, "tensor": 9_600, "export": 8_000, "tensors": 2_500, "overlay": 1_700}
+    bounds = {"trace": 75_000, "tensor": 12_000, "export": 10_500, "tensors": 3_000, "overlay": 2_000}
     assert pieces.keys() == bounds.keys()
     assert {name: size for name, size in pieces.items() if size > bounds[name]} == {}
-    assert len(shelf.loader()) <= 2_300
+    assert len(shelf.loader()) <= 2_800
 
 
 def test_the_page_about_hosts_tells_these_sizes() -> None:

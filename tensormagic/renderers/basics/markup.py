@@ -17,12 +17,9 @@ from typing import Any
 from tensormagic.renderers.basics.plain_text import visible
 
 _WORTH_WAITING = 500_000  # characters, packed as small as can be
-_BASE_85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _UNSAFE_IN_SCRIPT = re.compile("[<>\u2028\u2029\ud800-\udfff]")
 _ATTRIBUTE = re.compile('="([^"\']*)"')
 _PERCENT = {ord(letter): f"%{ord(letter):02X}" for letter in '%<#"&\n\r\t'}
-_SAFE = str.maketrans("<&>", ",.:")  # of the 85 characters the three that mean something in a page
-_UNSAFE = str.maketrans(",.:", "<&>")
 
 
 def escape(text: object) -> str:
@@ -54,46 +51,17 @@ def json_block(data: Any) -> str:
 
 
 def packed(text: str) -> str:
-    """Return ``text`` gzipped, in 85 characters that mean nothing in a script or in JSON: unpack.js reads it.
+    """Return ``text`` gzipped, in base 64: a browser unpacks it by itself.
 
-    Base 85 takes 6 % less than base 64. The gzip header carries no time stamp: the same text packs to the same bytes.
+    The gzip header carries no time stamp: the same text packs to the same bytes.
     """
     level = 9 if len(text) < _WORTH_WAITING else 6  # of a long text: 3 % more bytes in a seventh of the time
-    small = gzip.compress(text.encode(), compresslevel=level, mtime=0)
-    written = base64.b85encode(small) if len(text) < _WORTH_WAITING else _base85(small)
-    return written.decode("ascii").translate(_SAFE)
-
-
-def bunched(text: str) -> str:
-    """Return ``text`` packed by bzip2, in the same characters: code of 100 KB takes a tenth less than gzipped.
-
-    No browser undoes it by itself: ``unbunch.js`` does, once a page, in some 45 ms while it is still interpreted.
-    Where Python was built without bzip2, which its documentation calls optional, it is packed as always, and nothing
-    is gained.
-    """
-    try:
-        import bz2
-    except ImportError:
-        return packed(text)
-    return base64.b85encode(bz2.compress(text.encode())).decode("ascii").translate(_SAFE)
-
-
-def _base85(data: bytes) -> bytes:
-    """Return what `base64.b85encode` does, which takes fifteen times as long."""
-    import numpy as np  # a thirtieth of a second, that only what is long should cost
-
-    missing = -len(data) % 4
-    rest = np.frombuffer(data + bytes(missing), ">u4").astype(np.uint32)
-    digits = np.empty((len(rest), 5), np.uint8)
-    for place in range(4, -1, -1):
-        rest, digits[:, place] = np.divmod(rest, np.uint32(85))
-    written = np.frombuffer(_BASE_85, np.uint8)[digits].tobytes()
-    return written[: len(written) - missing]
+    return base64.b64encode(gzip.compress(text.encode(), compresslevel=level, mtime=0)).decode("ascii")
 
 
 def unpacked(text: str) -> str:
     """Return what `packed` packed."""
-    return gzip.decompress(base64.b85decode(text.translate(_UNSAFE))).decode()
+    return gzip.decompress(base64.b64decode(text)).decode()
 
 
 def svg_data_uri(svg: str) -> str:

@@ -1,6 +1,10 @@
 // Brings the panels of a page together with the code that they share. An output carries a piece of code, packed, in an
 // inert element under its key, or an empty element with the number of the cell whose output carries it; whichever comes
 // first waits for the other. A page unpacks each piece once. What the panel was is kept before a script touches it.
+const unpacked = (text) => {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)); // markup.py: gzip, in base 64
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+};
 const mountPanels = (script) => {
   const shelf = (globalThis.tensormagicShelf ??= {}), patience = 4000;
   const pieceOf = (key) => (shelf[key] ??= newPiece(key));
@@ -13,10 +17,7 @@ const mountPanels = (script) => {
   };
   const newPiece = (key) => {
     const piece = {};
-    piece.ready = new Promise((come) => { piece.come = come; }).then(async (text) => {
-      const [first, rest] = text.split(" "), code = run(key, await unpacked(first));
-      return rest ? run(key, code(bytesOf(rest))) : code; // packed tighter: what undoes it comes first
-    });
+    piece.ready = new Promise((come) => { piece.come = come; }).then(async (text) => run(key, await unpacked(text)));
     return piece;
   };
   const panelOf = (element) => {

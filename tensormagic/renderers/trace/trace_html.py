@@ -17,7 +17,6 @@ from tensormagic.renderers.alternatives.trace_alternative import trace_alternati
 from tensormagic.renderers.assets import module, static
 from tensormagic.renderers.basics.finding_html import explanation_html, finding_html, gaps_html
 from tensormagic.renderers.basics.icons import icon_style
-from tensormagic.renderers.basics.javascript import minified
 from tensormagic.renderers.basics.markup import escape, packed, svg_image, tag
 from tensormagic.renderers.basics.minify_html import minify_html
 from tensormagic.renderers.basics.panel import all_clear as clear
@@ -51,7 +50,7 @@ _VIEWER = re.compile(r"\.tmv(?![\w-])")
 PICTURE_BYTES = 14_000  # the picture is not compressed: a larger one is folded further
 PICTURE_BOXES = (SAVED_LIMITS.boxes, 24, 16)
 # Bytes that an output may take, without its plain text (some 8,000 more): of a small graph, and for each node beyond.
-ROOM, SMALL, ROOM_PER_NODE = 85_500, 200, 100
+ROOM, SMALL, ROOM_PER_NODE = 114_000, 200, 100
 # What is kept of the passes where there is not enough room for all that usually is.
 LESS = (
     SAVED_LIMITS,
@@ -125,21 +124,15 @@ def used_by_operations() -> str:
 def viewer_rules() -> str:
     """Return the rules that only the viewer needs; they come packed with it."""
     rules = static("access.css") + static("trace_viewer.css") + heat_style()
-    first = further_tokens(rules + viewer_source(), panel_style())
+    first = further_tokens(rules + viewer_module(), panel_style())
     # To win over what other panels of the page say about all panels.
     return first + nested(_VIEWER.sub(".tmv.tmv.tmv", rules))
 
 
 @cache
-def viewer_source() -> str:
-    """Return the viewer's module source as it is written, in one piece."""
-    return module("trace", "viewer.js")
-
-
-@cache
 def viewer_module() -> str:
-    """Return the viewer's module source, small."""
-    return minified(viewer_source(), keep=("mount",))
+    """Return the viewer's module source, in one piece."""
+    return module("trace", "viewer.js")
 
 
 def _style() -> str:
