@@ -78,4 +78,4 @@ def test_misuse_is_a_plain_message(shell, cell, runs, monkeypatch, line, words):
 def test_without_anything_it_helps(cell):
     """The help lists what can be compared."""
     ran = cell("%compare")
-    assert "names that %%tracegrad --into bound, or files" in " ".join(ran.out.split())
+    assert "names that %%tracegrad --into bound, or .json files" in " ".join(ran.out.split())

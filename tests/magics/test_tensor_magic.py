@@ -257,7 +257,7 @@ def test_help(cell, line):
     """Without an expression, and when asked, the help is printed."""
     ran = cell(line)
     assert ran.error is None
-    for option in ("--text", "--figure", "--save", "--into", "Python expressions that give tensors"):
+    for option in ("--text", "--figure", "--save", "--into", "expressions that evaluate to tensors"):
         assert option in ran.out
 
 
