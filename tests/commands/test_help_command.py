@@ -13,7 +13,7 @@ def test_a_page_is_printed(capsys):
     """Into a pipe or a file as Markdown, which can be read as it is."""
     assert main(["help", "TM302"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("# TM302: a saved tensor changed behind autograd's back\n")
+    assert out.startswith("# TM302: a saved tensor changed without autograd noticing\n")
     assert "`python -m tensormagic help TM301`" in out
 
 

@@ -85,14 +85,14 @@ def test_pages_that_are_not_installed(monkeypatch, tmp_path):
 def test_in_a_notebook_the_page_is_shown_as_markdown(cell, line):
     """As the front end sets Markdown; the text of the page is there for what cannot."""
     (shown,) = cell(line).shown
-    assert shown["text/markdown"].startswith("# TM302: a saved tensor changed behind autograd's back\n")
+    assert shown["text/markdown"].startswith("# TM302: a saved tensor changed without autograd noticing\n")
     assert shown["text/plain"] == shown["text/markdown"]
 
 
 def test_topics_are_listed(cell):
     """Each with its title, by part."""
     out = cell("%tensormagic help").out
-    assert "\n  TM302          a saved tensor changed behind autograd's back\n" in out
+    assert "\n  TM302          a saved tensor changed without autograd noticing\n" in out
     assert "\n  tracegrad      %%tracegrad\n" in out
 
 
