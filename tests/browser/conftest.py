@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.support.kernel import notebook_of
 from tests.support.lab import LabNotebook, Server, lab_server
@@ -29,6 +30,7 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # nothing leaves this machine, whatever a page asks for
 )
 LAB, NOTEBOOK = "/doc/tree/", "/notebooks/"
 # Seen with plain outputs and without any extension too.
@@ -54,6 +56,21 @@ def jupyter(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield server
 
 
+@pytest.fixture(scope="session")
+def lab_context(browser: Browser, jupyter: Server) -> BrowserContext:
+    """Where notebooks are opened: one for all of them, so that JupyterLab's own code is fetched once."""
+    return browser.new_context()
+
+
+@pytest.fixture
+def lab_page(lab_context: BrowserContext) -> Iterator[Page]:
+    """The page in which `notebook` opens; what JupyterLab has stored in it is gone after the test."""
+    page = lab_context.new_page()
+    yield page
+    page.evaluate("() => { localStorage.clear(); sessionStorage.clear() }")
+    page.close()
+
+
 @pytest.fixture
 def watch(jupyter: Server) -> Iterator[Watch]:
     """What the pages of JupyterLab do that they must not; asserted after the test."""
@@ -63,12 +80,12 @@ def watch(jupyter: Server) -> Iterator[Watch]:
 
 
 @pytest.fixture
-def notebook(jupyter: Server, page: Page, watch: Watch) -> Iterator[Callable[..., LabNotebook]]:
+def notebook(jupyter: Server, lab_page: Page, watch: Watch) -> Iterator[Callable[..., LabNotebook]]:
     """Return a function that opens a notebook in JupyterLab: ``notebook("x = 1", "x")`` or ``notebook(path)``.
 
     It comes back with the kernel ready and nothing run yet. ``front=NOTEBOOK`` opens it in Notebook 7.
     """
-    watch.attach(page.context)
+    watch.follow(lab_page)
     opened: list[LabNotebook] = []
 
     def open_notebook(*cells: str | Path, front: str = LAB) -> LabNotebook:
@@ -76,7 +93,7 @@ def notebook(jupyter: Server, page: Page, watch: Watch) -> Iterator[Callable[...
         path = jupyter.folder / f"t{time.time_ns()}.ipynb"
         nbformat.write(content, path)
         watch.ignored += NOTEBOOK_ERRORS if front == NOTEBOOK else ()
-        opened.append(LabNotebook(page, path))
+        opened.append(LabNotebook(lab_page, path))
         opened[-1].open(jupyter.url + front + path.name)
         return opened[-1]
 
@@ -86,8 +103,25 @@ def notebook(jupyter: Server, page: Page, watch: Watch) -> Iterator[Callable[...
         each.close()
 
 
+@pytest.fixture(scope="session")
+def contexts(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., BrowserContext]:
+    """Return a function for the one context of all saved pages, with scripts or without.
+
+    An empty page stays open in it: those that come later are then drawn by the process that is already there.
+    """
+    empty = _written("", tmp_path_factory.mktemp("empty") / "empty.html").as_uri()
+
+    @cache
+    def context(*, scripts: bool) -> BrowserContext:
+        made = browser.new_context(java_script_enabled=scripts)
+        made.new_page().goto(empty)
+        return made
+
+    return context
+
+
 @pytest.fixture
-def static_page(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
+def static_page(contexts: Callable[..., BrowserContext], tmp_path: Path) -> Iterator[Callable[..., Page]]:
     """Return a function that opens HTML (text, or a file) from disk: ``static_page(html, dark=False, scripts=True)``.
 
     The page may ask for nothing but itself.
@@ -96,21 +130,19 @@ def static_page(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page
 
     def open_page(html: str | Path, *, dark: bool = False, scripts: bool = True, width: int = 1100) -> Page:
         path = html if isinstance(html, Path) else _written(html, tmp_path / f"page{len(opened)}.html")
-        context = browser.new_context(
-            java_script_enabled=scripts,
-            color_scheme="dark" if dark else "light",
-            viewport={"width": width, "height": 800},
-        )
         watch = Watch(home=(path.as_uri(),))
-        watch.attach(context)
-        page = context.new_page()
-        page.goto(path.as_uri())
+        page = contexts(scripts=scripts).new_page()
         opened.append((page, watch))
+        page.emulate_media(color_scheme="dark" if dark else "light")
+        page.set_viewport_size({"width": width, "height": 800})
+        watch.attach(page)
+        page.goto(path.as_uri())
         return page
 
     yield open_page
     for page, _ in opened:
-        page.context.close()
+        page.context.clear_permissions()
+        page.close()
     for _, watch in opened:
         watch.assert_clean()
 

@@ -28,10 +28,10 @@ WINDOW, ALLOWED = 3.0, 3000  # the server drops everything beyond 1,000 messages
 OURS = frozenset({"comm_open", "comm_msg", "comm_close", "display_data", "update_display_data"})
 
 
-def test_no_printed_line_is_lost_beside_a_live_panel(notebook, page: Page) -> None:
+def test_no_printed_line_is_lost_beside_a_live_panel(notebook, lab_page: Page) -> None:
     """All of 20,000 lines stand in the saved notebook, in order; the panel sends a few messages in a hundred."""
     traffic = Traffic()
-    traffic.watch(page)
+    traffic.watch(lab_page)
     lab = notebook(SET_UP, FLOOD)
     lab.run(seconds=180)
     expect(lab.output(1).locator(".tmv .head")).to_contain_text("finished", timeout=60_000)

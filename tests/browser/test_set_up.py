@@ -60,8 +60,8 @@ def test_the_watch_sees_what_a_page_must_not_do(case, context, tmp_path):
     path = tmp_path / "page.html"
     path.write_text(html, encoding="utf-8")
     watch = Watch(home=(path.as_uri(),))
-    watch.attach(context)
     page = context.new_page()
+    watch.attach(page)
     page.goto(path.as_uri())
     page.wait_for_timeout(200)
     with pytest.raises(AssertionError) as failure:

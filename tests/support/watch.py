@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from playwright.sync_api import BrowserContext, Page, Request, Route
+from playwright.sync_api import Page, Request, Route
 
 HARMLESS_SCHEMES = ("data:", "blob:", "about:")
 
 
 @dataclass
 class Watch:
-    """What happened in a browser context so far.
+    """What happened in pages of a browser so far.
 
     Attributes:
         home: Addresses that may be asked, by prefix.
-        external: Requests to anywhere else, which were refused.
+        external: Requests to anywhere else; none of them left the machine.
         errors: Console errors and uncaught exceptions, in order.
         over: Set once the test has ended: what a page says while it is taken down is not counted.
         ignored: Regular expressions of errors that are not ours; each with its reason where it is added.
@@ -28,12 +28,18 @@ class Watch:
     ignored: list[str] = field(default_factory=list)
     over: bool = False
 
-    def attach(self, context: BrowserContext) -> None:
-        """Watch every page of ``context``, those opened later included."""
-        context.route("**/*", self._decide)
-        context.on("page", self._follow)
-        for page in context.pages:
-            self._follow(page)
+    def attach(self, page: Page) -> None:
+        """Watch a page and the windows that it opens, and refuse what it asks for elsewhere."""
+        page.route("**/*", self._decide)
+        self.follow(page)
+
+    def follow(self, page: Page) -> None:
+        """Watch a page and the windows that it opens; what it asks for is fetched, and remembered by the browser."""
+        page.on("popup", self.follow)
+        page.on("request", self._note_request)
+        page.on("websocket", lambda socket: self._note_address(socket.url.replace("ws", "http", 1)))
+        page.on("console", lambda message: message.type == "error" and self._note_error(_told(message)))
+        page.on("pageerror", lambda error: self._note_error(f"uncaught: {error}"))
 
     def ignore(self, pattern: str) -> None:
         """Leave out errors that match the regular expression ``pattern``."""
@@ -53,12 +59,6 @@ class Watch:
 
     def _is_home(self, url: str) -> bool:
         return url.startswith((*HARMLESS_SCHEMES, *self.home))
-
-    def _follow(self, page: Page) -> None:
-        page.on("request", self._note_request)
-        page.on("websocket", lambda socket: self._note_address(socket.url.replace("ws", "http", 1)))
-        page.on("console", lambda message: message.type == "error" and self._note_error(_told(message)))
-        page.on("pageerror", lambda error: self._note_error(f"uncaught: {error}"))
 
     def _note_request(self, request: Request) -> None:
         self._note_address(request.url)
