@@ -33,6 +33,16 @@ def nothing_left_behind() -> Iterator[None]:
     assert not left, "left behind by this test: " + "; ".join(left)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def few_objects() -> None:
+    """Leave what is alive before a file's tests, all modules among it, out of the garbage collector's rounds.
+
+    Nothing thaws it: through a million objects a round takes a third of a second, and tests ask for thousands.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def same_seed() -> None:
     """Start every test from the same seed: what draws without one is told of (TM701), whichever test ran before."""
@@ -88,15 +98,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if folder in item.path.parents:
                 item.add_marker(mark)
     items[:] = in_order(items)
-
-
-def pytest_collection_finish() -> None:
-    """Take what is there before the first test out of the sight of ``gc``, which tests call hundreds of times.
-
-    Modules and ten thousand collected tests never become garbage; to go through them takes a third of a second.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

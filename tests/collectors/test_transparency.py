@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import random
 
 import pytest
@@ -19,14 +18,6 @@ ALWAYS = {
     "prod", "cumprod", "amax", "max", "median", "masked_fill", "linalg.eigh", "linalg.svd", "pinverse",
     "nn.functional.ctc_loss", "nn.functional.cross_entropy",
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _few_objects():
-    """Let the garbage collector forget what is there before: to look through it for each call takes long."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def _sampled_operators(level):

@@ -13,15 +13,6 @@ from IPython.core.error import UsageError
 from tensormagic.reports import MemoryReport
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _few_objects():
-    """Let Python forget what was there before the tests: all objects of a long test run are many."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 def test_everything(cell):
     """Both forms in one display, names and categories in it."""
     (bundle,) = cell("%gpumem").shown

@@ -20,15 +20,6 @@ numbers = st.integers(0, 40)
 programs = st.lists(st.tuples(st.integers(0, len(STEPS) - 1), st.tuples(numbers, numbers, numbers)), max_size=14)
 
 
-@pytest.fixture(autouse=True)
-def _few_objects():
-    """Let the garbage collector forget what is there before a test: to look through it two hundred times takes long."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 class Truth(Count):
     """What is alive after each operation, and what each allocated: everything is asked, each time."""
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -193,8 +191,7 @@ def freed_by(source: str, *names: str, code: str = "") -> int:
     return sum(nbytes for key, nbytes in before.items() if key not in after)
 
 
-@contextmanager
-def quick_collections() -> Iterator[None]:
+def quick_collections() -> None:
     """Leave all that is alive now out of the garbage collector's rounds: each takes a millisecond, then.
 
     A first program comes before that: it makes torch import what it imports late.
@@ -202,7 +199,3 @@ def quick_collections() -> Iterator[None]:
     freed_by("v0 = nn.Linear(2, 2)\nv1 = torch.optim.Adam(v0.parameters())")
     gc.collect()
     gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -14,9 +13,8 @@ from tests.collectors.releases.programs import freed_by, programs, quick_collect
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _quick() -> Iterator[None]:
-    with quick_collections():
-        yield
+def _quick() -> None:
+    quick_collections()
 
 
 @given(programs(), st.randoms(use_true_random=False))
