@@ -89,6 +89,20 @@ def series(values: Sequence[int], *, most: int = 4) -> str:
     return f"{', '.join(map(str, values[: most - 1]))} {ELLIPSIS} {values[-1]}"
 
 
+def ranks_text(ranks: Iterable[int], *, most: int = 6) -> str:
+    """Return ranks as stretches: ``rank 3``, ``ranks 0 and 1``, ``ranks 0 to 2 and 5``."""
+    stretches: list[list[int]] = []
+    for rank in sorted(ranks):
+        if stretches and rank == stretches[-1][-1] + 1:
+            stretches[-1] = [stretches[-1][0], rank]
+        else:
+            stretches.append([rank])
+    told = []
+    for first, *last in stretches:
+        told += [f"{first} to {last[0]}"] if last and last[0] > first + 1 else [str(rank) for rank in (first, *last)]
+    return f"{'rank' if len(told) == 1 and told[0].isdecimal() else 'ranks'} {listed(told, most=most)}"
+
+
 def number_of_bytes(number: int) -> str:
     """Return a size: ``96 B``, ``1.5 KiB``, ``128 MiB``; exact below one KiB."""
     value, unit = float(number), 0

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         print_page,
         print_text,
         prints_best,
+        ranks,
         show,
     )
     from tensormagic.api.watching import Watch, check
@@ -65,6 +66,7 @@ __all__ = [
     "print_page",
     "print_text",
     "prints_best",
+    "ranks",
     "read_snapshot",
     "rng",
     "show",
@@ -94,6 +96,7 @@ _MODULES = {
         "print_page",
         "print_text",
         "prints_best",
+        "ranks",
         "show",
     ),
     "ignoring": ("ignore",),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 import weakref
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_args
 
@@ -173,6 +175,7 @@ class Trace(_Run[TraceReport]):
         level: Level = "grad",
         forward: bool = False,
         pace: Pace | None = None,
+        ranks: str | os.PathLike[str] | None = None,
     ) -> None:
         from tensormagic.collectors.runs.paced import new_tracer
 
@@ -183,6 +186,8 @@ class Trace(_Run[TraceReport]):
             self._follower.record_operations()
         if forward:
             self._follower.measure_forward()
+        if ranks is not None:
+            self._follower.write_ranks(Path(ranks).expanduser())
         self._cell = cell
         self._progress = False
         self._panel: LivePanel | None = None
@@ -228,6 +233,7 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
     budget: float | None = None,
     every: int | None = None,
     steps: Steps | None = None,
+    ranks: str | os.PathLike[str] | None = None,
 ) -> Trace:
     """Return a context manager that records the forward and every backward inside it.
 
@@ -243,6 +249,8 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
         every: Trace one step in so many, the first one first.
         steps: ``(start, stop)``: trace the steps from ``start``, counted from 1, up to and without ``stop``; None is an
             open end.
+        ranks: A folder for the ranks of a run of several processes: each appends what it does to a file of its own, and
+            waits for no other. `tensormagic.ranks` holds them against each other, also where one was killed.
 
     Raises:
         RequirementError: where torch is missing or too old.
@@ -253,7 +261,7 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
     caller = sys._getframe(1)  # noqa: SLF001  (documented default)
     seen = caller.f_globals if namespace is None else namespace
     pace = pace_of(budget, every, steps)
-    made = Trace(seen, cell_of(caller), title=title, level=level, forward=forward, pace=pace)
+    made = Trace(seen, cell_of(caller), title=title, level=level, forward=forward, pace=pace, ranks=ranks)
     return made.with_progress() if progress else made
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tensormagic import reports
 from tensormagic.api.generators import DrawWatch
 from tensormagic.api.running import Trace
+from tensormagic.api.watching import diagnosed
 from tensormagic.comparisons import compare_draws, compare_traces
+from tensormagic.comparisons.ranks import ranks_of, read_ranks
 from tensormagic.errors import ReportFormatError, TensorMagicError
-from tensormagic.reports import ComparisonReport, Report, RngComparison, RngRunReport, TraceReport
+from tensormagic.reports import ComparisonReport, RankReport, Report, RngComparison, RngRunReport, TraceReport
 
 # The ways out of a report: on the screen, or into a file.
 
@@ -181,3 +183,19 @@ def _report(run: Run) -> TraceReport | RngRunReport:
 def _loaded(path: str | os.PathLike[str]) -> TraceReport | RngRunReport:
     report = load(path)
     return report if isinstance(report, TraceReport | RngRunReport) else TraceReport.load(path)  # which says what it is
+
+
+def ranks(of: str | os.PathLike[str] | Iterable[TraceReport]) -> RankReport:
+    """Return what the ranks of a run came to, held against each other: what parts them, and where it began.
+
+    Args:
+        of: The folder that every rank was given as ``tensormagic.trace(ranks=folder)``, also while they run; or the
+            trace report of each rank, as ``rc[:].pull("r").get()`` gives them.
+
+    Raises:
+        ReportFormatError: where there is no such folder, or what is in it was written by no rank.
+        TraceError: where a report is of no rank, or two are of the same.
+    """
+    if isinstance(of, str | os.PathLike):
+        return diagnosed(read_ranks(Path(of).expanduser()))
+    return diagnosed(ranks_of(of))

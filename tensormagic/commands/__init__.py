@@ -14,7 +14,7 @@ from importlib import import_module, metadata
 
 from tensormagic.errors import TensorMagicError
 
-COMMANDS = ("doctor", "demo", "examples", "show", "help")
+COMMANDS = ("doctor", "demo", "examples", "show", "ranks", "help")
 
 
 def parser() -> argparse.ArgumentParser:

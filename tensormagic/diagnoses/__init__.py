@@ -23,6 +23,7 @@ from tensormagic.diagnoses import (
     nan_in_where,
     not_finite,
     optimizers,
+    ranks,
     retained_memory,
     steps,
     writes,
@@ -36,6 +37,7 @@ from tensormagic.reports import (
     Finding,
     MemoryReport,
     MemoryRunReport,
+    RankReport,
     Report,
     RngRunReport,
     TensorReport,
@@ -114,6 +116,12 @@ RULES: tuple[Rule, ...] = (
     Rule("TM803", "a synchronisation in every step", TraceReport, calls.waits_in_every_step),
     Rule("TM804", "mismatching shapes", FailureReport, clashes.shapes_apart),
     Rule("TM805", "a promotion to float64", TraceReport, calls.promoted_to_double),
+    Rule("TM900", "ranks that left nothing behind", RankReport, ranks.missing),
+    Rule("TM901", "parameters that differ between ranks", RankReport, ranks.parameters_differ),
+    Rule("TM902", "gradients that were not reduced", RankReport, ranks.gradients_not_reduced),
+    Rule("TM903", "learning rates that differ between ranks", RankReport, ranks.rates_differ),
+    Rule("TM907", "NaN or infinity on some ranks alone", RankReport, ranks.not_finite_on_some),
+    Rule("TM908", "ranks that make different numbers of passes", RankReport, ranks.passes_differ),
 )
 
 

@@ -75,6 +75,7 @@ from tensormagic.reports.memory_run import (
 )
 from tensormagic.reports.ops import PHASES, NodeCosts, OpsReport, OpUse, Phase, Total
 from tensormagic.reports.parallel import Parallel, Spread
+from tensormagic.reports.ranks import Difference, RankReport, RankRow
 from tensormagic.reports.rng import (
     Draw,
     DrawSum,
@@ -212,6 +213,7 @@ __all__ = [
     "CutKind",
     "DeviceGain",
     "DeviceMemory",
+    "Difference",
     "DimensionSlices",
     "Draw",
     "DrawSum",
@@ -296,6 +298,8 @@ __all__ = [
     "PathNode",
     "Phase",
     "ProcessUse",
+    "RankReport",
+    "RankRow",
     "RefusedAllocation",
     "RelatedLine",
     "Release",

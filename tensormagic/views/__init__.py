@@ -21,6 +21,7 @@ PANELS: dict[str, str] = {
     "memory run": "tensormagic.views.panels.memory_run",
     "memory snapshot": "tensormagic.views.panels.snapshot",
     "overlay": "tensormagic.views.panels.overlay",
+    "ranks": "tensormagic.views.panels.ranks",
     "rng": "tensormagic.views.panels.rng",
     "rng comparison": "tensormagic.views.panels.rng",
     "rng run": "tensormagic.views.panels.rng",

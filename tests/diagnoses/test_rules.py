@@ -18,7 +18,7 @@ def test_codes_are_unique_sorted_and_of_a_family():
     codes = [rule.code for rule in RULES]
     assert codes == sorted(codes)
     assert len({(rule.code, rule.reads) for rule in RULES}) == len(RULES)
-    assert all(re.fullmatch(r"TM[1-8]\d\d", code) for code in codes)
+    assert all(re.fullmatch(r"TM[1-9]\d\d", code) for code in codes)
     assert {rule.reads for rule in RULES} >= {FailureReport, TensorReport, TraceReport, WritesReport}
 
 

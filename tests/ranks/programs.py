@@ -220,6 +220,7 @@ def main(rank, world, folder):
     for program in PROGRAMS:
         found[program.__name__] = {
             "alone": alone(program), "grad": followed(program), "ops": followed(program, level="ops", forward=True),
+            "written": followed(program, ranks=f"{folder}/{program.__name__}"),
         }  # fmt: skip
     found["looks"] = looks()
     Path(f"{folder}/rank{rank}").write_bytes(pickle.dumps(found))

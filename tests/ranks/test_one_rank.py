@@ -56,7 +56,7 @@ def test_a_followed_run_is_the_same_and_takes_no_collective_of_ours(found, progr
     """To the bit: losses, parameters, generator; and as many collectives as without."""
     ended, collectives = found[program]["alone"]
     assert collectives > 0 or program in {"dtensor", "gpipe", "one_f_one_b"}
-    for level in ("grad", "ops"):
+    for level in ("grad", "ops", "written"):
         assert found[program][level][0] == ended
         assert found[program][level][2] == collectives
 

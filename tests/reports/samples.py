@@ -727,3 +727,26 @@ def comparison_report() -> reports.ComparisonReport:
         gaps=(reports.Gap("steps", HOSTILE),),
         findings=(finding(),),
     )  # fmt: skip
+
+
+def ranks_report() -> reports.RankReport:
+    """Two ranks of which one had a NaN."""
+    return reports.RankReport(
+        title="runs/a", world_size=2,
+        ranks=(
+            reports.RankRow(
+                rank=0, host="node1", pid=7, state="failed", error="ValueError: no", kinds=("DDP",), replicas=(0, 1),
+                passes=3, steps=3, loss=0.5, peak=1024, line="train.py, line 3", seconds=1.5,
+            ),
+        ),
+        names=("net.weight",), compared_pass=3, compared_step=3,
+        compared_after=3, brought=array("f", [1.0]), used=array("f", [2.0]),
+        differences=(
+            reports.Difference(
+                what="gradients", step=2, ranks=(1,), names=("net.weight",), count=1, of=1, values=((0, 1.0), (1, 2.0)),
+                reduced="some",
+            ),
+        ),
+        bad_pass=3, bad_ranks=(1,), bad_line="train.py, line 3", gaps=(reports.Gap("ranks", HOSTILE),),
+        findings=(finding(),),
+    )  # fmt: skip

@@ -12,6 +12,7 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from threading import RLock, get_ident
 from time import perf_counter
 from types import FrameType
@@ -49,6 +50,7 @@ from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.hooks.unseen_calls import forward_mode_gap, noted_applies, noted_dual_levels, plain_stacks
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.runs.ops import OpRecorder
+from tensormagic.collectors.runs.rank_file import RankFile
 from tensormagic.collectors.session.unregistered import ModuleWatch
 from tensormagic.collectors.training.parallel import ParallelWatcher
 from tensormagic.collectors.training.training import TrainingWatcher
@@ -98,6 +100,7 @@ class Tracer:
         self._failure = TracedFailure(self._recorder, self._sites, namespace)
         self._ops: OpRecorder | None = None
         self._meter: ForwardMeter | None = None
+        self._rank_file: RankFile | None = None
         self._walker = Walker(self._recorder.origins, self._leaves)
         self._cuts = CutLog(self._recorder.cuts, self._leaves, self._recorder.origins, self._sites)
         self._undoing = Undoing()
@@ -125,6 +128,10 @@ class Tracer:
     def record_operations(self) -> None:
         """Record every operation too, from the start on: level ``"ops"``."""
         self._ops = OpRecorder(self._sites, self._recorder)
+
+    def write_ranks(self, folder: Path) -> None:
+        """Write down passes and steps as they end, in a file of this rank's; said before `start`."""
+        self._rank_file = RankFile(folder, self._leaves, self._parallel)
 
     def measure_forward(self) -> None:
         """Measure what the forward makes, too; said before `start`."""
@@ -161,12 +168,16 @@ class Tracer:
             undoing.enter_context(self._updates)
             undoing.enter_context(kept_compiled(Together(self._ops or self._recorder, self._updates)))
             undoing.enter_context(self._captures)
+            if self._rank_file is not None:
+                undoing.enter_context(self._rank_file)
             if self._ops is not None:
                 self._ops.enter(undoing)
 
     def abandon(self) -> None:
         """End at once: in a process that was forked from this one, or where beginning or ending was interrupted."""
         self._undoing.close()
+        if self._rank_file is not None:
+            self._rank_file.abandon()
         if self._state == "running":
             self._state, self._ended = "interrupted", self._clock()
 
@@ -184,6 +195,8 @@ class Tracer:
             self._faults.finish(error)
         self._state = state_after(error)
         self._error = error_text(error) if error is not None else ""
+        if self._rank_file is not None:
+            self._rank_file.finish(self._state, self._error)
         if error is not None:
             self._failure.note(error, self._last)
             strip_own_frames(error)
@@ -347,6 +360,9 @@ class Tracer:
         if not self._passes.append(done, graph.structure, values):
             self._add_gap("gradients", _UNADDED)
         self._last = (done, graph, values)
+        if self._rank_file is not None and (row := self._passes.last) is not None and row.done is done:
+            line = "" if done.location is None else self._sites.locations[done.location].label
+            self._rank_file.after_pass(done, row.norms, line)
         if get_ident() == self._home:
             self._sequence_at_last_pass = sequence_number()
         if not self._running:
@@ -386,7 +402,7 @@ class Tracer:
     @property
     def own_seconds(self) -> float:
         """The part of it that went by in the tracer's own code."""
-        others = [part for part in (self._updates, self._training, self._ops) if part is not None]
+        others = [part for part in (self._updates, self._training, self._ops, self._rank_file) if part is not None]
         return self._recorder.own_seconds + self._backward_seconds + sum(part.seconds for part in others)
 
     def frame(self) -> LiveFrame:
@@ -404,7 +420,8 @@ class Tracer:
     def report(self) -> TraceReport:
         """Return everything known so far; consistent also while the run goes on."""
         graphs = tuple(self._cuts.with_cuts(graph.report()) for graph in self._graphs.by_use())
-        parts = [part for part in (self._recorder, self._cuts, self._training, self._ops) if part is not None]
+        every = (self._recorder, self._cuts, self._training, self._ops, self._rank_file)
+        parts = [part for part in every if part is not None]
         captured = [Gap("calls", self._captures.gap)] if self._captures.gap else []
         return TraceReport(
             title=self._title or self._leaves.model_name(self._cuts.reached),

@@ -83,6 +83,14 @@ class ParallelWatcher:
             self.kinds["DTensor"] = None
         return next(iter(described)) if len(described) == 1 else None
 
+    def replicas(self) -> tuple[int, ...]:
+        """Return the ranks that hold the same parameters as this one, as far as a `DistributedDataParallel` says."""
+        alive = (one.module() for one in self._wrapped if one.kind == "DDP")
+        groups = {id(module.process_group): module.process_group for module in alive if module is not None}
+        if len(groups) != 1 or set(self.kinds) != {"DDP"}:
+            return ()
+        return tuple(torch.distributed.get_process_group_ranks(*groups.values()))
+
     def report(self) -> Parallel | None:
         """Return what is known so far; None in a run of one process, or before a pass."""
         return Parallel(self._rank, self._world, tuple(self.kinds)) if self._world else None

@@ -1,0 +1,233 @@
+"""What a rank writes down of its run, line by line, while it runs: nothing waits for another rank, or for the disk.
+
+A rank that is killed, or that torch ends from C++, has no time for a report. So each pass and each step is appended to
+a file of its own as it ends, unbuffered. Arrays are packed as base 64. Each pass and step of the first `EVERY_ONE` has
+its norms, later each `SELDOM`-th.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+import sys
+import time
+from array import array
+from collections.abc import Iterable
+from pathlib import Path
+from threading import get_ident
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.quiet import answers_itself, here, quiet
+from tensormagic.collectors.training.parallel import ParallelWatcher, world_size
+from tensormagic.collectors.training.step_hooks import leave_steps, watch_steps
+from tensormagic.collectors.training.training import held_by
+from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Pass
+
+FORMAT = 1
+EVERY_ONE, SELDOM = 256, 64
+_hash_tensor = getattr(torch, "hash_tensor", None)
+
+
+class RankFile:
+    """The file of this rank in a folder that the ranks share; made with the first thing there is to write.
+
+    Args:
+        folder: Where; made where it is not there.
+        leaves: The leaves met so far.
+        parallel: Knows the rank's place.
+
+    Attributes:
+        seconds: Spent here.
+    """
+
+    def __init__(self, folder: Path, leaves: Leaves, parallel: ParallelWatcher) -> None:
+        self._folder, self._leaves, self._parallel = folder, leaves, parallel
+        self._file = -1
+        self._gap = ""
+        self._is_closed = False
+        self._home = 0
+        self._named = self._passes = self._steps = 0
+        self._place: tuple[Any, ...] = ()
+        self._began = 0.0
+        self.seconds = 0.0
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> RankFile:
+        """Begin to be told of steps."""
+        self._home, self._began = get_ident(), time.time()
+        watch_steps(self)
+        if world_size() > 1:
+            self._guarded(self._open)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Be told no more; what has happened is told by `finish`."""
+        leave_steps(self)
+
+    def finish(self, state: str, error: str) -> None:
+        """Write how the run ended, and close the file."""
+        self._guarded(self._end, state, error)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close the file, in a process that was forked from the one that writes it as well."""
+        self._is_closed = True
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    def gaps(self) -> tuple[Gap, ...]:
+        """Return what could not be written."""
+        return (Gap("ranks", f"this rank's file ends early: {self._gap}"),) if self._gap else ()
+
+    # -- told of what happens -------------------------------------------------------------------------------------
+
+    def after_pass(self, done: Pass, norms: array[float], line: str) -> None:
+        """Write down a pass that has ended."""
+        self._guarded(self._pass, done, norms, line)
+
+    def begins(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
+        """Write down what a step uses."""
+        if get_ident() == self._home:
+            self._guarded(self._step, optimizer)
+
+    def ends(self, optimizer: torch.optim.Optimizer) -> None:
+        """Write down what it made of the parameters: after steps that become rarer."""
+        if get_ident() == self._home and self._steps & (self._steps - 1) == 0:
+            self._guarded(self._hashes, held_by(optimizer))
+
+    def _guarded(self, action: Any, *arguments: Any) -> None:
+        """Write something, if nothing has gone wrong so far; never raises into the run."""
+        if self._gap or self._is_closed:
+            return
+        began = perf_counter()
+        try:
+            with quiet():
+                action(*arguments)
+        except Exception as error:
+            self._gap = f"{type(error).__name__}: {error}"
+        self.seconds += perf_counter() - began
+
+    # -- writing --------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        several = world_size() > 1
+        distributed = torch.distributed
+        rank = distributed.get_rank() if several else int(os.environ.get("RANK", "0"))
+        world = distributed.get_world_size() if several else int(os.environ.get("WORLD_SIZE", "1"))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"rank{rank:05d}.jsonl"
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+        self._write(
+            "rank", v=FORMAT, rank=rank, world=world, host=socket.gethostname(), pid=os.getpid(), at=self._began
+        )
+
+    def _write(self, kind: str, **values: Any) -> None:
+        if self._file < 0:
+            self._open()
+        os.write(self._file, (json.dumps({"k": kind, **values}, separators=(",", ":")) + "\n").encode())
+
+    def _names(self) -> None:
+        known = self._leaves.known[self._named :]
+        if known:
+            self._write("names", names=[leaf.name for leaf in known])
+            self._named += len(known)
+        place = (tuple(self._parallel.kinds), self._parallel.replicas())
+        if place != self._place:
+            self._place = place
+            self._write("place", kinds=place[0], replicas=place[1])
+
+    def _pass(self, done: Pass, norms: array[float], line: str) -> None:
+        self._names()
+        self._passes += 1
+        packed = _packed(norms) if self._is_kept(self._passes) else None
+        self._write(
+            "pass", n=done.number, loss=done.value, finite=done.finite, reduced=done.reduced, line=line, at=time.time(),
+            norms=packed,
+        )  # fmt: skip
+
+    def _step(self, optimizer: torch.optim.Optimizer) -> None:
+        self._names()
+        if not self._steps:
+            self._hashes(held_by(optimizer))
+        self._steps += 1
+        used = _packed(self._used(optimizer)) if self._is_kept(self._steps) else None
+        rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group]
+        self._write("step", n=self._steps, lr=rates, at=time.time(), used=used)
+
+    def _used(self, optimizer: torch.optim.Optimizer) -> array[float]:
+        """Return the norms of what lies here of the gradients, by the number of the parameter."""
+        found = array("f", [UNTOUCHED]) * len(self._leaves.known)
+        numbers, gradients = [], []
+        for parameter in held_by(optimizer):
+            number, gradient = self._leaves.find(parameter), here(parameter.grad)
+            if number is None or gradient is None:
+                continue
+            if answers_itself(gradient) or gradient.layout is not torch.strided or gradient.device.type == "meta":
+                found[number] = UNREADABLE
+            else:
+                numbers.append(number)
+                gradients.append(gradient)
+        norms = torch._foreach_norm(gradients) if gradients else []
+        for number, norm in zip(numbers, norms, strict=True):
+            found[number] = float(norm)
+        return found
+
+    def _hashes(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Write a number for each parameter that lies whole in this process: others have the same for the same bits."""
+        hashes = [0] * len(self._leaves.known)
+        for parameter in parameters:
+            number = self._leaves.find(parameter)
+            if number is not None and type(parameter) is torch.nn.Parameter and parameter.device.type != "meta":
+                hashes[number] = _hash(parameter.detach())
+        packed = base64.b64encode(b"".join(each.to_bytes(8, "little") for each in hashes)).decode()
+        self._write("hash", step=self._steps, of=packed)
+
+    def _end(self, state: str, error: str) -> None:
+        if self._steps:
+            alive = (leaf.reference() for leaf in self._leaves.known)
+            self._hashes(each for each in alive if each is not None)
+        self._write("end", state=state, error=error[:2000], peak=_peak(), at=time.time())
+
+    @staticmethod
+    def _is_kept(number: int) -> bool:
+        return number <= EVERY_ONE or number % SELDOM == 0
+
+
+def _packed(numbers: array[float]) -> str:
+    return base64.b64encode(numbers.tobytes()).decode()
+
+
+def _hash(x: torch.Tensor) -> int:
+    """Return 64 bits of a tensor, whatever the order of its elements is read in: of equal ones the same.
+
+    The sum of what it stores, taken as whole numbers, and torch's own hash, in which equal elements cancel out.
+    """
+    if x.layout is not torch.strided or (whole := _WHOLE.get(x.element_size())) is None or x.is_complex():
+        return 0
+    total = int(x.contiguous().view(whole).sum(dtype=torch.int64).item())
+    other = int(_hash_tensor(x).view(torch.int64).item()) if _hash_tensor is not None else 0
+    return (total * _ODD ^ other) & ((1 << 64) - 1)
+
+
+_WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_ODD = 0x9E3779B97F4A7C15
+
+
+def _peak() -> int:
+    """Return the bytes that were the most on the device, or that this process took where no device was used."""
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return int(torch.cuda.max_memory_allocated())
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(most if sys.platform == "darwin" else most * 1024)

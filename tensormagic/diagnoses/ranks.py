@@ -1,0 +1,133 @@
+"""TM900 to TM908: what parts ranks that should go together, and on which of them it began."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensormagic.reports import Difference, Finding, RankReport
+from tensormagic.words import count, listed, plural, ranks_text, short_number
+
+_SHARED = ("DDP", "FSDP1", "FSDP2")
+
+
+def missing(report: RankReport) -> Iterator[Finding]:
+    """TM900: ranks that left nothing, and ranks that others outlived."""
+    there = {one.rank for one in report.ranks}
+    absent = [rank for rank in range(report.world_size) if rank not in there]
+    if absent:
+        yield Finding(
+            code="TM900", severity="warning",
+            message=f"{_first(ranks_text(absent))} of {report.world_size} left nothing behind: the rest is judged "
+            "without.",
+            evidence={"missing": len(absent)},
+            remedy="Trace on every rank, into one folder that all of them reach.",
+        )  # fmt: skip
+    silent = [one for one in report.ranks if one.state == "running"]
+    if silent and len(silent) < len(report.ranks):
+        one = silent[0]
+        last = f" after pass {count(one.passes)} ({one.line})" if one.passes else " before its first backward pass"
+        others = f", and {plural(len(silent) - 1, 'other rank')} likewise" if len(silent) > 1 else ""
+        yield Finding(
+            code="TM900", severity="warning",
+            message=f"Rank {one.rank} ended without a word{last}{others}, while other ranks went on: it was killed, or "
+            "still runs.",
+            evidence={"silent": len(silent)},
+            remedy="A signal or an error in C++ leaves no traceback: look at the launcher's output for its exit code.",
+        )  # fmt: skip
+
+
+def parameters_differ(report: RankReport) -> Iterator[Finding]:
+    """TM901: ranks that should hold the same parameters do not."""
+    for one in report.differences:
+        if one.what not in {"start", "parameters"}:
+            continue
+        when = f"After step {count(one.step)}, whose gradients were alike," if one.step else "Before the first step"
+        yield Finding(
+            code="TM901", severity="error",
+            message=f"{when} the ranks hold other values of {count(one.count)} of {plural(one.of, 'parameter')}: "
+            f"{one.names[0]} is another on {ranks_text(one.ranks)}.",
+            evidence={"parameters": one.count, "step": one.step},
+            remedy="DistributedDataParallel sends parameters around once, when it wraps the model: change them before "
+            "that, or on all ranks alike.",
+            subject=one.names[0],
+        )  # fmt: skip
+
+
+_WHY = {
+    "none": "no pass since the step before reduced them: each ran, or its forward did, inside no_sync()",
+    "some": "some passes reduced them, and others that came after added to them on each rank alone",
+    "all": "they were reduced, and then changed on each rank alone, as by clipping or by hand",
+    "": "whether they were reduced is not known",
+}
+
+
+def gradients_not_reduced(report: RankReport) -> Iterator[Finding]:
+    """TM902: a step used gradients that are not the same on ranks that hold the same parameters."""
+    for one in report.differences:
+        if one.what == "gradients":
+            yield Finding(
+                code="TM902", severity="error",
+                message=f"{_step(one)} used gradients that differ between ranks, of {count(one.count)} of "
+                f"{plural(one.of, 'parameter')}: the norm of {one.names[0]}.grad is {_values(one)}; "
+                f"{_WHY[one.reduced]}.",
+                evidence={"parameters": one.count, "step": one.step},
+                remedy="The forward and the backward of the last pass before a step belong outside of no_sync(), and "
+                "through the wrapped model, not `model.module`.",
+                subject=one.names[0],
+            )  # fmt: skip
+
+
+def rates_differ(report: RankReport) -> Iterator[Finding]:
+    """TM903: ranks step with different learning rates."""
+    for one in report.differences:
+        if one.what == "rates":
+            yield Finding(
+                code="TM903", severity="error",
+                message=f"The learning rates differ between ranks from step {count(one.step)} on: {_values(one)}.",
+                evidence={"step": one.step},
+                remedy="Schedulers have to see the same on all ranks: the number of steps, or a reduced metric.",
+            )  # fmt: skip
+
+
+def not_finite_on_some(report: RankReport) -> Iterator[Finding]:
+    """TM907: NaN or infinity began on some ranks alone, before gradients were reduced."""
+    if report.bad_pass:
+        where = f" ({report.bad_line})" if report.bad_line else ""
+        yield Finding(
+            code="TM907", severity="error",
+            message=f"NaN or infinity began on {ranks_text(report.bad_ranks)} alone, in pass {count(report.bad_pass)}"
+            f"{where}, before gradients were reduced: from the next step on all ranks have it.",
+            evidence={"pass": report.bad_pass, "ranks": len(report.bad_ranks)},
+            remedy=f"What {ranks_text(report.bad_ranks)} was given in that pass is what to look at.",
+        )  # fmt: skip
+
+
+def passes_differ(report: RankReport) -> Iterator[Finding]:
+    """TM908: ranks that reduce together made different numbers of passes."""
+    ended = [one for one in report.ranks if one.state != "running" and set(one.kinds) & set(_SHARED)]
+    numbers = sorted({one.passes for one in ended})
+    if len(numbers) < 2:
+        return
+    fewest = [one.rank for one in ended if one.passes == numbers[0]]
+    most = [one.rank for one in ended if one.passes == numbers[-1]]
+    yield Finding(
+        code="TM908", severity="error" if any(one.state == "failed" for one in ended) else "warning",
+        message=f"The ranks made different numbers of backward passes: {ranks_text(fewest)} made {count(numbers[0])}, "
+        f"{ranks_text(most)} {count(numbers[-1])}.",
+        evidence={"fewest": numbers[0], "most": numbers[-1]},
+        remedy="Give all ranks the same number of batches (`drop_last=True`), or train inside `model.join()`: others "
+        "wait for a collective that a rank does not reach.",
+    )  # fmt: skip
+
+
+def _values(one: Difference) -> str:
+    told = [f"{short_number(value)} on rank {rank}" for rank, value in one.values]
+    return listed(told, most=4)
+
+
+def _step(one: Difference) -> str:
+    return f"Step {count(one.step)}" if one.step else f"The step after pass {count(one.after_pass)}"
+
+
+def _first(words: str) -> str:
+    return words[:1].upper() + words[1:]

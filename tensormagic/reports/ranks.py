@@ -1,0 +1,120 @@
+"""Many ranks as one picture: what the ranks of a run wrote down, held against each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from tensormagic.reports.base import Report
+from tensormagic.reports.finding import Gap
+from tensormagic.reports.graph import Floats, no_numbers, require
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRow:
+    """One rank.
+
+    Attributes:
+        rank: Its number, from 0.
+        host: The machine that it ran on.
+        pid: Its process there.
+        state: ``"finished"``, ``"failed"``, ``"interrupted"``; ``"running"`` where it has not said that it ended.
+        error: Of a rank that failed.
+        kinds: By what its parameters are spread: ``"DDP"``, ``"FSDP2"`` …
+        replicas: The ranks that hold the same parameters, itself included; empty where that is not known.
+        passes: How many backward passes it made, as far as it has said.
+        steps: How many steps of optimizers.
+        loss: What its last backward was called on; None where that is no number.
+        peak: Bytes: the most that was allocated on its device, or that the process took; 0 where not known.
+        line: The line that called its last backward.
+        seconds: How long it ran, as far as it has said.
+    """
+
+    rank: int
+    host: str = ""
+    pid: int = 0
+    state: str = "running"
+    error: str = ""
+    kinds: tuple[str, ...] = ()
+    replicas: tuple[int, ...] = ()
+    passes: int = 0
+    steps: int = 0
+    loss: float | None = None
+    peak: int = 0
+    line: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Something that should be the same on ranks which hold the same parameters, and is not: the first time.
+
+    Attributes:
+        what: ``"start"`` (parameters before the first step), ``"gradients"`` (what a step used), ``"parameters"``
+            (after a step) or ``"rates"`` (learning rates of a step).
+        step: Of the optimizer, from 1; 0 before the first, and where it is not known.
+        after_pass: The pass before that step, where the number of the step is not known: of reports; else 0.
+        ranks: Those that differ from most of the others, or from the first one.
+        names: Of the parameters, the first of them.
+        count: How many parameters.
+        of: How many were compared.
+        values: By rank, as far as it is one number: the norm of the first parameter's gradient, the learning rate.
+        reduced: Of gradients, whether passes since the step before were reduced over the ranks: all, some or none of
+            them; empty where it is not known.
+    """
+
+    what: Literal["start", "gradients", "parameters", "rates"]
+    step: int
+    ranks: tuple[int, ...]
+    after_pass: int = 0
+    names: tuple[str, ...] = ()
+    count: int = 0
+    of: int = 0
+    values: tuple[tuple[int, float], ...] = ()
+    reduced: Literal["all", "some", "none", ""] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankReport(Report):
+    """What the ranks of a run wrote down, held against each other.
+
+    Attributes:
+        title: Where it was read from.
+        world_size: How many ranks there were.
+        ranks: Those that wrote something, in order.
+        names: Of the parameters, as the first rank calls them.
+        compared_pass: A pass of which all ranks wrote the norms: where NaN began, else the last; 0 without one.
+        compared_step: The last step of an optimizer of which all did; 0 without one, and where it is not known.
+        compared_after: The pass before that step, where its number is not known; else 0.
+        brought: Norms of the gradients in that pass, before they were reduced: a row of all parameters for each rank.
+        used: Norms of what that step used, likewise.
+        differences: What differs where it should not, the first time each.
+        bad_pass: The first pass in which a gradient or the loss of some rank, not of all, was not finite; 0 without.
+        bad_ranks: These ranks.
+        bad_line: The line of that pass.
+        gaps: What could not be read.
+    """
+
+    kind_name: ClassVar[str] = "ranks"
+
+    title: str
+    world_size: int
+    ranks: tuple[RankRow, ...]
+    names: tuple[str, ...] = ()
+    compared_pass: int = 0
+    compared_step: int = 0
+    compared_after: int = 0
+    brought: Floats = field(default_factory=no_numbers)
+    used: Floats = field(default_factory=no_numbers)
+    differences: tuple[Difference, ...] = ()
+    bad_pass: int = 0
+    bad_ranks: tuple[int, ...] = ()
+    bad_line: str = ""
+    gaps: tuple[Gap, ...] = ()
+
+    def check(self) -> None:
+        """Raise ReportFormatError where a part points at what is not there."""
+        sizes = {len(self.brought), len(self.used)}
+        require(sizes <= {0, len(self.ranks) * len(self.names)}, "a rank has a norm for a parameter")
+        known = [one.rank for one in self.ranks]
+        require(known == sorted(set(known)), "the ranks are in order")

@@ -1,0 +1,213 @@
+"""The ranks of a run, held against each other: findings, a table of ranks, and their gradients as a map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.svg_paths import number
+from tensormagic.renderers.basics.theme import BAD_COLOUR, DIVERGING, role
+from tensormagic.renderers.terminal.text_canvas import wrapped
+from tensormagic.reports import UNTOUCHED, RankReport
+from tensormagic.views.nodes import Column, Findings, Node, Panel, Picture, Section, table_of
+from tensormagic.words import count, number_of_bytes, plural, ranks_text, seconds_text, short_number, shortened
+
+_MOST_ROWS, _MOST_COLUMNS = 24, 96
+_LIMITS = (
+    -1.0,
+    -0.3,
+    -0.05,
+    0.05,
+    0.3,
+    1.0,
+)  # log10 of a norm over the median of the ranks: where the next level begins
+_SAME, _BAD, _NONE = 3, 7, 8  # levels: as the median; not finite; no gradient
+_SIGNS = "≪<-·+>≫! "
+_LEGEND = (
+    "less than a tenth", "less than half", "a little less", "as the median of the ranks", "a little more",
+    "more than twice", "more than ten times", "not finite", "no gradient",
+)  # fmt: skip
+_ROW, _LABEL = 13.0, 120.0
+
+RANKS = (
+    Column("rank", lambda one: str(one.rank), "number"),
+    Column("host", lambda one: shortened(one.host, 24), in_terminal=False),
+    Column("spread by", lambda one: ", ".join(one.kinds)),
+    Column("state", lambda one: f"{one.state}: {shortened(one.error, 60)}" if one.error else one.state),
+    Column("passes", lambda one: count(one.passes), "number"),
+    Column("steps", lambda one: count(one.steps), "number"),
+    Column("last loss", lambda one: "" if one.loss is None else short_number(one.loss), "number"),
+    Column("peak", lambda one: number_of_bytes(one.peak) if one.peak else "", "number"),
+    Column("last backward", lambda one: one.line, "quiet"),
+)
+
+
+def view(report: RankReport) -> Panel:
+    """Return the panel."""
+    body: list[Node] = [
+        Findings(report.findings, report.gaps, all_clear(report)),
+        Section("Ranks", [table_of(RANKS, report.ranks, more=("rank", "ranks"), label="Ranks")]),
+    ]
+    step = f"step {count(report.compared_step)}"
+    if report.compared_after:
+        step = f"the step after pass {count(report.compared_after)}"
+    maps = (
+        ("Gradients before they are reduced", f"pass {count(report.compared_pass)}", report.brought),
+        ("What the optimizer used", step, report.used),
+    )
+    for title, when, norms in maps:
+        if len(norms) and len(report.ranks) > 1:
+            body.append(
+                Section(title, [RankMap(report, tuple(norms))], f"{when}, norms against the median of the ranks")
+            )
+    return Panel("ranks", "graph", "ranks", [summary(report)], body, label="Ranks of a run")
+
+
+def summary(report: RankReport) -> str:
+    """Return what was held against each other, in one line."""
+    there = plural(len(report.ranks), "rank")
+    of = "" if len(report.ranks) == report.world_size else f" of {count(report.world_size)}"
+    steps = max((one.steps for one in report.ranks), default=0)
+    where = f", from `{shortened(report.title, 48)}`" if report.title else ""
+    seconds = max((one.seconds for one in report.ranks), default=0.0)
+    return f"{there}{of}, {plural(steps, 'step')} in {seconds_text(seconds)}{where}"
+
+
+def all_clear(report: RankReport) -> str:
+    """Return the sentence that stands where nothing was found; it claims no more than was compared."""
+    if any(one.state == "running" for one in report.ranks):
+        return "Nothing found so far: some ranks still run."
+    if not any(len(one.replicas) > 1 for one in report.ranks):
+        return "Nothing found. Which ranks hold the same parameters is not known, so they were not compared."
+    return "Nothing found: ranks that hold the same parameters used the same gradients, and stayed the same."
+
+
+def levels(report: RankReport, norms: Sequence[float]) -> list[tuple[list[int], list[int]]]:
+    """Return ranks that look alike, each with a level for each parameter, or for the furthest of several."""
+    width = len(report.names)
+    rows = [norms[at * width : (at + 1) * width] for at in range(len(report.ranks))]
+    middles = [_middle([row[at] for row in rows]) for at in range(width)]
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for one, row in zip(report.ranks, rows, strict=True):
+        each = tuple(_level(norm, middle) for norm, middle in zip(row, middles, strict=True))
+        alike.setdefault(_joined(each), []).append(one.rank)
+    return [(ranks, list(each)) for each, ranks in alike.items()]
+
+
+def _middle(norms: Sequence[float]) -> float:
+    finite = [norm for norm in norms if norm >= 0 and math.isfinite(norm)]
+    return median(finite) if finite else 0.0
+
+
+def _level(norm: float, middle: float) -> int:
+    if norm < 0:
+        return _NONE if norm == UNTOUCHED else _SAME
+    if not math.isfinite(norm):
+        return _BAD
+    if norm == middle:
+        return _SAME
+    if not norm or not middle:
+        return 6 if norm else 0
+    return sum(math.log10(norm / middle) > limit for limit in _LIMITS)
+
+
+def _joined(each: tuple[int, ...]) -> tuple[int, ...]:
+    """Return at most so many columns as there is room for: of several the level that is furthest from the median."""
+    if len(each) <= _MOST_COLUMNS:
+        return each
+    size = -(-len(each) // _MOST_COLUMNS)
+    return tuple(max(each[at : at + size], key=_distance) for at in range(0, len(each), size))
+
+
+def _distance(level: int) -> int:
+    return -1 if level == _NONE else 9 if level == _BAD else abs(level - _SAME)
+
+
+@dataclass(frozen=True)
+class RankMap(Picture):
+    """A row for ranks that look alike, a column for a parameter: its norm against the median of the ranks."""
+
+    report: RankReport
+    norms: tuple[float, ...]
+
+    def _rows(self) -> tuple[list[tuple[str, list[int]]], str]:
+        found = levels(self.report, self.norms)
+        rows = [(ranks_text(ranks, most=2), each) for ranks, each in found[:_MOST_ROWS]]
+        more = len(found) - len(rows)
+        return rows, f"and {plural(more, 'row')} more" if more else ""
+
+    @property
+    def sentence(self) -> str:
+        """What is to be seen, in a sentence."""
+        rows, more = self._rows()
+        bad = [ranks for ranks, each in rows if _BAD in each]
+        first = f"{plural(len(self.report.names), 'parameter')} of {plural(len(self.report.ranks), 'rank')}"
+        look = f"in {plural(len(rows), 'row')} of ranks that look alike{more and f', {more}'}"
+        return f"{first}, {look}{f'; not finite on {bad[0]}' if bad else ''}"
+
+    def _legend(self) -> list[int]:
+        rows, _ = self._rows()
+        return sorted({level for _, each in rows for level in each})
+
+    def text(self, width: int) -> Iterable[str]:
+        """Return a sign for each parameter."""
+        rows, more = self._rows()
+        label = max(len(ranks) for ranks, _ in rows)
+        room = max(width - label - 4, 8)
+        for start in range(0, max(len(rows[0][1]), 1), room):
+            for ranks, each in rows:
+                signs = "".join(_SIGNS[level] for level in each[start : start + room])
+                yield f"  {ranks.ljust(label)}  {signs}".rstrip()
+        told = [f"{_SIGNS[level]} {_LEGEND[level]}" for level in self._legend() if level != _NONE]
+        yield from wrapped("; ".join([*told, *([more] if more else [])]), width, "  ", "  ")
+
+    def svg(self, width: float) -> tuple[str, float]:
+        """Return a box for each parameter, and a legend below."""
+        rows, more = self._rows()
+        columns = max(len(rows[0][1]), 1)
+        wide = min((width - _LABEL - 8) / columns, 28.0)
+        paths: dict[int, list[str]] = {}
+        drawn = []
+        for at, (ranks, each) in enumerate(rows):
+            y = at * _ROW + 2
+            drawn.append(_words(4, y + 9.5, shortened(ranks, 20)))
+            shape = f"h{number(wide - 0.6)}v{number(_ROW - 1.5)}h-{number(wide - 0.6)}z"
+            for column, level in enumerate(each):
+                box = f"M{number(_LABEL + column * wide)},{number(y)}{shape}"
+                paths.setdefault(level, []).append(box)
+        boxes = [
+            tag("path", d="".join(data), fill=_colour(level)) for level, data in sorted(paths.items()) if level != _NONE
+        ]
+        y, x = len(rows) * _ROW + 8, 4.0
+        for level in self._legend():
+            if level == _NONE:
+                continue
+            need = 22 + 6.2 * len(_LEGEND[level])
+            if x + need > width:
+                x, y = 4.0, y + 15
+            boxes.append(tag("path", d=f"M{number(x)},{number(y)}h10v9h-10z", fill=_colour(level)))
+            drawn.append(_words(x + 14, y + 8, _LEGEND[level]))
+            x += need
+        if more:
+            y += 15
+            drawn.append(_words(4, y + 8, more))
+        return "".join([*boxes, *drawn]), y + 18
+
+    def html(self) -> str:
+        """Return it as a picture with its words."""
+        inner, height = self.svg(720.0)
+        return tag(
+            "svg", tag("title", escape(self.sentence)), inner, viewBox=f"0 0 720 {number(height)}", role="img",
+            aria_label=self.sentence, style="width:100%;max-width:720px;height:auto", xmlns="http://www.w3.org/2000/svg",
+        )  # fmt: skip
+
+
+def _colour(level: int) -> str:
+    return BAD_COLOUR if level == _BAD else DIVERGING[level]
+
+
+def _words(x: float, y: float, words: str) -> str:
+    return tag("text", escape(words), x=number(x), y=number(y), style=f"font-size:10px;fill:{role('ink-2')}")

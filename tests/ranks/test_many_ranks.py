@@ -1,0 +1,193 @@
+"""What two ranks wrote, held against each other: each planted fault is found, and nothing where nothing is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+import tensormagic as tm
+from tensormagic.commands import main
+from tensormagic.comparisons.ranks import Facts, OnePass, OneStep, compare_ranks
+from tests.support.kernel import ROOT
+
+pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no processes to speak to")
+
+WORLD = 2
+HEALTHY = ("healthy", "healthy_clipped", "healthy_accumulation", "healthy_sharded", "healthy_rates")
+FAULTS = {
+    "never_reduced": ("TM902", "no pass since the step before reduced them"),
+    "added_after": ("TM902", "others that came after added to them"),
+    "changed_by_hand": ("TM902", "Step 3 used"),
+    "started_apart": ("TM901", "Before the first step"),
+    "drifted": ("TM901", "After step 4, whose gradients were alike"),
+    "other_rates": ("TM903", "from step 3 on: 0.05 on rank 0 and 0.1 on rank 1"),
+    "nan_on_one": ("TM907", "began on rank 1 alone, in pass 3"),
+    "one_more_pass": ("TM908", "rank 1 made 5, rank 0 6"),
+    "killed": ("TM900", "Rank 1 ended without a word after pass 3"),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where the ranks wrote, a folder a program."""
+    folder = tmp_path_factory.mktemp("ranks")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(ROOT / "tests" / "ranks" / "faulty_ranks.py")]
+    started = [
+        subprocess.Popen([*command, str(rank), str(WORLD), str(folder)], env=environment, stderr=subprocess.PIPE)
+        for rank in range(WORLD)
+    ]
+    said = [each.communicate(timeout=300)[1].decode() for each in started]
+    assert [each.returncode for each in started] == [0, -9], "\n".join(said)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reports(folder):
+    """The trace reports of both ranks, by program."""
+    return [pickle.loads((folder / f"reports{rank}").read_bytes()) for rank in range(WORLD)]
+
+
+def codes(report):
+    return [finding.code for finding in report.findings]
+
+
+@pytest.mark.parametrize("program", FAULTS)
+def test_a_planted_fault_is_found(folder, program):
+    """It, and nothing that follows from it."""
+    code, words = FAULTS[program]
+    report = tm.ranks(folder / program)
+    assert codes(report) == [code]
+    assert words in report.findings[0].message
+    assert report.gaps == ()
+
+
+@pytest.mark.parametrize("program", HEALTHY)
+def test_a_healthy_run_is_silent(folder, reports, program):
+    """Both by what the ranks wrote and by their reports."""
+    report = tm.ranks(str(folder / program))
+    assert codes(report) == codes(tm.ranks([each[program] for each in reports])) == []
+    assert [one.state for one in report.ranks] == ["finished"] * 2
+    assert [one.steps for one in report.ranks] == [5, 5]
+    assert report.compared_step == 5
+    assert "could not" not in str(report)
+
+
+@pytest.mark.parametrize("program", ["never_reduced", "added_after", "changed_by_hand", "nan_on_one", "one_more_pass"])
+def test_reports_of_the_ranks_say_the_same(reports, program):
+    """What needs no bits of parameters and no rates."""
+    report = tm.ranks([each[program] for each in reversed(reports)])
+    assert codes(report) == [FAULTS[program][0]]
+    assert [one.steps for one in report.ranks] == [5, 5]
+
+
+def test_before_the_reduction_the_ranks_differ_and_after_it_they_do_not(folder):
+    """Of the same run, by the norms that are shown."""
+    report = tm.ranks(folder / "healthy")
+    width = len(report.names)
+    assert len(report.brought) == len(report.used) == 2 * width
+    assert report.brought[:width] != report.brought[width:]
+    assert report.used[:width] == report.used[width:]
+
+
+def test_a_file_that_ends_within_a_line_is_read_up_to_there(folder, tmp_path):
+    """As a rank that is killed may leave it."""
+    shutil.copytree(folder / "healthy", tmp_path / "cut")
+    path = tmp_path / "cut" / "rank00001.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-3]) + lines[-3][:10])
+    report = tm.ranks(tmp_path / "cut")
+    assert report.ranks[1].state == "running"
+    assert "rank 1: line" in report.gaps[0].reason
+    assert "TM900" in codes(report)
+
+
+def test_a_rank_that_left_no_file_is_missed(folder, tmp_path):
+    """The world is as large as the others say."""
+    shutil.copytree(folder / "healthy", tmp_path / "one")
+    (tmp_path / "one" / "rank00001.jsonl").unlink()
+    report = tm.ranks(tmp_path / "one")
+    assert codes(report) == ["TM900"]
+    assert report.findings[0].message.startswith("Rank 1 of 2 left nothing behind")
+
+
+@pytest.mark.parametrize("what", ["nothing", "empty", "other"])
+def test_what_no_rank_wrote_is_refused(tmp_path, what):
+    """With a sentence."""
+    if what != "nothing":
+        (tmp_path / what).mkdir()
+    if what == "other":
+        (tmp_path / what / "rank00000.jsonl").write_text("{}\n")
+    with pytest.raises(tm.ReportFormatError, match="rank"):
+        tm.ranks(tmp_path / what)
+
+
+def test_reports_of_one_process_are_refused():
+    """Each rank has to trace its own part."""
+    with tm.trace() as trace:
+        torch.ones(2, requires_grad=True).sum().backward()
+    with pytest.raises(tm.TraceError, match="one process"):
+        tm.ranks([trace.report])
+    with pytest.raises(tm.TraceError, match="one report of each rank"):
+        tm.ranks([])
+
+
+def test_a_folder_that_cannot_be_written_is_a_gap_and_no_error(tmp_path):
+    """The run is the person's."""
+    (tmp_path / "file").write_text("")
+    with tm.trace(ranks=tmp_path / "file" / "below") as trace:
+        torch.ones(2, requires_grad=True).sum().backward()
+    assert len(trace.report.passes) == 1
+    assert any("this rank's file ends early" in gap.reason for gap in trace.report.gaps)
+
+
+def test_the_command_shows_saves_and_says_whether_there_is_an_error(folder, tmp_path, capsys):
+    """For people and for scripts."""
+    assert main(["ranks", str(folder / "never_reduced"), "--save", str(tmp_path / "ranks.html")]) == 1
+    assert "TM902" in (tmp_path / "ranks.html").read_text(encoding="utf-8")
+    assert main(["ranks", str(folder / "healthy"), "--watch"]) == 0
+    assert "2 ranks" in capsys.readouterr().out
+    assert main(["ranks", str(tmp_path / "nowhere")]) == 1
+
+
+def synthetic(rank, world, names, norms, *, odd=False):
+    """Return what a rank of many would have written, of a hundred steps."""
+    facts = Facts(world=world, names=names, began=0.0)
+    facts.row = {"rank": rank, "kinds": ("DDP",), "replicas": tuple(range(world)), "state": "finished"}
+    for step in range(1, 101):
+        facts.passes[step] = OnePass(0.5, True, True, "train.py, line 3", norms)
+        facts.steps[step] = OneStep((0.1,), norms * 2 if odd and step == 17 else norms, [step])
+    return facts
+
+
+def test_a_thousand_ranks_are_held_against_each_other_in_seconds():
+    """1,024 ranks, 300 parameters, 100 steps: the one that differs is named, and the panel stays small."""
+    import numpy as np
+
+    names, norms = [f"net.{at}.weight" for at in range(300)], np.linspace(0.1, 1, 300, dtype=np.float32)
+    found = [synthetic(rank, 1024, names, norms, odd=rank == 777) for rank in range(1024)]
+    began = time.process_time()
+    report = compare_ranks(found, "runs/large")
+    text, html = str(report), report._repr_html_()
+    assert time.process_time() - began < 10
+    (difference,) = report.differences
+    assert (difference.what, difference.step, difference.ranks) == ("gradients", 17, (777,))
+    assert "ranks 0 to 1023" in text.replace("1 023", "1023")
+    assert len(html) < 200_000
+
+
+def test_each_line_is_json_that_anybody_can_read(folder):
+    """One line a pass and a step, with what it is first."""
+    lines = (folder / "healthy" / "rank00000.jsonl").read_text().splitlines()
+    kinds = [json.loads(line)["k"] for line in lines]
+    assert kinds[0] == "rank"
+    assert kinds[-1] == "end"
+    assert kinds.count("pass") == kinds.count("step") == 5

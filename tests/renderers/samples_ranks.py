@@ -1,0 +1,70 @@
+"""Hand-made runs of several ranks: one in which all goes wrong, a healthy one, and an awkward one."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import replace
+
+from tensormagic.diagnoses import diagnose
+from tensormagic.reports import UNTOUCHED, Difference, Gap, RankReport, RankRow
+
+HOSTILE = '</script><script>alert("1")</script>&amp;\x1b[2J\u202e'
+NAMES = ("net.0.weight", "net.0.bias", "net.2.weight", "net.2.bias")
+
+
+def row(rank: int, **facts) -> RankRow:
+    """Return a rank of four, which hold the same parameters."""
+    known = {
+        "host": "node1", "pid": 4711 + rank, "state": "finished", "kinds": ("DDP",), "replicas": (0, 1, 2, 3),
+        "passes": 8, "steps": 8, "loss": 0.5 + rank / 10, "peak": 2**30 + rank * 2**20, "line": "train.py, line 30",
+        "seconds": 12.5,
+    }  # fmt: skip
+    return RankRow(rank=rank, **{**known, **facts})
+
+
+def healthy() -> RankReport:
+    """Four ranks: their own gradients before the reduction, and the same after it."""
+    brought = array("f", [each * (1 + rank / 8) for rank in range(4) for each in (1.0, 0.5, 0.25, 0.1)])
+    used = array("f", [1.1, 0.55, 0.27, 0.11] * 4)
+    return RankReport(
+        title="runs/a", world_size=4, ranks=tuple(map(row, range(4))), names=NAMES, compared_pass=8, compared_step=8,
+        brought=brought, used=used,
+    )  # fmt: skip
+
+
+def broken() -> RankReport:
+    """Everything that can be found."""
+    report = healthy()
+    brought = array("f", report.brought)
+    brought[4], brought[9], brought[10] = math.nan, math.inf, UNTOUCHED
+    differences = (
+        Difference(what="rates", step=5, ranks=(2,), values=((0, 0.1), (1, 0.1), (2, 0.05))),
+        Difference(what="parameters", step=2, ranks=(2,), names=NAMES[:1], count=1, of=4),
+        Difference(
+            what="gradients", step=3, ranks=(1, 2), names=NAMES, count=4, of=4, values=((0, 1.0), (1, 2.0), (2, 2.5)),
+            reduced="none",
+        ),
+    )  # fmt: skip
+    ranks = (row(0), row(1, state="failed", error="RuntimeError: connection closed", passes=6), row(2, state="running"))
+    broken = replace(
+        report, ranks=ranks, brought=brought[:12], used=report.used[:12], differences=differences, bad_pass=4,
+        bad_ranks=(1,), bad_line="train.py, line 30", gaps=(Gap("ranks", "rank 2: line 40 cannot be read"),),
+    )  # fmt: skip
+    return replace(broken, findings=diagnose(broken))
+
+
+def hostile() -> RankReport:
+    """Names that are no names, a rank that wrote nothing but that it began, and more parameters than fit."""
+    names = tuple(f"{HOSTILE}.{at}" for at in range(300))
+    ranks = (row(0, host=HOSTILE, line=HOSTILE, error=HOSTILE, state="failed"), RankRow(rank=1, host=HOSTILE))
+    norms = array("f", [float(at) for at in range(600)])
+    return RankReport(title=HOSTILE, world_size=2, ranks=ranks, names=names, compared_pass=1, brought=norms)
+
+
+def empty() -> RankReport:
+    """One rank of two, which has done nothing yet."""
+    return RankReport(title="runs/b", world_size=2, ranks=(RankRow(rank=0, host="node1", pid=1),))
+
+
+SAMPLES = {made.__name__: made() for made in (healthy, broken, hostile, empty)}
