@@ -7,7 +7,7 @@ from importlib import metadata
 
 from tensormagic.errors import RequirementError
 
-OLDEST_TORCH = (2, 6)
+OLDEST_TORCH = (2, 10)
 _NEEDED = ".".join(map(str, OLDEST_TORCH))
 
 

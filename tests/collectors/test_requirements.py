@@ -8,20 +8,20 @@ from tensormagic.collectors import requirements
 from tensormagic.errors import RequirementError
 
 
-@pytest.mark.parametrize("version", ["2.6", "2.6.0", "2.13.0+cpu", "2.7.0a0+git1234", "3.0.1", "10.0"])
+@pytest.mark.parametrize("version", ["2.10", "2.10.0", "2.13.0+cpu", "2.11.0a0+git1234", "3.0.1", "10.0"])
 def test_new_enough(version):
-    """Releases, local builds and previews from 2.6 on."""
+    """Releases, local builds and previews from 2.10 on."""
     requirements.require_torch(version)
 
 
-@pytest.mark.parametrize("version", ["2.5.1", "2.5.1+cu124", "1.13.1", "2.0", "0.4"])
+@pytest.mark.parametrize("version", ["2.9.1", "2.6.0", "2.5.1+cu124", "1.13.1", "2.0", "0.4"])
 def test_too_old(version):
     """What was found, what is needed, and how to get it, in one line."""
     with pytest.raises(RequirementError) as raised:
         requirements.require_torch(version)
     message = str(raised.value)
     assert f"found torch {version}" in message
-    assert "needs torch 2.6 or newer" in message
+    assert "needs torch 2.10 or newer" in message
     assert "\n" not in message
     assert isinstance(raised.value, ImportError)
 
@@ -34,7 +34,7 @@ def test_the_installed_one_is_judged_by_default():
 def test_what_is_installed_is_read_once(monkeypatch):
     """Not at every call, which would cost each of them ten milliseconds."""
     asked = []
-    monkeypatch.setattr(requirements.metadata, "version", lambda name: asked.append(name) or "2.9.1")
+    monkeypatch.setattr(requirements.metadata, "version", lambda name: asked.append(name) or "2.13.0")
     requirements._require_installed.cache_clear()
     for _ in range(3):
         requirements.require_torch()
@@ -49,5 +49,5 @@ def test_missing(monkeypatch):
 
     monkeypatch.setattr(requirements.metadata, "version", version)
     requirements._require_installed.cache_clear()
-    with pytest.raises(RequirementError, match=r"needs torch 2.6 or newer, found none: pip install torch"):
+    with pytest.raises(RequirementError, match=r"needs torch 2.10 or newer, found none: pip install torch"):
         requirements.require_torch()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 
 import pytest
+from IPython.core import magic
 
 from tensormagic import api, reports
 from tensormagic.collectors import requirements
-from tensormagic.magics import display
+from tensormagic.magics import display, extension
 from tests.support.shell import difference, private_shell, shell_state
 
 MAGICS = {"line": ("aliases", "tensor", "tensormagic", "tensors", "tracegrad"), "cell": ("tracegrad",)}
@@ -71,10 +73,10 @@ def test_without_the_extension_show_prints(capsys):
 @pytest.mark.parametrize(
     ("found", "line"),
     [
-        (None, "tensormagic needs torch 2.6 or newer, found none: pip install torch"),
+        (None, "tensormagic needs torch 2.10 or newer, found none: pip install torch"),
         (
             "2.5.1+cu124",
-            "tensormagic needs torch 2.6 or newer, and found torch 2.5.1+cu124: pip install --upgrade torch",
+            "tensormagic needs torch 2.10 or newer, and found torch 2.5.1+cu124: pip install --upgrade torch",
         ),
     ],
 )
@@ -151,3 +153,13 @@ def test_loading_brings_neither_plotly_nor_widgets():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_an_ipython_without_silenced_output(monkeypatch, bare_shell):
+    """IPython 8.0 to 8.9: the magics are there, and a semicolon silences nothing."""
+    monkeypatch.delattr(magic, "output_can_be_silenced")
+    spec = importlib.util.spec_from_file_location("tensormagic_of_an_older_ipython", extension.__file__)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    bare_shell.register_magics(module.TensorMagic(bare_shell))
+    assert "tensor" in bare_shell.magics_manager.magics["line"]
