@@ -156,10 +156,16 @@ def _head(columns: Sequence[Column]) -> str:
         return ""
     above = ""
     if any(column.above for column in columns):
-        groups = [(title, len(list(each))) for title, each in groupby(columns, lambda column: column.above)]
-        above = tag("tr", *(tag("th", with_code(title), colspan=wide, class_="tm-num") if title else
-                            corner("", colspan=wide) for title, wide in groups))  # fmt: skip
+        groups = [(title, list(each)) for title, each in groupby(columns, lambda column: column.above)]
+        above = tag("tr", *(_above(title, each) for title, each in groups))
     return tag("thead", above, tag("tr", *map(_title, columns)))
+
+
+def _above(title: str, columns: Sequence[Column]) -> str:
+    """Return the title over some columns; where there is none, their own are read out."""
+    if title:
+        return tag("th", with_code(title), colspan=len(columns), class_="tm-num")
+    return corner(", ".join(column.title for column in columns), colspan=len(columns))
 
 
 def _title(column: Column) -> str:
