@@ -56,11 +56,11 @@ def kept_by_history(report: WatchReport | MemoryReport) -> Iterator[Finding]:
     yield Finding(
         code="TM501",
         severity="warning",
-        message=f"{places} {verb} {number_of_bytes(nbytes)} alive that no name of yours leads to: the history of "
-        "outputs holds what a cell ended with.",
+        message=f"{places} {verb} {number_of_bytes(nbytes)} alive that none of your variables refers to: "
+        "IPython's output history stores the values of last expressions.",
         evidence={"bytes": nbytes, "storages": len(kept), **{_out(one.holders): one.nbytes for one in kept[:6]}},
         remedy=f"Delete it from every place that IPython has: {_deletes(kept)}. A cell that ends with a semicolon "
-        "leaves nothing there",
+        "stores nothing there",
         subject=_out(first.holders),
     )
 
@@ -89,8 +89,8 @@ def kept_by_traceback(report: WatchReport | MemoryReport) -> Iterator[Finding]:
     yield Finding(
         code="TM502",
         severity="warning",
-        message=f"The last error keeps {number_of_bytes(nbytes)} alive that no name of yours leads to: its traceback "
-        f"holds {locals_}.",
+        message=f"The last error keeps {number_of_bytes(nbytes)} alive that none of your variables refers to: "
+        f"its traceback holds {locals_}.",
         location=first.location,
         evidence={"bytes": nbytes, "storages": len(kept)},
         remedy=_ERROR + (f"; then {_deletes([one for one in kept if one.kind == 'both'])}" if both else ""),

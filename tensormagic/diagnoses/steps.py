@@ -81,15 +81,15 @@ def _accumulated(report: TraceReport, use: OptimizerUse, patterns: list[StepPatt
     grown = _grown(report, use.accumulation)
     if use.name:
         message = (
-            f"{use.name} steps on gradients that were not cleared: {_steps(times, use)}, backward had added to what an "
-            f"earlier step used already{grown}."
+            f"{use.name} steps on gradients that were not zeroed: {_steps(times, use)}, they included what an "
+            f"earlier step had already used{grown}."
         )
-        remedy = f"Clear them once a step, before the backward: `{_called(use)}.zero_grad()`"
+        remedy = f"Zero them once per step, before the backward: `{_called(use)}.zero_grad()`"
     else:
         name = _leaf(report, use)
         message = (
-            f"{name}.grad is not cleared between updates: in {count(times)} of {plural(use.steps, 'update')}, "
-            f"backward had added to what an earlier update used already{grown}."
+            f"{name}.grad is not zeroed between updates: in {count(times)} of {plural(use.steps, 'update')}, it "
+            f"included what an earlier update had already used{grown}."
         )
         remedy = f"Clear it after each update: `{name}.grad = None`"
     return Finding(
@@ -100,7 +100,7 @@ def _accumulated(report: TraceReport, use: OptimizerUse, patterns: list[StepPatt
         evidence=_evidence(use, patterns),
         remedy=remedy,
         subject=use.name or _leaf(report, use),
-        related=_related(report, ("adds to the gradients that this step has used", most.backward)) if step else (),
+        related=_related(report, ("accumulates here", most.backward)) if step else (),
     )
 
 
@@ -108,7 +108,7 @@ def _grown(report: TraceReport, found: Accumulation | None) -> str:
     if found is None:
         return ""
     name = "a parameter" if found.parameter is None else report.parameters[found.parameter].name
-    brought = "" if found.brought is None else f", and the last backward brought {scientific(found.brought)}"
+    brought = "" if found.brought is None else f", the last pass alone gave {scientific(found.brought)}"
     if found.last_norm > found.first_norm:
         norms = f"grew from {scientific(found.first_norm)} to {scientific(found.last_norm)}"
         return f"; the norm of {name}.grad {norms}{brought}"
@@ -158,8 +158,8 @@ def _emptied(report: TraceReport, use: OptimizerUse, patterns: list[StepPattern]
     return Finding(
         code="TM310",
         severity="error" if always else "warning",
-        message=f"{use.name} steps without gradients, {_steps(times, use)}: backward brought them, and they were "
-        f"cleared before the step{', so nothing is learned' if always else ''}.",
+        message=f"{use.name} steps without gradients, {_steps(times, use)}: they were "
+        f"zeroed between the backward and the step{', so nothing is learned' if always else ''}.",
         location=cleared or report.location(most.location),
         evidence=_evidence(use, patterns),
         remedy=f"Clear before the backward, not after it: `{_called(use)}.zero_grad(); loss.backward(); "

@@ -27,7 +27,7 @@ def zero_grad_left_out():
     return trace.report
 
 
-@ill("TM309", line="loss.backward()", subject="w", says=("w.grad is not cleared between updates", "`w.grad = None`"))
+@ill("TM309", line="loss.backward()", subject="w", says=("w.grad is not zeroed between updates", "`w.grad = None`"))
 def linear_regression_by_hand_without_clearing():
     """The update is written out, and the line that sets the gradient back is not."""
     x = torch.linspace(-1, 1, 50)

@@ -20,7 +20,7 @@ def test_the_history_is_told_once_with_all_it_keeps():
     """The largest first; each with the magic that deletes it."""
     told = only(kept=(kept("Out[7][0]", mib=30), kept("Out[2]", mib=20)))
     assert (told.code, told.severity, told.subject) == ("TM501", "warning", "Out[7]")
-    assert told.message.startswith("Out[7] and Out[2] keep 50 MiB alive that no name of yours leads to")
+    assert told.message.startswith("Out[7] and Out[2] keep 50 MiB alive that none of your variables refers to")
     assert "`%xdel _7` and `%xdel _2`" in told.remedy
     assert told.evidence["bytes"] == 50 * MIB
 
@@ -42,7 +42,8 @@ def test_the_last_error_says_what_holds_the_memory(place, words):
     """The variable where the frame tells it."""
     told = only(kept=(kept(place, "traceback", location=line(3, "raise ValueError", "f")),))
     assert told.code == "TM502"
-    assert told.message == f"The last error keeps 20 MiB alive that no name of yours leads to: its traceback {words}"
+    kept_alive = "The last error keeps 20 MiB alive that none of your variables refers to"
+    assert told.message == f"{kept_alive}: its traceback {words}"
     assert told.location.line == 3
 
 

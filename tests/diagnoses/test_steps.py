@@ -33,14 +33,13 @@ def test_gradients_that_accumulate():
     (found,) = diagnose(report)
     assert (found.code, found.severity, found.subject) == ("TM309", "warning", "optimizer")
     assert found.message == (
-        "optimizer steps on gradients that were not cleared: in 5 of its 6 steps, backward had added to what an "
-        "earlier step used already; the norm of net.weight.grad grew from 0.5 to 12.2, and the last backward "
-        "brought 1.5."
+        "optimizer steps on gradients that were not zeroed: in 5 of its 6 steps, they included what an earlier step "
+        "had already used; the norm of net.weight.grad grew from 0.5 to 12.2, the last pass alone gave 1.5."
     )
     assert found.location == LINES[STEP]
     assert [line.location for line in found.related] == [CALL]
     assert found.evidence == {"steps": 6, "of these": 5, "first": 2}
-    assert found.remedy == "Clear them once a step, before the backward: `optimizer.zero_grad()`"
+    assert found.remedy == "Zero them once per step, before the backward: `optimizer.zero_grad()`"
 
 
 def test_an_update_by_hand_that_accumulates():
@@ -49,8 +48,7 @@ def test_an_update_by_hand_that_accumulates():
     report = run(parameters=[parameter("w", [1.0] * 4)], count=4)
     (found,) = diagnose(dataclasses.replace(report, training=Training(by_hand=use)))
     assert found.message == (
-        "w.grad is not cleared between updates: in 3 of 3 updates, backward had added to what an earlier update used "
-        "already."
+        "w.grad is not zeroed between updates: in 3 of 3 updates, it included what an earlier update had already used."
     )
     assert (found.location, found.related) == (CALL, ())
 
@@ -84,8 +82,8 @@ def test_gradients_cleared_before_the_step():
     (found,) = diagnose(trained(pattern("emptied", 6, cleared=CLEARED)))
     assert (found.code, found.severity) == ("TM310", "error")
     assert found.message == (
-        "optimizer steps without gradients, in all of its 6 steps: backward brought them, and they were cleared before "
-        "the step, so nothing is learned."
+        "optimizer steps without gradients, in all of its 6 steps: they were zeroed between the backward and the "
+        "step, so nothing is learned."
     )
     assert found.location == LINES[CLEARED]
     assert [(line.what, line.location) for line in found.related] == [

@@ -24,7 +24,7 @@ def test_outputs_keep_memory_and_the_remedy_frees_it(run_cells):
     """TM501 names the output; %reset -f out is not enough, %xdel is: also of what lies in a tuple, a while later."""
     cells = run_cells(START, MAKE, "large()", "%reset -f out\n" + ALIVE, "(1, large())", "2", "3",
                       "%xdel _5\n" + ALIVE, "large()", "%xdel _9\n" + ALIVE).cells  # fmt: skip
-    assert "Out[3] keeps 20 MiB alive that no name of yours leads to" in text_of(cells[2])
+    assert "Out[3] keeps 20 MiB alive that none of your variables refers to" in text_of(cells[2])
     assert text_of(cells[3]).endswith("[True]\n")
     assert text_of(cells[7]) == "[True, False]\n"
     assert "%xdel _9" in text_of(cells[8])
