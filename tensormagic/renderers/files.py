@@ -63,7 +63,11 @@ class Outlet:
         form = form_of(path)
         if slide and form != "html":
             raise TensorMagicError(f"slides are a page: save to .html, not to {os.fspath(path)!r}")
-        text, target = _as_file(report, form, slide=slide), Path(path).expanduser()
+        try:
+            target = Path(path).expanduser().resolve()
+        except (ValueError, RuntimeError) as error:  # a NUL in it, a link to itself, a ~ of nobody
+            raise TensorMagicError(f"there can be no file {os.fspath(path)!r}: {error}") from error
+        text = _as_file(report, form, slide=slide)
         _make_folder(target.parent)
         _replace(target, text)
 
@@ -108,7 +112,8 @@ def _put_away(part: Path, target: Path, error: BaseException) -> None:
     with suppress(OSError):
         part.unlink()
     if isinstance(error, OSError):
-        error.filename, error.filename2 = str(target), None
+        error.filename = str(target)
+        del error.filename2  # set to None it would be shown
 
 
 def _refuse_what_must_stay(target: Path) -> None:

@@ -280,6 +280,8 @@ def _bytes_of(path: Path, most_bytes: int) -> bytes:
     try:
         if path.is_dir():
             raise SnapshotError("it is a folder")
+        if path.exists() and not path.is_file():  # of a pipe nobody may ever write into
+            raise SnapshotError("it is no file")
         size = path.stat().st_size
         if size > most_bytes:
             raise SnapshotError(
@@ -290,6 +292,8 @@ def _bytes_of(path: Path, most_bytes: int) -> bytes:
             data = file.read(most_bytes + 1)
     except OSError as error:
         raise SnapshotError(error.strerror or str(error)) from None
+    except ValueError as error:  # a NUL in its name
+        raise SnapshotError(str(error)) from None
     _check_beginning(data)
     return data
 
