@@ -93,3 +93,10 @@ def test_the_commands_work_as_typed(tmp_path):
     assert "Would install tensormagic" in ran.stdout, ran.stdout + ran.stderr
     assert "does not provide the extra" not in ran.stderr
     assert shown.removeprefix("$ python -m tensormagic ") in COMMANDS
+
+
+def test_the_changelog_is_short():
+    """One unreleased section of a screen or two; the detail of a change is in its commit and on its page."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (\w+)", text, re.MULTILINE)[0] == "Unreleased"
+    assert len(text.partition("\n## Unreleased")[2].partition("\n## ")[0].splitlines()) <= 100
