@@ -13,7 +13,7 @@ allow_root := $(if $(filter 0,$(shell id -u)),--allow-root)
 # Jupyter's own settings and kernels of the person stay out of what we start.
 jupyter := env JUPYTER_PREFER_ENV_PATH=1 $(run) -m
 
-.PHONY: help demo test quick lint house format bench peers corpus sweep screenshots docs gallery coverage clean
+.PHONY: help demo test quick lint house format bench peers corpus sweep faults screenshots docs gallery coverage clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -53,6 +53,10 @@ corpus: $(VENV)/.has-test ## how right the findings are: precision and recall of
 
 sweep: $(VENV)/.has-test ## what is promised, held against all of torch's own test tables: minutes
 	$(run) -m pytest tests/sweeps -o python_files='sweep_*.py' -m sweep -s --no-header
+
+faults: $(VENV)/.has-test ## interrupts at every place where a run begins or ends, and thousands of damaged reports: an hour
+	TENSORMAGIC_STRIDE=1 TENSORMAGIC_DAMAGED=5000 $(run) -m pytest tests/collectors/runs/test_interrupted.py \
+	  tests/reports/test_damaged.py tests/collectors/test_odd_objects.py -v
 
 screenshots: $(VENV)/.has-test $(VENV)/.has-system ## the pictures in docs/images, taken of a real run
 	$(run) -m tools.screenshots

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import os
 import random
 import zlib
 
@@ -98,7 +99,7 @@ def test_damaged_reports_are_refused_or_drawn(reports, tmp_path):
     """One thing in a report is otherwise: it is refused in a sentence that is not long, or can be read."""
     rng, refusals = random.Random(0), []
     wholes = {name: saved(report) for name, report in reports.items()}
-    for at in range(300):
+    for at in range(int(os.environ.get("TENSORMAGIC_DAMAGED", "300"))):
         name = rng.choice(list(wholes))
         data = changed(wholes[name], rng)
         try:
@@ -107,7 +108,7 @@ def test_damaged_reports_are_refused_or_drawn(reports, tmp_path):
             refusals.append(str(error))
         else:
             assert str(report), (at, name)
-    assert len(refusals) > 100
+    assert refusals
     assert max(map(len, refusals)) < 1000
 
 
