@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tensormagic.api.looking import readable
 from tensormagic.api.running import Trace, last_trace, was_met
 from tensormagic.collectors.objects import explain
 from tensormagic.collectors.requirements import require_torch
@@ -54,20 +55,22 @@ def why(
 
     seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
     names, run = names_of(seen), _report(trace)
-    if is_module(x):
-        called = name or next((label for label, each in seen.items() if each is x), type(x).__name__)
-        facts = [
-            replace(gradient_facts(each, label, names), seen=was_met(run, each))
-            for label, each in parameters_of(x, called)
-        ]
-        return explain_module(called, facts, run)
-    if not explain.is_tensor(x):
-        raise NotATensorError(_advice(x, name or "x"))
+    with readable(x, name or "x"):
+        if is_module(x):
+            called = name or next((label for label, each in seen.items() if each is x), type(x).__name__)
+            facts = [
+                replace(gradient_facts(each, label, names), seen=was_met(run, each))
+                for label, each in parameters_of(x, called)
+            ]
+            return explain_module(called, facts, run)
+        if not explain.is_tensor(x):
+            raise NotATensorError(_advice(x, name or "x"))
     if loss is not None and not explain.is_tensor(loss):
         raise NotATensorError(f"the loss is {explain.what(loss)}, not a tensor: name what backward is called on")
     given = (_loss_name(loss, names), loss) if explain.is_tensor(loss) else ("", None)
-    found = gradient_facts(x, name, names, loss=given, scale=scale_in(seen))
-    return explain_gradient(replace(found, seen=was_met(run, x)), run)
+    with readable(x, name or "x"):
+        found = gradient_facts(x, name, names, loss=given, scale=scale_in(seen))
+        return explain_gradient(replace(found, seen=was_met(run, x)), run)
 
 
 def _advice(x: Any, name: str) -> str:

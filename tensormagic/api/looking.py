@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,21 @@ from tensormagic.reports import AliasReport, CopyVerdict, OverlayReport, TensorR
 
 if TYPE_CHECKING:
     from tensormagic.collectors.aliasing.expression import Evaluation
+
+
+@contextmanager
+def readable(value: Any, name: str) -> Iterator[None]:
+    """Say in plain words that code of a class other than torch's and NumPy's raises where it is only looked at."""
+    try:
+        yield
+    except TensorMagicError:
+        raise
+    except Exception as error:
+        kind = type(value)
+        if str(kind.__module__).partition(".")[0] in {"torch", "numpy", "builtins"}:
+            raise
+        told = f"{type(error).__name__} when it is looked at"
+        raise TensorMagicError(f"{name} cannot be read: its class {kind.__name__} raises {told}") from error
 
 
 def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
@@ -56,12 +72,12 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
     from tensormagic.collectors.tensors.picture import with_picture
     from tensormagic.collectors.tensors.tensor import collect_tensor
 
-    advice = explain.why_not_a_tensor(tensor, name)
-    if advice:
-        raise NotATensorError(advice)
     seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
-    collect = collect_array if explain.is_array(tensor) else collect_tensor
-    report = collect(tensor, name=name, namespace=seen, besides=besides)
+    with readable(tensor, name):
+        if advice := explain.why_not_a_tensor(tensor, name):
+            raise NotATensorError(advice)
+        collect = collect_array if explain.is_array(tensor) else collect_tensor
+        report = collect(tensor, name=name, namespace=seen, besides=besides)
     report = dataclasses.replace(report, verdict=verdict)
     if report.layout is not None:
         bad = report.statistics.first_nan if report.statistics is not None else None

@@ -314,8 +314,7 @@ def _first(piece: Shared, met: Mapping[int, int]) -> int:
 
 
 def _gaps(walk: Walk) -> tuple[Gap, ...]:
-    reason = f"only {walk.looked} of the names, items and attributes there are were looked through"
-    return () if walk.complete else (Gap("aliases", reason),)
+    return (Gap("aliases", walk.gap),) if walk.gap else ()
 
 
 def _is_shared(piece: Shared) -> bool:

@@ -109,8 +109,8 @@ def _candidate(x: torch.Tensor, memory: Memory, name: str, item: Any) -> _Candid
         if shift is None or item.layout != torch.strided:
             return None
         return _Candidate(name, _relation(x, item), item, region_of(item, shift))
-    except (RuntimeError, NotImplementedError, AttributeError, ValueError):
-        return None  # it has no storage, or none that can be asked for: sparse, nested, functorch wrappers
+    except Exception:  # it has no storage, or none that can be asked for: sparse, nested, a class of the person's
+        return None
 
 
 def _relation(x: torch.Tensor, item: torch.Tensor) -> str:

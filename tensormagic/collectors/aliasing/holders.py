@@ -21,6 +21,7 @@ import torch
 
 from tensormagic.collectors.aliasing.aliases import Piece, footprint_of
 from tensormagic.collectors.graphs.saved_tensors import SavedHere, saved_in_graphs
+from tensormagic.collectors.objects.holdings import is_readable
 from tensormagic.collectors.objects.namespace import is_history, is_kind
 from tensormagic.collectors.objects.reach import Place, Referents
 from tensormagic.collectors.quiet import quiet
@@ -74,6 +75,8 @@ class _Search:
         while pending:
             place, item = pending.popleft()
             self.looked += 1
+            if item is not self.target.item and is_kind(item, torch.Tensor) and not is_readable(item):
+                continue
             if self._is_target(place, item) or id(item) in self.seen:
                 continue
             self.seen[id(item)] = item

@@ -165,7 +165,9 @@ def memory_of(item: Any) -> Memory | None:
     try:
         if is_kind(item, torch.Tensor):
             is_strided = item.layout is torch.strided and not item.is_nested and item.shape is not None
-            return Memory.of(item) if is_strided else None  # the shape of a lazy module's parameter raises
+            answers = (item.stride, item.storage_offset, item.numel)  # as code of the person's may do with these
+            told = is_strided and all(ask() is not None for ask in answers)
+            return Memory.of(item) if told else None  # the shape of a lazy module's parameter raises
         if is_kind(item, np.ndarray):
             return _array_memory(root_of(item))
         if is_kind(item, torch.UntypedStorage):

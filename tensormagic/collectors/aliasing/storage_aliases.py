@@ -112,7 +112,7 @@ class StorageAliases:
                 for name, item in walk_arrays(walk):
                     self._add(item, StorageAlias(name, weakref.ref(item), 0, kept, scope, _list_of(name, space)))
                 self.searched += walk.looked
-                self.complete = self.complete and walk.complete
+                self.complete = self.complete and not walk.gap
 
     def _add(self, item: Any, storage_alias: StorageAlias) -> None:
         try:

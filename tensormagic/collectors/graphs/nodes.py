@@ -265,13 +265,20 @@ def _custom_saved(node: Any) -> tuple[SavedTensor, ...]:
     return _in_words(tuple(_facts_of(name, tensor) for name, tensor in named if tensor is not None)[:MAX_SAVED])
 
 
+def _grad_fn(x: torch.Tensor) -> Any:
+    try:
+        return x.grad_fn
+    except Exception:  # a view that was changed in a way that autograd forbids, or a class of the person's
+        return None
+
+
 def _variables(found: Walk, namespace: Mapping[str, Any]) -> dict[int, str]:
     """Return traversal place → the name under which the namespace holds what the node made."""
     places = {id(node): place for place, node in enumerate(found.nodes)}
     names: dict[int, str] = {}
     for name, value in list(namespace.items()):
         if is_a(value, torch.Tensor) and not name.startswith("_"):
-            place = places.get(id(value.grad_fn))
+            place = places.get(id(_grad_fn(value)))
             if place is not None and not is_accumulate(found.nodes[place]):
                 names.setdefault(place, name)
     return names

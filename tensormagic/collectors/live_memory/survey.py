@@ -15,7 +15,7 @@ from torch import nn
 
 from tensormagic.collectors.graphs.saved_tensors import kept_by, path_of
 from tensormagic.collectors.live_memory.blocks import Block, Role, memory_in, merged, nbytes_of, parts
-from tensormagic.collectors.objects.holdings import gradient_there, mro_of, registered
+from tensormagic.collectors.objects.holdings import gradient_there, home_of, is_readable, mro_of, registered
 from tensormagic.collectors.objects.namespace import OPTIMIZED
 from tensormagic.collectors.objects.reach import Place
 from tensormagic.collectors.session.session_walk import ObjectWalk
@@ -107,7 +107,7 @@ def nameless(known: Container[int]) -> Nameless:
     wanted = tensors | nodes
     found = [item for item in every if type(item) in wanted]
     return Nameless(
-        tensors=[item for item in found if type(item) in tensors and id(item) not in known],
+        tensors=[item for item in found if type(item) in tensors and id(item) not in known and is_readable(item)],
         nodes=[item for item in found if type(item) in nodes],
         looked=len(every),
     )
@@ -146,7 +146,7 @@ def note_unnamed_referrers(blocks: Sequence[Block], ours: Container[int]) -> Non
 
 
 def _is_theirs(item: Any) -> bool:
-    return type(item) is not FrameType and not type(item).__module__.startswith("tensormagic.")
+    return type(item) is not FrameType and not home_of(type(item)).startswith("tensormagic.")
 
 
 def _described(item: Any, x: torch.Tensor, libraries: dict[int, str]) -> str:
@@ -157,7 +157,7 @@ def _described(item: Any, x: torch.Tensor, libraries: dict[int, str]) -> str:
         return f"{library}.{key}" if library else f"a dict without a name, [{key!r}]"
     if type(item) in {list, tuple, set, frozenset}:
         return f"a {type(item).__name__} of {count(len(item))} without a name"
-    return f"an object without a name: {type(item).__module__}.{type(item).__qualname__}"
+    return f"an object without a name: {home_of(type(item))}.{type(item).__qualname__}"
 
 
 MOST_SAVED = 4  # graphs told of one block
@@ -206,12 +206,11 @@ class Survey:
         """What could not be looked at."""
         graphs, hidden = self._graphs, self._graphs.hidden
         described = [
-            ("names", self._walk_session.cut),
             ("graphs", "" if graphs.complete else f"only {plural(len(graphs.nodes), 'node')} of graphs were looked at"),
             ("graphs", _not_shown(hidden) if hidden else ""),
             *(("storages", _not_counted(kind, number)) for kind, number in self._unreadable.items()),
         ]
-        return tuple(Gap(section, reason) for section, reason in described if reason)
+        return (*self._walk_session.gaps, *(Gap(section, reason) for section, reason in described if reason))
 
     def _blocks_of(self, x: torch.Tensor) -> list[Block]:
         """Return the blocks that a tensor lies in."""
@@ -263,9 +262,12 @@ class Survey:
 
     def _note_roles(self, x: torch.Tensor) -> None:
         """Note a tensor's own roles and those of its gradient, and what module that belongs to."""
-        if isinstance(x, nn.Parameter):
+        try:
+            is_parameter, grad = isinstance(x, nn.Parameter), gradient_there(x)
+        except Exception:  # code of the person's class
+            return
+        if is_parameter:
             self._mark(x, "parameter", "")
-        grad = gradient_there(x)
         if grad is not None:
             blocks = self._blocks_of(x)
             self._mark(grad, "gradient", blocks[0].module if blocks else "")

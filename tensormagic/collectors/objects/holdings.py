@@ -6,11 +6,12 @@ import functools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType, UnionType
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType, NoneType, UnionType
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 # Asks what a value of the person's is, and what it holds, without asking the value.
 #
@@ -21,6 +22,38 @@ from torch import nn
 def is_a(value: Any, kinds: type | UnionType | tuple[type, ...]) -> bool:
     """Return whether a value is really of a class, whatever it says of itself."""
     return issubclass(type(value), kinds)
+
+
+_PLAIN = frozenset({torch.Tensor, nn.Parameter, nn.Buffer})
+_ANSWERS = {
+    "layout": torch.layout, "device": torch.device, "dtype": torch.dtype, "requires_grad": bool, "is_leaf": bool,
+    "is_nested": bool, "_cdata": int,
+}  # fmt: skip
+
+
+def is_readable(x: Any) -> bool:
+    """Return whether a tensor answers what is asked of every tensor; code of its class may do something else."""
+    if type(x) in _PLAIN:
+        return True
+    try:
+        with torch._C.DisableTorchFunction():
+            if not all(is_a(getattr(x, name), kind) for name, kind in _ANSWERS.items()):
+                return False
+            with suppress(RuntimeError):  # of a view that was changed in a way that autograd forbids
+                if x.grad_fn is not None and not hasattr(type(x.grad_fn), "next_functions"):
+                    return False
+            return is_lazy(x) or (is_a(x.shape, torch.Size) and is_a(x._base, torch.Tensor | NoneType))
+    except Exception:
+        return False
+
+
+def home_of(kind: type) -> str:
+    """Return the module that a class says it is defined in; empty where it says none."""
+    try:
+        home = type.__getattribute__(kind, "__module__")
+    except AttributeError:
+        return ""  # a class made where there is no ``__name__``
+    return home if type(home) is str else ""
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
@@ -110,11 +143,12 @@ def children(path: str, item: Any, depth: int, label: Label) -> Iterator[Child]:
 
 def _module_children(path: str, module: nn.Module, depth: int, _label: Label) -> Iterator[Child]:
     """Yield parameters, buffers, submodules, as `named_parameters` spells them, and plain attributes."""
-    attributes = object.__getattribute__(module, "__dict__")
+    attributes = attributes_of(module)
     for registry in REGISTRIES:
         held = registered(module, registry).items()
         yield from ((f"{path}.{name}", value, depth) for name, value in held if value is not None)
-    is_torchs = _home(type(module)) == "torch"  # these keep second references, a scripted one in its methods, too
+    # Those of torch keep second references, a scripted one in its methods, too.
+    is_torchs = home_of(type(module)).partition(".")[0] == "torch"
     for name, value in list(dict.items(attributes)):
         if is_torchs and not is_kind(value, torch.Tensor) and (name.startswith("_") or is_kind(value, *_METHODS)):
             continue
@@ -124,7 +158,7 @@ def _module_children(path: str, module: nn.Module, depth: int, _label: Label) ->
 
 def buffers_of(module: nn.Module) -> dict[int, bool]:
     """Return what a module has registered as its own buffers, by ``id``, and whether ``state_dict()`` has it."""
-    attributes = object.__getattribute__(module, "__dict__")
+    attributes = attributes_of(module)
     passing = attributes.get("_non_persistent_buffers_set") or ()
     held = registered(module, "_buffers").items()
     return {id(buffer): name not in passing for name, buffer in held if buffer is not None}
@@ -135,15 +169,15 @@ def registered(module: nn.Module, registry: str) -> dict[str, Any]:
 
     Those of a scripted module are in C++; what stands in for the dictionary is torch's own.
     """
-    held = object.__getattribute__(module, "__dict__").get(registry) or {}
+    held = attributes_of(module).get(registry) or {}
     if is_kind(held, dict):
         return dict(dict.items(held))
-    return dict(held.items()) if type(held).__module__.startswith("torch.") else {}
+    return dict(held.items()) if home_of(type(held)).startswith("torch.") else {}
 
 
 def _optimizer_children(path: str, optimizer: Any, depth: int, label: Label) -> Iterator[Child]:
     """Yield what an optimizer updates, and what it remembers of each."""
-    attributes = object.__getattribute__(optimizer, "__dict__")
+    attributes = attributes_of(optimizer)
     names: dict[int, str] = {}
     for at, group in enumerate(attributes.get("param_groups") or ()):
         for name, parameter in _parameters_of(f"{path}.param_groups[{at}]", group):
@@ -218,19 +252,10 @@ def _partial_children(path: str, item: Any, depth: int, _label: Label) -> Iterat
 
 def _object_children(path: str, item: object, depth: int) -> Iterator[Child]:
     """Yield the attributes of an object of somebody's own class, a dataclass for one: its dictionary and its slots."""
-    if _home(type(item)) in _MACHINERY:
+    if home_of(type(item)).partition(".")[0] in _MACHINERY:
         return
     for name, value in [*_attributes(item), *_slots(item)]:
         yield f"{path}.{name}", value, depth - 1
-
-
-def _home(kind: type) -> str:
-    """Return the top package that a class is defined in."""
-    try:
-        module = type.__getattribute__(kind, "__module__")
-    except AttributeError:
-        return ""  # a class made where there is no ``__name__``
-    return module.split(".")[0] if type(module) is str else ""
 
 
 def _attributes(item: object) -> list[tuple[str, object]]:

@@ -18,11 +18,14 @@ from tensormagic.collectors.objects.holdings import (
     can_hold,
     children,
     gradient,
+    home_of,
     is_kind,
     is_opaque,
+    is_readable,
     mro_of,
     registered,
 )
+from tensormagic.words import listed
 
 __all__ = ["LIMIT", "Walk", "is_history", "is_kind", "modules_in", "walk_arrays", "walk_tensors"]
 
@@ -55,7 +58,7 @@ def nearest(names: list[str]) -> list[str]:
 
 def is_torch_own(kind: type) -> bool:
     """Return whether a class is one of torch's: what these keep beside their registries is their own business."""
-    return kind.__module__.startswith("torch.")
+    return home_of(kind).startswith("torch.")
 
 
 def inside(name: str, root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -104,6 +107,7 @@ class Walk:
             torch does not guard that against who reads it.
         looked: How many were looked at so far.
         complete: Whether nothing was left out for being too many.
+        refused: The names of what cannot be looked into, since code of its class raises.
         buffers: What the modules that were met have registered as buffers, by ``id``, good while these are alive, and
             whether ``state_dict()`` has it.
     """
@@ -114,8 +118,19 @@ class Walk:
     gradients: bool = True
     looked: int = 0
     complete: bool = True
+    refused: list[str] = field(default_factory=list)
     buffers: dict[int, bool] = field(default_factory=dict, repr=False)
     _labels: dict[int, str] | None = field(default=None, repr=False)
+
+    @property
+    def gap(self) -> str:
+        """Why not everything was looked through; empty where it was."""
+        told = []
+        if self.refused:
+            told.append(f"{listed(list(dict.fromkeys(self.refused)))} cannot be read: code of the class raises")
+        if not self.complete:
+            told.append(f"only {self.looked} of the names, items and attributes there are were looked through")
+        return "; ".join(told)
 
     def named(self, *kinds: type) -> Iterator[tuple[str, Any]]:
         """Yield what is of one of these classes, under every name that reaches it, each name's whole tree in turn."""
@@ -133,6 +148,9 @@ class Walk:
                 self.complete = False
                 return
             self.looked += 1
+            if is_kind(item, torch.Tensor) and not is_readable(item):
+                self.refused.append(path)
+                continue
             if wanted[type(item)]:
                 yield path, item
             if id(item) in seen or not can_hold(item, depth):
@@ -152,7 +170,7 @@ class Walk:
                 self.buffers.update(buffers_of(item))
             found = list(itertools.islice(children(path, item, depth, self._label), self.items + 1))
         except Exception:  # one object that cannot be looked into does not hide the others
-            self.complete = False
+            self.refused.append(path)
             return []
         worth = [child for child in found[: self.items] if not is_opaque(child[1])]
         self.complete = self.complete and (len(found) <= self.items or not worth)

@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from tensormagic.collectors.objects.holdings import REGISTRIES, gradient_there, registered
+from tensormagic.collectors.objects.holdings import REGISTRIES, attributes_of, gradient_there, home_of, registered
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.reports import Location
 from tensormagic.reports.aliases import HolderKind
@@ -133,7 +133,7 @@ class Referents:
 
 def _is_opened(kind: type) -> bool:
     """Return whether instances of a class may hold a person's tensors: their own, torch's, and other libraries'."""
-    home = (kind.__module__ or "").split(".", 1)[0]
+    home = home_of(kind).split(".", 1)[0]
     if home in {"builtins", *_CLOSED_LIBRARIES} or kind is type or type in kind.__mro__:
         return False
     return home not in sys.stdlib_module_names or home in _OPENED_STDLIB or home == "__main__"
@@ -178,7 +178,7 @@ def _of_array(_reach: Referents, array: np.ndarray, place: Place) -> Iterator[He
 
 def _of_module(reach: Referents, module: nn.Module, place: Place) -> Iterator[Held]:
     """Yield parameters, buffers and submodules as `named_parameters` spells them, then everything else."""
-    attributes = object.__getattribute__(module, "__dict__")
+    attributes = attributes_of(module)
     for registry in REGISTRIES:
         held = registered(module, registry).items()
         yield from ((place.inner(f".{name}", "module"), value) for name, value in held)
@@ -278,7 +278,7 @@ def _of_python_module(reach: Referents, module: ModuleType, place: Place) -> Ite
 
 def _of_class(reach: Referents, kind: type, place: Place) -> Iterator[Held]:
     """Yield the attributes of a class of the person's own: a cache, a default, a shared buffer."""
-    home = sys.modules.get(kind.__module__)
+    home = sys.modules.get(home_of(kind))
     filename = getattr(home, "__file__", None)
     if home is None or (type(filename) is str and not is_own_code(filename)):
         return
@@ -288,8 +288,7 @@ def _of_class(reach: Referents, kind: type, place: Place) -> Iterator[Held]:
 
 
 def _of_instance(reach: Referents, item: Any, place: Place) -> Iterator[Held]:
-    with contextlib.suppress(AttributeError):  # it has only slots
-        yield from _attributes(reach, object.__getattribute__(item, "__dict__"), place)
+    yield from _attributes(reach, attributes_of(item), place)
     for name, slot in reach.slots(type(item)):
         with contextlib.suppress(AttributeError):  # it is empty
             yield place.inner(f".{name}", "attribute"), slot.__get__(item)

@@ -101,7 +101,7 @@ def _of_instance(path: str, item: Any) -> tuple[Container | None, list[tuple[str
     kind = type(item)
     try:
         attributes = object.__getattribute__(item, "__dict__")
-    except AttributeError:
+    except Exception:  # it has none, or code of the person's stands there
         return None
     if type(attributes) is not dict or _defining(kind, "__getattribute__") is not object:
         return None

@@ -15,7 +15,7 @@ import torch
 
 from tensormagic.collectors.aliasing.holders import roots
 from tensormagic.collectors.calls.seen_draws import was_chosen
-from tensormagic.collectors.objects.holdings import is_a
+from tensormagic.collectors.objects.holdings import home_of, is_a
 from tensormagic.collectors.objects.reach import Place, Referents
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.rng import mersenne
@@ -334,7 +334,7 @@ def _in_names(namespace: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _held(reach: Referents, place: Place, item: Any) -> list[tuple[Place, Any]]:
-    if type(item).__module__.startswith("tensormagic."):
+    if home_of(type(item)).startswith("tensormagic."):
         return []
     try:
         return list(reach.held(item, place))

@@ -19,9 +19,10 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from tensormagic.collectors.aliasing.holders import Budget, roots
-from tensormagic.collectors.objects.holdings import mro_of, registered
+from tensormagic.collectors.objects.holdings import is_readable, mro_of, registered
 from tensormagic.collectors.objects.reach import Place, Referents
-from tensormagic.words import plural, seconds_text
+from tensormagic.reports import Gap
+from tensormagic.words import listed, plural, seconds_text
 
 THOROUGH = Budget(limit=400_000, seconds=2.0)
 QUICK = Budget(limit=40_000, seconds=0.05, clock=thread_time)  # other processes may be busy
@@ -92,6 +93,7 @@ class ObjectWalk:
     looked: int = 0
     cut: str = ""
     names_complete: bool = False
+    refused: list[str] = field(default_factory=list)  # tensors that answer nothing, since code of their class raises
     _kinds: _Kinds = field(default_factory=_Kinds)
     _seen: dict[int, Any] = field(default_factory=dict)
     _reach: Referents = field(init=False)
@@ -131,6 +133,9 @@ class ObjectWalk:
                 optimizers.append((place, item))
                 continue
             self.looked += 1
+            if kind == "tensor" and not is_readable(item):
+                self.refused.append(place.path)
+                continue
             is_new = id(item) not in self._seen
             if kind == "tensor":
                 self._meet_tensor(place, item, is_new=is_new)
@@ -139,6 +144,13 @@ class ObjectWalk:
                 self._note(place, item, kind)
                 pending.extend(islice(self._inside(place, item, kind), self.budget.limit))
             self._check()
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """What was not looked through, and why."""
+        refused = f"{listed(list(dict.fromkeys(self.refused)))} cannot be read: code of the class raises"
+        reasons = (self.cut, refused if self.refused else "")
+        return tuple(Gap("names", reason) for reason in reasons if reason)
 
     def _note(self, place: Place, item: Any, kind: str) -> None:
         if kind == "module":

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from tensormagic.collectors.objects.holdings import attributes_of
 from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.objects.namespace import Walk, held_by, inside, is_kind, is_torch_own
 from tensormagic.collectors.quiet import quiet
@@ -92,7 +93,7 @@ def _places(root: Root) -> Iterator[Place]:
     for path, module in inside(*root):
         if is_torch_own(type(module)):
             continue
-        attributes = object.__getattribute__(module, "__dict__")
+        attributes = attributes_of(module)
         for attribute in sorted(attributes.keys() - _OWN):
             value = attributes[attribute]
             if type(value) not in _ATOMS and (is_kind(value, torch.Tensor) or _holds_any(value)):

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.objects.holdings import registered
+from tensormagic.collectors.objects.holdings import attributes_of, registered
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.assignments import CellNumber, assigned, bound, no_cell
@@ -229,7 +229,7 @@ def steps_of(state: Mapping[str, Any]) -> int:
 
 
 def _registry(optimizer: Any, name: str) -> Any:
-    return object.__getattribute__(optimizer, "__dict__").get(name) or {}
+    return attributes_of(optimizer).get(name) or {}
 
 
 def _gradient(p: nn.Parameter) -> Gradient | None:

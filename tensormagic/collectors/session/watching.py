@@ -25,7 +25,6 @@ from tensormagic.collectors.session.tied_weights import TiedWeights
 from tensormagic.collectors.session.unregistered import modules_report
 from tensormagic.collectors.session.update_tracking import Learning
 from tensormagic.reports import (
-    Gap,
     Growth,
     HeldSize,
     Holder,
@@ -97,7 +96,7 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
             still=known.learning.look(outermost, optimizers, files=files, cell_number=cell_number)
             if walk_session.names_complete
             else (),
-            gaps=(Gap("names", walk_session.cut),) if walk_session.cut else (),
+            gaps=walk_session.gaps,
         )
 
 

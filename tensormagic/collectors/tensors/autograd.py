@@ -13,6 +13,7 @@ from typing import Any, cast
 import torch
 
 from tensormagic.collectors.graphs.nodes import is_packed, isinstance_of_torch, op_name
+from tensormagic.collectors.objects.holdings import is_a
 from tensormagic.collectors.quiet import here, numbers, quiet
 from tensormagic.collectors.tensors.subject import is_readable, sizes_of
 from tensormagic.reports import BEYOND, NOTHING, AutogradDetails, AutogradReport, Hook, Path, PathNode, SavedState
@@ -194,7 +195,7 @@ def autograd_details(x: torch.Tensor, names: Mapping[int, str], named: Named = (
 
 
 def _is_other(item: object, x: torch.Tensor) -> bool:
-    return isinstance(item, torch.Tensor) and item is not x
+    return is_a(item, torch.Tensor) and item is not x
 
 
 # -- why ----------------------------------------------------------------------------------------------------------

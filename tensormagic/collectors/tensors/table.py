@@ -56,11 +56,7 @@ def collect_table(
 
 
 def _gaps(walk: Walk, found: int) -> tuple[Gap, ...]:
-    gaps = []
-    if not walk.complete:
-        gaps.append(
-            Gap("tensors", f"only {walk.looked} of the names, items and attributes there are were looked through")
-        )
+    gaps = [Gap("tensors", walk.gap)] if walk.gap else []
     if found > MOST_ROWS:
         gaps.append(Gap("tensors", f"{MOST_ROWS} of {found} have a row; the totals are over all"))
     return tuple(gaps)

@@ -226,8 +226,8 @@ def _shared(subject: Subject, name: str, namespace: dict[str, object], sections:
     search = AliasSearch()
     if subject.strided:
         search = sections.read("aliases", lambda: find_aliases(x, named, name=name), search)
-    if not walk.complete:
-        sections.miss("aliases", f"only {walk.looked} of the names, items and attributes there are were looked through")
+    if walk.gap:
+        sections.miss("aliases", walk.gap)
     if search.found > len(search.aliases):
         sections.miss(
             "aliases", f"{count(len(search.aliases))} of the {count(search.found)} that share its storage are listed"

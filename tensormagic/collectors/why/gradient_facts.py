@@ -11,8 +11,8 @@ import torch
 from tensormagic.collectors.cuts.detachment_values import dtype_of
 from tensormagic.collectors.graphs.history import is_stale
 from tensormagic.collectors.graphs.nodes import op_name
-from tensormagic.collectors.objects.holdings import is_a
-from tensormagic.collectors.objects.namespace import modules_in, nearest, walk_tensors
+from tensormagic.collectors.objects.holdings import is_a, is_readable, registered
+from tensormagic.collectors.objects.namespace import inside, modules_in, nearest, walk_tensors
 from tensormagic.collectors.quiet import here, quiet
 from tensormagic.collectors.tensors.autograd import autograd, saved_states
 from tensormagic.collectors.tensors.subject import sizes_of
@@ -131,7 +131,9 @@ def names_of(namespace: Mapping[str, Any]) -> Names:
     with quiet():
         named = list(walk_tensors(namespace))
         for root, module in modules_in(namespace):
-            named += [(f"{root}.{path}", each) for path, each in module.named_parameters()]
+            for path, inner in inside(root, module):
+                held = registered(inner, "_parameters").items()
+                named += [(f"{path}.{key}", each) for key, each in held if each is not None and is_readable(each)]
     found: dict[int, list[str]] = {}
     for label, each in named:
         if label not in found.setdefault(id(each), []):
@@ -216,7 +218,7 @@ def _storage(x: torch.Tensor) -> int:
     """Return the identity of the memory of a tensor; 0 where it has none."""
     try:
         return int(x.untyped_storage()._cdata)
-    except (RuntimeError, NotImplementedError):
+    except Exception:  # it has none, or code of its class raises
         return 0
 
 
