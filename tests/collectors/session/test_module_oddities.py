@@ -240,7 +240,7 @@ def test_a_look_that_fails_is_a_gap():
     gaps: list[tuple[str, str]] = []
     told = _Told()
     watch = ModuleWatch(told, {}, None)
-    told.roots = lambda: [("net", None)]
+    told.roots = lambda: [("net",)]  # no module behind the name
     watch.finish([], lambda *gap: gaps.append(gap))
     assert watch.report is None
     assert gaps[0][0] == "modules"
