@@ -33,7 +33,7 @@ def test_a_failing_cell_shows_the_explanation_below_its_traceback(notebook: Call
     expect(traceback).to_contain_text("mat1 and mat2 shapes cannot be multiplied (16x64 and 32x10)")
     assert traceback.bounding_box()["y"] < panel.bounding_box()["y"]
     image = panel.locator(".tm-graph img")
-    said = "Graph of 4 operations back to 4 leaves, net.0.weight, net.0.bias, and 2 more; "
+    said = "Graph of 4 operations back to 4 leaves, net.0.weight, net.0.bias and 2 more; "
     said += "torch refused this: RuntimeError, cell 3, line 1: linear."
     expect(image).to_have_attribute("alt", said)
     sides = []  # the picture turns dark by itself where the element that shows it is dark
