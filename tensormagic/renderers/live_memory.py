@@ -15,9 +15,9 @@ from functools import cache
 from typing import Any
 
 from tensormagic import views
-from tensormagic.renderers.assets import module
+from tensormagic.renderers.assets import module, static
 from tensormagic.renderers.basics.plain_text import plain, plain_report
-from tensormagic.renderers.basics.styling import whole
+from tensormagic.renderers.basics.styling import tokens
 from tensormagic.renderers.live import Bundle, keep_retired, view_of, widget_class
 from tensormagic.renderers.sampler import Sampler
 from tensormagic.reports import MemoryFrame, MemoryRunReport
@@ -94,4 +94,4 @@ def _document(report: MemoryRunReport) -> dict[str, Any]:
 
 @cache
 def _widget_class() -> Any:
-    return widget_class("MemoryWidget", module("memory", "live.js"), whole("memory_live.css"), "_document")
+    return widget_class("MemoryWidget", module("memory", "live.js"), tokens() + static("memory_live.css"), "_document")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from tensormagic.renderers.assets import static
 from tensormagic.renderers.basics.markup import tag
-from tensormagic.renderers.basics.style_rules import nested
 
 _END = "</section>"
 
@@ -16,4 +15,4 @@ def print_styles(html: str) -> str:
     """Return a panel that can be printed; unchanged where the fragment is no section."""
     if not html.endswith(_END):
         return html
-    return f"{html.removesuffix(_END)}{tag('style', nested(static('print.css')))}{_END}"
+    return f"{html.removesuffix(_END)}{tag('style', static('print.css'))}{_END}"

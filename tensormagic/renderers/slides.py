@@ -10,7 +10,6 @@ import re
 
 from tensormagic.renderers.assets import static
 from tensormagic.renderers.basics.markup import in_address, tag
-from tensormagic.renderers.basics.styling import tokens
 from tensormagic.renderers.trace.trace_svg_graph import EITHER_SIDE
 
 _END = "</section>"
@@ -24,6 +23,5 @@ def with_slides(html: str) -> str:
         return html
     opened = _CLOSED.sub('<details open=""', html).replace('class="tm ', 'class="tm tm-slides ', 1)
     opened = opened.replace(_STYLE_END, EITHER_SIDE + _STYLE_END)  # a run's picture is dark in the dark
-    look = static("slide.css")
-    more = tag("style", tokens(look) + look) + tag("script", static("slide.js"))
+    more = tag("style", static("slide.css")) + tag("script", static("slide.js"))
     return f"{opened.removesuffix(_END)}{more}{_END}"

@@ -48,7 +48,6 @@ _CLASSES: dict[Look, str] = {
 }  # fmt: skip
 _COLUMN = {"number": "tm-num", "code": "tm-mono", "quiet": "quiet", "wide": "tm-wide", "bars": "tm-bars"}
 _COLOURS = 254  # of a PNG of one byte a pixel
-_SHEETS = ("view.css", "memory.css")  # of nodes: a panel gets the rules that it can use
 _DOT, _DOTS_WIDE, _DOTS_HIGH, _ROW_GAP = 3, 80, 6, 2  # pixels of a dot of a strip; dots along its sides, between rows
 
 
@@ -59,7 +58,7 @@ def render(view: Panel) -> str:
                   lead=with_code(view.lead))  # fmt: skip
     inner = [head, *_blocks(view.body)]
     label = (view.label or view.title.capitalize()).replace("`", "")
-    drawn = panel(f"tm-{view.kind}", label, inner, css=(*_SHEETS, *view.sheets), extra=category_style())
+    drawn = panel(f"tm-{view.kind}", label, inner, css=("view.css", *view.sheets), extra=category_style())
     return drawn + "".join(map(render, view.after))
 
 

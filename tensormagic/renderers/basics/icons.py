@@ -7,8 +7,6 @@ text alternative of its own.
 
 from __future__ import annotations
 
-import re
-
 from tensormagic.renderers.basics.markup import tag
 
 # Name → the sign where there are no styles, and the shape in a box of 14 by 14.
@@ -32,7 +30,6 @@ def icon(name: str) -> str:
     return tag("span", SIGNS[name], class_=f"tm-icon tm-i-{name}", aria_hidden="true")
 
 
-def icon_style(markup: str) -> str:
-    """Return the shapes of those icons that ``markup`` uses."""
-    used = sorted(set(re.findall(r"tm-i-(\w+)", markup)))
-    return "".join(f'.tm .tm-i-{name}{{--icon:path(evenodd,"{ICONS[name][1]}")}}' for name in used)
+def icon_style() -> str:
+    """Return the shapes of all icons."""
+    return "".join(f'.tm .tm-i-{name}{{--icon:path(evenodd,"{shape}")}}' for name, (_, shape) in ICONS.items())

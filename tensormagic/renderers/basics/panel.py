@@ -25,8 +25,7 @@ def panel(kind: str, label: str, parts: Iterable[str], *, css: Sequence[str] = (
         extra: Rules that no file holds.
     """
     body = "".join(parts)
-    style = tag("style", sheet(f"{kind} {body}", *css, extra=extra))
-    return tag("section", style, body, class_=f"tm {kind}", aria_label=label)
+    return tag("section", tag("style", sheet(*css, extra=extra)), body, class_=f"tm {kind}", aria_label=label)
 
 
 def header(  # noqa: PLR0913  (all but title and facts is keyword-only)

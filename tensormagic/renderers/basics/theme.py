@@ -90,7 +90,7 @@ def heat_style() -> str:
     time = _steps("n", TIME_SCALE_LIGHT, TIME_SCALE_DARK)
     nbytes = _steps("n", BYTES_SCALE_LIGHT, BYTES_SCALE_DARK)
     heats = (("[data-heat=time]", time), (":is([data-heat=bytes],[data-heat=saved])", nbytes))
-    return "".join(f".tmv .stage{which}{{{steps}}}" for which, steps in heats)
+    return "".join(f".tmv.tmv.tmv .stage{which}{{{steps}}}" for which, steps in heats)
 
 
 def _steps(letter: str, light: tuple[str, ...], dark: tuple[str, ...]) -> str:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tensormagic.renderers.assets import static
 from tensormagic.renderers.basics.finding_html import finding_html, gaps_html, remedy_html, with_code
 from tensormagic.renderers.basics.icons import icon
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.panel import header, panel, section
-from tensormagic.renderers.basics.style_rules import nested
-from tensormagic.renderers.basics.styling import used
 from tensormagic.renderers.failure import failure_graph
 from tensormagic.renderers.failure.failure_words import (
     Cell,
@@ -61,7 +60,7 @@ def of_run(report: TraceReport) -> tuple[str, TraceReport]:
         graph = failure_graph.picture(report.graphs[place], node, crash_words(failure, RAN))
     inner = body(failure, drawn=bool(report.graphs))
     drawn = tag("div", inner, graph, class_="tm tm-failure tm-top")
-    top = tag("style", nested(used(drawn, "panel.css", "failure.css"))) + drawn
+    top = tag("style", static("failure.css")) + drawn
     return top, replace(report, findings=rest, error="")  # the error is told where it counts, above
 
 

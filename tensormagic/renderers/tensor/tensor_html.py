@@ -7,15 +7,12 @@ stands on a page twice without a quarrel.
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from typing import Any
 
 from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
 from tensormagic.renderers.basics.markup import escape, json_block, packed, tag
-from tensormagic.renderers.basics.minify_html import minify_html
 from tensormagic.renderers.basics.panel import fold, folds, header, heading, panel, section
-from tensormagic.renderers.basics.styling import brought
 from tensormagic.renderers.shelf import code_of, loader
 from tensormagic.renderers.tensor.histogram_html import histogram_html
 from tensormagic.renderers.tensor.kind_html import kinds_html
@@ -72,8 +69,8 @@ def render(report: TensorReport) -> str:
         section("", _sharing(report) + ("" if single else _values(report.statistics)), class_="tm-two"),
         _more(report, _layout(report, picture) if lone else ""),
     ]
-    parts = [minify_html("".join(parts)), "" if lone else _viewer(report, picture)]
-    return panel("tm-tensor", f"Tensor {name(report)}", parts, css=CSS)
+    viewer = "" if lone else _viewer(report, picture)
+    return panel("tm-tensor", f"Tensor {name(report)}", [*parts, viewer], css=CSS)
 
 
 def folded(report: TensorReport) -> str:
@@ -211,11 +208,8 @@ def _viewer(report: TensorReport, picture: Picture | None) -> str:
 
 @cache
 def _code() -> str:
-    """Return the element that carries the viewer, and the rules for what it adds: before those of the panel."""
-    rules = json.dumps(brought("tensor", CSS[0]))
-    style = f"Object.assign(document.createElement('style'), {{ textContent: {rules} }})"
-    mount = "await mountTensors(panel, unpacked); mountSlices(panel);"
-    both = f"async (panel, unpacked) => {{ panel.prepend({style}); {mount} }}"
+    """Return the element that carries the viewer."""
+    both = "async (panel, unpacked) => { await mountTensors(panel, unpacked); mountSlices(panel); }"
     return code_of("tensor", "tensor_viewer.js", "tensor_slices.js", mount=both)
 
 

@@ -8,7 +8,6 @@ that the same output stands on a page twice without a quarrel.
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -16,13 +15,10 @@ from typing import TYPE_CHECKING
 from tensormagic.renderers.alternatives.trace_alternative import trace_alternative
 from tensormagic.renderers.assets import module, static
 from tensormagic.renderers.basics.finding_html import explanation_html, finding_html, gaps_html
-from tensormagic.renderers.basics.icons import icon_style
 from tensormagic.renderers.basics.markup import escape, packed, svg_image, tag
-from tensormagic.renderers.basics.minify_html import minify_html
 from tensormagic.renderers.basics.panel import all_clear as clear
 from tensormagic.renderers.basics.panel import fold, folds, header, scroll
-from tensormagic.renderers.basics.style_rules import nested
-from tensormagic.renderers.basics.styling import further_tokens, tokens, used, whole_rules
+from tensormagic.renderers.basics.styling import sheet
 from tensormagic.renderers.basics.theme import heat_style
 from tensormagic.renderers.document.document import SAVED_LIMITS, Draw, trace_document
 from tensormagic.renderers.failure import failure_html
@@ -38,15 +34,6 @@ from tensormagic.renderers.trace.trace_tables import tables_html
 if TYPE_CHECKING:
     from tensormagic.reports import Graph, TraceReport
 
-# What a trace has of the parts of all panels.
-_PARTS = (
-    "tm-head tm-line tm-name tm-second tm-find tm-sev tm-hint tm-fix tm-remedy tm-error tm-warning tm-note tm-gaps "
-    "tm-clear tm-icon tm-i-graph tm-i-error tm-i-warning tm-i-note tm-i-ok tm-folds tm-fold tm-inside tm-scroll "
-    "tm-failed"
-)
-_ELEMENTS = "<p><h3><b><i><ul><li><code><pre><details><summary><table><thead><tbody><tr><th><td>"
-_BESIDE = ("failure.css", "trace_ops.css", "print.css")  # what may stand in a trace with a sheet of its own
-_VIEWER = re.compile(r"\.tmv(?![\w-])")
 PICTURE_BYTES = 14_000  # the picture is not compressed: a larger one is folded further
 PICTURE_BOXES = (SAVED_LIMITS.boxes, 24, 16)
 # Bytes that an output may take, without its plain text (some 8,000 more): of a small graph, and for each node beyond.
@@ -105,28 +92,18 @@ def render_static(report: TraceReport, *, picture: bool = True) -> str:
 @cache
 def viewer_style() -> str:
     """Return the whole style sheet of the viewer: the tokens, the rules of the panel, and its own."""
-    return panel_style() + used_by_operations() + viewer_rules()
+    return panel_style() + static("trace_ops.css") + viewer_rules()
 
 
 @cache
 def panel_style() -> str:
     """Return what the panel needs where no script runs; the viewer brings the rest along."""
-    # The same for every trace: the outputs of a page share one sheet.
-    rules = whole_rules("trace.css") + used(_PARTS + _ELEMENTS, "panel.css") + icon_style(_PARTS)
-    return tokens(rules + "".join(map(static, _BESIDE))) + nested(rules)
-
-
-def used_by_operations() -> str:
-    """Return the rules of the table of operations, which few runs have."""
-    return nested(used("tm-trace tm-ops tm-ops-table tm-share" + _ELEMENTS, "trace_ops.css"))
+    return sheet("trace.css")
 
 
 def viewer_rules() -> str:
     """Return the rules that only the viewer needs; they come packed with it."""
-    rules = static("access.css") + static("trace_viewer.css") + heat_style()
-    first = further_tokens(rules + viewer_module(), panel_style())
-    # To win over what other panels of the page say about all panels.
-    return first + nested(_VIEWER.sub(".tmv.tmv.tmv", rules))
+    return static("trace_viewer.css") + heat_style()
 
 
 @cache
@@ -149,7 +126,7 @@ def viewer_code() -> str:
 
 def _operations(report: TraceReport) -> str:
     table = operations_html(report)
-    return tag("style", used_by_operations()) + table if table else ""
+    return tag("style", static("trace_ops.css")) + table if table else ""
 
 
 def _static_part(
@@ -161,7 +138,7 @@ def _static_part(
 
 
 def _text_part(report: TraceReport) -> str:
-    words = minify_html(scroll("The run as text", _words(report), tables_html(report)))
+    words = scroll("The run as text", _words(report), tables_html(report))
     return folds(fold("As text", words, state="findings, parameters, nodes, passes"))
 
 

@@ -24,7 +24,15 @@ def view(report: FreeingReport) -> Panel:
     body += [Paragraph(words, "quiet") for words in map(gain_words, report.gains) if words]
     if report.entries and not report.dropped:
         body.append(Paragraph(_HOW.format("it" if len(report.entries) == 1 else "them"), "quiet"))
-    return Panel("memory", "memory", "memory", [lead(report)], body, label="What only the history keeps in memory")
+    return Panel(
+        "memory",
+        "memory",
+        "memory",
+        [lead(report)],
+        body,
+        label="What only the history keeps in memory",
+        sheets=("memory.css",),
+    )
 
 
 def lead(report: FreeingReport) -> str:

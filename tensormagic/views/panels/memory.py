@@ -52,7 +52,9 @@ def view(report: MemoryReport, *, brief: bool = False) -> Panel:
     body += freed if brief else []
     body += storages_sections("Storages by size", report.storages, report.left_out)
     label = f"Where the {title(report)} is"
-    return Panel("memory", "memory", shortened(title(report), 120), [summary(report)], body, label)
+    return Panel(
+        "memory", "memory", shortened(title(report), 120), [summary(report)], body, label, sheets=("memory.css",)
+    )
 
 
 def device_section(report: MemoryReport, device: DeviceMemory, height: float, *, folded: bool = False) -> Section:

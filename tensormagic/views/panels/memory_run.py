@@ -76,7 +76,15 @@ def view(report: MemoryRunReport) -> Panel:
     body += blocks_sections("Allocated here and still alive", report.kept, report.kept_left_out, report)
     body += [] if died else releases_sections(report.releases, folded=True)
     body += map(_allocator, report.allocator)
-    return Panel("memory", "memory", shortened(title(report), 80), _facts(report), body, "Memory of a run")
+    return Panel(
+        "memory",
+        "memory",
+        shortened(title(report), 80),
+        _facts(report),
+        body,
+        "Memory of a run",
+        sheets=("memory.css",),
+    )
 
 
 def _facts(report: MemoryRunReport) -> list[Cell]:

@@ -42,7 +42,16 @@ def view(report: SnapshotReport) -> Panel:
     body += _settings(report)
     facts: list[Cell] = [Words(shortened(report.source, 100), "quiet"), Words(summary(report), "strong")]
     second = [f"{one.device}: {f' {DOT} '.join(device_notes(one))}" for one in report.devices]
-    return Panel("memory tm-snapshot", "memory", "memory snapshot", facts, body, "Memory snapshot", second)
+    return Panel(
+        "memory tm-snapshot",
+        "memory",
+        "memory snapshot",
+        facts,
+        body,
+        "Memory snapshot",
+        second,
+        sheets=("memory.css",),
+    )
 
 
 def _refused(refused: RefusedAllocation) -> list[Node]:
