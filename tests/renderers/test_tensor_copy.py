@@ -92,7 +92,7 @@ def test_panel_and_text_show_it_right_below_the_header():
     """Before findings and layout."""
     report = replace(SAMPLES["transpose_slice"], verdict=CHAIN)
     html, text = tensor_html.render(report), tensor_text.render(report)
-    assert html.index('tm-copy"><') < html.index("<div class=tm-find>") < html.index("<div class=tm-layout>")
+    assert html.index('tm-copy"><') < html.index('<div class="tm-find">') < html.index('<div class="tm-layout">')
     assert text.index(" COPY  shares no memory with x") < text.index("TM401")
 
 

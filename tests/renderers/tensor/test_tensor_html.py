@@ -41,7 +41,7 @@ def test_cells_carry_their_own_colours_and_numbers() -> None:
     """Every cell names background and ink as hex and holds its offset, so that any sanitiser leaves it readable."""
     html = tensor_html.render(SAMPLES["transpose_slice"])
     grid = re.search(r'<table class="tm-cells tm-grid">.*?</table>', html)[0]
-    cells = re.findall(r"<td[^>]*style=background:(#\w{6});color:(#\w+)[^>]*>(?:<b>)?(\d+)", grid)
+    cells = re.findall(r'<td[^>]*style="background:(#\w{6});color:(#\w+)[^>]*>(?:<b>)?(\d+)', grid)
     assert [int(number) for _, _, number in cells] == [1, 13, 2, 14, 3, 15, 4, 16]
     assert all(theme.ink_on(background) == ink for background, ink, _ in cells)
     assert not re.search(r"style=[^>]*var\(", html)
@@ -111,8 +111,8 @@ def test_viewer_data_is_what_the_static_page_shows() -> None:
 
 
 def test_typical_panel_is_small() -> None:
-    """The mockup's panel under 45 KB, a large tensor's, which can be turned, under 70 KB."""
-    assert len(tensor_html.render(SAMPLES["transpose_slice"]).encode()) < 45_000
+    """The mockup's panel under 55 KB, a large tensor's, which can be turned, under 70 KB."""
+    assert len(tensor_html.render(SAMPLES["transpose_slice"]).encode()) < 55_000
     assert len(tensor_html.render(SAMPLES["causal_scores"]).encode()) < 70_000
 
 
@@ -140,8 +140,8 @@ def test_label_of_the_base_rows_has_its_room() -> None:
     for row_name, label in (("images", "rows of images"), ("a" * 40, f"rows of {'a' * 15}…")):
         layout = replace(base.layout, strip=replace(base.layout.strip, row_name=row_name))
         html = tensor_html.render(replace(base, layout=layout))
-        assert f"<th>{label}<td" in html
-        room = int(re.search(r"<colgroup><col style=width:(\d+)px>", html)[1])  # type: ignore[index]
+        assert f"<th>{label}</th><td" in html
+        room = int(re.search(r'<colgroup><col style="width:(\d+)px">', html)[1])  # type: ignore[index]
         assert room >= text_width(label, 12) + 8
 
 

@@ -24,8 +24,8 @@ def test_text_shows_value_and_gradient_of_a_box_on_one_line():
 def test_the_table_of_nodes_gets_the_columns():
     """HTML without scripts holds the same numbers."""
     html = trace_html.render(samples.forward())
-    assert "<th scope=col>value norm<" in html
-    assert "<th scope=col>gradient norm<" in html
+    assert '<th scope="col">value norm<' in html
+    assert '<th scope="col">gradient norm<' in html
     assert "value norm" not in trace_html.render(samples.report())
 
 
