@@ -31,7 +31,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 SUBJECTS: Mapping[str, str] = {
     "refused calls": "*/failures/* */failure/* */mismatches/* */explaining.py */failure.*",
     "trace: the viewer (JavaScript)": "*/static/trace/* */trace_viewer.css",
-    "page plumbing": "*/basics/sl[ai]* */basics/style_rules.py */basics/once.py */shel[fv]*"
+    "page plumbing": "*/basics/styling.py */basics/once.py */shel[fv]*"
     " */assets.py */bundles.py */shipped.py */sanitised.py */warming.py",
     "export, figures, terminal, aria": "*/export* */slide* */latex.py */paper.py */print.css */files.py */figures*"
     " */terminal/* */alternatives/*",
