@@ -12,6 +12,7 @@ from tensormagic.errors import TraceError
 
 if TYPE_CHECKING:
     from tensormagic.api.asking import why
+    from tensormagic.api.comparing import compare, load, ranks
     from tensormagic.api.explaining import Explanation, explain, explain_error, is_out_of_memory
     from tensormagic.api.generators import DrawWatch, rng, track_rng
     from tensormagic.api.ignoring import ignore
@@ -20,15 +21,12 @@ if TYPE_CHECKING:
     from tensormagic.api.pages import help_index, help_page, help_search, help_topics
     from tensormagic.api.running import Trace, WriteWatch, trace, watch_writes
     from tensormagic.api.showing import (
-        compare,
         form_of,
         install_display,
-        load,
         print_anywhere,
         print_page,
         print_text,
         prints_best,
-        ranks,
         show,
     )
     from tensormagic.api.watching import Watch, check
@@ -87,18 +85,8 @@ _MODULES = {
     "memory_reports": ("MemoryRun", "free_history", "memory", "read_snapshot", "track_memory"),
     "pages": ("help_index", "help_page", "help_search", "help_topics"),
     "running": ("Trace", "WriteWatch", "trace", "watch_writes"),
-    "showing": (
-        "compare",
-        "form_of",
-        "install_display",
-        "load",
-        "print_anywhere",
-        "print_page",
-        "print_text",
-        "prints_best",
-        "ranks",
-        "show",
-    ),
+    "comparing": ("compare", "load", "ranks"),
+    "showing": ("form_of", "install_display", "print_anywhere", "print_page", "print_text", "prints_best", "show"),
     "ignoring": ("ignore",),
     "watching": ("Watch", "check"),
 }

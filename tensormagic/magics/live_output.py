@@ -18,11 +18,10 @@ from tensormagic.background import Background
 from tensormagic.magics.arguments import Output
 from tensormagic.magics.display import bundle, deliver
 from tensormagic.magics.explaining import note_told
-from tensormagic.reports import Gap
 
 if TYPE_CHECKING:
     from tensormagic.renderers.live import LivePanel, Mode
-    from tensormagic.reports import TraceReport
+    from tensormagic.reports import Gap, TraceReport
 
 
 # Shows a report again and again while a cell runs, where the output may be replaced: in a notebook.
@@ -79,6 +78,8 @@ class Repainter:
             try:
                 self._paint()
             except Exception as error:  # noqa: BLE001  (showing never raises into the run)
+                from tensormagic.reports import Gap
+
                 self.gaps.append(Gap("live panel", f"{type(error).__name__}: {error}"))
                 return
             wait = max(self._interval, (self._clock() - began) / SHARE)
