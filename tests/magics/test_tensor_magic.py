@@ -43,7 +43,7 @@ def test_below_a_picture_of_several_each_panel_is_folded(cell):
 def test_tensors_without_common_memory_say_so_in_one_line(cell):
     """Nothing to draw: a sentence, then the panels."""
     first, *panels = cell("%tensor -a a + 1").shown
-    assert first["text/plain"] == " -a and a + 1 share no memory: each lies in a storage of its own."
+    assert first["text/plain"].endswith("-a and a + 1 share no memory: each lies in a storage of its own.\n")
     assert len(panels) == 2
 
 

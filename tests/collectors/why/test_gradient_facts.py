@@ -80,7 +80,7 @@ def test_every_kind_of_tensor_can_be_asked_about(kind):
     report = ZOO[kind].visit(lambda x: asked(x) if isinstance(x, torch.Tensor) else None)
     if report is not None:
         assert report.answer.endswith(".")
-        assert str(report).startswith("why  x.grad")
+        assert str(report).startswith("── why x.grad ── ")
 
 
 def test_a_gradient_without_values():

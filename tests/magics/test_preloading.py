@@ -157,8 +157,8 @@ def test_a_fork_at_any_moment_finds_no_import_begun():
         "    status = os.waitpid(child, 0)[1]\n"
         "    (traced if at % 8 == 4 else held).append(status)\n"
         "[thread.join(60) for thread in threads()]\n"
-        "from tensormagic.magics import warming\n"
-        "missing = [name for name in warming.NEEDED if f'tensormagic.{name}' not in sys.modules]\n"
+        "from tensormagic.magics import preloading\n"
+        "missing = [name for name in preloading.NEEDED if f'tensormagic.{name}' not in sys.modules]\n"
         "print(json.dumps([held, traced, at_work, missing]))"
     )
     assert held == [0] * 36
