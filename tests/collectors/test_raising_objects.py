@@ -35,3 +35,4 @@ def test_asked_for_themselves(kind):
             tm.inspect(made, "odd", namespace={"odd": made})
         with contextlib.suppress(tm.TensorMagicError):
             tm.why(made, "odd", namespace={"odd": made})
+    assert torch.vmap(torch.func.grad(torch.sum))(torch.ones(2, 2)).tolist() == [[1.0, 1.0], [1.0, 1.0]]

@@ -32,7 +32,16 @@ _OPAQUE = re.compile(r"bits(\d+)(?:x(\d+))?")
 
 
 def _name(x: Any) -> str:
-    return str(x.dtype).removeprefix("torch.")
+    """Return the name of a tensor's dtype.
+
+    Raises:
+        TypeError: where its class says something else that is no dtype. Were that printed, it might print the tensor,
+            which prints its dtype: torch ends that recursion with its transforms (``torch.func``) switched off.
+    """
+    dtype = x.dtype
+    if type(dtype) is not torch.dtype:
+        raise TypeError(f"its dtype is a {type(dtype).__name__}")
+    return str(dtype).removeprefix("torch.")
 
 
 def computes(dtype: torch.dtype) -> bool:
