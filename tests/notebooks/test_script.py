@@ -63,7 +63,7 @@ def test_seeds_are_told(ran):
 def test_the_runs_are_compared(ran):
     """Both steps of the mistake stand against the one call that mends it; the mended network reads digits."""
     said, _ = ran
-    assert "2 only in softmax, then log (softmax, log), 1 only in log_softmax (log_softmax)" in said
+    assert "2 only in softmax, then log (softmax and log), 1 only in log_softmax (log_softmax)" in said
     assert int(re.search(r"(\d+)% of the digits are read right", said).group(1)) >= 90
 
 
