@@ -57,6 +57,12 @@ def _grounds(page: Page, selector: str) -> set[str]:
     return set(page.locator(selector).evaluate_all("all => all.map(one => getComputedStyle(one).backgroundColor)"))
 
 
+def _fills(page: Page, selector: str) -> set[str]:
+    """The colours that bars are filled with: the first of a gradient that ends where the amount does."""
+    first = "one => getComputedStyle(one).backgroundImage.match(/(?:rgba?|color|oklab)[(][^)]*[)]/)?.[0] ?? 'none'"
+    return set(page.locator(selector).evaluate_all(f"all => all.map({first})"))
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_panels_take_the_colours_of_the_system(forced: Callable[..., Page], dark: bool) -> None:
     """Ink and ground are the system's; cells, bars and kinds keep theirs; the focus and the chosen cell are seen."""
@@ -68,7 +74,7 @@ def test_panels_take_the_colours_of_the_system(forced: Callable[..., Page], dark
     assert page.evaluate(STYLE, [".tm-tensor .tm-grid td.tm-on", "boxShadow"]) != "none"
     assert len(_grounds(page, ".tm-tensor .tm-grid td")) == 8
     assert len(_grounds(page, ".tm-memory .tm-map > span:not(.tm-mh)")) >= 5
-    assert len(_grounds(page, ".tm-compare .tm-track i")) == 2
+    assert len(_fills(page, ".tm-compare .tm-bars .tm-amount")) == 2
     page.locator(".tmv .box").first.focus()
     page.keyboard.press("ArrowRight")
     assert page.evaluate(STYLE, [".tmv .box:focus-visible .rim", "stroke"]) == _system(page, "Highlight")

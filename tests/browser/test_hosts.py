@@ -21,6 +21,7 @@ SET_UP = """
 import time, torch
 from torch import nn
 net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+torch.manual_seed(0)
 """
 LOOK = "%tensor net[0].weight"
 TRAIN = """

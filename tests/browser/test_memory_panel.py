@@ -72,7 +72,7 @@ def test_the_timeline_is_switched_without_scripts(static_page: Callable[..., Pag
     first, second = page.locator("section.tm-memory").nth(0), page.locator("section.tm-memory").nth(1)
     expect(first.locator(".tm-by-category")).to_be_visible()
     expect(first.locator(".tm-by-line")).to_be_hidden()
-    first.get_by_label("by line").check()
+    first.get_by_label("by line", exact=True).check()
     expect(first.locator(".tm-by-line")).to_be_visible()
     expect(first.locator(".tm-by-category")).to_be_hidden()
     expect(second.locator(".tm-by-category")).to_be_visible()
@@ -103,10 +103,10 @@ def test_both_panels_in_jupyterlab(notebook: Callable[..., LabNotebook]) -> None
     opened.run()
     run, now = (opened.output(cell).locator("section.tm-memory") for cell in (1, 2))
     expect(run.locator(".tm-find")).to_contain_text("TM503")
-    expect(run.locator(".tm-lines")).to_contain_text("losses.append(net(x).square().mean())")
-    run.get_by_label("by line").check()
+    expect(run.locator(".tm-code")).to_contain_text("losses.append(net(x).square().mean())")
+    run.get_by_label("by line", exact=True).check()
     expect(run.locator(".tm-by-line")).to_be_visible()
-    expect(now.locator(".tm-frees th").first).to_have_text("del losses")
+    expect(now.locator(".tm-list tbody th").first).to_have_text("del losses")
     expect(now.locator(".tm-mh").first).to_contain_text("graph of losses")
     colours = []
     for dark in (False, True):
@@ -133,18 +133,18 @@ def test_the_bytes_move_while_the_cell_runs(notebook: Callable[..., LabNotebook]
     words = output.locator(".tm-now p")
     expect(words).to_contain_text("alive", timeout=60_000)
     expect(words).to_contain_text("line 5")
-    output.get_by_label("by line").check(timeout=20_000)
+    output.get_by_label("by line", exact=True).check(timeout=20_000)
     folded = output.locator("details").first
     folded.locator("summary").first.click()
     first = words.inner_text()
     expect(words).not_to_have_text(first)
     opened.page.wait_for_timeout(1500)
     assert opened.is_running()
-    expect(output.get_by_label("by line")).to_be_checked()
+    expect(output.get_by_label("by line", exact=True)).to_be_checked()
     expect(folded).to_have_attribute("open", "")
     assert output.locator(".tm-now-area").get_attribute("d").count("V") > 3
     opened.wait()
     expect(output.locator(".tm-now")).to_have_count(0)
-    expect(output.locator(".tm-lines")).to_contain_text("kept.append(torch.zeros(1 << 18))")
+    expect(output.locator(".tm-code")).to_contain_text("kept.append(torch.zeros(1 << 18))")
     bundle = opened.saved().cells[1].outputs[0]["data"]
     assert set(bundle) == {"text/html", "text/latex", "text/plain"}

@@ -55,7 +55,7 @@ def test_every_panel_has_slides(kind, slides):
 def test_findings_come_first_then_the_picture_then_each_table(slides):
     """One at a time: what is not shown is not there."""
     page = slides("trace")
-    expect(page.get_by_text("the first NaN gradient appears in log")).to_be_visible()
+    expect(page.get_by_text("the first NaN gradient is born in log")).to_be_visible()
     expect(page.locator(".tm-static img")).to_be_hidden()
     page.keyboard.press("PageDown")
     expect(page.locator(".tm-static img")).to_be_visible()

@@ -357,7 +357,7 @@ def test_failed_run_says_its_error_first(static_page: OpenPage) -> None:
 
 def test_clock_of_a_live_panel_goes_on_by_itself(static_page: OpenPage) -> None:
     """While the kernel is silent, in a long op, the time in the header goes on, and says what is waited for."""
-    report = replace(samples_viewer.calm_run(2), state="running", graphs=(), passes=(), passes_seen=0, seconds=0.1)
+    report = replace(samples_viewer.calm_run(2), state="running", graphs=(), passes=(), passes_seen=0, seconds=1.1)
     page = _mounted(static_page, report, live=True)
     head = page.locator(".head")
     expect(head).to_contain_text("waiting for the first backward")
