@@ -69,7 +69,8 @@ class Cut:
         dtype: Of what came out, without the prefix; ``"float"`` and the like for a Python number.
         count: How often, over the whole run.
         left_out: The leaves behind it that got no gradient from anywhere, as far as they are known.
-        by_library: Of ``"no_grad"``: whether code that is not the person's own switched gradients off.
+        by_library: Of ``"no_grad"``: whether code switched gradients off that is neither the person's own nor torch's
+            on the person's behalf.
     """
 
     kind: CutKind

@@ -26,7 +26,12 @@ def an_augmented_assignment_to_a_sigmoid():
     return refused(program, x=x)
 
 
-@ill("TM301", line="states[:, t + 1] =", related=("torch.tanh(states[:, t] @ weight)",), says=("states", "clone()"))
+@ill(
+    "TM301",
+    line="states[:, t + 1] =",
+    related=("torch.tanh(states[:, t] @ weight)",),
+    says=("states", "`states = torch.stack(parts)`"),
+)
 def hidden_states_in_one_tensor():
     """A recurrent network by hand, its states written into a tensor that the next step reads."""
     weight = torch.randn(4, 4, requires_grad=True)

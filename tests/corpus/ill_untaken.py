@@ -24,7 +24,7 @@ def division_masked_after_the_fact():
 
 
 @ill("TM406", op="softmax", line="p = scores.softmax(-1)", related=("p.masked_fill(padding, 0)",), says=(
-    "its result is not finite there", "masked_fill leaves out", "-1e9"))  # fmt: skip
+    "its result is not finite there", "at elements that masked_fill hides", "-1e9"))  # fmt: skip
 def attention_over_rows_that_are_all_padding():
     """Rows masked with -inf from end to end: their NaN are overwritten with zeros, and come back."""
     query, key = nn.Linear(8, 8), nn.Linear(8, 8)
@@ -41,7 +41,7 @@ def attention_over_rows_that_are_all_padding():
 
 
 @ill("TM406", op="sqrt", line="distance = squared.sqrt()", related=("distance[~same].mean()",), says=(
-    "index leaves out", "its input holds 6 zeros"))  # fmt: skip
+    "at elements that index hides", "its input holds 6 zeros"))  # fmt: skip
 def distances_without_the_diagonal():
     """All pairs but those of a point with itself: their distance is 0, and so is the gradient that comes back."""
     net = nn.Linear(3, 2)
@@ -56,7 +56,7 @@ def distances_without_the_diagonal():
 
 
 @ill("TM406", op="exp", line="torch.where(x > 0, x, alpha * (torch.exp(x) - 1))", says=(
-    "where does not take", "torch.exp(torch.where(mask, x, 0))"))  # fmt: skip
+    "at elements that where hides", "torch.exp(torch.where(mask, x, 0))"))  # fmt: skip
 def an_activation_by_hand():
     """ELU by hand: exp overflows on the side that is not taken."""
     alpha = 1.0

@@ -110,7 +110,8 @@ def a_criterion_given_a_detached_output():
     return trace.report
 
 
-@ill("TM306", severity="error", line="set_grad_enabled", related=("loss.backward()",), says=("`torch.no_grad()`",))
+@ill("TM306", severity="error", line="set_grad_enabled", related=("loss.backward()",),
+     says=('Move this out of the `torch.set_grad_enabled(phase == "train")` block',))  # fmt: skip
 def a_phase_that_is_misspelt():
     """The torchvision tutorial's switch, with another name for the phase."""
     net, phase = nn.Linear(64, 10), "training"

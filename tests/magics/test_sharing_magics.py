@@ -39,10 +39,11 @@ def test_tensors_over_everything(cell):
 
 
 def test_tensors_of_names(cell):
-    """Only what they hold."""
+    """Only what they hold, whether spaces or commas part the names."""
     text = cell("%tensors net a, b --text").out
+    assert text.startswith("── net, a, b ── 4 tensors ──")
     assert "net.bias" in text
-    assert "(a, b)[1]" in text
+    assert "(a, b)" not in text
     assert " x " not in text
 
 
@@ -50,7 +51,7 @@ def test_tensors_of_names(cell):
     ("line", "first"),
     [
         ("[a, 2]", "[a, 2][0]"), ("{'k': (a, b)}", "{'k': (a, b)}['k'][0]"), ("net", "net.weight"),
-        ("a, b", "(a, b)[0]"),
+        ("(a, b)", "(a, b)[0]"),
         ("(lambda t: lambda: t)(a)", ".<closure>.t"), ("torch.optim.SGD([x])", "param_groups[0]"),
     ],
 )  # fmt: skip
@@ -60,6 +61,12 @@ def test_tensor_of_a_collection(cell, line, first):
     assert bundle["text/plain"].startswith(f"── {line} ── ")
     assert first in bundle["text/plain"]
     assert "tm-panels" in bundle["text/html"]
+
+
+def test_several_tensors(cell):
+    """What they share, then the panel of each: a comma parts two arguments here."""
+    texts = [bundle["text/plain"] for bundle in cell("%tensor a, b").shown]
+    assert [text.split(" ── ")[0] for text in texts] == ["── a and b", "── a", "── b"]
 
 
 def test_a_data_class(cell):

@@ -154,7 +154,7 @@ def test_what_is_no_switch_is_refused(cell, given):
     assert refused == f"%tensormagic watch takes on, off, or nothing, but was given '{given}'"
 
 
-@pytest.mark.parametrize("words", ["wotch on", "check now"])
+@pytest.mark.parametrize("words", ["wotch on", "check wotch"])
 def test_what_is_nothing_is_refused(cell, words):
     """With all that there is, and what was given."""
     refused = str(cell(f"%tensormagic {words}").error)

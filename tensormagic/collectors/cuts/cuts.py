@@ -51,6 +51,7 @@ MOST_RECEIVERS = 16
 MOST_REGIONS = 64
 
 _TORCH = Path(torch.__file__).parent
+_OF_TORCH = str(_TORCH) + os.path.sep
 _SWITCHES = (str(_TORCH / "autograd" / "grad_mode.py"), str(_TORCH / "utils" / "_contextlib.py"))
 _IGNORED = (str(_TORCH / "optim") + os.path.sep, str(_TORCH / "utils" / "checkpoint.py"))
 _NUMBERS = (float, complex)  # a fresh object each time; small integers are shared by all
@@ -65,7 +66,7 @@ class Region(NamedTuple):
     Attributes:
         site: The person's line.
         ignored: Whether that is nobody's business: an optimizer's.
-        by_library: Whether code that is not the person's own did it.
+        by_library: Whether code did it that is neither the person's own nor torch's on the person's behalf.
     """
 
     site: int | None
@@ -190,8 +191,11 @@ class Cuts:
         self._regions.append(self._region)
         del self._regions[:-MOST_REGIONS]
         ignored = frame is not None and frame.f_code.co_filename.startswith(_IGNORED)
+        site = self._sites.of_frame(frame)
+        while frame is not None and frame.f_code.co_filename.startswith(_OF_TORCH):
+            frame = frame.f_back  # who calls `dist.sample()` need not know that torch draws under `no_grad`
         by_library = frame is not None and not is_own_code(frame.f_code.co_filename)
-        self._region = Region(self._sites.of_frame(frame), ignored, by_library) if off else None
+        self._region = Region(site, ignored, by_library) if off else None
 
     def _detached(self, history: tuple[int, str], result: Any, frame: FrameType) -> None:
         """Note that ``result`` lost its history in place."""

@@ -133,7 +133,7 @@ def test_classes_of_any_metaclass_are_passed_by() -> None:
 
 
 def test_an_object_that_cannot_be_looked_into_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever looking into one object raises, the others are found, and the walk says that it is not complete."""
+    """Whatever looking into one object raises, the others are found, and the walk says which one it is."""
     from tensormagic.collectors.objects import namespace as module
 
     original = module.children
@@ -146,7 +146,7 @@ def test_an_object_that_cannot_be_looked_into_hides_no_other(monkeypatch: pytest
     monkeypatch.setattr(module, "children", children)
     walk = Walk({"odd": [torch.ones(1)], "x": torch.ones(1)})
     assert [name for name, _ in walk.named(torch.Tensor)] == ["x"]
-    assert not walk.complete
+    assert walk.gap == "odd cannot be read: code of the class raises"
 
 
 def test_cycles_end() -> None:
