@@ -20,14 +20,13 @@ from tensormagic.collectors.aliasing.written_through import Statement, Through, 
 from tensormagic.collectors.geometry.overlap import index_at, is_scattered, touched, written_elements
 from tensormagic.collectors.geometry.storage import Written, does_write, prepare_counters, written_by
 from tensormagic.collectors.hooks.capturing import Captures
-from tensormagic.collectors.hooks.forked_processes import abandon_in_children
+from tensormagic.collectors.hooks.followed_run import FollowedRun
 from tensormagic.collectors.hooks.modes import SteppingMode
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.caller import Callers, error_text, state_after, strip_own_frames
+from tensormagic.collectors.where.caller import Callers
 from tensormagic.collectors.where.source import CellNumber, SourceLines, is_own_code, names_of
-from tensormagic.errors import TraceError
-from tensormagic.reports import Cell, Clash, Gap, State, Write, WritesReport
+from tensormagic.reports import Cell, Clash, Gap, Write, WritesReport
 from tensormagic.words import plural, seconds_text
 
 # What is known of the writes so far: a tally for each line and op, with the names that it changed.
@@ -348,7 +347,7 @@ class WriteMode(SteppingMode):
         return result
 
 
-class WriteWatcher:
+class WriteWatcher(FollowedRun):
     """Watches what runs between `start` and `stop`.
 
     Args:
@@ -358,6 +357,8 @@ class WriteWatcher:
         clock: Seconds, monotonic.
     """
 
+    used_before = "these writes were watched before; make a new one with tensormagic.watch_writes()"
+
     def __init__(
         self,
         namespace: Mapping[str, Any],
@@ -366,58 +367,29 @@ class WriteWatcher:
         cell_number: CellNumber | None = None,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        self._cell = cell
-        self._clock = clock
+        super().__init__(cell, clock)
         sites = SourceLines(cell_number) if cell_number is not None else SourceLines()
         self._log = WriteLog(namespace, sites)
         self._mode = WriteMode(self._log)
         self._captures = Captures(self._mode.leave_alone, leave_dispatch=self._mode.leave_alone)
-        self._undoing = Undoing()
-        self._state: State = "running"
-        self._error = ""
-        self._began = self._ended = 0.0
 
-    def start(self) -> None:
-        """Begin.
-
-        Raises:
-            TraceError: if it was started before.
-        """
-        if self._began:
-            raise TraceError("these writes were watched before; make a new one with tensormagic.watch_writes()")
+    def _prepare_run(self) -> None:
         prepare_counters()  # under the mode autograd is out of reach: it could not be found any more
-        self._began = self._clock()
-        abandon_in_children(self)
-        with self._undoing as undoing:
-            undoing.enter_context(self._mode)
-            undoing.enter_context(self._captures)
 
-    def abandon(self) -> None:
-        """End at once: in a process that was forked from this one, or where beginning or ending was interrupted."""
-        self._undoing.close()
-        if self._state == "running":
-            self._state, self._ended = "interrupted", self._clock()
+    def _enter_run(self, undoing: Undoing) -> None:
+        undoing.enter_context(self._mode)
+        undoing.enter_context(self._captures)
 
-    def stop(self, error: BaseException | None = None) -> None:
-        """End, saying how: with the exception that ended the run, or None. Stopping twice is the same as once."""
-        if self._state != "running":
-            return
-        self._undoing.close()
-        self._ended = self._clock()
-        self._state = state_after(error)
-        self._error = error_text(error) if error is not None else ""
+    def _finish_run(self, _: BaseException | None) -> None:
         self._log.forget()
-        if error is not None:
-            strip_own_frames(error)
 
     def report(self) -> WritesReport:
         """Return everything known so far."""
-        began = self._began
         return WritesReport(
             state=self._state,
             error=self._error,
             cell=self._cell,
-            seconds=(self._ended or self._clock()) - began if began else 0.0,
+            seconds=self.seconds,
             writes=self._log.writes(),
             writes_seen=self._log.seen,
             engine_writes=self._mode.engine_writes,

@@ -13,7 +13,7 @@ from torch import nn
 
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
 from tensormagic.collectors.hooks.backward_calls import require_nobody_here
-from tensormagic.collectors.hooks.forked_processes import abandon_in_children
+from tensormagic.collectors.hooks.followed_run import FollowedRun
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.live_memory.lines import Origin, note_lines
 from tensormagic.collectors.live_memory.out_of_memory import out_of_memory_of
@@ -28,10 +28,8 @@ from tensormagic.collectors.memory_runs.stepping_off import SteppingOff
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
 from tensormagic.collectors.ops.op_facts import storages
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.caller import error_text, state_after, strip_own_frames
 from tensormagic.collectors.where.source import CellNumber, SourceLines
-from tensormagic.errors import TraceError
-from tensormagic.reports import AllocatorRun, Cell, FailureReport, Gap, Leak, State
+from tensormagic.reports import AllocatorRun, Cell, FailureReport, Gap, Leak
 from tensormagic.reports.memory import Category, DeviceMemory
 from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
 
@@ -51,7 +49,7 @@ _UNMET = (
 )
 
 
-class MemoryRecorder:
+class MemoryRecorder(FollowedRun):
     """Follows what runs between `start` and `stop`.
 
     Args:
@@ -66,6 +64,8 @@ class MemoryRecorder:
         UnknownNameError: for what is no function that is written in Python.
     """
 
+    used_before = "this run was followed before; make a new one with tensormagic.track_memory()"
+
     def __init__(  # noqa: PLR0913  (two parameters; the rest are options, by name)
         self,
         namespace: Mapping[str, Any],
@@ -76,7 +76,9 @@ class MemoryRecorder:
         functions: Iterable[Any] = (),
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        self._namespace, self._cell, self._title, self._clock = namespace, cell, title, clock
+        super().__init__(cell, clock)
+        self._namespace, self._title = namespace, title
+        self._block_frame: FrameType | None = None
         self._sites = SourceLines(cell_number) if cell_number is not None else SourceLines()
         names = ModuleNames(namespace)
         names.on_root = self._note_module
@@ -89,11 +91,7 @@ class MemoryRecorder:
         self._iterations = Iterations()
         self._allocation_logs: dict[torch.device, AllocationLog] = {}
         self._lock = RLock()  # a live panel asks from another thread
-        self._undoing = Undoing()
-        self._state: State = "running"
-        self._error = ""
         self._failed: FailureReport | None = None
-        self._began = self._ended = 0.0
         self._before: tuple[DeviceMemory, ...] = ()
         self._described: Described = {}
         self._leaks: tuple[Leak, ...] = ()
@@ -105,38 +103,22 @@ class MemoryRecorder:
 
     # -- life -----------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Begin.
+    def _prepare_run(self) -> None:
+        require_nobody_here("memory")
+        self.mode.events += self._standing()
 
-        Raises:
-            TraceError: if it was started before, or if a trace is on in this thread.
-        """
-        if self._began:
-            raise TraceError("this run was followed before; make a new one with tensormagic.track_memory()")
-        try:
-            require_nobody_here("memory")
-        except TraceError as error:  # it never ran, and what is shown of it must not say that it runs
-            self._state, self._error = "failed", error_text(error)
-            raise
-        standing = self._standing()
-        self._began = self._clock()
-        for block in standing:
-            block.seconds = self._began
-        self.mode.events += standing
+    def _begin_run(self) -> None:
+        for block in self.mode.events:
+            if isinstance(block, Block):
+                block.seconds = self._began
         self._fold()
         self._before = self._account().devices()
-        abandon_in_children(self)
-        with self._undoing as undoing:
-            self._profile.start(undoing)
-            self._cuda.start(undoing)
-            self._stepping.enter(undoing)
-            undoing.enter_context(self.mode)
 
-    def abandon(self) -> None:
-        """End at once: in a process that was forked from this one, or where beginning or ending was interrupted."""
-        self._undoing.close()
-        if self._state == "running":
-            self._state, self._ended = "interrupted", self._clock()
+    def _enter_run(self, undoing: Undoing) -> None:
+        self._profile.start(undoing)
+        self._cuda.start(undoing)
+        self._stepping.enter(undoing)
+        undoing.enter_context(self.mode)
 
     def stop(self, error: BaseException | None = None, frame: FrameType | None = None) -> None:
         """End; stopping twice is the same as once.
@@ -145,11 +127,16 @@ class MemoryRecorder:
             error: The exception that ended the run, or None.
             frame: Of the function whose block this was: its variables are names, too.
         """
-        if self._state != "running":
-            return
-        self._cuda.take()
-        self._undoing.close()
-        self._ended = self._clock()
+        if self._state == "running":
+            self._cuda.take()
+        self._block_frame = frame
+        try:
+            super().stop(error)
+        finally:
+            self._block_frame = None
+
+    def _finish_run(self, error: BaseException | None) -> None:
+        frame = self._block_frame
         self._measure_again()
         with self._lock:
             self._fold()
@@ -161,11 +148,6 @@ class MemoryRecorder:
             self._unseen = (*gaps, *self._unmet())
             self._grew(frame, error)
             self._note_lines()
-        self._state = state_after(error)
-        self._error = error_text(error) if error is not None else ""
-        if error is not None:
-            self._note_out_of_memory(error)
-            strip_own_frames(error)
 
     def _note_lines(self) -> None:
         """Let later looks tell which lines allocated what is left. Never raises."""
@@ -227,7 +209,7 @@ class MemoryRecorder:
                 if (block := self.mode.known.get(storage._cdata)) is not None:
                     block.category = category
 
-    def _note_out_of_memory(self, error: BaseException) -> None:
+    def _explain_error(self, error: BaseException) -> None:
         """Look at where the memory is while the functions that failed still have it, where it ran out."""
         if out_of_memory_of(error) is not None:
             self._failed = failure_of(error, Surroundings(self._namespace, self._sites.cell_number))
@@ -271,11 +253,6 @@ class MemoryRecorder:
         return allocation_log
 
     # -- what is known so far -------------------------------------------------------------------------------------
-
-    @property
-    def seconds(self) -> float:
-        """Wall time so far, or in all."""
-        return (self._ended or self._clock()) - self._began if self._began else 0.0
 
     def alive(self) -> list[Block]:
         """Return the storages that are alive, those from before the run included."""

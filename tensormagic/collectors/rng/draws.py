@@ -13,14 +13,13 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.hooks.capturing import Captures
-from tensormagic.collectors.hooks.forked_processes import abandon_in_children
+from tensormagic.collectors.hooks.followed_run import FollowedRun
 from tensormagic.collectors.hooks.modes import SteppingMode
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.rng.generators import TYPES, Reading, defaults, generators, identity, read, state_of
-from tensormagic.collectors.where.caller import Callers, error_text, state_after, strip_own_frames
+from tensormagic.collectors.where.caller import Callers
 from tensormagic.collectors.where.source import CellNumber, SourceLines
-from tensormagic.errors import TraceError
-from tensormagic.reports import Cell, Gap, State
+from tensormagic.reports import Cell, Gap
 from tensormagic.reports.rng import Draw, DrawKind, DrawSum, GeneratorState, RngRunReport
 
 # What is known of the draws so far: each time that a generator's state was another one than at the look before.
@@ -270,7 +269,7 @@ def may_draw(op: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in op.tags
 
 
-class DrawWatcher:
+class DrawWatcher(FollowedRun):
     """Watches what runs between `start` and `stop`.
 
     Args:
@@ -280,6 +279,8 @@ class DrawWatcher:
         clock: Seconds, monotonic.
     """
 
+    used_before = "these draws were watched before; make a new one with tensormagic.track_rng()"
+
     def __init__(
         self,
         namespace: Mapping[str, Any],
@@ -288,61 +289,34 @@ class DrawWatcher:
         cell_number: CellNumber | None = None,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        self._cell, self._clock = cell, clock
+        super().__init__(cell, clock)
         self._sites = SourceLines(cell_number) if cell_number is not None else SourceLines()
         self._log = DrawLog(namespace, self._sites)
         self._mode = DrawMode(self._log)
         self._captures = Captures(self._mode.leave_alone, leave_dispatch=self._mode.leave_alone)
-        self._undoing = Undoing()
-        self._state: State = "running"
-        self._error = ""
-        self._began = self._ended = 0.0
-
-    def start(self) -> None:
-        """Begin.
-
-        Raises:
-            TraceError: if it was started before.
-        """
-        if self._began:
-            raise TraceError("these draws were watched before; make a new one with tensormagic.track_rng()")
-        self._began = self._clock()
-        self._mode.guarded(self._log.open)
-        abandon_in_children(self)
-        with self._undoing as undoing:
-            undoing.enter_context(self._mode)
-            undoing.enter_context(self._captures)
-
-    def abandon(self) -> None:
-        """End at once: in a process that was forked from this one, or where beginning or ending was interrupted."""
-        self._undoing.close()
-        if self._state == "running":
-            self._state, self._ended = "interrupted", self._clock()
 
     def passed(self, filename: str, first: int, last: int) -> None:
         """Look at the generators after a statement of the cell has run, which stands on these lines."""
         self._mode.guarded(self._log.passed, filename, first, last)
 
-    def stop(self, error: BaseException | None = None) -> None:
-        """End, saying how: with the exception that ended the run, or None. Stopping twice is the same as once."""
-        if self._state != "running":
-            return
-        self._undoing.close()
-        self._ended = self._clock()
-        self._state = state_after(error)
-        self._error = error_text(error) if error is not None else ""
+    def _begin_run(self) -> None:
+        self._mode.guarded(self._log.open)
+
+    def _enter_run(self, undoing: Undoing) -> None:
+        undoing.enter_context(self._mode)
+        undoing.enter_context(self._captures)
+
+    def _finish_run(self, _: BaseException | None) -> None:
         self._mode.guarded(self._log.close)
-        if error is not None:
-            strip_own_frames(error)
 
     def report(self) -> RngRunReport:
         """Return everything known so far."""
-        began, gap, left = self._began, self._mode.gap, self._captures.gap
+        gap, left = self._mode.gap, self._captures.gap
         return RngRunReport(
             state=self._state,
             error=self._error,
             cell=self._cell,
-            seconds=(self._ended or self._clock()) - began if began else 0.0,
+            seconds=self.seconds,
             before=self._log.starts,
             after=self._log.ends,
             sums=self._log.sums,

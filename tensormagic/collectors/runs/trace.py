@@ -43,7 +43,8 @@ from tensormagic.collectors.graphs.structure import Walk, Walker
 from tensormagic.collectors.hooks.backward_calls import BackwardCall, Followed, followed_backward, require_nobody_here
 from tensormagic.collectors.hooks.capturing import Captures, Return, is_captured
 from tensormagic.collectors.hooks.compiled import Together, kept_compiled
-from tensormagic.collectors.hooks.forked_processes import abandon_in_children, forks
+from tensormagic.collectors.hooks.followed_run import FollowedRun
+from tensormagic.collectors.hooks.forked_processes import forks
 from tensormagic.collectors.hooks.functorch_levels import bare
 from tensormagic.collectors.hooks.live_nodes import NodeThreads
 from tensormagic.collectors.hooks.undoing import Undoing
@@ -55,17 +56,16 @@ from tensormagic.collectors.session.unregistered import ModuleWatch
 from tensormagic.collectors.training.parallel import ParallelWatcher
 from tensormagic.collectors.training.training import TrainingWatcher
 from tensormagic.collectors.training.updates import UpdateWatcher
-from tensormagic.collectors.where.caller import error_text, state_after, strip_own_frames, uncounted
+from tensormagic.collectors.where.caller import error_text, state_after, uncounted
 from tensormagic.collectors.where.source import CellNumber, SourceLines
-from tensormagic.errors import TraceError
 from tensormagic.gc_pause import gc_paused
-from tensormagic.reports import Cell, Gap, LiveFrame, Pass, State, TraceReport
+from tensormagic.reports import Cell, Gap, LiveFrame, Pass, TraceReport
 
 _AGAIN = "inside one pass the same graph was run through several times: of these, the first time is shown"
 _UNADDED = "inside one pass several others brought a parameter a gradient: their sum was not measured"
 
 
-class Tracer:
+class Tracer(FollowedRun):
     """Traces what runs between `start` and `stop`.
 
     Args:
@@ -82,6 +82,8 @@ class Tracer:
     follows: Followed = "trace"
     passing: Callable[[Any, Any, Any, Any], Any] | None = None
 
+    used_before = "this trace was started before; make a new one with tensormagic.trace()"
+
     def __init__(
         self,
         namespace: Mapping[str, Any],
@@ -91,7 +93,8 @@ class Tracer:
         title: str = "",
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        self._namespace, self._cell, self._title, self._clock = namespace, cell, title, clock
+        super().__init__(cell, clock)
+        self._namespace, self._title = namespace, title
         self._sites = SourceLines(cell_number) if cell_number is not None else SourceLines()
         self._modules = ModuleNames(namespace)
         self._leaves = Leaves(namespace, self._modules)
@@ -103,7 +106,6 @@ class Tracer:
         self._rank_file: RankFile | None = None
         self._walker = Walker(self._recorder.origins, self._leaves)
         self._cuts = CutLog(self._recorder.cuts, self._leaves, self._recorder.origins, self._sites)
-        self._undoing = Undoing()
         self._captures = Captures(self._leave_alone, leave_dispatch=self._leave_dispatch)
         self._graphs = GraphBook(self._walker, self._leaves, self._recorder.origins, namespace, add_gap=self._add_gap)
         self._passes = PassLog(self._leaves)
@@ -120,9 +122,7 @@ class Tracer:
         self._last: tuple[Pass, TracedGraph, PassValues] | None = None
         self._sequence_at_last_pass = -1
         self._step = self._structure = 0
-        self._state: State = "running"
-        self._error = ""
-        self._began = self._ended = self._backward_seconds = 0.0
+        self._backward_seconds = 0.0
         self._forks = self._forked = 0
 
     def record_operations(self) -> None:
@@ -142,67 +142,56 @@ class Tracer:
 
     # -- life -----------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Begin.
+    def _prepare_run(self) -> None:
+        require_nobody_here("trace")
 
-        Raises:
-            TraceError: if it was started before, or if another trace is on in this thread.
-        """
-        if self._began:
-            raise TraceError("this trace was started before; make a new one with tensormagic.trace()")
-        try:
-            require_nobody_here("trace")
-        except TraceError as error:  # it never ran, and what is shown of it must not say that it runs
-            self._state, self._error = "failed", error_text(error)
-            raise
-        self._began, self._forks = self._clock(), forks()
+    def _begin_run(self) -> None:
+        self._forks = forks()
         self._home, self._walker.node_threads = get_ident(), NodeThreads()
         self._recorder.origins.begin()
-        abandon_in_children(self)
-        with self._undoing as undoing:
-            undoing.enter_context(plain_stacks())
-            undoing.enter_context(followed_backward(self))
-            undoing.enter_context(self._noted_applies())
-            undoing.enter_context(noted_dual_levels(self._note_forward_mode))
-            undoing.enter_context(self._recorder)
-            undoing.enter_context(self._updates)
-            undoing.enter_context(kept_compiled(Together(self._ops or self._recorder, self._updates)))
-            undoing.enter_context(self._captures)
-            if self._rank_file is not None:
-                undoing.enter_context(self._rank_file)
-            if self._ops is not None:
-                self._ops.enter(undoing)
+
+    def _enter_run(self, undoing: Undoing) -> None:
+        undoing.enter_context(plain_stacks())
+        undoing.enter_context(followed_backward(self))
+        undoing.enter_context(self._noted_applies())
+        undoing.enter_context(noted_dual_levels(self._note_forward_mode))
+        undoing.enter_context(self._recorder)
+        undoing.enter_context(self._updates)
+        undoing.enter_context(kept_compiled(Together(self._ops or self._recorder, self._updates)))
+        undoing.enter_context(self._captures)
+        if self._rank_file is not None:
+            undoing.enter_context(self._rank_file)
+        if self._ops is not None:
+            self._ops.enter(undoing)
 
     def abandon(self) -> None:
         """End at once: in a process that was forked from this one, or where beginning or ending was interrupted."""
-        self._undoing.close()
+        super().abandon()
         if self._rank_file is not None:
             self._rank_file.abandon()
-        if self._state == "running":
-            self._state, self._ended = "interrupted", self._clock()
 
     def stop(self, error: BaseException | None = None) -> None:
         """End, saying how: with the exception that ended the run, or None. Stopping twice is the same as once."""
-        if self._state != "running":
-            return
-        self._undoing.close()
-        self._ended, self._forked = self._clock(), forks() - self._forks
+        running = self._state == "running"
+        super().stop(error)
+        if running:
+            self._structure += 1  # what looks at the run while it goes on asks for all of it once more
+
+    def _finish_run(self, error: BaseException | None) -> None:
+        self._forked = forks() - self._forks
         with gc_paused():
             self._leaves.learn_parameters()
             self._cuts.finish()
             self._training.finish()
             self._module_watch.finish(self._recorder.cuts.trained.known(), self._add_gap)
             self._faults.finish(error)
-        self._state = state_after(error)
-        self._error = error_text(error) if error is not None else ""
         if self._rank_file is not None:
-            self._rank_file.finish(self._state, self._error)
-        if error is not None:
-            self._failure.note(error, self._last)
-            strip_own_frames(error)
+            self._rank_file.finish(state_after(error), error_text(error) if error is not None else "")
         if self._running:
             self._add_gap("backward", "a backward on another thread still ran when the trace ended: it was not kept")
-        self._structure += 1
+
+    def _explain_error(self, error: BaseException) -> None:
+        self._failure.note(error, self._last)
 
     def _leave_alone(self) -> Return | None:
         """Leave this thread's stacks while torch writes down what runs; see `Captures`."""
@@ -389,11 +378,6 @@ class Tracer:
         self._gaps.setdefault(reason, Gap(section, reason))
 
     # -- what is known so far -------------------------------------------------------------------------------------
-
-    @property
-    def seconds(self) -> float:
-        """Wall time so far, or in all; none before it began, when a live panel is shown already."""
-        return (self._ended or self._clock()) - self._began if self._began else 0.0
 
     def _time_to_share(self) -> float:
         """Return the seconds of which what is measured beyond norms may take its share."""
