@@ -30,8 +30,12 @@ for _ in range(30):
 
 
 def _clean(lab: LabNotebook) -> None:
-    found = axe.check(lab.page, ".jp-OutputArea .tm", off=NOT_OURS)
-    assert (found.violations, found.open) == ([], [])
+    for _ in range(3):
+        found = axe.check(lab.page, ".jp-OutputArea .tm", off=NOT_OURS)
+        assert found.violations == []
+        if not any("Unable to determine previous heading" in line for line in found.open):
+            break  # else the panel was drawn anew while axe went through its headings
+    assert found.open == []
 
 
 def test_axe_finds_nothing_on_live_panels(notebook: Callable[..., LabNotebook]) -> None:
