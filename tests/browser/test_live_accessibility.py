@@ -30,11 +30,12 @@ for _ in range(30):
 
 
 def _clean(lab: LabNotebook) -> None:
-    for _ in range(3):
+    for _ in range(6):
         found = axe.check(lab.page, ".jp-OutputArea .tm", off=NOT_OURS)
         assert found.violations == []
         if not any("Unable to determine previous heading" in line for line in found.open):
-            break  # else the panel was drawn anew while axe went through its headings
+            break
+        lab.page.wait_for_timeout(700)  # the panel was drawn anew while axe went through its headings
     assert found.open == []
 
 
