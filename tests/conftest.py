@@ -22,6 +22,8 @@ from tools.system import find_dot
 # What a folder's tests need, so that they can be left out.
 MARKS = {ROOT / "tests" / name: getattr(pytest.mark, mark) for name, mark in (
     ("browser", "browser"), ("notebooks", "notebook"), ("corpus", "corpus"))}  # fmt: skip
+# These start kernels, build a wheel or the documentation site: not for `make quick`.
+SLOW_FIXTURES = {"run_cells", "installed", "wheel", "site"}
 
 
 @pytest.fixture(autouse=True)
@@ -92,11 +94,19 @@ def dot() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests by where they are, and put them into the order in which workers are given them."""
+    """Mark the tests by where they are, and put them into the order in which workers are given them.
+
+    What waits for another process (a browser, a kernel) has a second try, which the summary names: a machine that is
+    busy with something else can be too slow for it once.
+    """
     for item in items:
         for folder, mark in MARKS.items():
             if folder in item.path.parents:
                 item.add_marker(mark)
+        if SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.notebook)
+        if item.get_closest_marker("browser") or item.get_closest_marker("notebook"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
     items[:] = in_order(items)
 
 

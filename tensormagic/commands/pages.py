@@ -5,16 +5,35 @@ This is what ``HEADLESS=1 make demo`` and ``python -m tensormagic demo --headles
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbconvert import HTMLExporter
+from traitlets.config import Config
 
 # The exporter would load these from the network; what tensormagic shows needs none of them.
 OFFLINE = dict.fromkeys(("mathjax_url", "require_js_url", "widget_renderer_url"), "")
 CELL_SECONDS = 600
+
+
+@contextlib.contextmanager
+def sockets_in_files() -> Iterator[Config]:
+    """Yield settings with which a kernel is reached through files and not through ports, where the system can.
+
+    Jupyter looks for free ports before it starts the kernel that takes them, and another process can be faster: the
+    kernel then dies with "Address already in use". The folder's path is short, since a socket's path has 100 characters.
+    """
+    if os.name == "nt":
+        yield Config()
+        return
+    with tempfile.TemporaryDirectory(prefix="tm") as folder:
+        yield Config(KernelManager={"transport": "ipc", "connection_file": str(Path(folder, "kernel.json"))})
 
 
 def execute(notebook: nbformat.NotebookNode, folder: Path) -> None:
@@ -23,14 +42,16 @@ def execute(notebook: nbformat.NotebookNode, folder: Path) -> None:
     Raises:
         CellExecutionError: where a cell fails that is not tagged ``raises-exception``.
     """
-    NotebookClient(
-        notebook,
-        timeout=CELL_SECONDS,
-        kernel_name="python3",
-        resources={"metadata": {"path": str(folder)}},
-        extra_arguments=["--log-level=ERROR"],  # that it is reached by TCP alarms whoever runs a demo, and nobody else
-        store_widget_state=False,  # a live panel is gone when its cell has ended: what it sent is of no more use
-    ).execute()
+    with sockets_in_files() as config:
+        NotebookClient(
+            notebook,
+            timeout=CELL_SECONDS,
+            kernel_name="python3",
+            resources={"metadata": {"path": str(folder)}},
+            extra_arguments=["--log-level=ERROR"],  # a kernel reached by TCP alarms whoever runs a demo, and nobody else
+            store_widget_state=False,  # a live panel is gone when its cell has ended: what it sent is of no more use
+            config=config,
+        ).execute()
 
 
 def write_page(notebook: nbformat.NotebookNode, page: Path, title: str) -> None:

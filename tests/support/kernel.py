@@ -8,6 +8,8 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
+from tensormagic.commands.pages import sockets_in_files
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -48,12 +50,14 @@ def run_notebook(
     Raises:
         CellExecutionError: for the first cell that fails, unless ``allow_errors``.
     """
-    client = NotebookClient(
-        notebook,
-        timeout=seconds,
-        kernel_name="python3",
-        allow_errors=allow_errors,
-        resources={"metadata": {"path": str(folder)}},
-        store_widget_state=widget_state,
-    )
-    return client.execute(env=jupyter_environment(settings or folder))
+    with sockets_in_files() as config:
+        client = NotebookClient(
+            notebook,
+            timeout=seconds,
+            kernel_name="python3",
+            allow_errors=allow_errors,
+            resources={"metadata": {"path": str(folder)}},
+            store_widget_state=widget_state,
+            config=config,
+        )
+        return client.execute(env=jupyter_environment(settings or folder))

@@ -6,11 +6,10 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
+import tempfile
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,35 +40,38 @@ class Server:
 
 @contextlib.contextmanager
 def lab_server(folder: Path) -> Iterator[Server]:
-    """Run JupyterLab on a free port with all its files under ``folder``, and end its whole process group after."""
+    """Run JupyterLab with all its files under ``folder``, and end its whole process group after.
+
+    It takes the first port that is free when it binds it, and its kernels have sockets in files: no other process can
+    take a port between the search and its use. A socket's path has 100 characters at most, so theirs are elsewhere.
+    """
     notebooks = folder / "notebooks"
     notebooks.mkdir(parents=True)
     _write_settings(folder / "settings")
-    server = Server(f"http://127.0.0.1:{_free_port()}", notebooks)
-    with (folder / "server.log").open("w") as log:
-        process = _start(server, folder, log)
+    with tempfile.TemporaryDirectory(prefix="tm") as runtime, (folder / "server.log").open("w") as log:
+        process = _start(notebooks, folder, Path(runtime), log)
         try:
-            _wait_until_up(server, process, folder / "server.log")
-            yield server
+            yield Server(_url_when_up(Path(runtime), process, folder / "server.log"), notebooks)
         finally:
             _end(process)
 
 
-def _start(server: Server, folder: Path, log: Any) -> subprocess.Popen[bytes]:
-    settings = {"JUPYTERLAB_SETTINGS_DIR": str(folder / "settings")}
+def _start(notebooks: Path, folder: Path, runtime: Path, log: Any) -> subprocess.Popen[bytes]:
+    own = {"JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"), "JUPYTER_RUNTIME_DIR": str(runtime)}
     options = (
         "--no-browser",
         "--allow-root",
-        f"--port={server.url.rsplit(':', 1)[1]}",
-        "--ServerApp.port_retries=0",
+        "--ServerApp.ip=127.0.0.1",
+        "--ServerApp.port_retries=200",
+        "--KernelManager.transport=ipc",
         "--IdentityProvider.token=",
-        f"--ServerApp.root_dir={server.folder}",
+        f"--ServerApp.root_dir={notebooks}",
         "--LabApp.expose_app_in_browser=True",
         "--JupyterNotebookApp.expose_app_in_browser=True",
     )
     return subprocess.Popen(
         [sys.executable, "-m", "jupyterlab", *options],
-        env=jupyter_environment(folder) | settings,
+        env=jupyter_environment(folder) | own,
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,
@@ -77,13 +79,14 @@ def _start(server: Server, folder: Path, log: Any) -> subprocess.Popen[bytes]:
     )
 
 
-def _wait_until_up(server: Server, process: subprocess.Popen[bytes], log: Path) -> None:
-    # An older server on the same port would answer just as well: ours has to be alive at the same time.
+def _url_when_up(runtime: Path, process: subprocess.Popen[bytes], log: Path) -> str:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         assert process.poll() is None, f"JupyterLab ended while starting:\n{log.read_text()}"
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"{server.url}/api/status", timeout=2):
-            return
+        with contextlib.suppress(OSError, ValueError):
+            url = json.loads((runtime / f"jpserver-{process.pid}.json").read_text())["url"].rstrip("/")
+            with urllib.request.urlopen(f"{url}/api/status", timeout=2):
+                return url
         time.sleep(0.1)
     raise TimeoutError(f"JupyterLab did not answer in {START_SECONDS} s:\n{log.read_text()}")
 
@@ -96,12 +99,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def _write_settings(folder: Path) -> None:
