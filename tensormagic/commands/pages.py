@@ -27,7 +27,7 @@ def sockets_in_files() -> Iterator[Config]:
     """Yield settings with which a kernel is reached through files and not through ports, where the system can.
 
     Jupyter looks for free ports before it starts the kernel that takes them, and another process can be faster: the
-    kernel then dies with "Address already in use". The folder's path is short, since a socket's path has 100 characters.
+    kernel then dies with "Address already in use". The folder's path is short: a socket's holds 100 characters.
     """
     if os.name == "nt":
         yield Config()
@@ -48,7 +48,7 @@ def execute(notebook: nbformat.NotebookNode, folder: Path) -> None:
             timeout=CELL_SECONDS,
             kernel_name="python3",
             resources={"metadata": {"path": str(folder)}},
-            extra_arguments=["--log-level=ERROR"],  # a kernel reached by TCP alarms whoever runs a demo, and nobody else
+            extra_arguments=["--log-level=ERROR"],  # where there are ports, it warns of them at length
             store_widget_state=False,  # a live panel is gone when its cell has ended: what it sent is of no more use
             config=config,
         ).execute()
