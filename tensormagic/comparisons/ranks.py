@@ -96,9 +96,12 @@ def ranks_of(reports: Iterable[TraceReport]) -> RankReport:
     """Return the reports of all ranks, held against each other: as ``rc[:].pull("r")`` gives them.
 
     Raises:
-        TraceError: where one is not of a rank, or two are of the same.
+        TraceError: where one is no report, or not of a rank, or two are of the same.
     """
-    found = [_of_report(report) for report in reports]
+    given = list(reports) if isinstance(reports, Iterable) else [reports]
+    if any(not isinstance(one, TraceReport) for one in given):
+        raise TraceError("tensormagic.ranks() takes a folder, or the trace report of each rank")
+    found = [_of_report(report) for report in given]
     every = [one.rank for one in found]
     if not found or len(set(every)) < len(every):
         raise TraceError(f"one report of each rank is needed, but these are of ranks {every}")

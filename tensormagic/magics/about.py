@@ -28,6 +28,7 @@ MAGICS = {
     "tracegrad": "%%tracegrad",
     "why": "%why",
     "compare": "%compare",
+    "ranks": "%ranks",
     "gpumem": "%gpumem",
     "gpumem_cell": "%%gpumem",
     "rng": "%rng",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,10 +39,23 @@ def _complete(shell: Any, event: Any) -> list[str]:
         return [option for option in _options(parser) if option.startswith(symbol)]
     if choices := _choices(parser, str(event.text_until_cursor).removesuffix(symbol).split()[-1]):
         return [choice for choice in choices if choice.startswith(symbol)]
+    if str(event.command).endswith("ranks") and (found := _folders(symbol)):
+        return found
     if "." in symbol or "[" in symbol:
         return _attributes(shell, str(event.text_until_cursor), symbol)
     runs = str(event.command).endswith("compare")
     return [name for name in _names(shell, _is_run if runs else _is_tensor) if name.startswith(symbol)]
+
+
+def _folders(begun: str) -> list[str]:
+    """Return the folders whose path begins so."""
+    folder = Path(begun).expanduser() if begun.endswith("/") else Path(begun).expanduser().parent
+    start = begun[: begun.rfind("/") + 1]
+    try:
+        inside = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    except OSError:
+        return []
+    return [start + name for name in inside if (start + name).startswith(begun)]
 
 
 def _attributes(shell: Any, before: str, symbol: str) -> list[str]:

@@ -193,6 +193,19 @@ class TensorMagic(Magics):
         compare.run(self.shell, line)
 
     @no_var_expand
+    @line_magic
+    def ranks(self, line: str) -> None:
+        """Hold the ranks of a run against each other: what parts them, on which rank and when.
+
+        %ranks runs/a    the folder that every rank was given: tensormagic.trace(ranks="runs/a")
+        %ranks reports   a list of their trace reports; %ranks --help lists the options
+        """
+        __tracebackhide__ = True
+        from tensormagic.magics import ranks
+
+        ranks.run(self.shell, line)
+
+    @no_var_expand
     @output_can_be_silenced
     @line_cell_magic
     def gpumem(self, line: str, cell: str | None = None) -> Any:

@@ -28,6 +28,7 @@ MAGIC_LINES = (
     "%gradgraph (w * w).sum()",
     "%why w",
     "%compare run run",
+    "%ranks --help",
     "%gpumem",
     "%%gpumem\nz = x + 1",
     "%rng",

@@ -92,6 +92,15 @@ def never_reduced():
         opt.step()
 
 
+def past_the_wrapper():
+    net = wrapped()
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    for step in range(STEPS):
+        opt.zero_grad()
+        net.module(batch(step)).pow(2).mean().backward()
+        opt.step()
+
+
 def added_after():
     net = wrapped()
     opt = torch.optim.SGD(net.parameters(), 0.1)
@@ -163,7 +172,7 @@ def killed():
 
 
 PROGRAMS = (
-    healthy, healthy_clipped, healthy_accumulation, healthy_sharded, healthy_rates, never_reduced, added_after,
+    healthy, healthy_clipped, healthy_accumulation, healthy_sharded, healthy_rates, never_reduced, past_the_wrapper, added_after,
     changed_by_hand, started_apart, drifted, other_rates, nan_on_one, one_more_pass, killed,
 )  # fmt: skip
 

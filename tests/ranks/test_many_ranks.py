@@ -24,6 +24,7 @@ WORLD = 2
 HEALTHY = ("healthy", "healthy_clipped", "healthy_accumulation", "healthy_sharded", "healthy_rates")
 FAULTS = {
     "never_reduced": ("TM902", "no pass since the step before reduced them"),
+    "past_the_wrapper": ("TM902", "no pass since the step before reduced them"),
     "added_after": ("TM902", "others that came after added to them"),
     "changed_by_hand": ("TM902", "Step 3 used"),
     "started_apart": ("TM901", "Before the first step"),

@@ -5,6 +5,7 @@ It asks no other process, and begins no collective: it reads flags, and how many
 
 from __future__ import annotations
 
+import gc
 import sys
 import weakref
 from collections.abc import Collection, Iterator
@@ -102,6 +103,8 @@ class ParallelWatcher:
         if met != self._met:
             self._met = met
             self._wrapped = [one for name, module in roots for one in _wrapped_in(name, module)]
+            bare = {id(module): name for name, module in roots if name not in {one.root for one in self._wrapped}}
+            self._wrapped += _wrapped_around(bare) if bare else ()
 
 
 def _shards(x: Any) -> int:
@@ -125,6 +128,16 @@ def _wrapped_in(root: str, module: nn.Module) -> Iterator[_Wrapped]:
             yield _Wrapped(root, "FSDP2", weakref.ref(child))
         elif older is not None and isinstance(child, older.FullyShardedDataParallel):
             yield _Wrapped(root, "FSDP1", weakref.ref(child))
+
+
+def _wrapped_around(roots: dict[int, str]) -> Iterator[_Wrapped]:
+    """Yield what wraps a module that was called itself, as in ``ddp.module(x)``: it reduces nothing then."""
+    wrapper = nn.parallel.DistributedDataParallel
+    kinds = {wrapper, *wrapper.__subclasses__()}
+    for found in gc.get_objects():
+        if type(found) in kinds:
+            inner = (name for module in found.modules() if (name := roots.get(id(module))) is not None)
+            yield from (_Wrapped(name, "DDP", weakref.ref(found)) for name in inner)
 
 
 _FSDP = ("_fully_shard", "fully_sharded_data_parallel")
