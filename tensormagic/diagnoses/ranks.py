@@ -54,7 +54,8 @@ def parameters_differ(report: RankReport) -> Iterator[Finding]:
 
 
 _WHY = {
-    "none": "no pass since the step before reduced them: each ran, or its forward did, inside no_sync() or past the wrapper",
+    "none": "no pass since the step before reduced them: each ran, or its forward did, inside no_sync() or past the "
+    "wrapper",
     "some": "some passes reduced them, and others that came after added to them on each rank alone",
     "all": "they were reduced, and then changed on each rank alone, as by clipping or by hand",
     "": "whether they were reduced is not known",

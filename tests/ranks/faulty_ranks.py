@@ -172,8 +172,8 @@ def killed():
 
 
 PROGRAMS = (
-    healthy, healthy_clipped, healthy_accumulation, healthy_sharded, healthy_rates, never_reduced, past_the_wrapper, added_after,
-    changed_by_hand, started_apart, drifted, other_rates, nan_on_one, one_more_pass, killed,
+    healthy, healthy_clipped, healthy_accumulation, healthy_sharded, healthy_rates, never_reduced, past_the_wrapper,
+    added_after, changed_by_hand, started_apart, drifted, other_rates, nan_on_one, one_more_pass, killed,
 )  # fmt: skip
 
 
