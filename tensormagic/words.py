@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 MINUS = "\u2212"
 TIMES = "\u00d7"
+NOT_EQUAL = "\u2260"
 DOT = "\u00b7"
 ELLIPSIS = "\u2026"
 GROUP_GAP = "\u00a0"
@@ -165,8 +166,8 @@ def signed(number: int) -> str:
     return f"{number:+d}".replace("-", MINUS) if number else "0"
 
 
-def tuple_text(values: Sequence[int]) -> str:
-    """Return integers as Python writes a tuple: ``(4, 2)``, ``(3,)``, ``()``."""
+def tuple_text(values: Sequence[object]) -> str:
+    """Return numbers, or what stands for them, as Python writes a tuple: ``(4, 2)``, ``(3,)``, ``()``."""
     return f"({values[0]},)" if len(values) == 1 else f"({', '.join(map(str, values))})"
 
 

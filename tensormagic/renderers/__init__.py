@@ -23,8 +23,6 @@ from tensormagic.reports import Report, TraceReport
 
 RENDERERS: dict[tuple[str, str], str] = {
     # (report's kind_name, form) → module with a render(report) -> str
-    ("failure", "html"): "tensormagic.renderers.failure.failure_html",
-    ("failure", "txt"): "tensormagic.renderers.failure.failure_text",
     ("tensor", "html"): "tensormagic.renderers.tensor.tensor_html",
     ("tensor", "svg"): "tensormagic.renderers.tensor.tensor_svg",
     ("tensor", "txt"): "tensormagic.renderers.tensor.tensor_text",

@@ -16,6 +16,7 @@ PANELS: dict[str, str] = {
     # report's kind_name → module with a view(report) -> Panel
     "aliases": "tensormagic.views.panels.aliases",
     "comparison": "tensormagic.views.panels.comparison",
+    "failure": "tensormagic.views.panels.refused_call",
     "freeing": "tensormagic.views.panels.freeing",
     "memory": "tensormagic.views.panels.memory",
     "memory run": "tensormagic.views.panels.memory_run",

@@ -1,8 +1,9 @@
 """What a panel is made of: a dozen nodes. A panel names them once; HTML, text and SVG are drawn from them.
 
 A text is a ``str``, in which what stands between backticks is code. A cell, of a table or beside a title, is a text or
-a node that fits into a line (`Words`, `Noted`, `Chip`, `Bar`, `Strip`), or a tuple of them, one after the other. A node
-is here because two panels need it; what is truly a drawing is a `Picture`, which draws itself in each form.
+a node that fits into a line (`Words`, `Noted`, `Clash`, `Shape`, `Chip`, `Bar`, `Strip`), or a tuple of them, one after
+the other. A node is here because two panels need it; what is truly a drawing is a `Picture`, which draws itself in each
+form.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import Any, Literal, TypeAlias
 from tensormagic.reports import Finding, Gap
 from tensormagic.words import ELLIPSIS, number_of_bytes, plural
 
-Cell: TypeAlias = "str | Words | Noted | Chip | Bar | Strip | tuple[Cell, ...] | None"
+Cell: TypeAlias = "str | Words | Noted | Clash | Shape | Chip | Bar | Strip | tuple[Cell, ...] | None"
 Node: TypeAlias = "str | Findings | Section | Paragraph | Items | Table | Source | Parts | Strip | Picture"
 # How words look; "left" and "right": the name of one of two runs, "up" and "down": the sign of which has more.
-Look = Literal["quiet", "strong", "code", "badge", "error", "warning", "left", "right", "up", "down"]
+Look = Literal["quiet", "strong", "code", "badge", "error", "failed", "warning", "left", "right", "up", "down"]
 
 _NAME_WIDTH = 34  # characters
 
@@ -93,11 +94,11 @@ class Paragraph:
     """A paragraph: what to run (freeing), what writes go unnoticed (aliases).
 
     Attributes:
-        text: Its words.
+        text: Its words; what is not one text stands one after the other.
         look: How it looks: ``"quiet"`` for what matters less, ``"warning"`` with its sign.
     """
 
-    text: str
+    text: Cell
     look: Look | None = None
 
 
@@ -174,6 +175,7 @@ class Line:
         sign: What stands before it: a severity, or ``"mark"`` for a line that did something.
         amounts: Numbers at its left, one for each of the listing's columns (a run's memory).
         ground: Style class of the colour that it has in a picture.
+        marked: The part of the text that it is about: the call that failed.
     """
 
     number: int
@@ -183,6 +185,7 @@ class Line:
     sign: str = ""
     amounts: Sequence[Cell] = ()
     ground: str = ""
+    marked: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +218,21 @@ class Noted:
 
     text: Cell
     notes: Sequence[Cell] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """What does not fit, and in a few words what would have (refused call, the top of a run that ended so)."""
+
+    text: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A shape as Python writes it, of sizes that may clash (refused call, the top of a run that ended so)."""
+
+    sizes: Sequence[str | Clash]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,18 @@ from collections.abc import Iterable, Sequence
 from functools import singledispatch
 from itertools import groupby
 
+from tensormagic.renderers.assets import static
 from tensormagic.renderers.basics import png, theme
 from tensormagic.renderers.basics.finding_html import finding_html, findings_html, gaps_html, remedy_html, with_code
 from tensormagic.renderers.basics.icons import icon
 from tensormagic.renderers.basics.markup import corner, escape, tag
-from tensormagic.renderers.basics.panel import all_clear, fold, folds, header, panel, scroll
+from tensormagic.renderers.basics.panel import all_clear, fold, folds, header, scroll
+from tensormagic.renderers.basics.styling import sheet
 from tensormagic.views.nodes import (
     Bar,
     Cell,
     Chip,
+    Clash,
     Column,
     Findings,
     Items,
@@ -32,6 +35,7 @@ from tensormagic.views.nodes import (
     Parts,
     Picture,
     Section,
+    Shape,
     Source,
     Strip,
     Table,
@@ -43,23 +47,35 @@ from tensormagic.views.pictures.categories import category_style
 from tensormagic.words import plural
 
 _CLASSES: dict[Look, str] = {
-    "quiet": "quiet", "badge": "tm-badge", "error": "tm-failed", "warning": "tm-unseen", "left": "tm-chip tm-a",
-    "right": "tm-chip tm-b", "up": "tm-sign tm-up", "down": "tm-sign tm-down",
+    "quiet": "quiet", "badge": "tm-badge", "error": "tm-failed", "failed": "tm-what", "warning": "tm-unseen",
+    "left": "tm-chip tm-a", "right": "tm-chip tm-b", "up": "tm-sign tm-up", "down": "tm-sign tm-down",
 }  # fmt: skip
 _COLUMN = {"number": "tm-num", "code": "tm-mono", "quiet": "quiet", "wide": "tm-wide", "bars": "tm-bars"}
 _COLOURS = 254  # of a PNG of one byte a pixel
 _DOT, _DOTS_WIDE, _DOTS_HIGH, _ROW_GAP = 3, 80, 6, 2  # pixels of a dot of a strip; dots along its sides, between rows
 
 
-def render(view: Panel) -> str:
+def render(view: Panel, *, below: bool = False) -> str:
     """Return a panel as a ``<section>`` that needs nothing from outside, and those that stand below it."""
+    label = (view.label or view.title.capitalize()).replace("`", "")
+    own = "".join(map(static, view.sheets))  # the panel above brings what all share
+    style = tag("style", own if below else sheet("view.css", *view.sheets, extra=category_style()))
+    drawn = tag("section", style, *inside(view), class_=f"tm tm-{view.kind}", aria_label=label)
+    return drawn + "".join(render(each, below=True) for each in view.after)
+
+
+def top(view: Panel) -> str:
+    """Return a panel as the top of another one."""
+    style = tag("style", *map(static, ("view.css", *view.sheets)))
+    return style + tag("div", *inside(view), class_=f"tm tm-{view.kind} tm-top")
+
+
+def inside(view: Panel) -> list[str]:
+    """Return the header and the parts of a panel."""
     second = [with_code(text) for text in view.second if text]
     head = header(with_code(view.title), map(_fact, view.facts), about=view.icon, second=second,
                   lead=with_code(view.lead))  # fmt: skip
-    inner = [head, *_blocks(view.body)]
-    label = (view.label or view.title.capitalize()).replace("`", "")
-    drawn = panel(f"tm-{view.kind}", label, inner, css=("view.css", *view.sheets), extra=category_style())
-    return drawn + "".join(map(render, view.after))
+    return [head, *_blocks(view.body)]
 
 
 def _fact(fact: Cell) -> str:
@@ -124,7 +140,7 @@ def _(node: Section) -> str:
 @html.register
 def _(node: Paragraph) -> str:
     sign = f"{icon(node.look)} " if node.look in {"warning", "error"} else ""
-    return tag("p", sign, with_code(node.text), class_=_CLASSES[node.look] if node.look else None)
+    return tag("p", sign, cell(node.text), class_=_CLASSES[node.look] if node.look else None)
 
 
 @html.register
@@ -217,10 +233,15 @@ def _line(line: Line, has: tuple[int, bool, bool]) -> str:
         *(tag("td", cell(amount), class_="tm-num") for amount in amounts),
         tag("td", swatch, str(line.number), class_="tm-number"),
         tag("td", sign, class_="tm-sign") if signs else "",
-        tag("td", tag("code", escape(line.text)), *below, class_="tm-text"),
+        tag("td", tag("code", _code(line)), *below, class_="tm-text"),
         tag("td", *(tag("p", cell(part)) for part in line.beside), class_="tm-beside") if beside else "",
     )
     return tag("tr", *cells, class_=f"tm-at tm-at-{line.sign}" if line.sign else None)
+
+
+def _code(line: Line) -> str:
+    before, found, after = line.text.partition(line.marked) if line.marked else (line.text, "", "")
+    return escape(before) + (tag("mark", escape(found)) if found else "") + escape(after)
 
 
 # -- what stands in a line -------------------------------------------------------------------------------------------
@@ -247,6 +268,17 @@ def _(node: Noted) -> str:
 
 def _note(note: Cell) -> str:
     return tag("span", with_code(note), class_="tm-sub") if isinstance(note, str) else cell(note)
+
+
+@cell.register
+def _(node: Clash) -> str:
+    return tag("span", tag("b", with_code(node.text)), " ", tag("i", escape(node.because)), class_="tm-dim tm-not")
+
+
+@cell.register
+def _(node: Shape) -> str:
+    comma = "," if len(node.sizes) == 1 else ""
+    return tag("span", "(", ", ".join(map(cell, node.sizes)), comma, ")", class_="tm-dims")
 
 
 @cell.register

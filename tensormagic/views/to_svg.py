@@ -108,7 +108,7 @@ def _(node: Section, page: Page) -> None:
 @draw.register
 def _(node: Paragraph, page: Page) -> None:
     roles = {"quiet": "ink-2", "warning": "warning", "error": "error"}
-    _paragraph(page, plain(node.text), ink=theme.role(roles.get(node.look or "", "ink")))
+    _paragraph(page, _one_line(node.text), ink=theme.role(roles.get(node.look or "", "ink")))
 
 
 @draw.register
@@ -222,6 +222,9 @@ def _line(line: Line, left: float) -> tuple[str, float]:
         text_svg(left + 28, 13, str(line.number), size=12, anchor="end", ink=tone, bold=bool(line.sign)),
         _mono(left + 40, 13, code),
     ]
+    if line.marked and (at := code.find(line.marked)) >= 0:
+        em = 12 * _MONO_EM
+        parts.append(_box(left + 40 + at * em, 16, len(line.marked) * em, 2, tone))
     start = max(left + 52 + len(code) * 12 * _MONO_EM, WIDTH * 0.5)
     notes = [_one_line(part) for part in line.below if part]
     if len(beside) == 1 and start + text_width(beside[0], 12) <= WIDTH:

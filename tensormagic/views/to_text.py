@@ -18,6 +18,7 @@ from tensormagic.views.nodes import (
     Bar,
     Cell,
     Chip,
+    Clash,
     Column,
     Findings,
     Items,
@@ -29,6 +30,7 @@ from tensormagic.views.nodes import (
     Parts,
     Picture,
     Section,
+    Shape,
     Source,
     Strip,
     Table,
@@ -37,7 +39,7 @@ from tensormagic.views.nodes import (
     letters,
 )
 from tensormagic.views.pictures.text_bars import bar
-from tensormagic.words import evidence_text, plural
+from tensormagic.words import NOT_EQUAL, evidence_text, plural, tuple_text
 
 NARROWEST = 40
 _CELL = 400  # characters of a line of a cell
@@ -45,18 +47,23 @@ _FOLDED = 14  # lines of what is folded within a part
 _CODE = 36  # columns that code has at the right of numbers, at least
 _BAR = 16  # columns
 _SHADES = "\u2591\u2584\u2588"  # not used, partly used, used
-_RULE = "\u2500"
+_RULE, _OVERLINE = "\u2500", "\u203e"
 _SPACES = re.compile(r"[ \t\r\n]+")  # no-break spaces stay: they hold a number together
 
 
 def render(view: Panel, *, width: int = 100) -> str:
     """Return a panel as text, no line wider than ``width`` (at least 40) columns."""
     width = max(width, NARROWEST)
+    drawn = "\n".join(lines(view, width))
+    return "\n".join([drawn, *(f"\n{render(each, width=width).rstrip()}" for each in view.after)]) + "\n"
+
+
+def lines(view: Panel, width: int) -> list[str]:
+    """Return a panel's own lines, without those that stand below it."""
     parts = groupby(view.body, lambda node: isinstance(node, str | Paragraph) or id(node))  # paragraphs stand together
     blocks = [_head(view, width), *([line for node in nodes for line in text(node, width)] for _, nodes in parts)]
-    lines = "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
-    drawn = "\n".join(cut(printable(line.replace("\u00a0", " ")), width) for line in lines)
-    return "\n".join([drawn, *(f"\n{render(each, width=width).rstrip()}" for each in view.after)]) + "\n"
+    every = "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
+    return [cut(printable(line.replace("\u00a0", " ")), width) for line in every]
 
 
 def _head(view: Panel, width: int) -> list[str]:
@@ -137,7 +144,7 @@ def _capitals(title: str) -> str:
 @text.register
 def _(node: Paragraph, width: int) -> Iterable[str]:
     sign = f" {SIGNS[node.look]} " if node.look in SIGNS else "  "
-    return wrapped(plain(node.text), width, sign, " " * len(sign))
+    return wrapped(inline(node.text), width, sign, " " * len(sign))
 
 
 @text.register
@@ -198,9 +205,17 @@ def _line(line: Line, width: int, *, signs: bool) -> Iterator[str]:
         yield joined
     else:
         yield from _code(lead, printable(line.text.expandtabs(4)), width)
+        yield from _mark(line, lead, width)
         yield from (each for part in beside for each in wrapped(part, width, "         \u2190 ", further))
     for part in line.below:
         yield from wrapped(inline(part).replace("\n", "  "), width, " " * 9, further)
+
+
+def _mark(line: Line, lead: str, width: int) -> Iterator[str]:
+    """Yield the mark below a part of a line, where the line is not broken."""
+    at = line.text.find(line.marked) if line.marked else -1
+    if at >= 0 and columns_of(lead + line.text) <= width:
+        yield " " * columns_of(lead + line.text[:at]) + _OVERLINE * columns_of(line.marked)
 
 
 def _with_amounts(node: Source, width: int) -> Iterator[str]:
@@ -245,8 +260,15 @@ def _code(lead: str, code: str, width: int) -> Iterator[str]:
 
 inline.register(tuple, lambda node: "  ".join(filter(None, map(inline, node))))
 inline.register(Words, lambda node: plain(node.text))
+inline.register(Shape, lambda node: tuple_text(tuple(map(inline, node.sizes))))
 inline.register(Chip, lambda node: letters(node.number))
 inline.register(Bar, lambda node: plain(node.words) or bar(node.share, _BAR))
+
+
+@inline.register
+def _(node: Clash) -> str:
+    because = plain(node.because)
+    return f"{SIGNS['error']}{plain(node.text)} {because if because.startswith(NOT_EQUAL) else f'({because})'}"
 
 
 @inline.register

@@ -18,7 +18,6 @@ import pytest
 
 from tensormagic import views
 from tensormagic.renderers.basics.plain_text import plain_report
-from tensormagic.renderers.failure import failure_html, failure_text
 from tensormagic.renderers.tensor import tensor_html, tensor_svg, tensor_text
 from tensormagic.renderers.trace import trace_html, trace_text
 from tensormagic.reports import Report
@@ -74,6 +73,7 @@ TRACES = {
 PANELS = (
     ("aliases", samples_sharing.ALIASES, 120_000, 40_000),
     ("comparison", samples_comparison.SAMPLES, 100_000, 24_000),
+    ("failure", samples_failure.SAMPLES, 40_000, 12_000),
     ("freeing", samples_freeing.SAMPLES, 40_000, 12_000),
     ("memory", samples_memory.SAMPLES, 150_000, 24_000),
     ("memory_run", samples_memory_run.SAMPLES, 120_000, 24_000),
@@ -103,8 +103,6 @@ RENDERERS = (
     Renderer("tensor_svg", tensor_svg.render, TENSORS, "svg", 120_000, tells_findings=False),
     Renderer("trace_html", trace_html.render, TRACES, "html", 300_000),
     Renderer("trace_text", trace_text.render, TRACES, "text", 24_000),
-    Renderer("failure_html", failure_html.render, samples_failure.SAMPLES, "html", 40_000),
-    Renderer("failure_text", failure_text.render, samples_failure.SAMPLES, "text", 12_000),
 )
 
 CASES = [pytest.param(one, sample, id=f"{one.name}-{sample}") for one in RENDERERS for sample in one.samples]

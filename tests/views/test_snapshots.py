@@ -7,6 +7,7 @@ import pytest
 from tensormagic import views
 from tests.renderers import (
     samples_comparison,
+    samples_failure,
     samples_freeing,
     samples_memory,
     samples_memory_run,
@@ -24,6 +25,7 @@ from tests.renderers.snapshots import assert_snapshot
 SAMPLES = {
     "aliases": samples_sharing.ALIASES["slices"],
     "comparison": samples_comparison.SAMPLES["larger"],
+    "failure": samples_failure.SAMPLES["linear"],
     "freeing": samples_freeing.SAMPLES["listed"],
     "memory": samples_memory.small(),
     "memory_run": samples_memory_run.SAMPLES["functions"],

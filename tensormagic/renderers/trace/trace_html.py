@@ -21,7 +21,6 @@ from tensormagic.renderers.basics.panel import fold, folds, header, scroll
 from tensormagic.renderers.basics.styling import sheet
 from tensormagic.renderers.basics.theme import heat_style
 from tensormagic.renderers.document.document import SAVED_LIMITS, Draw, trace_document
-from tensormagic.renderers.failure import failure_html
 from tensormagic.renderers.graph.crash_mark import Crash, with_crash
 from tensormagic.renderers.graph.graph_drawing import Drawing, draw
 from tensormagic.renderers.shelf import code, loader
@@ -30,6 +29,8 @@ from tensormagic.renderers.trace.ops_html import operations_html
 from tensormagic.renderers.trace.parallel_phrases import run_lines
 from tensormagic.renderers.trace.trace_phrases import UNTITLED, all_clear, run_text, state_text
 from tensormagic.renderers.trace.trace_tables import tables_html
+from tensormagic.views import to_html
+from tensormagic.views.panels import refused_call
 
 if TYPE_CHECKING:
     from tensormagic.reports import Graph, TraceReport
@@ -49,7 +50,8 @@ LESS = (
 
 def render(report: TraceReport, *, viewer: bool = True) -> str:
     """Return the fragment: header, findings, picture, tables, and the viewer that makes them one live panel."""
-    failure, report = failure_html.of_run(report)
+    ended, report = refused_call.top_of(report)
+    failure = to_html.top(ended) if ended is not None else ""
     report, crash = with_crash(report)
     drawings = {graph.number: draw(graph, max_boxes=SAVED_LIMITS.boxes) for graph in report.graphs[:1]}
 

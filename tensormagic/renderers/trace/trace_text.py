@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.renderers.failure import failure_text
 from tensormagic.renderers.trace.cut_words import NO_WAY_BACK, cut_heading, cut_sentences, ended_sentence
 from tensormagic.renderers.trace.ops_text import operations
 from tensormagic.renderers.trace.parallel_phrases import run_lines
@@ -19,6 +18,8 @@ from tensormagic.renderers.trace.trace_text_lines import filled, printable
 from tensormagic.renderers.trace.trace_text_parameters import parameters
 from tensormagic.reports import TraceReport
 from tensormagic.reports.finding import Finding
+from tensormagic.views import to_text
+from tensormagic.views.panels import refused_call
 from tensormagic.words import plural
 
 _NARROWEST = 40
@@ -28,8 +29,11 @@ _MOST_CUTS = 8
 def render(report: TraceReport, *, width: int = 100) -> str:
     """Return the run as text, no line wider than ``width`` (at least 40) columns."""
     width = max(width, _NARROWEST)
+    ended, report = refused_call.top_of(report)
     sections = (
-        [*_head(report, width), *_findings(report, width)], _failure(report, width), flow(report, width),
+        [*_head(report, width), *([] if ended is not None else _findings(report, width))],
+        to_text.lines(ended, width) if ended is not None else [],
+        list(_findings(report, width)) if ended is not None else [], flow(report, width),
         forward_values(report, width),
         _cuts(report, width), parameters(report, width), operations(report, width), _gaps(report, width),
     )  # fmt: skip
@@ -63,13 +67,6 @@ def _finding(finding: Finding, width: int) -> Iterator[str]:
         yield from filled(" " * len(lead), f"{line.what}: {line.location.label}: {line.location.text}", width)
     if finding.remedy:
         yield from filled(" " * len(lead), f"→ {finding.remedy.replace('`', '')}", width)
-
-
-def _failure(report: TraceReport, width: int) -> list[str]:
-    """Return the call that ended the run; what was found about it stands above."""
-    if report.failure is None:
-        return []
-    return failure_text.lines(report.failure, width, found=False)
 
 
 def _cuts(report: TraceReport, width: int) -> list[str]:

@@ -149,7 +149,7 @@ def test_pythons_own_memory_error_is_told_too():
     report = told.report
     assert (report.function, report.out_of_memory.asked, report.out_of_memory.device) == ("", None, "cpu")
     assert "build.<locals>.weights" in {one.name for one in report.memory.storages}
-    assert str(report).startswith("error  a call of torch: memory ran out")
+    assert str(report).startswith("── a call of torch ── memory ran out ──")
 
 
 def test_what_cannot_be_looked_at_is_a_gap():

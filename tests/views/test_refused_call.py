@@ -7,87 +7,96 @@ from dataclasses import replace
 
 import pytest
 
+from tensormagic import views
 from tensormagic.renderers.basics.text_metrics import text_width
 from tensormagic.renderers.document.document import trace_document
-from tensormagic.renderers.failure import failure_html, failure_text
-from tensormagic.renderers.failure.failure_words import marked, torch_said
 from tensormagic.renderers.graph.crash_mark import with_crash
 from tensormagic.renderers.trace import trace_html, trace_svg, trace_text
 from tensormagic.reports import FailureReport, Location
+from tensormagic.views.nodes import Clash, Shape, Words
+from tensormagic.views.panels.refused_call import marked, operands, rule_nodes, torch_said, view, way
 from tests.renderers import samples_trace
 from tests.renderers.markup_reader import Page, svg_of
 from tests.renderers.samples_failure import SAMPLES
-from tests.renderers.snapshots import assert_snapshot
 
 
-@pytest.mark.parametrize("name", ["linear", "dtypes", "afterwards", "backward"])
-def test_text_is_as_stored(name):
-    """The whole text, character by character."""
-    assert_snapshot(f"failure_{name}.txt", failure_text.render(SAMPLES[name]))
+def table(name):
+    """The rows of a panel's operands, by the titles of their columns."""
+    drawn = operands(SAMPLES[name])
+    titles = [column.title for column in drawn.columns]
+    return [dict(zip(titles, row, strict=True)) for row in drawn.rows]
 
 
-def test_panel_is_as_stored():
-    """The whole panel of the commonest error."""
-    assert_snapshot("failure_linear.html", failure_html.render(SAMPLES["linear"]))
-
-
-@pytest.mark.parametrize("width", [20, 40, 72])
-@pytest.mark.parametrize("name", SAMPLES)
-def test_no_line_is_wider_than_asked_for(name, width):
-    """Forty columns at least."""
-    lines = failure_text.render(SAMPLES[name], width=width).splitlines()
-    assert [line for line in lines if len(line) > max(width, 40)] == []
-
-
-def framed(name):
-    """Return the texts of what a panel frames as not fitting, each with what is said below it."""
-    html = failure_html.render(SAMPLES[name])
-    pieces = html.split('class="tm-dim tm-not">')[1:]
-    return [Page(f"<p>{piece.split('</span>')[0]}</p>").text for piece in pieces]
+def test_the_header_says_what_happened_and_where():
+    """The function as people write it, the kind of clash, and below it the line and the module."""
+    panel = view(SAMPLES["linear"])
+    assert (panel.title, panel.facts, panel.second) == (
+        "F.linear", [Words("the shapes do not fit", "failed")], ["cell 5, line 18, in net.fc1"],
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("name", "frames"),
+    ("name", "column", "cells"),
     [
-        ("linear", ["5408≠ 784", "784≠ 5408"]),
-        ("dtypes", ["float64fits: float32"]),
-        ("devices", ["cpufits: cuda:0", "cuda:0fits: cpu"]),
-        ("view", ["(1, 4)does not fit"]),
-        ("argument", ["(5, 5)≠ 12"]),
-        ("unknown", []),
+        ("linear", "shape",
+         [Shape(("32", Clash("5408", "≠ 784"))), Shape(("64", Clash("784", "≠ 5408"))), Shape(("64",))]),
+        ("dtypes", "dtype", ["float32", Clash("float64", "fits: float32")]),
+        ("devices", "device", [Clash("cpu", "fits: cuda:0"), Clash("cuda:0", "fits: cpu")]),
+        ("view", "strides", [Clash("(1, 4)", "does not fit"), ""]),
+        ("argument", "shape", [Shape(("4", "3")), Clash("(5, 5)", "≠ 12")]),
+        ("afterwards", "shape", ["not kept", Shape(("4", "5"))]),
     ],
-)
-def test_what_does_not_fit_is_framed_and_said_in_words(name, frames):
-    """Not by colour alone: a frame, and below it what would have fitted."""
-    assert [text.replace(" ", "") for text in framed(name)] == [text.replace(" ", "") for text in frames]
+)  # fmt: skip
+def test_what_does_not_fit_is_marked_where_it_stands(name, column, cells):
+    """In its dimension, its dtype, its device or its strides; beside it, what would have fitted."""
+    assert [row[column] for row in table(name)] == cells
+
+
+def test_columns_without_anything_are_left_out():
+    """No device where all are on the CPU; no line where none is known."""
+    assert [*table("dtypes")[0]] == ["operand", "given as", "shape", "dtype", "strides"]
+    assert [*table("linear")[0]][-1] == "made in"
+
+
+def test_a_clash_is_framed_and_said_in_words():
+    """Not by colour alone: a frame or a sign, and what would have fitted."""
+    assert "<b>5408</b> <i>≠ 784</i>" in views.draw(SAMPLES["linear"], "html")
+    assert "(32, ✖5408 ≠ 784)" in views.draw(SAMPLES["linear"], "txt")
+    assert "✖float64 (fits: float32)" in views.draw(SAMPLES["dtypes"], "txt")
+    assert "✖5408 ≠ 784" in views.draw(SAMPLES["linear"], "svg")
 
 
 @pytest.mark.parametrize(
-    ("name", "line"),
+    ("text", "call", "part"),
     [
-        ("linear", "✖ the result of x.flatten(1): 5408 in dimension 1, ≠ 784"),
-        ("dtypes", "✖ b: float64, fits: float32"),
-        ("view", "✖ x: (1, 4), does not fit"),
-        ("argument", "✖ shape: (5, 5), ≠ 12"),
+        ("y = net(x) + 1", "net(x)", "net(x)"),
+        ("y = torch.cat(", "torch.cat( [a, b])", "torch.cat("),
+        ("y = 1", "net(x)", ""),
+        ("", "net(x)", ""),
     ],
 )
-def test_text_says_what_does_not_fit(name, line):
-    """A line below the table."""
-    assert line in failure_text.render(SAMPLES[name]).splitlines()
-
-
-@pytest.mark.parametrize(
-    ("text", "call", "parts"),
-    [
-        ("y = net(x) + 1", "net(x)", ("y = ", "net(x)", " + 1")),
-        ("y = torch.cat(", "torch.cat( [a, b])", ("y = ", "torch.cat(", "")),
-        ("y = 1", "net(x)", ("y = 1", "", "")),
-        ("", "net(x)", ("", "", "")),
-    ],
-)
-def test_the_call_is_marked_in_its_line(text, call, parts):
+def test_the_call_is_marked_in_its_line(text, call, part):
     """Also where it goes on in the next line."""
-    assert marked(Location("a.py", 1, text), call) == parts
+    assert marked(Location("a.py", 1, text), call) == part
+
+
+def test_the_way_leads_to_the_line_that_failed():
+    """A long way without its middle, which is counted; files are told apart by headings."""
+    lines = way(SAMPLES["afterwards"]).lines
+    assert [line.number for line in lines] == [31, 0, 31, 31, 31, 31]
+    assert lines[1].text == "… 5 lines more"
+    assert [line.sign for line in lines] == [""] * 5 + ["error"]
+    failed = SAMPLES["linear"]
+    elsewhere = replace(failed, way=(Location("train.py", 3, "step()"), failed.location))
+    assert [line.text for line in way(elsewhere).lines] == ["train.py", "step()", "cell 5", failed.location.text]
+
+
+def test_the_mark_stands_below_the_call():
+    """In a terminal; in a page the call is a mark."""
+    lines = views.draw(SAMPLES["linear"], "txt").splitlines()
+    at = next(at for at, line in enumerate(lines) if line.startswith("  18 ✖"))
+    assert lines[at + 1] == " " * lines[at].index("self.fc1") + "‾" * len("self.fc1(x.flatten(1))")
+    assert "x = <mark>self.fc1(x.flatten(1))</mark>" in views.draw(SAMPLES["linear"], "html")
 
 
 def test_the_page_on_backends_is_left_out():
@@ -100,8 +109,8 @@ def test_the_page_on_backends_is_left_out():
 
 def test_what_a_finding_says_is_not_said_twice():
     """The rule and what works stand in the finding; without one they stand alone."""
-    assert failure_text.render(SAMPLES["linear"]).count("takes 784") == 1
-    assert "works: a + b.float()" in failure_text.render(SAMPLES["dtypes"])
+    assert rule_nodes(SAMPLES["linear"]) == []
+    assert rule_nodes(SAMPLES["dtypes"]) == ["Both must be the same.", "works: `a + b.float()` or `a.double() + b`"]
 
 
 def picture_of(html):
@@ -111,7 +120,7 @@ def picture_of(html):
 
 def test_the_crash_is_marked_in_the_graph_so_far():
     """A cross and words beside the refused call, in a picture that is wide enough for them."""
-    svg = picture_of(failure_html.render(SAMPLES["recorded"]))
+    svg = picture_of(views.draw(SAMPLES["recorded"], "html"))
     (words,) = re.findall(r'<text class="cw" x="([\d.]+)" y="[\d.]+">([^<]+)</text>', svg)
     assert words[1].startswith("torch refused this: RuntimeError, ")
     width = float(re.search(r'<svg[^>]* width="([\d.]+)"', svg)[1])
@@ -163,10 +172,10 @@ def test_after_passes_the_graph_up_to_the_refused_call_comes_last_for_the_viewer
     assert "torch refused this" not in trace_svg.render(run)
 
 
-def test_the_text_of_a_run_tells_the_refused_call_below_its_findings():
-    """The line and the operands."""
+def test_the_text_of_a_run_begins_with_the_refused_call():
+    """What was found about it, the line and the operands."""
     run = replace(samples_trace.one_pass(), state="failed", failure=SAMPLES["linear"],
                   findings=SAMPLES["linear"].findings)  # fmt: skip
     text = trace_text.render(run)
-    assert text.index("TM804 error") < text.index("→ cell 5, line 18  x = self.fc1(x.flatten(1))")
+    assert text.index("TM804") < text.index("  18 ✖ x = self.fc1(x.flatten(1))")
     assert text.count("takes 784") == 1

@@ -1,1 +1,0 @@
-"""A call that torch refused."""

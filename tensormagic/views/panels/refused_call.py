@@ -1,0 +1,249 @@
+"""A refused call (``%tensormagic explain on``): what is wrong and what to do, the way there, the operands, the graph.
+
+The same nodes are the top of the panel of a traced run that ended with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import groupby
+from typing import NamedTuple
+
+from tensormagic.renderers.graph.crash_mark import RAN, REFUSED, crash_words
+from tensormagic.reports import Clashing, FailureReport, Location, Operand, TraceReport
+from tensormagic.views.nodes import (
+    Cell,
+    Clash,
+    Column,
+    Findings,
+    Line,
+    Node,
+    Panel,
+    Paragraph,
+    Section,
+    Shape,
+    Source,
+    Table,
+    Words,
+    table_of,
+)
+from tensormagic.views.panels import memory
+from tensormagic.views.panels.memory_run import out_of_memory_words
+from tensormagic.views.pictures.ended_graph import EndedGraph
+from tensormagic.words import ELLIPSIS, NOT_EQUAL, plural, shortened, tuple_text
+
+MOST_WAY = 5
+_KINDS = {
+    "shape": "the shapes do not fit",
+    "dtype": "the dtypes do not fit",
+    "device": "the tensors are on different devices",
+    "view": "this view is not possible",
+    "layout": "the memory layouts do not fit",
+    "index": "an index does not fit",
+    "argument": "an argument does not fit",
+}
+_SHORT = {"torch.nn.functional.": "F.", "torch.autograd.": "autograd."}
+_UNKNOWN_SHAPE = "not kept"
+_NAME, _TEXT, _FACT = 60, 120, 24  # characters
+_BACKENDS = " This could be because the operator doesn't exist for this backend"
+
+
+class Given(NamedTuple):
+    """An operand, what of it does not fit, and what kind of clash that is."""
+
+    operand: Operand
+    parts: list[Clashing]
+    kind: str
+
+
+def view(report: FailureReport) -> Panel:
+    """Return the panel; where memory ran out, with the panel of memory below it."""
+    graph = report.graph
+    drawn = EndedGraph(graph, graph.roots[0], crash_words(report, REFUSED)) if graph is not None else None
+    return _panel(report, drawn)
+
+
+def top_of(report: TraceReport) -> tuple[Panel | None, TraceReport]:
+    """Return the call that ended a run as the top of the run's panel, and the run less what is told there."""
+    failure = report.failure
+    if failure is None:
+        return None, report
+    drawn = None
+    if failure.node is not None:
+        place, node = failure.node
+        drawn = EndedGraph(report.graphs[place], node, crash_words(failure, RAN))
+    elif failure.graph is not None and report.graphs:
+        drawn = EndedGraph(failure.graph, failure.graph.roots[0], crash_words(failure, REFUSED))
+    rest = tuple(found for found in report.findings if found not in failure.findings)
+    return _panel(failure, drawn), replace(report, findings=rest, error="")  # the error is told above
+
+
+def _panel(report: FailureReport, drawn: EndedGraph | None) -> Panel:
+    body: list[Node] = [Findings(report.findings, report.gaps), Section("", rule_nodes(report)), way(report)]
+    body += [Section("", [operands(report)]), *([drawn] if drawn is not None else [])]
+    body.append(Paragraph(("torch said", Words(torch_said(report), "code")), "quiet"))
+    below = [memory.view(report.memory, brief=True)] if report.memory is not None else []
+    name, what = function_text(report), headline(report)
+    return Panel("failure", "error", name, [Words(what, "failed")], body, f"{name}: {what}",
+                 second=[place_text(report)], after=below, sheets=("failure.css",))  # fmt: skip
+
+
+# -- what happened, and where ----------------------------------------------------------------------------------------
+
+
+def function_text(report: FailureReport) -> str:
+    """Return the refused call's function as people write it: ``F.linear``, ``Tensor.view``."""
+    name = report.function or report.call or "a call of torch"
+    for long, short in _SHORT.items():
+        name = name.replace(long, short) if name.startswith(long) else name
+    return name
+
+
+def headline(report: FailureReport) -> str:
+    """Return what happened, in a few words."""
+    if report.out_of_memory is not None:
+        return "memory ran out"
+    if report.mismatch is not None:
+        return _KINDS[report.mismatch.kind]
+    return "failed within backward" if report.phase == "backward" and report.node is not None else "torch refused this"
+
+
+def place_text(report: FailureReport) -> str:
+    """Return where: line, module, and inside which function of torch's."""
+    parts = [report.location.label] if report.location is not None else []
+    parts += [f"in {report.module}"] if report.module else []
+    parts += [f"inside {report.inside.replace('torch.nn.functional.', 'F.')}"] if report.inside else []
+    parts += ["within backward"] if report.phase == "backward" and report.node is None else []
+    return ", ".join(parts)
+
+
+def way(report: FailureReport) -> Source:
+    """Return the lines that lead there, a long way without its middle; in the last the call is marked."""
+    before, left = list(report.way[:-1]), len(report.way) - MOST_WAY
+    if left > 0:
+        before = [before[0], *before[-MOST_WAY + 2 :]]
+    failed = [report.location] if report.location is not None else []
+    files = [(file, list(each)) for file, each in groupby([*before, *failed], _file)]
+    lines = []
+    for file, places in files:
+        lines += [Line(0, file)] if len(files) > 1 else []
+        lines += [Line(each.line, each.text) for each in places]
+    if left > 0:
+        at = next(at for at, line in enumerate(lines) if line.number) + 1
+        lines.insert(at, Line(0, f"{ELLIPSIS} {plural(left + 1, 'line')} more"))
+    if failed:
+        lines[-1] = replace(lines[-1], sign="error", marked=marked(failed[0], report.call))
+    return Source(lines)
+
+
+def _file(place: Location) -> str:
+    return place.label.rsplit(", line ", 1)[0]
+
+
+def marked(place: Location, call: str) -> str:
+    """Return the part of a line that is the failing call, also where it goes on in the next; empty where it is not."""
+    for length in range(len(call), 0, -1):
+        at = place.text.find(call[:length])
+        if at >= 0 and (length == len(call) or at + length == len(place.text)):
+            return call[:length]
+    return ""
+
+
+def rule_nodes(report: FailureReport) -> list[Node]:
+    """Return what the call asks for and what would have worked, where no finding says it already."""
+    if report.out_of_memory is not None:
+        return [out_of_memory_words(report.out_of_memory)]
+    mismatch, findings = report.mismatch, report.findings
+    if mismatch is None:
+        return []
+    said = any(mismatch.rule.rstrip(".") in one.message for one in findings)
+    nodes: list[Node] = [] if said or not mismatch.rule else [mismatch.rule]
+    for label, ways in (("works", mismatch.works), ("try", mismatch.maybe)):
+        left = [f"`{one}`" for one in ways if not any(one in found.remedy for found in findings)]
+        nodes += [f"{label}: {' or '.join(left)}"] if left else []
+    return nodes
+
+
+def torch_said(report: FailureReport) -> str:
+    """Return the exception as Python's last line has it, without the page on backends that a missing kernel brings."""
+    sentence = report.error.split(_BACKENDS, 1)[0]
+    return f"{report.error_type}: {sentence}" if sentence else report.error_type
+
+
+# -- the operands ----------------------------------------------------------------------------------------------------
+
+
+def operands(report: FailureReport) -> Table:
+    """Return the operands as rows, with what does not fit marked; columns that are empty are left out."""
+    mismatch, each = report.mismatch, report.operands
+    parts, kind = (mismatch.parts, mismatch.kind) if mismatch is not None else ((), "")
+    given = [Given(one, [part for part in parts if part.operand == at], kind) for at, one in enumerate(each)]
+    shown = [Column("operand", _name, "name"), Column("given as", _role, "quiet"), Column("shape", _shape)]
+    shown += [Column("dtype", _fact("dtype"))] if any(one.dtype for one in each) else []
+    elsewhere = kind == "device" or any(one.device not in {"", "cpu"} for one in each)
+    shown += [Column("device", _fact("device"))] if elsewhere else []
+    shown += [Column("strides", _fact("view"))] if any(_facts(one)["view"] for one in each) else []
+    shown += [Column("made in", _made, "quiet wide")] if any(one.location for one in each) else []
+    return table_of(shown, given)
+
+
+def _facts(operand: Operand) -> dict[str, str]:
+    """Return what an operand is, by the kind of clash that is about it."""
+    layout = operand.layout if operand.layout not in {"", "strided"} else ""
+    strides = tuple_text(operand.stride) if operand.stride else layout
+    return {"dtype": operand.dtype, "device": operand.device, "view": strides}
+
+
+def _fact(kind: str) -> Callable[[Given], Cell]:
+    def cell(given: Given) -> Cell:
+        text = shortened(_facts(given.operand)[kind], _FACT)
+        whole = _whole(given) if text and given.kind == kind else ""
+        return Clash(text, whole) if whole else text
+
+    return cell
+
+
+def _whole(given: Given) -> str:
+    """Return what would have fitted in place of an operand as a whole."""
+    return next((_fitting(part) for part in given.parts if part.dimension is None), "")
+
+
+def _aside(given: Given) -> str:
+    """Return the same where none of the facts shows it."""
+    return "" if _facts(given.operand).get(given.kind) else _whole(given)
+
+
+def _fitting(part: Clashing) -> str:
+    """Return what would have fitted, in a few words."""
+    if not part.expected:
+        return "does not fit"
+    return f"{NOT_EQUAL} {part.expected}" if part.expected.isdigit() else f"fits: {part.expected}"
+
+
+def _name(given: Given) -> Cell:
+    operand = given.operand
+    name = shortened(operand.name, _NAME)
+    aside = _aside(given) if operand.is_tensor or operand.shape else ""
+    if aside:
+        return Clash(name, aside)
+    return (name if " of " in name else Words(name, "code")) if name else Words("\u2014", "quiet")
+
+
+def _role(given: Given) -> Cell:
+    return given.operand.place or given.operand.role
+
+
+def _shape(given: Given) -> Cell:
+    operand, text = given.operand, shortened(given.operand.text, _TEXT)
+    if not operand.is_tensor and not operand.shape:
+        aside = _aside(given)
+        return Clash(text or _UNKNOWN_SHAPE, aside) if aside else text or _UNKNOWN_SHAPE
+    clashes = {part.dimension: _fitting(part) for part in given.parts}
+    sizes = (Clash(str(size), clashes[at]) if at in clashes else str(size) for at, size in enumerate(operand.shape))
+    return (Shape(tuple(sizes)), text) if text else Shape(tuple(sizes))
+
+
+def _made(given: Given) -> Cell:
+    place = given.operand.location
+    return None if place is None else (f"{place.label}:", Words(place.text, "code")) if place.text else place.label
