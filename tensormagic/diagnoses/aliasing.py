@@ -25,7 +25,7 @@ def shared_memory(report: TensorReport) -> Iterator[Finding]:
         message=f"{report.name} shares memory with {listed([alias.name for alias in others])}: "
         f"writing to {report.name} in place changes {amount}{first.name}.",
         evidence={alias.name: alias.overlap_elements for alias in others[:8]},
-        remedy=f"Where that is not meant, write to a copy: {_copy_of(report)}",
+        remedy=f"If that is not intended, write to a copy: {_copy_of(report)}",
         subject=report.name,
     )
 
@@ -46,12 +46,13 @@ def internal_overlap(report: TensorReport) -> Iterator[Finding]:
         return
     dims = zip(layout.dim_names, layout.shape, layout.stride, strict=True)
     repeated = [name for name, length, step in dims if step == 0 and length > 1]
-    why = f"the stride along {listed(repeated)} is 0" if repeated else "its strides make indices meet"
+    why = f"the stride along {listed(repeated)} is 0" if repeated else "its strides map several indices to one element"
     yield Finding(
         code="TM202",
         severity="warning",
         message=f"{report.name} repeats memory: its {plural(report.numel, 'element')} are "
-        f"{plural(layout.distinct, 'stored element')}, because {why}; writing to it in place raises or gives garbage.",
+        f"{plural(layout.distinct, 'stored element')}, because {why}; writing to it in place fails or gives wrong "
+        "values.",
         evidence={"elements": report.numel, "stored elements": layout.distinct},
         remedy=f"Write to what it was made from, or to a full copy ({number_of_bytes(report.nbytes)}): "
         f"{_copy_of(report)}",
@@ -81,9 +82,9 @@ def small_view_of_large_storage(report: TensorReport) -> Iterator[Finding]:
         code="TM205",
         severity="warning",
         message=f"{report.name} reads {number_of_bytes(read)} and keeps {number_of_bytes(storage.nbytes)} alive: "
-        "it is the only thing left that uses this storage.",
+        "nothing else uses this storage.",
         evidence={"bytes read": read, "storage bytes": storage.nbytes, "holders": len(_held_by(report))},
-        remedy=f"Keep a copy of what it reads, and the storage is free: {_copy(report)}",
+        remedy=f"Keep a copy of what it reads instead, and the storage is freed: {_copy(report)}",
         subject=report.name,
     )
 
@@ -96,9 +97,10 @@ def lone_views(report: WatchReport | MemoryReport) -> Iterator[Finding]:
                 code="TM205",
                 severity="warning",
                 message=f"{view.name} reads {number_of_bytes(view.read)} and keeps {number_of_bytes(view.nbytes)} "
-                "alive: it is the only thing left that uses this storage.",
+                "alive: nothing else uses this storage.",
                 evidence={"bytes read": view.read, "bytes": view.nbytes},
-                remedy=f"Keep a copy of what it reads, and the storage is free: `{view.name} = {view.name}.clone()`",
+                remedy=f"Keep a copy of what it reads instead, and the storage is freed: `{view.name} = "
+                f"{view.name}.clone()`",
                 subject=view.name,
             )
 

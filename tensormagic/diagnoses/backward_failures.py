@@ -15,11 +15,12 @@ from tensormagic.words import listed, plural
 
 _RESULTS = frozenset({"result", "output", "out"})
 _UNSEEN_WRITER = (
-    "What changed it was not seen: it ran outside the trace, on another thread, or in code that torch does not tell "
-    "of. Trace all of it, or let the node save a copy: `.clone()`."
+    "The change was not seen: it happened outside the trace, on another thread, or in code that torch does not "
+    "report. Trace all of it, or let the node save a copy: `.clone()`."
 )
 _UNTRACED = (
-    "Under `%%tracegrad` or `with tensormagic.trace():` both lines are named: what saved it, and what changed it."
+    "Under `%%tracegrad` or `with tensormagic.trace():` the finding names both lines: the one that saved it and the "
+    "one that changed it."
 )
 
 
@@ -55,8 +56,8 @@ def _kept_graph(backward: Location | None, first: SavedWrite | None) -> str:
     if first is None or first.kind != "step" or backward is None or "retain_graph=True" not in backward.text:
         return ""
     return (
-        "Leave out `retain_graph=True`, which keeps the graphs of earlier steps, and cut what is handed from step to "
-        "step: `h = h.detach()` before it is used again."
+        "Leave out `retain_graph=True`, which keeps the graphs of earlier steps, and detach what is carried from step "
+        "to step: `h = h.detach()` before it is used again."
     )
 
 
@@ -65,7 +66,7 @@ def _remedy(first: SavedWrite | None, *, traced: bool) -> str:
         return _UNSEEN_WRITER if traced else _UNTRACED
     if first.kind == "step":
         return (
-            "Call every backward that uses this graph before the step, or compute the loss anew after it: a step "
+            "Call every backward that uses this graph before the step, or compute the loss again after it: a step "
             "changes the parameters in place."
         )
     return instead(first)
@@ -78,7 +79,7 @@ def tensor_name(spoilt: SpoiltTensor, write: SavedWrite | None) -> str:
     written = target_of(writing(write)) if write is not None else ""
     if written and "." not in written:
         return written
-    return f"The result of {spoilt.op}" if spoilt.slot in _RESULTS else f"What went into {spoilt.op}"
+    return f"The result of {spoilt.op}" if spoilt.slot in _RESULTS else f"An input of {spoilt.op}"
 
 
 def saver(spoilt: SpoiltTensor) -> str:
@@ -125,7 +126,7 @@ def _freed_message(freed: FreedGraph, report: FailureReport) -> str:
     root = freed.root or _root_of(report)
     graph = f"the graph of {root}" if root else "the graph"
     if not freed.known:
-        return f"T{graph[1:]} was gone through before: what {freed.op} had saved for backward is freed."
+        return f"T{graph[1:]} was used by an earlier backward: what {freed.op} had saved is freed."
     if freed.whole:
         return f"backward goes through {graph} a second time: the first one freed what it had saved."
     names = _joint(freed)
@@ -133,7 +134,7 @@ def _freed_message(freed: FreedGraph, report: FailureReport) -> str:
     nodes = f"{plural(freed.shared, 'node')} of it {'was' if freed.shared == 1 else 'were'}"
     return (
         f"{listed(names) or f'The result of {freed.joint}'} {belongs} to a graph that an earlier backward has freed, "
-        f"and {graph if root else 'this backward'} leads back into it: {nodes} gone through before."
+        f"and {graph if root else 'this backward'} leads back into it: {nodes} visited before."
     )
 
 
@@ -146,26 +147,27 @@ def _freed_remedy(freed: FreedGraph) -> str:
     names = _joint(freed)
     if not freed.known:
         return (
-            "Compute the loss anew before each backward; where the graph is needed twice, `retain_graph=True` in the "
-            "first; a state that is handed from step to step: `.detach()` it."
+            "Compute the loss again before each backward. If the graph is needed twice, pass `retain_graph=True` to "
+            "the first backward. If a state is carried from step to step, `.detach()` it."
         )
     if freed.whole:
         return "Add the losses and call backward once, or keep the graph in the first: `backward(retain_graph=True)`."
     if freed.joint_again:
         return (
-            f"Cut what is handed from step to step: `{_cut_off(names, freed.joint_location)}` before it is used again."
+            f"Detach what is carried from step to step: `{_cut_off(names, freed.joint_location)}` before it is used "
+            "again."
         )
     if made_to_learn := _scaled_weight(freed):
         return made_to_learn
     if freed.first == freed.backward:
         what, leaf = listed(names) or "it", f", `{names[0]} = {names[0]}.detach().requires_grad_()`" if names else ""
         return (
-            f"Compute {what} anew in each step, inside the loop; where it is a weight, make it a leaf before it{leaf}; "
-            "where it is a constant, `.detach()` it once."
+            f"Compute {what} again in each step, inside the loop. If it is a weight, make it a leaf before the "
+            f"loop{leaf}. If it is a constant, `.detach()` it once."
         )
     used = f"`{names[0]}.detach()`" if names else "a detached copy of it"
     return (
-        f"Use {used} for the first backward where it is not to train what made it; else add both losses and call "
+        f"Use {used} for the first backward if it should not train what made it. Otherwise add both losses and call "
         "backward once, or keep the graph in the first: `backward(retain_graph=True)`."
     )
 
@@ -179,7 +181,7 @@ def _scaled_weight(freed: FreedGraph) -> str:
     value = re.sub(r",\s*requires_grad=True|requires_grad=True,\s*", "", made["value"])
     what = f"`{made['name']} = nn.Parameter({value})`" if "." in made["name"] else (
         f"`{made['name']} = ({value}).requires_grad_()`")  # fmt: skip
-    return f"Make it a leaf: compute its values first, ask for a gradient last: {what}."
+    return f"Make it a leaf: compute its values first, set `requires_grad` last: {what}."
 
 
 def _cut_off(names: list[str], location: Location | None) -> str:
@@ -203,8 +205,8 @@ def not_a_scalar(report: FailureReport) -> Iterator[Finding]:
         code="TM305",
         severity="error",
         message=f"{name[0].upper() + name[1:] if ' ' in name else name} has "
-        f"{plural(_elements(root.shape), 'element')}, shape {root.shape}: backward starts by itself from a single "
-        "number only.",
+        f"{plural(_elements(root.shape), 'element')}, shape {root.shape}: backward() without arguments needs a single "
+        "number.",
         location=report.location,
         evidence={"elements": _elements(root.shape)},
         remedy=_to_a_scalar(name if name.isidentifier() else "", asks=report.function.endswith("grad")),
@@ -224,13 +226,16 @@ def _to_a_scalar(name: str, *, asks: bool) -> str:
     code = name or "y"
     if asks:
         return (
-            f"Ask for the gradient of one number: `torch.autograd.grad({code}.sum(), …)`, where each element depends "
-            f"on its own input alone; or weigh the elements: `grad_outputs=torch.ones_like({code})`."
+            f"Differentiate one number: `torch.autograd.grad({code}.sum(), …)`, if each element depends only on its "
+            f"own input; or weight the elements: `grad_outputs=torch.ones_like({code})`."
         )
     if not name:
-        return "Make it one number first, `.mean()` or `.sum()`; to start from a gradient of your own: `gradient=`."
+        return (
+            "Reduce it to one number first, with `.mean()` or `.sum()`; or pass the gradient to start from: "
+            "`gradient=`."
+        )
     return (
-        f"Make it one number, `{code}.mean().backward()` (or `.sum()`); to start from a gradient of your own: "
+        f"Reduce it to one number, `{code}.mean().backward()` (or `.sum()`); or pass the gradient to start from: "
         f"`{code}.backward(gradient=torch.ones_like({code}))`."
     )
 
@@ -264,9 +269,9 @@ def write_to_a_leaf(report: FailureReport) -> Iterator[Finding]:
         "records.",
         location=report.location,
         evidence={"shape": str(leaf.shape)} if leaf is not None else {},
-        remedy="Where it is an update or an initialisation, keep it out of the graph: "
-        f"`with torch.no_grad(): {code(node) if node is not None else '…'}`. Where it is to be a part of the graph: "
-        f"write into a copy, `{name if name and ' ' not in name else 'w'}.clone()`.",
+        remedy="If it is an update or an initialisation, keep it out of the graph: "
+        f"`with torch.no_grad(): {code(node) if node is not None else '…'}`. If it should be part of the graph, write "
+        f"into a copy, `{name if name and ' ' not in name else 'w'}.clone()`.",
         subject=name,
         related=lines(("made here", leaf.location if leaf is not None else None)),
     )
@@ -299,22 +304,22 @@ def _returned_message(wrong: WrongReturn) -> str:
         names = f" ({listed(wrong.arguments, most=6)})" if len(wrong.arguments) == int(wrong.expected or 0) else ""
         return (
             f"{head} {plural(int(wrong.got), 'gradient')}, but its forward takes "
-            f"{plural(int(wrong.expected), 'argument')}{names}: one gradient is due for each."
+            f"{plural(int(wrong.expected), 'argument')}{names}: it must return one gradient for each."
         )
     if wrong.problem == "shape":
         return f"{head} a gradient of shape {wrong.got} {which}, whose shape is {wrong.expected}."
     if wrong.problem == "not None":
-        return f"{head} a gradient {which}, which is no tensor: None is due there."
+        return f"{head} a gradient {which}, which is not a tensor: it must be None."
     if wrong.problem == "not a tensor":
-        return f"{head} a {wrong.got} where a tensor or None is due."
+        return f"{head} a {wrong.got} instead of a tensor or None."
     if wrong.problem == "dtype":
         return f"{head} a complex gradient for a real input."
-    return f"{head} a gradient with {wrong.problem} {wrong.got} {which}; {wrong.expected} is due."
+    return f"{head} a gradient with {wrong.problem} {wrong.got} {which}; it must be {wrong.expected}."
 
 
 _CONVERSIONS = {
-    "count": "Return one gradient for each argument of forward, `None` for what needs none.",
-    "device": "Make it where the input lies: `.to({name}.device)`.",
+    "count": "Return one gradient for each argument of forward, `None` for those that need none.",
+    "device": "Make it on the input's device: `.to({name}.device)`.",
     "dtype": "Return its real part: `grad.real`.",
     "layout": "Return it in the layout of the input: `.to_dense()`.",
 }
@@ -323,16 +328,16 @@ _CONVERSIONS = {
 def _returned_remedy(wrong: WrongReturn) -> str:
     if wrong.problem == "count" and len(wrong.arguments) == int(wrong.expected or 0):
         due = ", ".join(f"grad_{name}" for name in wrong.arguments)
-        return f"`return {due}`, with `None` for what needs no gradient."
+        return f"`return {due}`, with `None` for those that need no gradient."
     if wrong.problem == "shape":
         return (
             f"Return it in the shape of {wrong.argument or 'the input'}: sum over the dimensions that the forward "
             f"broadcast, or `.reshape({wrong.argument or 'x'}.shape)`."
         )
     if wrong.problem == "not None":
-        return f"Return `None` in the place of {wrong.argument or 'that argument'}."
+        return f"Return `None` for {wrong.argument or 'that argument'}."
     if wrong.problem == "not a tensor":
-        return "Return a tensor: `torch.full_like(grad_output, value)`, or `None` where there is no gradient."
+        return "Return a tensor: `torch.full_like(grad_output, value)`, or `None` if there is no gradient."
     return _CONVERSIONS[wrong.problem].format(name=wrong.argument or "x")
 
 
@@ -344,8 +349,8 @@ _ASKS = re.compile(
 )
 
 _DATA = (
-    "Change it after backward, or make a new tensor; under `with torch.no_grad():` and without `.data` autograd would "
-    "have noticed, and raised."
+    "Change it after backward, or make a new tensor. Under `with torch.no_grad():` instead of `.data`, autograd would "
+    "have noticed and raised an error."
 )
 _ARRAY = "Change the array after backward, or change a copy of it: `.copy()`."
 
@@ -435,5 +440,5 @@ def _about_the_leaf(read: GradientRead, code: str) -> str:
     if read.leaf:
         return f" If you meant the leaf that it was made from: `{read.leaf}.grad`."
     if read.single:
-        return f" If {code} is to be the leaf, ask for its gradient last: `{code} = {code}.detach().requires_grad_()`."
+        return f" If {code} should be the leaf, set `requires_grad` last: `{code} = {code}.detach().requires_grad_()`."
     return ""

@@ -27,11 +27,11 @@ def unseeded_draws(report: TraceReport) -> Iterator[Finding]:
     yield Finding(
         code="TM701",
         severity="note",
-        message=f"{names} drew {plural(count, 'time')}{lines} from a generator that nobody seeded: the next run gives "
-        "other numbers.",
+        message=f"{names} drew {plural(count, 'time')}{lines} from an unseeded generator: the next run gives "
+        "different numbers.",
         location=report.location(draws[0].location),
         evidence={"draws": count, "lines": len(draws), "seed": draws[0].detail},
-        remedy="Where runs are to be compared: `torch.manual_seed(0)` before the model is made.",
+        remedy="To make runs comparable: `torch.manual_seed(0)` before the model is made.",
         subject=draws[0].op,
         related=tuple(_related(report, one) for one in rest),
     )
@@ -48,10 +48,10 @@ def unseeded_run(report: RngRunReport) -> Iterator[Finding]:
             code="TM701",
             severity="note",
             message=f"{state.name} was seeded by the system, and {plural(calls, 'draw')} came from it: the next run "
-            "gives other numbers.",
+            "gives different numbers.",
             location=report.location(draws[0].location),
             evidence={"draws": calls, "seed": state.seed},
-            remedy=f"Where runs are to be compared: {_SEEDS[state.library]} before the model is made.",
+            remedy=f"To make runs comparable: {_SEEDS[state.library]} before the model is made.",
             subject=state.name,
         )
 
@@ -85,7 +85,7 @@ def waits_in_every_step(report: TraceReport) -> Iterator[Finding]:
         f"{plural(count, 'time')} in {plural(steps, 'step')}{lines}.",
         location=report.location(first.location),
         evidence={"waits": count, "steps": steps, "device": first.detail},
-        remedy="Keep the value on the device (`total += loss.detach()`), and read it once in many steps.",
+        remedy="Keep the value on the device (`total += loss.detach()`), and read it less often.",
         subject=first.operands[0].name if first.operands else "",
         related=tuple(_device_related(report, one) for one in waits[1 : 1 + MOST_LINES]),
     )
@@ -129,7 +129,7 @@ def _promoted_finding(report: TraceReport, one: Observation, narrow: Operand, wi
             "float64": wide.name or tuple_text(wide.shape),
             narrow.dtype: narrow.name or tuple_text(narrow.shape),
         },
-        remedy=f"Convert the data once: {code}; NumPy makes float64 where nothing else is asked for.",
+        remedy=f"Convert the data once: {code}; NumPy makes float64 by default.",
         subject=wide.name,
         related=() if made is None else (RelatedLine("made as float64", made),),
     )
@@ -161,7 +161,7 @@ def hidden_copy(report: TraceReport) -> Iterator[Finding]:
 def _copy_finding(report: TraceReport, one: Observation) -> Finding:
     source, result = one.operands[0], one.result
     name = called(source, "its input")
-    in_all = f", {number_of_bytes(one.nbytes * times(one))} in all" if one.calls > 1 and every_call(one) else ""
+    in_all = f", {number_of_bytes(one.nbytes * times(one))} in total" if one.calls > 1 and every_call(one) else ""
     wanted = "" if result is None else f" as {tuple_text(result.shape)}"
     return Finding(
         code="TM102",
@@ -170,8 +170,8 @@ def _copy_finding(report: TraceReport, one: Observation) -> Finding:
         f"{tuple_text(source.shape)} and strides {tuple_text(source.stride)}, cannot be viewed{wanted}.",
         location=report.location(one.location),
         evidence={"bytes": one.nbytes, "calls": one.calls, "copied": one.seen, "looked at": one.looked},
-        remedy="Reshape before `transpose` or `permute`, or copy once outside the loop; where the copy is needed, "
-        "`.contiguous()` says so to the reader.",
+        remedy="Reshape before `transpose` or `permute`, or copy once outside the loop; if the copy is needed, "
+        "`.contiguous()` makes it explicit.",
         subject=source.name,
     )
 
@@ -205,7 +205,7 @@ def _mixed_finding(report: TraceReport, one: Observation) -> Finding:
         message=f"{one.op} {work} {odd_name}, {number_of_bytes(one.nbytes)}, {way}, {how_often(one)}.",
         location=report.location(one.location),
         evidence={"bytes": one.nbytes, "calls": one.calls},
-        remedy=f"Give both the same memory format, once and where they are made: {fix}.",
+        remedy=f"Give both the same memory format once, where they are made: {fix}.",
         subject=odd.name,
     )
 
@@ -235,7 +235,7 @@ def _uninitialised_finding(report: TraceReport, one: Observation) -> Finding:
         code="TM104",
         severity="error",
         message=f"{one.op} reads {name}, of shape {tuple_text(operand.shape)}, before anything was written to it: "
-        "its values are whatever lay in that memory.",
+        "its values are whatever was in that memory.",
         location=report.location(one.location),
         evidence={"bytes": one.nbytes, "shape": tuple_text(operand.shape)},
         remedy="Make it with values, `torch.zeros(…)` or `torch.randn(…)` in place of `torch.empty(…)`, or fill it "
@@ -264,11 +264,11 @@ def _broadcast_finding(report: TraceReport, one: Observation, result: Operand) -
         code="TM105",
         severity="warning",
         message=f"{expression(one)} makes {tuple_text(result.shape)} of {tuple_text(left.shape)} and "
-        f"{tuple_text(right.shape)}: every value of one meets every value of the other, and one number is "
-        f"made of {count(made)} where {count(meant)} were meant.",
+        f"{tuple_text(right.shape)}: every value of one is combined with every value of the other, so the result is "
+        f"computed from {count(made)} values instead of {count(meant)}.",
         location=report.location(one.location),
         evidence={"left": tuple_text(left.shape), "right": tuple_text(right.shape), "result": tuple_text(result.shape)},
-        remedy=f"Give both the same shape: `{name}.squeeze(-1)`; where all pairs are meant, say so in the line with "
+        remedy=f"Give both the same shape: `{name}.squeeze(-1)`; if all pairs are intended, make that explicit with "
         "`unsqueeze` or `[:, None]`.",
         subject=column.name,
     )

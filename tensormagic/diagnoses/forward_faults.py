@@ -16,20 +16,18 @@ from tensormagic.reports import BadSource, Finding, FirstBad, Frame, Graph, Loca
 from tensormagic.words import count, is_or_are, part_of, plural
 
 _MASKED_ROW = (
-    "A row of which every score is -inf has no softmax: leave one element of it unmasked, or fill with a large "
+    "A row in which every score is -inf has no softmax: leave one element of it unmasked, or fill with a large "
     "negative number, `scores.masked_fill(mask, -1e9)`."
 )
-_DOMAIN = "Keep what goes in inside its domain: `x.clamp_min(1e-8)` before a logarithm, a root or a division."
+_DOMAIN = "Keep the input inside the domain: `x.clamp_min(1e-8)` before a logarithm, a root or a division."
 _FORWARD_HALF = (
     "float16 holds at most 65504: compute this part in float32 (`with torch.autocast(..., enabled=False)` and "
-    "`x.float()`), normalise what goes in, or use bfloat16."
+    "`x.float()`), normalise the input, or use bfloat16."
 )
-_OVERFLOWS = (
-    "Look at what goes into this line with `%tensor`: it is finite, and its result is beyond what its type can hold."
-)
+_OVERFLOWS = "Look at the inputs of this line with `%tensor`: they are finite, but the result overflows its dtype."
 _OWN_FUNCTION = (
-    "Look with `%tensor` at what goes into this line, and at what the forward makes of it: a logarithm, a root "
-    "or a division at zero, or a result beyond what its type can hold."
+    "Look with `%tensor` at the inputs of this line and at what the forward computes from them: a logarithm, a root "
+    "or a division at zero, or a result that overflows its dtype."
 )
 
 
@@ -183,16 +181,16 @@ def _words(report: TraceReport, found: Fault, place: Location | None) -> tuple[s
     held = plural(bad, "NaN", "NaN") if first.nan else plural(bad, "infinite element")
     of = f"among its {count(first.count)} elements" if first.count > 1 else "and nothing else"
     if first.source == "leaf":
-        before = "an earlier step of the optimizer made it" if first.pass_number > 1 else "it came with its values"
+        before = "an earlier optimizer step produced it" if first.pass_number > 1 else "it was there from the start"
         text = f"{node.variable} holds {held} {of} before the forward begins{at}: {before}"
         return (
             f"{text}.",
-            OVERFLOW if first.pass_number > 1 else "Look where its values come from: `%tensor` counts them.",
+            OVERFLOW if first.pass_number > 1 else "Check where its values come from: `%tensor` counts them.",
         )
     name = first.name or f"the data of shape {first.shape}"
     name = name[0].upper() + name[1:] if not first.name else name
     cure = (
-        f"Look at the data with `%tensor {first.name or 'x'}`, and clean it before it goes in: "
+        f"Look at the data with `%tensor {first.name or 'x'}`, and clean it first: "
         f"`{first.name or 'x'} = torch.nan_to_num({first.name or 'x'})`, or leave such samples out."
     )
     return f"{name}, which goes into {node.op}{_inside(node)}{line}{at}, already holds {held} {of}.", cure
@@ -215,7 +213,7 @@ def _why(node: Node, found: Fault) -> str:
         operand = "divisor" if node.op == "div" else "input"
         return f"its {operand} holds {' and '.join(held)}, so {share}"
     if found.fed_well:
-        return f"{share}, although everything that goes in is finite"
+        return f"{share}, although all inputs are finite"
     return share
 
 
@@ -245,7 +243,7 @@ def _bad_loss(report: TraceReport) -> Iterator[Finding]:
         message=f"{name} is {kind}{when(report, bad.number).removeprefix(',')}, although every gradient is finite.",
         location=report.location(root.location),
         evidence={"loss": bad.value, "pass": bad.number},
-        remedy="Look at what goes into this line with `%tensor`: the logarithm or the root of a negative number, or "
+        remedy="Look at the inputs of this line with `%tensor`: the logarithm or the root of a negative number, or "
         "data that is not finite.",
         subject=root.op,
         node=(number, root.index),

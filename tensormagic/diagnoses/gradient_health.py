@@ -45,17 +45,17 @@ def growing_graph(report: TraceReport) -> Iterator[Finding]:
 def _growing(report: TraceReport, growth: GraphGrowth) -> Finding:
     joined, reaches = report.location(growth.joined), report.location(growth.reaches)
     backward = report.location(growth.backward)
-    lines = [("what it carries over was made here", reaches)] if reaches != joined else []
+    lines = [("what it carries over is made here", reaches)] if reaches != joined else []
     lines += [("backward goes through all of it", backward)]
     return Finding(
         code="TM312",
         severity="warning",
-        message=f"The graph grows by {plural(growth.increment, 'node')} a step, from {count(growth.first_size)} to "
+        message=f"The graph grows by {plural(growth.increment, 'node')} per step, from {count(growth.first_size)} to "
         f"{count(growth.last_size)} in {growth.passes} steps: {plural(growth.older, 'node')} of it "
         f"{'was' if growth.older == 1 else 'were'} made in earlier steps, and backward goes through them again.",
         location=joined or backward,
         evidence={"nodes a step": growth.increment, "nodes": growth.last_size, "of earlier steps": growth.older},
-        remedy="Cut off what is carried over into the next step: `.detach()`; of a loss that is only counted, take "
+        remedy="Detach what is carried into the next step: `.detach()`; for a loss that is only logged, use "
         "`loss.item()`.",
         subject="graph",
         related=tuple(RelatedLine(what, place) for what, place in lines if place is not None),
@@ -69,8 +69,8 @@ def _summed(report: TraceReport, found: RunningSum) -> Finding:
     return Finding(
         code="TM312",
         severity="warning",
-        message=f"{name} carries the graph of every step with it: over at least {passes}, values that still have their "
-        "history were added to it, and no backward goes through the sum.",
+        message=f"{name} carries the graph of every step with it: over at least {passes}, values were added to it "
+        "together with their graphs, and no backward uses the sum.",
         location=place,
         evidence={"backward passes": found.steps},
         remedy=remedy,
@@ -83,15 +83,15 @@ def _target_and_remedy(place: Location | None) -> tuple[str, str]:
     try:
         (statement,) = ast.parse(place.text if place is not None else "").body
     except (SyntaxError, ValueError):
-        return "A sum", "Add the number alone: `loss.item()`, or `loss.detach()`."
+        return "A sum", "Add only the number: `loss.item()`, or `loss.detach()`."
     if isinstance(statement, ast.AugAssign):
         name = ast.unparse(statement.target)
         value = ast.unparse(statement.value)
         value = value if isinstance(statement.value, _SIMPLE) else f"({value})"
-        return name, f"Add the number alone: `{name} += {value}.item()`"
+        return name, f"Add only the number: `{name} += {value}.item()`"
     if isinstance(statement, ast.Assign):
-        return ast.unparse(statement.targets[0]), "Add the number alone: `loss.item()`, or `loss.detach()`."
-    return "A sum", "Add the number alone: `loss.item()`, or `loss.detach()`."
+        return ast.unparse(statement.targets[0]), "Add only the number: `loss.item()`, or `loss.detach()`."
+    return "A sum", "Add only the number: `loss.item()`, or `loss.detach()`."
 
 
 # TM403, TM404: gradients that vanish or explode, over depth or over steps.
@@ -217,7 +217,7 @@ def _best_before(passed: list[_Passed], weight: _Weight) -> _Weight | None:
 def _vanishing_finding(report: TraceReport, worst: _Weight, best: _Weight, lost: int) -> Finding:
     node, location = _leaf_node(report, worst.name)
     zero = sum(_is_always_zero(series) for series in report.parameters if len(series.shape) > 1)
-    others = f"; {plural(lost - 1, 'other weight')} likewise" if lost > 1 else ""
+    others = f"; {plural(lost - 1, 'other weight')} as well" if lost > 1 else ""
     beyond = f"; beyond it, {plural(zero, 'weight gets', 'weights get')} exactly zero" if zero else ""
     return Finding(
         code="TM403",

@@ -41,15 +41,16 @@ _BY_KIND = {
     "copy": "use the value itself, or `torch.stack([...])` for a list of tensors: `{op}(...)` copies values "
     "without their history",
     "cast": "keep it floating-point: integers and booleans have no gradient",
-    "non-differentiable": "put something with a slope in its place",
+    "non-differentiable": "replace it with something differentiable",
 }
 _BY_OP = {
-    "argmax": "argmax has no slope: use `F.softmax(x, dim)`, or `F.gumbel_softmax(x, hard=True)` for a hard choice",
-    "argmin": "argmin has no slope: use `F.softmin(x, dim)`",
-    "multinomial": "sampling has no slope: use `dist.log_prob(sample)` in the loss, or `F.gumbel_softmax`",
+    "argmax": "argmax is not differentiable: use `F.softmax(x, dim)`, or `F.gumbel_softmax(x, hard=True)` for a hard "
+    "choice",
+    "argmin": "argmin is not differentiable: use `F.softmin(x, dim)`",
+    "multinomial": "sampling is not differentiable: use `dist.log_prob(sample)` in the loss, or `F.gumbel_softmax`",
     **dict.fromkeys(
         ("gt", "lt", "ge", "le"),
-        "a comparison has no slope: use `torch.sigmoid(k * (x - threshold))`, or `x + (hard - x).detach()`",
+        "a comparison is not differentiable: use `torch.sigmoid(k * (x - threshold))`, or `x + (hard - x).detach()`",
     ),
 }
 
@@ -103,7 +104,7 @@ def instead(cut: Cut, place: Location | None) -> str:
     text = "" if place is None else place.text
     if _drawn(cut, place):
         return (
-            "draw by `.rsample()`: what `.sample()` draws has no way back. A distribution that has none is discrete: "
+            "use `.rsample()`: no gradient flows through `.sample()`. A discrete distribution has no `.rsample()`: "
             "there use `dist.log_prob(sample)` in the loss"
         )
     if switch := _switch(cut, place):
@@ -113,7 +114,7 @@ def instead(cut: Cut, place: Location | None) -> str:
     if cut.kind == "detach" and cut.op == "detach" and ".detach()" in text:
         mended = text.replace(".detach()", "")
         target, _, value = mended.partition(" = ")
-        return "take this line away" if target == value else f"without `.detach()`: `{mended}`"
+        return "remove this line" if target == value else f"leave out `.detach()`: `{mended}`"
     found = _BY_OP.get(cut.op) or _BY_KIND.get(cut.kind, "")
     return found.format(op=_free(cut))
 
@@ -197,8 +198,8 @@ def _lost(report: TraceReport, cut: Cut, lost: Sequence[LeftOut]) -> Finding:
     cut = replace(cut, kind="numpy", op="numpy") if place is not None and ".numpy()" in place.text else cut
     return replace(
         found,
-        message=f"{listed(who)} {verb} no gradient in {passes_words(report)}, though an optimizer holds {it}: "
-        f"what {makes} ends at {call_words(cut, report.location(cut.location))}.",
+        message=f"{listed(who)} {verb} no gradient in {passes_words(report)}, although an optimizer holds {it}: the "
+        f"gradient of what {makes} is cut at {call_words(cut, report.location(cut.location))}.",
         remedy=_remedy(cut, place, lost, who),
     )
 
@@ -297,9 +298,9 @@ def _message(report: TraceReport, place: _Place, missing: Sequence[LeftOut], who
     verb, it = ("gets", "it") if len(who) == 1 else ("get", "them")
     what = f"cuts {it} off from the loss"
     if place.is_root:
-        what = "made what backward starts from, without a history"
+        what = "made the tensor that backward starts from, without a graph"
     elif place.selects:
-        what = "only chooses elements with it, and a choice has no slope"
+        what = "only chooses elements with it, and a choice is not differentiable"
     elif place.cut.kind in UNRECORDED:
         what = f"keeps what {'it computes' if len(who) == 1 else 'they compute'} from being recorded"
     passes, share = passes_words(report), _share(report, missing)
@@ -323,10 +324,10 @@ def _numel(one: LeftOut) -> int:
 
 def _remedy(cut: Cut, where: Location | None, missing: Sequence[LeftOut], who: Sequence[str]) -> str:
     mend = instead(cut, where)
-    described = f"Where it should learn, {mend}." if mend else ""
+    described = f"If it should learn, {mend}." if mend else ""
     if not missing[0].is_parameter:
         return described
-    return f"{described} If it is meant to stay as it is, say so: `{who[0]}.requires_grad_(False)`.".strip()
+    return f"{described} If it should stay fixed, freeze it: `{who[0]}.requires_grad_(False)`.".strip()
 
 
 def _related(report: TraceReport, place: _Place, where: Location | None) -> Iterator[RelatedLine]:
@@ -346,10 +347,10 @@ REFUSAL = "does not require grad and does not have a grad_fn"
 
 Described = tuple[str, str]  # why there is no way back, as a clause; what to do
 _SWITCH_ON = "Switch gradients on again: `torch.set_grad_enabled(True)`, or call backward outside `torch.no_grad()`."
-_ASK = "Ask for gradients before you calculate: `x = torch.tensor([1.0], requires_grad=True)`, or `x.requires_grad_()`."
-_UNSEEN = "it was made in `torch.no_grad()`, of detached values or numbers, or of nothing that asks for a gradient"
-_WATCH = f"Run the cell under `%%tracegrad`: it says which line ended the way. {_ASK}"
-_NOTHING = "nothing that it was made from asks for a gradient"
+_ASK = "Require gradients before you compute: `x = torch.tensor([1.0], requires_grad=True)`, or `x.requires_grad_()`."
+_UNSEEN = "it was made under `torch.no_grad()`, or from values without a graph"
+_WATCH = f"Run the cell under `%%tracegrad`: it finds the line that cut the gradient. {_ASK}"
+_NOTHING = "nothing it was made from requires a gradient"
 
 
 def backward_without_history(report: TraceReport) -> Iterator[Finding]:
@@ -362,7 +363,7 @@ def backward_without_history(report: TraceReport) -> Iterator[Finding]:
         yield Finding(
             code="TM306",
             severity=_severity(report, one),
-            message=f"{one.name or 'What backward was called on'} has no way back for a gradient: {why}.",
+            message=f"{one.name or 'The tensor that backward was called on'} has no graph for backward: {why}.",
             location=ended or called,
             evidence={"shape": str(one.shape), "dtype": one.dtype, "grad mode": one.grad_enabled},
             remedy=remedy,
@@ -388,7 +389,8 @@ def refused_backward(report: FailureReport) -> Iterator[Finding]:
     yield Finding(
         code="TM306",
         severity="error",
-        message=f"{root.name if root and root.name else 'What backward was called on'} has no way back for a gradient: "
+        message=f"{root.name if root and root.name else 'The tensor that backward was called on'} has no graph for "
+        "backward: "
         f"{why}.",
         location=report.location,
         evidence={"dtype": dtype} if dtype else {},
@@ -400,14 +402,14 @@ def refused_backward(report: FailureReport) -> Iterator[Finding]:
 def _of_cut(report: TraceReport, cut: Cut) -> Described:
     place = report.location(cut.location)
     mend = instead(cut, place)
-    what = "kept its calculation from being recorded" if cut.kind in UNRECORDED else "ended it"
+    what = "kept autograd from recording it" if cut.kind in UNRECORDED else "cut it off"
     return f"{call_words(cut, place)} {what}", f"{mend[:1].upper()}{mend[1:]}." if mend else ""
 
 
 def _of_nothing(one: Rootless) -> Described:
     """Return why there is no way back where nothing was seen to end it: there never was one."""
     if one.inference:
-        return "it was made under `torch.inference_mode()`", "Calculate it outside `torch.inference_mode()`."
+        return "it was made under `torch.inference_mode()`", "Compute it outside `torch.inference_mode()`."
     if not one.grad_enabled:
         return "gradients are switched off", _SWITCH_ON
     if one.dtype and not _is_differentiable(one.dtype):
@@ -427,10 +429,10 @@ def _of_models(models: Sequence[ModelInSight]) -> Described:
     if asking:
         free = sum(model.parameters - model.frozen for model in asking)
         why = f"{_NOTHING}, although {plural(free, 'parameter')} of {names} {'does' if free == 1 else 'do'}"
-        return why, f"Calculate it from what {names} {'returns' if len(asking) == 1 else 'return'}."
+        return why, f"Compute it from what {names} {'returns' if len(asking) == 1 else 'return'}."
     of = sum(model.parameters for model in models)
     why = f"{_NOTHING}; {'the one parameter' if of == 1 else f'all {of} parameters'} of {names} {is_or_are(of)} frozen"
-    return why, f"Let the part that should learn ask for gradients: `{models[0].name}.requires_grad_(True)`."
+    return why, f"Turn on gradients for the part that should learn: `{models[0].name}.requires_grad_(True)`."
 
 
 def _is_differentiable(dtype: str) -> bool:

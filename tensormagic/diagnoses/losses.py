@@ -30,23 +30,23 @@ class _Clash(NamedTuple):
     remedy: str
 
 
-_RAW = "Give it the scores as they come out of the last layer: leave out the {made} in training."
+_RAW = "Pass the raw scores (logits) of the last layer: leave out the {made} in training."
 _CROSS_ENTROPY = _Clash(
     "warning",
-    "cross_entropy applies a softmax of its own, and {x} is the result of {made} already: all scores lie between 0 "
+    "cross_entropy applies softmax itself, and {x} is already the result of {made}: all scores are between 0 "
     "and 1{floor}",
     _RAW,
 )
 _BINARY = _Clash(
     "warning",
-    "binary_cross_entropy_with_logits applies a sigmoid of its own, and {x} is the result of {made} already: every "
+    "binary_cross_entropy_with_logits applies sigmoid itself, and {x} is already the result of {made}: every "
     "probability is {range}",
     _RAW + " `BCELoss` is the loss that takes probabilities.",
 )
 _SAME = _Clash(
     "note",
-    "cross_entropy applies log_softmax of its own, and {x} is the result of log_softmax already: the numbers are "
-    "right, and computed twice",
+    "cross_entropy applies log_softmax itself, and {x} is already the result of log_softmax: the result is right, but "
+    "computed twice",
     "Leave out the log_softmax, or use `nn.NLLLoss`, which takes log-probabilities.",
 )
 _LIKELIHOOD = _Clash(

@@ -60,7 +60,7 @@ def _could_be_buffer(loose: LooseTensor) -> bool:
 
 
 def _parameter(loose: LooseTensor) -> Finding:
-    missing = f"{loose.name} asks for a gradient, but is a plain tensor: it is not among {loose.owner}.parameters()"
+    missing = f"{loose.name} requires a gradient, but is a plain tensor and not in {loose.owner}.parameters()"
     if loose.siblings:
         updated = f"the optimizer updates {plural(loose.siblings, 'parameter')} of {loose.owner} and never this tensor"
         message = f"{missing}, so {updated}, and state_dict() leaves it out."
@@ -81,7 +81,8 @@ def _computed(loose: LooseTensor) -> Finding:
     return Finding(
         code="TM603",
         severity="warning",
-        message=f"{loose.name} is no Parameter, but what {loose.grad_fn} made of one when {loose.module} was built: "
+        message=f"{loose.name} is not a Parameter but the result of {loose.grad_fn} on one, computed when "
+        f"{loose.module} was built: "
         f"{loose.owner}.parameters() holds neither, so no optimizer made from it updates them.",
         location=loose.location,
         evidence={"shape": str(loose.shape), "made by": loose.grad_fn},
@@ -94,7 +95,7 @@ def _computed(loose: LooseTensor) -> Finding:
 def _buffers(module: str, loose: list[LooseTensor]) -> Finding:
     names, first = [one.name for one in loose], loose[0]
     elsewhere = first.module_device not in {"", first.device}
-    now = f": it lies on {first.device}, the module on {first.module_device}" if elsewhere else ""
+    now = f": it is on {first.device}, the module on {first.module_device}" if elsewhere else ""
     verb, them = ("is a plain tensor", "it") if len(loose) == 1 else ("are plain tensors", "them")
     does_not = f"{first.owner}.to(device) does not move {them}{now}, and state_dict() leaves {them} out"
     attribute = first.name.rpartition(".")[2]
@@ -234,11 +235,11 @@ def _untied(pair: UntiedPair) -> Finding:
 
 
 _WHY = {
-    "was one": " were one Parameter and are two now: each gets a gradient and an update of its own.",
-    "one memory": " are two Parameters over one memory: each has a gradient of its own, an optimizer updates the same "
-    "numbers twice, and moving or copying the module parts them.",
-    "equal values": " hold the same values, but are two Parameters: training makes them differ, where tied weights "
-    "stay one.",
+    "was one": " were one Parameter and are now two: each gets its own gradient and update.",
+    "one memory": " are two Parameters that share one memory: each has its own gradient, an optimizer updates the "
+    "same numbers twice, and moving or copying the module separates them.",
+    "equal values": " hold the same values, but are two Parameters: training makes them differ, while tied weights "
+    "stay equal.",
 }
 
 
@@ -281,7 +282,7 @@ def _missing_finding(report: TraceReport, of: Sequence[ParameterSeries], missing
         f"({share}).",
         location=report.location(called),
         evidence={series.name: series.numel for series in missing[:8]},
-        remedy=f"{remedy} If it is meant to stay as it is, say so: `{as_code(places[0])}.requires_grad_(False)`.",
+        remedy=f"{remedy} If it should stay fixed, freeze it: `{as_code(places[0])}.requires_grad_(False)`.",
         subject=missing[0].name,
         related=related,
     )
@@ -292,10 +293,10 @@ def _remedy(report: TraceReport, missing: Sequence[ParameterSeries]) -> tuple[st
     cut = read_only_cut(report, [series.name for series in missing])
     place = report.location(cut.location) if cut is not None else None
     if cut is None or place is None:
-        return "Use it in forward, and what it makes in the loss.", ()
+        return "Use it in forward, and its result in the loss.", ()
     call = call_words(cut, place)
-    described = f"What it makes ends at {call} ({place.label}): if it belongs into the loss, let it go on there."
-    return described, (RelatedLine("its way ends here", place),)
+    described = f"Its result is cut off at {call} ({place.label}): if the loss should depend on it, remove the cut."
+    return described, (RelatedLine("cut off here", place),)
 
 
 def _models_without_gradient(report: TraceReport) -> Iterator[Finding]:
@@ -329,11 +330,11 @@ def _idle_finding(report: TraceReport, use: OptimizerUse, missing: Sequence[Para
     return Finding(
         code="TM601",
         severity="warning",
-        message=f"{use.name} makes {plural(use.steps, 'step')}, and no parameter of {listed(owners)} has a gradient "
-        f"at any: {passes_words(report)} led to none of the {parameters} that it holds.",
+        message=f"{use.name} makes {plural(use.steps, 'step')}, but no parameter of {listed(owners)} has a gradient "
+        f"at any of them: {passes_words(report)} reached none of the {parameters} that it holds.",
         location=report.location(next((pattern.location for pattern in use.patterns), None)),
         evidence={"steps": use.steps, "parameters": len(missing)},
-        remedy="Calculate the loss from what it makes with calls that autograd follows: `nn.Parameter(x)`, "
-        "`torch.Tensor(x)` and NumPy make new values without a history.",
+        remedy="Compute the loss with calls that autograd records: `nn.Parameter(x)`, `torch.Tensor(x)` and NumPy "
+        "make new values without a graph.",
         subject=who[0],
     )

@@ -197,6 +197,6 @@ def _remedy(node: Node, selecting: Node) -> str:
     operand = "y" if node.op in {"div", "xlogy"} else "x"
     safe = f"torch.where(mask, {operand}, {known.harmless})"
     return (
-        f"Mask what goes in, not what comes out: `{known.written.format(safe=safe)}`, with the mask of the elements "
+        f"Mask the input, not the output: `{known.written.format(safe=safe)}`, with the mask of the elements "
         f"that {selecting.op} takes."
     )

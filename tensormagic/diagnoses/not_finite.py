@@ -61,9 +61,9 @@ def bad_at_the_end(report: TraceReport) -> Iterator[Finding]:
     yield Finding(
         code="TM402",
         severity="warning" if nan else "note",
-        message=f"When the run had ended, {part_of(len(bad), len(there), 'gradient')} {is_or_are(len(bad))} "
+        message=f"At the end of the run, {part_of(len(bad), len(there), 'gradient')} {is_or_are(len(bad))} "
         f"{'NaN' if nan else 'infinite'} ({names}), although no traced pass had one: it began after step "
-        f"{count(after)}, the last that was traced.",
+        f"{count(after)}, the last traced step.",
         location=report.location(report.passes[-1].location) if report.passes else None,
         evidence={"parameters": len(bad), "last traced step": after, "steps": report.steps_seen},
         remedy=f"Trace the steps after it: `--steps {after + 1}:` (in a script `steps=({after + 1}, None)`).",
@@ -274,9 +274,9 @@ class _Born:
         if birth.incoming_norm > HUGE_NORM:
             return f"the gradient it receives is finite but huge {norm}, and ", OVERFLOW
         if op in PRODUCTS and birth.nan:
-            return "what it multiplies its finite gradient with is not finite already, so ", NOT_FINITE_FORWARD
+            return "it multiplies a finite gradient by a value that is already not finite, so ", NOT_FINITE_FORWARD
         if op in LOSSES:
-            return "its forward was not finite already, so ", NOT_FINITE_FORWARD
+            return "its forward result was already not finite, so ", NOT_FINITE_FORWARD
         return f"it receives a finite gradient {norm}, but ", ANY
 
 

@@ -96,12 +96,12 @@ def _root_in_no_optimizer(report: TraceReport, training: Training, owner: str, m
     return Finding(
         code="TM602",
         severity="note",
-        message=f"{owner} gets gradients in every step, and none of its {plural(len(missing), 'parameter')} is in an "
-        f"optimizer: {listed([each.name for each in training.optimizers])} trains what comes with it alone.",
+        message=f"{owner} gets gradients in every step, but none of its {plural(len(missing), 'parameter')} is in an "
+        f"optimizer: {listed([each.name for each in training.optimizers])} trains only other parameters.",
         location=_step_line(report, use),
         evidence={"without an optimizer": len(missing), "steps": use.steps},
-        remedy=f'If it is to learn: `{name}.add_param_group({{"params": {owner}.parameters()}})`. If it is to stay as '
-        f"it is, `{owner}.requires_grad_(False)` saves the time of its gradients.",
+        remedy=f'To train it: `{name}.add_param_group({{"params": {owner}.parameters()}})`. '
+        f"To keep it fixed, `{owner}.requires_grad_(False)` saves computing its gradients.",
         subject=report.parameters[missing[0]].name,
     )
 
@@ -136,16 +136,14 @@ def _in_no_optimizer(report: TraceReport, users: list[OptimizerUse], missing: _N
 
 def _remedy(names: list[str], of: list[str], use: OptimizerUse, *, meant: bool, replaced: bool) -> str:
     if meant:
-        return (
-            "If only a part is to be trained, freeze the rest: `requires_grad_(False)` saves the time of its gradients."
-        )
+        return "To train only a part, freeze the rest: `requires_grad_(False)` saves computing its gradients."
     if replaced:
-        return "Make the optimizer after the model has its last form."
+        return "Make the optimizer when the model is final."
     name = use.name if use.name.isidentifier() and use.name != use.type_name else "optimizer"
     first = as_code(names[0])
     what = f"[{first}]" if names[0] in of else f"{first}.parameters()"
     return (
-        "Make the optimizer after the model is complete, of all its parameters; or add them: "
+        "Make the optimizer after the model is complete, with all its parameters; or add them: "
         f'`{name}.add_param_group({{"params": {what}}})`'
     )
 
@@ -230,10 +228,10 @@ def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> Fi
         message=f"{use.name} steps {plural(count, 'parameter')}{whose} that never had a gradient and that no model "
         f"which ran uses; {plural(missing, 'parameter')} of {listed(names)} {'gets' if missing == 1 else 'get'} "
         f"gradients and {'is' if missing == 1 else 'are'} in no optimizer"
-        f"{', although their shapes are the same: the model was made anew or copied afterwards' if alike else ''}.",
+        f"{', although their shapes are the same: the model was made again or copied afterwards' if alike else ''}.",
         location=_step_line(report, use),
         evidence={"held": count, "steps": use.steps, "without an optimizer": missing},
-        remedy="Make the optimizer of the model that is trained, after it is made: "
+        remedy="Make the optimizer from the model that is trained, once it exists: "
         f"`torch.optim.{use.type_name}({_all_parameters(names)}, …)`",
         subject=use.name,
     )
@@ -275,7 +273,7 @@ def _without_gradient(still: StillParameters, numbers: Sequence[int], steps: int
         f"from the loss ({share}).",
         location=still.location,
         evidence={"steps": steps, "parameters": len(names), "elements": sum(still.numels[one] for one in numbers)},
-        remedy=f"Use {it} in forward, and the result in the loss. What is meant to stay as it is, freeze: "
+        remedy=f"Use {it} in forward, and the result in the loss. If it should stay fixed, freeze it: "
         f"`{as_code(places[0])}.requires_grad_(False)`.",
         subject=names[0],
     )
@@ -310,13 +308,11 @@ def _stands_in_no_optimizer(still: StillParameters) -> Finding:
 
 def _standing_remedy(still: StillParameters, first: str, *, meant: bool) -> str:
     if meant:
-        return (
-            "If only a part is to be trained, freeze the rest: `requires_grad_(False)` saves the time of its gradients."
-        )
+        return "To train only a part, freeze the rest: `requires_grad_(False)` saves computing its gradients."
     code = as_code(first)
     what = f"[{code}]" if first in still.names else f"{code}.parameters()"
     return (
-        f"Make {still.optimizer} after the model is complete, of all its parameters; or add them: "
+        f"Make {still.optimizer} after the model is complete, with all its parameters; or add them: "
         f'`{still.optimizer}.add_param_group({{"params": {what}}})`'
     )
 

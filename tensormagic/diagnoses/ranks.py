@@ -17,8 +17,8 @@ def missing(report: RankReport) -> Iterator[Finding]:
     if absent:
         yield Finding(
             code="TM900", severity="warning",
-            message=f"{_first(ranks_text(absent))} of {report.world_size} left nothing behind: the rest is judged "
-            "without.",
+            message=f"{_first(ranks_text(absent))} of {report.world_size} left no report: the others are compared "
+            "without it.",
             evidence={"missing": len(absent)},
             remedy="Trace on every rank, into one folder that all of them reach.",
         )  # fmt: skip

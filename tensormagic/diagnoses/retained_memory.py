@@ -39,7 +39,7 @@ LARGE = 16 * 2**20  # bytes; below that nobody misses them
 LARGE_GROWTH = 64 * 2**20  # bytes over the runs that are compared
 MANY_GRAPHS = 10  # stored without memory of their own: worth a word
 
-_ERROR = "`%gpumem --free --yes` lets go of it; so does a cell of nothing but `1/0`, whose error takes its place"
+_ERROR = "`%gpumem --free --yes` releases it; so does a cell that contains only `1/0`, whose error takes its place"
 
 
 # -- TM501, TM502: what the session keeps --------------------------------------------------------------------------
@@ -59,7 +59,8 @@ def kept_by_history(report: WatchReport | MemoryReport) -> Iterator[Finding]:
         message=f"{places} {verb} {number_of_bytes(nbytes)} alive that none of your variables refers to: "
         "IPython's output history stores the values of last expressions.",
         evidence={"bytes": nbytes, "storages": len(kept), **{_out(one.holders): one.nbytes for one in kept[:6]}},
-        remedy=f"Delete it from every place that IPython has: {_deletes(kept)}. A cell that ends with a semicolon "
+        remedy=f"Delete it from every place where IPython keeps it: {_deletes(kept)}. A cell that ends with a "
+        "semicolon "
         "stores nothing there",
         subject=_out(first.holders),
     )
@@ -158,8 +159,8 @@ def _stored(graph: StoredGraph, severity: str, message: str) -> Finding:
 def without_graph(*, scalars: bool) -> str:
     """Return how to store a result and not its graph."""
     if scalars:
-        return "Store the number, not the graph: `.item()`; where nothing is to learn, run under `torch.no_grad()`"
-    return "Store the values, not the graph: `.detach()`; where nothing is to learn, run under `torch.no_grad()`"
+        return "Store the number, not the graph: `.item()`; if nothing is trained, run under `torch.no_grad()`"
+    return "Store the values, not the graph: `.detach()`; if nothing is trained, run under `torch.no_grad()`"
 
 
 # -- TM504: growth -------------------------------------------------------------------------------------------------
@@ -183,7 +184,7 @@ def _growing(growth: Growth) -> Finding:
         evidence={"bytes a run": step, "tensors": growth.tensors[-1], "runs": len(growth.nbytes)},
         remedy=f"Empty it before it is filled again (`{growth.name}.clear()`), or keep numbers instead of tensors"
         if more
-        else f"Make {growth.name} anew in each run, or keep only its last part",
+        else f"Make {growth.name} again in each run, or keep only its last part",
         subject=growth.name,
     )
 
@@ -217,7 +218,7 @@ def _finding(leak: Leak, code: str, severity: Severity) -> Finding:
         code=code,
         severity=severity,
         message=f"{number_of_bytes(leak.each)} more after each of {plural(leak.iterations, 'iteration')}, "
-        f"{number_of_bytes(leak.kept)} {'at the peak' if leak.ended else 'in all'}: {_why(leak)}.",
+        f"{number_of_bytes(leak.kept)} {'at the peak' if leak.ended else 'in total'}: {_why(leak)}.",
         location=stored or made,
         evidence={"bytes an iteration": leak.each, "iterations": leak.iterations, "bytes": leak.kept},
         remedy=_remedy(leak),
@@ -235,27 +236,25 @@ def _why(leak: Leak) -> str:
     if leak.graph:
         return f"{name} stores tensors with their graphs, which keep the activations of each"
     if leak.form == "joined":
-        return f"{name} is made anew each time from all that it held before and something more"
+        return f"{name} is made again each time from all that it held before and something new"
     if leak.ended:
-        return "what this line makes stayed until then, and was freed all at once"
+        return "what this line makes stayed alive until then, and was freed all at once"
     return f"{name} keeps what each of them made" if name else "what this line makes stays alive"
 
 
 def _remedy(leak: Leak) -> str:
     if leak.form == "carried":
-        return f"Cut off what is carried over into the next iteration: `{rebound(leak.holder, 'detach()')}`"
+        return f"Detach what is carried into the next iteration: `{rebound(leak.holder, 'detach()')}`"
     if leak.graph:
         return without_graph(scalars=leak.scalars)
     if leak.form == "joined":
-        return (
-            f"Allocate {leak.holder} once in its full size and write each part to its place, or keep only its last part"
-        )
+        return f"Allocate {leak.holder} once in its full size and write each part into it, or keep only its last part"
     if leak.ended:
         return "Keep numbers instead of tensors: what a function collects is freed only when it returns"
     elsewhere = "" if leak.device == "cpu" else ", move what is to stay to the CPU (`.cpu()`)"
     if not leak.holder:
         return f"Keep numbers instead of tensors{elsewhere or ', or only the last ones'}"
     return (
-        f"Keep numbers instead of tensors{elsewhere}, give {leak.holder} an end (`collections.deque(maxlen=100)`), or "
-        "empty it when it was used"
+        f"Keep numbers instead of tensors{elsewhere}, give {leak.holder} an end (`collections.deque(maxlen=100)`), "
+        "or empty it after use"
     )

@@ -61,7 +61,7 @@ class Singularity:
     remedy: str
     zero: str = "its input holds {n}"
     negative: str = ""
-    bad: str = "its input is not finite already"
+    bad: str = "its input is already not finite"
     always: str = ""
 
 
@@ -91,14 +91,14 @@ SINGULARITIES: dict[str, Singularity] = {
     ),
     "sqrt": Singularity(
         "The slope of `sqrt` is infinite at zero: `torch.sqrt(x + 1e-8)`",
-        bad="its input is negative or not finite already",
+        bad="its input is already negative or not finite",
     ),
     "rsqrt": Singularity("Add a small number inside: `torch.rsqrt(x + 1e-8)`", bad="it divides by zero"),
     "reciprocal": Singularity("Keep the argument away from zero before taking `1/x`", bad="it divides by zero"),
     "div": Singularity(
         "Keep the divisor away from zero: `x / (y + 1e-8)`, or mask y before the division "
         "(`torch.where` after it does not help: the branch not taken still gives 0 · inf = NaN)",
-        zero="its divisor holds {n}", bad="its divisor is not finite already",
+        zero="its divisor holds {n}", bad="its divisor is already not finite",
     ),
     "pow": _POWER,
     "norm": _NORM,
@@ -110,7 +110,7 @@ SINGULARITIES: dict[str, Singularity] = {
     ),
     "var": Singularity(
         "The variance of one element does not exist: `correction=0`, or more than one element",
-        zero="", always="the variance of a single element does not exist, or its input is not finite already",
+        zero="", always="the variance of a single element does not exist, or its input is already not finite",
     ),
     "acos": _AT_ONE,
     "asin": _AT_ONE,
@@ -132,15 +132,15 @@ LOSSES = frozenset({"mse_loss", "log_softmax", "nll_loss", "nll_loss2_d", "binar
                     "binary_cross_entropy_with_logits", "smooth_l1_loss", "huber_loss", "kl_div", "softmax",
                     "logsumexp", "native_layer_norm", "native_batch_norm"})  # fmt: skip
 NOT_FINITE_FORWARD = (
-    "The forward was not finite already: look at what goes into this line with `%tensor`, which counts NaN and Inf."
+    "The forward was already not finite: look at what goes into this line with `%tensor`, which counts NaN and Inf."
 )
 OVERFLOW = (
-    "The gradient had grown beyond what its type can hold: lower the learning rate, clip before the step with "
+    "The gradient overflowed its dtype: lower the learning rate, clip before the step with "
     "`torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)`, or check the initialisation."
 )
 HALF_OVERFLOW = (
     "float16 holds at most 65504: scale the loss less (`torch.amp.GradScaler` finds the scale by skipping such steps), "
     "or use `bfloat16`."
 )
-HOOKED = "Look at what the hook returns, or writes into the gradient: `register_hook` sees it before the receiver does."
-ANY = "Look at what goes into this line with `%tensor`; clamp or mask it before, not after."
+HOOKED = "Look at what the hook returns or writes into the gradient: it runs before the next node receives it."
+ANY = "Look at the inputs of this line with `%tensor`; clamp or mask it before, not after."

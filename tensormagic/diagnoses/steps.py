@@ -144,7 +144,7 @@ def _discarded(report: TraceReport, use: OptimizerUse, used: int) -> Finding:
         "the gradients of the others were cleared before a step used them.",
         location=report.location(use.discarded_at),
         evidence={"steps": use.steps, "passes cleared": use.discarded, "passes used": used},
-        remedy="To add the gradients of several batches up, clear them after the step, and not before each backward: "
+        remedy="To add up the gradients of several batches, clear them after the step, and not before each backward: "
         f"`{_called(use)}.step(); {_called(use)}.zero_grad()`; to learn from each batch, step after each backward.",
         subject=use.name,
         related=_related(report, ("steps on the last of them", step)),

@@ -59,10 +59,10 @@ def _says(name: str, answers: list[WhyReport], groups: tuple[WhyGroup, ...]) -> 
     if not amiss:
         return _all_in_order(name, groups)
     if len(groups) == 1:
-        return f"It is the same with {part_of(len(answers), len(answers), 'parameter')} of {name}: {answers[0].answer}"
+        return f"The same holds for {part_of(len(answers), len(answers), 'parameter')} of {name}: {answers[0].answer}"
     has = "has" if amiss == 1 else "have"
     which = part_of(amiss, len(answers), "parameter")
-    return f"{which[0].upper()}{which[1:]} of {name} {has} no gradient, or one that is not as it should be."
+    return f"{which[0].upper()}{which[1:]} of {name} {has} no gradient, or a faulty one."
 
 
 def _findings(trace: TraceReport | None) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ def _all_in_order(name: str, groups: tuple[WhyGroup, ...]) -> str:
     count = sum(group.count for group in frozen)
     which = listed([each for group in frozen for each in group.names])
     if len(frozen) == len(groups):
-        return f"{name} is frozen: none of its {plural(count, 'parameter')} asks for a gradient."
+        return f"{name} is frozen: none of its {plural(count, 'parameter')} requires a gradient."
     kept = f"{plural(count, 'parameter')} {is_or_are(count)} frozen: {which}."
     return f"Nothing is wrong with the gradients of {name} that are there; {kept}"
 

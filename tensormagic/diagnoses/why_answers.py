@@ -22,10 +22,10 @@ def not_asked(question: Question) -> WhyReport | None:
     if facts.requires_grad:
         return None
     if facts.grad == "present":
-        says = f"{grad} is there, but {name} no longer asks for a gradient: backward adds nothing to it."
+        says = f"{grad} is there, but {name} no longer requires a gradient: backward adds nothing to it."
         return question.described("frozen", says, remedy=(f"{name}.requires_grad_()",))
     if facts.inference:
-        says = f"{grad} is None because {name} was made under `torch.inference_mode()`: autograd never follows it."
+        says = f"{grad} is None because {name} was made under `torch.inference_mode()`: autograd never records it."
         return question.described("inference tensor", says, remedy=(rebound(name, "clone().requires_grad_()"),))
     if not facts.dtype.startswith(("float", "bfloat", "complex")):
         says = (
@@ -47,8 +47,8 @@ def _switched_off(question: Question) -> WhyReport:
         place = _frozen_at(question)
         says = f"{grad} is None because the parameter is frozen{place_words(place)}: its `requires_grad` is False."
         return question.described("frozen", says, remedy=(f"{name}.requires_grad_()",), location=place)
-    says = f"{grad} is None because {name} does not ask for a gradient: its `requires_grad` is False."
-    rests = "Nothing that it was made from asks for one, or it was made under `torch.no_grad()`, or from numbers."
+    says = f"{grad} is None because {name} does not require a gradient (`requires_grad=False`)."
+    rests = "Nothing it was made from requires one, or it was made under `torch.no_grad()`, or from numbers."
     return question.described(
         "does not require grad", says, evidence=(rests,), remedy=(f"{name}.requires_grad_()  # before it is used",)
     )
@@ -75,7 +75,7 @@ def not_a_leaf(question: Question) -> WhyReport | None:
         graph, index = question.graph
         way = traced_way(question.trace, graph, index)
         norm = graph.frames[-1].norms[index] if graph.frames else -1.0
-        evidence += [f"In the last pass the gradient that came to it had norm {scientific(norm)}."] if norm >= 0 else []
+        evidence += [f"In the last pass its gradient had norm {scientific(norm)}."] if norm >= 0 else []
     remedy = (f"{name}.retain_grad()  # before backward()", f"torch.autograd.grad(loss, {name})  # returns it instead")
     return question.described("no leaf", f"{says}for leaves.", evidence=tuple(evidence), remedy=remedy, way=way)
 
@@ -103,7 +103,7 @@ def cut_off(question: Question) -> WhyReport | None:
 def _what(question: Question, cut: Cut) -> str:
     if cut.selects:
         return f"only chooses elements with what {question.name} makes"
-    return "cut its path to the loss" if cut.target is not None else "ended its way"
+    return "cut its path to the loss" if cut.target is not None else "cut its path"
 
 
 def cleared(question: Question) -> WhyReport | None:
@@ -154,8 +154,8 @@ def asked_for_others(question: Question) -> WhyReport | None:
     if series is None or trace is None or not series.used:
         return None
     failed = any(one.outcome == "failed" for one in trace.passes)
-    why = "backward failed before it came here" if failed else (
-        "it was asked for other gradients alone, by `autograd.grad(...)` or `backward(inputs=...)`"
+    why = "backward failed before it got here" if failed else (
+        "it was restricted to other tensors, by `autograd.grad(...)` or `backward(inputs=...)`"
     )  # fmt: skip
     says = f"{question.grad} is None although a graph leads to {question.name}: {why}."
     return question.described("not asked for", says, way=_way(question), remedy=("loss.backward()",))
@@ -166,8 +166,8 @@ def not_from_this_loss(question: Question) -> WhyReport | None:
     facts = question.facts
     if not facts.loss or facts.way is not None:
         return None
-    says = f"{question.grad} is None because nothing that {facts.loss} was computed from leads back to {question.name}."
-    copies = f"{listed(facts.copies)} has its memory but not its history." if facts.copies else ""
+    says = f"{question.grad} is None because {facts.loss} was not computed from {question.name}."
+    copies = f"{listed(facts.copies)} shares its memory but not its history." if facts.copies else ""
     return question.described("not part of the loss", says, evidence=(copies,), remedy=(UNTRACED,), way=live_way(facts))
 
 
@@ -176,7 +176,7 @@ def gone_through(question: Question) -> WhyReport | None:
     facts = question.facts
     if facts.way is None or not facts.way.freed:
         return None
-    says = f"{question.grad} is None although a backward went through {facts.way.end}: it was cleared since."
+    says = f"{question.grad} is None although a backward went through {facts.way.end}: it was cleared afterwards."
     rests = "Or the gradients were returned, by `autograd.grad`, or asked for by `backward(inputs=...)`."
     remedy = ("Look at it between `loss.backward()` and `optimizer.zero_grad()`.",)
     return question.described("cleared", says, evidence=(rests,), remedy=remedy, way=live_way(facts))
@@ -189,7 +189,7 @@ def no_backward_yet(question: Question) -> WhyReport | None:
         return None
     says = f"{question.grad} is None because no backward has reached {name} since it was made or cleared: "
     says += f"{way.end} leads back to it"
-    over = f", over {listed(way.ops)}." if way.ops else "."
+    over = f", through {listed(way.ops)}." if way.ops else "."
     call = f"{way.end}.backward()" if way.is_scalar else f"{way.end}.sum().backward()"
     return question.described("no backward yet", says + over, remedy=(call,), way=live_way(question.facts))
 
@@ -203,9 +203,7 @@ def unused(question: Question) -> WhyReport | None:
         f"{question.grad} is None because no path leads from the loss to it: in {passes_words(trace)} it took part in "
     )
     says += "nothing that backward was called on."
-    remedy = (
-        f"Use {question.name} in `forward`, or say that it is not to learn: `{question.name}.requires_grad_(False)`",
-    )
+    remedy = (f"Use {question.name} in `forward`, or freeze it: `{question.name}.requires_grad_(False)`",)
     return question.described("unused", says, remedy=remedy, way=live_way(question.facts))
 
 
@@ -213,8 +211,8 @@ def nothing_known(question: Question) -> WhyReport:
     """Nothing that has a name was computed from it."""
     facts, name = question.facts, question.name
     says = f"{question.grad} is None because no backward has reached {name} since it was made, or since it was cleared."
-    rests = f"Nothing that has a name here and a history was computed from it ({facts.searched} looked through)."
-    copies = f"{listed(facts.copies)} has its memory but not its history." if facts.copies else ""
+    rests = f"No variable with a graph was computed from it ({facts.searched} searched)."
+    copies = f"{listed(facts.copies)} shares its memory but not its history." if facts.copies else ""
     return question.described(
         "nothing known", says, evidence=(rests, copies, question.unseen), remedy=(UNTRACED,), way=live_way(facts)
     )
@@ -228,15 +226,15 @@ def _way(question: Question) -> tuple:  # type: ignore[type-arg]
 
 # Why ``.grad`` is what it is: NaN, zero, several passes together, scaled; or simply what the last pass brought.
 
-SINCE = "That is, if no other backward has run since that cell."
+SINCE = "This holds if no other backward has run since that cell."
 MOSTLY = 0.5  # a share of zeros from which on they are told of
 _ZEROS = {
     **dict.fromkeys(("relu", "threshold", "clamp", "clamp_min", "hardtanh", "leaky_relu"),
-                    "all of what went in lies where its slope is zero"),
+                    "all of its input lies where its slope is zero"),
     **dict.fromkeys(("sigmoid", "tanh", "softmax", "log_softmax"), "it is saturated: its slope is zero"),
     **dict.fromkeys(("mul", "div", "mm", "addmm", "bmm"), "what it is multiplied with there is zero"),
     **dict.fromkeys(("where", "masked_fill", "index", "masked_select", "slice", "select", "gather"),
-                    "none of its elements was taken"),
+                    "none of its elements was selected"),
     **dict.fromkeys(("max", "amax", "maximum", "min", "amin", "minimum", "max_pool2d_with_indices"),
                     "others were the largest, or the smallest"),
     **dict.fromkeys(("round", "floor", "ceil", "sign", "trunc"), "its slope is zero everywhere"),
@@ -273,7 +271,7 @@ def not_finite(question: Question) -> WhyReport | None:
     graph, node, number = found
     trace = question.trace
     place = trace.location(graph.nodes[node].location) if trace is not None else None
-    made = f"{graph.nodes[node].op}{place_words(place)} made the first in pass {number}."
+    made = f"{graph.nodes[node].op}{place_words(place)} produced the first in pass {number}."
     at = (trace.graphs.index(graph), node) if trace is not None else None
     described = [one for one in _findings(question) if one.code in {"TM402", "TM406"} and one.node == at]
     says, evidence, way = (
@@ -323,7 +321,7 @@ def zero(question: Question) -> WhyReport | None:
         return None
     head = f"Every element of {question.grad} is exactly zero"
     if last is not None and last > 0:
-        says = f"{head} because it was set to zero: the last pass brought it a gradient of norm {scientific(last)}."
+        says = f"{head} because it was set to zero: the last pass gave it a gradient of norm {scientific(last)}."
         rests = "`zero_grad(set_to_none=False)` and `grad.zero_()` do that."
         return question.described("cleared", says, evidence=(rests,), way=_way_back(question),
                              remedy=("Look at it between `loss.backward()` and `zero_grad()`.",))  # fmt: skip
@@ -341,9 +339,7 @@ def _came_as_zero(question: Question, head: str) -> WhyReport:
     node = _makes_zero(*found) if found is not None else None
     if found is None or node is None or trace is None:
         says = f"{head} because what backward started with was zero already."
-        return question.described(
-            "zero", says, way=_way_back(question), remedy=("Look at the loss: it does not change.",)
-        )
+        return question.described("zero", says, way=_way_back(question), remedy=("Look at the loss: it is constant.",))
     op = found[0].nodes[node].op
     place = trace.location(found[0].nodes[node].location)
     norm = scientific(found[0].frames[-1].norms[node])
@@ -381,7 +377,7 @@ def scaled(question: Question) -> WhyReport | None:
     if not any(found[0].nodes[root].op == "mul" for root in found[0].roots):
         return None
     says = f"{question.grad} is {facts.scale:g} times the gradient of the loss: the GradScaler's scale is still in it."
-    remedy = ("scaler.unscale_(optimizer)  # before you look at gradients, or clip them",)
+    remedy = ("scaler.unscale_(optimizer)  # before you look at gradients or clip them",)
     return question.described("scaled", says, evidence=(_norm_words(question),), remedy=remedy, way=_way_back(question))
 
 
@@ -394,7 +390,7 @@ def accumulated(question: Question) -> WhyReport | None:
     times = facts.norm / last
     equal = len(norms) > 1 and question.close(max(norms), min(norms))
     if equal and abs(times - round(times)) < 1e-3 * times:
-        says = f"{question.grad} is {round(times)} times what one pass brings: backward ran {round(times)} times, and "
+        says = f"{question.grad} is {round(times)} times what one pass gives: backward ran {round(times)} times, and "
         says += "nothing cleared it in between."
     else:
         says = f"{question.grad} holds more than the last pass brought (norm {scientific(facts.norm)} against "
@@ -410,11 +406,13 @@ def scaled_down(question: Question) -> WhyReport | None:
     facts, last = question.facts, question.last
     if facts.norm is None or last is None or not facts.norm < last * 0.99:
         return None
-    share = f"{scientific(facts.norm / last)} of what the last pass brought"
+    share = f"{scientific(facts.norm / last)} of what the last pass gave"
     if question.close(facts.norm * facts.scale, last) and facts.scale != 1:
-        says = f"{question.grad} is what the loss gives: the GradScaler's scale of {facts.scale:g} was taken out again."
+        says = (
+            f"{question.grad} is the gradient of the loss: the GradScaler's scale of {facts.scale:g} was removed again."
+        )
         return question.described("fine", says, evidence=(_norm_words(question),), way=_way_back(question))
-    says = f"{question.grad} is {share}: something scaled it down since, such as `clip_grad_norm_`."
+    says = f"{question.grad} is {share}: something scaled it down afterwards, such as `clip_grad_norm_`."
     return question.described(
         "scaled down", says, evidence=(_norm_words(question), _passes(question), SINCE), way=_way_back(question)
     )
@@ -443,7 +441,7 @@ def _passes(question: Question) -> str:
     if series is None or len(norms) < 2:
         return ""
     shown = ", ".join(map(scientific, norms[-5:]))
-    return f"{plural(series.touched, 'pass', 'passes')} brought it a gradient; norms of the last: {shown}."
+    return f"{plural(series.touched, 'pass', 'passes')} gave it a gradient; norms of the last: {shown}."
 
 
 def _findings(question: Question) -> Sequence:  # type: ignore[type-arg]

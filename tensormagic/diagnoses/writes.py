@@ -124,7 +124,7 @@ def instead(write: SavedWrite) -> str:
     if write.call == "__setitem__" or isinstance(node, ast.AugAssign):
         return _into_a_copy(target_of(node), node)
     if write.kind == "out":
-        return "Leave `out=` away: the call then makes a new tensor."
+        return "Leave out `out=`: the call then makes a new tensor."
     if write.call.endswith("_"):
         plain = write.call.rstrip("_")
         if node is None and write.module:
@@ -218,7 +218,7 @@ def _shared(write: Write, others: list[ChangedName], more: int) -> Finding:
     first = others[0]
     if first.relation == "argument" and first.name == write.target:
         message = f"The call on this line changes its argument: {_elements(first)}{_how_often(write, first)}."
-        remedy = f"Where that is not meant, pass a copy: `{first.name}.clone()`; or leave out `inplace=True`."
+        remedy = f"If that is not intended, pass a copy: `{first.name}.clone()`; or leave out `inplace=True`."
         return _finding("TM201", "note", write, others, message=message, remedy=remedy)
     lines = {0: "", 1: " (so does another line)"}.get(more, f" (so do {plural(more, 'more line')})")
     return _finding(
@@ -252,8 +252,8 @@ def _unmeant(write: Write, changed: ChangedName) -> Finding:
     how, written = _how_often(write, changed), _target(write, changed)
     if changed.items > 1:
         message = (
-            f"{plural(changed.items, 'item')} of {changed.name} are one memory, and writing to {written} "
-            f"changes all of them{how}: none keeps the values that it had when it was put there."
+            f"{plural(changed.items, 'item')} of {changed.name} share one memory, so writing to {written} "
+            f"changes all of them{how}: none keeps the values that it had when it was stored."
         )
         kept = write.target if write.target.isidentifier() else "…"
         remedy = (
@@ -290,7 +290,7 @@ def changed_arrays(report: WritesReport) -> Iterator[Finding]:
                 "TM204", "note", write, [changed],
                 message=f"Writing to {_target(write, changed)} changes {_elements(changed)}{_first(changed)}"
                 f"{_how_often(write, changed)}: the array shares the tensor's memory.",
-                remedy=f"Where that is not meant, cut the tie with a copy: `torch.tensor({changed.name})`, or "
+                remedy=f"If that is not intended, make a copy: `torch.tensor({changed.name})`, or "
                 f"`{changed.name} = {changed.name}.copy()`",
             )  # fmt: skip
 
@@ -319,11 +319,11 @@ def _how_often(write: Write, changed: ChangedName) -> str:
 def _copy_remedy(write: Write, changed: ChangedName) -> str:
     root = _root(changed.name)
     if changed.name.startswith(f"{root}["):
-        return f"If {root} is to keep its values, make it a copy when it is made: `copy.deepcopy(…)`"
+        return f"If {root} should keep its values, make it a copy from the start: `copy.deepcopy(…)`"
     if changed.extent == "within" or not write.target or write.several or changed.relation == "same storage":
-        return f"If {changed.name} is to keep its values, make it a copy when it is made: `….clone()`"
+        return f"If {changed.name} should keep its values, make it a copy from the start: `….clone()`"
     copy = rebound(write.target, "clone()")
-    return f"Where that is not meant, write to a copy: `{copy}`"
+    return f"If that is not intended, write to a copy: `{copy}`"
 
 
 # -- TM202, TM203: one write, the same memory twice ----------------------------------------------------------------
@@ -400,7 +400,7 @@ def _outcome(clash: Clash) -> str:
 def _separate(write: Write) -> str:
     """Return the line with a copy of what it reads; plain advice where the line is no simple one."""
     if write.op.endswith("out="):
-        return "Let the op make its result: leave out `out=`, and bind what it returns."
+        return "Leave out `out=`, and assign what the call returns."
     try:
         (statement,) = ast.parse(write.location.text if write.location else "").body
     except (SyntaxError, ValueError):

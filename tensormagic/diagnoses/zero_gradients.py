@@ -160,9 +160,9 @@ _SATURATED = Flat(
     "nn.LayerNorm before it.",
 )
 _CERTAIN = Flat(
-    "one element of every row has all of the weight, and beside it the slope is 0 in this dtype",
+    "one element of every row has all of the weight, and the slope of the others is 0 in this dtype",
     "Bring its input nearer to zero: divide the scores by the square root of their width, or normalise what they are "
-    "made of; and look whether a mask leaves more than one element of a row.",
+    "computed from; and check that a mask leaves more than one element of each row.",
 )
 _CLAMPED = Flat(
     "its input is outside its bounds everywhere, and outside them its slope is 0",
@@ -170,7 +170,7 @@ _CLAMPED = Flat(
     hinge=True,
 )
 _STEPS = Flat(
-    "it is a staircase, whose slope is 0 everywhere",
+    "it is a step function, whose slope is 0 everywhere",
     "Round under no_grad only for what is shown; to learn through it, let the gradient pass straight: "
     "`x + (x.round() - x).detach()`.",
     always=True,
@@ -179,8 +179,8 @@ _MASKED = Flat("its mask leaves nothing of it", "Look at the mask with `%tensor`
 _OUTDONE = Flat("the other operand wins everywhere", "Look at both operands with `%tensor`.", hinge=True)
 _ALONE = Flat(
     "over a dimension of size 1 it is constant",
-    "For one score a sample use torch.sigmoid and F.binary_cross_entropy_with_logits, or give the last layer one "
-    "output a class.",
+    "For one score per sample use torch.sigmoid and F.binary_cross_entropy_with_logits, or give the last layer one "
+    "output per class.",
     loss_is_zero=True,
 )
 _DROPPED = Flat("it drops everything", "Lower its p: 1 drops every element.")
@@ -388,7 +388,7 @@ def _finding(report: TraceReport, where: tuple[int, int], dead: _Dead, first: _S
         code="TM405",
         severity="warning",
         message=f"{names} {gets} a gradient of exactly zero in {shown}{passes}{yet}: {node.op}{place} lets nothing "
-        f"through, since {flat.why}.",
+        f"through, because {flat.why}.",
         location=location,
         evidence={"leaves": len(dead.names), "passes": kept_passes, "first": dead.frames[0].pass_number,
                   "arrives": round(float(dead.frames[-1].norms[node.index]), 12)},

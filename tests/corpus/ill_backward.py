@@ -40,7 +40,7 @@ def a_hidden_state_handed_from_batch_to_batch():
 
 
 @ill("TM304", line="loss.backward()", related=("loss.backward()", "penalty = net.weight.square().sum()"), says=(
-    "penalty", "Compute penalty anew in each step"))  # fmt: skip
+    "penalty", "Compute penalty again in each step"))  # fmt: skip
 def a_penalty_computed_once_before_the_loop():
     net = nn.Linear(3, 1)
 
@@ -235,7 +235,7 @@ class Reverse(torch.autograd.Function):
 
 
 @ill("TM311", line="return", related=("return -ctx.factor * grad_output, grad_output",), says=(
-    "Reverse.backward returns a gradient for factor, which is no tensor", "None"))  # fmt: skip
+    "Reverse.backward returns a gradient for factor, which is not a tensor", "None"))  # fmt: skip
 def a_gradient_for_a_number():
     x = torch.randn(4, requires_grad=True)
     return refused(lambda: Reverse.apply(x, 0.3).sum().backward(), x=x)
@@ -253,7 +253,7 @@ class Half(torch.autograd.Function):
         return 0.5
 
 
-@ill("TM311", line="return 0.5", says=("Half.backward returns a float where a tensor or None is due",))
+@ill("TM311", line="return 0.5", says=("Half.backward returns a float instead of a tensor or None",))
 def a_number_for_a_gradient():
     x = torch.randn(4, requires_grad=True)
     return refused(lambda: Half.apply(x).sum().backward(), x=x)

@@ -33,7 +33,8 @@ def a_regression_with_a_row_of_targets():
 
 
 @ill("TM105", line="loss = ((prediction - y) ** 2).mean()", subject="prediction", says=(
-    "prediction - y makes (32, 32) of (32, 1) and (32,)", "1024 where 32", "`prediction.squeeze(-1)`"))  # fmt: skip
+    "prediction - y makes (32, 32) of (32, 1) and (32,)", "1024 values instead of 32",
+     "`prediction.squeeze(-1)`"))  # fmt: skip
 def a_mean_squared_error_by_hand():
     """Here nobody warns."""
     x, y = line_data()

@@ -24,7 +24,7 @@ class Attention(nn.Module):
 
 
 @ill("TM102", severity="note", line="merged = per_head.reshape(batch, length, dim)", subject="per_head", says=(
-    "reshape copies 4 MiB in each of its 5 calls, 20 MiB in all", "per_head, of shape (8, 4, 512, 64)"))  # fmt: skip
+    "reshape copies 4 MiB in each of its 5 calls, 20 MiB in total", "per_head, of shape (8, 4, 512, 64)"))  # fmt: skip
 def heads_merged_without_turning_them_back():
     """Takes the reshape for what undoes the transpose: it mixes positions and heads, and copies."""
     net = Attention()
@@ -49,7 +49,7 @@ def images_turned_and_flattened_in_every_epoch():
 
 
 @ill("TM102", severity="note", line="total = total + table.t().ravel()[:10].sum() * scale",
-     says=("ravel copies 4 MiB in each of its 6 calls, 24 MiB in all",))  # fmt: skip
+     says=("ravel copies 4 MiB in each of its 6 calls, 24 MiB in total",))  # fmt: skip
 def a_transposed_table_raveled_for_a_few_values():
     table = torch.randn(1024, 1024)
     scale = torch.ones((), requires_grad=True)

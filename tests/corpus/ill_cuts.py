@@ -72,7 +72,7 @@ def a_decorator_left_on_the_encoder():
 
 
 @ill("TM303", severity="warning", subject="encoder.weight", line="encoder(images.flatten(1)).detach()",
-     says=("encoder gets no gradient", "without `.detach()`: `z = encoder(images.flatten(1))`"))  # fmt: skip
+     says=("encoder gets no gradient", "leave out `.detach()`: `z = encoder(images.flatten(1))`"))  # fmt: skip
 def two_models_in_one_optimizer_with_a_detach_between():
     encoder, classifier = nn.Linear(64, 16), nn.Linear(16, 10)
     optimizer = torch.optim.SGD([*encoder.parameters(), *classifier.parameters()], lr=0.1)
@@ -87,7 +87,8 @@ def two_models_in_one_optimizer_with_a_detach_between():
 
 
 @ill("TM303", severity="warning", subject="net.weight", line="loss.item()", says=(
-    "net gets no gradient in 3 backward passes", "made what backward starts from", "keep the tensor"))  # fmt: skip
+    "net gets no gradient in 3 backward passes", "made the tensor that backward starts from",
+     "keep the tensor"))  # fmt: skip
 def a_loss_made_anew_so_that_backward_does_not_complain():
     """The answer that forums warn of: the error is gone, and so is the learning."""
     net = nn.Linear(64, 10)

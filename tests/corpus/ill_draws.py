@@ -16,7 +16,7 @@ def as_in_a_fresh_process():
 
 
 @ill("TM701", severity="note", line="net(torch.ones(4, 3)).mean().backward()", subject="dropout",
-     says=("dropout drew 5 times from a generator that nobody seeded", "`torch.manual_seed(0)`"))  # fmt: skip
+     says=("dropout drew 5 times from an unseeded generator", "`torch.manual_seed(0)`"))  # fmt: skip
 def dropout_without_a_seed():
     as_in_a_fresh_process()
     net = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.1))
@@ -39,7 +39,7 @@ def weights_and_data_without_a_seed():
     return trace.report
 
 
-@ill("TM701", severity="note", line="for (x,) in loader:", says=("random_", "nobody seeded"))
+@ill("TM701", severity="note", line="for (x,) in loader:", says=("random_", "unseeded generator"))
 def a_loader_that_shuffles_without_a_seed():
     as_in_a_fresh_process()
     loader = DataLoader(TensorDataset(torch.rand(8, 2)), batch_size=4, shuffle=True)

@@ -15,7 +15,7 @@ X, CLASSES = torch.linspace(-1, 1, 32).reshape(8, 4), torch.tensor([0, 1, 2, 0, 
 
 
 @ill("TM303", severity="warning", subject="encoder.weight", line="features = encoder(X).detach().numpy()",
-     says=("encoder gets no gradient in 4 backward passes, though an optimizer holds it", "ends at `.numpy()`",
+     says=("encoder gets no gradient in 4 backward passes, although an optimizer holds it", "is cut at `.numpy()`",
            "stay in torch"))  # fmt: skip
 def features_that_go_through_numpy():
     """Why does my encoder not learn? NumPy has a tanh, too."""
@@ -32,7 +32,7 @@ def features_that_go_through_numpy():
 
 
 @ill("TM601", severity="warning", subject="base", line="optimizer.step()",
-     says=("optimizer makes 4 steps, and no parameter of base has a gradient at any", "`nn.Parameter(x)`"))  # fmt: skip
+     says=("optimizer makes 4 steps, but no parameter of base has a gradient at any", "`nn.Parameter(x)`"))  # fmt: skip
 def a_weight_that_is_made_a_parameter_in_every_step():
     """The scaled weight is to stay a Parameter, and becomes a leaf of its own."""
     base = nn.Linear(4, 3)
@@ -47,7 +47,7 @@ def a_weight_that_is_made_a_parameter_in_every_step():
 
 
 @ill("TM303", severity="warning", subject="net.weight", line="hits = (torch.sigmoid(net(X)) > 0.5).float()",
-     says=("`>` made what backward starts from", "`torch.sigmoid(k * (x - threshold))`"))  # fmt: skip
+     says=("`>` made the tensor that backward starts from", "`torch.sigmoid(k * (x - threshold))`"))  # fmt: skip
 def accuracy_as_a_loss():
     """requires_grad_() was added until the error went away."""
     net = nn.Linear(4, 1)
@@ -64,7 +64,7 @@ def accuracy_as_a_loss():
 
 
 @ill("TM608", severity="warning", line="loss = nn.CrossEntropyLoss()(net(X), F.one_hot(CLASSES, 3).float())",
-     says=("cross_entropy applies a softmax of its own",))  # fmt: skip
+     says=("cross_entropy applies softmax itself",))  # fmt: skip
 def one_hot_targets_after_a_softmax():
     """As in Keras: a softmax at the end, and targets that are one-hot."""
     net = nn.Sequential(nn.Linear(4, 3), nn.Softmax(dim=1))

@@ -67,7 +67,7 @@ def backward_from_the_sum_of_all_losses():
     return trace.report
 
 
-@ill("TM312", severity="warning", line="state = 0.5 * state + features(x)", says=("4 nodes a step",),
+@ill("TM312", severity="warning", line="state = 0.5 * state + features(x)", says=("4 nodes per step",),
      related=("loss.backward(retain_graph=True)",))  # fmt: skip
 def a_state_that_is_never_detached():
     """What a stream leaves behind goes into the next step, with everything that made it."""
@@ -102,7 +102,7 @@ def a_sum_of_losses_with_the_update_written_by_hand():
     return trace.report
 
 
-@ill("TM312", severity="warning", line="state = 0.5 * state + x * w", says=("3 nodes a step",),
+@ill("TM312", severity="warning", line="state = 0.5 * state + x * w", says=("3 nodes per step",),
      related=("(state - 1).pow(2).sum().backward(retain_graph=True)",))  # fmt: skip
 def a_state_that_goes_on_with_updates_through_data():
     """As tutorials wrote it before there was no_grad."""

@@ -12,7 +12,7 @@ from tests.corpus.data import batches, train_classifier
 
 
 @ill("TM608", severity="warning", line="loss = F.cross_entropy(net(images.flatten(1) if flat else images), classes)",
-     says=("cross_entropy applies a softmax of its own", "result of softmax already", "below 1.46 with 10 classes"),
+     says=("cross_entropy applies softmax itself", "already the result of softmax", "below 1.46 with 10 classes"),
      )  # fmt: skip
 def a_classifier_that_ends_in_softmax():
     """As many first tutorials have it, brought over from another framework."""
@@ -35,7 +35,7 @@ class Detector(nn.Module):
 
 @ill("TM608", severity="warning", line="loss = criterion(out.squeeze(1), (classes == 3).float())",
      related=("return torch.sigmoid(self.head(self.body(x).relu()))",), subject="out.squeeze(1)",
-     says=("applies a sigmoid of its own", "every probability is above 0.5", "`BCELoss`"))  # fmt: skip
+     says=("applies sigmoid itself", "every probability is above 0.5", "`BCELoss`"))  # fmt: skip
 def a_detector_with_two_sigmoids():
     net, criterion = Detector(), nn.BCEWithLogitsLoss()
     with tm.trace(namespace={"net": net}) as trace:
@@ -61,7 +61,7 @@ def a_likelihood_without_a_logarithm():
 
 
 @ill("TM608", severity="note", line="loss = criterion(net(images.flatten(1)), classes)",
-     says=("is the result of log_softmax already", "the numbers are right"))  # fmt: skip
+     says=("is already the result of log_softmax", "the result is right"))  # fmt: skip
 def log_softmax_twice():
     """Does no harm: log_softmax of log_softmax is itself."""
     net, criterion = nn.Sequential(nn.Linear(64, 10), nn.LogSoftmax(dim=1)), nn.CrossEntropyLoss()
@@ -86,7 +86,7 @@ def a_sigmoid_in_the_model_and_one_before_the_loss():
 
 
 @ill("TM608", severity="warning", line="loss = F.cross_entropy(logits[mask], tags.reshape(-1)[mask])",
-     says=("logits[mask] is the result of softmax", "below 1.04 with 6 classes"))  # fmt: skip
+     says=("logits[mask] is already the result of softmax", "below 1.04 with 6 classes"))  # fmt: skip
 def a_tagger_whose_masked_scores_are_probabilities():
     """The softmax lies behind a view and a mask."""
     table, tags = nn.Embedding(20, 6), torch.randint(0, 6, (4, 5))

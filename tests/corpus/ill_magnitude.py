@@ -27,7 +27,7 @@ def regress(net, x, y, *, steps, lr):
 
 
 @ill("TM403", line="loss = F.mse_loss(net(x), y)", subject="net.0.weight", says=(
-    "on its way to net.0.weight", "at net.60.weight", "other weights likewise"))  # fmt: skip
+    "on its way to net.0.weight", "at net.60.weight", "other weights as well"))  # fmt: skip
 def thirty_sigmoid_layers():
     net = stack(30, nn.Sigmoid)
     with tm.trace(namespace={"net": net}) as trace:
@@ -52,7 +52,7 @@ def so_many_sigmoid_layers_that_float32_ends():
     return trace.report
 
 
-@ill("TM403", says=("likewise",))
+@ill("TM403", says=("as well",))
 def torch_s_default_initialisation_without_normalisation():
     """ReLU alone does not help: nn.Linear's default shrinks the signal in every layer."""
     net = stack(40, nn.ReLU)

@@ -97,7 +97,7 @@ def wide() -> tuple[nn.Module, torch.optim.Optimizer, torch.Tensor, torch.Tensor
 
 
 @ill("TM504", severity="warning", subject="all_outputs", line="all_outputs.append(step(net, optimizer, x, y))",
-     says=("8 MiB more after each of 9 iterations, 72 MiB in all: all_outputs keeps",
+     says=("8 MiB more after each of 9 iterations, 72 MiB in total: all_outputs keeps",
            "give all_outputs an end"))  # fmt: skip
 def outputs_of_every_training_step():
     net, optimizer, x, y = wide()
@@ -121,7 +121,7 @@ def a_hook_that_was_forgotten():
 
 
 @ill("TM504", severity="warning", subject="bank", line="bank = torch.cat([bank, step(net, optimizer, x, y)])",
-     says=("8 MiB more after each of 8 iterations", "bank is made anew each time", "Allocate bank once"))  # fmt: skip
+     says=("8 MiB more after each of 8 iterations", "bank is made again each time", "Allocate bank once"))  # fmt: skip
 def a_memory_bank_without_an_end():
     """Each one replaces the one before, and is larger."""
     net, optimizer, x, y = wide()

@@ -43,7 +43,7 @@ class Sampling(nn.Module):
 
 
 @ill("TM303", severity="warning", subject="net.encoder.weight", line=".sample()",
-     says=("`.sample()` keeps what it computes from being recorded", "draw by `.rsample()`"))  # fmt: skip
+     says=("`.sample()` keeps what it computes from being recorded", "use `.rsample()`"))  # fmt: skip
 def a_code_that_is_sampled_without_a_way_back():
     """Nobody wrote `no_grad`: torch draws under it."""
     net = Sampling()

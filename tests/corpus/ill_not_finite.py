@@ -99,7 +99,12 @@ def distances_of_which_one_is_zero():
     return trace.report
 
 
-@ill("TM402", op="mul", line="scaled = x * weight", says=("what it multiplies its finite gradient with is not finite",))
+@ill(
+    "TM402",
+    op="mul",
+    line="scaled = x * weight",
+    says=("it multiplies a finite gradient by a value that is already not finite",),
+)
 def zero_times_infinity():
     x, weight = leaf(1.0, 2.0, 3.0), torch.tensor([1.0, math.inf, 1.0])
     with tm.trace(namespace={"x": x}) as trace:
@@ -117,7 +122,7 @@ def exponential_overflows():
     return trace.report
 
 
-@ill("TM402", op="div", line="p = e / e.sum()", says=("its divisor is not finite already",))
+@ill("TM402", op="div", line="p = e / e.sum()", says=("its divisor is already not finite",))
 def softmax_by_hand_overflows():
     scores = leaf(1.0, 2.0, 100.0)
     with tm.trace(namespace={"scores": scores}) as trace:
@@ -161,7 +166,9 @@ def deviation_of_a_single_element():
     return trace.report
 
 
-@ill("TM402", op="softmax", line="scores.softmax(-1)", says=("its forward was not finite already", "4 of the 16"))
+@ill(
+    "TM402", op="softmax", line="scores.softmax(-1)", says=("its forward result was already not finite", "4 of the 16")
+)
 def a_row_that_is_masked_completely():
     """Softmax over nothing but -inf: NaN in the forward."""
     x = torch.randn(4, 4, requires_grad=True)

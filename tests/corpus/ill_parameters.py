@@ -44,7 +44,7 @@ class Cut(nn.Module):
         return self.left(x) + self.how(self.right(x))
 
 
-@ill("TM601", subject="net.right.weight", says=("net.right gets", "ends at `.detach()`"),
+@ill("TM601", subject="net.right.weight", says=("net.right gets", "cut off at `.detach()`"),
      related=(".detach().numpy()",))  # fmt: skip
 def a_path_cut_by_rounding_through_numpy():
     net = Cut(lambda values: torch.from_numpy(values.detach().numpy().round()))

@@ -54,7 +54,7 @@ class Attention(nn.Module):
 
 
 @ill("TM603", severity="warning", subject="model.bias", line="self.bias = nn.Parameter(torch.zeros(5, 5)).to(device)",
-     says=("model.bias is no Parameter, but what ToCopyBackward0 made of one", "`model.to(device)`"))  # fmt: skip
+     says=("model.bias is not a Parameter but the result of ToCopyBackward0 on one", "`model.to(device)`"))  # fmt: skip
 def a_parameter_lost_by_moving_it():
     """The forum's most asked one: ``nn.Parameter(…).to(device)`` is the result of an operation."""
     model = Attention()
@@ -74,12 +74,12 @@ class Embedder(nn.Module):
 
 
 @ill("TM603", severity="warning", subject="lm.table", line="nn.Parameter(torch.randn(words, size)) * 0.02",
-     says=("what MulBackward0 made of one",))  # fmt: skip
+     says=("the result of MulBackward0 on one",))  # fmt: skip
 def a_parameter_lost_by_scaling_it():
     return tm.check({"lm": Embedder(20, 4)})
 
 
-@ill("TM603", severity="warning", subject="net.gate", says=("net.gate asks for a gradient", "updates 4 parameters"))
+@ill("TM603", severity="warning", subject="net.gate", says=("net.gate requires a gradient", "updates 4 parameters"))
 def a_gate_added_from_outside():
     """Added to a finished model, after which the optimizer is made of its parameters."""
 
@@ -203,7 +203,7 @@ class TiedModel(nn.Module):
 
 
 @ill("TM609", severity="warning", line="self.head.weight = self.emb.weight", subject="lm.head.weight",
-     says=("lm.emb.weight and lm.head.weight are two Parameters over one memory",
+     says=("lm.emb.weight and lm.head.weight are two Parameters that share one memory",
            "`lm.head.weight = lm.emb.weight`"))  # fmt: skip
 def a_checkpoint_that_is_assigned():
     """``load_state_dict(assign=True)`` gives each name a Parameter of its own (pytorch issue 188346)."""
@@ -213,7 +213,7 @@ def a_checkpoint_that_is_assigned():
     return tm.check({"lm": lm})
 
 
-@ill("TM609", severity="warning", subject="model.1.weight", says=("over one memory",))
+@ill("TM609", severity="warning", subject="model.1.weight", says=("share one memory",))
 def a_tie_made_through_data():
     """The memory is shared until the model is moved; gradients and optimizer states never are."""
     model = nn.Sequential(nn.Embedding(20, 8), nn.Linear(8, 20, bias=False))
@@ -222,7 +222,7 @@ def a_tie_made_through_data():
 
 
 @ill("TM609", severity="warning", subject="lm.head.weight", line="self.head.weight = self.emb.weight",
-     says=("were one Parameter and are two now",))  # fmt: skip
+     says=("were one Parameter and are now two",))  # fmt: skip
 def a_new_vocabulary_in_the_middle_of_a_run():
     """The table is made larger for new words; the output layer keeps the old one of equal shape."""
     lm = TiedModel()
@@ -237,7 +237,7 @@ def a_new_vocabulary_in_the_middle_of_a_run():
     return trace.report
 
 
-@ill("TM609", severity="warning", subject="lm.head.weight", says=("were one Parameter and are two now",),
+@ill("TM609", severity="warning", subject="lm.head.weight", says=("were one Parameter and are now two",),
      also=("TM601",))  # fmt: skip
 def a_head_that_was_copied_by_itself():
     """Deepcopy keeps ties inside what it copies, and breaks those that lead out of it."""

@@ -21,7 +21,7 @@ def refused(**namespace):
 
 
 @ill("TM306", severity="error", subject="loss", line="with torch.no_grad():", related=("loss.backward()",),
-     says=("loss has no way back for a gradient", "Move this out of the `torch.no_grad()` block"))  # fmt: skip
+     says=("loss has no graph for backward", "Move this out of the `torch.no_grad()` block"))  # fmt: skip
 def a_training_step_inside_no_grad():
     net = nn.Linear(64, 10)
     with refused(net=net) as trace:
@@ -32,7 +32,7 @@ def a_training_step_inside_no_grad():
     return trace.report
 
 
-@ill("TM306", severity="error", subject="loss", line="argmax(1)", says=("`.argmax()` ended it",),
+@ill("TM306", severity="error", subject="loss", line="argmax(1)", says=("`.argmax()` cut it off",),
      related=("loss.backward()",))  # fmt: skip
 def the_accuracy_as_a_loss():
     net = nn.Linear(64, 10)
@@ -44,7 +44,7 @@ def the_accuracy_as_a_loss():
     return trace.report
 
 
-@ill("TM306", severity="error", line="loss.item()", related=("mean().backward()",), says=("`.item()` ended it",))
+@ill("TM306", severity="error", line="loss.item()", related=("mean().backward()",), says=("`.item()` cut it off",))
 def losses_averaged_as_numbers():
     net = nn.Linear(64, 10)
     with refused(net=net) as trace:
@@ -72,7 +72,7 @@ def everything_frozen_the_new_head_as_well():
 
 
 @ill(
-    "TM306", severity="error", subject="y", line="y.backward()", says=("requires_grad=True", "nothing that it was made")
+    "TM306", severity="error", subject="y", line="y.backward()", says=("requires_grad=True", "nothing it was made from")
 )
 def the_first_example_without_requires_grad():
     with refused() as trace:
@@ -98,7 +98,10 @@ def gradients_switched_off_by_an_earlier_evaluation():
 
 
 @ill(
-    "TM306", severity="error", line="output.detach()", says=("Without `.detach()`", "F.cross_entropy(output, classes)")
+    "TM306",
+    severity="error",
+    line="output.detach()",
+    says=("Leave out `.detach()`", "F.cross_entropy(output, classes)"),
 )
 def a_criterion_given_a_detached_output():
     net = nn.Linear(64, 10)
@@ -136,7 +139,7 @@ def a_prediction_made_in_inference_mode():
 
 
 @ill("TM306", severity="error", subject="loss", line="log_prob(action).item()", related=("loss.backward()",),
-     says=("`.item()` ended it", "Keep the tensor"))  # fmt: skip
+     says=("`.item()` cut it off", "Keep the tensor"))  # fmt: skip
 def log_probabilities_written_into_a_buffer_as_numbers():
     """REINFORCE with a preallocated tensor, filled number by number."""
     policy, rewards = nn.Linear(4, 2), torch.ones(5)
@@ -151,7 +154,12 @@ def log_probabilities_written_into_a_buffer_as_numbers():
     return trace.report
 
 
-@ill("TM306", severity="error", line="torch.autograd.grad(", says=("energy has no way back", "`x.requires_grad_()`"))
+@ill(
+    "TM306",
+    severity="error",
+    line="torch.autograd.grad(",
+    says=("energy has no graph for backward", "`x.requires_grad_()`"),
+)
 def forces_of_positions_that_ask_for_nothing():
     """Physics: the derivative of an energy, whose positions were never told to require grad."""
     with refused() as trace:
@@ -161,7 +169,7 @@ def forces_of_positions_that_ask_for_nothing():
     return trace.report
 
 
-@ill("TM306", severity="warning", line="F.mse_loss(output.detach(), targets)", says=("`.detach()` ended it",))
+@ill("TM306", severity="warning", line="F.mse_loss(output.detach(), targets)", says=("`.detach()` cut it off",))
 def a_loop_that_skips_every_batch():
     """Whatever fails is skipped, and all of it does."""
     net = nn.Linear(3, 1)

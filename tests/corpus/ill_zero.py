@@ -66,7 +66,7 @@ def pixels_into_a_sigmoid():
     return trace.report
 
 
-@ill("TM405", line="predictions = torch.round(net(x))", says=("round", "a staircase", "detach()"))
+@ill("TM405", line="predictions = torch.round(net(x))", says=("round", "a step function", "detach()"))
 def predictions_that_are_rounded_before_the_loss():
     """Classes as whole numbers, by rounding: nothing can be learnt through it, which one pass shows."""
     net = nn.Linear(4, 1)
@@ -94,7 +94,7 @@ def a_softmax_over_one_score():
     return trace.report
 
 
-@ill("TM405", line="loss = F.cross_entropy(net(x), y)", says=("log_softmax", "one output a class"))
+@ill("TM405", line="loss = F.cross_entropy(net(x), y)", says=("log_softmax", "one output per class"))
 def cross_entropy_of_one_score():
     """The loss is 0.0 from the first step on: there is only one class to choose from."""
     net = nn.Linear(4, 1)

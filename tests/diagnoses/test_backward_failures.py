@@ -59,7 +59,7 @@ def test_a_changed_tensor_is_told_with_both_lines_and_both_versions():
     [
         ({"name": "", "writes": (SavedWrite(call="relu_", module="net.2"),)},
          "The result of sigmoid was changed in place by `relu_` in net.2"),
-        ({"name": "", "slot": "self", "writes": ()}, "What went into sigmoid was changed in place after sigmoid"),
+        ({"name": "", "slot": "self", "writes": ()}, "An input of sigmoid was changed in place after sigmoid"),
         ({"name": ""}, "y was changed in place by `y += 1`"),
         ({"module": "net.act"}, "after sigmoid in net.act had saved it"),
         ({"writes": (SavedWrite(call="Adam.step", kind="step"),)}, "y was changed in place by Adam's step"),
@@ -75,7 +75,7 @@ def test_a_write_that_nobody_saw_is_not_invented():
     found = only(failed(spoilt=replace(SPOILT, writes=(), writes_seen=0)))
     assert found.location == MADE
     assert [line.what for line in found.related] == ["backward"]
-    assert found.remedy.startswith("What changed it was not seen")
+    assert found.remedy.startswith("The change was not seen")
 
 
 def test_without_a_trace_the_way_to_the_lines_is_told():
@@ -86,9 +86,9 @@ def test_without_a_trace_the_way_to_the_lines_is_told():
 
 
 SHARED = "to a graph that an earlier backward has freed, and the graph of loss leads back into it"
-GONE = "4 nodes of it were gone through before."
+GONE = "4 nodes of it were visited before."
 TWICE = "backward goes through the graph of loss a second time: the first one freed what it had saved."
-UNKNOWN = "The graph was gone through before: what tanh had saved for backward is freed."
+UNKNOWN = "The graph was used by an earlier backward: what tanh had saved is freed."
 BOTH = Location("model.py", 1, "out, (h, c) = lstm(x, (h, c))")
 TUPLE = Location("model.py", 1, "out, hidden = lstm(x, hidden)")
 
@@ -102,13 +102,13 @@ TUPLE = Location("model.py", 1, "out, hidden = lstm(x, hidden)")
          "`h, c = h.detach(), c.detach()`"),
         ({"joint_again": True, "joint_name": "", "joint_location": TUPLE}, f"hidden belongs {SHARED}: {GONE}",
          "`hidden = tuple(state.detach() for state in hidden)`"),
-        ({"joint_name": "", "shared": 1}, f"y belongs {SHARED}: 1 node of it was gone through before.",
-         "Compute y anew in each step"),
+        ({"joint_name": "", "shared": 1}, f"y belongs {SHARED}: 1 node of it was visited before.",
+         "Compute y again in each step"),
         ({"joint_name": "", "joint_location": None, "first": WRITE}, f"The result of mul belongs {SHARED}: {GONE}",
          "a detached copy of it"),
-        ({"root": "", "shared": 1}, f"h belongs {SHARED}: 1 node of it was gone through before.".replace(
-            "the graph of loss", "this backward"), "Compute h anew in each step"),
-        ({"known": False, "root": ""}, UNKNOWN, "Compute the loss anew"),
+        ({"root": "", "shared": 1}, f"h belongs {SHARED}: 1 node of it was visited before.".replace(
+            "the graph of loss", "this backward"), "Compute h again in each step"),
+        ({"known": False, "root": ""}, UNKNOWN, "Compute the loss again"),
     ],
 )  # fmt: skip
 def test_a_freed_graph_is_told_by_what_both_passes_share(changes, message, remedy):
@@ -130,7 +130,7 @@ def test_a_root_with_several_elements_is_named_with_its_shape():
     """And with the line that made it."""
     found = only(failed(SCALARS, operands=(root(location=MADE),)))
     assert (found.code, found.severity, found.subject) == ("TM305", "error", "loss")
-    assert found.message == ("loss has 8 elements, shape (8,): backward starts by itself from a single number only.")
+    assert found.message == ("loss has 8 elements, shape (8,): backward() without arguments needs a single number.")
     assert "`loss.mean().backward()`" in found.remedy
     assert [line.location for line in found.related] == [MADE]
 
@@ -167,7 +167,9 @@ def test_a_leaf_written_to_is_named_with_the_statement():
     assert diagnose(replace(report, error="a leaf fell")) == ()
 
 
-TOO_FEW = "Scale.backward returns 1 gradient, but its forward takes 2 arguments{}: one gradient is due for each."
+TOO_FEW = (
+    "Scale.backward returns 1 gradient, but its forward takes 2 arguments{}: it must return one gradient for each."
+)
 
 
 @pytest.mark.parametrize(
@@ -178,11 +180,11 @@ TOO_FEW = "Scale.backward returns 1 gradient, but its forward takes 2 arguments{
         ({"problem": "shape", "argument": "x", "got": "(2,)", "expected": "(3,)"},
          "Scale.backward returns a gradient of shape (2,) for x, whose shape is (3,).", "x.shape"),
         ({"problem": "not None", "argument": "factor"},
-         "Scale.backward returns a gradient for factor, which is no tensor: None is due there.", "`None`"),
+         "Scale.backward returns a gradient for factor, which is not a tensor: it must be None.", "`None`"),
         ({"problem": "not a tensor", "got": "float", "expected": ""},
-         "Scale.backward returns a float where a tensor or None is due.", "full_like"),
+         "Scale.backward returns a float instead of a tensor or None.", "full_like"),
         ({"problem": "device", "argument": "x", "got": "cpu", "expected": "cuda:0"},
-         "Scale.backward returns a gradient with device cpu for x; cuda:0 is due.", "`.to(x.device)`"),
+         "Scale.backward returns a gradient with device cpu for x; it must be cuda:0.", "`.to(x.device)`"),
         ({"problem": "dtype", "got": "", "expected": ""},
          "Scale.backward returns a complex gradient for a real input.", "`grad.real`"),
     ],

@@ -22,7 +22,7 @@ CASES = [
     (write("h.relu_()", "relu_"), "`h.relu_()`", "h", "`relu` instead of `relu_`"),
     (write("return h.exp_()", "exp_"), "`h.exp_()`", "h", "`exp` instead"),
     (write("for p in ps: p.data.clamp_(0, 1)", "clamp_", "data"), "`p.data.clamp_(0, 1)`", "p", "`clamp` instead"),
-    (write("torch.add(a, b, out=a)", "add", "out"), "`torch.add(a, b, out=a)`", "", "Leave `out=` away"),
+    (write("torch.add(a, b, out=a)", "add", "out"), "`torch.add(a, b, out=a)`", "", "Leave out `out=`"),
     (write("optimizer.step()", "SGD.step", "step"), "`optimizer.step()`", "", ""),
     (write("scaler.update()", "SGD.step", "step"), "SGD's step", "", ""),
     (write("w.data = w.data.sign()", "data", "set data"), "`w.data = w.data.sign()`", "w", ""),

@@ -20,14 +20,14 @@ def fixed(code, line, remedy="", *, subject="", severity="warning", **evidence):
 @pytest.mark.parametrize(
     ("code", "line", "remedy", "fix"),
     [
-        ("TM303", "z = f(x).detach()  # fast", "without `.detach()`: `z = f(x)  # fast`", "z = f(x)  # fast"),
+        ("TM303", "z = f(x).detach()  # fast", "leave out `.detach()`: `z = f(x)  # fast`", "z = f(x)  # fast"),
         ("TM105", "loss = mse(f(x), y)", "The same shape: `f(x).squeeze(-1)`", "loss = mse(f(x).squeeze(-1), y)"),
         ("TM105", "d = é(ü, 2 * y)", "`(2 * y).squeeze(-1)`", "d = é(ü, (2 * y).squeeze(-1))"),
         ("TM308", "w -= lr * w.grad", "`with torch.no_grad(): …`", "with torch.no_grad():\n    w -= lr * w.grad"),
         ("TM307", "w = w - lr * w.grad", "", "with torch.no_grad():\n    w -= lr * w.grad"),
         ("TM301", "y.add_(1)", "Use `add` instead of `add_`", "y = y.add(1)"),
         ("TM301", "torch.relu_(y)", "Use `relu` instead of `relu_`", "y = torch.relu(y)"),
-        ("TM312", "total += loss", "Add the number alone: `total += loss.item()`", "total += loss.detach()"),
+        ("TM312", "total += loss", "Add only the number: `total += loss.item()`", "total += loss.detach()"),
         ("TM805", "loss = mse(x, y)", "Convert once: `y = y.float()`; NumPy", "y = y.float()\nloss = mse(x, y)"),
     ],
 )  # fmt: skip
@@ -74,7 +74,7 @@ def test_what_goes_into_a_singular_op(line, op, fix):
         ("TM604", "optimizer.step()", "Make the optimizer …: `torch.optim.SGD(body.parameters(), …)`"),
         ("TM401", "y = f(x)", "Look at it with `%tensor x`"),
         ("TM303", "with torch.no_grad():", "move this out of the `torch.no_grad()` block"),
-        ("TM303", "z = y.detach()", "Where it should learn, use the value itself."),
+        ("TM303", "z = y.detach()", "If it should learn, use the value itself."),
         ("TM301", "states[:, t] = f(states)", "Write into a copy, `states = states.clone()` before it"),
         ("TM301", "net.weight.clamp_(0, 1)", "Use `clamp` instead of `clamp_`"),
         ("TM105", "f(a, a)", "`a.squeeze(-1)`"),
@@ -90,7 +90,7 @@ def test_none_where_it_is_not_certain(code, line, remedy):
 
 def test_a_note_about_what_may_be_meant():
     """A detach that may be meant is not taken away by a button."""
-    remedy = "Where it should learn, without `.detach()`: `z = encoder(x)`."
+    remedy = "If it should learn, leave out `.detach()`: `z = encoder(x)`."
     assert fixed("TM303", "z = encoder(x).detach()", remedy, severity="note") == ""
 
 

@@ -55,12 +55,12 @@ def test_data_without_a_name():
 def test_a_leaf_that_held_it_already():
     """The line is that of the op that uses it; a later pass says whose doing it is."""
     found = only(faulty(first=FirstBad(1, 0, "leaf", 2, 0, 8, shape=(8,))))
-    assert found.message == ("x holds 2 NaN among its 8 elements before the forward begins: it came with its values.")
+    assert found.message == (
+        "x holds 2 NaN among its 8 elements before the forward begins: it was there from the start."
+    )
     assert found.location == LINES[2]
     later = FirstBad(2, 0, "leaf", 2, 0, 8, shape=(8,))
-    assert (
-        "in backward pass 2 of 3: an earlier step of the optimizer made it." in only(faulty(first=later, of=3)).message
-    )
+    assert "in backward pass 2 of 3: an earlier optimizer step produced it." in only(faulty(first=later, of=3)).message
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_leaf_that_held_it_already():
         ("log", {"zero": 1, "negative": 2}, "its input holds 1 zero and 2 negative numbers, so 3 of"),
         ("acos", {"negative": 1}, "its input holds 1 element outside its domain, so"),
         ("div", {"zero": 4}, "its divisor holds 4 zeros, so"),
-        ("mul", {}, "3 of the 10 elements of its result are NaN, although everything that goes in is finite."),
+        ("mul", {}, "3 of the 10 elements of its result are NaN, although all inputs are finite."),
         ("mul", {"certain": False}, "3 of the 10 elements of its result are NaN."),
     ],
 )
@@ -102,7 +102,7 @@ def test_float16_that_overflows_in_the_forward():
     found = only(faulty("addmm", first=first, dtype="float16", value=math.inf), "TM407")
     assert found.message == (
         "The forward overflows float16 in addmm of net.0, model.py, line 3: 5 of the 10 elements of its result are "
-        "infinite, although everything that goes in is finite."
+        "infinite, although all inputs are finite."
     )
     assert "65504" in found.remedy
     only(faulty("addmm", first=first, dtype="bfloat16", value=math.inf))

@@ -25,7 +25,7 @@ def test_a_vanishing_gradient():
     assert (found.code, found.severity) == ("TM403", "warning")
     assert found.message == (
         "The gradient vanishes on its way to net.0.weight: its norm is 1e\u22129, against 0.5 at net.3.weight; 1 other "
-        "weight likewise."
+        "weight as well."
     )
     assert found.location == LINES[0]
     assert found.evidence["weights below"] == 2
@@ -87,7 +87,7 @@ def test_exact_zeros_beside_tiny_gradients_have_underflowed():
     """They are counted; the faintest that is not zero is named."""
     found = only(Layers([0.0, 0.0, 1e-40, 1e-8, 0.5]).report())
     assert "on its way to net.2.weight" in found.message
-    assert found.message.endswith("; 1 other weight likewise; beyond it, 2 weights get exactly zero.")
+    assert found.message.endswith("; 1 other weight as well; beyond it, 2 weights get exactly zero.")
 
 
 # -- TM404 --------------------------------------------------------------------------------------------------------

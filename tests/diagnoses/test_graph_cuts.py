@@ -113,7 +113,7 @@ def test_a_loss_made_anew():
     report = replace(cut_run(), cuts=(cut(kind="item", op="item", target=None),))
     (found,) = diagnose(report)
     assert (found.code, found.severity) == ("TM303", "warning")
-    assert "`.item()` made what backward starts from, without a history" in found.message
+    assert "`.item()` made the tensor that backward starts from, without a graph" in found.message
     refused = replace(report, rootless=(Rootless(cut=0),), state="failed")
     assert sorted(found.code for found in diagnose(refused)) == ["TM306", "TM601"]
 
@@ -123,7 +123,7 @@ def test_a_line_that_only_detaches_is_to_go():
     place = Location("model.py", 3, "h = h.detach()")
     report = cut_run(cut())
     (found,) = diagnose(replace(report, locations=(*report.locations[:2], place, *report.locations[3:])))
-    assert found.remedy.startswith("Where it should learn, take this line away.")
+    assert found.remedy.startswith("If it should learn, remove this line.")
 
 
 def test_one_cause_is_told_once():
@@ -135,7 +135,7 @@ def test_a_value_that_was_only_read_is_named_by_tm601():
     """Nothing used what came out: the way ended there all the same."""
     (found,) = diagnose(cut_run(cut(target=None)))
     assert found.code == "TM601"
-    assert "ends at `.detach()` (model.py, line 3)" in found.remedy
+    assert "cut off at `.detach()` (model.py, line 3)" in found.remedy
     assert [line.location for line in found.related] == [LINES[2]]
 
 
@@ -161,7 +161,8 @@ def test_a_way_that_is_lost_outside_torch():
     (found,) = diagnose(lost())
     assert (found.code, found.severity, found.subject) == ("TM303", "warning", "encoder.weight")
     assert found.message == (
-        "encoder.weight gets no gradient in 1 backward pass, though an optimizer holds it: what it makes ends at "
+        "encoder.weight gets no gradient in 1 backward pass, although an optimizer holds it: the gradient of what it "
+        "makes is cut at "
         "`.detach()`."
     )
     assert found.location == LINES[2]

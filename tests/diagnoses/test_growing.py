@@ -41,7 +41,7 @@ def test_a_graph_that_reaches_into_the_steps_before():
     (found,) = diagnose(trained(growth=(growth(),)))
     assert (found.code, found.severity) == ("TM312", "warning")
     assert found.message == (
-        "The graph grows by 5 nodes a step, from 6 to 26 in 5 steps: 20 nodes of it were made in earlier steps, and "
+        "The graph grows by 5 nodes per step, from 6 to 26 in 5 steps: 20 nodes of it were made in earlier steps, and "
         "backward goes through them again."
     )
     assert found.location == LINES[1]
@@ -58,20 +58,20 @@ def test_three_passes_are_too_few():
 @pytest.mark.parametrize(
     ("text", "subject", "remedy"),
     [
-        ("total += loss", "total", "Add the number alone: `total += loss.item()`"),
-        ("self.seen += loss * len(x)", "self.seen", "Add the number alone: `self.seen += (loss * len(x)).item()`"),
-        ("log['loss'] += f(x)", "log['loss']", "Add the number alone: `log['loss'] += f(x).item()`"),
-        ("mean = 0.9 * mean + loss", "mean", "Add the number alone: `loss.item()`, or `loss.detach()`."),
-        ("for x in data: total += x", "A sum", "Add the number alone: `loss.item()`, or `loss.detach()`."),
-        ("total = total + (", "A sum", "Add the number alone: `loss.item()`, or `loss.detach()`."),
+        ("total += loss", "total", "Add only the number: `total += loss.item()`"),
+        ("self.seen += loss * len(x)", "self.seen", "Add only the number: `self.seen += (loss * len(x)).item()`"),
+        ("log['loss'] += f(x)", "log['loss']", "Add only the number: `log['loss'] += f(x).item()`"),
+        ("mean = 0.9 * mean + loss", "mean", "Add only the number: `loss.item()`, or `loss.detach()`."),
+        ("for x in data: total += x", "A sum", "Add only the number: `loss.item()`, or `loss.detach()`."),
+        ("total = total + (", "A sum", "Add only the number: `loss.item()`, or `loss.detach()`."),
     ],
 )
 def test_a_sum_that_keeps_its_history(text, subject, remedy):
     """The remedy is the line as it should be, where the line is a simple one."""
     (found,) = diagnose(trained(sums=(RunningSum(location=3, steps=6),), text=text))
     assert found.message == (
-        f"{subject} carries the graph of every step with it: over at least 6 backward passes, values that still have "
-        "their history were added to it, and no backward goes through the sum."
+        f"{subject} carries the graph of every step with it: over at least 6 backward passes, values were added to it "
+        "together with their graphs, and no backward uses the sum."
     )
     assert (found.subject, found.remedy) == (subject, remedy)
     assert found.location == Location("model.py", 4, text)

@@ -59,7 +59,7 @@ def test_a_view_that_alone_keeps_a_storage():
     """TM205, as of a single tensor: from 16 MiB on, of which it reads a sixteenth or less."""
     told = only(views=(LoneView("rows[1]", MIB, 16 * MIB),))
     assert (told.code, told.severity, told.subject) == ("TM205", "warning", "rows[1]")
-    assert told.message.startswith("rows[1] reads 1 MiB and keeps 16 MiB alive: it is the only thing left")
+    assert told.message.startswith("rows[1] reads 1 MiB and keeps 16 MiB alive: nothing else uses")
     assert "`rows[1] = rows[1].clone()`" in told.remedy
     assert found(views=(LoneView("a", MIB + 1, 16 * MIB), LoneView("b", 4, 16 * MIB - 1))).findings == ()
 
@@ -142,7 +142,9 @@ def test_a_parameter_that_was_computed_with():
     """The Parameter is lost behind what was made of it, optimizer or not."""
     told = only(loose=(loose(grad_fn="MulBackward0", siblings=0),))
     assert told.severity == "warning"
-    assert told.message.startswith("net.scale is no Parameter, but what MulBackward0 made of one when net was built")
+    assert told.message.startswith(
+        "net.scale is not a Parameter but the result of MulBackward0 on one, computed when net was built"
+    )
 
 
 def test_buffers_are_one_note_a_module():
@@ -154,7 +156,7 @@ def test_buffers_are_one_note_a_module():
     assert told.message.startswith("net.mask and net.mean are plain tensors: net.to(device) does not move them, and")
     assert '`self.register_buffer("mask", torch.tril(torch.ones(4, 4)))`' in told.remedy
     moved = only(loose=(loose("net.mask", module_device="cuda:0", **plain),))
-    assert "it lies on cpu, the module on cuda:0" in moved.message
+    assert "it is on cpu, the module on cuda:0" in moved.message
 
 
 @pytest.mark.parametrize(
@@ -195,8 +197,8 @@ def test_the_container_that_registers(container, modules, text, remedy):
 @pytest.mark.parametrize(
     ("evidence", "severity", "words"),
     [
-        ("was one", "warning", "were one Parameter and are two now"),
-        ("one memory", "warning", "are two Parameters over one memory"),
+        ("was one", "warning", "were one Parameter and are now two"),
+        ("one memory", "warning", "are two Parameters that share one memory"),
         ("equal values", "note", "hold the same values, but are two Parameters"),
     ],
 )

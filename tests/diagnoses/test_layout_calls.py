@@ -26,7 +26,7 @@ def test_a_copy_is_told_with_its_bytes_calls_and_strides():
     report = seen("copy", "reshape", nbytes=4 * HIDDEN_COPY, calls=100, looked=8, seen=8, **COPIED)
     (found,) = hidden_copy(report)
     assert found.message == (
-        "reshape copies 4 MiB in each of its 100 calls, 400 MiB in all: h, of shape (8, 512, 64) and strides "
+        "reshape copies 4 MiB in each of its 100 calls, 400 MiB in total: h, of shape (8, 512, 64) and strides "
         "(32768, 1, 512), cannot be viewed as (8, 32768)."
     )
     assert (found.code, found.severity, found.location) == ("TM102", "note", LINE)
@@ -103,7 +103,7 @@ def test_memory_that_nobody_wrote_is_told_with_both_lines():
     """The finding stands at the line that reads, and names the one that made it."""
     (found,) = uninitialised(seen("uninitialised", "mul", operands=(tensor("w", (3,)),), nbytes=12, made=1))
     assert found.message == (
-        "mul reads w, of shape (3,), before anything was written to it: its values are whatever lay in that memory."
+        "mul reads w, of shape (3,), before anything was written to it: its values are whatever was in that memory."
     )
     assert (found.severity, found.location, found.subject) == ("error", LINE, "w")
     assert [(line.what, line.location) for line in found.related] == [("made without values", MADE)]
@@ -127,8 +127,8 @@ def test_a_table_is_told_with_its_shapes_and_how_many_values_were_meant():
     report = grew("sub", tensor("pred", (100, 1)), tensor("y", (100,)), (100, 100))
     (found,) = both_broadcast(report)
     assert found.message == (
-        "pred - y makes (100, 100) of (100, 1) and (100,): every value of one meets every value of the other, and one "
-        "number is made of 10\u00a0000 where 100 were meant."
+        "pred - y makes (100, 100) of (100, 1) and (100,): every value of one is combined with every value of the "
+        "other, so the result is computed from 10\u00a0000 values instead of 100."
     )
     assert "`pred.squeeze(-1)`" in found.remedy
     assert found.evidence == {"left": "(100, 1)", "right": "(100,)", "result": "(100, 100)"}

@@ -28,7 +28,8 @@ def test_stored_graphs_of_a_training_loop():
     (told,) = found(leak())
     assert (told.code, told.severity, told.subject) == ("TM503", "warning", "losses")
     assert told.message == (
-        "12 MiB more after each of 40 iterations, 480 MiB in all: losses stores tensors with their graphs, which keep "
+        "12 MiB more after each of 40 iterations, 480 MiB in total: losses stores tensors with their graphs, which "
+        "keep "
         "the activations of each."
     )
     assert told.location == STORED
@@ -57,7 +58,7 @@ def test_a_graph_that_is_carried_over():
     """One tensor whose graph goes back over all iterations is detached."""
     (told,) = found(leak(form="carried", holder="state"))
     assert told.message.endswith(
-        "480 MiB in all: the graph of state goes back over all of them and keeps the activations of each."
+        "480 MiB in total: the graph of state goes back over all of them and keeps the activations of each."
     )
     assert told.remedy.endswith("`state = state.detach()`")
 
@@ -88,11 +89,11 @@ def test_growth_says_what_holds_it():
     """A container, a tensor that is joined to itself, or nothing that is known."""
     (told,) = found(leak(graph=False, holder="features"))
     assert told.message == (
-        "12 MiB more after each of 40 iterations, 480 MiB in all: features keeps what each of them made."
+        "12 MiB more after each of 40 iterations, 480 MiB in total: features keeps what each of them made."
     )
     assert "give features an end" in told.remedy
     (told,) = found(leak(graph=False, form="joined", holder="memory", holder_location=MADE))
-    assert told.message.endswith("memory is made anew each time from all that it held before and something more.")
+    assert told.message.endswith("memory is made again each time from all that it held before and something new.")
     assert told.remedy.startswith("Allocate memory once")
     (told,) = found(leak(graph=False, holder="", holder_location=None))
     assert told.message.endswith("what this line makes stays alive.")
@@ -104,8 +105,8 @@ def test_what_grew_up_to_the_peak_only_is_a_note():
     (told,) = found(leak(graph=False, holder="", holder_location=None, ended=True))
     assert (told.code, told.severity) == ("TM504", "note")
     assert told.message == (
-        "12 MiB more after each of 40 iterations, 480 MiB at the peak: what this line makes stayed until then, and was "
-        "freed all at once."
+        "12 MiB more after each of 40 iterations, 480 MiB at the peak: what this line makes stayed alive until then, "
+        "and was freed all at once."
     )
     assert "when it returns" in told.remedy
     assert found(leak(MIB, 63, graph=False, ended=True)) == ()

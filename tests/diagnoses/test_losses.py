@@ -19,8 +19,8 @@ def given(loss, made, shape=(8, 10), name="out", **facts):
     ("loss", "made", "severity", "words"),
     [
         ("cross_entropy", "softmax", "warning", "cannot fall below 1.46 with 10 classes"),
-        ("cross_entropy", "sigmoid", "warning", "is the result of sigmoid already"),
-        ("cross_entropy", "log_softmax", "note", "the numbers are right, and computed twice"),
+        ("cross_entropy", "sigmoid", "warning", "is already the result of sigmoid"),
+        ("cross_entropy", "log_softmax", "note", "the result is right, but computed twice"),
         ("binary_cross_entropy_with_logits", "sigmoid", "warning", "every probability is above 0.5"),
         ("binary_cross_entropy_with_logits", "logsigmoid", "warning", "every probability is below 0.5"),
         ("nll_loss", "softmax", "warning", "nll_loss takes log-probabilities, and out is the result of softmax"),

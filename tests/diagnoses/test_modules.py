@@ -91,7 +91,8 @@ def test_an_optimizer_that_steps_with_nothing():
     (found,) = diagnose(stepped("idle"))
     assert (found.code, found.severity, found.subject, found.location) == ("TM601", "warning", "base", LINES[4])
     assert found.message == (
-        "opt makes 3 steps, and no parameter of base has a gradient at any: 3 backward passes led to none of the 2 "
+        "opt makes 3 steps, but no parameter of base has a gradient at any of them: 3 backward passes reached none of "
+        "the 2 "
         "parameters that it holds."
     )
 

@@ -73,7 +73,7 @@ def test_numbers_agree_with_their_nouns_and_verbs(facts, words):
         ("log", {"saved_negative": 2}, "its input holds 2 negative numbers, so "),
         ("log2", {"saved_zero": 1, "saved_negative": 1}, "its input holds 1 zero and 1 negative number, so "),
         ("log10", {"saved_zero": 1, "saved_bad": 2}, "its input holds 1 zero and 2 NaN or infinite elements, so "),
-        ("log", {"saved_bad": 2}, "its input is not finite already at 2 elements, so "),
+        ("log", {"saved_bad": 2}, "its input is already not finite at 2 elements, so "),
         ("log1p", {"saved_zero": 3, "saved_negative": 1}, "its input is not above -1 everywhere, so "),
         ("sqrt", {"saved_name": "result", "saved_zero": 1}, "its input holds 1 zero, so "),
         ("div", {"saved_name": "other", "saved_zero": 2, "saved_negative": 7}, "its divisor holds 2 zeros, so "),
@@ -82,8 +82,8 @@ def test_numbers_agree_with_their_nouns_and_verbs(facts, words):
         ("pow", {"saved_zero": 4}, "its input holds 4 zeros, so "),
         ("acos", {"saved_zero": 4}, "its input is not strictly between -1 and 1 everywhere, so "),
         ("exp", {"saved_name": ""}, "its result is not finite, so "),
-        ("mul", {"saved_name": ""}, "what it multiplies its finite gradient with is not finite already, so "),
-        ("mse_loss", {"saved_name": ""}, "its forward was not finite already, so "),
+        ("mul", {"saved_name": ""}, "it multiplies a finite gradient by a value that is already not finite, so "),
+        ("mse_loss", {"saved_name": ""}, "its forward result was already not finite, so "),
         ("mystery", {"saved_name": ""}, "it receives a finite gradient (norm 1.5), but "),
         ("mystery", {"saved_name": "", "incoming_norm": 3e28}, "is finite but huge (norm 3e28), and "),
         ("log", {"saved_name": "", "incoming_norm": 3e28}, "is finite but huge (norm 3e28), and "),
@@ -116,8 +116,8 @@ def test_a_hook_in_between_may_have_made_it():
 
 def test_infinite_products_are_told_from_nan_ones():
     """A finite gradient times a finite factor can overflow to infinity, but never to NaN."""
-    assert "not finite already" in message(name="mul", nan=1)
-    assert "not finite already" not in message(name="mul", inf=1)
+    assert "already not finite" in message(name="mul", nan=1)
+    assert "already not finite" not in message(name="mul", inf=1)
 
 
 def test_the_pass_is_named_where_there_are_several():

@@ -43,7 +43,7 @@ def test_a_part_that_was_replaced():
     (found,) = diagnose(trained(optimizer(0, 1, strangers=2, stranger_shapes=((4, 4), (4,)))))
     assert found.code == "TM602"
     assert found.message.endswith("of net, and still holds 2 parameters that no model uses any more.")
-    assert found.remedy == "Make the optimizer after the model has its last form."
+    assert found.remedy == "Make the optimizer when the model is final."
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_whole_model_that_no_optimizer_holds_is_a_note():
     both = [parameter(name, [1.0] * 3, owner=name[:8]) for name in NAMES]
     (found,) = diagnose(trained(optimizer(0, 1), parameters=both))
     assert (found.code, found.severity, found.subject) == ("TM602", "note", "net.head.weight")
-    assert found.message.startswith("net.head gets gradients in every step, and none of its 2 parameters is in an")
+    assert found.message.startswith("net.head gets gradients in every step, but none of its 2 parameters is in an")
 
 
 def test_training_the_last_layers_alone_is_a_note():
@@ -95,8 +95,8 @@ def test_an_optimizer_of_what_is_gone():
     assert (found.code, found.severity, found.subject) == ("TM604", "error", "optimizer")
     assert found.message == (
         "optimizer steps 4 parameters that never had a gradient and that no model which ran uses; 4 parameters of net "
-        "get gradients and are in no optimizer, although their shapes are the same: the model was made anew or copied "
-        "afterwards."
+        "get gradients and are in no optimizer, although their shapes are the same: the model was made again or "
+        "copied afterwards."
     )
     assert found.location == LINES[4]
     assert "`torch.optim.SGD(net.parameters(), …)`" in found.remedy

@@ -42,7 +42,7 @@ def labels(report):
 @pytest.mark.parametrize(
     ("make", "reason", "words"),
     [
-        (lambda: torch.ones(3), "does not require grad", "x does not ask for a gradient: its `requires_grad` is False"),
+        (lambda: torch.ones(3), "does not require grad", "x does not require a gradient (`requires_grad=False`)"),
         (lambda: torch.arange(3), "integers", "x is int64: only floating-point and complex tensors have gradients"),
         (lambda: nn.Parameter(torch.ones(3), requires_grad=False), "frozen", "the parameter is frozen"),
         (leaf, "nothing known", "no backward has reached x since it was made"),
@@ -93,8 +93,8 @@ def test_no_backward_yet():
     loss = y.pow(2).sum()
     report = ask(w, {"w": w, "y": y, "loss": loss})
     assert report.answer == (
-        "w.grad is None because no backward has reached w since it was made or cleared: loss leads back to it, over y "
-        "and pow."
+        "w.grad is None because no backward has reached w since it was made or cleared: loss leads back to it, through "
+        "y and pow."
     )
     assert (labels(report), report.remedy) == (["w", "y", "pow", "loss"], ("loss.backward()",))
 
@@ -114,7 +114,7 @@ def test_cleared_since():
     w.grad = None
     report = ask(w, {"w": w, "loss": loss})
     assert report.reason == "cleared"
-    assert "a backward went through loss: it was cleared since" in report.answer
+    assert "a backward went through loss: it was cleared afterwards" in report.answer
 
 
 def test_not_part_of_the_loss():
@@ -122,7 +122,7 @@ def test_not_part_of_the_loss():
     w, v = leaf(), leaf()
     loss = (v * v).sum()
     report = ask(w, {"w": w, "v": v, "loss": loss}, loss=loss)
-    assert report.answer == "w.grad is None because nothing that loss was computed from leads back to w."
+    assert report.answer == "w.grad is None because loss was not computed from w."
 
 
 def test_a_gradient_that_is_there():
@@ -178,14 +178,14 @@ def test_the_parameters_of_a_module_by_reason(net):
         "unused": (("net.spare",), 2),
         "frozen": (("net.fixed",), 2),
     }
-    assert report.answer == "6 of the 8 parameters of net have no gradient, or one that is not as it should be."
+    assert report.answer == "6 of the 8 parameters of net have no gradient, or a faulty one."
 
 
 def test_two_passes_without_clearing(net):
     """Twice what one pass brings."""
     net, trace = net
     report = ask(net.head.bias, {"net": net}, trace=trace)
-    assert "net.head.bias.grad is 2 times what one pass brings" in report.answer
+    assert "net.head.bias.grad is 2 times what one pass gives" in report.answer
 
 
 def test_an_unused_parameter(net):
@@ -201,7 +201,7 @@ def test_zeros_that_came():
         torch.relu(w * 2).sum().backward()
     report = ask(w, {"w": w}, trace=trace.report)
     assert report.answer.startswith("Every element of w.grad is exactly zero because relu (test_why.py, line ")
-    assert "all of what went in lies where its slope is zero" in report.answer
+    assert "all of its input lies where its slope is zero" in report.answer
     assert [(step.label, step.norm) for step in report.way if step.bad] == [("relu", pytest.approx(3**0.5))]
 
 
@@ -212,7 +212,7 @@ def test_zeros_that_were_set():
         (w * w).sum().backward()
     w.grad.zero_()
     report = ask(w, {"w": w}, trace=trace.report)
-    assert "it was set to zero: the last pass brought it a gradient of norm 3.46" in report.answer
+    assert "it was set to zero: the last pass gave it a gradient of norm 3.46" in report.answer
 
 
 def test_a_gradient_taken_away():
@@ -233,7 +233,7 @@ def test_a_birth_of_infinity():
         w.sqrt().sum().backward()
     report = ask(w, {"w": w}, trace=trace.report)
     assert "w.grad holds infinity (all 3 elements) because sqrt (test_why.py, line " in report.answer
-    assert report.answer.endswith("made the first in pass 2.")
+    assert report.answer.endswith("produced the first in pass 2.")
     assert "torch.sqrt(x + 1e-8)" in report.remedy[0]
 
 
@@ -301,7 +301,7 @@ def test_a_tensor_in_between_has_its_norm():
         names["y"] = y = w * 2
         (y * y).sum().backward()
     report = ask(y, names, "y", trace=trace.report)
-    assert "In the last pass the gradient that came to it had norm 6.93." in report.evidence
+    assert "In the last pass its gradient had norm 6.93." in report.evidence
 
 
 # -- the call -------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ def test_a_line_that_ended_the_way():
     """The finding stands on that line, and names the other one."""
     (found,) = diagnose(refused(cut=0, cuts=(Cut(kind="item", op="item", location=2, line=3),)))
     assert (found.code, found.severity, found.subject) == ("TM306", "error", "loss")
-    assert found.message == "loss has no way back for a gradient: `.item()` ended it."
+    assert found.message == "loss has no graph for backward: `.item()` cut it off."
     assert found.location == LINES[2]
     assert [(line.what, line.location) for line in found.related] == [("backward was called here", CALL)]
     assert found.remedy.startswith("Keep the tensor")
@@ -33,22 +33,22 @@ def test_a_line_that_ended_the_way():
 @pytest.mark.parametrize(
     ("facts", "why", "remedy"),
     [
-        ({}, "nothing that it was made from asks for a gradient", "requires_grad=True"),
+        ({}, "nothing it was made from requires a gradient", "requires_grad=True"),
         ({"inference": True}, "it was made under `torch.inference_mode()`", "outside"),
         ({"grad_enabled": False}, "gradients are switched off", "set_grad_enabled(True)"),
         ({"dtype": "int64"}, "it is int64, and only floating-point values have gradients", "floating-point loss"),
         ({"models": (ModelInSight(name="net", parameters=4, frozen=4),)},
-         "nothing that it was made from asks for a gradient; all 4 parameters of net are frozen",
+         "nothing it was made from requires a gradient; all 4 parameters of net are frozen",
          "`net.requires_grad_(True)`"),
         ({"models": (*PARTLY, ModelInSight(name="old", parameters=2, frozen=2))},
-         "nothing that it was made from asks for a gradient, although 1 parameter of net does", "what net returns"),
+         "nothing it was made from requires a gradient, although 1 parameter of net does", "what net returns"),
     ],
     ids=["nothing", "inference", "switched off", "integers", "frozen", "not made from the model"],
 )  # fmt: skip
 def test_a_way_that_never_was(facts, why, remedy):
     """The first reason that holds is told, and what to do."""
     (found,) = diagnose(refused(**facts))
-    assert found.message == f"loss has no way back for a gradient: {why}."
+    assert found.message == f"loss has no graph for backward: {why}."
     assert remedy in found.remedy
     assert found.location == CALL
 

@@ -69,12 +69,12 @@ def test_notes_about_the_same_two_names_are_one():
     [
         ({}, "b", "write to a copy: `b = b.clone()`"),
         ({}, "net.w", "write to a copy: `net.w.clone()`"),
-        ({"extent": "within"}, "b", "If a is to keep its values, make it a copy when it is made: `….clone()`"),
-        ({"relation": "same storage"}, "b", "If a is to keep its values"),
+        ({"extent": "within"}, "b", "If a should keep its values, make it a copy from the start: `….clone()`"),
+        ({"relation": "same storage"}, "b", "If a should keep its values"),
         (
             {"name": "best['w']"},
             "b",
-            "If best is to keep its values, make it a copy when it is made: `copy.deepcopy(…)`",
+            "If best should keep its values, make it a copy from the start: `copy.deepcopy(…)`",
         ),
     ],
 )
@@ -86,7 +86,7 @@ def test_the_remedy_copies_what_was_made_from_the_other(facts, target, remedy):
 @pytest.mark.parametrize(
     ("besides", "words", "remedy"),
     [
-        (changed("history", items=4), "4 items of history are one memory", "`history.append(b.detach().clone())`"),
+        (changed("history", items=4), "4 items of history share one memory", "`history.append(b.detach().clone())`"),
         (changed(extent="crosses"), "the two overlap in part", "`b = b.clone()`"),
         (changed("b", relation="itself", noticed=False, saved=True), "without autograd noticing", "`.detach()`"),
     ],
@@ -138,7 +138,7 @@ def test_memory_that_a_write_uses_twice(clash, code, severity, words):
         ("x[:, 1:] = x[:, :-1]", "copy_", "`x[:, 1:] = x[:, :-1].clone()`"),
         ("x.sub_(x[:, :1])", "sub_", "`.clone()`"),
         ("x -= (x[0] +", "sub_", "`.clone()`"),
-        ("torch.mm(x, x, out=x)", "mm, out=", "leave out `out=`"),
+        ("torch.mm(x, x, out=x)", "mm, out=", "Leave out `out=`"),
     ],
 )
 def test_the_remedy_is_the_line_with_a_copy(text, op, remedy):

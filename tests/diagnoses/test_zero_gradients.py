@@ -39,7 +39,7 @@ def test_a_dead_relu():
     assert (found.code, found.severity) == ("TM405", "warning")
     assert found.message == (
         "net.0.weight gets a gradient of exactly zero in all 4 backward passes: relu in net.1 (model.py, line 5) lets "
-        "nothing through, since its input is nowhere above zero."
+        "nothing through, because its input is nowhere above zero."
     )
     assert found.location == LINES[4]
     assert found.evidence == {"leaves": 1, "passes": 4, "first": 1, "arrives": 2.0}
@@ -51,7 +51,7 @@ def test_a_dead_relu():
 def test_each_flat_op_has_its_reason(name):
     """It stands in the sentence, and the remedy is its own."""
     (found,) = diagnose(dead(name))
-    assert found.message.endswith(f"lets nothing through, since {FLAT[name].why}.")
+    assert found.message.endswith(f"lets nothing through, because {FLAT[name].why}.")
     if name not in {"relu", "threshold"}:  # before the loss these have a remedy of their own
         assert found.remedy == FLAT[name].remedy
 
@@ -105,7 +105,7 @@ def test_a_softmax_over_one_score_needs_no_loss():
     assert codes(dead("log_softmax", norms=(0.0,), values=[0.0], shape=(16, 1))) == []
     (found,) = diagnose(dead("log_softmax", norms=(0.0,) * 3, values=[0.0] * 3, shape=(16, 1)))
     assert (
-        "log_softmax in net.1 (model.py, line 5) lets nothing through, since over a dimension of size 1"
+        "log_softmax in net.1 (model.py, line 5) lets nothing through, because over a dimension of size 1"
         in found.message
     )
 

@@ -38,7 +38,7 @@ SHOWN = {
         "frozen": ["moved by a gradient of zero: 0.0"],
         "none": ["the parameter is frozen"],
         "tied": ["words.read.weight = words.write.weight"],
-        "untied": ["TM609", "two Parameters over one memory"],
+        "untied": ["TM609", "two Parameters that share one memory"],
         "step": ["TM607", "5 times in 10 steps"],
     },
     "11_clinic": {
@@ -85,7 +85,7 @@ SHOWN = {
         "b12": ["leaf, requires grad"],
         "b13": ["TM302 error", "detach: one of the variables", "data: no error, s.grad = [80.0, 80.0]"],
         "b14": ["AddmmBackward0"],
-        "b15": ["small.weight.grad is None although a backward went through loss: it was cleared since"],
+        "b15": ["small.weight.grad is None although a backward went through loss: it was cleared afterwards"],
         "b16": ["False False False", "The function F.dropout has no argument generator"],
         "b17": ["The modes of padding are constant, reflect, replicate and circular"],
         "b18": ["The function quantile() takes no (Tensor, q=list)"],

@@ -36,7 +36,7 @@ def zero() -> WhyReport:
     return WhyReport(
         name="w", reason="zero", facts=facts("w", grad="present", numel=16, zero=16, norm=0.0),
         answer="Every element of w.grad is exactly zero because relu (cell 3, line 4) got a gradient of norm 0.935 and "
-        "passed on nothing but zeros: all of what went in lies where its slope is zero.",
+        "passed on nothing but zeros: all of its input lies where its slope is zero.",
         way=(
             WayStep(label="w", kind="tensor", detail="4×4", norm=0.0),
             WayStep(label="3 more", kind="more"),
@@ -51,7 +51,7 @@ def module() -> WhyReport:
     """A model, its parameters by reason."""
     return WhyReport(
         name="net", reason="several", source="the traced run of cell 3",
-        answer="3 of the 5 parameters of net have no gradient, or one that is not as it should be.",
+        answer="3 of the 5 parameters of net have no gradient, or a faulty one.",
         groups=(
             WhyGroup(reason="cut off", names=("net.body",), count=2, answer=cut_off().answer),
             WhyGroup(reason="unused", names=("net.spare.weight",), count=1, answer="net.spare.weight is unused."),
@@ -65,7 +65,7 @@ def nothing_known() -> WhyReport:
     return WhyReport(
         name="x", reason="nothing known", facts=facts("x"), answer="x.grad is None because no backward has reached x.",
         way=(WayStep(label="x", kind="tensor"), WayStep(label="nothing known", kind="nothing")),
-        evidence=("Nothing that has a name here and a history was computed from it (2 looked through).",),
+        evidence=("No variable with a graph was computed from it (2 searched).",),
         remedy=("x.grad",),
     )  # fmt: skip
 

@@ -145,7 +145,7 @@ def test_what_only_the_allocator_saw_is_told() -> None:
 def test_what_grows_is_told() -> None:
     """The line that stores it, how much each time, what keeps it."""
     assert (
-        "losses.append(loss) cell 7, line 9 300 KiB more after each of 12 iterations, 3.5 MiB in all in autograd "
+        "losses.append(loss) cell 7, line 9 300 KiB more after each of 12 iterations, 3.5 MiB in total in autograd "
         "graphs, kept by losses"
     ) in page(RUNS["training"]).text
 

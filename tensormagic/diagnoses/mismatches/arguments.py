@@ -270,7 +270,7 @@ def _checkpoint(call: Call, model: str) -> Mismatch | None:
     if sizes_differ:
         name, *shapes = sizes_differ[0]
         there, here = (shape.replace(", ", " × ") or "a single number" for shape in shapes)
-        rest = f", and {plural(len(sizes_differ) - 1, 'other parameter')} likewise" if len(sizes_differ) > 1 else ""
+        rest = f", and {plural(len(sizes_differ) - 1, 'other parameter')} as well" if len(sizes_differ) > 1 else ""
         return mismatch(
             "argument",
             f"The checkpoint is of a {model} of other sizes: {name} is {there} there and {here} here{rest}.",

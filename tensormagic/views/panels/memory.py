@@ -59,7 +59,7 @@ def view(report: MemoryReport, *, brief: bool = False) -> Panel:
 
 def device_section(report: MemoryReport, device: DeviceMemory, height: float, *, folded: bool = False) -> Section:
     """Return a device as a bar and a map of what is alive on it."""
-    total = f"{number_of_bytes(device.total)} in all" if device.total is not None else ""
+    total = f"{number_of_bytes(device.total)} in total" if device.total is not None else ""
     about = f" {DOT} ".join(filter(None, (device.name, total, *device_notes(device))))
     bar = device_bar(device, report.every())
     whole = device.total or sum(one.nbytes for one in bar.parts)

@@ -333,7 +333,7 @@ def leak_words(leak: Leak) -> str:
     total = (
         f"{number_of_bytes(leak.kept)} at the peak, freed later"
         if leak.ended
-        else f"{number_of_bytes(leak.kept)} in all"
+        else f"{number_of_bytes(leak.kept)} in total"
     )
     return f"{each}, {total}{what}{keeps}"
 

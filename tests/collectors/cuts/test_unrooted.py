@@ -120,7 +120,7 @@ def said_of(source):
     return finding.message.partition(": ")[2]
 
 
-FROZEN = "nothing that it was made from asks for a gradient; all 2 parameters of net are frozen."
+FROZEN = "nothing it was made from requires a gradient; all 2 parameters of net are frozen."
 
 
 def test_the_model_that_the_cell_mentions():
@@ -135,4 +135,4 @@ def test_the_model_that_a_function_mentions():
 
 def test_no_model():
     """Where the code mentions none, none is named."""
-    assert said_of("x.sum().backward()\n") == "nothing that it was made from asks for a gradient."
+    assert said_of("x.sum().backward()\n") == "nothing it was made from requires a gradient."

@@ -434,8 +434,8 @@ def test_a_nan_that_began_in_a_step_that_was_not_traced_is_a_finding():
     finding = trace.report.findings[0]
     assert finding.code == "TM402"
     assert finding.message == (
-        "When the run had ended, the one gradient is NaN (w), although no traced pass had one: it began after step 2, "
-        "the last that was traced."
+        "At the end of the run, the one gradient is NaN (w), although no traced pass had one: it began after step 2, "
+        "the last traced step."
     )
     assert "--steps 3:" in finding.remedy
 
