@@ -135,6 +135,7 @@ class _Place:
     Attributes:
         cut: The first of them.
         used: Line that used what came out; None where not known.
+        at: Graph and node that used it.
         is_root: Whether backward started from what came out: then all behind it was meant to learn.
         selects: Whether what came out only chose elements.
         behind: What it left out, by name.
@@ -142,6 +143,7 @@ class _Place:
 
     cut: Cut
     used: Location | None = None
+    at: tuple[int, int] | None = None
     is_root: bool = False
     selects: bool = True
     behind: dict[str, LeftOut] = field(default_factory=dict)
@@ -230,23 +232,24 @@ def read_only_cut(report: TraceReport, names: Iterable[str]) -> Cut | None:
 def _places(report: TraceReport) -> list[_Place]:
     """Return the places that cut ways a gradient would have taken, as far as something behind them got none."""
     found: dict[tuple[str, str, int | None], _Place] = {}
-    for cut, used, is_root in _detachment(report):
-        place = found.setdefault((cut.kind, cut.op, cut.location), _Place(cut, used))
+    for cut, used, at, is_root in _detachment(report):
+        place = found.setdefault((cut.kind, cut.op, cut.location), _Place(cut, used, at))
         place.is_root |= is_root
         place.selects &= cut.selects
         place.behind.update((one.name, one) for one in cut.left_out)
     return [place for place in found.values() if place.behind]
 
 
-def _detachment(report: TraceReport) -> Iterator[tuple[Cut, Location | None, bool]]:
-    """Yield each cut that feeds a node, the line of the node, and whether backward started there."""
-    for graph in report.graphs:
+def _detachment(report: TraceReport) -> Iterator[tuple[Cut, Location | None, tuple[int, int] | None, bool]]:
+    """Yield each cut that feeds a node, the line and the place of the node, and whether backward started there."""
+    for place, graph in enumerate(report.graphs):
         for cut in graph.cuts:
             if cut.target is not None:
                 node = graph.nodes[cut.target]
-                yield cut, report.location(node.location), node.kind == "accumulate" and node.index in graph.roots
+                is_root = node.kind == "accumulate" and node.index in graph.roots
+                yield cut, report.location(node.location), (place, cut.target), is_root
     refused = {one.cut for one in report.rootless}
-    yield from ((cut, None, True) for at, cut in enumerate(report.cuts) if at not in refused)
+    yield from ((cut, None, None, True) for at, cut in enumerate(report.cuts) if at not in refused)
 
 
 def _is_wanted(one: LeftOut, place: _Place, trained: set[str]) -> bool:
@@ -290,6 +293,7 @@ def _finding(report: TraceReport, place: _Place, missing: Sequence[LeftOut]) -> 
         evidence={one.name: _numel(one) for one in missing[:8]},
         remedy=_remedy(place.cut, where, missing, who),
         subject=names[0],
+        node=place.at,
         related=tuple(_related(report, place, where)),
     )
 

@@ -127,9 +127,9 @@ def test_two_notebooks_and_an_output_shown_twice(notebook):
     command(lab, "notebook:create-output-view")
     views = _panels(lab, "left")
     expect(views).to_have_count(2)
-    views.nth(1).get_by_role("button", name="Open graph").click()
-    expect(views.nth(1).locator(".box").first).to_be_visible()
-    expect(views.nth(0).locator(".box:visible")).to_have_count(0)
+    views.nth(1).get_by_role("button", name="Close graph").click()
+    expect(views.nth(1).locator(".box:visible")).to_have_count(0)
+    expect(views.nth(0).locator(".box").first).to_be_visible()
 
 
 def _bring_up(lab, tab):

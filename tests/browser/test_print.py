@@ -71,7 +71,6 @@ def test_paper_is_light_in_a_dark_host(paper):
 def test_map_of_a_graph_is_left_out(static_page):
     """There is nothing to point at."""
     page = static_page(HEAD + renderers.render(samples_viewer.large_run(300, passes=3), "html"))
-    page.get_by_role("button", name="Open graph").click()
     page.get_by_role("button", name="zoom in").click(click_count=6)
     expect(page.locator(".map")).to_be_visible()
     page.emulate_media(media="print")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +15,7 @@ from playwright.sync_api import Page, expect
 import tensormagic
 from tensormagic.renderers.basics.markup import json_block
 from tensormagic.renderers.document.delta import pack_delta
-from tensormagic.renderers.document.document import trace_document
+from tensormagic.renderers.document.document import Limits, trace_document
 from tensormagic.renderers.trace import trace_html
 from tensormagic.reports import UNREADABLE, Finding, LiveFrame, TraceReport
 from tests.renderers import samples_viewer
@@ -239,7 +240,7 @@ def test_stretch_of_nan_is_one_band(static_page: OpenPage) -> None:
     page = static_page(trace_html.render(samples_viewer.broken_run(passes=40, at=11)))
     _panel(page)
     band = page.locator(".bad-passes").first.get_attribute("d")
-    wide = page.locator(".plot").first.evaluate("plot => plot.clientWidth")
+    wide = page.locator(".rows .plot").first.evaluate("plot => plot.clientWidth")
     assert band is not None
     assert band.count("M") == 1
     left, right = float(band[1:].split()[0]), float(band.split("H")[1].split("V")[0])
@@ -276,7 +277,7 @@ def test_drawer_lies_under_the_graph_where_it_is_narrow(static_page: OpenPage) -
     assert drawer is not None
     assert drawer["y"] >= graph["y"] + graph["height"]
     assert drawer["width"] == graph["width"]
-    assert page.locator(".plot").first.evaluate("plot => plot.clientWidth") > 100
+    assert page.locator(".rows .plot").first.evaluate("plot => plot.clientWidth") > 100
     assert page.locator(".lines code").first.evaluate("code => code.clientWidth") > 180
     assert page.locator(".tm").evaluate("panel => panel.scrollWidth <= panel.clientWidth")
     assert page.locator(".zooms").evaluate("zooms => zooms.clientHeight") < 30
@@ -428,7 +429,7 @@ def test_chart_reads_the_value_under_the_pointer(static_page: OpenPage) -> None:
     """Pointing at a chart reads every parameter's norm at that pass."""
     page = static_page(trace_html.render(samples_viewer.broken_run()))
     _panel(page)
-    plot = page.locator(".plot").first
+    plot = page.locator(".rows .plot").first
     box = plot.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + 4, box["y"] + 5)
@@ -438,15 +439,59 @@ def test_chart_reads_the_value_under_the_pointer(static_page: OpenPage) -> None:
     expect(page.locator(".row .reading").first).to_have_text("NaN")
 
 
-def test_calm_run_is_folded_up(static_page: OpenPage) -> None:
-    """A run without problems shows its parameters alone; the graph is one click away."""
+def test_graph_of_a_calm_run_stays(static_page: OpenPage) -> None:
+    """A run without problems keeps its graph, with norms over the boxes and a curve of the loss; it can be closed."""
     page = static_page(trace_html.render(samples_viewer.calm_run()))
     _panel(page)
     expect(page.locator(".calm")).to_contain_text("No problems found in 40 backward passes")
+    expect(page.locator(".canvas")).to_be_visible()
+    assert all("wait" not in one for one in _colours(page))
+    numbers = page.locator(".box .value").all_text_contents()
+    assert numbers
+    assert all(re.fullmatch(r"0|\d+(\.\d+)?(e−?\d+)?", each) for each in numbers), numbers
+    page.get_by_role("button", name="Close graph").click()
     expect(page.locator(".canvas")).to_be_hidden()
     page.get_by_role("button", name="Open graph").click()
     expect(page.locator(".canvas")).to_be_visible()
-    assert all("wait" not in one for one in _colours(page))
+
+
+def test_graph_higher_than_the_screen_is_folded(static_page: OpenPage) -> None:
+    """What does not fit on a screen is one click away."""
+    page = static_page("<p></p>")
+    page.set_viewport_size({"width": 700, "height": 500})
+    limits = Limits(boxes=150)
+    document = trace_document(samples_viewer.large_run(1500, passes=2), limits=limits)
+    script = f"{trace_html.viewer_module()}\nmount(document.querySelector('section'), {json_block(document)});"
+    style = f"<style>{trace_html.viewer_style()}</style>"
+    page.set_content(f'{style}<section class="tm tm-trace"></section><script type="module">{script}</script>')
+    expect(page.locator(".calm")).to_be_visible()
+    expect(page.locator(".canvas")).to_be_hidden()
+    page.get_by_role("button", name="Open graph").click()
+    expect(page.locator(".canvas")).to_be_visible()
+
+
+def test_loss_has_its_curve(static_page: OpenPage) -> None:
+    """The loss is the first chart, and the largest; pointing at it reads the loss of that pass."""
+    report = samples_viewer.calm_run()
+    passes = tuple(replace(one, value=2.0 / one.number, location=0) for one in report.passes)
+    page = static_page(trace_html.render(replace(report, passes=passes)))
+    _panel(page)
+    loss = page.locator(".charts .loss")
+    expect(loss.locator(".reading")).to_have_text("0.05")
+    assert (loss.locator(".series").get_attribute("d") or "").count("L") == len(passes) - 1
+    box = loss.locator(".plot").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 4, box["y"] + 5)
+    expect(loss.locator(".reading")).to_have_text("2")
+
+
+@pytest.mark.parametrize(("code", "words"), [("TM405", "nothing gets through"), ("TM403", "gradient vanishes")])
+def test_node_of_a_finding_is_marked(static_page: OpenPage, code: str, words: str) -> None:
+    """What a finding speaks of is marked in the picture, not only where a NaN is born."""
+    finding = Finding(code, "warning", "relu lets nothing through.", node=(0, 0))
+    page = static_page(trace_html.render(replace(samples_viewer.calm_run(), findings=(finding,))))
+    _panel(page)
+    expect(page.locator(".of-finding.warning text")).to_have_text(f"◆ {words}")
 
 
 def test_a_note_is_not_below_a_tick(static_page: OpenPage) -> None:
@@ -510,7 +555,6 @@ def test_two_thousand_nodes_are_drawn_and_can_be_clicked(static_page: OpenPage) 
     """A graph of 2,000 nodes opens as one screen of boxes, and a click finds the node under it."""
     page = static_page(trace_html.render(samples_viewer.large_run(2000)))
     _panel(page)
-    page.get_by_role("button", name="Open graph").click()
     assert 20 < page.locator(".box").count() <= 32
     page.locator(".box", has_text="mean").click()
     expect(page.locator(".drawer .title b")).to_have_text("mean")
@@ -525,7 +569,6 @@ def test_leaves_without_a_badge_are_counted(static_page: OpenPage) -> None:
     broken = replace(graph, frames=(graph.frames[0], replace(graph.frames[1], norms=norms)))
     page = static_page(trace_html.render(replace(base, graphs=(broken,))))
     _panel(page)
-    page.get_by_role("button", name="Open graph").click()
     said = page.locator(".more-badges").all_text_contents()
     assert sum(text.endswith(" leaves, 1 not finite") for text in said) == 1
     assert sum(text.endswith(" leaves") for text in said) > 20
@@ -602,7 +645,6 @@ def test_graphs_can_be_chosen(static_page: OpenPage) -> None:
     second = replace(other.graphs[0], number=2)
     page = static_page(trace_html.render(replace(one, graphs=(*one.graphs, second))))
     _panel(page)
-    page.get_by_role("button", name="Open graph").click()
     page.get_by_label("graph", exact=True).select_option(label="graph 2: 30 nodes, 1 pass")
     expect(page.locator(".whereabouts")).to_have_text("pass 1: 30 of 30 nodes reached")
 

@@ -249,7 +249,6 @@ def test_many_boxes_are_elements_only_where_they_are_seen(static_page: OpenPage)
 def test_saved_page_opens_boxes_too(static_page: OpenPage) -> None:
     """The page that stays in a notebook holds what lies inside, and opens it without any kernel."""
     page = static_page(trace_html.render(samples_viewer.large_run(2000, passes=2)))
-    page.get_by_role("button", name="Open graph").click()
     page.locator(".box.folds").last.click()
     expect(page.locator(".frame")).to_have_count(1)
 
@@ -276,7 +275,6 @@ def test_run_that_comes_again_is_shown_as_it_was_looked_at(static_page: OpenPage
     expect(page.locator(".way")).to_have_text(said)
     assert page.evaluate(SAW) == saw
     page.evaluate(AGAIN, trace_document(replace(_deep(), title="another"), limits=FEW))
-    expect(page.get_by_role("button", name="Open graph")).to_be_visible()
     expect(page.locator(".frame")).to_have_count(0)
     expect(page.locator(".drawer")).to_be_hidden()
 

@@ -47,7 +47,7 @@ def test_a_script_in_a_terminal(tmp_path):
     text = run_in_terminal([sys.executable, str(path)], tmp_path)
     assert "\x1b[1;24r" in text
     assert "── in a terminal ──" in text
-    assert "log10 of the norm" in text
+    assert "loss → input, norms" in text
     screen = shown(text)
     assert screen.everything[: len(OWN)] == OWN
     assert screen.everything[len(OWN)].startswith("tracegrad  in a terminal  finished")
@@ -84,7 +84,7 @@ def test_ipython_in_a_terminal(tmp_path):
     path.write_text(CELL)
     command = [sys.executable, "-m", "IPython", "--no-banner", "--no-confirm-exit", str(path)]
     text = run_in_terminal(command, tmp_path, IPYTHONDIR=str(tmp_path / "ipython"))
-    assert "log10 of the norm" in text
+    assert "loss → input, norms" in text
     taken, given_back = text.index("\x1b[1;24r"), text.index("\x1b[r")
     assert taken < text.index("own\r\n") < given_back < text.index("finished")
     assert "38;5" in text or "\x1b[36m" in text

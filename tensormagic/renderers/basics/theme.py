@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from functools import cache
 
 from tensormagic.renderers.assets import static
@@ -26,7 +27,8 @@ _CIVIDIS = (
 # log10 of the gradient norm, low to high: each step darker than the one before (light side), or lighter (dark side).
 NORM_SCALE_LIGHT = ("#4896b0", "#3680a3", "#2b6997", "#26538a", "#253d7b", "#232669")
 NORM_SCALE_DARK = ("#497b9c", "#5f91a8", "#7aa8b6", "#9ac1c8", "#bedbdd", "#e6f8f7")
-NORM_EXPONENTS = (-5.0, 1.0)  # log10 of the norms at which the scale starts and ends
+NORM_EXPONENTS = (-5, 1)  # log10 of the norms at which the scale starts and ends where a run has none
+_DECADES = (3, 15)  # so many at least, and at most: the same norms twice are no contrast, and one stray zero is no end
 
 # Seconds and bytes of a node, as six steps like those of the norm.
 TIME_SCALE_LIGHT = ("#b98234", "#a36d2b", "#8e5a24", "#79481c", "#653815", "#4e270b")
@@ -130,9 +132,18 @@ def _luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def norm_level(norm: float) -> int:
-    """Return which of the six steps of the norm scale a finite, positive norm falls on: 0 (tiny) to 5 (large)."""
-    low, high = NORM_EXPONENTS
+def norm_scale(norms: Iterable[float]) -> tuple[int, int]:
+    """Return log10 of the norms at which the scale of a run starts and ends: whole decades round all above zero."""
+    known = [norm for norm in norms if 0 < norm < math.inf]
+    if not known:
+        return NORM_EXPONENTS
+    high = math.ceil(math.log10(max(known)) - 1e-6)
+    return max(min(math.floor(math.log10(min(known)) + 1e-6), high - _DECADES[0]), high - _DECADES[1]), high
+
+
+def norm_level(norm: float, scale: tuple[int, int] = NORM_EXPONENTS) -> int:
+    """Return which of the six steps of a norm scale a finite, positive norm falls on: 0 (tiny) to 5 (large)."""
+    low, high = scale
     if norm <= 0:
         return 0
     fraction = (math.log10(norm) - low) / (high - low)

@@ -32,12 +32,13 @@ from tensormagic.renderers.document.document_frames import frame_rows
 from tensormagic.renderers.document.document_parts import part_columns
 from tensormagic.renderers.document.document_source import source_rows
 from tensormagic.renderers.graph.crash_mark import Crash
+from tensormagic.renderers.graph.finding_marks import marks_of
 from tensormagic.renderers.graph.graph_drawing import BADGE_SIZE, DETAIL_SIZE, LABEL_SIZE, Box, Drawing, badge_rows
 from tensormagic.renderers.graph.graph_drawing import draw as lay_out
 from tensormagic.renderers.trace.pacing_words import paced_text
 from tensormagic.renderers.trace.parallel_phrases import run_lines
 from tensormagic.renderers.trace.trace_phrases import all_clear, can_run, run_text, touched
-from tensormagic.renderers.trace.trace_values import forward_mark
+from tensormagic.renderers.trace.trace_values import forward_mark, run_scale
 
 if TYPE_CHECKING:
     from tensormagic.reports import (
@@ -139,6 +140,7 @@ def _header(report: TraceReport) -> dict[str, Any]:
         else None,
         "rest": report.pacing.next_step if report.pacing is not None and report.pacing.resting else -1,
         "pace": _below(report),
+        "scale": list(run_scale(report)) if any(graph.frames for graph in report.graphs) else None,
         "error": report.error,
         "seconds": rounded(report.seconds),
         "own_seconds": rounded(report.own_seconds),
@@ -234,6 +236,7 @@ class _Builder:
             "shared_edges": list(graph.shared_edges),
             "births": [_birth(birth) for birth in graph.births],
             "forward_mark": _birth(mark) if (mark := forward_mark(graph)) is not None else None,
+            "marks": [[mark.node, mark.words, mark.severity] for mark in marks_of(self.report, graph)],
             "drawing": _drawing(drawing),
             "ends": ends_document(self.report, graph, drawing),
             "parts": part_columns(graph, drawing, self.strings),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from tensormagic.renderers.basics.theme import NORM_EXPONENTS
+from tensormagic.renderers.basics.theme import norm_scale
 from tensormagic.renderers.terminal.glyphs import bars, curve
 from tensormagic.renderers.trace.trace_phrases import measured, norm_text, overhead_text, touched
 from tensormagic.reports import UNTOUCHED, Graph, LiveFrame, TraceReport
@@ -72,9 +72,9 @@ def _flow(report: TraceReport, frame: LiveFrame, width: int) -> str:
     norms = [frame.norms[at] for at in inner]
     if not any(map(touched, norms)):
         return "backward begins"
-    low, high = (f"{exponent:.0f}" for exponent in NORM_EXPONENTS)
-    scale = f"  loss → input, log10 of the norm {low} to {high}".replace("-", "−")
-    drawn = bars(norms, max(min(width - len(scale), _WIDEST), 8), NORM_EXPONENTS)
+    ends = norm_scale(norms)
+    scale = "  loss → input, norms {} to {}".format(*(norm_text(10.0**exponent) for exponent in ends))
+    drawn = bars(norms, max(min(width - len(scale), _WIDEST), 8), ends)
     return f"{drawn}{scale}"
 
 

@@ -6,10 +6,20 @@ import math
 
 from tensormagic.renderers.trace.pacing_words import paced_text
 from tensormagic.reports import UNTOUCHED, Kept, ParameterSeries, TraceReport
-from tensormagic.words import MINUS, count, is_or_are, number_of_bytes, percent, plural, seconds_text, short_number
+from tensormagic.words import (
+    count,
+    is_or_are,
+    number_of_bytes,
+    percent,
+    plural,
+    seconds_text,
+    short_number,
+    tidy_exponent,
+)
 
 NOT_MEASURABLE = "not measurable"
 
+_LONG = 1.0  # seconds of a run from which on the tracer's share is told: before, it says nothing about any other run
 UNTITLED = "traced run"  # what a run without a title is called
 NO_BACKWARD_YET = "no backward was seen yet"
 NO_BACKWARD = "no backward was seen; call .backward() on a scalar loss inside the traced code"
@@ -26,22 +36,15 @@ def measured(norm: float) -> bool:
 
 
 def norm_text(norm: float) -> str:
-    """Return a norm in two digits: ``1.6e−2``, ``0``, ``NaN``, ``Inf``; without one, ``none`` or ``not measurable``."""
+    """Return a norm in two digits, ``0.016``, ``24``, ``640``, ``3.1e−5``, ``NaN``; ``none``, ``not measurable``."""
     if not measured(norm):
         return NOT_MEASURABLE if touched(norm) else "none"
     if not math.isfinite(norm):
         return "NaN" if math.isnan(norm) else "Inf"
-    if norm == 0:
-        return "0"
-    mantissa, exponent = f"{norm:.1e}".split("e")
-    return f"{mantissa}e{int(exponent)}".replace("-", MINUS)
-
-
-def log_text(norm: float) -> str:
-    """Return the decimal logarithm of a norm in one decimal, ``−0.8``; what has none in words."""
-    if norm == 0 or not measured(norm) or not math.isfinite(norm):
-        return norm_text(norm)
-    return f"{round(math.log10(norm), 1) + 0.0:.1f}".replace("-", MINUS)
+    above = math.nextafter(norm, math.inf) if norm else 0.0  # a tie is rounded up, as JavaScript does
+    if norm == 0 or 1e-3 <= norm < 9999.5:
+        return f"{above:.2g}" if norm < 99.5 else f"{above:.0f}"
+    return tidy_exponent(f"{above:.1e}").replace(".0e", "e")
 
 
 def bad_text(nan: int, inf: int) -> str:
@@ -100,9 +103,9 @@ def _overhead(report: TraceReport) -> str:
 
 
 def overhead_text(report: TraceReport) -> str:
-    """Return the tracer's share of the run, ``tracing +3 %``; empty where it is not known."""
+    """Return the tracer's share of the run, ``tracing +3 %``; empty where it is not known, and of a short run."""
     rest = report.seconds - report.own_seconds
-    if report.own_seconds <= 0 or rest <= 0:
+    if report.own_seconds <= 0 or rest <= 0 or report.seconds < _LONG:
         return ""
     return f"tracing +{percent(report.own_seconds, rest)}"
 

@@ -16,12 +16,14 @@ from tensormagic.renderers.basics.text_metrics import fitted, text_width, wrappe
 from tensormagic.renderers.basics.theme import inked, role
 from tensormagic.renderers.graph.crash_mark import STYLE as MARK_STYLE
 from tensormagic.renderers.graph.crash_mark import Crash, Mark, mark_svg, with_crash
+from tensormagic.renderers.graph.finding_marks import ABOVE, marks_of
+from tensormagic.renderers.graph.finding_marks import STYLE as FINDING_STYLE
 from tensormagic.renderers.graph.graph_drawing import Drawing, draw
 from tensormagic.renderers.trace import trace_svg_chart
 from tensormagic.renderers.trace.parallel_phrases import run_lines
 from tensormagic.renderers.trace.trace_phrases import UNTITLED, all_clear, run_text
 from tensormagic.renderers.trace.trace_svg_graph import SOLID, STYLE, Scene, graph_svg, legend_svg
-from tensormagic.renderers.trace.trace_values import last_frame
+from tensormagic.renderers.trace.trace_values import run_scale, shown_frame
 from tensormagic.reports import TraceReport
 from tensormagic.reports.finding import Finding
 from tensormagic.words import plural
@@ -76,7 +78,8 @@ def _scene(report: TraceReport, drawing: Drawing | None, graph: int) -> Iterator
     """Yield what is drawn of the graph, where there is one."""
     if report.graphs:
         shown = report.graphs[graph]
-        yield Scene(drawing or draw(shown, max_boxes=_MOST_BOXES, inside=False), shown, last_frame(shown))
+        drawn, marks = drawing or draw(shown, max_boxes=_MOST_BOXES, inside=False), tuple(marks_of(report, shown))
+        yield Scene(drawn, shown, shown_frame(shown), scale=run_scale(report), marks=marks)
 
 
 def _body(report: TraceReport, scenes: list[Scene], crash: Crash | None) -> Iterator[Section]:
@@ -122,6 +125,7 @@ def _svg(room: tuple[float, float], content: str, report: TraceReport, alternati
     inner = f'width="{number(width - 1)}" height="{number(height - 1)}"'
     ground = f'<rect x=".5" y=".5" {inner} rx="4" fill="{role("bg")}" stroke="{role("line")}"/>'
     marked = MARK_STYLE if report.failure is not None else ""
+    marked += FINDING_STYLE
     solid = SOLID if report.graphs and _is_drawn_only(report) else ""
     style = f"<style>{_needed(f'{STYLE}{trace_svg_chart.STYLE}{_CODE_STYLE}{solid}{marked}', content)}</style>"
     start = f'<svg xmlns="http://www.w3.org/2000/svg" class="tms" {size} role="img"{label}>'
@@ -209,8 +213,8 @@ def _graph(report: TraceReport, scene: Scene, crash: Crash | None) -> Iterator[S
     scale = min(1.0, _INNER / wide) if wide else 1.0
     left = _PAD + max(0.0, (_INNER - wide * scale) / 2) + before * scale
     yield _caption(report, scene)
-    content = graph_svg(scene) + mark.svg
-    yield _moved(content, left, 22 + mark.above * scale, scale), 22 + (mark.above + drawing.height) * scale + 12
+    content, above = graph_svg(scene) + mark.svg, max(mark.above, ABOVE if scene.marks else 0.0)
+    yield _moved(content, left, 22 + above * scale, scale), 22 + (above + drawing.height) * scale + 12
     if not _is_drawn_only(report):
         yield _rule(24, lambda: _moved(legend_svg(scene), _PAD, 6))
 

@@ -7,7 +7,7 @@ than another's looks like it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tensormagic.renderers.basics.markup import escape
@@ -15,20 +15,22 @@ from tensormagic.renderers.basics.svg_canvas import Canvas
 from tensormagic.renderers.basics.svg_paths import eased, hatching, number, point, polyline
 from tensormagic.renderers.basics.text_metrics import fitted, text_width
 from tensormagic.renderers.basics.theme import inked
-from tensormagic.renderers.trace.trace_phrases import measured, norm_text, touched
+from tensormagic.renderers.trace.trace_phrases import loss_text, measured, norm_text, touched
 from tensormagic.reports import UNTOUCHED, ParameterSeries, TraceReport
-from tensormagic.words import MINUS, plural
+from tensormagic.words import plural
 
 MOST_CHARTS = 12
 STYLE = inked(
     ".tms .p{fill:none;stroke:$n4;stroke-width:1.3;stroke-linejoin:round}.tms .d{fill:$n4}"
     ".tms .z{fill:$bg;stroke:$n4}.tms .bg{fill:$skip}.tms .g{stroke:$line}.tms .v{font-weight:600}"
+    ".tms .lo{fill:none;stroke:$ink;stroke-width:1.5;stroke-linejoin:round}"
 )
 
 _HEIGHT, _LABEL_HEIGHT, _GAP, _NARROWEST = 26.0, 16.0, 12.0, 205.0
 _MOST_POINTS = 60  # a chart is some 200 pixels wide
 _FEW_POINTS, _MANY_CHARTS = 32, 8  # of many charts each has fewer: the picture is not compressed
 _BAR_HEIGHT = 17.0
+_LOSS_HEIGHT, _LOG_FROM = 44.0, 30.0  # beyond this factor the scale of the loss is logarithmic
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Scale:
     @property
     def text(self) -> str:
         """The two ends, as they are labelled."""
-        return f"1e{self.low} to 1e{self.high}".replace("-", MINUS)
+        return f"{norm_text(10.0**self.low)} to {norm_text(10.0**self.high)}"
 
 
 def scale_of(parameters: Sequence[ParameterSeries]) -> Scale:
@@ -91,14 +93,40 @@ def chart(report: TraceReport, width: float, *, most: int = MOST_CHARTS) -> tupl
     shown = chosen(report.parameters, most)
     scale = scale_of(shown)
     subtitle = f'<tspan class="q" font-weight="400">{_subtitle(report, scale)}</tspan>'
-    head = f'<text class="v" x="0" y="11">Gradient norm {subtitle}</text>'
+    loss, below = _loss(report, width)
+    head = f'<text class="v" x="0" y="{number(below + 11)}">Gradient norm {subtitle}</text>'
     body, height = _bars(shown, scale, width) if len(report.passes) == 1 else _lines(shown, scale, width)
     left_out = len(report.parameters) - len(shown)
     foot = ""
     if left_out:
         words = f"{plural(left_out, 'parameter')} more, not shown here"
-        foot, height = f'<text class="q" x="0" y="{number(height + 32)}">{words}</text>', height + 20
-    return f'{head}<g transform="translate(0,20)">{body}</g>{foot}', height + 20
+        foot, height = f'<text class="q" x="0" y="{number(height + 12)}">{words}</text>', height + 20
+    moved = f'<g transform="translate(0,{number(below + 20)})">{body}{foot}</g>'
+    return f"{loss}{head}{moved}", height + below + 20
+
+
+def _loss(report: TraceReport, width: float) -> tuple[str, float]:
+    """Return the curve of the loss, and its height; nothing where there is none, or one pass alone."""
+    losses = [one.value for one in report.passes if one.value is not None and math.isfinite(one.value)]
+    words = loss_text(report)
+    if len(losses) < 2 or len(losses) < len(report.passes) or not words:
+        return "", 0.0
+    least, most = min(losses), max(losses)
+    is_log = least > 0 and most > _LOG_FROM * least
+    turn: Callable[[float], float] = math.log10 if is_log else float
+    low, span = turn(least), turn(most) - turn(least)
+    step = (width - 6) / (len(losses) - 1)
+    places = [(3 + at * step, turn(loss)) for at, loss in _thinned(losses, 2 * _MOST_POINTS)]
+    points = [
+        (round(x), round(_LABEL_HEIGHT + 4 + (1 - ((y - low) / span if span else 0.5)) * (_LOSS_HEIGHT - 8), 1))
+        for x, y in places
+    ]
+    canvas = Canvas()
+    canvas.path("bg", f"M{point(0, _LABEL_HEIGHT)}h{number(width)}v{number(_LOSS_HEIGHT)}h-{number(width)}z")
+    canvas.path("lo", polyline(eased(points)))
+    scale = '<tspan class="q" font-weight="400">, log scale</tspan>' if is_log else ""
+    head = f'<text class="v" x="0" y="11">{words[0].upper()}{escape(words[1:])}{scale}</text>'
+    return head + canvas.svg(), _LABEL_HEIGHT + _LOSS_HEIGHT + 12
 
 
 def _subtitle(report: TraceReport, scale: Scale) -> str:

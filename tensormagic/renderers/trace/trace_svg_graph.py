@@ -8,6 +8,7 @@ from tensormagic.renderers.basics.svg_canvas import Canvas
 from tensormagic.renderers.basics.svg_paths import arrowhead, hatching, line, number, point
 from tensormagic.renderers.basics.text_metrics import fitted, text_width
 from tensormagic.renderers.basics.theme import NORM_EXPONENTS, NORM_SCALE_LIGHT, inked
+from tensormagic.renderers.graph.finding_marks import NodeMark, marks_svg
 from tensormagic.renderers.graph.graph_drawing import (
     BADGE_HEIGHT,
     BADGE_SIZE,
@@ -20,13 +21,13 @@ from tensormagic.renderers.graph.graph_drawing import (
     badge_rows,
 )
 from tensormagic.renderers.trace import trace_svg_cuts
-from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, log_text
+from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, norm_text
 from tensormagic.renderers.trace.trace_values import Value, bad_among, births_by_box, value_of
 from tensormagic.reports import UNREADABLE, Birth, Frame, Graph
 from tensormagic.words import count, plural
 
 _FOOT = 6.0
-_CROWDED = 60  # from this many boxes on, wires carry no numbers
+_CROWDED = 60  # from this many boxes on, boxes carry no numbers
 _TITLES = 220  # from this many boxes on, boxes carry no tooltip and have plain corners: the file stays small
 _THICKNESS = (1.4, 1.9, 2.4, 3.0, 3.7, 4.5)
 
@@ -63,12 +64,14 @@ class Scene(NamedTuple):
     graph: Graph
     frame: Frame | None
     tips: bool = True  # whether boxes carry tooltips: in an ``<img>`` nobody sees them
+    scale: tuple[int, int] = NORM_EXPONENTS
+    marks: tuple[NodeMark, ...] = ()
 
 
 def graph_svg(scene: Scene) -> str:
     """Return the drawing as SVG content, its top left corner at the origin."""
     drawing, large = scene.drawing, len(scene.drawing.boxes) >= _TITLES
-    values = {box.id: value_of(box.nodes, scene.frame) for box in drawing.boxes}
+    values = {box.id: value_of(box.nodes, scene.frame, scene.scale) for box in drawing.boxes}
     wires, behind, plates, boxes, marks = (Canvas() for _ in range(5))
     detachment, ends = trace_svg_cuts.wires_svg(drawing), trace_svg_cuts.marks_svg(drawing, scene.graph)
     for wire in drawing.wires:
@@ -78,12 +81,15 @@ def graph_svg(scene: Scene) -> str:
             behind.path(f"b s{_level(values[box.id])}", _plate(box.x - 3, box.y - 3, box.width, plain=True))
         plates.path(f"b s{_level(values[box.id])}", _plate(box.x, box.y, box.width, plain=large))
         _box(boxes, box, scene, values[box.id])
+    births = births_by_box(drawing, scene.graph)
     if len(drawing.boxes) < _CROWDED:
-        for wire in drawing.wires:
-            _wire_number(marks, wire, values[wire.target])
-    births = births_by_box(drawing, scene.graph).items()
-    born = "".join(_birth(drawing.boxes[number], birth, scene.frame) for number, birth in births)
-    return f"{detachment}{wires.svg()}{ends}{behind.svg()}{plates.svg()}{boxes.svg()}{marks.svg()}{born}"
+        for box in drawing.boxes:
+            if box.id not in births and values[box.id].number:  # the words take the place of the number
+                ink = "k c o r" if values[box.id].bad else "k c o"
+                marks.text(ink, box.x + box.width / 2, box.y - 7, values[box.id].number)
+    born = "".join(_birth(drawing.boxes[number], birth, scene.frame) for number, birth in births.items())
+    written = f"{marks.svg()}{marks_svg(drawing, scene.marks)}{born}"
+    return f"{detachment}{wires.svg()}{ends}{behind.svg()}{plates.svg()}{boxes.svg()}{written}"
 
 
 def _level(value: Value) -> str:
@@ -134,7 +140,7 @@ def _title(box: Box, value: Value) -> str:
 def _badges(canvas: Canvas, box: Box, scene: Scene) -> None:
     shown, more = badge_rows(box)
     for row, badge in enumerate(shown):
-        _badge(canvas, box, row, badge.label, value=value_of((badge.node,), scene.frame))
+        _badge(canvas, box, row, badge.label, value=value_of((badge.node,), scene.frame, scene.scale))
     if more:
         bad = bad_among((badge.node for badge in box.badges[len(shown) :]), scene.frame)
         words = f"+ {count(more)} more" if shown else plural(more, "leaf", "leaves")
@@ -152,15 +158,6 @@ def _badge(canvas: Canvas, box: Box, row: int, label: str, *, value: Value) -> N
     if value.bad:
         canvas.path("h", hatching(x + 1, y + 1, 6, 6))
     canvas.text("k", x + 12, y + 8, fitted(label, box.width - 16, BADGE_SIZE))
-
-
-def _wire_number(canvas: Canvas, wire: Wire, value: Value) -> None:
-    """Write the logarithm of the norm, or the count of what is not finite, over a level wire that has room."""
-    (x, y), (tip, height) = wire.points[0], wire.points[-1]
-    text = f"{value.nan + value.inf}" if value.nan or value.inf else "?" if value.blind else log_text(value.norm)
-    room = x - tip - 4
-    if y == height and len(wire.points) == 2 and not value.untouched and text_width(text, BADGE_SIZE) <= room:
-        canvas.text("k c o r" if value.bad else "k c o q", (x + tip) / 2, y - 9, text)
 
 
 def _birth(box: Box, birth: Birth, frame: Frame | None) -> str:
@@ -182,27 +179,22 @@ def _where(birth: Birth, box: Box) -> str:
 
 def legend_svg(scene: Scene) -> str:
     """Return the key to colours and marks, one line high, its baseline at 11 px."""
-    low, high = NORM_EXPONENTS
+    low, high = (norm_text(10.0**exponent) for exponent in scene.scale)
     swatches = "".join(
-        f'<rect class="f{level}" x="{number(148 + 20 * level)}" y="{number(9 - 1.1 * level)}" width="19"'
+        f'<rect class="f{level}" x="{number(128 + 20 * level)}" y="{number(9 - 1.1 * level)}" width="19"'
         f' height="{number(3 + 1.1 * level)}"/>'
         for level in range(6)
     )
     scale = (
-        f'<text class="q" x="0" y="11">log₁₀ gradient norm</text>'
-        f'<text class="q e" x="142" y="11">{log_label(low)}</text>'
-        f'{swatches}<text class="q" x="273" y="11">{log_label(high)}</text>'
+        f'<text class="q" x="0" y="11">gradient norm</text>'
+        f'<text class="q e" x="122" y="11">{low}</text>'
+        f'{swatches}<text class="q" x="253" y="11">{high}</text>'
     )
-    parts, x = [scale], 306.0
+    parts, x = [scale], 300.0
     for mark, words in _marks(scene):
         parts.append(f'<g transform="translate({number(x)})">{mark}<text class="q" x="27" y="11">{words}</text></g>')
         x += 27 + text_width(words, DETAIL_SIZE) + 16
     return "".join(parts)
-
-
-def log_label(exponent: float) -> str:
-    """Return an exponent for the legend: ``−5``."""
-    return f"{exponent:.0f}".replace("-", "−")
 
 
 def _marks(scene: Scene) -> list[tuple[str, str]]:

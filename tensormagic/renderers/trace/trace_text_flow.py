@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tensormagic.renderers.basics.theme import NORM_EXPONENTS
 from tensormagic.renderers.graph.graph_drawing import Box, Drawing, draw
 from tensormagic.renderers.terminal.glyphs import bar
-from tensormagic.renderers.trace.trace_phrases import log_text, norm_text
+from tensormagic.renderers.trace.trace_phrases import norm_text
 from tensormagic.renderers.trace.trace_text_lines import filled
-from tensormagic.renderers.trace.trace_values import Value, births_by_box, last_frame, value_of
+from tensormagic.renderers.trace.trace_values import Value, births_by_box, run_scale, shown_frame, value_of
 from tensormagic.reports import Birth, Frame, TraceReport
 from tensormagic.words import plural, shortened
 
@@ -23,16 +22,16 @@ def flow(report: TraceReport, width: int) -> list[str]:
     if not report.graphs or not report.graphs[0].nodes:
         return []
     graph = report.graphs[0]
-    frame, drawing = last_frame(graph), draw(graph, max_boxes=_MOST_BOXES, inside=False)
+    frame, scale, drawing = shown_frame(graph), run_scale(report), draw(graph, max_boxes=_MOST_BOXES, inside=False)
     path = main_path(drawing)
     births = births_by_box(drawing, graph)
     drawn = report.state == "drawn"
     cells = [
-        _step(box, number) if drawn else _cell(box, value_of(box.nodes, frame), number)
+        _step(box, number) if drawn else _cell(box, value_of(box.nodes, frame, scale), number)
         for number, box in enumerate(path)
     ]
     return [
-        *(line for words in (_DRAWN if drawn else _heading(frame, width)) for line in filled("", words, width)),
+        *(line for words in (_DRAWN if drawn else _heading(frame, scale, width)) for line in filled("", words, width)),
         *_rows(cells, width),
         *(_birth(drawing.boxes[number], birth) for number, birth in births.items()),
         *(line for words in _left_out(drawing, path, frame) for line in filled("  ", words, width)),
@@ -58,14 +57,14 @@ def main_path(drawing: Drawing) -> list[Box]:
     return path
 
 
-def _heading(frame: Frame | None, width: int) -> Iterator[str]:
-    low, high = (f"{exponent:.0f}" for exponent in NORM_EXPONENTS)
+def _heading(frame: Frame | None, scale: tuple[int, int], width: int) -> Iterator[str]:
+    low, high = (norm_text(10.0**exponent) for exponent in scale)
     if frame is None:
         yield "gradient flow, loss to input (no pass was kept)"
         return
-    words = f"gradient flow, loss to input, log10 of the norm in pass {frame.pass_number}"
-    scale = f"bars from {low} to {high}".replace("-", "−")
-    yield words if len(words) + len(scale) + 3 > width else f"{words}   {scale}"
+    words = f"gradient flow, loss to input, the norm in pass {frame.pass_number}"
+    bars = f"bars from {low} to {high}"
+    yield words if len(words) + len(bars) + 3 > width else f"{words}   {bars}"
 
 
 def _step(box: Box, number: int) -> tuple[str, str]:
@@ -79,9 +78,7 @@ def _cell(box: Box, value: Value, number: int) -> tuple[str, str]:
     lead = "  " if not number else "→ "
     if value.bad:
         return lead + name, f"  ! {value.text}"
-    if value.untouched or value.blind:
-        return lead + name, f"  {bar(value.norm)} {norm_text(value.norm)}"
-    return lead + name, f"  {bar(value.norm)} {log_text(value.norm)}"
+    return lead + name, f"  {bar(value.norm, value.scale)} {norm_text(value.norm)}"
 
 
 def _rows(cells: Sequence[tuple[str, str]], width: int) -> Iterator[str]:

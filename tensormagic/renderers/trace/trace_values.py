@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
-from tensormagic.renderers.basics.theme import norm_level
+from tensormagic.renderers.basics.theme import NORM_EXPONENTS, norm_level, norm_scale
 from tensormagic.renderers.graph.graph_drawing import Box, Drawing
 from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, bad_text, measured, norm_text, touched
-from tensormagic.reports import UNTOUCHED, Birth, Frame, Graph, Node
+from tensormagic.reports import UNTOUCHED, Birth, Frame, Graph, Node, TraceReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +25,13 @@ class Value:
         norm: Its norm, `UNTOUCHED`, or `UNREADABLE`.
         nan: How many NaN it holds.
         inf: How many infinities it holds.
+        scale: The scale of its colour: log10 of the norms at its ends.
     """
 
     norm: float = UNTOUCHED
     nan: int = 0
     inf: int = 0
+    scale: tuple[int, int] = NORM_EXPONENTS
 
     @property
     def bad(self) -> bool:
@@ -50,7 +53,14 @@ class Value:
         """How it is drawn: ``"bad"``, ``"none"``, ``"blind"``, or the level ``"n0"`` … ``"n5"`` of its norm."""
         if self.bad or self.untouched or self.blind:
             return "bad" if self.bad else "none" if self.untouched else "blind"
-        return f"n{norm_level(self.norm)}"
+        return f"n{norm_level(self.norm, self.scale)}"
+
+    @property
+    def number(self) -> str:
+        """What is written over a box: the norm, or the count of what is not finite; empty where no gradient came."""
+        if self.untouched:
+            return ""
+        return bad_text(self.nan, self.inf) if self.nan or self.inf else "?" if self.blind else norm_text(self.norm)
 
     @property
     def text(self) -> str:
@@ -62,7 +72,7 @@ class Value:
         return "no gradient" if self.untouched else f"gradient norm {norm_text(self.norm)}"
 
 
-def value_of(nodes: Iterable[int], frame: Frame | None) -> Value:
+def value_of(nodes: Iterable[int], frame: Frame | None, scale: tuple[int, int] = NORM_EXPONENTS) -> Value:
     """Return the value of a box over ``nodes``, or of a leaf, in the pass of ``frame``."""
     if frame is None:
         return Value()
@@ -71,9 +81,9 @@ def value_of(nodes: Iterable[int], frame: Frame | None) -> Value:
         norm = frame.norms[node] if node < len(frame.norms) else UNTOUCHED
         counts = frame.bad.get(str(node), _NONE) if frame.bad else _NONE
         if counts != _NONE or not math.isfinite(norm):
-            return Value(norm, *counts)
+            return Value(norm, *counts, scale)
         came = norm if not touched(came) else came
-    return Value(came)
+    return Value(came, scale=scale)
 
 
 _NONE = (0, 0)  # neither NaN nor Inf
@@ -88,6 +98,22 @@ def bad_among(nodes: Iterable[int], frame: Frame | None) -> int:
         not math.isfinite(norms[node] if node < size else UNTOUCHED) or bad.get(str(node), _NONE) != _NONE
         for node in nodes
     )
+
+
+_MOST_SCALED = 48  # frames of a graph that its scale is made of
+
+
+def run_scale(report: TraceReport) -> tuple[int, int]:
+    """Return the scale of a run's norms, from passes of all its graphs."""
+    frames = (frame for graph in report.graphs for frame in graph.frames[:: len(graph.frames) // _MOST_SCALED + 1])
+    ends = [(min(known), max(known)) for frame in frames if (known := [n for n in frame.norms if 0 < n < math.inf])]
+    return norm_scale(chain.from_iterable(ends))
+
+
+def shown_frame(graph: Graph) -> Frame | None:
+    """Return the pass that is shown first: in which something was born, else the last; None where none was kept."""
+    born = min((birth.pass_number for birth in graph.births), default=-1)
+    return next((frame for frame in graph.frames if frame.pass_number == born), last_frame(graph))
 
 
 def last_frame(graph: Graph) -> Frame | None:

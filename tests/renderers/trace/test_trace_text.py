@@ -11,7 +11,7 @@ import pytest
 from tensormagic.renderers.graph.graph_drawing import draw
 from tensormagic.renderers.terminal.glyphs import bar, bars, largest
 from tensormagic.renderers.trace import trace_text
-from tensormagic.renderers.trace.trace_phrases import all_clear, log_text, norm_text, run_text
+from tensormagic.renderers.trace.trace_phrases import all_clear, norm_text, run_text
 from tensormagic.renderers.trace.trace_text_flow import main_path
 from tensormagic.reports import UNTOUCHED, Pass
 from tests.renderers import samples_failure
@@ -122,7 +122,7 @@ def test_first_last_smallest_and_largest_are_those_of_the_series():
     norms = array("f", [0.5, 0.25, 2.0, math.nan])
     whole = samples.report(samples.chain(1), count=4, parameters=(replace(series, norms=norms),))
     row = next(line for line in trace_text.render(whole).splitlines() if line.startswith("x "))
-    assert row.split()[-4:] == ["5.0e−1", "NaN", "2.5e−1", "2.0e0"]
+    assert row.split()[-4:] == ["0.5", "NaN", "0.25", "2"]
     assert "min and max are those of the finite norms" in trace_text.render(whole)
 
 
@@ -155,16 +155,16 @@ def test_a_long_series_keeps_its_nan():
 
 
 @pytest.mark.parametrize(
-    ("norm", "written", "log"),
+    ("norm", "written"),
     [
-        (0.0162, "1.6e−2", "−1.8"), (1.0, "1.0e0", "0.0"), (0.0, "0", "0"), (math.nan, "NaN", "NaN"),
-        (math.inf, "Inf", "Inf"), (UNTOUCHED, "none", "none"), (123456.0, "1.2e5", "5.1"),
+        (1.0, "1"), (0.64, "0.64"), (24.2, "24"), (640.4, "640"), (9999.4, "9999"), (3.14e-5, "3.1e−5"),
+        (1e-6, "1e−6"), (0.00123, "0.0012"), (0.125, "0.13"), (99.5, "100"), (123456.0, "1.2e5"),
+        (0.0, "0"), (math.nan, "NaN"), (math.inf, "Inf"), (UNTOUCHED, "none"),
     ],
 )  # fmt: skip
-def test_norms_are_written_in_two_digits(norm, written, log):
-    """Norms, and their logarithms, in the fewest characters that still tell them apart."""
+def test_norms_are_written_as_numbers(norm, written):
+    """Two digits, as a person writes them; powers of ten only where there is no other way."""
     assert norm_text(norm) == written
-    assert log_text(norm) == log
 
 
 def test_the_share_of_the_tracer_is_told_only_where_it_is_known():

@@ -37,7 +37,7 @@ export class Camera {
   /** What has to be seen, the words above the boxes included. @returns {{width:number, height:number, top:number}} */
   extent() {
     const { width, height } = this.graph.size,
-      top = 20;
+      top = this.graph.marks.length ? 34 : 20;
     return { width, height: height + top, top };
   }
 
@@ -45,6 +45,11 @@ export class Camera {
   wantedHeight(width) {
     const { width: w, height: h } = this.extent();
     return Math.min(Math.max(h * Math.min(LARGEST, (width - 16) / w) + 12, 110), this.graph.opened.length ? TALLEST_OPEN : TALLEST);
+  }
+
+  /** Whether a graph is higher than the screen at so many pixels of width, its boxes as large as they are read. @param {any} graph @param {number} width */
+  isTall(graph, width) {
+    return graph.size.height * Math.min(LARGEST, (width - 16) / graph.size.width) > Math.max(globalThis.innerHeight, 600);
   }
 
   resize() {

@@ -1,12 +1,13 @@
 // @ts-check
 /** The norm of every parameter over the passes: small multiples on one log scale. */
 
-import { UNTOUCHED, LOW, LONGEST_LIVE_SERIES, HIGH } from "./constants.js";
-import { html, svg, say, normText, plural } from "./words.js";
+import { UNTOUCHED, ENDS, LONGEST_LIVE_SERIES } from "./constants.js";
+import { html, svg, say, normText, number, plural } from "./words.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
 const ROW_HEIGHT = 22;
+const LOSS_HEIGHT = 56;
 
 /** Small multiples, one a parameter, on one shared log scale. */
 export class Charts {
@@ -14,6 +15,7 @@ export class Charts {
   /** @type {number[][]} a row of norms for each parameter */ series = [];
   /** @type {any[]} */ parameters = [];
   /** @type {[number, number]|null} log10 of the scale's ends */ bounds = null;
+  /** @type {{passes:number[], values:(number|undefined)[]}} */ losses = { passes: [], values: [] };
   /** @type {string} */ names = "";
   /** @type {number|undefined} */ current;
   width = 0;
@@ -33,20 +35,24 @@ export class Charts {
       "data-lm-suppress-shortcuts": "true",
     });
     this.axis = html("div", { class: "axis quiet" });
+    this.loss = lossChart(hatch);
     this.element = html(
       "div",
       { class: "charts" },
+      this.loss.element,
       html("div", { class: "part" }, "Gradient norm ", this.count, this.scope),
       this.list,
       this.axis,
     );
     this.list.addEventListener("scroll", () => this.paintVisible());
-    this.list.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => this.read(this.passAt(event)));
-    this.list.addEventListener("pointerleave", () => this.read(null));
-    this.list.addEventListener("click", (/** @type {PointerEvent} */ event) => {
-      const pass = this.passAt(event);
-      if (pass !== null) this.hooks.goto(pass);
-    });
+    for (const part of [this.list, this.loss.plot]) {
+      part.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => this.read(this.passAt(event)));
+      part.addEventListener("pointerleave", () => this.read(null));
+      part.addEventListener("click", (/** @type {PointerEvent} */ event) => {
+        const pass = this.passAt(event);
+        if (pass !== null) this.hooks.goto(pass);
+      });
+    }
     /** @type {any[]} */ this.rows = [];
     /** @type {number|null} */ this.hovered = null;
   }
@@ -54,7 +60,9 @@ export class Charts {
   /** @param {Model} model @param {boolean} grid small multiples in columns, as in a run without problems */
   load(model, grid) {
     this.passes = [...model.passNumbers];
-    this.series = model.series;
+    this.series = model.series.map((norms) => [...norms]); // what comes live is added to it
+    this.losses = { passes: [...model.passNumbers], values: model.losses() };
+    this.loss.element.hidden = this.losses.values.filter((value) => value !== undefined).length < 2;
     this.parameters = model.doc.parameters;
     this.grid = grid;
     this.list.classList.toggle("grid", grid);
@@ -92,6 +100,8 @@ export class Charts {
       knob = svg("circle", { class: "knob", r: 2.2 });
     const plot = svg("svg", { class: "plot", height: ROW_HEIGHT, "aria-hidden": "true" });
     plot.append(bad, zero, blind, line, alone, now, knob);
+    const share = svg("rect", { class: "share", y: 5, height: ROW_HEIGHT - 10 });
+    plot.prepend(share);
     const value = html("span", { class: "reading" });
     const label = html(
       "span",
@@ -110,6 +120,7 @@ export class Charts {
       blind,
       now,
       knob,
+      share,
       value,
       plot,
       stale: true,
@@ -144,7 +155,7 @@ export class Charts {
     const low = finite.reduce((least, value) => Math.min(least, value), this.bounds?.[0] ?? Infinity),
       high = finite.reduce((most, value) => Math.max(most, value), this.bounds?.[1] ?? -Infinity);
     this.bounds = Number.isFinite(low) ? [Math.floor(low), Math.max(Math.ceil(high), Math.floor(low) + 1)] : null;
-    say(this.scope, this.bounds ? `1e${this.bounds[0]} to 1e${this.bounds[1]}`.replaceAll("-", "−") : "");
+    say(this.scope, this.bounds ? this.bounds.map((end) => normText(10 ** end)).join(" to ") : "");
     this.sayAxis();
     this.paintVisible();
   }
@@ -164,6 +175,7 @@ export class Charts {
   }
 
   paintVisible() {
+    this.paintLoss();
     this.width = this.rows.length ? this.rows[0].plot.clientWidth || this.width : 0;
     if (!this.width) return;
     const columns = this.grid ? getComputedStyle(this.list).gridTemplateColumns.split(" ").length : 1;
@@ -175,6 +187,31 @@ export class Charts {
       this.paintRow(this.rows[place], place);
   }
 
+  /** The loss over the passes, on a scale of its own: logarithmic where it falls far. */
+  paintLoss() {
+    const { plot, line, bad, now, knob, value, element } = this.loss,
+      { passes, values } = this.losses,
+      width = plot.clientWidth;
+    if (element.hidden || !width) return;
+    const known = values.filter((loss) => loss !== undefined && Number.isFinite(loss)),
+      [least, most] = [Math.min(...known), Math.max(...known)],
+      turn = least > 0 && most > 30 * least ? Math.log10 : Number,
+      span = turn(most) - turn(least);
+    const x = (/** @type {number} */ pass) => 3 + ((pass - passes[0]) / Math.max(passes[passes.length - 1] - passes[0], 1)) * (width - 6),
+      y = (/** @type {number} */ loss) => LOSS_HEIGHT - 4 - (span ? (turn(loss) - turn(least)) / span : 0.5) * (LOSS_HEIGHT - 8);
+    const points = values.map((loss, at) => (loss !== undefined && Number.isFinite(loss) ? `${x(passes[at]).toFixed(1)} ${y(loss).toFixed(1)}` : null));
+    line.setAttribute("d", points.map((point, at) => (point ? `${at && points[at - 1] ? "L" : "M"}${point}` : "")).join(""));
+    bad.setAttribute("d", values.map((loss, at) => (loss !== undefined && !Number.isFinite(loss) ? `M${x(passes[at]) - 2} 1h4V${LOSS_HEIGHT - 1}h-4z` : "")).join(""));
+    const at = passes.findLastIndex((pass) => pass <= (this.hovered ?? this.current ?? Infinity)),
+      loss = values[at];
+    const here = loss === undefined ? -9 : x(passes[at]);
+    for (const end of ["x1", "x2"]) now.setAttribute(end, here);
+    knob.setAttribute("cx", loss !== undefined && Number.isFinite(loss) ? here : -9);
+    knob.setAttribute("cy", loss !== undefined && Number.isFinite(loss) ? y(loss) : 0);
+    say(value, loss === undefined ? "" : number(loss));
+    say(this.loss.scope, `${number(least)} to ${number(most)}${turn === Number ? "" : ", log scale"}`);
+  }
+
   /** @param {any} row @param {number} place */
   paintRow(row, place) {
     if (row.stale || row.width !== this.width) this.plot(row, this.series[place]);
@@ -182,9 +219,11 @@ export class Charts {
       norm = at < 0 ? UNTOUCHED : this.series[place][at];
     const x = at < 0 ? -9 : this.x(this.passes[at]),
       drawn = norm > 0 && Number.isFinite(norm);
+    const alone = this.passes.length < 2; // of one pass there is no curve: a bar
+    row.share.setAttribute("width", alone && drawn ? Math.max((1 - (this.y(norm) - 3) / (ROW_HEIGHT - 6)) * (this.width - 6), 2) : 0);
     row.now.setAttribute("x1", x);
     row.now.setAttribute("x2", x);
-    row.knob.setAttribute("cx", drawn ? x : -9);
+    row.knob.setAttribute("cx", drawn && !alone ? x : -9);
     row.knob.setAttribute("cy", drawn ? this.y(norm) : 0);
     row.value.classList.toggle("bad", at >= 0 && !Number.isFinite(norm));
     say(row.value, this.wording(row.parameter, norm));
@@ -239,7 +278,7 @@ export class Charts {
         .slice(first, last + 1)
         .map((norm, at) => `${this.x(this.passes[first + at]).toFixed(1)} ${this.y(norm).toFixed(1)}`);
       if (points.length > 1) line += `M${points.join("L")}`;
-      else alone += `M${points[0]}h.01`;
+      else if (norms.length > 1) alone += `M${points[0]}h.01`;
     }
     return [line, alone];
   }
@@ -265,7 +304,7 @@ export class Charts {
 
   /** @param {number} norm @returns {number} */
   y(norm) {
-    const [low, high] = this.bounds ?? [LOW, HIGH];
+    const [low, high] = this.bounds ?? ENDS;
     return ROW_HEIGHT - 3 - ((Math.log10(norm) - low) / (high - low)) * (ROW_HEIGHT - 6);
   }
 
@@ -301,6 +340,19 @@ export class Charts {
     this.sayAxis();
     this.paintVisible();
   }
+}
+
+/** The chart of the loss, larger than the others. @param {string} hatch */
+function lossChart(hatch) {
+  const line = svg("path", { class: "series" }),
+    bad = svg("path", { class: "bad-passes", fill: `url(#${hatch})` }),
+    now = svg("line", { class: "now", y1: 0, y2: LOSS_HEIGHT }),
+    knob = svg("circle", { class: "knob", r: 2.6 }),
+    plot = svg("svg", { class: "plot", height: LOSS_HEIGHT, "aria-hidden": "true" }, bad, line, now, knob),
+    value = html("span", { class: "reading" }),
+    scope = html("span", { class: "quiet end" });
+  const element = html("div", { class: "loss", hidden: true }, html("div", { class: "part" }, "Loss ", value, scope), plot);
+  return { element, plot, line, bad, now, knob, value, scope };
 }
 
 /** First and last place of every run of values for which it holds. @param {number[]} values @param {(value:number)=>boolean} holds @returns {[number, number][]} */

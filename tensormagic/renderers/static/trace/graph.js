@@ -3,7 +3,7 @@
 
 import { Camera, FAR } from "./camera.js";
 import { html, svg, later } from "./words.js";
-import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireState, around, bornMark } from "./marks.js";
+import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireState, around, bornMark, findingMarks } from "./marks.js";
 import { crashMarks } from "./crash.js";
 import { cutMarks } from "./cuts.js";
 import { FarView, inks, mapSize, sheet, specks } from "./minimap.js";
@@ -115,7 +115,7 @@ export class GraphView extends Camera {
     this.boxLayer.replaceChildren();
     this.wireLayer.replaceChildren();
     this.cutLayer.replaceChildren(...cutMarks(graph));
-    this.crashLayer.replaceChildren(...crashMarks(graph));
+    this.crashLayer.replaceChildren(...crashMarks(graph), ...findingMarks(graph));
     this.bars = graph.opened.map(() => undefined);
     this.frameLayer.replaceChildren();
     this.focused = Math.min(this.focused, Math.max(graph.boxes.length - 1, 0));

@@ -88,7 +88,7 @@ export class Headline {
       ),
       this.progress,
       this.soFar,
-      ...((this.running() && !doc.passes_seen) || doc.words ? [] : [doc.pace?.[0] ? this.paced() : cost]),
+      ...((this.running() && !doc.passes_seen) || doc.words ? [] : doc.pace?.[0] ? [this.paced()] : doc.seconds < 1 ? [] : [cost]),
       html("span", { class: "end" }),
       ...(toggle ? [toggle] : []),
     );

@@ -2,8 +2,8 @@
 /** What the colours of the picture say: gradient norm, NaN and Inf, saved bytes, time, bytes. */
 
 import { cutCount, cutKey } from "./cuts.js";
-import { UNTOUCHED, LOW, HIGH, NOT_MEASURABLE } from "./constants.js";
-import { html, svg, level, ofBox, exponentText, shortBadText, badText, bytesText, plural, secondsText } from "./words.js";
+import { UNTOUCHED, ENDS, NOT_MEASURABLE } from "./constants.js";
+import { html, svg, level, ofBox, scaleOf, shortNorm, normText, shortBadText, badText, bytesText, plural, secondsText } from "./words.js";
 
 /** @typedef {import("./constants.js").Box} Box */
 /** @typedef {import("./constants.js").Picture} Picture */
@@ -18,6 +18,8 @@ export class Heat {
   mode = "norm";
   /** @type {Map<string, Mode>} */ modes = new Map();
   most = 0;
+  scale = ENDS; // log10 of the norms at its ends
+  scaled = false; // whether the run has any yet
   /** @type {Box[]|undefined} those that the scale was made for */ boxes;
   /** @type {number[]|undefined} and of what */ shown;
 
@@ -53,7 +55,7 @@ export class Heat {
   /** @param {Picture} picture @param {Box[]} boxes those that are drawn @returns {Lens} */
   lens(picture, boxes) {
     const { values, unit } = /** @type {Mode} */ (this.modes.get(this.mode) ?? { values: null });
-    if (!values) return this.mode === "bad" ? badLens(picture) : normLens(picture);
+    if (!values) return this.mode === "bad" ? badLens(picture) : normLens(picture, this.scale);
     if (this.boxes !== boxes || this.shown !== values) {
       [this.boxes, this.shown] = [boxes, values];
       this.most = boxes.reduce((most, box) => Math.max(most, total(box, values)), 0);
@@ -67,10 +69,19 @@ export class Heat {
     };
   }
 
+  /** The scale follows the run: while it goes on, it only grows. @param {Iterable<number>} norms @param {boolean} [anew] */
+  follow(norms, anew = false) {
+    const scale = scaleOf(norms, this.scaled && !anew ? this.scale : null);
+    this.scaled = scale !== null;
+    if (!scale || (scale[0] === this.scale[0] && scale[1] === this.scale[1])) return;
+    this.scale = scale;
+    this.drawLegend();
+  }
+
   drawLegend() {
     const mode = this.modes.get(this.mode);
     if (!mode) return;
-    const ends = mode.values ? [mode.unit(this.most / 10 ** DECADES), mode.unit(this.most)] : [String(LOW).replace("-", "−"), String(HIGH)];
+    const ends = mode.values ? [mode.unit(this.most / 10 ** DECADES), mode.unit(this.most)] : this.scale.map((end) => normText(10 ** end));
     const scale =
       this.mode === "bad"
         ? null
@@ -100,7 +111,7 @@ function modesOf(model, graph) {
   const put = (/** @type {string} */ key, /** @type {string} */ name, /** @type {string} */ words, /** @type {(value:number)=>string} */ unit, /** @type {any} */ values) => {
     if (values?.some((/** @type {number} */ value) => value > 0)) modes.set(key, { name, words, unit, values });
   };
-  modes.set("norm", { name: "gradient norm", words: "log₁₀ gradient norm", unit: String, values: null });
+  modes.set("norm", { name: "gradient norm", words: "gradient norm", unit: String, values: null });
   if (!model.doc.words) modes.set("bad", { name: "NaN and Inf", words: "NaN and Inf", unit: String, values: null });
   const { forward_seconds: forward, backward_seconds: backward } = nodes;
   put("backward time", "time, backward", "time of the node's backward", secondsText, backward);
@@ -129,15 +140,15 @@ export function stepOf(value, most) {
   return `n${Math.min(Math.max(step, 0), 5)}`;
 }
 
-/** @param {Picture} picture @returns {Lens} */
-function normLens({ norms, bad }) {
+/** @param {Picture} picture @param {number[]} scale log10 of its ends @returns {Lens} */
+function normLens({ norms, bad }, scale) {
   return {
-    node: (node) => level(norms[node]),
-    box: (box) => level(ofBox(box.nodes, norms)),
+    node: (node) => level(norms[node], scale),
+    box: (box) => level(ofBox(box.nodes, norms), scale),
     text: (box) => {
       const norm = ofBox(box.nodes, norms),
         counts = Number.isFinite(norm) ? null : box.nodes.map((node) => bad.get(node)).find(Boolean);
-      return counts ? shortBadText(counts[0], counts[1], box.w + 8) : exponentText(norm);
+      return counts ? shortBadText(counts[0], counts[1], box.w + 8) : shortNorm(norm);
     },
   };
 }
@@ -152,7 +163,7 @@ function badLens({ norms, bad }) {
       const hit = box.nodes.filter((node) => !Number.isFinite(norms[node]));
       if (hit.length > 1) return plural(hit.length, "node");
       const counts = hit.length ? bad.get(hit[0]) : undefined;
-      return counts ? badText(...counts) : hit.length && norms[hit[0]] !== UNTOUCHED ? exponentText(norms[hit[0]]) : "";
+      return counts ? badText(...counts) : hit.length && norms[hit[0]] !== UNTOUCHED ? shortNorm(norms[hit[0]]) : "";
     },
   };
 }

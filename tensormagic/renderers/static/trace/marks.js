@@ -202,3 +202,24 @@ export function bornMark(box, birth, width) {
     ),
   );
 }
+
+/** Words over the boxes that findings speak of, one a box (finding_marks.py). @param {any} graph the boxes that are shown now @returns {Element[]} */
+export function findingMarks({ marks, boxes, boxOf, size }) {
+  /** @type {Map<number, [number, string, string]>} */
+  const at = new Map();
+  for (const mark of marks) if (boxOf.has(mark[0]) && !at.has(boxOf.get(mark[0]))) at.set(boxOf.get(mark[0]), mark);
+  /** @type {[number, number, number][]} */ const said = []; // words that stand there: others would overprint them
+  return [...at].map(([place, [, words, severity]]) => {
+    const box = boxes[place],
+      half = 3.2 * (words.length + 2),
+      x = Math.min(Math.max(box.x + box.w / 2, half), Math.max(size.width - half, half)),
+      free = !said.some(([left, right, y]) => left < x + half && x - half < right && Math.abs(y - box.y) < 15);
+    if (free) said.push([x - half, x + half, box.y]);
+    return svg(
+      "g",
+      { class: `of-finding ${severity === "error" ? "error" : "warning"}` },
+      svg("rect", { x: box.x - 2, y: box.y - 2, width: box.w + 4, height: Math.min(box.h, HEAD) + 4, rx: 6 }),
+      free ? svg("text", { x, y: box.y - 20 }, `◆ ${words}`) : null,
+    );
+  });
+}

@@ -1,7 +1,6 @@
 // @ts-check
 /** A trace document, decoded: columns turned back into what the views ask for. */
 
-import { FEW_BOXES } from "./constants.js";
 import { CRASH_BELOW } from "./crash.js";
 import { decodedForward } from "./forward.js";
 import { decodedMeasures } from "./measures.js";
@@ -38,18 +37,17 @@ export class Model {
     );
   }
 
-  /** Whether the picture is all there is to see: one pass through a handful of boxes, as one checks by hand. */
-  isSmall() {
-    return this.doc.passes_seen === 1 && this.graphs.length === 1 && this.graphs[0].boxes.length <= FEW_BOXES;
+  /** What backward was called on in each kept pass, where all calls stand on one line; else nothing. @returns {(number|undefined)[]} */
+  losses() {
+    const rows = this.doc.passes;
+    return rows.some((/** @type {any[]} */ row) => row[6] !== rows[0][6]) ? [] : rows.map(lossOf);
   }
 
-  /** The first and the last loss, where all backward calls stand on one line. @returns {string} */
+  /** The first loss and the last. @returns {string} */
   loss() {
-    const rows = this.doc.passes,
-      [first, last] = [rows[0], rows[rows.length - 1]];
-    if (!first || rows.some((/** @type {any[]} */ row) => row[6] !== first[6])) return "";
-    const values = [lossOf(first), lossOf(last)].slice(0, rows.length);
-    if (values.includes(undefined)) return "";
+    const losses = this.losses(),
+      values = losses.length > 1 ? [losses[0], losses[losses.length - 1]] : losses;
+    if (!values.length || values.includes(undefined)) return "";
     return `loss ${values.map((value) => number(/** @type {number} */ (value))).join(" → ")}`;
   }
 
@@ -145,6 +143,7 @@ function decodedGraph(graph) {
     forwardMark: graph.forward_mark ?? null,
     ends: graph.ends ?? null,
     crash: null,
+    marks: graph.marks ?? [],
     drawing: graph.drawing,
     size: { width: graph.drawing.width, height: graph.drawing.height },
     opened: [],

@@ -106,6 +106,7 @@ export class Panel {
     this.model = new Model(doc);
     if (this.root.isConnected) this.looks ??= looksAt(this.root, doc.title);
     this.running = doc.state === "running";
+    this.heat.follow((doc.scale ?? []).map((/** @type {number} */ end) => 10 ** end), !this.running || !old);
     const last = doc.state === "lost" && this.newest && this.following; // what it sent last is looked at
     if (!this.running && !last) this.setFollowing(false);
     this.headline.load(this.model, old?.doc);
@@ -159,7 +160,12 @@ export class Panel {
   }
 
   collapsed() {
-    return this.calm && !(this.opened ?? this.looks?.opened ?? this.model.isSmall());
+    return this.calm && !(this.opened ?? this.looks?.opened ?? !this.isTall());
+  }
+
+  /** Whether a graph is higher than a screen. */
+  isTall() {
+    return this.model.graphs.some((graph) => this.graphView.isTall(graph, this.root.clientWidth || 900));
   }
 
   /** What is visible in this state of the run. */
@@ -318,6 +324,7 @@ export class Panel {
     const shown = header.resting ? `pass ${header.pass}, the last that was traced` : `pass ${header.pass}, step ${header.step}`;
     this.passes.stand(Number(this.passes.slider.max), `${this.running ? "live" : "last seen"}, ${shown}`);
     this.reached = header.reached;
+    this.heat.follow(this.picture.norms);
     this.paint();
   }
 
@@ -340,7 +347,7 @@ export class Panel {
     if (this.collapsed()) return void this.charts.at(picture.pass || Infinity);
     this.stage.dataset.heat = this.heat.mode.split(" ").pop();
     this.graphView.paint(picture, this.heat.lens(picture, this.graphView.graph.boxes));
-    this.source.paint(picture.norms);
+    this.source.paint(picture.norms, this.heat.scale);
     this.charts.at(this.running && picture.running ? Infinity : picture.pass);
     this.drawer.refresh(picture);
     sayWhere(this, picture);

@@ -2,7 +2,7 @@
 /** The person's lines, each with its nodes and the norm that reached them. */
 
 import { UNTOUCHED } from "./constants.js";
-import { html, exponentText, plural, level, ofLine } from "./words.js";
+import { html, shortNorm, plural, level, ofLine } from "./words.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
@@ -72,13 +72,13 @@ export class Source {
     return { nodes, element: html("li", {}, body), bar, value, state: "", text: "" };
   }
 
-  /** @param {Float32Array} norms */
-  paint(norms) {
+  /** @param {Float32Array} norms @param {number[]} scale log10 of its ends */
+  paint(norms, scale) {
     for (const row of this.rows) {
       if (!row.nodes.length) continue;
       const norm = ofLine(row.nodes, norms),
-        state = level(norm),
-        text = norm === UNTOUCHED ? "wait" : exponentText(norm);
+        state = level(norm, scale),
+        text = norm === UNTOUCHED ? "wait" : shortNorm(norm);
       if (state !== row.state) row.bar.setAttribute("class", `bar ${state}`);
       if (state !== row.state || text !== row.text)
         row.bar.style.width = `${state.length === 2 ? 25 + 15 * Number(state[1]) : 100}%`;

@@ -1,7 +1,7 @@
 // @ts-check
 /** Elements, and numbers put into words: the same words as in Python (tensormagic/words.py). */
 
-import { UNTOUCHED, UNREADABLE, NOT_MEASURABLE, SVG, LOW, HIGH } from "./constants.js";
+import { UNTOUCHED, UNREADABLE, NOT_MEASURABLE, SVG, ENDS } from "./constants.js";
 
 /** @param {string} tag @param {Record<string, any>} [attributes] @param {...(Node|string|null)} children @returns {any} */
 export function html(tag, attributes = {}, ...children) {
@@ -61,18 +61,14 @@ export function number(value) {
 export function normText(norm) {
   if (norm === UNTOUCHED || norm === undefined) return "none";
   if (norm < 0) return NOT_MEASURABLE;
-  return norm === 0 || !Number.isFinite(norm)
-    ? number(norm)
-    : norm.toExponential(1).replace("e+", "e").replaceAll("-", "−");
+  if (norm === 0 || !Number.isFinite(norm)) return number(norm);
+  if (norm >= 1e-3 && norm < 9999.5) return norm < 99.5 ? String(Number(norm.toPrecision(2))) : norm.toFixed(0);
+  return norm.toExponential(1).replace("e+", "e").replace(".0e", "e").replaceAll("-", "−");
 }
 
-/** @param {number} norm log10 with one decimal, as written on the graph @returns {string} */
-export function exponentText(norm) {
-  if (norm === UNTOUCHED) return "";
-  if (norm < 0) return "?";
-  if (norm === 0) return "zero";
-  if (!Number.isFinite(norm)) return Number.isNaN(norm) ? "NaN" : "Inf";
-  return Math.log10(norm).toFixed(1).replace("-", "−").replace("−0.0", "0.0");
+/** The same where there is little room: over a box, beside a line. @param {number} norm @returns {string} */
+export function shortNorm(norm) {
+  return norm === UNTOUCHED ? "" : norm < 0 ? "?" : normText(norm);
 }
 
 /** @param {number} count @returns {string} */
@@ -124,14 +120,26 @@ export function shortBadText(nan, inf, room) {
   return text.length * 6.2 <= room || !(nan && inf) ? text : `${digits(nan)} NaN, Inf`;
 }
 
-/** The word for how a norm is drawn: a step of the scale, or "wait", "blind", "bad", "zero". @param {number} norm @returns {string} */
-export function level(norm) {
+/** The word for how a norm is drawn: a step of the scale, or "wait", "blind", "bad", "zero".
+ * @param {number} norm @param {number[]} [ends] log10 of the norms at the ends of the scale @returns {string} */
+export function level(norm, [low, high] = ENDS) {
   if (norm === UNTOUCHED) return "wait";
   if (norm < 0) return "blind";
   if (!Number.isFinite(norm)) return "bad";
   if (norm === 0) return "zero";
-  const step = Math.floor((6 * (Math.log10(norm) - LOW)) / (HIGH - LOW));
+  const step = Math.floor((6 * (Math.log10(norm) - low)) / (high - low));
   return `n${Math.min(Math.max(step, 0), 5)}`;
+}
+
+/** Log10 of the norms at the ends of a run's scale (theme.py); one that there is already only grows.
+ * @param {Iterable<number>} norms @param {number[]|null} before @returns {number[]|null} */
+export function scaleOf(norms, before) {
+  let [least, most] = [Infinity, 0];
+  for (const norm of norms) if (norm > 0 && norm < Infinity) [least, most] = [Math.min(least, norm), Math.max(most, norm)];
+  if (!most) return before;
+  const high = Math.max(Math.ceil(Math.log10(most) - 1e-6), before?.[1] ?? -Infinity),
+    low = Math.min(Math.floor(Math.log10(least) + 1e-6), high - 3, before?.[0] ?? Infinity);
+  return [Math.max(low, high - 15), high];
 }
 
 /** @param {string} state @returns {number} stroke width of a wire that carries it */
