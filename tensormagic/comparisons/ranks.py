@@ -6,74 +6,24 @@ Where that is not known nothing is said of it.
 
 from __future__ import annotations
 
-import base64
-import json
 import math
 from array import array
-from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
+from tensormagic.comparisons.rank_collectives import arrivals, collectives
+from tensormagic.comparisons.rank_files import Facts, OnePass, of_report, read_file
+from tensormagic.comparisons.rank_habits import habits, odd_ranks, spread_of
 from tensormagic.errors import ReportFormatError, TraceError
-from tensormagic.reports import UNTOUCHED, Difference, Gap, RankReport, RankRow, TraceReport
+from tensormagic.reports import UNTOUCHED, Difference, Gap, RankReport, TraceReport
 
-FORMAT = 1
 MOST_NAMES = 8
-_ALIKE = (
-    1e-4  # norms of what must be one tensor differ by less, relative to the larger: the sums may be in another order
-)
+_ALIKE = 1e-4  # norms of one tensor differ by less, relative to the larger: sums may be in another order
 
 Key = TypeVar("Key", bound=Hashable)
-
-
-@dataclass(slots=True)
-class OnePass:
-    """What a rank wrote of a pass: see `Pass`; ``norms`` by parameter, where they were written."""
-
-    loss: float | None
-    finite: bool
-    reduced: bool | None
-    line: str
-    norms: Any = None
-
-
-@dataclass(slots=True)
-class OneStep:
-    """What a rank wrote of a step of an optimizer: rates, what it used, and the passes since the step before."""
-
-    rates: tuple[float, ...]
-    used: Any
-    passes: list[int]
-
-
-@dataclass(slots=True)
-class Facts:
-    """Everything that a rank wrote."""
-
-    row: dict[str, Any] = field(default_factory=dict)
-    world: int = 1
-    names: list[str] = field(default_factory=list)
-    passes: dict[int, OnePass] = field(default_factory=dict)
-    steps: dict[int, OneStep] = field(default_factory=dict)
-    hashes: dict[int, Any] = field(default_factory=dict)
-    began: float = 0.0
-    gap: str = ""
-    by_pass: bool = False  # whether a step is called by the pass before it: its own number is not known
-
-    @property
-    def rank(self) -> int:
-        """Its number."""
-        return int(self.row["rank"])
-
-    def made_row(self) -> RankRow:
-        """Return what is said of the rank itself."""
-        last = self.passes[max(self.passes)] if self.passes else None
-        loss, line = (last.loss, last.line) if last is not None else (None, "")
-        return RankRow(**{"steps": len(self.steps), **self.row}, passes=len(self.passes), loss=loss, line=line)
 
 
 def read_ranks(folder: Path) -> RankReport:
@@ -88,7 +38,7 @@ def read_ranks(folder: Path) -> RankReport:
         raise ReportFormatError(
             f"{str(folder)!r} {what}: each rank writes one with tensormagic.trace(ranks={str(folder)!r})"
         )
-    found = [_read(path) for path in files]
+    found = [read_file(path) for path in files]
     return compare_ranks(found, str(folder))
 
 
@@ -101,92 +51,11 @@ def ranks_of(reports: Iterable[TraceReport]) -> RankReport:
     given = list(reports) if isinstance(reports, Iterable) else [reports]
     if any(not isinstance(one, TraceReport) for one in given):
         raise TraceError("tensormagic.ranks() takes a folder, or the trace report of each rank")
-    found = [_of_report(report) for report in given]
+    found = [of_report(report) for report in given]
     every = [one.rank for one in found]
     if not found or len(set(every)) < len(every):
         raise TraceError(f"one report of each rank is needed, but these are of ranks {every}")
     return compare_ranks(sorted(found, key=lambda one: one.rank), "")
-
-
-# -- reading ------------------------------------------------------------------------------------------------------
-
-
-def _read(path: Path) -> Facts:
-    """Return what stands in a file; a last line that is cut, because the rank was killed, is left out."""
-    facts, since = Facts(), list[int]()
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if reason := _refused(facts, line, since):
-                facts.gap = f"line {number} of {path.name} cannot be read, and what follows it was left out: {reason}"
-                break
-    if "rank" not in facts.row:
-        raise ReportFormatError(f"{str(path)!r} is no file that a rank wrote{facts.gap and f': {facts.gap}'}")
-    return facts
-
-
-def _refused(facts: Facts, line: bytes, since: list[int]) -> str:
-    """Take what a line says; returns why it cannot be taken."""
-    try:
-        _take(facts, json.loads(line), since)
-    except (ValueError, KeyError, TypeError) as error:
-        return f"{type(error).__name__}: {error}"
-    return ""
-
-
-def _take(facts: Facts, record: Mapping[str, Any], since: list[int]) -> None:
-    kind = record["k"]
-    if kind == "rank":
-        if record["v"] != FORMAT:
-            raise ValueError(f"its format is {record['v']}, and this version reads {FORMAT}")
-        facts.row = {"rank": int(record["rank"]), "host": str(record["host"]), "pid": int(record["pid"])}
-        facts.world, facts.began = int(record["world"]), float(record["at"])
-    elif kind == "names":
-        facts.names += map(str, record["names"])
-    elif kind == "place":
-        facts.row |= {"kinds": tuple(record["kinds"]), "replicas": tuple(record["replicas"])}
-    elif kind == "pass":
-        norms = _numbers(record["norms"])
-        facts.passes[record["n"]] = OnePass(record["loss"], record["finite"], record["reduced"], record["line"], norms)
-        since.append(record["n"])
-    elif kind == "step":
-        facts.steps[record["n"]] = OneStep(tuple(record["lr"]), _numbers(record["used"]), list(since))
-        since.clear()
-    elif kind == "hash":
-        facts.hashes[record["step"]] = np.frombuffer(base64.b64decode(record["of"]), np.uint64)
-    elif kind == "end":
-        facts.row |= {"state": record["state"], "error": record["error"], "peak": int(record["peak"])}
-    if "at" in record:
-        facts.row["seconds"] = float(record["at"]) - facts.began
-
-
-def _numbers(packed: str | None) -> Any:
-    return None if packed is None else np.frombuffer(base64.b64decode(packed), np.float32)
-
-
-def _of_report(report: TraceReport) -> Facts:
-    if report.parallel is None:
-        raise TraceError("this is a report of a run of one process: each rank has to trace its own part of the run")
-    place, passes = report.parallel, report.passes
-    facts = Facts(world=place.world_size, names=[one.name for one in report.parameters], by_pass=True)
-    everybody = tuple(range(place.world_size)) if place.kinds == ("DDP",) else ()
-    facts.row = {
-        "rank": place.rank, "state": report.state, "error": report.error, "kinds": tuple(place.kinds),
-        "replicas": everybody, "seconds": report.seconds,
-        "steps": sum(one.steps for one in report.training.optimizers) if report.training is not None else 0,
-    }  # fmt: skip
-    since: list[int] = []
-    for at, one in enumerate(passes):
-        line = location.label if (location := report.location(one.location)) is not None else ""
-        norms = np.array([series.norms[at] for series in report.parameters], np.float32)
-        facts.passes[one.number] = OnePass(one.value, one.finite, one.reduced, line, norms)
-        since.append(one.number)
-        used = np.array(
-            [series.stepped[at] if series.stepped else UNTOUCHED for series in report.parameters], np.float32
-        )
-        if (used != UNTOUCHED).any():
-            facts.steps[one.number] = OneStep((), used, since)
-            since = []
-    return facts
 
 
 # -- holding against each other -----------------------------------------------------------------------------------
@@ -203,11 +72,13 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
     at_pass, brought = _last_of_all(found, names, {one.rank: _norms(one) for one in found}, bad_pass)
     at_step, used = _last_of_all(found, names, {one.rank: _used(one) for one in found})
     differences = [each for group in _groups(found) for each in _differences(group)]
+    differences += [*habits(found), *collectives(found)]
     return RankReport(
         title=title, world_size=world, ranks=tuple(one.made_row() for one in found), names=tuple(names),
         compared_pass=at_pass, compared_step=0 if found[0].by_pass else at_step,
         compared_after=at_step if found[0].by_pass else 0, brought=brought, used=used, differences=tuple(differences),
-        bad_pass=bad_pass, bad_ranks=bad_ranks, bad_line=bad_line, gaps=tuple(gaps),
+        bad_pass=bad_pass, bad_ranks=bad_ranks, bad_line=bad_line, spread=spread_of(found[0]), arrivals=arrivals(found),
+        gaps=tuple(gaps),
     )  # fmt: skip
 
 
@@ -277,7 +148,7 @@ def _rates(group: Sequence[Facts]) -> Difference | None:
         rates = {one.rank: one.steps[step].rates for one in group}
         if len(set(rates.values())) > 1:
             values = tuple((rank, found[0] if found else math.nan) for rank, found in rates.items())
-            return Difference(what="rates", step=step, ranks=_odd(rates), values=values)
+            return Difference(what="rates", step=step, ranks=odd_ranks(rates), values=values)
     return None
 
 
@@ -290,7 +161,7 @@ def _of_hashes(group: Sequence[Facts], what: Any, steps: Iterable[int]) -> Diffe
         differ = np.flatnonzero((table != table[0]).any(axis=0))
         if len(differ):
             names = tuple(group[0].names[at] for at in differ[:MOST_NAMES])
-            odd = _odd({one.rank: table[at].tobytes() for at, one in enumerate(group)})
+            odd = odd_ranks({one.rank: table[at].tobytes() for at, one in enumerate(group)})
             return Difference(
                 what=what, step=step, ranks=odd, names=names, count=len(differ), of=int((table[0] != 0).sum())
             )
@@ -311,7 +182,7 @@ def _of_gradients(group: Sequence[Facts]) -> Difference | None:
             first = int(differ[0])
             rounded = {one.rank: float(f"{table[at, first]:.3g}") for at, one in enumerate(group)}
             return Difference(
-                what="gradients", step=0 if group[0].by_pass else step, ranks=_odd(rounded), count=len(differ),
+                what="gradients", step=0 if group[0].by_pass else step, ranks=odd_ranks(rounded), count=len(differ),
                 after_pass=step if group[0].by_pass else 0,
                 names=tuple(group[0].names[at] for at in differ[:MOST_NAMES]), of=int((table[0] >= 0).sum()),
                 values=tuple((one.rank, float(table[at, first])) for at, one in enumerate(group)),
@@ -326,15 +197,6 @@ def _reduced(facts: Facts, step: int) -> Any:
     if not told or None in told or (facts.by_pass and len(set(told)) > 1):
         return ""  # of reports not every step is known: passes of several may stand before one
     return "all" if all(told) else "some" if any(told) else "none"
-
-
-def _odd(values: Mapping[int, Hashable]) -> tuple[int, ...]:
-    """Return the ranks that do not have what most have; of two halves those that do not have what the first has."""
-    counts = Counter(values.values())
-    common, times = counts.most_common(1)[0]
-    if times == 1 or 2 * times <= len(values):
-        common = next(iter(values.values()))
-    return tuple(rank for rank, value in values.items() if value != common)
 
 
 def _first_bad(found: Sequence[Facts]) -> tuple[int, tuple[int, ...], str]:

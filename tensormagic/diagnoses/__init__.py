@@ -23,6 +23,7 @@ from tensormagic.diagnoses import (
     nan_in_where,
     not_finite,
     optimizers,
+    rank_habits,
     ranks,
     retained_memory,
     steps,
@@ -120,8 +121,18 @@ RULES: tuple[Rule, ...] = (
     Rule("TM901", "parameters that differ between ranks", RankReport, ranks.parameters_differ),
     Rule("TM902", "gradients that were not reduced", RankReport, ranks.gradients_not_reduced),
     Rule("TM903", "learning rates that differ between ranks", RankReport, ranks.rates_differ),
+    Rule("TM904", "buffers that differ between ranks", RankReport, rank_habits.buffers_differ),
+    Rule("TM905", "the same data on all ranks", RankReport, rank_habits.same_inputs),
+    Rule("TM906", "collectives in which ranks part", RankReport, rank_habits.collectives_part),
     Rule("TM907", "NaN or infinity on some ranks alone", RankReport, ranks.not_finite_on_some),
     Rule("TM908", "ranks that make different numbers of passes", RankReport, ranks.passes_differ),
+    Rule("TM909", "the same random numbers on all ranks", RankReport, rank_habits.same_generators),
+    Rule("TM910", "batches of different sizes on ranks", RankReport, rank_habits.uneven_batches),
+    Rule("TM912", "unexpected placements of a DTensor", RankReport, rank_habits.placements_differ),
+    Rule("TM913", "clipped by the norm of a shard", RankReport, rank_habits.clipped_by_shard),
+    Rule("TM914", "a rank that takes more memory", RankReport, rank_habits.memory_uneven),
+    Rule("TM915", "a rank for which the others wait", RankReport, rank_habits.straggler),
+    Rule("TM916", "tensor parallelism across machines", RankReport, rank_habits.mesh_across_hosts),
 )
 
 

@@ -75,7 +75,7 @@ from tensormagic.reports.memory_run import (
 )
 from tensormagic.reports.ops import PHASES, NodeCosts, OpsReport, OpUse, Phase, Total
 from tensormagic.reports.parallel import Parallel, Spread
-from tensormagic.reports.ranks import Difference, RankReport, RankRow
+from tensormagic.reports.ranks import Arrivals, Difference, Placed, RankReport, RankRow
 from tensormagic.reports.rng import (
     Draw,
     DrawSum,
@@ -193,6 +193,7 @@ __all__ = [
     "AllocatedBlock",
     "AllocatorLine",
     "AllocatorRun",
+    "Arrivals",
     "AutogradDetails",
     "AutogradReport",
     "BadSlice",
@@ -297,6 +298,7 @@ __all__ = [
     "Path",
     "PathNode",
     "Phase",
+    "Placed",
     "ProcessUse",
     "RankReport",
     "RankRow",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -22,6 +23,8 @@ class RankRow:
         error: Of a rank that failed.
         kinds: By what its parameters are spread: ``"DDP"``, ``"FSDP2"`` …
         replicas: The ranks that hold the same parameters, itself included; empty where that is not known.
+        shares: The ranks that reduce gradients together, each given data of its own; empty where that is not certain.
+        coordinate: Where it is on the mesh over which its parameters are spread: name and place of each dimension.
         passes: How many backward passes it made, as far as it has said.
         steps: How many steps of optimizers.
         loss: What its last backward was called on; None where that is no number.
@@ -37,6 +40,8 @@ class RankRow:
     error: str = ""
     kinds: tuple[str, ...] = ()
     replicas: tuple[int, ...] = ()
+    shares: tuple[int, ...] = ()
+    coordinate: tuple[tuple[str, int], ...] = ()
     passes: int = 0
     steps: int = 0
     loss: float | None = None
@@ -47,11 +52,15 @@ class RankRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Something that should be the same on ranks which hold the same parameters, and is not: the first time.
+    """Something that should be the same on all ranks of a group and is not, or is and should not be: the first time.
 
     Attributes:
-        what: ``"start"`` (parameters before the first step), ``"gradients"`` (what a step used), ``"parameters"``
-            (after a step) or ``"rates"`` (learning rates of a step).
+        what: Of ranks that hold the same parameters: ``"start"`` (parameters before the first step), ``"gradients"``
+            (what a step used), ``"parameters"`` (after a step), ``"rates"`` (learning rates of a step), ``"buffers"``
+            (at the end). Of ranks that share the data: ``"inputs"`` and ``"generators"``, which are the same,
+            ``"batches"``, whose sizes are not. Of ranks on one mesh: ``"clipping"``, ``"placements"``, ``"hosts"``. Of
+            ranks of a group: ``"collectives"`` and ``"absence"`` (one that is not the same, or not there, by its
+            number as the step), ``"waits"`` (for the one rank; beside it -1 has the time of a step).
         step: Of the optimizer, from 1; 0 before the first, and where it is not known.
         after_pass: The pass before that step, where the number of the step is not known: of reports; else 0.
         ranks: Those that differ from most of the others, or from the first one.
@@ -59,11 +68,16 @@ class Difference:
         count: How many parameters.
         of: How many were compared.
         values: By rank, as far as it is one number: the norm of the first parameter's gradient, the learning rate.
+        told: By rank, where it is words: the collective, the placements, the host.
+        line: Where it happened.
         reduced: Of gradients, whether passes since the step before were reduced over the ranks: all, some or none of
             them; empty where it is not known.
     """
 
-    what: Literal["start", "gradients", "parameters", "rates"]
+    what: Literal[
+        "start", "gradients", "parameters", "rates", "buffers", "inputs", "generators", "batches", "clipping",
+        "placements", "hosts", "collectives", "absence", "waits",
+    ]  # fmt: skip
     step: int
     ranks: tuple[int, ...]
     after_pass: int = 0
@@ -71,7 +85,53 @@ class Difference:
     count: int = 0
     of: int = 0
     values: tuple[tuple[int, float], ...] = ()
+    told: tuple[tuple[int, str], ...] = ()
+    line: str = ""
     reduced: Literal["all", "some", "none", ""] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """How a DTensor is spread over a mesh of ranks.
+
+    Attributes:
+        name: What it is called.
+        shape: Of the whole tensor.
+        placements: One for each dimension of the mesh: ``"S(0)"``, cut along that dimension of the tensor; ``"_S(0)"``,
+            the same, but cut after the others, as FSDP over tensor parallelism does; ``"R"``, whole on each;
+            ``"P(sum)"``, each has a part of the sum.
+        mesh_names: Of the dimensions of the mesh; empty where they have none.
+        mesh_sizes: Of these.
+        mesh_ranks: The ranks, in order of the mesh.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    placements: tuple[str, ...]
+    mesh_names: tuple[str, ...] = ()
+    mesh_sizes: tuple[int, ...] = ()
+    mesh_ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrivals:
+    """When ranks came to collectives of one group.
+
+    Attributes:
+        group: Its name.
+        ranks: The ranks.
+        numbers: Of the collectives in their group.
+        operations: What each does: ``"all_reduce"``.
+        lines: Where it was called on the first rank that came there.
+        seconds: By rank, then collective, from the first that is told on; NaN where a rank did not come.
+    """
+
+    group: str
+    ranks: tuple[int, ...]
+    numbers: tuple[int, ...]
+    operations: tuple[str, ...]
+    lines: tuple[str, ...]
+    seconds: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +152,8 @@ class RankReport(Report):
         bad_pass: The first pass in which a gradient or the loss of some rank, not of all, was not finite; 0 without.
         bad_ranks: These ranks.
         bad_line: The line of that pass.
+        spread: How parameters are spread that are DTensors, as the first rank says.
+        arrivals: When each rank came to the last collectives.
         gaps: What could not be read.
     """
 
@@ -110,11 +172,20 @@ class RankReport(Report):
     bad_pass: int = 0
     bad_ranks: tuple[int, ...] = ()
     bad_line: str = ""
+    spread: tuple[Placed, ...] = ()
+    arrivals: Arrivals | None = None
     gaps: tuple[Gap, ...] = ()
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there."""
         sizes = {len(self.brought), len(self.used)}
         require(sizes <= {0, len(self.ranks) * len(self.names)}, "a rank has a norm for a parameter")
+        if (come := self.arrivals) is not None:
+            size = len(come.numbers)
+            require(len(come.operations) == len(come.lines) == size, "a collective has a kind and a line")
+            require(len(come.seconds) == len(come.ranks) * size, "a rank has a moment for each collective")
+        for one in self.spread:
+            require(len(one.placements) == len(one.mesh_sizes), "there is a placement for each dimension of a mesh")
+            require(math.prod(one.mesh_sizes) == len(one.mesh_ranks), "a mesh has as many ranks as its sizes say")
         known = [one.rank for one in self.ranks]
         require(known == sorted(set(known)), "the ranks are in order")

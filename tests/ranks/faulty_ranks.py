@@ -5,10 +5,12 @@ Each writes into a folder of its own. In the last one a rank is killed in the mi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
 import sys
+import time
 import warnings
 from datetime import timedelta
 from pathlib import Path
@@ -16,12 +18,16 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Replicate, distribute_module
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 import tensormagic as tm
 
 STEPS = 5
+LEFT = []  # groups in which a collective never ends
 
 
 def wrapped():
@@ -165,6 +171,162 @@ def one_more_pass():
             net(batch(0)).pow(2).mean().backward()
 
 
+def healthy_dropout():
+    net = dropping()
+    torch.manual_seed(dist.get_rank())
+    train(net)
+
+
+def healthy_buffers():
+    train(normed(broadcast_buffers=True))
+
+
+def healthy_sharded_clipped():
+    train(sharded(), before=lambda net, _: nn.utils.clip_grad_norm_(net.parameters(), 0.01))
+
+
+def healthy_last_batch():
+    """Sizes that always vary are no batches: those of graphs, of packed sequences."""
+    uneven(lambda step: 2 + (7 * step + 3 * dist.get_rank()) % 5)
+
+
+def healthy_tensor_parallel():
+    """All ranks are given the same, as tensor parallelism wants it."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("tp",))
+    plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
+    net = parallelize_module(wrapped().module, mesh, plan)
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    for step in range(STEPS):
+        opt.zero_grad()
+        net(torch.full((6, 8), 1.0 + step)).pow(2).mean().backward()
+        opt.step()
+
+
+def healthy_fixed_input():
+    """The input is the same all the time, and what it is compared with is not."""
+    net = wrapped()
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    for step in range(STEPS):
+        opt.zero_grad()
+        (net(torch.ones(6, 8)) - batch(step)[:, :4]).pow(2).mean().backward()
+        opt.step()
+
+
+def healthy_other_lines():
+    """Both begin the same collective, on lines of their own."""
+    if dist.get_rank():
+        dist.all_reduce(torch.ones(3))
+    else:
+        dist.all_reduce(torch.zeros(3))
+    train(wrapped())
+
+
+def dropping():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 16), nn.Dropout(), nn.Linear(16, 4))
+    return DistributedDataParallel(net)
+
+
+def normed(**options):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4))
+    return DistributedDataParallel(net, **options)
+
+
+def sharded():
+    net = wrapped().module
+    fully_shard(net)
+    return net
+
+
+def uneven(size):
+    net = wrapped()
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    for step in range(STEPS):
+        opt.zero_grad()
+        x = torch.randn(size(step), 8, generator=torch.Generator().manual_seed(step + dist.get_rank()))
+        net(x).pow(2).mean().backward()
+        opt.step()
+
+
+def own_buffers():
+    train(normed(broadcast_buffers=False))
+
+
+def same_data():
+    net = wrapped()
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    for step in range(STEPS):
+        opt.zero_grad()
+        net(torch.full((6, 8), 1.0 + step)).pow(2).mean().backward()
+        opt.step()
+
+
+def same_masks():
+    net = dropping()
+    torch.manual_seed(1)
+    train(net)
+
+
+def smaller_last_batch():
+    uneven(lambda step: 2 if step == STEPS - 1 and dist.get_rank() else 6)
+
+
+def clipped_by_shards():
+    def clip(net, step):
+        local = [each.grad.to_local() for each in net.parameters()]
+        norm = torch.linalg.vector_norm(torch.stack([each.norm() for each in local]))
+        for each in local:
+            each.mul_(min(0.01 / float(norm), 1.0))
+
+    train(sharded(), before=clip)
+
+
+def whole_by_mistake():
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("tp",))
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 16))
+    parallelize_module(net, mesh, {"0": ColwiseParallel(output_layouts=Replicate())})
+    distribute_module(net[2], mesh, input_fn=lambda _, x, mesh: DTensor.from_local(x[0], mesh), output_fn=to_local)
+    opt = torch.optim.SGD([*net.parameters()], 0.1, foreach=False)
+    for step in range(STEPS):
+        opt.zero_grad()
+        net(torch.full((6, 8), 1.0 + step)).pow(2).mean().backward()
+        opt.step()
+
+
+def to_local(_module, x, _mesh):
+    return x.to_local()
+
+
+def slow():
+    def wait(net, step):
+        if dist.get_rank():
+            time.sleep(0.06)
+
+    train(wrapped(), after=lambda net, opt, step: wait(net, step), steps=22)
+
+
+def another_collective():
+    """In a group of their own the ranks begin different collectives, and wait for neither."""
+    train(wrapped(), steps=2)
+    LEFT.append(dist.new_group())
+    x = torch.ones(3)
+    if dist.get_rank():
+        dist.broadcast(x, 0, group=LEFT[0], async_op=True)
+    else:
+        dist.all_reduce(x, group=LEFT[0], async_op=True)
+
+
+def left_out():
+    """One rank leaves a collective out; the other waits for it, and fails."""
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    train(wrapped(), steps=2)
+    dist.all_reduce(torch.ones(3), group=group)
+    if not dist.get_rank():
+        dist.all_reduce(torch.ones(3), group=group)
+
+
 def killed():
     train(wrapped(), steps=3)
     if dist.get_rank():
@@ -172,7 +334,10 @@ def killed():
 
 
 PROGRAMS = (
-    healthy, healthy_clipped, healthy_accumulation, healthy_sharded, healthy_rates, never_reduced, past_the_wrapper,
+    healthy, healthy_clipped, healthy_accumulation, healthy_sharded, healthy_rates, healthy_dropout, healthy_buffers,
+    healthy_sharded_clipped, healthy_last_batch, healthy_tensor_parallel, healthy_fixed_input, healthy_other_lines,
+    own_buffers, same_data, same_masks, smaller_last_batch, clipped_by_shards, whole_by_mistake, slow,
+    another_collective, left_out, never_reduced, past_the_wrapper,
     added_after, changed_by_hand, started_apart, drifted, other_rates, nan_on_one, one_more_pass, killed,
 )  # fmt: skip
 
@@ -187,7 +352,8 @@ def main(rank, world, folder):
     for program in PROGRAMS:
         if program is killed:
             Path(f"{folder}/reports{rank}").write_bytes(pickle.dumps(reports))
-        with tm.trace(ranks=f"{folder}/{program.__name__}") as trace:
+        trace = tm.trace(ranks=f"{folder}/{program.__name__}")
+        with contextlib.suppress(RuntimeError), trace:
             program()
         reports[program.__name__] = trace.report
 

@@ -15,13 +15,18 @@ import torch
 
 import tensormagic as tm
 from tensormagic.commands import main
-from tensormagic.comparisons.ranks import Facts, OnePass, OneStep, compare_ranks
+from tensormagic.comparisons.rank_files import Facts, OnePass, OneStep
+from tensormagic.comparisons.ranks import compare_ranks
 from tests.support.kernel import ROOT
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no processes to speak to")
 
 WORLD = 2
-HEALTHY = ("healthy", "healthy_clipped", "healthy_accumulation", "healthy_sharded", "healthy_rates")
+HEALTHY = (
+    "healthy", "healthy_clipped", "healthy_accumulation", "healthy_sharded", "healthy_rates", "healthy_dropout",
+    "healthy_buffers", "healthy_sharded_clipped", "healthy_last_batch", "healthy_tensor_parallel",
+    "healthy_fixed_input", "healthy_other_lines",
+)  # fmt: skip
 FAULTS = {
     "never_reduced": ("TM902", "no pass since the step before reduced them"),
     "past_the_wrapper": ("TM902", "no pass since the step before reduced them"),
@@ -32,6 +37,15 @@ FAULTS = {
     "other_rates": ("TM903", "from step 3 on: 0.05 on rank 0 and 0.1 on rank 1"),
     "nan_on_one": ("TM907", "began on rank 1 alone, in pass 3"),
     "one_more_pass": ("TM908", "rank 1 made 5, rank 0 6"),
+    "own_buffers": ("TM904", "1.running_mean is another on rank 1"),
+    "same_data": ("TM905", "Ranks 0 and 1 were given the same input in all 5 forwards"),
+    "same_masks": ("TM909", "at each of 5 forwards, and 5 of them drew"),
+    "smaller_last_batch": ("TM910", "in 1 of 5 forwards, first in pass 5"),
+    "clipped_by_shards": ("TM913", "Before step 2 the ranks scaled the shards of their gradients"),
+    "whole_by_mistake": ("TM912", "Each rank holds 2 of 4 DTensors whole"),
+    "slow": ("TM915", "The other rank waits for rank 1"),
+    "another_collective": ("TM906", "The ranks part at collective"),
+    "left_out": ("TM906", "Rank 1 never came to collective 2 of group"),
     "killed": ("TM900", "Rank 1 ended without a word after pass 3"),
 }
 

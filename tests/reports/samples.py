@@ -736,7 +736,8 @@ def ranks_report() -> reports.RankReport:
         ranks=(
             reports.RankRow(
                 rank=0, host="node1", pid=7, state="failed", error="ValueError: no", kinds=("DDP",), replicas=(0, 1),
-                passes=3, steps=3, loss=0.5, peak=1024, line="train.py, line 3", seconds=1.5,
+                shares=(0, 1), coordinate=(("dp", 0),), passes=3, steps=3, loss=0.5, peak=1024,
+                line="train.py, line 3", seconds=1.5,
             ),
         ),
         names=("net.weight",), compared_pass=3, compared_step=3,
@@ -744,8 +745,18 @@ def ranks_report() -> reports.RankReport:
         differences=(
             reports.Difference(
                 what="gradients", step=2, ranks=(1,), names=("net.weight",), count=1, of=1, values=((0, 1.0), (1, 2.0)),
-                reduced="some",
+                reduced="some", told=((0, "R"), (1, "S(0)")), line="train.py, line 3",
             ),
+        ),
+        spread=(
+            reports.Placed(
+                name="net.weight", shape=(4, 3), placements=("S(0)",), mesh_names=("dp",), mesh_sizes=(2,),
+                mesh_ranks=(0, 1),
+            ),
+        ),
+        arrivals=reports.Arrivals(
+            group="0", ranks=(0, 1), numbers=(7,), operations=("all_reduce",), lines=("train.py, line 3",),
+            seconds=array("f", [0.0, 0.25]),
         ),
         bad_pass=3, bad_ranks=(1,), bad_line="train.py, line 3", gaps=(reports.Gap("ranks", HOSTILE),),
         findings=(finding(),),

@@ -62,6 +62,7 @@ class ForwardRecorder(TransparentMode):
     Attributes:
         meter: Told of every call that makes a node, where forward values were asked for.
         module_path: Gives the path of the innermost module that runs in a frame.
+        first_node: Told of each call that makes a node, until it is taken away.
     """
 
     def __init__(self, sites: SourceLines, modules: ModuleNames) -> None:
@@ -77,6 +78,7 @@ class ForwardRecorder(TransparentMode):
         self.autograd = AutogradWatch(sites)
         self._arrays = self.autograd.arrays.marks
         self.meter: ForwardMeter | None = None
+        self.first_node: Callable[[FrameType], None] | None = None
         self.seconds = 0.0
         self._aside_since = 0
         self._applied = -1
@@ -198,6 +200,8 @@ class ForwardRecorder(TransparentMode):
     def _note(self, start: int, stop: int, frame: FrameType, place: Any = None) -> None:
         began = perf_counter()
         origin = self._origin(frame) if place is None else place.origin
+        if self.first_node is not None:
+            self.first_node(frame)
         if start == self._applied:  # that custom Function refused its arguments: it made no node
             self.origins.retract(start)
         self.origins.add(start, stop, origin)

@@ -395,6 +395,15 @@ def _numbered(base: str, number: int) -> str:
 _MODULE_CALL = nn.Module._call_impl.__code__
 
 
+def outermost_call(frame: FrameType | None) -> tuple[Any, ...] | None:
+    """Return what the outermost module whose forward runs in ``frame`` or above it was given; None without one."""
+    found = None
+    while frame is not None:
+        found = frame if frame.f_code is _MODULE_CALL else found
+        frame = frame.f_back
+    return None if found is None else (*found.f_locals["args"], found.f_locals["kwargs"])
+
+
 class RunningModules:
     """Looks up the stack for the innermost module.
 

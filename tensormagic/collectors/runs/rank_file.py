@@ -13,17 +13,22 @@ import os
 import socket
 import sys
 import time
+import weakref
 from array import array
 from collections.abc import Iterable
 from pathlib import Path
 from threading import get_ident
 from time import perf_counter
+from types import FrameType
 from typing import Any
 
 import torch
 
+from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import answers_itself, here, quiet
+from tensormagic.collectors.runs.rank_collectives import collectives_since, newest_record
+from tensormagic.collectors.runs.rank_facts import Forwards, buffers_of, hash_of, placed
 from tensormagic.collectors.training.parallel import ParallelWatcher, world_size
 from tensormagic.collectors.training.step_hooks import leave_steps, watch_steps
 from tensormagic.collectors.training.training import held_by
@@ -31,7 +36,6 @@ from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Pass
 
 FORMAT = 1
 EVERY_ONE, SELDOM = 256, 64
-_hash_tensor = getattr(torch, "hash_tensor", None)
 
 
 class RankFile:
@@ -41,13 +45,17 @@ class RankFile:
         folder: Where; made where it is not there.
         leaves: The leaves met so far.
         parallel: Knows the rank's place.
+        recorder: Sees calls that make nodes.
 
     Attributes:
         seconds: Spent here.
     """
 
-    def __init__(self, folder: Path, leaves: Leaves, parallel: ParallelWatcher) -> None:
-        self._folder, self._leaves, self._parallel = folder, leaves, parallel
+    def __init__(self, folder: Path, leaves: Leaves, parallel: ParallelWatcher, recorder: ForwardRecorder) -> None:
+        self._folder, self._leaves, self._parallel, self._recorder = folder, leaves, parallel, recorder
+        self._forwards = Forwards()
+        self._shards: list[weakref.ref[torch.Tensor]] = []
+        self._newest: dict[str, int] = {}
         self._file = -1
         self._gap = ""
         self._is_closed = False
@@ -63,6 +71,7 @@ class RankFile:
         """Begin to be told of steps."""
         self._home, self._began = get_ident(), time.time()
         watch_steps(self)
+        self._recorder.first_node = self._first_node
         if world_size() > 1:
             self._guarded(self._open)
         return self
@@ -70,6 +79,7 @@ class RankFile:
     def __exit__(self, *_: object) -> None:
         """Be told no more; what has happened is told by `finish`."""
         leave_steps(self)
+        self._recorder.first_node = None
 
     def finish(self, state: str, error: str) -> None:
         """Write how the run ended, and close the file."""
@@ -92,6 +102,15 @@ class RankFile:
     def after_pass(self, done: Pass, norms: array[float], line: str) -> None:
         """Write down a pass that has ended."""
         self._guarded(self._pass, done, norms, line)
+
+    def _first_node(self, frame: FrameType) -> None:
+        """Look at what a forward was given; until the next pass no more is looked at."""
+        if get_ident() != self._home:
+            return
+        if world_size() > 1:
+            self._guarded(self._forward, frame)
+        else:
+            self._recorder.first_node = None
 
     def begins(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         """Write down what a step uses."""
@@ -122,6 +141,7 @@ class RankFile:
         distributed = torch.distributed
         rank = distributed.get_rank() if several else int(os.environ.get("RANK", "0"))
         world = distributed.get_world_size() if several else int(os.environ.get("WORLD_SIZE", "1"))
+        self._newest = newest_record() if not self._passes else {}
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"rank{rank:05d}.jsonl"
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
@@ -134,39 +154,55 @@ class RankFile:
             self._open()
         os.write(self._file, (json.dumps({"k": kind, **values}, separators=(",", ":")) + "\n").encode())
 
+    def _forward(self, frame: FrameType) -> None:
+        if self._forwards.note(frame):
+            self._recorder.first_node = None
+
     def _names(self) -> None:
         known = self._leaves.known[self._named :]
         if known:
             self._write("names", names=[leaf.name for leaf in known])
             self._named += len(known)
-        place = (tuple(self._parallel.kinds), self._parallel.replicas())
+        place = (tuple(self._parallel.kinds), self._parallel.replicas(), self._parallel.shares())
         if place != self._place:
             self._place = place
-            self._write("place", kinds=place[0], replicas=place[1])
+            self._write("place", kinds=place[0], replicas=place[1], shares=place[2])
 
     def _pass(self, done: Pass, norms: array[float], line: str) -> None:
         self._names()
         self._passes += 1
-        packed = _packed(norms) if self._is_kept(self._passes) else None
+        is_kept = self._is_kept(self._passes)
+        packed = _packed(norms) if is_kept else None
+        shards = [each for reference in self._shards if (each := reference()) is not None] if is_kept else []
+        held = _packed(self._norms(shards)) if shards else None
         self._write(
             "pass", n=done.number, loss=done.value, finite=done.finite, reduced=done.reduced, line=line, at=time.time(),
-            norms=packed,
+            norms=packed, held=held, forward=self._forwards.taken(),
         )  # fmt: skip
+        self._recorder.first_node = self._first_node if self._is_kept(self._passes + 1) else None
 
     def _step(self, optimizer: torch.optim.Optimizer) -> None:
         self._names()
         if not self._steps:
             self._hashes(held_by(optimizer))
+            self._placed(optimizer)
         self._steps += 1
-        used = _packed(self._used(optimizer)) if self._is_kept(self._steps) else None
+        used = _packed(self._norms(held_by(optimizer))) if self._is_kept(self._steps) else None
         rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group]
         self._write("step", n=self._steps, lr=rates, at=time.time(), used=used)
 
-    def _used(self, optimizer: torch.optim.Optimizer) -> array[float]:
+    def _placed(self, optimizer: torch.optim.Optimizer) -> None:
+        """Write how the parameters are spread that are DTensors."""
+        known = [(number, each) for each in held_by(optimizer) if (number := self._leaves.find(each)) is not None]
+        self._shards = [weakref.ref(each) for _, each in known if here(each) is not each]
+        if self._shards:
+            self._write("placed", **placed(known))
+
+    def _norms(self, parameters: Iterable[torch.Tensor]) -> array[float]:
         """Return the norms of what lies here of the gradients, by the number of the parameter."""
         found = array("f", [UNTOUCHED]) * len(self._leaves.known)
         numbers, gradients = [], []
-        for parameter in held_by(optimizer):
+        for parameter in parameters:
             number, gradient = self._leaves.find(parameter), here(parameter.grad)
             if number is None or gradient is None:
                 continue
@@ -186,14 +222,18 @@ class RankFile:
         for parameter in parameters:
             number = self._leaves.find(parameter)
             if number is not None and type(parameter) is torch.nn.Parameter and parameter.device.type != "meta":
-                hashes[number] = _hash(parameter.detach())
+                hashes[number] = hash_of(parameter.detach())
         packed = base64.b64encode(b"".join(each.to_bytes(8, "little") for each in hashes)).decode()
         self._write("hash", step=self._steps, of=packed)
+        if buffers := buffers_of(self._parallel.wrappers()):
+            self._write("buffers", step=self._steps, of=buffers)
 
     def _end(self, state: str, error: str) -> None:
         if self._steps:
             alive = (leaf.reference() for leaf in self._leaves.known)
             self._hashes(each for each in alive if each is not None)
+        if world_size() > 1:
+            self._write("collectives", **collectives_since(self._newest))
         self._write("end", state=state, error=error[:2000], peak=_peak(), at=time.time())
 
     @staticmethod
@@ -203,22 +243,6 @@ class RankFile:
 
 def _packed(numbers: array[float]) -> str:
     return base64.b64encode(numbers.tobytes()).decode()
-
-
-def _hash(x: torch.Tensor) -> int:
-    """Return 64 bits of a tensor, whatever the order of its elements is read in: of equal ones the same.
-
-    The sum of what it stores, taken as whole numbers, and torch's own hash, in which equal elements cancel out.
-    """
-    if x.layout is not torch.strided or (whole := _WHOLE.get(x.element_size())) is None or x.is_complex():
-        return 0
-    total = int(x.contiguous().view(whole).sum(dtype=torch.int64).item())
-    other = int(_hash_tensor(x).view(torch.int64).item()) if _hash_tensor is not None else 0
-    return (total * _ODD ^ other) & ((1 << 64) - 1)
-
-
-_WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_ODD = 0x9E3779B97F4A7C15
 
 
 def _peak() -> int:

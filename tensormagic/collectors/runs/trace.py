@@ -131,7 +131,7 @@ class Tracer(FollowedRun):
 
     def write_ranks(self, folder: Path) -> None:
         """Write down passes and steps as they end, in a file of this rank's; said before `start`."""
-        self._rank_file = RankFile(folder, self._leaves, self._parallel)
+        self._rank_file = RankFile(folder, self._leaves, self._parallel, self._recorder)
 
     def measure_forward(self) -> None:
         """Measure what the forward makes, too; said before `start`."""

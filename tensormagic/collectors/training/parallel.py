@@ -92,6 +92,24 @@ class ParallelWatcher:
             return ()
         return tuple(torch.distributed.get_process_group_ranks(*groups.values()))
 
+    def wrappers(self) -> list[Any]:
+        """Return each `DistributedDataParallel` that is still alive."""
+        return [module for one in self._wrapped if one.kind == "DDP" and (module := one.module()) is not None]
+
+    def shares(self) -> tuple[int, ...]:
+        """Return the ranks of which each is to be given data of its own; none where that is not certain.
+
+        Where there are other groups beside the one that reduces gradients, as for tensor or context parallelism, ranks
+        may be given the same on purpose; a dimension of FSDP2's mesh that is called otherwise than for data is one.
+        """
+        if len(self.kinds) != 1:
+            return ()
+        try:
+            groups = {shares for one in self._wrapped if (shares := _shares(one.kind, one.module()))}
+        except (AttributeError, RuntimeError, ValueError):
+            return ()
+        return next(iter(groups)) if len(groups) == 1 else ()
+
     def report(self) -> Parallel | None:
         """Return what is known so far; None in a run of one process, or before a pass."""
         return Parallel(self._rank, self._world, tuple(self.kinds)) if self._world else None
@@ -105,6 +123,26 @@ class ParallelWatcher:
             self._wrapped = [one for name, module in roots for one in _wrapped_in(name, module)]
             bare = {id(module): name for name, module in roots if name not in {one.root for one in self._wrapped}}
             self._wrapped += _wrapped_around(bare) if bare else ()
+
+
+def _shares(kind: Spread, module: Any) -> tuple[int, ...]:
+    """Return the ranks over which a module reduces its gradients, where no other groups are there."""
+    if module is None:
+        return ()
+    if kind == "FSDP2":
+        state = module._get_fsdp_state()
+        groups = getattr(state, "_fsdp_param_groups", None)
+        groups = [state._fsdp_param_group] if groups is None else groups
+        meshes = [group.mesh_info.mesh for group in groups if group is not None]
+        if not meshes or any(set(_OTHERS) & set("_".join(mesh.mesh_dim_names or ()).split("_")) for mesh in meshes):
+            return ()
+        return tuple(sorted(meshes[0].mesh.flatten().tolist()))
+    ranks = tuple(sorted(torch.distributed.get_process_group_ranks(module.process_group)))
+    others = {tuple(sorted(each)) for each in torch.distributed.distributed_c10d._world.pg_group_ranks.values()}
+    return ranks if all(len(each) < 2 or each == ranks for each in others) else ()
+
+
+_OTHERS = ("cp", "sp", "tp", "pp", "ep", "context", "sequence", "tensor", "pipeline", "expert")
 
 
 def _shards(x: Any) -> int:

@@ -1,0 +1,154 @@
+"""What follows from hand-made facts of ranks: hosts, memory, placements, collectives, clocks; no process is started."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensormagic.comparisons.rank_files import Begun, Facts, OnePass, OneStep
+from tensormagic.comparisons.ranks import compare_ranks
+from tensormagic.diagnoses import diagnose
+from tensormagic.renderers.files import Outlet
+
+GIB = 2**30
+
+
+def facts(rank, world=4, **row):
+    """Return a rank that has done two steps."""
+    found = Facts(world=world, names=["net.weight", "net.bias"])
+    found.row = {"rank": rank, "host": "node0", "kinds": ("FSDP2",), "shares": tuple(range(world)), **row}
+    found.row.setdefault("state", "finished")
+    for step in (1, 2):
+        found.passes[step] = OnePass(0.5, True, True, "train.py, line 3")
+        found.steps[step] = OneStep((0.1,), None, [step], float(step))
+    return found
+
+
+def placed(found, names=("dp", "tp"), sizes=(2, 2), how=("R", "S(0)")):
+    """Spread a rank's weight over a mesh of all ranks."""
+    mesh = [list(names), list(sizes), list(range(found.world))]
+    found.placed = {"meshes": [mesh], "of": [[0, 0, list(how), [8, 8]]]}
+    return found
+
+
+def begun(found, operations, *, at=0.0, group="0", sizes="[[4]]", first=1, moments=None):
+    """Give a rank collectives of one group, a hundredth of a second apart."""
+    kinds = [(group, tuple(range(found.world)), each, sizes, "train.py, line 9") for each in dict.fromkeys(operations)]
+    which = [[kind[2] for kind in kinds].index(each) for each in operations]
+    moments = [at + 0.01 * place for place in range(len(operations))] if moments is None else moments
+    numbers = np.arange(first, first + len(operations), dtype=np.int32)
+    found.begun = Begun(kinds, numbers, np.array(which, np.int32), np.array(moments, np.float64))
+    return found
+
+
+def said(found):
+    """Return codes and messages; every form of the report can be made."""
+    report = compare_ranks(found, "runs/a")
+    told = [(finding.code, finding.message) for finding in diagnose(report)]
+    assert len(Outlet().text(report)) > 100
+    return told
+
+
+def test_a_rank_that_takes_more_memory():
+    """Of ranks that share the data; half as much more is told, a little is not."""
+    assert said([facts(rank, peak=(3 if rank == 2 else 2) * GIB) for rank in range(4)]) == [
+        ("TM914", "Rank 2 took 3 GiB at its peak, the other 3 about 2 GiB.")
+    ]
+    assert said([facts(rank, peak=2 * GIB + rank * 2**26) for rank in range(4)]) == []
+    assert said([facts(rank, peak=(3 if rank == 2 else 2) * GIB, shares=()) for rank in range(4)]) == []
+
+
+def test_tensor_parallelism_across_machines():
+    """Told where the other dimension would have fitted on one; not where all goes across, or nothing does."""
+    apart = [placed(facts(rank, host=f"node{rank // 2}"), ("tp", "dp"), how=("S(0)", "R")) for rank in range(4)]
+    (code, message), *more = said(apart)
+    assert (code, more) == ("TM916", [])
+    assert message.startswith("The dimension tp of the mesh goes across machines, dp stays on one: rank 0 is on node0")
+    right = [placed(facts(rank, host=f"node{rank // 2}")) for rank in range(4)]
+    every = [placed(facts(rank, host=f"node{rank}"), ("tp", "dp")) for rank in range(4)]
+    assert said(right) == said(every) == said([placed(facts(rank)) for rank in range(4)]) == []
+
+
+def test_placements_that_differ():
+    """Of one parameter on one mesh."""
+    ranks = [placed(facts(rank), how=("R", "S(1)" if rank == 3 else "S(0)")) for rank in range(4)]
+    ((code, message),) = said(ranks)
+    assert code == "TM912"
+    assert message.endswith("net.weight is R S(0) on rank 0 and R S(1) on rank 3.")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"operations": ["gloo:all_reduce", "gloo:broadcast", "gloo:all_reduce"]}, "rank 3 broadcast of [4]"),
+        ({"operations": ["gloo:all_reduce"] * 3, "sizes": "[[5]]"}, "rank 3 all_reduce of [5]"),
+    ],
+)
+def test_ranks_part_at_a_collective(change, words):
+    """The first that is another one, or is as large as no other."""
+    ranks = [begun(facts(rank), ["gloo:all_reduce"] * 3) for rank in range(3)]
+    ((code, message),) = said([*ranks, begun(facts(3), **change)])
+    assert code == "TM906"
+    assert words in message
+
+
+def test_what_may_differ_between_ranks_in_a_collective():
+    """Lines; sizes of what is gathered; how far back the recorder goes; a rank that was stopped earlier."""
+    gathered = [begun(facts(rank), ["gloo:all_gather"] * 3, sizes=f"[[{rank}]]") for rank in range(4)]
+    later = [begun(facts(rank), ["gloo:all_reduce"] * (5 - rank), first=1 + rank) for rank in range(4)]
+    fewer = [begun(facts(rank), ["gloo:all_reduce"] * (5 - rank)) for rank in range(4)]
+    assert said(gathered) == said(later) == said(fewer) == []
+
+
+def test_a_rank_that_never_came():
+    """Where another one failed for it."""
+    ranks = [begun(facts(rank), ["gloo:all_reduce"] * 3) for rank in range(3)]
+    ranks[0].row["state"] = "failed"
+    found = said([*ranks, begun(facts(3), ["gloo:all_reduce"] * 2)])
+    ((code, message),) = found
+    assert code == "TM906"
+    assert message == (
+        "Rank 3 never came to collective 3 of group 0: all_reduce of [4] (train.py, line 9), where rank 0 waited "
+        "and failed."
+    )
+
+
+def steps(found, late, *, clock=0.0, many=20):
+    """Let a rank come late to one collective in each of many steps of 0.1 s."""
+    for step in range(1, many + 1):
+        found.steps[step] = OneStep((0.1,), None, [], 0.1 * step + clock)
+    moments = [0.1 * step - 0.05 + clock + late(step) for step in range(1, many + 1)]
+    return begun(found, ["gloo:all_reduce"] * many, moments=moments)
+
+
+@pytest.mark.parametrize("clock", [0.0, 3600.0])
+def test_a_straggler_is_found_on_one_machine_alone(clock):
+    """By the moments of arrival; clocks of several machines are not the same, and are not compared for it."""
+    ranks = [steps(facts(rank), lambda step, rank=rank: 0.04 * (rank == 2), clock=clock) for rank in range(4)]
+    ((code, message),) = said(ranks)
+    assert code == "TM915"
+    assert message == (
+        "The other ranks wait for rank 2 40 ms in a step of 100 ms: it came last in 18 of 18 steps, to all_reduce at "
+        "train.py, line 9."
+    )
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        lambda rank, step: 0.04 * (step % 4 == rank),  # each in turn
+        lambda rank, step: 0.002 * (rank == 2),  # a little
+        lambda rank, step: 0.04 * (rank == 2 and step < 9),  # at first
+    ],
+)
+def test_what_is_no_straggler(late):
+    """Ranks that are late now and then, or by little."""
+    assert said([steps(facts(rank), lambda step, rank=rank: late(rank, step)) for rank in range(4)]) == []
+
+
+def test_of_a_gpu_nothing_is_said_of_stragglers():
+    """The recorder knows when the host came, not the device."""
+    ranks = [steps(facts(rank), lambda step, rank=rank: 0.04 * (rank == 2)) for rank in range(4)]
+    for one in ranks:
+        one.begun.kinds = [(kind[0], kind[1], "nccl:all_reduce", *kind[3:]) for kind in one.begun.kinds]
+    assert said(ranks) == []
