@@ -157,11 +157,12 @@ def memory_uneven(report: RankReport) -> Iterator[Finding]:
     others = [one.peak for one in alike if one is not most and one.shares == most.shares]
     if others and most.peak > _PEAK * max(others) and most.peak - max(others) > _MORE:
         usual = median(others)
+        times = short_number(round(2 * most.peak / usual) / 2)
         yield Finding(
             code="TM914", severity="note",
-            message=f"Rank {most.rank} took {number_of_bytes(most.peak)} at its peak, {_others(len(others))} "
-            f"{number_of_bytes(int(usual))}.",
-            evidence={"rank": most.rank},
+            message=f"Rank {most.rank} took about {times} times as much memory at its "
+            f"peak as {'the other rank' if len(others) == 1 else f'the {len(others)} other ranks'}.",
+            evidence={"peak": number_of_bytes(most.peak), "others": number_of_bytes(int(usual))},
             remedy=f"Look at what rank {most.rank} alone does: checkpoints, metrics, tensors of other ranks that land "
             "on its device (`map_location`).",
         )  # fmt: skip
@@ -176,10 +177,9 @@ def straggler(report: RankReport) -> Iterator[Finding]:
         where = f" at {one.line}" if one.line else ""
         yield Finding(
             code="TM915", severity="warning",
-            message=f"{others} for rank {rank} {seconds_text(times[rank])} in a step of "
-            f"{seconds_text(times[-1])}: it came last in {count(one.count)} of {plural(one.of, 'step')}, to "
+            message=f"{others} for rank {rank}: it came last in {count(one.count)} of {plural(one.of, 'step')}, to "
             f"{one.names[0]}{where}.",
-            evidence={"rank": rank, "steps": one.count},
+            evidence={"waited": seconds_text(times[rank]), "step": seconds_text(times[-1])},
             remedy=f"Look at what rank {rank} alone does between collectives: a slower loader or device, logging.",
         )  # fmt: skip
 
@@ -206,10 +206,6 @@ def _both(one: Difference) -> list[tuple[int, str]]:
 
 def _group(one: Difference) -> str:
     return f"group {one.names[0]}" if one.names else "their group"
-
-
-def _others(number: int) -> str:
-    return "the other one" if number == 1 else f"the other {count(number)} about"
 
 
 def _first(words: str) -> str:
