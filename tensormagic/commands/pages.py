@@ -62,7 +62,7 @@ def write_page(notebook: nbformat.NotebookNode, page: Path, title: str) -> None:
 
 
 def run_to_page(source: Path, page: Path) -> str:
-    """Run a notebook where it lies, and write its page, also where a cell failed.
+    """Run a notebook where, and write its page, also where a cell failed.
 
     Returns:
         Why it failed; empty where it did not.

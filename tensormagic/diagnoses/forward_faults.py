@@ -32,7 +32,7 @@ _OWN_FUNCTION = (
 
 
 class Fault(NamedTuple):
-    """Where a forward went wrong: the place of the graph, what is known of it, whether what went in was finite."""
+    """Where a forward went wrong: the place of the graph, what is known of it, whether its inputs were finite."""
 
     at: int
     first: FirstBad

@@ -124,7 +124,7 @@ def _picture(report: TensorReport, kind: str) -> Picture:
     picture = picture_of(report)
     if picture is None or not picture.drawable:
         reasons = "; ".join(f"{gap.section}: {gap.reason}" for gap in report.gaps)
-        without = "it has no element" if picture is not None else "it has no strides; its panel shows what it has"
+        without = "it has no element" if picture is not None else "it has no strides; its panel shows the rest"
         raise TensorMagicError(f'no "{kind}" figure of {name(report)}: {reasons or without}')
     return picture
 
@@ -283,7 +283,7 @@ def gradient_flow(plotly: Any, report: TraceReport) -> Any:
     """Draw each parameter's gradient norm over the passes, on a log scale; what has no logarithm, at its edges."""
     chosen = _longest_lines(report.parameters)
     if not report.passes or not chosen:
-        raise TensorMagicError('no "gradient_flow" figure: no backward pass brought a gradient to any parameter')
+        raise TensorMagicError('no "gradient_flow" figure: no parameter received a gradient')
     every = -(-len(report.passes) // MOST_POINTS)
     figure_, positive = plotly.Figure(), _positive_norms(chosen)
     low, high = (min(positive), max(positive)) if positive else (1e-3, 1.0)
@@ -359,8 +359,8 @@ def _mark_edges(
 def _flow_note(report: TraceReport, lines: int, points: int) -> str:
     parts = []
     if lines < len(report.parameters):
-        parts.append(f"{lines} of {plural(len(report.parameters), 'parameter')} drawn: those a gradient came to, "
-                     f"non-finite ones first, then the largest")  # fmt: skip
+        parts.append(f"{lines} of {plural(len(report.parameters), 'parameter')} drawn: those with a gradient, "
+        "non-finite ones first, then the largest")  # fmt: skip
     if points < report.passes_traced:
         parts.append(f"{points} of {plural(report.passes_traced, 'pass', 'passes')} drawn")
     return "; ".join(parts)

@@ -133,7 +133,7 @@ def lines(plotly: Any, report: MemoryRunReport) -> Framed:
     """Draw the lines that took the most as bars: allocated, alive at the peak, kept after the run."""
     shown = [(at, line) for at, line in enumerate(report.lines) if line.allocated or line.freed][:MOST_LINES]
     if not shown:
-        raise TensorMagicError('no "lines" figure: no line of yours allocated anything')
+        raise TensorMagicError('no "lines" figure: none of your lines allocated anything')
     labels = [plain_text(memory_run.line_words(report, at, width=48)) for at, _ in shown]
     figure = plotly.Figure([
         plotly.Bar(
@@ -150,7 +150,7 @@ def lines(plotly: Any, report: MemoryRunReport) -> Framed:
     figure.update_xaxes(**_round(max(max(line.allocated, line.at_peak, line.kept) for _, line in shown)))
     figure.update_layout(barmode="group")
     cut = f"{len(shown)} of {plural(len(report.lines), 'line')}; " if len(shown) < len(report.lines) else ""
-    return Framed(figure, "What each line took", cut + _sentence(report), 160 + LINE * len(shown))
+    return Framed(figure, "Memory by line", cut + _sentence(report), 160 + LINE * len(shown))
 
 
 def _amount(line: LineMemory, key: str) -> int:

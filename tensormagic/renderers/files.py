@@ -41,7 +41,7 @@ def form_of(path: str | os.PathLike[str]) -> str:
     suffix = Path(path).suffix.lower()
     form = _FORMS.get(suffix)
     if form is None:
-        described = f"cannot save to {os.fspath(path)!r}: the ending says the format: {', '.join(_FORMS)}"
+        described = f"cannot save to {os.fspath(path)!r}: the file's extension selects the format: {', '.join(_FORMS)}"
         raise TensorMagicError(described + _advice(suffix))
     return form
 
@@ -49,7 +49,7 @@ def form_of(path: str | os.PathLike[str]) -> str:
 def _advice(suffix: str) -> str:
     """Return what to do instead of an ending that people try."""
     if suffix in _PACKED:
-        return f"; nothing is packed: save without {suffix}, and pack the file yourself"
+        return f"; compressed files are not supported: save without {suffix}, and compress the file yourself"
     if suffix in _PICTURES:
         return f"; {suffix} needs a browser: save as .svg, or as .html and choose Export there (PNG), or print it (PDF)"
     return ""
@@ -66,7 +66,7 @@ class Outlet:
         try:
             target = Path(path).expanduser().resolve()
         except (ValueError, RuntimeError) as error:  # a NUL in it, a link to itself, a ~ of nobody
-            raise TensorMagicError(f"there can be no file {os.fspath(path)!r}: {error}") from error
+            raise TensorMagicError(f"cannot create the file {os.fspath(path)!r}: {error}") from error
         text = _as_file(report, form, slide=slide)
         _make_folder(target.parent)
         _replace(target, text)

@@ -85,7 +85,7 @@ class Envelope:
         to, delimiter, _, header, *rest = session.serialize(message, comm.topic)
         before, after = header.split(message["msg_id"].encode())
         if header[:1] != b"{" or len(rest) != UNCHANGED:
-            raise ValueError("these messages are not made as expected")
+            raise ValueError("these messages have an unexpected form")
         socket, opening, around = comm.kernel.iopub_socket, (to, delimiter), (before, after)
         return cls(comm, os.getpid(), socket, session.sign, opening, around, tuple(rest), itertools.count(1))
 

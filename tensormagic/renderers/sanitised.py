@@ -14,7 +14,7 @@ MOST_TEXT = 2_400  # bytes, of which a drawn line takes three a character: what 
 _BEFORE, _AFTER = "<style><!--</style>", '<script type="text/plain">-->{}</script>'
 _ENDS = ("-->", "--!>")  # of a comment: with one of them in the panel, the rest of it would be printed
 _ALL = (
-    "This export has removed the panel that stood here; the rest of its text:"
+    "This export removed the panel; to export the rest of its text:"
     " jupyter nbconvert --NbConvertBase.display_data_priority=\"['text/plain']\""
 )
 

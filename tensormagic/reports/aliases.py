@@ -78,7 +78,7 @@ RELATIONS = {
     "detached": "the same storage and the same version counter: `.detach()`",
     "data": "the same storage, a version counter of its own: `.data`, `nn.Parameter(x)`, `set_`",
     "same storage": "the same storage; whether it shares the version counter cannot be told",
-    "wraps": "a torch storage over memory that is not torch's own: `from_numpy`, `frombuffer`, `from_dlpack`",
+    "wraps": "a torch storage memory from outside torch own: `from_numpy`, `frombuffer`, `from_dlpack`",
     "array": "a NumPy array over a tensor's memory: `.numpy()`",
     "capsule": "a NumPy array over memory that came through DLPack",
     "buffer view": "a NumPy array over an object that exports a buffer",

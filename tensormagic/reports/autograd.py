@@ -99,7 +99,7 @@ class AutogradDetails:
         because: Why it is a leaf or not, and why it is tracked or not, in one clause.
         grad_because: Why its ``.grad`` is there or not, in one clause.
         hooks: Those on the tensor. Hooks on its node cannot be listed: torch does not tell them.
-        saved: What its node keeps for backward.
+        saved: What saved tensors for backward.
         path: The way to its leaves; None for a tensor that no node made.
     """
 

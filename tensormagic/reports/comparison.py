@@ -1,4 +1,4 @@
-"""Two traced runs side by side: what is the same, what is different, and from which step on.
+"""Comparison of two traced runs: what is the same, what is different, and from which step on.
 
 The left run is the one that the other is held against: a ratio is right over left. Numbers are those of the steps
 that both runs kept; what only one of them has is listed, not guessed at.
@@ -232,7 +232,7 @@ class LossPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonReport(Report):
-    """Two traced runs side by side.
+    """Comparison of two traced runs.
 
     Attributes:
         left: The run that the other is held against.

@@ -414,7 +414,7 @@ class TensorReport(Report):
         slices: Its values slice by slice, for each dimension that has several slices of several elements.
         picture: It as images or signals, where a picture was asked for.
         gaps: What could not be read, and why.
-        holders: Who keeps it and its storage alive; None where nobody was looked for.
+        holders: Who keeps it and its storage alive; None where not searched.
         verdict: Whether it shares memory with the operands of the expression that made it; None for a plain name.
         kinds: What sort of tensor it is, what holds its numbers first; empty for a plain strided one.
     """

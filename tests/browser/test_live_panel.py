@@ -102,7 +102,7 @@ def test_a_run_that_rests_says_how_far_it_has_come(notebook):
     lab = notebook(SET_UP, TRAIN.replace("--title reopened", "--every 400"))
     lab.start()
     head = lab.output(1).locator(".tmv .head")
-    expect(head).to_contain_text("resting: step", timeout=30_000)
+    expect(head).to_contain_text("paused: step", timeout=30_000)
     expect(head).to_contain_text("next traced about 401")
     expect(head).to_contain_text("finished", timeout=30_000)
     expect(head).to_contain_text("(every 400")

@@ -204,7 +204,7 @@ def test_a_slide_that_cannot_be_whole_says_so(static_page, tmp_path):
     path = tmp_path / "overlay.html"
     samples_overlay.SAMPLES["views"].save(path, slide=True)
     page = static_page(path, width=1280)
-    said = page.get_by_text("goes on below \u2193")
+    said = page.get_by_text("continues below \u2193")
     page.set_viewport_size({"width": 1280, "height": 180})
     expect(said).to_be_visible()
     page.set_viewport_size({"width": 1280, "height": 720})

@@ -99,7 +99,7 @@ def test_click_on_a_node_opens_its_drawer(static_page: OpenPage, dark: bool) -> 
     expect(drawer).to_contain_text("cell 5, line 6")
     expect(drawer).to_contain_text("logp = p.log()")
     expect(drawer).to_contain_text("32×10")
-    expect(drawer).to_contain_text("3 NaN of 320 went on for input 0")
+    expect(drawer).to_contain_text("sent 3 NaN of 320 to input 0")
     page.keyboard.press("Escape")
     expect(drawer).to_be_hidden()
 

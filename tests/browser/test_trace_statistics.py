@@ -67,7 +67,7 @@ def test_the_step_that_followed_is_told_at_the_leaf(static_page: OpenPage) -> No
     """The leaf's drawer says how far the optimizer moved it, at the passes after which that was measured."""
     page = _open(static_page)
     page.locator(".badge").first.click()
-    expect(page.locator(".drawer .story")).to_have_text("The optimizer then moved it by 0.001 of its norm.")
+    expect(page.locator(".drawer .story")).to_have_text("The optimizer then changed it by 0.001 of its norm.")
     page.locator("input[type=range]").first.fill("0")
     expect(page.locator(".drawer .story")).to_have_text("")
 

@@ -58,7 +58,11 @@ def weights_appended_without_a_copy():
 
 
 @ill(
-    "TM201", "warning", "state += 0.1 * velocity", "items of path are one memory", "path.append(state.detach().clone())"
+    "TM201",
+    "warning",
+    "state += 0.1 * velocity",
+    "items of path share one memory",
+    "path.append(state.detach().clone())",
 )
 def a_path_of_one_point():
     state, velocity, path = torch.zeros(2), torch.ones(2), []

@@ -69,7 +69,7 @@ def test_groups_are_read_by_their_types():
 
 
 def test_a_named_group_goes_to_the_parameter_of_its_name():
-    """Whatever the order; the match itself can be asked for as well."""
+    """Whatever the order; the match itself can be shown for well."""
     assert explained(_named, r"at (?P<at>\d+) of (?P<which>\w+)") == ["Weight 7 at 7 of weight"]
 
 

@@ -42,7 +42,7 @@ def test_text_file_and_name(cell, tmp_path):
     ("line", "words"),
     [
         ("--figure", "no figure"),
-        ("--save x.pdf", "the ending says the format"),
+        ("--save x.pdf", "the file's extension selects the format"),
         ("--into 1x", "takes a name"),
         ("a b", "unrecognized arguments"),
     ],

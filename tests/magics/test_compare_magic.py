@@ -63,7 +63,7 @@ def test_tab_offers_runs_first(shell, runs):
         ("slow nosuch", "there is no name 'nosuch' here; a run is what %%tracegrad --into NAME bound, and here are "),
         ("slow 3", "compare() takes traced runs: reports, traces, or saved .json files, not a int"),
         ("slow nosuch.json", "cannot read 'nosuch.json': No such file or directory"),
-        ("slow fast --save x.pdf", "the ending says the format"),
+        ("slow fast --save x.pdf", "the file's extension selects the format"),
         ("slow 1+", "'1+' is not a Python expression"),
     ],
 )

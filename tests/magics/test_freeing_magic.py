@@ -82,7 +82,7 @@ def test_after_letting_go_ipython_works_on(cell, shell):
     """The next output gets its number and its underscore; a second time there is nothing to let go of."""
     cell("torch.zeros(10)")
     cell("%gpumem --free --yes")
-    assert "Neither an output nor the last error" in cell("%gpumem --free").shown[0]["text/plain"]
+    assert "Neither the outputs nor the last error" in cell("%gpumem --free").shown[0]["text/plain"]
     cell("1 + 1")
     assert (shell.user_ns["_"], shell.user_ns["Out"][4]) == (2, 2)
     assert cell("%tb").error is None

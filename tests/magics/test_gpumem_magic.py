@@ -31,7 +31,7 @@ def test_names_and_devices(cell):
     report = cell("%gpumem --device meta --into r --text\nr").value
     assert {one.device for one in report.storages} == {"meta"}
     assert report.title == "meta"
-    assert "memory of a on cuda ── no tensor lies there" in cell("%gpumem a --device cuda --text").out
+    assert "memory of a on cuda ── no tensor is there" in cell("%gpumem a --device cuda --text").out
     ran = cell("%gpumem --device tpu")
     assert str(ran.error) == "torch knows no device 'tpu': cpu, cuda, cuda:1, mps, xpu, meta"
 
@@ -141,7 +141,7 @@ def test_a_device_that_is_not_there(cell):
     cell("w = torch.ones(1000, 1000, requires_grad=True)\nlosses = [((w * 1.5) ** 2).sum() for _ in range(8)]")
     assert "TM503" in cell("%gpumem --device cpu --text").out
     out = cell("%gpumem --device cuda:7 --text").out
-    assert "memory of cuda:7 ── no tensor lies there" in out
+    assert "memory of cuda:7 ── no tensor is there" in out
     assert "torch sees no cuda:7 here" in out
     assert "TM503" not in out
 

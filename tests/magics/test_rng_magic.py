@@ -80,7 +80,7 @@ def test_draws_of_a_last_expression_that_fails(cell, names):
     names["random"] = random
     cell("%%rng --into seen --text\na = random.random()\n[random.random(), 1 / 0]")
     assert [one.location for one in names["seen"].sums] == [0, None]
-    assert "random: drew (seen afterwards), 2 values, after this line" in renderers.render(names["seen"], "txt")
+    assert "random: drew (between statements), 2 values, after this line" in renderers.render(names["seen"], "txt")
 
 
 def test_numbers_are_those_without_the_magic(cell, names):
@@ -100,7 +100,7 @@ def test_two_runs_compared(cell, names):
     torch.manual_seed(4)
     cell(CELL.replace("seen", "two"))
     ran = cell("%compare one two --into parted --text")
-    assert "torch, CPU did not stand at the same place when one and two began." in " ".join(ran.out.split())
+    assert "torch, CPU was not in the same state when one and two began." in " ".join(ran.out.split())
     assert isinstance(names["parted"], RngComparison)
 
 

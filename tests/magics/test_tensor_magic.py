@@ -43,7 +43,7 @@ def test_below_a_picture_of_several_each_panel_is_folded(cell):
 def test_tensors_without_common_memory_say_so_in_one_line(cell):
     """Nothing to draw: a sentence, then the panels."""
     first, *panels = cell("%tensor -a a + 1").shown
-    assert first["text/plain"].endswith("-a and a + 1 share no memory: each lies in a storage of its own.\n")
+    assert first["text/plain"].endswith("-a and a + 1 share no memory: each has its own storage.\n")
     assert len(panels) == 2
 
 
@@ -103,7 +103,7 @@ def test_who_keeps_it_alive(cell):
     held = next(part for part in text.split("\n\n") if " HELD BY" in part)
     assert "the last error (RuntimeError)" in held
     assert re.search(r"local.* of step .*an error's traceback, cell \d+, line 2", held)
-    assert "torch's own count" not in held
+    assert "torch's count" not in held
 
 
 @pytest.mark.parametrize("line", ["make() nosuch", "make() 3", "make() --save /dev/null/x.html", "make()"])
@@ -168,7 +168,8 @@ def test_save(cell, tmp_path, ending):
 
 
 @pytest.mark.parametrize(
-    ("path", "words"), [("/dev/null/x.html", "Not a directory"), ("x.pdf", "the ending says the format: .html")]
+    ("path", "words"),
+    [("/dev/null/x.html", "Not a directory"), ("x.pdf", "the file's extension selects the format: .html")],
 )
 def test_what_cannot_be_saved_is_shown_and_bound_all_the_same(cell, path, words):
     """The reason is one line; the report is not lost."""
@@ -330,7 +331,7 @@ def test_an_array_lies_on_the_strip_too(cell):
     cell("n = a.numpy()[1:]")
     first, *_ = cell("%tensor a n").shown
     assert first["text/plain"].startswith("── a and n ── one storage of 48 B on cpu")
-    assert "a and n have 8 elements in common" in first["text/plain"]
+    assert "a and n share 8 elements" in first["text/plain"]
 
 
 def test_a_hook_stands_where_its_cell_is(cell):

@@ -75,8 +75,8 @@ def test_save_also_when_the_cell_failed(cell, tmp_path):
         ("taken/run.html", "is a file, not a folder"),
         ("taken/deep/run.html", "is a file, not a folder"),
         ("folder.html", "cannot save to 'folder.html': it is a folder"),
-        ("run.pdf", "the ending says the format: .html"),
-        ("good.html --save run.pdf", "the ending says the format: .html"),
+        ("run.pdf", "the file's extension selects the format: .html"),
+        ("good.html --save run.pdf", "the file's extension selects the format: .html"),
     ],
 )
 def test_a_bad_path_is_refused_before_the_cell_runs(cell, shell, tmp_path, monkeypatch, path, words):

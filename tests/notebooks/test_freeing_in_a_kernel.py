@@ -16,5 +16,5 @@ def test_a_kernel_lets_go_of_outputs_and_of_the_error(run_cells):
     cells = (PREPARE, "torch.ones(1000)", "mine", "failing()", "%gpumem --free --yes --text", COUNT)
     *_, told, counted = run_cells(*cells, allow_errors=True).cells
     shown = "".join(output["text"] for output in told.outputs)
-    assert "Let go of the last error (ValueError) and Out[2]: 15.6 KiB freed, in 2 storages." in shown
+    assert "Released the last error (ValueError) and Out[2]: 15.6 KiB freed, in 2 storages." in shown
     assert [output["text"] for output in counted.outputs] == ["[7]\n"]

@@ -61,7 +61,7 @@ SHOWN = {
         "readings": ["in the middle: [20.0, 40.0, 60.0]", "at the leaf: [200.0, 400.0, 500.0]"],
     },
     "13_randomness": {
-        "seeds": ["torch, CPU 42", "numpy.random the system's, another in each run"],
+        "seeds": ["torch, CPU 42", "numpy.random the system's, different in each run"],
         "drawn": ["torch, CPU 42 3 × 32 bits", "numpy.random 42 4 × 32 bits", "random 42 2 × 32 bits"],
         "step": ["uniform_ 4 times", "randperm, 32 values", "bernoulli_", "numpy.random: drew"],
         "compare": ["After 4 draws that are the same", "monday randperm, 64 values", "tuesday randint, 1 value"],
@@ -79,7 +79,7 @@ SHOWN = {
         "b06": ["the same place, twice: False", "first", "again"],
         "b07": ["scalar ()", "float32"],
         "b08": ["it was given sizes, not values", "nothing was written into this memory"],
-        "b09": ["from_floats \u2588\u2588\u2588 over the memory of floats"],
+        "b09": ["from_floats \u2588\u2588\u2588 shares memory with floats"],
         "b10": ["requires grad, not a leaf", "Its graph leads to 1 leaf: w"],
         "b11": ["leaf, no grad", "No operation that led to it was recorded"],
         "b12": ["leaf, requires grad"],

@@ -197,7 +197,7 @@ def test_it_is_said_in_the_panel(ranks):
     """In words: of what the norms are, which passes reduced, and what the last step used."""
     report = ranks[0]["ddp_no_sync"]["grad"][1]
     told = " ".join(trace_text.render(report).split())
-    assert "rank 0 of 2, DDP: norms are of the gradients of this rank, before they are reduced" in told
+    assert "rank 0 of 2, DDP: norms of this rank's gradients, before they are reduced" in told
     assert "3 of 6 passes reduced gradients over the ranks; passes 1, 3 and 5 kept them back" in told
     assert "norms used at the optimizer's last step, in brackets those before" in told
     assert "rank 0 of 2" in trace_html.render(report)

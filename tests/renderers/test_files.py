@@ -90,11 +90,11 @@ def test_paths_of_all_kinds(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("run.html.gz", "nothing is packed: save without .gz, and pack the file yourself"),
+        ("run.html.gz", "compressed files are not supported: save without .gz, and compress the file yourself"),
         ("run.png", ".png needs a browser: save as .svg, or as .html and choose Export there (PNG), or print it (PDF)"),
         ("run.pdf", ".pdf needs a browser"),
-        ("run.parquet", "the ending says the format: .html, .htm, .svg, .txt, .json"),
-        ("run", "the ending says the format"),
+        ("run.parquet", "the file's extension selects the format: .html, .htm, .svg, .txt, .json"),
+        ("run", "the file's extension selects the format"),
     ],
 )
 def test_unknown_endings_say_what_to_do(name, advice, tmp_path):

@@ -41,7 +41,7 @@ def test_cells_say_what_they_are():
     assert cell_title(ragged, 0, 1).endswith("has ended")
     assert [group_title(SPARSE.stored, group) for group in SPARSE.stored.groups] == [
         "row 0 owns places 0 to 0, says crow_indices",
-        "row 1 is empty: crow_indices gives it no place",
+        "row 1 is empty: crow_indices assigns it no elements",
         "row 2 owns places 1 to 2, says crow_indices",
     ]
 

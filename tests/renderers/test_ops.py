@@ -29,7 +29,7 @@ def test_totals_are_those_of_the_uses():
     ops = samples_ops.operations().ops
     assert ops_words.summary(ops) == "30 calls in 10 ms · 1.1 MiB allocated · 17 writes"
     assert ops_words.split(ops) == "backward 67 %, forward 20 %, optimizer 8 %, other 5 %"
-    assert ops_words.remarks(ops) == ["no line is known for 1 call, 5 % of the time"]
+    assert ops_words.remarks(ops) == ["the line is unknown for 1 call, 5 % of the time"]
 
 
 def test_rows_add_overloads_up_and_keep_other_namespaces():
@@ -48,7 +48,7 @@ def test_rows_by_line_have_the_line_that_made_the_node():
         "cell 5, line 2",
         "cell 5, line 4",
         "cell 5, line 3",
-        "no line known",
+        "line unknown",
     ]
     assert rows[0].cells[3:5] == ("2.0 ms", "6.0 ms")
 
@@ -62,7 +62,7 @@ def test_a_table_says_how_many_it_leaves_out():
 
 def test_time_of_an_accelerator_is_told_to_be_that_of_launching():
     """Where operations ran on a device that works on by itself, the output says what the time is."""
-    said = "that of launching the operation, not of running it"
+    said = "the time to launch an operation, not to run it"
     assert said in trace_text.render(samples_ops.many_operations(), width=200)
     assert said not in trace_text.render(samples_ops.operations(), width=200)
 

@@ -45,7 +45,7 @@ def test_a_backward_that_must_fail_is_said_up_front() -> None:
     assert broken(report)
     assert summary(report) == ("MseLossBackward0, 34 nodes to 2 leaves, 2 hooks, a saved tensor was changed in place")
     assert (
-        "`backward()` would raise: a tensor that MulBackward0, which made pred saved has been changed in place since."
+        "`backward()` would raise: a saved tensor was changed in place (saved by MulBackward0, which made pred)."
         in lines(report)
     )
     assert ("details", {"class": "tm-fold", "open": ""}) in Page(autograd_html(report)).elements
@@ -70,7 +70,7 @@ def test_what_is_kept_has_its_state_and_versions() -> None:
     assert saved_rows(details()) == (
         ("self", "", "changed in place", "saved at version 0, now 2"),
         ("target", "y (5, 1) float32", "fine", "version 0"),
-        ("weight", "", "packed by a saved-tensor hook of yours: not unpacked to be looked at", ""),
+        ("weight", "", "packed by your saved-tensor hook, which is not run to show it", ""),
         ("total", "", "freed by an earlier backward()", ""),
     )
 
@@ -79,7 +79,7 @@ def test_where_the_gradient_goes() -> None:
     """Each input of the node has its target, its formula, or the reason why nothing is sent."""
     assert sent_rows(path()) == (
         ("input 0", "MulBackward0, which made pred", ""),
-        ("input 1", "nothing: it needs no gradient", ""),
+        ("input 1", "nothing: no gradient needed", ""),
     )
     product = Path((path().nodes[1], *path().nodes[1:]), 34, complete=True)
     assert sent_rows(product) == (

@@ -63,16 +63,16 @@ APART = Sharing("x", "separate", 0, 3), Sharing("y", "separate", 0, 3)
         ((Sharing("x", "overlap", None, None),), f"View shares memory with x: {WRITING}"),
         (
             (Sharing("x", "may overlap", None, 9),),
-            "View shares the storage of x and may have elements in common with it",
+            "View shares the storage of x and may overlap it",
         ),
         (
             (Sharing("x", "same object", 3, 3),),
             "Same object the result is x itself: no new tensor was made",
         ),
-        ((Sharing("x", "same storage", 0, 3),), "View lies in the storage of x, but they have no element in common"),
-        ((Sharing("x", "unknown", None),), "Cannot tell it has no memory that could be compared with x"),
+        ((Sharing("x", "same storage", 0, 3),), "View uses the storage of x, but shares no elements with it"),
+        ((Sharing("x", "unknown", None),), "Cannot tell its memory cannot be compared with x"),
         (APART, "Separate memory shares no memory with x and y: writing to it leaves x and y alone"),
-        ((), "Separate memory the expression names no tensor or array that it could share memory with"),
+        ((), "Separate memory the expression names no tensor or array to share memory with"),
     ],
 )
 def test_sentence(operands, said):

@@ -43,8 +43,8 @@ def test_table_is_as_stored():
     ("report", "said"),
     [
         (MANY, "held by the last error (ValueError), graph of loss and 3 more"),
-        (ALONE, "held by x alone"),
-        (replace(ALONE, holders=(*ALONE.holders, *NOBODY.holders)), "its storage is held by others"),
+        (ALONE, "held only by x"),
+        (replace(ALONE, holders=(*ALONE.holders, *NOBODY.holders)), "others hold its storage"),
         (NOBODY, "held by no name, but its storage is"),
         (replace(NOBODY, holders=()), "held by no name"),
         (None, ""),
@@ -57,8 +57,8 @@ def test_summary_names_what_one_would_not_think_of(report, said):
 
 def test_a_name_alone_needs_no_table():
     """One sentence."""
-    assert holders_html(ALONE, "x") == "<p>Held by <code>x</code> alone.</p>"
-    assert holders_lines(ALONE, "x", 100) == [" HELD BY  x alone"]
+    assert holders_html(ALONE, "x") == "<p>Held only by <code>x</code>.</p>"
+    assert holders_lines(ALONE, "x", 100) == [" HELD BY  only x"]
 
 
 def test_what_is_not_known_is_said():
@@ -66,10 +66,10 @@ def test_what_is_not_known_is_said():
     cut = replace(NOBODY, found=40, cut="after 50 ms", unreached=2)
     text = Page(holders_html(cut, "x + 1")).text
     for part in (
-        "No name was found that leads to x + 1 itself.",
+        "No variable was found that holds x + 1 itself.",
         "28 more holders are not listed.",
-        "By torch's own count 2 more tensors use the storage, to which no way leads from a name.",
-        "The search ended after 50 ms: there may be more.",
+        "By torch's count, 2 more tensors that cannot be reached from a variable use the storage.",
+        "The search stopped after 50 ms: there may be more.",
     ):
         assert part in text
         assert part.split(":")[0] in " ".join(" ".join(holders_lines(cut, "x + 1", 100)).split())

@@ -58,12 +58,12 @@ def test_what_was_not_looked_at_is_said() -> None:
     text = " ".join(slices_lines(sampled()))
     assert "and 2 more, of the 5 elements looked at in each slice" in text
     assert "are all zeros along i in the 5 elements looked at of each" in text
-    assert "Colours are of a sample: 5 of 512 elements of each slice along i." in text
+    assert "Colours come from a sample: 5 of 512 elements of each slice along i." in text
 
 
 def test_bad_everywhere_is_no_news_of_a_slice() -> None:
     """Where every slice is bad no slice is to blame: the disclosure stays closed."""
-    assert (slices_summary(nothing_finite()), urgent(nothing_finite())) == ("nothing stands out", False)
+    assert (slices_summary(nothing_finite()), urgent(nothing_finite())) == ("no outliers", False)
 
 
 def test_a_tensor_without_slices_has_no_disclosure() -> None:

@@ -36,7 +36,7 @@ def outputs(op: Any) -> Iterator[torch.Tensor]:
 
 
 def check_autograd(x: torch.Tensor) -> None:
-    """What its node keeps is fine, the picture can be drawn, and no formula is for another number of inputs."""
+    """What saved tensors is fine, the picture can be drawn, and no formula is for another number of inputs."""
     details = autograd_details(x, {}, [], name="x")
     assert {saved.state for saved in details.saved} <= {"fine"}
     if details.path is not None:

@@ -29,10 +29,10 @@ def table(section):
         ("detached", "a", (), "like `a.detach()`"),
         ("data", "a", (), "like `a.data`"),
         ("same storage", "", (), "same storage as another tensor"),
-        ("wraps", "n", (), "over the memory of `n`"),
-        ("wraps", "", (), "over memory that is not torch's"),
+        ("wraps", "n", (), "shares memory with `n`"),
+        ("wraps", "", (), "memory from outside torch"),
         ("array", "a", (), "NumPy array of `a`"),
-        ("buffer view", "", (), "NumPy array over a buffer without a name"),
+        ("buffer view", "", (), "NumPy array over an unnamed buffer"),
         ("part", "sp", (), "part of `sp`"),
     ],
 )
@@ -44,7 +44,10 @@ def test_how(relation, base, operations, words):
 def test_writes_that_autograd_does_not_notice():
     """Only those that reach a tracked tensor through another counter, or none; one that shares nothing is not named."""
     assert aliases.transparent(SLICES) == (
-        "Autograd does not notice writes through `n` and `q`: they change `a` without counting on its version counter.",
+        (
+            "Autograd does not notice writes through `n` and `q`: they change `a` without incrementing its version "
+            "counter."
+        ),
     )
     apart = replace(SLICES, pairs=tuple(replace(pair, overlap="no") for pair in SLICES.pairs))
     assert aliases.transparent(apart) == ()
@@ -63,8 +66,8 @@ def test_tied_weights_are_the_headline():
 @pytest.mark.parametrize(
     ("pair", "words"),
     [
-        (AliasPair("a", "b", "no", 0, 0), "`a` and `b` have no element in common"),
-        (AliasPair("a", "b", "maybe", None, None), "`a` and `b` may overlap: too hard to tell"),
+        (AliasPair("a", "b", "no", 0, 0), "`a` and `b` share no element"),
+        (AliasPair("a", "b", "maybe", None, None), "`a` and `b` may overlap: too complex to determine"),
         (AliasPair("a", "b", "yes", 1, 1), "1 element of `a` lies in `b`"),
         (AliasPair("a", "b", "yes", 8, 4), "8 elements of `a` lie in `b`"),
     ],
@@ -105,9 +108,9 @@ def test_what_is_cut_says_so():
     """Members, pairs and pieces of memory beyond what has room are counted."""
     first, *_, further = sections("many")
     told = [node.text for node in first.body if isinstance(node, Paragraph)]
-    assert told == ["32 of 5000 are listed.", "Of the pairs that overlap, the first 31 found are told."]
+    assert told == ["32 of 5000 are listed.", "Only the first 31 overlapping pairs found are listed."]
     members, pairs = (node for node in first.body if isinstance(node, Section))
     assert (members.title, table(members).left_out) == ("4992 more objects", (4968, 0))
-    assert pairs.title == "31 pairs of objects with elements in common"
+    assert pairs.title == "31 pairs of objects that share elements"
     assert further.title == "4996 more pieces of memory"
     assert len([node for node in further.body if isinstance(node, Section)]) == aliases.MOST_CARDS

@@ -24,7 +24,7 @@ SENTENCES = {
     ),
     "equal": "same graph; all gradients equal in 6 steps; loss 2.3 → 0.41 in both",
     "nan": (
-        "same graph; from step 4 on, gradients of `net.2.weight` are NaN or infinite in broken alone; "
+        "same graph; from step 4 on, gradients of `net.2.weight` are NaN or infinite only in broken; "
         "loss 2.3 → 0.41 against 2.3 → NaN"
     ),
     "deeper": (

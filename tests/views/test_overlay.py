@@ -44,14 +44,14 @@ def test_what_they_have_in_common_is_said() -> None:
     assert "nothing in common: x and y; y and e" in many
     assert "also in a also in x also in y also in e also in n" in many
     assert "e float32 (3, 6) (0, 1) 18 24 6 4 0 – 6" in many
-    assert "c lies in a storage of its own." in many
+    assert "c has its own storage." in many
 
 
 def test_apart_is_one_line() -> None:
     """Nothing to draw, so nothing is drawn."""
     panel = view(SAMPLES["apart"])
-    assert panel.facts == ["no memory in common"]
-    assert panel.body[1:] == ["f and m share no memory: each lies in a storage of its own."]
+    assert panel.facts == ["no shared memory"]
+    assert panel.body[1:] == ["f and m share no memory: each has its own storage."]
 
 
 def test_what_cannot_be_compared_is_named() -> None:

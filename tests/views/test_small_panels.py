@@ -44,8 +44,8 @@ def test_the_listing_has_each_draw_beside_its_line():
     """Number, code, and who drew there; a line without draws stands alone; setting a generator steps back."""
     lines = {line.number: line for line in part(rng.view(samples_rng.run()), Source).lines}
     assert lines[3].beside == ["torch, CPU: randn 3 times, 36 values"]
-    assert lines[5].beside[0] == "numpy.random: drew (seen afterwards) 3 times, 4 values, since line 3"
-    assert lines[6].beside == [Words("torch, CPU: seeded, or its state set", "quiet")]
+    assert lines[5].beside[0] == "numpy.random: drew (between statements) 3 times, 4 values, since line 3"
+    assert lines[6].beside == [Words("torch, CPU: seeded, or state set", "quiet")]
     assert (lines[4].beside, lines[4].sign) == ([], "")
 
 
@@ -61,7 +61,7 @@ def test_one_draw_is_the_same_and_two_are():
     """The sentence about two runs agrees with its number."""
     one = replace(samples_rng.ended(), same=1)
     assert rng.verdict(one).startswith("1 draw is the same; ")
-    assert rng.verdict(replace(one, difference="values")).startswith("After 1 draw that is the same, the next one ")
+    assert rng.verdict(replace(one, difference="values")).startswith("After 1 draw that is the same, the next call ")
     assert rng.verdict(replace(one, difference="values", same=2)).startswith("After 2 draws that are the same, the ")
 
 
@@ -75,24 +75,24 @@ def test_a_check_shows_findings_first():
 def test_where_the_look_was_cut_short_the_all_clear_claims_less():
     """Nothing found in what was looked at is not nothing wrong."""
     cut = found(gaps=(Gap("names", "only 20000 objects were looked through"),))
-    assert part(watch.view(found()), Findings).clear.startswith("Nothing found: no memory that nobody uses")
-    assert part(watch.view(cut), Findings).clear == "Nothing found in what was looked at."
+    assert part(watch.view(found()), Findings).clear.startswith("Nothing found: no unused memory")
+    assert part(watch.view(cut), Findings).clear == "Nothing found in the part that was searched."
     assert not [node for node in watch.view(replace(found(), sizes=())).body if isinstance(node, Section)]
 
 
 def test_the_list_says_who_keeps_what_and_how_to_let_go():
     """Both entries with what each frees and shares, the sum of both, and the option that lets go."""
     panel = freeing.view(FREEING["listed"])
-    assert panel.facts == ["Out[12] and the last error (ValueError) keep 64 MiB that nothing else does."]
-    error = ["`the last error (ValueError)`", "16 MiB", "of 40 MiB that it leads to, shared with net and opt"]
+    assert panel.facts == ["Out[12] and the last error (ValueError) keep 64 MiB that nothing else holds."]
+    error = ["`the last error (ValueError)`", "16 MiB", "of 40 MiB that it reaches, shared with net and opt"]
     assert part(panel, Table).rows[1] == error
-    assert part(panel, Paragraph).text.startswith("`%gpumem --free --yes` lets go of them. Your own names")
+    assert part(panel, Paragraph).text.startswith("`%gpumem --free --yes` releases them. Your own variables")
 
 
 def test_a_drop_says_what_was_measured():
     """Bytes and storages that are gone, and the devices' own figures; no advice any more."""
     panel = freeing.view(FREEING["dropped"])
-    assert panel.facts == ["Let go of Out[12] and the last error (ValueError): 64 MiB freed, in 3 storages."]
+    assert panel.facts == ["Released Out[12] and the last error (ValueError): 64 MiB freed, in 3 storages."]
     told = [node.text for node in panel.body if isinstance(node, Paragraph)]
     assert told[1] == "cuda:0: allocated 64 MiB less, reserved 96 MiB less, this process takes 96 MiB less"
     assert not any("--yes" in words for words in told)
@@ -100,7 +100,7 @@ def test_a_drop_says_what_was_measured():
 
 def test_a_drop_that_brought_less_says_so():
     """Where fewer bytes went than were expected, both numbers stand there; an empty history is one sentence."""
-    assert "3.9 KiB freed, in 1 storage, of 4 KiB that were expected." in freeing.lead(FREEING["hostile"])
+    assert "3.9 KiB freed, in 1 storage, of 4 KiB expected." in freeing.lead(FREEING["hostile"])
     assert freeing.view(FREEING["nothing"]).facts == [freeing.NOTHING]
 
 

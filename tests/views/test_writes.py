@@ -33,7 +33,7 @@ def test_what_a_line_changes_stands_below_it():
     )
     best, (history, _) = line(samples.effects(), 9).below
     assert best == "\u2192 `best`: 8 tensors in it, 96 of 96 elements"
-    assert history == "\u2192 `history`: 4 items are one memory"
+    assert history == "\u2192 `history`: 4 items share one memory"
 
 
 def test_memory_that_a_line_uses_twice_is_told_first():
@@ -70,13 +70,13 @@ def test_the_table_says_whether_autograd_notices():
     assert [row[-1] for row in table.rows] == ["notices", "notices", "", "notices"]
     unseen = samples.changed("w", 3, 3, relation="itself", noticed=False, saved=True)
     (table,) = part(samples.finished(samples.write(2, "mul_", "w", unseen)), Section).body
-    assert table.rows[0][-2:] == ["w: 3 of 3 elements, unseen by autograd", "does not notice"]
+    assert table.rows[0][-2:] == ["w: 3 of 3 elements, not noticed by autograd", "does not notice"]
 
 
 def test_a_quiet_run_says_what_was_looked_at():
     """No finding: the sentence claims no more than was done."""
     clear = part(samples.quiet(), Findings).clear
-    assert clear.startswith("No write changed another name (240 names and attributes were looked through)")
+    assert clear.startswith("No write changed another name (240 names and attributes were searched)")
     assert part(samples.nothing(), Findings).clear == "Nothing was written to in place."
 
 

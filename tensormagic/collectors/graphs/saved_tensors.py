@@ -1,4 +1,4 @@
-"""What nodes have saved: where it lies, whether its version is the saved one, and which graphs keep a tensor."""
+"""What nodes have saved: where, whether its version is the saved one, and which graphs keep a tensor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tensormagic.collectors.graphs.nodes import is_packed, isinstance_of_torch
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import number
 
-# Looks at what live nodes have saved without unpacking it: where it lies, and whether its version is the same.
+# Looks at what live nodes have saved without unpacking it: where, and whether its version is the same.
 
 _VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
 _CUSTOM = "saved_tensors"

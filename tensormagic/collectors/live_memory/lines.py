@@ -105,7 +105,7 @@ class Lines:
         """Return the line that allocated a storage, where anybody saw it. Never raises."""
         try:
             return noted_line(storage) or self._recorded(storage)
-        except Exception:  # a storage of an odd kind may refuse to say where it lies
+        except Exception:  # a storage of an odd kind may refuse to say where
             return None
 
     def _recorded(self, storage: torch.UntypedStorage) -> Origin | None:

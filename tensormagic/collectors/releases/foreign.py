@@ -120,7 +120,7 @@ def _array_span(array: Any) -> tuple[int, int]:
 
 
 def lies_somewhere(storage: torch.UntypedStorage) -> bool:
-    """Return whether a storage says where it lies; that of a tensor that wraps others, as a DTensor, does not."""
+    """Return whether a storage says where; that of a tensor that wraps others, as a DTensor, does not."""
     try:
         return storage.data_ptr() is not None
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""A tensor's place in autograd: what made it, what its node keeps, its hooks, and the way to its leaves."""
+"""A tensor's place in autograd: what made it, what saved tensors, its hooks, and the way to its leaves."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def offsets_alternative(report: TensorReport, picture: Picture) -> str:
     low, high = count(picture.low), count(picture.high)
     dims = [dim for dim in (picture.grid.row_dim, picture.grid.column_dim) if dim is not None]
     steps = ", ".join(f"{layout.stride[dim]} along {layout.dim_names[dim]}" for dim in dims)
-    walk = "rises row by row without a gap" if _is_even(picture) else f"steps by {steps}" if steps else ""
+    walk = "is contiguous, row by row" if _is_even(picture) else f"steps by {steps}" if steps else ""
     described = f"Storage offset at each index: {_size(report, picture)}, from {low} (darkest) to {high} (lightest)"
     return f"{described}{f'; it {walk}' if walk else ''}."
 

@@ -114,7 +114,7 @@ def _without(graph: Graph, frame: Frame | None) -> Iterator[str]:
             yield described[0].upper() + described[1:]
     if graph.cuts:
         names = (f"{cut.op} of {shortened(cut.source_name, NAME)}" if cut.source_name else cut.op for cut in graph.cuts)
-        yield f"The way of the gradient ends at {listed(names, most=MOST_NAMES)}"
+        yield f"The gradient is cut at {listed(names, most=MOST_NAMES)}"
 
 
 def _found(report: TraceReport) -> Iterator[str]:

@@ -12,7 +12,7 @@ const mountStrips = (() => {
       this.said = document.createElement("p");
       this.said.className = "tm-said quiet";
       this.said.setAttribute("aria-live", "polite");
-      this.said.textContent = "point at an element: what else lies there?";
+      this.said.textContent = "point at an element to see what else is stored there";
       table.after(this.said);
       table.tabIndex = 0;
       // JupyterLab would take the arrow keys for its own

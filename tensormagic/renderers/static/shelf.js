@@ -37,7 +37,7 @@ const mountPanels = (script) => {
     if (piece.text) return;
     const line = panel.appendChild(document.createElement("p"));
     line.style.cssText = "margin:0;padding:3px 14px;font:var(--t-xs,12px)/1.5 var(--font-ui);color:var(--ink-2)";
-    line.textContent = `The interactive view needs the output of cell [${cell}], which is not on this page so far. If that is gone, run this cell again.`;
+    line.textContent = `The interactive view needs the output of cell [${cell}], which is not on this page yet. If that output is gone, run this cell again.`;
     piece.ready.then(() => line.remove());
   };
   const take = (element) => {

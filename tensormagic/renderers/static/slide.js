@@ -104,7 +104,7 @@
       const full = button("full screen", "full screen (F)", () => this.fullScreen());
       full.hidden = !document.fullscreenEnabled;
       this.goes = document.createElement("b");
-      this.goes.textContent = "goes on below \u2193";
+      this.goes.textContent = "continues below \u2193";
       this.bar.append(this.goes, this.back, this.said, this.next, full);
       this.section.append(this.bar);
     }

@@ -36,7 +36,7 @@ const mountTables = (() => {
       this.input = tools.appendChild(document.createElement("input"));
       this.input.type = "search";
       this.input.placeholder = "filter: name, dtype, letter";
-      this.input.setAttribute("aria-label", "filter the tensors: words that a row must hold");
+      this.input.setAttribute("aria-label", "filter the tensors: words that a row must contain");
       this.input.addEventListener("input", () => { this.most = this.data.first; this.show(); });
       // The classic notebook takes keys for commands: not those typed in here.
       this.input.addEventListener("keydown", (event) => event.stopPropagation());

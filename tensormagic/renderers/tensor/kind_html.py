@@ -185,7 +185,7 @@ def _group_row(stored: StoredList) -> str:
         if group.stop <= group.start or group.start < at:
             continue
         if group.start > at:
-            cells.append(tag("td", class_="tm-hole", colspan=group.start - at, title="owned by none: a hole"))
+            cells.append(tag("td", class_="tm-hole", colspan=group.start - at, title="not owned by any item: a hole"))
         cells.append(_bracket(stored, group))
         at = group.stop
     return tag("tr", tag("th", escape(stored.group_name)), *cells, class_="tm-rows") if cells else ""

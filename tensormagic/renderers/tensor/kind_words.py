@@ -83,7 +83,7 @@ def list_caption(stored: StoredList) -> str:
 def group_title(stored: StoredList, group: StoredGroup) -> str:
     """Return which stored elements a row, column or item owns."""
     if group.start >= group.stop:
-        return f"{group.label} is empty: {stored.group_name} gives it no place"
+        return f"{group.label} is empty: {stored.group_name} assigns it no elements"
     return f"{group.label} owns places {group.start} to {group.stop - 1}, says {stored.group_name}"
 
 

@@ -39,7 +39,7 @@ def format_verdict(layout: LayoutReport) -> str:
         return ""
     if plain.holds:
         good = listed(["contiguous", *(each.name for each in held if each is not plain)])
-        return f"{good}: `.contiguous()` returns it as it is, nothing is copied"
+        return f"{good}: `.contiguous()` returns the tensor itself, without a copy"
     copies = f"`.contiguous()` copies {number_of_bytes(layout.contiguous_bytes)}"
     dim = plain.breaking_dim
     because = "" if dim is None else f"{_stride(layout, dim)}, a contiguous tensor has {plain.stride[dim]} there"
@@ -60,7 +60,7 @@ def view_verdict(layout: LayoutReport) -> str:
     if report is None or numel < 2:
         return ""
     if report.flat:
-        return f"every `.view(shape)` of {count(numel)} elements works, `.view(-1)` too"
+        return f"every `.view(shape)` of {count(numel)} elements works, as does `.view(-1)`"
     barriers = [barrier_text(layout, barrier) for barrier in report.barriers[:MOST_BARRIERS]]
     left_out = len(report.barriers) - len(barriers)
     barriers += [f"{plural(left_out, 'barrier')} more"] if left_out > 0 else []
@@ -113,9 +113,9 @@ def repeats_verdict(layout: LayoutReport) -> str:
     for dim in still:
         once //= layout.shape[dim]
     if layout.distinct is None:
-        parts.append("different indices may meet in one element")
+        parts.append("different indices may read the same element")
     elif layout.distinct < once:
-        parts.append(f"{count(once)} indices meet in {count(layout.distinct)} elements: writing one changes several")
+        parts.append(f"{count(once)} indices share {count(layout.distinct)} elements: writing to one changes several")
     return "; ".join(parts)
 
 

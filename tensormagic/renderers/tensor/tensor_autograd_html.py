@@ -36,14 +36,14 @@ def _details(details: AutogradDetails, title: str, *, folded: bool) -> str:
     way, sent = "", ""
     if details.path is not None:
         way, sent = _picture(details.path, title), _table(sent_heads(details.path), sent_rows(details.path))
-    kept = _table(("its node keeps", "what", "state", "version counter"), saved_rows(details)) if details.saved else ""
-    return way + (fold("What its node sends and keeps", sent, kept) if folded else sent + kept)
+    kept = _table(("saved tensors", "what", "state", "version counter"), saved_rows(details)) if details.saved else ""
+    return way + (fold("Next functions and saved tensors of its node", sent, kept) if folded else sent + kept)
 
 
 def _picture(path: Path, title: str) -> str:
     image = svg_image(path_svg(path, title), "\n".join(tree(path, title)))
     note = path_note(path)
-    words = "arrows: the way of the gradient; blue: leaves" + (f"; {note}" if note else "")
+    words = "arrows: direction of the gradient; blue: leaves" + (f"; {note}" if note else "")
     return tag("div", image, tag("p", escape(words), class_="quiet"), class_="tm-path")
 
 

@@ -1,4 +1,4 @@
-"""The autograd section in a terminal: sentences, the way to the leaves as a tree, what its node keeps."""
+"""The autograd section in a terminal: sentences, the way to the leaves as a tree, what saved tensors."""
 
 from __future__ import annotations
 

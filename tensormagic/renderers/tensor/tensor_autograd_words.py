@@ -11,7 +11,7 @@ STATES = {
     "fine": "fine",
     "changed in place": "changed in place",
     "freed": "freed by an earlier backward()",
-    "packed by a hook": "packed by a saved-tensor hook of yours: not unpacked to be looked at",
+    "packed by a hook": "packed by your saved-tensor hook, which is not run to show it",
     "unreadable": "cannot be read",
 }
 
@@ -76,7 +76,7 @@ def _more(autograd: AutogradReport, details: AutogradDetails) -> list[str]:
 def _changed(path: Path) -> list[str]:
     """Return why a backward from here must fail, where it must."""
     return [
-        f"`backward()` would raise: a tensor that {node_words(path, place)} saved has been changed in place since."
+        f"`backward()` would raise: a saved tensor was changed in place (saved by {node_words(path, place)})."
         for place in _modified_saved(path, "changed in place")[:1]
     ]
 
@@ -114,7 +114,7 @@ def _versions(saved: SavedState) -> str:
 
 def sent_heads(path: Path) -> tuple[str, ...]:
     """Return the heads of `sent_rows`; none for formulas where none is known."""
-    return ("its backward sends", "to", "formula" if any(how for _, _, how in sent_rows(path)) else "")
+    return ("next functions", "to", "formula" if any(how for _, _, how in sent_rows(path)) else "")
 
 
 def sent_rows(path: Path) -> tuple[tuple[str, str, str], ...]:
@@ -126,7 +126,7 @@ def sent_rows(path: Path) -> tuple[tuple[str, str, str], ...]:
 
 def _target(path: Path, to: int) -> str:
     if to == NOTHING:
-        return "nothing: it needs no gradient"
+        return "nothing: no gradient needed"
     if to == BEYOND:
         return "a node further away"
     return node_words(path, to)

@@ -39,7 +39,7 @@ def sentence(verdict: CopyVerdict) -> str:
 def _shared(operand: Sharing) -> str:
     name, shared, of = f"`{operand.name}`", operand.elements, operand.of_elements
     if operand.relation == "may overlap":
-        return f"the storage of {name} and may have elements in common with it"
+        return f"the storage of {name} and may overlap it"
     if shared is None or of is None:
         return f"memory with {name}"
     if shared >= of:
@@ -56,13 +56,13 @@ def _writing(sharing: list[Sharing]) -> str:
 
 def _apart(verdict: CopyVerdict) -> str:
     if not verdict.operands:
-        return "the expression names no tensor or array that it could share memory with"
+        return "the expression names no tensor or array to share memory with"
     unknown = [operand for operand in verdict.operands if operand.relation == "unknown"]
     if unknown:
-        return f"it has no memory that could be compared with {_names(unknown)}"
+        return f"its memory cannot be compared with {_names(unknown)}"
     beside = [operand for operand in verdict.operands if operand.relation == "same storage"]
     if beside:
-        return f"lies in the storage of {_names(beside)}, but they have no element in common"
+        return f"uses the storage of {_names(beside)}, but shares no elements with it"
     names = _names(verdict.operands, verdict.more_operands)
     return f"shares no memory with {names}: writing to it leaves {names} alone"
 

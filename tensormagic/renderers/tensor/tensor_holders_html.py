@@ -9,12 +9,12 @@ from tensormagic.reports import HoldersReport
 
 
 def holders_html(report: HoldersReport | None, name: str) -> str:
-    """Return the table with its notes, or nothing where nobody was looked for."""
+    """Return the table with its notes, or nothing where not searched."""
     if report is None:
         return ""
     sentence = "".join(tag("p", with_code(line)) for line in notes(report, name))
     if nobody_else(report, name):
-        return tag("p", with_code(f"Held by `{name}` alone.")) + sentence
+        return tag("p", with_code(f"Held only by `{name}`.")) + sentence
     if not report.holders:
         return sentence
     head = tag("tr", *(tag("th", title) for title in ("held by", "keeps alive", "which is")))

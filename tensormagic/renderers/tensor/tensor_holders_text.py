@@ -10,11 +10,11 @@ from tensormagic.reports import HoldersReport
 
 
 def holders_lines(report: HoldersReport | None, name: str, width: int) -> list[str]:
-    """Return the table with its notes, or nothing where nobody was looked for."""
+    """Return the table with its notes, or nothing where not searched."""
     if report is None:
         return []
     if nobody_else(report, name):
-        lines = [f" HELD BY  {name} alone"]
+        lines = [f" HELD BY  only {name}"]
     else:
         heads = ("HELD BY", "KEEPS ALIVE", "WHICH IS")
         lines = table([heads, *rows(report)], gap=2, width=width) if report.holders else []

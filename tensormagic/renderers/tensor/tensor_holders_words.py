@@ -37,7 +37,7 @@ def summary(report: HoldersReport | None, name: str) -> str:
     if others:
         return f"held by {listed(dict.fromkeys(map(_root, _telling(others))), most=_TELLING)}"
     if report.of_tensor:
-        return f"held by {name} alone" if not report.of_storage else "its storage is held by others"
+        return f"held only by {name}" if not report.of_storage else "others hold its storage"
     return "held by no name" if not report.of_storage else "held by no name, but its storage is"
 
 
@@ -75,12 +75,12 @@ def notes(report: HoldersReport, name: str) -> tuple[str, ...]:
     """Return what there is to add: a temporary, how many are not listed, who has no name, where the search ended."""
     lines = []
     if not report.of_tensor:
-        lines.append(f"No name was found that leads to {name} itself.")
+        lines.append(f"No variable was found that holds {name} itself.")
     if report.found > MOST:
         lines.append(f"{report.found - MOST} more holders are not listed.")
     if report.unreached:
         verb, users = ("uses" if report.unreached == 1 else "use"), plural(report.unreached, "more tensor")
-        lines.append(f"By torch's own count {users} {verb} the storage, to which no way leads from a name.")
+        lines.append(f"By torch's count, {users} that cannot be reached from a variable {verb} the storage.")
     if report.cut:
-        lines.append(f"The search ended {report.cut}: there may be more.")
+        lines.append(f"The search stopped {report.cut}: there may be more.")
     return tuple(lines)

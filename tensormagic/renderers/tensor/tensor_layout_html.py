@@ -48,7 +48,7 @@ def layout_html(report: TensorReport, picture: Picture) -> str:
     """Return the grid, the formula, the legend and the strip."""
     title = tag("h3", "Layout")
     if not picture.drawable:
-        empty = tag("p", "No element to draw: the tensor is empty. ", tag("code", escape(formula(picture.layout))))
+        empty = tag("p", "Nothing to draw: the tensor is empty. ", tag("code", escape(formula(picture.layout))))
         return tag("div", title, empty, class_="tm-layout")
     legend = legend_html(report, picture)
     if picture.as_table:

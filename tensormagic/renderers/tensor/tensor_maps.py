@@ -118,7 +118,7 @@ def _value_scale(grid: Grid, scale: tuple[float, float]) -> str:
 def _marks(picture: Picture) -> list[str]:
     unread = picture.strip is not None and any(cell.distinct == 0 for cell in picture.strip.cells)
     partly = picture.strip is not None and any(share_read(cell) not in {None, 0, 1} for cell in picture.strip.cells)
-    label = "not read; a bar's height is the part that is" if partly else "not read"
+    label = "not read; a bar's height is the share that is read" if partly else "not read"
     rows = [_swatch("tm-skip", "", label)] if unread or partly else []
     if picture.as_table:
         kinds = sorted(set(picture.bad_offsets().values()), reverse=True)

@@ -19,7 +19,7 @@ def slices_text(report: TensorReport, width: int) -> list[str]:
         return []
     rows = [f"{letter(report, each.dim):>10}  {_bars(each)}  {count(each.size)}" for each in report.slices[:MOST_ROWS]]
     wrapped = [part for line in slices_lines(report) for part in textwrap.wrap(line.replace("`", ""), width - 12)]
-    key = f"            a bar: mean magnitude; {NOT_FINITE} holds NaN or Inf, {ZERO} all zeros"
+    key = f"            bar: mean magnitude; {NOT_FINITE} holds NaN or Inf, {ZERO} all zeros"
     return [" BY SLICE", *rows, key, *(f"            {line}" for line in wrapped)]
 
 

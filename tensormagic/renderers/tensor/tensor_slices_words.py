@@ -25,7 +25,7 @@ def slices_summary(report: TensorReport) -> str:
         if 0 < each.zero_count < each.size:
             parts.append(f"{count(each.zero_count)} of {count(each.size)} along {at} all zeros")
         parts += [f"{at}={large.index} {TIMES}{short_number(_rounded(large.ratio))}" for large in each.large[:1]]
-    return ", ".join(parts[:3]) or "nothing stands out"
+    return ", ".join(parts[:3]) or "no outliers"
 
 
 def slices_lines(report: TensorReport) -> tuple[str, ...]:
@@ -108,8 +108,8 @@ def _scope(report: TensorReport) -> list[str]:
     if not sampled:
         return []
     each = sampled[0]
-    exact = " NaN and infinities were looked for everywhere." if all(other.bad_exact for other in sampled) else ""
+    exact = " NaN and infinities were searched for everywhere." if all(other.bad_exact for other in sampled) else ""
     looked = (
         f"{count(each.looked)} of {plural(each.elements, 'element')} of each slice along {letter(report, each.dim)}"
     )
-    return [f"Colours are of a sample: {looked}.{exact}"]
+    return [f"Colours come from a sample: {looked}.{exact}"]

@@ -64,7 +64,7 @@ def render(report: TensorReport) -> str:
         body, bottom = kinds_svg(report, TOP)
         return _document(report, body, bottom)
     if picture is None or not picture.drawable:
-        reason = "; ".join(f"{gap.section}: {gap.reason}" for gap in report.gaps) or "there is no element to draw"
+        reason = "; ".join(f"{gap.section}: {gap.reason}" for gap in report.gaps) or "there are no elements to draw"
         return _document(report, _text(MARGIN, TOP, shortened(reason, 110), "q"), TOP + 20)
     height = _grid_top(picture) + _row_height(picture) * len(picture.grid.rows)
     height = max(height, TOP + 96) if picture.as_table else max(height, TOP + 17 * MOST_LINES)

@@ -23,7 +23,7 @@ FULL = "\u2588"
 def layout_lines(report: TensorReport, picture: Picture, width: int) -> list[str]:
     """Return the layout section."""
     if not picture.drawable:
-        return [" LAYOUT  no element to draw: the tensor is empty", f"         {formula(picture.layout)}"]
+        return [" LAYOUT  nothing to draw: the tensor is empty", f"         {formula(picture.layout)}"]
     canvas = Canvas()
     linked = picture.as_table and _grid_width(picture) <= width // 2
     if linked:

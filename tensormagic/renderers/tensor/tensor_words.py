@@ -123,7 +123,7 @@ def _elements(report: TensorReport) -> str:
     if layout is None or report.numel < 2:
         return elements
     if layout.internal_overlap == "maybe":
-        return f"{elements}, some may repeat"
+        return f"{elements}, possibly with repeats"
     if layout.internal_overlap == "no":
         return f"{elements}, none repeated"
     return f"{elements} over {count(layout.distinct)} stored" if layout.distinct else f"{elements}, some repeated"
@@ -187,7 +187,7 @@ def jumps(report: TensorReport) -> str:
     if report.layout is None or not steps:
         return ""
     if any(each.name == "contiguous_format" and each.holds for each in report.layout.formats):
-        return f"Row by row, {name(report)} is read in memory order: every step is +1"
+        return "Contiguous: read row by row, every step in memory is +1"
     more = f", {ELLIPSIS}" if report.numel - 1 > len(steps) else ""
     return f"Row by row, {name(report)} jumps {', '.join(map(signed, steps))}{more}"
 
@@ -274,7 +274,7 @@ def _counter(alias: Alias) -> str:
 def nothing_shares(report: TensorReport) -> str:
     """Return what was looked through where nobody was found to share the storage."""
     if not report.aliases_searched:
-        return "nobody was looked for"
+        return "not searched"
     return f"nothing found among {plural(report.aliases_searched, 'name and attribute', 'names and attributes')}"
 
 
@@ -297,7 +297,7 @@ def autograd_lines(autograd: AutogradReport) -> tuple[str, ...]:
     if autograd.leaf_count:
         leaves = listed(autograd.leaves, most=12, found=autograd.leaf_count)
         lines.append(f"Its graph leads to {plural(autograd.leaf_count, 'leaf', 'leaves')}: {leaves}.")
-    lines += ["Its gradient is kept (retain_grad)."] if autograd.retains_grad else []
+    lines += ["Its gradient is retained (retain_grad)."] if autograd.retains_grad else []
     lines += [f"{plural(autograd.hooks, 'tensor hook')} registered."] if autograd.hooks else []
     return tuple(lines)
 
@@ -323,19 +323,19 @@ def memory_lines(report: TensorReport) -> tuple[str, ...]:
     storage, layout = report.storage, report.layout
     if storage is None:
         parts = sum(len(kind.components) for kind in report.kinds)
-        held = f"It has no storage of its own; what it holds lies in {plural(parts, 'component')}, shown above."
-        return (held if parts else "There is no storage that could be read.",)
+        held = f"It has no storage of its own; its data is in {plural(parts, 'component')}, shown above."
+        return (held if parts else "No readable storage.",)
     kinds = {"shared between processes": storage.shared, "pinned": storage.pinned}
     extra = "".join(f", {word}" for word, on in kinds.items() if on)
     where = f"{storage.device}, {f'first byte at `{storage.address:#x}`' if storage.address else 'without memory'}"
     lines = [f"One storage of {number_of_bytes(storage.nbytes)} on {where}{extra}."]
     if storage.device == "meta":
         lines = [
-            f"On the meta device it takes no memory; elsewhere its storage would be {number_of_bytes(storage.nbytes)}."
+            f"On the meta device it uses no memory; elsewhere its storage would take {number_of_bytes(storage.nbytes)}."
         ]
     if report.aliases and report.holders is None:
         holders = listed((shortened(alias.name, 28) for alias in report.aliases), most=8)
-        lines.append(f"Found to keep it alive besides {name(report)}: {holders}.")
+        lines.append(f"Also kept alive by: {holders}.")
     if layout is not None and layout.distinct is not None and storage.elements:
         read = f"{count(layout.distinct)} of the storage's {plural(storage.elements, 'element')}"
         copy = number_of_bytes(layout.contiguous_bytes)

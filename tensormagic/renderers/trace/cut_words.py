@@ -12,7 +12,7 @@ from tensormagic.words import count, plural
 if TYPE_CHECKING:
     from tensormagic.reports import Cut, Graph, TraceReport
 
-NO_WAY_BACK = "backward was called on a value from which no way leads back; it had ended here:"
+NO_WAY_BACK = "backward was called on a value without a graph; it was cut here:"
 DETACHED_SIGN = "//"
 
 
@@ -42,7 +42,7 @@ def cut_target(graph: Graph, cut: Cut) -> str:
     if cut.target is None:
         return "only read"
     if cut.selects:
-        return f"only chooses in {_name(graph, cut.target)}"
+        return f"only selects elements in {_name(graph, cut.target)}"
     where = f", input {cut.input_number}" if cut.input_number is not None else ""
     return f"{_name(graph, cut.target)}{where}"
 
@@ -68,11 +68,11 @@ def ended_sentence(report: TraceReport, cut: Cut) -> str:
 
 
 def cut_heading(graph: Graph) -> str:
-    """Return how many there are: ``2 cuts, where the gradient's way ends; 1 value only read, or only choosing``."""
+    """Return how many there are: ``2 cuts in the graph; 1 value only read or used as a mask or index``."""
     detachment = sum(cut.detachment for cut in graph.cuts)
     others = len(graph.cuts) - detachment
-    parts = [f"{plural(detachment, 'cut')}, where the gradient's way ends"] if detachment else []
-    parts += [f"{plural(others, 'value')} only read, or only choosing"] if others else []
+    parts = [f"{plural(detachment, 'cut')} in the graph"] if detachment else []
+    parts += [f"{plural(others, 'value')} only read or used as a mask or index"] if others else []
     return "; ".join(parts)
 
 

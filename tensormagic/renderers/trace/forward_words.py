@@ -49,6 +49,6 @@ def birth_text(report: TraceReport, graph: Graph, birth: ForwardBirth) -> str:
     node = graph.nodes[birth.node]
     place = report.location(node.location)
     where = f", {place.label}: {place.text}" if place is not None else ""
-    given = {True: " what went in held some already", False: " what went in was finite", None: ""}[birth.given]
+    given = {True: " its inputs already held some", False: " its inputs were finite", None: ""}[birth.given]
     made = f"{bad_text(birth.nan, birth.inf)} of {birth.count}"
-    return f"the forward of pass {birth.pass_number} first made {made} in {node.op}{where}{given and ';'}{given}"
+    return f"the forward of pass {birth.pass_number} first produced {made} in {node.op}{where}{given and ';'}{given}"

@@ -10,7 +10,7 @@ from tensormagic.words import DOT, count, number_of_bytes, percent, plural, seco
 if TYPE_CHECKING:
     from tensormagic.reports import OpsReport, OpUse, Total, TraceReport
 
-NO_LINE = "no line known"
+NO_LINE = "line unknown"
 COLUMNS = ("calls", "time", "share", "forward", "backward", "memory", "writes")
 
 
@@ -73,11 +73,11 @@ def remarks(ops: OpsReport) -> list[str]:
     """Return what has to be known to read the numbers rightly."""
     sentence = []
     if ops.is_launch_time:
-        sentence.append("time on the host: for an accelerator, that of launching the operation, not of running it")
+        sentence.append("time on the host; for an accelerator, the time to launch an operation, not to run it")
     missing, total = ops.unattributed, ops.total
     if missing.calls:
         share = percent(missing.seconds, total.seconds)
-        sentence.append(f"no line is known for {plural(missing.calls, 'call')}, {share} of the time")
+        sentence.append(f"the line is unknown for {plural(missing.calls, 'call')}, {share} of the time")
     else:
         sentence.append("every call has its line")
     return sentence

@@ -33,8 +33,8 @@ def pacing_lines(report: TraceReport) -> Iterator[str]:
     yield from _cost(pacing)
     if pacing.partial:
         yield (
-            f"{plural(pacing.partial, 'step')} asked for could not be traced whole: their graphs were begun before the "
-            "backward pass that came first"
+            f"{plural(pacing.partial, 'step')} requested could not be traced completely: their graphs began before "
+            "the first backward pass"
         )
     if report.state == "running":
         yield from _resting(report, pacing)
@@ -55,7 +55,7 @@ def asked_text(asked: Pace) -> str:
 def resting_text(step: int, pacing: Pacing) -> str:
     """Return ``resting: step 312, next traced about 320``."""
     ahead = f", next traced about {count(pacing.next_step)}" if pacing.next_step else ""
-    return f"resting: step {count(step)}{ahead}"
+    return f"paused: step {count(step)}{ahead}"
 
 
 def _which(pacing: Pacing) -> str:
@@ -83,14 +83,14 @@ def _word(pacing: Pacing) -> str:
 
 def _why(pacing: Pacing) -> str:
     after = pacing.after_finding
-    return f"; {count(after)} of them because of what the one before had shown" if after else ""
+    return f"; {count(after)} of them because the step before had a finding" if after else ""
 
 
 def _cost(pacing: Pacing) -> Iterator[str]:
     budget, cost = pacing.asked.budget, pacing.cost
     if budget is not None and cost is not None and cost > 1.05 * budget:
         reason = (
-            f": the first step alone, in which every graph is new, cost {percent(pacing.first_cost)}"
+            f": the first step, in which every graph is new, already cost {percent(pacing.first_cost)}"
             if pacing.first_cost > budget / 2
             else ""
         )
@@ -112,9 +112,9 @@ def _end(report: TraceReport, pacing: Pacing) -> Iterator[str]:
     bad = sum(not math.isfinite(norm) for norm in there)
     last = f"the last step, {count(report.steps_seen)}, was not traced"
     if not there:
-        yield f"{last}, and no .grad was left of it"
+        yield f"{last}, and left no .grad"
     elif bad:
         yield f"{last}; of the .grad left at the end {count(bad)} of {count(len(there))} hold NaN or Inf"
     else:
         norm = f"{math.hypot(*finite):.3g}"
-        yield f"{last}; the .grad left at the end ({count(len(there))} of them) have together the norm {norm}"
+        yield f"{last}; the {count(len(there))} .grad left at the end have a total norm of {norm}"

@@ -11,10 +11,10 @@ from tensormagic.words import count, listed, plural
 
 _MOST_TOLD = 3
 _OF = {
-    "DDP": "norms are of the gradients of this rank, before they are reduced",
-    "FSDP1": "norms are of the whole gradients of this rank, before they are reduced and sharded",
-    "FSDP2": "norms are of the whole gradients of this rank, before they are reduced and sharded",
-    "DTensor": "of a DTensor the norm is that of the part that lies in this process",
+    "DDP": "norms of this rank's gradients, before they are reduced",
+    "FSDP1": "norms of this rank's full gradients, before they are reduced and sharded",
+    "FSDP2": "norms of this rank's full gradients, before they are reduced and sharded",
+    "DTensor": "the norm of a DTensor covers only this process's shard",
 }
 
 
@@ -68,7 +68,7 @@ def _used(report: TraceReport) -> Iterator[str]:
     if not described:
         return
     parallel = report.parallel
-    here = " of what lies in this process" if parallel is not None and set(parallel.kinds) - {"DDP"} else ""
+    here = " of this process's shards" if parallel is not None and set(parallel.kinds) - {"DDP"} else ""
     shown = [f"{name} {norm_text(used)} ({norm_text(brought)})" for name, brought, used in described[:_MOST_TOLD]]
     more = f", and {plural(len(described) - _MOST_TOLD, 'parameter')} more" if len(described) > _MOST_TOLD else ""
     yield f"norms used at the optimizer's last step{here}, in brackets those before: {', '.join(shown)}{more}"

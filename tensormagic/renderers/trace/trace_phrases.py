@@ -115,14 +115,14 @@ def all_clear(report: TraceReport) -> str:
     if report.state == "drawn" and report.kept is not None:
         return _standing(report.kept)
     if report.failure is not None:
-        return f"the run ended by the call above that torch refused{_until(report)}"
+        return f"the run ended with the call above, which torch refused{_until(report)}"
     if not report.passes_seen:
         return _no_backward(report)
     if not report.passes_traced:
         return f"none of {plural(report.passes_seen, 'backward pass', 'backward passes')} was traced"
     passes = _looked_at(report)
     if report.state == "failed":
-        return f"no problems found in the gradients of {passes}; the error is the code's own"
+        return f"no problems found in the gradients of {passes}; the error comes from your code"
     return f"no problems found in {passes}{' so far' if report.state == 'running' else ''}"
 
 
@@ -132,7 +132,7 @@ def _no_backward(report: TraceReport) -> str:
         return NO_BACKWARD_YET if report.state == "running" else NO_BACKWARD
     were = f"{plural(report.forked, 'process was', 'processes were')} forked in this run, and"
     where = "trace inside the function that runs there, with tensormagic.trace()"
-    return f"{were} {is_or_are(report.forked)} not followed from here: {where}"
+    return f"{were} {is_or_are(report.forked)} not traced from here: {where}"
 
 
 def _until(report: TraceReport) -> str:
@@ -159,12 +159,12 @@ def can_run(kept: Kept) -> bool:
 def _standing(kept: Kept) -> str:
     """Return whether backward can run through a graph that stands, as far as what it saved says."""
     if kept.freed:
-        return "backward has run through this graph and freed what it needs: it cannot run again"
+        return "backward already ran through this graph and freed its saved tensors: it cannot run again"
     if kept.changed:
-        what = "tensor that it saved was" if kept.changed == 1 else "tensors that it saved were"
-        return f"backward would fail: {count(kept.changed)} {what} changed in place since"
-    hidden = f"; {plural(kept.unread, 'saved tensor')} could not be looked at" if kept.unread else ""
-    return f"backward can run through this graph: nothing that it saved was freed or changed{hidden}"
+        what = "saved tensor was" if kept.changed == 1 else "saved tensors were"
+        return f"backward would fail: {count(kept.changed)} {what} changed in place afterwards"
+    hidden = f"; {plural(kept.unread, 'saved tensor')} could not be read" if kept.unread else ""
+    return f"backward can run through this graph: no saved tensor was freed or changed{hidden}"
 
 
 def last_move(series: ParameterSeries) -> float:

@@ -228,9 +228,9 @@ def _caption(report: TraceReport, scene: Scene) -> Section:
     """Say which pass is shown, and what was folded."""
     parts = ["Backward graph", _which_pass(report, scene), scene.drawing.note]
     if report.state != "drawn" and not scene.graph.passes_seen:
-        parts = ["Graph so far", "what autograd had recorded when the forward ended", scene.drawing.note]
+        parts = ["Graph so far", "what autograd had recorded when the forward stopped", scene.drawing.note]
     if others := sum(graph is not scene.graph and graph.passes_seen > 0 for graph in report.graphs):
-        parts.append(f"{plural(others, 'graph')} of another structure not shown")
+        parts.append(f"{plural(others, 'graph')} with another structure not shown")
     words = " · ".join(part for part in parts[1:] if part)
     rest_of_line = f'<tspan class="q" font-weight="400">{escape(words)}</tspan>'
     return f'<text class="v" x="{number(_PAD)}" y="18">{parts[0]} {rest_of_line}</text>', 22.0

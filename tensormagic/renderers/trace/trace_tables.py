@@ -45,7 +45,7 @@ def _parameters(report: TraceReport) -> str:
     rows: list[Cells] = [_parameter_row(parameter) for parameter in shown]
     moves = [move_text(parameter) for parameter in shown]
     if any(moves):
-        head, rows = (*head, "last step moved it by"), [(*row, move) for row, move in zip(rows, moves, strict=True)]
+        head, rows = (*head, "last update"), [(*row, move) for row, move in zip(rows, moves, strict=True)]
     steps = [last_used(parameter)[1] for parameter in shown]
     if any(map(touched, steps)):
         head = (*head, "last step used")

@@ -83,5 +83,5 @@ def _gaps(report: TraceReport, width: int) -> list[str]:
     lines = [line for gap in report.gaps for line in filled("not seen: ", f"{gap.section}: {gap.reason}", width)]
     others = len(report.graphs) - 1
     if others > 0:
-        lines.append(f"not shown: {plural(others, 'graph')} of another structure")
+        lines.append(f"not shown: {plural(others, 'graph')} with another structure")
     return lines

@@ -14,7 +14,7 @@ from tensormagic.words import plural, shortened
 
 _MOST_BOXES = 24
 _CELL = 24
-_DRAWN = ("the way of the gradient, loss to input, with the shape that each op made",)
+_DRAWN = ("the gradient's path, loss to input, with the output shape of each op",)
 
 
 def flow(report: TraceReport, width: int) -> list[str]:
@@ -110,4 +110,4 @@ def _left_out(drawing: Drawing, path: Sequence[Box], frame: Frame | None) -> Ite
     if drawing.note:
         yield drawing.note
     elif drawing.folded:
-        yield f"{plural(drawing.node_count, 'node')}; leaves and chains of views belong to the op beside them"
+        yield f"{plural(drawing.node_count, 'node')}; leaves and chains of views are drawn with the op beside them"

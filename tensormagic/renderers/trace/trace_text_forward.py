@@ -32,12 +32,10 @@ def forward_values(report: TraceReport, width: int) -> list[str]:
     head = "".join(name.rjust(_NUMBER) for name in COLUMNS[:shown])
     rows = [row for box in boxes if (row := _row(box, frame, shown)) is not None]
     unseen = len(boxes) - len(rows)
-    missing = f"{plural(unseen, 'box', 'boxes')} of this path without a value that was seen" if unseen else ""
+    missing = f"{plural(unseen, 'box', 'boxes')} of this path without a recorded value" if unseen else ""
     birth = birth_text(report, graph, graph.forward_birth) if graph.forward_birth is not None else ""
     return [
-        *filled(
-            "", f"forward values of pass {frame.pass_number}, input to loss, and the gradient that came back", width
-        ),
+        *filled("", f"forward values of pass {frame.pass_number}, input to loss, and the gradient received", width),
         f"{'':{_NAME}}{head}{'gradient':>{_GRADIENT}}",
         *rows,
         *(line for words in (missing, birth) if words for line in filled("", words, width)),

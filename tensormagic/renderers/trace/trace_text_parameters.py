@@ -114,14 +114,14 @@ def _legend(shown: Sequence[ParameterSeries], columns: _Columns, scale: str) -> 
     norms = [norm for series in shown for norm in series.norms]
     marks = [f"{letter} {words}" for letter, words in LEGEND.items() if letter in {bar(norm) for norm in norms}]
     if columns.bars and any(len(series.norms) > columns.bars for series in shown):
-        marks.append("a bar is the largest norm of its stretch of passes")
+        marks.append("each bar is the largest norm in its passes")
     yield "; ".join([f"bars from {scale}, log scale", *marks])
     if _MOVE in columns.numbers:
-        yield f"{_MOVE}: how far the last measured step of the optimizer moved it, over its norm"
+        yield f"{_MOVE}: how far the last measured step of the optimizer changed it, relative to its norm"
     if _USED in columns.numbers:
-        yield f"{_USED}: the norm of what the last measured step of the optimizer used, reduced over the ranks"
+        yield f"{_USED}: the norm of the gradient used by the last measured optimizer step, reduced over the ranks"
     if "min" in columns.numbers and not all(map(math.isfinite, norms)):
-        yield "min and max are those of the finite norms"
+        yield "min and max are over finite norms"
 
 
 def _left_out(report: TraceReport, shown: Sequence[ParameterSeries], columns: _Columns) -> Iterator[str]:
@@ -131,4 +131,4 @@ def _left_out(report: TraceReport, shown: Sequence[ParameterSeries], columns: _C
         yield "not shown at this width: first, smallest and largest norm"
     if len(report.passes) < report.passes_traced:
         passes = plural(report.passes_traced, "pass", "passes")
-        yield f"{len(report.passes)} of {passes} were kept; the others are not shown"
+        yield f"{len(report.passes)} of {passes} were kept and are shown"

@@ -39,7 +39,7 @@ _HOW = {
     "detached": "like {base}`.detach()`",
     "data": "like {base}`.data`",
     "same storage": "same storage as {base}",
-    "wraps": "over the memory of {base}",
+    "wraps": "shares memory with {base}",
     "array": "NumPy array of {base}",
     "capsule": "NumPy array, through DLPack",
     "buffer view": "NumPy array over {base}",
@@ -49,9 +49,9 @@ _HOW = {
 }
 _NAMELESS = {
     "view": "view; its base has no name",
-    "wraps": "over memory that is not torch's",
-    "array": "NumPy array of a tensor without a name",
-    "buffer view": "NumPy array over a buffer without a name",
+    "wraps": "memory from outside torch",
+    "array": "NumPy array of an unnamed tensor",
+    "buffer view": "NumPy array over an unnamed buffer",
 }
 
 
@@ -106,8 +106,8 @@ def _members(group: AliasGroup) -> list[Node]:
     columns = [
         Column("number", look="silent quiet"),
         Column("name", look="name"),
-        Column(f"bytes 0 to {count(group.nbytes)}" if drawn else "where it lies", look="" if drawn else "silent"),
-        Column("how, and who counts its writes"),
+        Column(f"bytes 0 to {count(group.nbytes)}" if drawn else "where", look="" if drawn else "silent"),
+        Column("how, and which version counter"),
         *(Column(str(at), look="number", above="in common with") for at in range(1, len(matrix) + 1)),
     ]
     pairs = {frozenset((pair.left, pair.right)): pair for pair in group.pairs}
@@ -141,8 +141,8 @@ def _in_common(member: AliasMember, other: AliasMember, pairs: dict[frozenset[st
 def _pairs(pairs: Sequence[AliasPair]) -> Node:
     meeting = [pair_line(pair) for pair in pairs if pair.overlap != "no"]
     if not meeting:
-        return Paragraph("No two of those that were compared have an element in common.", "quiet")
-    title = f"{plural(len(meeting), 'pair')} of objects with elements in common"
+        return Paragraph("None of those compared share an element.", "quiet")
+    title = f"{plural(len(meeting), 'pair')} of objects that share elements"
     return Section(title, [Items(meeting, MOST_PAIRS)], folded=True)
 
 
@@ -186,7 +186,7 @@ def how(member: AliasMember) -> str:
 def writes(member: AliasMember, group: AliasGroup) -> str:
     """Return who counts the writes through a member, for autograd to notice."""
     if member.version is None:
-        return "writes are not counted"
+        return "no version counter"
     counters = {each.counter for each in group.members if each.counter is not None}
     which = "version" if len(counters) < 2 or member.counter is None else f"version counter {member.counter}:"
     return f"{which} {count(member.version)}"
@@ -212,9 +212,9 @@ def pair_line(pair: AliasPair) -> str:
     """Return a pair in words: ``8 elements of a lie in x``."""
     left, right = clipped(pair.left), clipped(pair.right)
     if pair.overlap == "no":
-        return f"`{left}` and `{right}` have no element in common"
+        return f"`{left}` and `{right}` share no element"
     if pair.overlap == "maybe" or pair.overlap_elements is None:
-        return f"`{left}` and `{right}` may overlap: too hard to tell"
+        return f"`{left}` and `{right}` may overlap: too complex to determine"
     verb = "lies" if pair.overlap_elements == 1 else "lie"
     return f"{plural(pair.overlap_elements, 'element')} of `{left}` {verb} in `{right}`"
 
@@ -230,7 +230,7 @@ def group_notes(group: AliasGroup) -> tuple[str, ...]:
     if group.found > len(group.members):
         notes.append(f"{len(group.members)} of {count(group.found)} are listed.")
     if not group.pairs_complete:
-        notes.append(f"Of the pairs that overlap, the first {count(len(group.pairs))} found are told.")
+        notes.append(f"Only the first {count(len(group.pairs))} overlapping pairs found are listed.")
     return tuple(notes)
 
 
@@ -246,7 +246,7 @@ def transparent(group: AliasGroup) -> tuple[str, ...]:
     if not unseen:
         return ()
     through = listed(f"`{clipped(name)}`" for name in unseen)
-    uncounted = f"they change `{clipped(watched.name)}` without counting on its version counter"
+    uncounted = f"they change `{clipped(watched.name)}` without incrementing its version counter"
     return (f"Autograd does not notice writes through {through}: {uncounted}.",)
 
 

@@ -59,7 +59,7 @@ def view(report: ComparisonReport) -> Panel:
     facts = [_run(report.left, "left"), _run(report.right, "right")]
     words = summary(report)
     sentence = words[:1].upper() + words[1:]
-    label = "Two traced runs side by side"
+    label = "Comparison of two traced runs"
     return Panel("compare", "compare", "compare", facts, body, label, lead=sentence, sheets=("comparison.css",))
 
 
@@ -152,7 +152,7 @@ def _parameters(report: ComparisonReport) -> list[Section]:
         more = Section(f"{len(shown) - OPEN_PARAMETERS} more", [rest], folded=True)
         body += [first, more] if rest.rows else [first]
     cut = len(report.parameters) - len(shown)
-    body += [Paragraph(f"{cut} more differ less", "quiet")] if cut else []
+    body += [Paragraph(f"{cut} more with smaller differences", "quiet")] if cut else []
     for names, side in ((report.parameters_only_left, report.left), (report.parameters_only_right, report.right)):
         body += [f"parameters only in {side.name}: `{listed(names, most=MOST_ONLY)}`"] if names else []
     title = f"Gradients of {plural(len(report.parameters), 'parameter')}, the most different first"
@@ -184,7 +184,8 @@ def _nodes(report: ComparisonReport, graph: GraphDifference) -> list[Section]:
     number = f" of graph {graph.left}" if graph.left > 1 else ""
     same = f"; {plural(graph.equal, 'node')} the same in both" if graph.equal else ""
     title = f"{plural(found, 'inner node')}{number} that differ, the most different first{same}"
-    table = table_of(columns, shown, most=(MOST_NODES, 12), more=("more differs less", "more differ less"),
+    more = ("more with a smaller difference", "more with smaller differences")
+    table = table_of(columns, shown, most=(MOST_NODES, 12), more=more,
                      left_out=(found - len(shown), 0))  # fmt: skip
     return [Section(title, [table], folded=True)]
 
@@ -286,7 +287,7 @@ def _bad(report: ComparisonReport) -> str:
     first = min(found, key=lambda one: one.norms.bad_from_left or one.norms.bad_from_right or 0)
     norms, name = first.norms, report.left.name if first.norms.bad_left else report.right.name
     step = norms.bad_from_left or norms.bad_from_right
-    return f"from step {step} on, gradients of {_names(found, first)} are NaN or infinite in {name} alone"
+    return f"from step {step} on, gradients of {_names(found, first)} are NaN or infinite only in {name}"
 
 
 def _silenced(report: ComparisonReport) -> str:

@@ -7,8 +7,8 @@ from tensormagic.views.nodes import Column, Findings, Node, Panel, Paragraph, ta
 from tensormagic.views.panels.memory import release_notes
 from tensormagic.words import listed, number_of_bytes, plural
 
-NOTHING = "Neither an output nor the last error keeps memory that nothing else does."
-_HOW = "`%gpumem --free --yes` lets go of {}. Your own names, and what they lead to, stay as they are."
+NOTHING = "Neither the outputs nor the last error hold memory of their own."
+_HOW = "`%gpumem --free --yes` releases {}. Your own variables keep what they hold."
 MOST_NAMED = 6
 
 ENTRIES = (
@@ -30,7 +30,7 @@ def view(report: FreeingReport) -> Panel:
         "memory",
         [lead(report)],
         body,
-        label="What only the history keeps in memory",
+        label="Memory kept only by IPython's history",
         sheets=("memory.css",),
     )
 
@@ -42,11 +42,11 @@ def lead(report: FreeingReport) -> str:
     names = listed([entry.name for entry in report.entries], most=MOST_NAMED)
     if not report.dropped:
         keep = "keeps" if len(report.entries) == 1 else "keep"
-        described = f"{names} {keep} {number_of_bytes(report.nbytes)} that nothing else does."
+        described = f"{names} {keep} {number_of_bytes(report.nbytes)} that nothing else holds."
         return f"{described[0].upper()}{described[1:]}"
-    expected = f", of {number_of_bytes(report.nbytes)} that were expected" if report.freed != report.nbytes else ""
+    expected = f", of {number_of_bytes(report.nbytes)} expected" if report.freed != report.nbytes else ""
     freed = f"{number_of_bytes(report.freed)} freed, in {plural(report.storages, 'storage')}"
-    return f"Let go of {names}: {freed}{expected}."
+    return f"Released {names}: {freed}{expected}."
 
 
 def gain_words(gain: DeviceGain) -> str:

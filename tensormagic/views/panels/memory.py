@@ -30,7 +30,7 @@ from tensormagic.words import DOT, count, listed, number_of_bytes, percent, plur
 NO_NAME = "no name"
 MOST_HOLDERS, MOST_RELEASES, MOST_RELEASES_FOLDED = 3, 3, 32
 HEIGHT, BRIEF_HEIGHT, SMALL_HEIGHT = 180.0, 110.0, 56.0  # of a map in a page
-BY_HISTORY = "`%gpumem --free --yes` lets go of what only outputs and errors hold"
+BY_HISTORY = "`%gpumem --free --yes` releases what only outputs and errors hold"
 _UNIT = re.compile(r"(?<=\d) (?=(?:[KMGTP]i)?B\b)")  # a number does not part from it
 _ROOT = re.compile(r"[^.\[(:,]+")
 
@@ -65,9 +65,9 @@ def device_section(report: MemoryReport, device: DeviceMemory, height: float, *,
     whole = device.total or sum(one.nbytes for one in bar.parts)
     parts = [Part(one.words, number_of_bytes(one.nbytes), one.share, _ground(one, bar), percent(one.nbytes, whole))
              for one in bar.parts]  # fmt: skip
-    body: list[Node] = [Parts(parts, "(free is not drawn to scale)" if bar.cut else "")]
+    body: list[Node] = [Parts(parts, "(free part not to scale)" if bar.cut else "")]
     if device.live:
-        body.append(TreemapPicture(tiles(report, device.device), f"what is alive on {device.device}", height))
+        body.append(TreemapPicture(tiles(report, device.device), f"live memory on {device.device}", height))
     if not folded:
         return Section(f"`{device.device}`", body, about)
     of = f" of {number_of_bytes(device.total)}" if device.total is not None else ""
@@ -98,9 +98,9 @@ def releases_sections(releases: Sequence[Release], *, folded: bool = False) -> l
     body: list[Node] = [table_of(columns, every[:MOST_RELEASES])]
     if rest := every[MOST_RELEASES:most]:
         further = table_of(columns, rest, left_out=(len(every[most:]), sum(one.nbytes for one in every[most:])))
-        body.append(Section(f"{count(len(every) - MOST_RELEASES)} more that free something", [further], folded=True))
-    note = "each by itself, everything else staying" + (f"; {BY_HISTORY}" if frees_by_history(every) else "")
-    return [Section("What letting go would free", body, note, folded=folded)]
+        body.append(Section(f"{count(len(every) - MOST_RELEASES)} more that would free memory", [further], folded=True))
+    note = "each on its own, with everything else kept" + (f"; {BY_HISTORY}" if frees_by_history(every) else "")
+    return [Section("What you can free", body, note, folded=folded)]
 
 
 def _release_notes(release: Release) -> Cell:
@@ -129,7 +129,7 @@ def storages_sections(
     table = table_of(columns, storages, most=(40, 12), more=("smaller", "smaller"), left_out=smaller,
                      nbytes=[one.nbytes for one in storages], label=name)  # fmt: skip
     nbytes = number_of_bytes(sum(one.nbytes for one in storages) + smaller[1])
-    return [Section(name, [table], f"{plural(len(storages) + smaller[0], 'storage')}, {nbytes}, and who holds them",
+    return [Section(name, [table], f"{plural(len(storages) + smaller[0], 'storage')}, {nbytes}, and what holds them",
                     folded=True)]  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def title(report: MemoryReport) -> str:
 def summary(report: MemoryReport) -> str:
     """Return how much is alive, on which devices."""
     described = [device_summary(device) for device in report.devices if device.live or device.storages]
-    return f" {DOT} ".join(described) or ("no tensor lies there" if report.title else "no tensor is alive")
+    return f" {DOT} ".join(described) or ("no tensor is there" if report.title else "no tensor is alive")
 
 
 def device_summary(device: DeviceMemory) -> str:
@@ -252,7 +252,7 @@ def kind(one: LiveStorage) -> str:
     """Return what the tensor on a storage is: ``float32 (32, 32), 3 tensors, shared``."""
     what = f"{one.dtype} {tuple_text(one.shape)}" if one.dtype else ""
     more = plural(one.tensors, "tensor") if one.tensors > 1 else ""
-    return ", ".join(filter(None, (what, more, "memory not torch's alone" if one.shared else "")))
+    return ", ".join(filter(None, (what, more, "memory shared with something outside torch" if one.shared else "")))
 
 
 def held_by(one: LiveStorage, *, most: int = MOST_HOLDERS) -> str:
@@ -285,7 +285,7 @@ def freeing(releases: Iterable[Release]) -> list[Release]:
 
 
 def _alone(part: Release, owner: Release) -> Release:
-    return replace(part, name=f"{part.name}; {owner.code or owner.name} alone frees nothing")
+    return replace(part, name=f"{part.name}; {owner.code or owner.name} on its own frees nothing")
 
 
 def parts_words(release: Release) -> list[tuple[str, str]]:
@@ -300,11 +300,11 @@ def release_notes(release: Release) -> str:
     if release.reaches <= release.nbytes:
         return ""
     shared = f", shared with {listed(release.shared_with, most=3)}" if release.shared_with else ""
-    return f"of {number_of_bytes(release.reaches)} that it leads to{shared}"
+    return f"of {number_of_bytes(release.reaches)} that it reaches{shared}"
 
 
 def frees_by_history(releases: Sequence[Release]) -> bool:
-    """Say whether outputs or errors hold something that nothing else does."""
+    """Say whether outputs or errors hold something that nothing else holds."""
     return any(release.nbytes and release.kind in {"history", "traceback"} for release in releases)
 
 

@@ -42,15 +42,15 @@ from tensormagic.views.pictures.treemap import TreemapPicture
 from tensormagic.views.pictures.treemap_layout import LEFT_OUT, Tile
 from tensormagic.words import DOT, count, number_of_bytes, plural, seconds_text, shortened
 
-NO_LINE = "no line of yours"
+NO_LINE = "none of your lines"
 COLUMNS = ("at peak", "allocated", "freed", "kept")
 MOST_BLOCKS, MOST_LEAKS, MOST_TIMELINES, MOST_ALLOCATOR_LINES = 24, 12, 4, 12
 MAP_HEIGHT, MOST_CELLS = 220.0, 160
 WHOLE = 40  # a cell of at most so many lines is listed whole
 AROUND = 2  # lines listed before and after one that did something, in a longer one
 MOST = 160
-_NO_USER_LINE = "no line of yours: backward, libraries"
-_ABOUT_LINES = "bytes: alive at the peak, allocated in all, freed while it ran, kept after the run"
+_NO_USER_LINE = "none of your lines: backward, libraries"
+_ABOUT_LINES = "bytes: alive at the peak, allocated in total, freed while it ran, kept after the run"
 
 
 def view(report: MemoryRunReport) -> Panel:
@@ -409,7 +409,7 @@ def allocator_words(run: AllocatorRun) -> str:
         number, nbytes = sum(each[1] for each in run.unnamed), sum(each[2] for each in run.unnamed)
         parts.append(f"{plural(number, 'block')} without a tensor at the end, {number_of_bytes(nbytes)}")
     if not run.complete:
-        parts.append("its history does not go back to the beginning of the run")
+        parts.append("its history does not reach back to the start of the run")
     return "; ".join(parts)
 
 
@@ -426,7 +426,7 @@ def _sentences(failed: OutOfMemory) -> Iterator[str]:
     if failed.only_error:
         held = number_of_bytes(failed.only_error)
         yield (
-            f"The functions that failed hold {held} that nothing else does: free once the error is let go of, "
+            f"The functions that failed hold {held} that nothing else holds: it is freed when the error is released, "
             "`%gpumem --free --yes`."
         )
 
@@ -446,6 +446,6 @@ def _reserve(failed: OutOfMemory) -> Iterator[str]:
     yield f"Torch had {number_of_bytes(failed.allocated)} in use there{reserved}."
     if failed.reserved is not None and failed.asked is not None and failed.reserved >= failed.asked:
         yield (
-            "The reserve is large enough, but not in one piece: segments can grow with "
+            "The reserved memory is large enough, but fragmented: let segments grow with "
             "`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, set before Python starts."
         )

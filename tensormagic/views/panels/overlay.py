@@ -31,7 +31,7 @@ def view(report: OverlayReport) -> Panel:
         body.append(Section("", [_members(report, storage)]))
     body += [f"{apart(report)}."] if apart(report) else []
     title = names(report, report.shared[0].members) if report.shared else every
-    facts: list[Cell] = [headline(report.shared[0]) if report.shared else "no memory in common"]
+    facts: list[Cell] = [headline(report.shared[0]) if report.shared else "no shared memory"]
     label = f"Memory of {every}" if report.members else "Memory"
     return Panel("tensor tm-overlay", "memory", title, facts, body, label, sheets=("tensor.css", "overlay.css"))
 
@@ -49,7 +49,7 @@ def _members(report: OverlayReport, storage: OverlayStorage) -> Table:
         (*member_row(report.members[at]), *(_number(meeting(storage, at, other)) for other in crossed))
         for at in storage.members
     ]
-    label = "elements that each tensor has in common with each other"
+    label = "elements shared by each pair of tensors"
     return Table(columns, rows, label=label if len(storage.members) > MOST_ABREAST else "")
 
 
@@ -76,12 +76,8 @@ def apart(report: OverlayReport) -> str:
     if not alone:
         return ""
     if not report.shared:
-        return f"{names(report, alone)} share no memory: each lies in a storage of its own" if len(alone) > 1 else ""
-    return f"{names(report, alone)} {'lies' if len(alone) == 1 else 'lie'} in a storage of {_own(alone)} own"
-
-
-def _own(members: tuple[int, ...]) -> str:
-    return "its" if len(members) == 1 else "their"
+        return f"{names(report, alone)} share no memory: each has its own storage" if len(alone) > 1 else ""
+    return f"{names(report, alone)} {'has its' if len(alone) == 1 else 'have their'} own storage"
 
 
 def drawn(report: OverlayReport, storage: OverlayStorage) -> str:
@@ -148,9 +144,9 @@ def _pair_sentence(report: OverlayReport, pair: OverlayPair) -> str:
     left, right = report.members[pair.left], report.members[pair.right]
     both = f"{name(left)} and {name(right)}"
     if pair.overlap == "maybe":
-        return f"{both} may overlap: finding out would take too long"
+        return f"{both} may overlap: checking would take too long"
     if pair.common_bytes is None:
-        return f"{both} overlap; how much was too long to count"
+        return f"{both} overlap; counting how much would take too long"
     common = f"{number_of_bytes(pair.common_bytes)} in common"
     if pair.left_elements is None or pair.right_elements is None:
         return f"{both} have {common}"

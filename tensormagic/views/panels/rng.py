@@ -9,7 +9,7 @@ from tensormagic.views.nodes import Cell, Column, Findings, Line, Node, Panel, S
 from tensormagic.words import TIMES, count, listed, plural, shortened
 
 WHOLE = 80  # a cell of at most so many lines is shown whole
-NO_LINE = "no line known"
+NO_LINE = "line unknown"
 _SEED_WIDTH = 28
 
 
@@ -65,9 +65,9 @@ def seed_text(state: GeneratorState) -> str:
     if state.seeding == "entropy" and not seed:
         return "none: each number is the system's"
     if state.seeding == "entropy":
-        return f"the system's, another in each run: {shortened(state.seed, 12)}"
+        return f"the system's, different in each run: {shortened(state.seed, 12)}"
     if state.seeding == "default":
-        return "never seeded (torch's own: the same in each run)"
+        return "never seeded (torch's default seed: the same in each run)"
     return seed or "not known (never seeded, or a state was set)"
 
 
@@ -121,12 +121,12 @@ def run_headline(report: RngRunReport) -> str:
 def call_text(draw: Draw | DrawSum) -> str:
     """Return what drew."""
     if draw.kind == "set":
-        return "seeded, or its state set"
-    return draw.op.removeprefix("aten.") or "drew (seen afterwards)"
+        return "seeded, or state set"
+    return draw.op.removeprefix("aten.") or "drew (between statements)"
 
 
 def line_text(report: RngRunReport, draw: Draw | DrawSum) -> str:
-    """Return the line of a draw; two where it lies between them."""
+    """Return the line of a draw; two where between them."""
     here, since = report.location(draw.location), report.location(draw.since)
     if here is None:
         return f"after {_label(since, report.cell)}" if since is not None else NO_LINE
@@ -191,13 +191,13 @@ def verdict(report: RngComparison) -> str:
     after = f"After {same} that {agree} the same,"
     described = {
         "none": f"{first} and {second} drew the same: {same}.",
-        "start": f"{report.generator} did not stand at the same place when {first} and {second} began.",
+        "start": f"{report.generator} was not in the same state when {first} and {second} began.",
         "state": f"{after} {report.generator} was set to something else, or used elsewhere.",
-        "call": f"{after} {first} and {second} draw by different calls.",
-        "values": f"{after} the next one draws another number of values.",
-        "end": f"{same} {agree} the same; then one of the runs draws no more.",
+        "call": f"{after} {first} and {second} draw with different calls.",
+        "values": f"{after} the next call draws a different number of values.",
+        "end": f"{same} {agree} the same; then one of the runs stops drawing.",
     }[report.difference]
-    return described if report.complete else f"{described} Only the first draws of these long runs are kept."
+    return described if report.complete else f"{described} Only the first draws of these long runs were recorded."
 
 
 def side_text(report: RngComparison, at: int) -> str:
@@ -206,7 +206,7 @@ def side_text(report: RngComparison, at: int) -> str:
     where = f"{place.label}: {place.text}" if place is not None else NO_LINE
     begun = f"{start.name}: {_stand(start)} when it began; " if start is not None else ""
     if draw is None:
-        return f"{begun}drew no more"
+        return f"{begun}stopped drawing"
     values = "" if draw.values is None else f", {plural(draw.values, 'value')}"
     return f"{begun}{call_text(draw)}{values} ({where})"
 
@@ -219,4 +219,4 @@ GENERATORS = (
     Column("state", lambda state: state.digest, "code quiet"),
 )
 CHANGES = (Column("generator", look="name"), Column("before"), Column("after"), Column("taken"))
-SIDES = (Column("run", look="name"), Column("where they part"))
+SIDES = (Column("run", look="name"), Column("first difference"))

@@ -24,7 +24,7 @@ from tensormagic.views.pictures.treemap_layout import LEFT_OUT, Tile
 from tensormagic.words import DOT, count, number_of_bytes, percent, plural, seconds_text, shortened
 
 UNIT = "event"
-NO_LINE = "no line known"
+NO_LINE = "line unknown"
 BEFORE_WORDS = "before the first event"
 MOST_SEGMENTS, MOST_REFUSED, MOST_TIMELINES = 16, 5, 8
 MAP_HEIGHT, MOST_CELLS = 220.0, 100
@@ -165,12 +165,12 @@ def device_notes(device: SnapshotDevice) -> Iterator[str]:
     """Yield what else is known of a device, a sentence each."""
     rounding = number_of_bytes(device.allocated - device.requested)
     blocks = f"{plural(device.blocks, 'block')} in {plural(device.segments, 'segment')}"
-    yield f"{blocks}; {number_of_bytes(device.requested)} asked for, {rounding} more by rounding"
+    yield f"{blocks}; {number_of_bytes(device.requested)} asked for, {rounding} more through rounding"
     if device.free > 0:
         largest, share = number_of_bytes(device.largest_free), percent(device.fragmentation)
         yield f"{number_of_bytes(device.free)} reserved and free, the largest piece {largest} (fragmentation {share})"
     if device.awaiting:
-        yield f"{number_of_bytes(device.awaiting)} wait for another stream"
+        yield f"{number_of_bytes(device.awaiting)} waiting for another stream"
     if device.actions:
         yield plural(device.events, "event")
 
@@ -207,7 +207,7 @@ def line_words(report: SnapshotReport, index: int) -> str:
 
 def layer_words(report: SnapshotReport, layer: Layer) -> str:
     """Return what a layer of the timeline stands for."""
-    known = {OTHER_LINES: "other lines, or none known", BEFORE: BEFORE_WORDS}
+    known = {OTHER_LINES: "other or unknown lines", BEFORE: BEFORE_WORDS}
     return known.get(layer.key) or line_words(report, int(layer.key))
 
 

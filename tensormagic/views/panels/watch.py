@@ -31,11 +31,11 @@ def view(report: WatchReport) -> Panel:
 def summary(report: WatchReport) -> str:
     """Return what was looked at, in one line."""
     met = f"{plural(report.tensors, 'tensor')} in {plural(report.storages, 'storage')}"
-    return f"{met}, {number_of_bytes(report.nbytes)}; {plural(report.looked, 'object')} looked through"
+    return f"{met}, {number_of_bytes(report.nbytes)}; {plural(report.looked, 'object')} searched"
 
 
 def all_clear(report: WatchReport) -> str:
     """Return the sentence that stands where nothing was found; it claims no more than what was looked at."""
     if report.gaps:
-        return "Nothing found in what was looked at."
-    return "Nothing found: no memory that nobody uses, no graph stored, no parameter that its module does not know."
+        return "Nothing found in the part that was searched."
+    return "Nothing found: no unused memory, no stored graph, no parameter that its module does not register."

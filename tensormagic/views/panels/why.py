@@ -59,7 +59,7 @@ def facts_words(facts: GradientFacts) -> str:
     """Return what the tensor is, in one line."""
     kind = "parameter" if facts.is_parameter else "leaf" if facts.is_leaf else "no leaf"
     flag = f"requires_grad={facts.requires_grad}"
-    asked = f"asked for as {facts.expression}" if facts.expression else ""
+    asked = f"shown for {facts.expression}" if facts.expression else ""
     parts = (asked, kind, f"{facts.dtype} {tuple_text(facts.shape)}", flag, _grad(facts))
     return " \u00b7 ".join(filter(None, parts))
 

@@ -20,7 +20,7 @@ def view(report: WritesReport) -> Panel:
     """Return the panel."""
     body: list[Node] = [Findings(report.findings, report.gaps, all_clear(report))]
     if lines := source_lines(report):
-        body.append(Source(lines, ("line, and what it changes besides", "writes to")))
+        body.append(Source(lines, ("line, and what else it changes", "writes to")))
     if report.writes:
         more = ("more line that writes", "more lines that write")
         every = table_of(WRITES, report.writes, most=(60, 40), more=more, label="Every write")
@@ -54,19 +54,19 @@ def all_clear(report: WritesReport) -> str:
     if not report.writes_seen:
         return "Nothing was written to in place."
     return (
-        f"No write changed another name ({count(report.names_searched)} names and attributes were looked through), and "
-        "none read what it wrote."
+        f"No write changed another name ({count(report.names_searched)} names and attributes were searched), and none "
+        "read what it wrote."
     )
 
 
 def amount_text(changed: ChangedName) -> str:
     """Return how much of another name was changed: ``4 of 12 elements``."""
     if changed.items > 1:
-        return f"{plural(changed.items, 'item')} are one memory"
+        return f"{plural(changed.items, 'item')} share one memory"
     if changed.elements is None:
-        return "how much is not known"
+        return "amount unknown"
     most = "" if changed.certain else "at most "
-    behind = ", unseen by autograd" if changed.saved and changed.noticed is False else ""
+    behind = ", not noticed by autograd" if changed.saved and changed.noticed is False else ""
     same = ", the same tensor" if changed.relation == "same object" else ""
     return f"{most}{count(changed.elements)} of {plural(changed.of_elements, 'element')}{behind}{same}"
 
@@ -80,11 +80,7 @@ def clash_text(clash: Clash) -> str:
         return f"{what}: refused"
     if clash.wrong is None:
         return what
-    return (
-        f"{what}: {plural(clash.wrong, 'element comes', 'elements come')} out wrong"
-        if clash.wrong
-        else (f"{what}: right this time")
-    )
+    return f"{what}: {plural(clash.wrong, 'wrong element')}" if clash.wrong else (f"{what}: correct this time")
 
 
 def _amount(clash: Clash) -> str:
@@ -159,7 +155,7 @@ def noticed_text(write: Write) -> str:
 
 # What a write changed besides stands in the listing: a terminal has no room to say it again.
 WRITES = (
-    Column("line", lambda write: write.location.label if write.location else "not on a line of yours", "code"),
+    Column("line", lambda write: write.location.label if write.location else "not on one of your lines", "code"),
     Column("op", lambda write: write.op, "code"),
     Column("writes to", target_text, "code"),
     Column("shape", lambda write: tuple_text(write.shape), "code"),

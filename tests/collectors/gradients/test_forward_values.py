@@ -98,7 +98,7 @@ def test_values_behind_another_graph_are_still_known():
 
 
 def test_the_first_infinity_of_the_forward_has_its_line():
-    """``log`` of a zero: the node, its line, how many elements, and that what went in was finite."""
+    """``log`` of a zero: the node, its line, how many elements, and that its inputs were finite."""
     w = torch.tensor([1.0, 0.0, 2.0], requires_grad=True)
 
     def run():

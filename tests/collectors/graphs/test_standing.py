@@ -66,7 +66,7 @@ def test_after_backward_it_says_that_it_is_freed(net):
     report = tm.gradgraph(loss, namespace={})
     assert report.kept.freed > 0
     assert report.kept.slots == report.kept.nbytes == 0
-    assert "freed what it needs: it cannot run again" in str(report)
+    assert "freed its saved tensors: it cannot run again" in str(report)
 
 
 def test_what_was_changed_in_place_is_counted():
@@ -78,7 +78,7 @@ def test_what_was_changed_in_place_is_counted():
         y.mul_(2)
     report = tm.gradgraph(loss, namespace={})
     assert report.kept.changed == 1
-    assert "backward would fail: 1 tensor that it saved was changed in place since" in str(report)
+    assert "backward would fail: 1 saved tensor was changed in place afterwards" in str(report)
 
 
 def test_the_persons_hooks_are_not_run():
@@ -89,7 +89,7 @@ def test_the_persons_hooks_are_not_run():
     report = tm.gradgraph(loss, namespace={})
     assert not unpacked
     assert report.kept.unread == 1
-    assert "1 saved tensor could not be looked at" in " ".join(str(report).split())
+    assert "1 saved tensor could not be read" in " ".join(str(report).split())
 
 
 def test_nothing_is_kept_alive_and_backward_is_the_same(net):

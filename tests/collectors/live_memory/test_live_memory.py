@@ -78,7 +78,7 @@ def test_names_modules_and_holders_of_a_training_step():
 
 
 def test_an_optimizer_that_comes_first_does_not_name_the_weights():
-    """The name of a weight is where it lies in its model, whatever the order."""
+    """The name of a weight is where in its model, whatever the order."""
     names = trained()
     names = {"optimizer": names["optimizer"], "deep": {"net": [names["net"]]}}
     report = seen(names)

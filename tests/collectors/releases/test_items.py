@@ -45,7 +45,7 @@ def test_a_list_with_two_names() -> None:
     namespace: dict[str, Any] = {"__name__": "program"}
     exec(MADE + "a = b = [zeros(700)]", namespace)
     assert "a.clear()" in str(tm.memory(namespace))
-    assert "del a alone frees nothing" in str(tm.memory(namespace))
+    assert "del a on its own frees nothing" in str(tm.memory(namespace))
 
 
 def test_items_that_share_free_nothing_alone() -> None:

@@ -43,8 +43,8 @@ def test_a_treemap_names_its_largest_items_and_its_kinds() -> None:
         Tile("x", "x", "input", MIB // 2),
         Tile(LEFT_OUT, "40 smaller", "other", MIB // 2, "", 40),
     ]
-    assert treemap_alternative(tiles, "what is alive on cpu") == (
-        "Treemap of what is alive on cpu, 10 MiB: parameters 60 %, saved for backward 30 %, inputs 5 %, "
+    assert treemap_alternative(tiles, "live memory on cpu") == (
+        "Treemap of live memory on cpu, 10 MiB: parameters 60 %, saved for backward 30 %, inputs 5 %, "
         "other 5 %. Largest: fc.weight in net 6 MiB (60 %), relu in graph of loss 3 MiB (30 %), "
         "x 512 KiB (5 %) and 40 smaller."
     )
@@ -103,7 +103,7 @@ def test_the_map_of_offsets_says_its_range_and_how_it_walks() -> None:
     assert said.startswith(f"Storage offset at each index: 4 by 2 elements of x, from {picture.low} (darkest)")
     assert said.endswith(f"; it steps by {stride[0]} along i, {stride[1]} along j.")
     vector, line = _drawn(samples_tensor.report("v", samples_tensor.layout((5,), (1,), 0, 5), 5))
-    assert "; it rises row by row without a gap." in tensor_alternative.offsets_alternative(vector, line)
+    assert "; it is contiguous, row by row." in tensor_alternative.offsets_alternative(vector, line)
 
 
 def test_the_map_of_values_says_its_ends_and_where_it_breaks() -> None:

@@ -91,7 +91,7 @@ def test_picture_text_and_tables_say_it():
     """Nothing of it needs a script."""
     report = samples.cuts()
     assert "detach, line 10" in trace_svg.render(report)
-    assert "2 cuts, where the gradient's way ends; 2 values only read, or only choosing" in trace_text.render(report)
+    assert "2 cuts in the graph; 2 values only read or used as a mask or index" in trace_text.render(report)
     html = trace_html.render(report)
     assert "view (line 10)" in html
-    assert "only chooses in mse_loss" in html
+    assert "only selects elements in mse_loss" in html

@@ -15,8 +15,8 @@ CASES = {
     "contiguous": (
         MATRIX,
         {
-            "format": "contiguous: `.contiguous()` returns it as it is, nothing is copied",
-            "views": "every `.view(shape)` of 24 elements works, `.view(-1)` too",
+            "format": "contiguous: `.contiguous()` returns the tensor itself, without a copy",
+            "views": "every `.view(shape)` of 24 elements works, as does `.view(-1)`",
         },
     ),
     "transposed slice": (
@@ -34,7 +34,7 @@ CASES = {
         {
             "gaps": "11 of the 23 elements from 0 to 22 are skipped",
             "format": "not contiguous: j has stride 2, a contiguous tensor has 1 there; `.contiguous()` copies 48 B",
-            "views": "every `.view(shape)` of 12 elements works, `.view(-1)` too",
+            "views": "every `.view(shape)` of 12 elements works, as does `.view(-1)`",
         },
     ),
     "expanded": (
@@ -49,7 +49,7 @@ CASES = {
     "windows": (
         torch.arange(12.0).unfold(0, 4, 2),
         {
-            "repeats": "20 indices meet in 12 elements: writing one changes several",
+            "repeats": "20 indices share 12 elements: writing to one changes several",
             "format": "not contiguous: i has stride 2, a contiguous tensor has 4 there; `.contiguous()` copies 80 B",
             "views": "i and j cannot merge: i has stride 2, but size·stride of j is 4·1 = 4; `.view(-1)` raises, "
             "`.reshape(-1)` copies 80 B",
@@ -78,7 +78,7 @@ CASES = {
     ),
     "empty": (
         MATRIX[:0],
-        {"format": "contiguous: `.contiguous()` returns it as it is, nothing is copied"},
+        {"format": "contiguous: `.contiguous()` returns the tensor itself, without a copy"},
     ),
 }
 

@@ -53,7 +53,7 @@ def test_sanitised_panel_still_says_everything() -> None:
     text = Page(html).text
     for part in ("x (i 4, j 2) float32 view of a cpu 32 B of a 96 B storage", "not contiguous", "TM401", "TM201",
                  "stride (1, 12); contiguous would be (2, 1)", "rows of a a[0] a[1] a[2] a[3]",
-                 "a view of the same base 8 of 24 shared, now 1", "n NumPy array 8 of 24 none: writes not counted",
+                 "a view of the same base 8 of 24 shared, now 1", "n NumPy array 8 of 24 none",
                  "NaN 1", "mean 7.714", "no graph"):  # fmt: skip
         assert part in text
 
@@ -147,5 +147,5 @@ def test_label_of_the_base_rows_has_its_room() -> None:
 
 def test_contiguous_tensor_does_not_jump() -> None:
     """Of a contiguous tensor it is said that it is read in memory order; of a slice, how it jumps."""
-    assert "scores is read in memory order" in tensor_html.render(SAMPLES["causal_scores"])
+    assert "Contiguous: read row by row" in tensor_html.render(SAMPLES["causal_scores"])
     assert "jumps +12, −11" in tensor_html.render(SAMPLES["transpose_slice"])

@@ -85,7 +85,7 @@ def test_memory_without_an_address_is_not_given_one() -> None:
     assert "first byte at `0x55d0c0de`" in tensor_words.memory_lines(x)[0]
     meta = replace(x, storage=replace(x.storage, address=0, device="meta"))
     assert tensor_words.memory_lines(meta)[0] == (
-        "On the meta device it takes no memory; elsewhere its storage would be 40 B."
+        "On the meta device it uses no memory; elsewhere its storage would take 40 B."
     )
     assert tensor_words.memory_summary(meta) == "none: on the meta device; elsewhere it would take 40 B"
 

@@ -17,7 +17,7 @@ def test_text_shows_value_and_gradient_of_a_box_on_one_line():
     rows = {line.split()[0]: line.split() for line in lines[head + 2 : head + 12]}
     assert rows["log"][1:3] == ["3", "Inf"]
     assert any(line.startswith("relu") and "100 %" in line for line in lines)
-    assert "the forward of pass 7 first made 3 Inf of 320 in log; what went in was finite" in lines
+    assert "the forward of pass 7 first produced 3 Inf of 320 in log; its inputs were finite" in lines
     assert "forward values" not in trace_text.render(samples.report())
 
 

@@ -46,12 +46,10 @@ def test_which_steps_and_why():
     """Of many stretches the first and the last ones; how many were traced because of a finding."""
     first, *rest = pacing_lines(samples.paced())
     assert first == (
-        "traced: steps 1, 20, 39, 58, 77, 96, … 29 more …, 666, 685, 704, 723, 742, 761; 3 of them because of what the "
-        "one before had shown"
+        "traced: steps 1, 20, 39, 58, 77, 96, … 29 more …, 666, 685, 704, 723, 742, 761; 3 of them because the step "
+        "before had a finding"
     )
-    assert rest == [
-        "the last step, 800, was not traced; the .grad left at the end (8 of them) have together the norm 0.849"
-    ]
+    assert rest == ["the last step, 800, was not traced; the 8 .grad left at the end have a total norm of 0.849"]
 
 
 def test_few_stretches_are_told_in_full():
@@ -63,7 +61,7 @@ def test_few_stretches_are_told_in_full():
 def test_a_budget_that_was_not_kept_is_said():
     """With the reason, where it was the first step."""
     lines = list(pacing_lines(with_pacing(cost=0.081, first_cost=0.07)))
-    assert "the budget was not kept: the first step alone, in which every graph is new, cost 7 %" in lines
+    assert "the budget was not kept: the first step, in which every graph is new, already cost 7 %" in lines
     assert "the budget was not kept" in list(pacing_lines(with_pacing(cost=0.081, first_cost=0.001)))
 
 
@@ -71,7 +69,7 @@ def test_the_last_step_by_what_it_left():
     """Nothing, or gradients that hold NaN."""
     none, bad = array("f", [UNTOUCHED] * 2), array("f", [math.nan, 1.0, UNTOUCHED])
     assert list(pacing_lines(with_pacing(standing=none)))[-1] == (
-        "the last step, 800, was not traced, and no .grad was left of it"
+        "the last step, 800, was not traced, and left no .grad"
     )
     assert list(pacing_lines(with_pacing(standing=bad)))[-1] == (
         "the last step, 800, was not traced; of the .grad left at the end 1 of 2 hold NaN or Inf"
@@ -81,7 +79,7 @@ def test_the_last_step_by_what_it_left():
 def test_while_it_rests():
     """How far the run has come, and about where it is traced again."""
     resting = replace(with_pacing(resting=True, next_step=830), state="running")
-    assert list(pacing_lines(resting))[-1] == "resting: step 800, next traced about 830"
+    assert list(pacing_lines(resting))[-1] == "paused: step 800, next traced about 830"
 
 
 def test_no_more_is_claimed_than_was_looked_at():

@@ -164,7 +164,7 @@ def test_another_graph_can_be_shown_and_the_rest_is_named():
     whole = replace(whole, graphs=(*whole.graphs, replace(samples.chain(3), number=2)))
     shown = texts(trace_svg.render(whole, graph=1))
     assert shown.count("sin") == 3
-    assert any("1 graph of another structure not shown" in text for text in shown)
+    assert any("1 graph with another structure not shown" in text for text in shown)
 
 
 def test_no_backward_says_what_would_make_one():

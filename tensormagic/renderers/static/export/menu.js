@@ -98,7 +98,7 @@ function copy(text) {
     event.clipboardData?.setData("text/plain", text);
   };
   addEventListener("copy", give, { capture: true, once: true });
-  if (!document.execCommand("copy")) throw Error("this page may not copy");
+  if (!document.execCommand("copy")) throw Error("this page cannot copy");
 }
 
 /** @param {string} filename @param {Blob|string} content @param {string} [type] */
@@ -157,7 +157,7 @@ function offer(section, name, json) {
   const tools = make(
     "div",
     {},
-    make("label", { title: "SVG and PNG: also what is folded, and what has to be scrolled to" }, whole, "all of it"),
+    make("label", { title: "SVG and PNG: include what is folded or scrolled out of view" }, whole, "all of it"),
     button("Copy SVG", () => copy(drawn().svg)),
     button("SVG", () => download(`${name}.svg`, drawn().svg, "image/svg+xml")),
     button("PNG", png),

@@ -131,7 +131,7 @@ export function cutsOf(model, graph, node, line) {
     html(
       "div",
       { class: "node-cuts" },
-      html("div", { class: "part small" }, "Cuts ", html("span", { class: "quiet" }, `${mine.length === 1 ? "one end" : `${mine.length} ends`} of a gradient’s way`)),
+      html("div", { class: "part small" }, "Cuts ", html("span", { class: "quiet" }, `where the gradient stops: ${mine.length}`)),
       ...rows,
     ),
   ];

@@ -11,8 +11,8 @@ import { html, say, digits, number, normText, plural, bytesText, badText, level,
 /** @typedef {import("./constants.js").Box} Box */
 /** @typedef {import("./constants.js").Picture} Picture */
 
-const MARGIN = 12; // beside the drawer, where it lies over the picture
-const PATH = "light what leads from the loss through this node to the leaves (p)";
+const MARGIN = 12; // beside the drawer, where over the picture
+const PATH = "highlight the path from the loss through this node to the leaves (p)";
 
 /** What is known of the selected node, at the pass that is shown. */
 export class Drawer {
@@ -179,7 +179,7 @@ export class Drawer {
       const part = model.part(graph, edge, picture.pass);
       const whole = part === undefined;
       put(cell, whole ? norms[target] : part, whole ? bad.get(target) : undefined);
-      cell.title = whole ? "" : `its share: that node received ${normText(norms[target])} in all`;
+      cell.title = whole ? "" : `its share: that node received ${normText(norms[target])} in total`;
     }
     this.tell(picture);
     this.measure(picture.pass);
@@ -192,7 +192,7 @@ export class Drawer {
       { kind, variable } = model.node(graph, node);
     const birth = picture.births.find((one) => one.node === node);
     const moved = kind === "accumulate" && picture.pass ? updateText(model, variable, picture.pass) : "";
-    say(this.story, birth ? birthText(birth) : moved ? `The optimizer then moved it by ${moved}.` : "");
+    say(this.story, birth ? birthText(birth) : moved ? `The optimizer then changed it by ${moved}.` : "");
   }
 
   /** @param {number} pass */
@@ -218,7 +218,7 @@ function birthText(birth) {
     .map(([count, word]) => plural(count, word))
     .join(", ");
   const why = birth.saved && kept ? ` Its saved tensor ${birth.saved} holds ${kept}.` : "";
-  return `Here finite became non-finite: norm ${number(Number(birth.incoming))} came in, ${made} went on for input ${birth.input}.${why}${birth.certain ? "" : " Several nodes feed the receiver, and only their sum was seen."}`;
+  return `Here the gradient became non-finite: this node received norm ${number(Number(birth.incoming))} and sent ${made} to input ${birth.input}.${why}${birth.certain ? "" : " Several nodes feed the receiver, and only their sum was recorded."}`;
 }
 
 /** @param {any[]} tensors @returns {Element[]} */

@@ -54,7 +54,7 @@ export class GraphView extends Camera {
         role: "group",
         tabindex: "-1", // Chromium stops at what listens for the focus: the boxes are one stop, and the only one
         "aria-label":
-          "Backward graph. Arrow keys move along the edges, Enter opens a box, Escape folds the one around it, P lights the path through it.",
+          "Backward graph. Arrow keys move along the edges, Enter opens a box, Escape folds the one around it, P highlights the path through it.",
         "data-lm-suppress-shortcuts": "true",
       },
       svg("defs", {}, hatchPattern(hatch)),

@@ -128,8 +128,8 @@ export class Headline {
       return say(this.progress, loss ? `${done} · ${loss}` : done);
     }
     const time = secondsText(this.seconds());
-    const place = next < 0 ? `step ${step} · backward ${pass}` : `resting: step ${step}${next ? `, next traced about ${next}` : ""}`;
-    const silent = this.silent ? ` · no word from the kernel for ${this.silent} s: a long operation, or it has ended` : "";
+    const place = next < 0 ? `step ${step} · backward ${pass}` : `paused: step ${step}${next ? `, next traced about ${next}` : ""}`;
+    const silent = this.silent ? ` · no message from the kernel for ${this.silent} s: a long operation, or it has ended` : "";
     say(this.progress, (pass ? `${place} · ${time}` : `${time} · waiting for the first backward`) + silent);
     this.soFar.hidden = !pass || this.model.doc.findings.length > 0;
   }
@@ -172,7 +172,7 @@ export class Headline {
       passes = doc.passes_traced < doc.passes_seen ? `the ${doc.passes_traced} traced of ${all}` : all;
     if (doc.words) return callout(doc.words[2] ? "calm" : "failed", doc.words[2] ? GLYPHS.done : GLYPHS.stop, capital(doc.words[1]), "", "");
     if (doc.state === "lost") {
-      const sent = doc.passes_seen ? `What it sent last is shown, from ${secondsText(doc.seconds)} after the start.` : "";
+      const sent = doc.passes_seen ? `Showing the last state it sent, ${secondsText(doc.seconds)} after the start.` : "";
       return callout("failed", GLYPHS.stop, "The kernel was restarted, or died, while the cell ran", "", sent);
     }
     if (doc.state !== "finished") {

@@ -30,7 +30,7 @@ export class Heat {
     this.hatch = hatch;
     this.select = html("select", {
       "aria-label": "colour by",
-      title: "what the colours say",
+      title: "what the colours show",
       change: (/** @type {any} */ event) => {
         this.mode = event.target.value;
         this.drawLegend();

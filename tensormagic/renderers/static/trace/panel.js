@@ -321,7 +321,7 @@ export class Panel {
       pass: header.pass,
       running: header.running,
     };
-    const shown = header.resting ? `pass ${header.pass}, the last that was traced` : `pass ${header.pass}, step ${header.step}`;
+    const shown = header.resting ? `pass ${header.pass}, the last traced` : `pass ${header.pass}, step ${header.step}`;
     this.passes.stand(Number(this.passes.slider.max), `${this.running ? "live" : "last seen"}, ${shown}`);
     this.reached = header.reached;
     this.heat.follow(this.picture.norms);

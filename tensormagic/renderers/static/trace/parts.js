@@ -67,7 +67,7 @@ export function makePlayers(panel) {
   });
   panel.order = new Player({
     name: "order",
-    title: "play the way that backward goes through the nodes (space)",
+    title: "play backward node by node (space)",
     label: "play the order of backward",
     pace: () => orderPace(panel.wayLength(), speed()),
     move: (at) => panel.walk(at),

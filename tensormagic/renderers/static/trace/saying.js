@@ -68,7 +68,7 @@ export function sayWhere(panel, picture) {
   const unfinished = Boolean(graph.crash) && !panel.model.doc.graphs[panel.graph].passes_seen;
   panel.root.classList.toggle("drawn", Boolean(panel.model.doc.words) || unfinished);
   if (unfinished) return say(panel.whereabouts, "what autograd had recorded when the call was refused");
-  if (panel.model.doc.words) return say(panel.whereabouts, "what backward runs through, right to left");
+  if (panel.model.doc.words) return say(panel.whereabouts, "the backward graph, right to left");
   say(
     panel.whereabouts,
     `${picture.pass ? `pass ${picture.pass}: ` : ""}${digits(touched)} of ${plural(graph.count, "node")} reached${bad ? `, ${bad} with NaN or Inf` : ""}${blind ? `, ${blind} ${NOT_MEASURABLE}` : ""}${waiting && touched && !picture.running ? `, ${waiting} untouched` : ""}`,

@@ -20,7 +20,7 @@ export class Source {
     this.element = html(
       "div",
       { class: "source" },
-      html("div", { class: "part" }, "Source", html("span", { class: "quiet end" }, "nodes and norm per line")),
+      html("div", { class: "part" }, "Source", html("span", { class: "quiet end" }, "gradient per line")),
       this.list,
     );
     /** @type {any[]} */ this.rows = [];
