@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tensormagic.api.explaining import Explanation, explain, explain_error, is_out_of_memory
     from tensormagic.api.generators import DrawWatch, rng, track_rng
     from tensormagic.api.ignoring import ignore
+    from tensormagic.api.lines import set_repr, tensor_lines
     from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, inspect, overlay, tensors
     from tensormagic.api.memory_reports import MemoryRun, free_history, memory, read_snapshot, track_memory
     from tensormagic.api.pages import help_index, help_page, help_search, help_topics
@@ -67,7 +68,9 @@ __all__ = [
     "ranks",
     "read_snapshot",
     "rng",
+    "set_repr",
     "show",
+    "tensor_lines",
     "tensors",
     "trace",
     "track_memory",
@@ -81,6 +84,7 @@ _MODULES = {
     "asking": ("why",),
     "explaining": ("Explanation", "explain", "explain_error", "is_out_of_memory"),
     "generators": ("DrawWatch", "rng", "track_rng"),
+    "lines": ("set_repr", "tensor_lines"),
     "looking": ("aliases", "copy_or_view", "evaluate", "gradgraph", "inspect", "overlay", "tensors"),
     "memory_reports": ("MemoryRun", "free_history", "memory", "read_snapshot", "track_memory"),
     "pages": ("help_index", "help_page", "help_search", "help_topics"),

@@ -91,6 +91,7 @@ class TensorMagic(Magics):
         %tensor x                 one tensor
         %tensor x, y.t()          several, and what they share
         %tensor net.fc.weight     of a model; %tensor net lists all
+        %tensor x --line          in one line
         %tensor x --at 1,:,3,:    another slice; %tensor --help lists the options
         """
         __tracebackhide__ = True
@@ -265,6 +266,7 @@ def _show_as_text_again() -> None:
     if not _LOADED:  # another shell of this process may still want to be shown more
         api.install_display(None)
         api.ignore("")
+        api.set_repr("torch")
 
 
 def _forget(shell: Any, magics: TensorMagic) -> None:

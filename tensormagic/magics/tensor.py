@@ -38,6 +38,7 @@ def parser() -> Parser:
         "--dims", metavar="ROWS,COLUMNS", help="which dimensions the grid draws, by number or letter: 0,2  i,k"
     )
     made.add_argument("--at", metavar="INDEX", help="which slice it draws, ':' for the drawn dimensions: 1,:,3,:")
+    made.add_argument("--line", action="store_true", help="print one line for each tensor, and nothing else")
     made.add_argument("--picture", action="store_true", help="also draw the values as images or signals")
     return made
 
@@ -60,10 +61,25 @@ def run(shell: Any, line: str) -> None:
     try:
         for expression in asked:  # a loop, not a comprehension: that would be a frame in the person's traceback
             found.append(_evaluated(shell, expression))  # noqa: PERF401  (as above)
+        if options.line:
+            _print_lines(list(zip(asked, found, strict=True)))
+            return
         _show(shell, list(zip(asked, found, strict=True)), options, output)
     finally:  # an error's traceback keeps these frames, and must not keep the tensors
         for one in found:
             one.value = None
+
+
+def _print_lines(found: list[tuple[str, Any]]) -> None:
+    __tracebackhide__ = True
+    refused = ""
+    try:
+        lines = [line for expression, one in found for line in api.tensor_lines(one.value, path_of(expression))]
+        print("\n".join(lines))  # noqa: T201  (asked for)
+    except TensorMagicError as error:
+        refused = str(error)
+    if refused:  # raised here: the first error's frames would keep the tensor
+        raise UsageError(refused)
 
 
 def _show(shell: Any, found: list[tuple[str, Any]], options: Any, output: Any) -> None:

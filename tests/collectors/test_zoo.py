@@ -119,6 +119,31 @@ def test_looking_changes_nothing(kind: str) -> None:
     ZOO[kind].visit(compare)
 
 
+@each_kind
+def test_a_line_tells_of_it_and_changes_nothing(kind: str) -> None:
+    """One line with the shape and the dtype; printed in it, version counters, bytes and the random state stay."""
+
+    def compare(x: Any) -> None:
+        zoo_classes.CALLS.clear()
+        (line,) = api.tensor_lines(x, "x")
+        assert zoo_classes.CALLS == []
+        assert "\n" not in line
+        assert line.startswith(f"x: {type(x).__name__} (")
+        before, state = fingerprint(x), torch.get_rng_state()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            api.set_repr("line")
+            try:
+                printed = repr(x) if type(x).__repr__ is torch.Tensor.__repr__ else ""
+            finally:
+                api.set_repr("torch")
+        assert printed in {"", line.removeprefix("x: ")}
+        assert fingerprint(x) == before
+        assert torch.equal(torch.get_rng_state(), state)
+
+    ZOO[kind].visit(compare)
+
+
 @pytest.mark.parametrize("kind", [kind for kind, specimen in ZOO.items() if specimen.lives])
 def test_nothing_keeps_it(kind: str) -> None:
     """With the garbage collector off it dies with its last name, although its report lives on."""

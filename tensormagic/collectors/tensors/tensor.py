@@ -18,6 +18,7 @@ from tensormagic.collectors.objects.namespace import Walk, is_kind, walk_arrays
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tensors.autograd import autograd, autograd_details
 from tensormagic.collectors.tensors.slices import values
+from tensormagic.collectors.tensors.statistics import statistics
 from tensormagic.collectors.tensors.subject import Subject, study
 from tensormagic.reports import (
     AutogradReport,
@@ -36,6 +37,8 @@ _DATA_LINES = 6
 _DATA_COLUMNS = 160
 _REPR_THRESHOLD = 200  # torch's own is 1000, which it prints element by element; no more than six lines are kept
 _EDGE_ITEMS = 3
+_FEW = 10  # values that stand in a line as they are
+_MOST_READ = 2**22  # of a larger tensor a line tells of a sample: it is printed at once
 _MOST_DEPTH = 2  # components of components of a tensor are shown, theirs are not
 _UNREAD = "what holds its numbers is no plain memory, or could be read by a large copy only"
 _PLACES = ("first_nan", "first_positive_infinity", "first_negative_infinity")  # indices, which a kind's numbers lack
@@ -89,6 +92,65 @@ def collect_tensor(
     with quiet(), torch._C._DisableFuncTorch():
         known = namespace or {}
         return _collect(x, name, dict(known), besides=(*besides, known))
+
+
+def collect_briefly(x: torch.Tensor) -> TensorReport:
+    """Return what a line of text tells of a tensor: its numbers, its kind and its place in autograd, nothing else.
+
+    As `collect_tensor` it never raises for an odd tensor and changes nothing. Nobody who shares or holds it is looked
+    for, and its graph is not walked: a list of a thousand tensors is printed in little time.
+    """
+    with quiet(), torch._C._DisableFuncTorch():
+        sections, subject = _Sections(), study(x)
+        nothing: tuple[int, ...] = ()
+        numel, element_size = sections.read("numel", lambda: subject.numel, 0), sections.read("size", x.element_size, 0)
+        labels = [one.description.label for one in subject.found[:1] if one.description is not None]
+        return TensorReport(
+            name="",
+            type_name=type(x).__name__,
+            role=labels[0] if labels else "",
+            dtype=str(x.dtype).removeprefix("torch."),
+            shape=sections.read("shape", lambda: subject.shape, nothing),
+            device=sections.read("device", lambda: str(x.device), "unknown"),
+            layout_name=sections.read("layout", lambda: str(x.layout).removeprefix("torch."), "unknown"),
+            element_size=element_size,
+            nbytes=numel * element_size,
+            numel=numel,
+            version=None,
+            is_view=False,
+            data_text=sections.read("data", lambda: _few_values(subject), ""),
+            statistics=sections.read("statistics", lambda: _numbers_of(subject), None),
+            autograd=sections.read("autograd", lambda: _autograd_briefly(x), None),
+            gaps=tuple(sections.gaps),
+        )
+
+
+def _few_values(subject: Subject) -> str:
+    """Return the values of a tensor that holds few, as Python writes them; empty where there are more."""
+    numbers = subject.numbers
+    if numbers is None or not 0 < numbers.tensor.numel() <= _FEW or numbers.tensor.shape != subject.plain.shape:
+        return ""
+    return _as_python(numbers.tensor.detach().tolist())
+
+
+def _as_python(values: Any) -> str:
+    if isinstance(values, list):
+        return f"[{', '.join(map(_as_python, values))}]"
+    return f"{values:.4g}" if isinstance(values, float | complex) else str(values)
+
+
+def _numbers_of(subject: Subject) -> Statistics | None:
+    numbers = subject.numbers
+    found = statistics(numbers.tensor, limit=_MOST_READ) if numbers is not None else None
+    return replace(found, of_what=numbers.of_what) if found and numbers is not None and numbers.of_what else found
+
+
+def _autograd_briefly(x: torch.Tensor) -> AutogradReport:
+    made_by = None if x.grad_fn is None else x.grad_fn.name()
+    return AutogradReport(
+        x.requires_grad, x.is_leaf, made_by, retains_grad=False, grad="unreadable", grad_shape=None, grad_norm=None,
+        hooks=0, leaves=(), leaf_count=0, sentence="",
+    )  # fmt: skip
 
 
 def _collect(
@@ -308,8 +370,16 @@ def data_text(x: torch.Tensor) -> str:
     plain = x.detach()
     if plain.numel() > _REPR_THRESHOLD and _tensor_str.PRINT_OPTS.threshold > _REPR_THRESHOLD:
         with _tensor_str.printoptions(threshold=_REPR_THRESHOLD, edgeitems=_EDGE_ITEMS):
-            text = repr(plain)
+            text = _printed(plain)
     else:
-        text = repr(plain)
+        text = _printed(plain)
     lines = [line if len(line) <= _DATA_COLUMNS else line[: _DATA_COLUMNS - 1] + "…" for line in text.splitlines()]
     return "\n".join(lines if len(lines) <= _DATA_LINES else [*lines[: _DATA_LINES - 1], "…"])
+
+
+def _printed(plain: torch.Tensor) -> str:
+    """Return what torch prints, also where the person wants its repr in one line (`tensormagic.set_repr`)."""
+    if type(plain).__repr__ is not torch.Tensor.__repr__:
+        return repr(plain)
+    text: str = _tensor_str._str(plain)  # type: ignore[no-untyped-call]
+    return text

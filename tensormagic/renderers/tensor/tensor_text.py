@@ -28,10 +28,10 @@ from tensormagic.renderers.tensor.tensor_words import (
 )
 from tensormagic.renderers.terminal.text_canvas import printable, table
 from tensormagic.reports import Finding, Statistics, TensorReport
+from tensormagic.views.pictures.text_bars import sparkline
 from tensormagic.words import count, evidence_text, number_of_bytes, short_count, short_number, shortened
 
 SIGNS = {"error": "\u2716", "warning": "\u25b2", "note": "\u25cb"}
-BARS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 NARROWEST = 40
 MOST_ALIASES = 12
 
@@ -135,12 +135,6 @@ def _histogram(statistics: Statistics, width: int) -> str:
         if len(line) <= width:
             break
     return line
-
-
-def sparkline(counts: tuple[int, ...]) -> str:
-    """Return a histogram as one line of bars; an empty bin is a dot, so that it is not taken for a small one."""
-    highest = max(counts) or 1
-    return "".join(BARS[round((len(BARS) - 1) * number / highest)] if number else "\u00b7" for number in counts)
 
 
 def _sentences(title: str, lines: tuple[str, ...], width: int) -> list[str]:

@@ -50,3 +50,15 @@ def heights(values: Sequence[int], top: int, rows: int) -> list[str]:
         "".join(_RISING[min(max(height - 8 * (rows - 1 - row), 0), 8)] for height in eighths).rstrip()
         for row in range(rows)
     ]
+
+
+def sparkline(counts: Sequence[int]) -> str:
+    """Return a histogram as one line of bars; an empty bin is a dot, so that it is not taken for a small one."""
+    highest, bars = max(counts, default=0) or 1, _RISING[1:]
+    return "".join(bars[round((len(bars) - 1) * number / highest)] if number else "\u00b7" for number in counts)
+
+
+def fewer(counts: Sequence[int], most: int) -> tuple[int, ...]:
+    """Return a histogram of at most so many bins: neighbours are added up."""
+    together = -(-len(counts) // most) or 1
+    return tuple(sum(counts[at : at + together]) for at in range(0, len(counts), together))

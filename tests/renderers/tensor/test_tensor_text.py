@@ -7,6 +7,7 @@ import torch
 
 from tensormagic import inspect
 from tensormagic.renderers.tensor import tensor_html, tensor_svg, tensor_text
+from tensormagic.views.pictures.text_bars import sparkline
 from tests.renderers.samples_tensor import SAMPLES
 from tests.renderers.snapshots import assert_snapshot
 
@@ -37,7 +38,7 @@ def test_wire_leads_from_the_element_to_its_place_in_the_storage() -> None:
 
 def test_sparkline_tells_empty_bins_from_small_ones() -> None:
     """An empty bin is a dot, one in a thousand is the lowest bar."""
-    assert tensor_text.sparkline((0, 1, 500, 1000)) == "·▁▅█"
+    assert sparkline((0, 1, 500, 1000)) == "·▁▅█"
 
 
 def test_the_box_of_an_element_that_is_read_often_is_as_wide_as_its_number() -> None:
