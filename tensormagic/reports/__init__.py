@@ -144,6 +144,7 @@ from tensormagic.reports.trace import (
 )
 from tensormagic.reports.training import (
     Accumulation,
+    Clipping,
     GraphGrowth,
     ModelMode,
     Observation,
@@ -156,6 +157,7 @@ from tensormagic.reports.training import (
     UntrainedNorm,
 )
 from tensormagic.reports.watch import (
+    FlagWithoutEffect,
     GraphForm,
     Growth,
     HeldSize,
@@ -164,6 +166,7 @@ from tensormagic.reports.watch import (
     LoneView,
     LooseTensor,
     ModulesReport,
+    RepeatedModule,
     StillParameters,
     StoredGraph,
     UntiedPair,
@@ -207,6 +210,7 @@ __all__ = [
     "Circumstances",
     "Clash",
     "Clashing",
+    "Clipping",
     "ComparisonReport",
     "Component",
     "CopyVerdict",
@@ -223,6 +227,7 @@ __all__ = [
     "FailureReport",
     "Finding",
     "FirstBad",
+    "FlagWithoutEffect",
     "ForwardBirth",
     "ForwardValues",
     "Frame",
@@ -306,6 +311,7 @@ __all__ = [
     "RelatedLine",
     "Release",
     "ReleaseKind",
+    "RepeatedModule",
     "Report",
     "RngComparison",
     "RngReport",
