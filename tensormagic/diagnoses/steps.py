@@ -231,7 +231,7 @@ def _without(report: TraceReport, use: OptimizerUse, patterns: list[StepPattern]
 
 # -- TM616: an optimizer made anew ---------------------------------------------------------------------------------
 
-FEWEST_ANEW = 3  # optimizers that were made at one line for the same parameters
+FEWEST_ANEW = 4  # optimizers that were made at one line for the same parameters
 _WITHOUT_STATE = frozenset({"SGD", "LBFGS"})  # or without any that is to be kept
 
 

@@ -35,10 +35,10 @@ def run_of(*, parameters=(), clips=(), **facts):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "number", "severity"), [("Adam", 3, "warning"), ("SGD", 3, "note"), ("Adam", 2, ""),
+@pytest.mark.parametrize(("kind", "number", "severity"), [("Adam", 4, "warning"), ("SGD", 4, "note"), ("Adam", 3, ""),
                                                          ("LBFGS", 5, "")])  # fmt: skip
 def test_optimizers_made_anew(kind, number, severity):
-    """Three of the same parameters with one step each; fewer may be stages, and LBFGS does its work in one step."""
+    """Four of the same parameters with one step each; fewer may be stages, and LBFGS does its work in one step."""
     once = {"type_name": kind, "steps": 1, "holds": (0, 1)}
     found = list(steps.made_anew(run_of(uses=[once] * number)))
     assert [(one.code, one.severity) for one in found] == ([("TM616", severity)] if severity else [])
