@@ -74,7 +74,7 @@ from tensormagic.reports.memory_run import (
     Timeline,
 )
 from tensormagic.reports.ops import PHASES, NodeCosts, OpsReport, OpUse, Phase, Total
-from tensormagic.reports.parallel import Parallel, Spread
+from tensormagic.reports.parallel import Parallel, Spread, Whole
 from tensormagic.reports.ranks import Arrivals, Difference, Placed, RankReport, RankRow
 from tensormagic.reports.rng import (
     Draw,
@@ -359,6 +359,7 @@ __all__ = [
     "ViewReport",
     "WatchReport",
     "WayStep",
+    "Whole",
     "WhyGroup",
     "WhyReport",
     "Write",
