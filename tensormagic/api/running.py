@@ -121,7 +121,7 @@ class _Run(Generic[AnyReport]):
         """Start.
 
         Raises:
-            TraceError: if this was used before, or another trace is on in this thread.
+            TraceError: if this was used before.
         """
         if self._unended is None:
             self._unended = weakref.finalize(self, self._follower.abandon)
@@ -201,7 +201,7 @@ class Trace(_Run[TraceReport]):
         """Start.
 
         Raises:
-            TraceError: if this was used before, or another trace is on in this thread.
+            TraceError: if this was used before.
         """
         super().__enter__()
         if self._progress:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from time import perf_counter, process_time
@@ -19,13 +18,10 @@ from tensormagic.collectors.aliasing.write_effects import Effects, Swaps, WriteS
 from tensormagic.collectors.aliasing.written_through import Statement, Through, statement_at, through
 from tensormagic.collectors.geometry.overlap import index_at, is_scattered, touched, written_elements
 from tensormagic.collectors.geometry.storage import Written, does_write, prepare_counters, written_by
-from tensormagic.collectors.hooks.capturing import Captures
-from tensormagic.collectors.hooks.followed_run import FollowedRun
-from tensormagic.collectors.hooks.modes import SteppingMode
-from tensormagic.collectors.hooks.undoing import Undoing
+from tensormagic.collectors.hooks.listening import ListeningRun
+from tensormagic.collectors.hooks.modes import Engine
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.caller import Callers
-from tensormagic.collectors.where.source import CellNumber, SourceLines, is_own_code, names_of
+from tensormagic.collectors.where.source import CellNumber, SourceLines, is_own_frame, names_of
 from tensormagic.reports import Cell, Clash, Gap, Write, WritesReport
 from tensormagic.words import plural, seconds_text
 
@@ -259,7 +255,7 @@ def _is_or_views(target: torch.Tensor, value: Any) -> bool:
 
 def own_frame(frame: FrameType | None) -> FrameType | None:
     """Return the innermost frame of the person's own code, at or above ``frame``."""
-    while frame is not None and not is_own_code(frame.f_code.co_filename):
+    while frame is not None and not is_own_frame(frame):
         frame = frame.f_back
     return frame
 
@@ -298,56 +294,47 @@ def _repeated(seen: WriteSeen, via: Through) -> Clash | None:
 # Watches a run for in-place writes: which line, which op, to what, and whose elements that changed besides.
 #
 # A dispatch mode sees every op, the ones inside torch's own functions included; nearly all of them write to nothing,
-# and are passed on as if their own line had called them. What a write needs more is looked at in steps, each only
+# and are made as if their own line had called them. What a write needs more is looked at in steps, each only
 # where the one before gave reason to: does anything else use the storage, does anybody have a name for it, do the
 # bytes meet.
 
-_ENGINE = torch.autograd.graph._engine_run_backward.__code__
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
-_Overload = torch._ops.OpOverload
 
 
-class WriteMode(SteppingMode):
-    """Makes every op as its own line would, and tells the log of those that write.
+class WriteListener:
+    """Tells the log of operations that write.
 
-    ``torch.compile`` stays on, and sees nothing of this mode.
+    Attributes:
+        engine_writes: How often backward itself wrote.
     """
 
     def __init__(self, log: WriteLog) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
         self._log = log
-        self._callers = Callers()
         self.engine_writes = 0
 
-    def __torch_dispatch__(
-        self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Make the call, and note what it writes to."""
-        if type(func) is not _Overload:
-            return func(*args, **(kwargs or {}))
-        frame = sys._getframe(1)
-        call = self._callers.standing_in_for(frame)
-        written = written_by(func)
-        if not written.slots or not does_write(written, func, args, kwargs or {}):
-            return call(func._op, args, kwargs or {})
-        if frame.f_code is _ENGINE and _graph_task() != -1:
-            self.engine_writes += 1
-            return call(func._op, args, kwargs or {})
-        return self._write(call, func, args, kwargs or {}, frame)
+    def wants(self, op: Any) -> bool:
+        """Return whether an operation may write."""
+        return bool(written_by(op).slots)
 
-    def _write(self, call: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Any:
-        log, written = self._log, written_by(func)
-        total = log.begin(written, (func, args, kwargs), frame)
+    def around(self, call: Any, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Any:
+        """Make a call, and note what it writes to."""
+        log, written = self._log, written_by(op)
+        if not does_write(written, op, args, kwargs):
+            return call(op._op, args, kwargs)
+        if _graph_task() != -1 and frame.f_code in {Engine.code, Engine.stand_in}:
+            self.engine_writes += 1
+            return call(op._op, args, kwargs)
+        total = log.begin(written, (op, args, kwargs), frame)
         try:
-            result = call(func._op, args, kwargs)
+            result = call(op._op, args, kwargs)
         except BaseException as error:
-            log.refused(total, (func, args, kwargs), error, frame)
+            log.refused(total, (op, args, kwargs), error, frame)
             raise
-        log.done(total, (func, args, kwargs), frame)
+        log.done(total, (op, args, kwargs), frame)
         return result
 
 
-class WriteWatcher(FollowedRun):
+class WriteWatcher(ListeningRun):
     """Watches what runs between `start` and `stop`.
 
     Args:
@@ -367,18 +354,13 @@ class WriteWatcher(FollowedRun):
         cell_number: CellNumber | None = None,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        super().__init__(cell, clock)
         sites = SourceLines(cell_number) if cell_number is not None else SourceLines()
         self._log = WriteLog(namespace, sites)
-        self._mode = WriteMode(self._log)
-        self._captures = Captures(self._mode.leave_alone, leave_dispatch=self._mode.leave_alone)
+        self._listener = WriteListener(self._log)
+        super().__init__(cell, self._listener, clock)
 
     def _prepare_run(self) -> None:
         prepare_counters()  # under the mode autograd is out of reach: it could not be found any more
-
-    def _enter_run(self, undoing: Undoing) -> None:
-        undoing.enter_context(self._mode)
-        undoing.enter_context(self._captures)
 
     def _finish_run(self, _: BaseException | None) -> None:
         self._log.forget()
@@ -392,7 +374,7 @@ class WriteWatcher(FollowedRun):
             seconds=self.seconds,
             writes=self._log.writes(),
             writes_seen=self._log.seen,
-            engine_writes=self._mode.engine_writes,
+            engine_writes=self._listener.engine_writes,
             names_searched=self._log.names_searched,
-            gaps=(*self._log.gaps, *(Gap("writes", reason) for reason in (self._captures.gap,) if reason)),
+            gaps=(*self._log.gaps, *(Gap("writes", reason) for reason in (self.captures.gap_of_listeners,) if reason)),
         )

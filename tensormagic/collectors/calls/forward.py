@@ -16,7 +16,6 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from tensormagic.collectors.calls.call_notes import Call
 from tensormagic.collectors.calls.call_watch import CallWatch
@@ -25,7 +24,7 @@ from tensormagic.collectors.cuts.cuts import Cuts
 from tensormagic.collectors.faults.autograd_watch import GETS_GRAD, SETS_DATA, AutogradWatch
 from tensormagic.collectors.hooks.modes import TransparentMode, active_modes, set_modes
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
-from tensormagic.collectors.where.caller import HANDS_OVER, Callers, calling_frame
+from tensormagic.collectors.where.caller import HANDS_OVER, MARK, Callers, calling_frame
 from tensormagic.collectors.where.origins import Origin, Origins
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import Gap
@@ -37,6 +36,7 @@ _sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: i
 
 _is_grad_enabled = torch.is_grad_enabled
 _watched = WATCHED.get
+_BETWEEN = frozenset({HANDS_OVER, MARK})  # names of frames between the person's line and the mode
 
 
 class Operations(Protocol):
@@ -90,7 +90,7 @@ class ForwardRecorder(TransparentMode):
         watched = _watched(func)
         role = before = None
         frame = above = sys._getframe(1)
-        if (code := above.f_code).co_name == HANDS_OVER:
+        if (code := above.f_code).co_name in _BETWEEN:
             frame = calling_frame(above)
             code = frame.f_code
         call = self._callers.made.get((id(code), frame.f_lasti)) or self._callers.standing_in_for(frame)
@@ -168,9 +168,9 @@ class ForwardRecorder(TransparentMode):
 
     def put_on_top(self) -> Callable[[], None]:
         """Go on top of this thread's stack for a while, as the engine runs without; returns what undoes it."""
-        before, self._applied = active_modes(), -1
+        self._applied = -1
         torch._C._push_on_torch_function_stack(self)
-        return functools.partial(self._restore, before)
+        return self._leave_top
 
     def leave(self) -> Callable[[], None] | None:
         """Leave this thread's stack while the engine runs; returns what undoes it, None where it was not there."""
@@ -178,11 +178,20 @@ class ForwardRecorder(TransparentMode):
         if self not in before:
             return None
         set_modes([mode for mode in before if mode is not self])
-        return functools.partial(self._restore, before)
+        return functools.partial(self._go_back, before.index(self))
 
-    def _restore(self, modes: list[TorchFunctionMode]) -> None:
-        self._applied = -1
-        set_modes(modes)
+    def _leave_top(self) -> None:
+        """Leave the place that is nearest to the top: another run's mode may have come above it."""
+        self._applied, modes = -1, active_modes()
+        for at in reversed(range(len(modes))):
+            if modes[at] is self:
+                set_modes(modes[:at] + modes[at + 1 :])
+                return
+
+    def _go_back(self, place: int) -> None:
+        self._applied, modes = -1, active_modes()
+        if self not in modes:
+            set_modes([*modes[:place], self, *modes[place:]])
 
     def note_backward(self, start: int, caller: FrameType | None) -> None:
         """Note what a backward made that was called by ``caller``: with ``create_graph=True`` it makes nodes."""

@@ -91,6 +91,7 @@ class Following:
         suspects: What its nodes saved and was written to behind autograd's back; dropped too.
         sequence: The number of the next node that this thread makes, when the call was made.
         between_compiled: See `BackwardCall`.
+        is_seen: Whether a dispatch mode of the tool's is on, which is to see nothing of what the hooks do.
         collectives: What `ParallelWatcher.before_pass` returned.
     """
 
@@ -108,6 +109,7 @@ class Following:
     suspects: tuple[Suspect, ...] = ()
     sequence: int = field(default_factory=sequence_number)
     between_compiled: bool = False
+    is_seen: bool = False
     collectives: dict[int, int] = field(default_factory=dict)
 
     @property

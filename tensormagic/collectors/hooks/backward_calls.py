@@ -12,24 +12,13 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock, get_ident
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
 
 from tensormagic.collectors.hooks.replacing import skip_in_dynamo, switch_dynamo, with_dynamo
 from tensormagic.collectors.where.caller import strip_own_frames, uncounted
-from tensormagic.errors import TraceError
 
-Followed = Literal["trace", "memory"]
-
-_MEMORY = "the memory of a run is followed in this thread (%%gpumem, tensormagic.track_memory)"
-_IN_TURN = "what a trace keeps would count as the run's memory: run the two one after the other"
-_REFUSED: dict[tuple[Followed, Followed], str] = {  # what is on, and what would begin
-    ("trace", "trace"): "another trace is on in this thread; end it first: two would measure each other",
-    ("trace", "memory"): f"a trace is on in this thread (%%tracegrad, tensormagic.trace); {_IN_TURN}",
-    ("memory", "trace"): f"{_MEMORY}; {_IN_TURN}",
-    ("memory", "memory"): f"{_MEMORY}; end that first: each would take the other's work for the run's",
-}
 _NAME = "_engine_run_backward"
 _RETAINS = 1
 _INPUTS = 3  # its place among the arguments after the roots: gradients, retain_graph, create_graph, inputs, …
@@ -62,10 +51,8 @@ class Follower(Protocol):
     Attributes:
         passing: While it is not None, it is called instead of `follow`, with torch's function and the arguments for it;
             it makes the call and returns what that returns. For one that does not look at what the call does.
-        follows: What it follows: "trace" or "memory".
     """
 
-    follows: Followed
     passing: Callable[[Any, Any, Any, Any], Any] | None
 
     def follow(self, call: BackwardCall) -> Any:
@@ -80,8 +67,9 @@ _replaced: list[tuple[Any, Any]] = []  # torch's function and what stands in for
 class followed_backward:  # noqa: N801  (read as what it does: ``with followed_backward(follower):``)
     """Tell ``follower`` of every backward call until the block ends.
 
-    It is told of those on the thread that enters the block, and of those on threads on which nobody follows; where
-    several could be told of these, the one that came last is.
+    It is told of those on the thread that enters the block, and of those on threads on which nobody follows: of these,
+    whoever follows the thread on which somebody began last. Of several on one thread each is told, and what the others
+    do is no part of the call for it.
     """
 
     def __init__(self, follower: Follower) -> None:
@@ -98,21 +86,6 @@ class followed_backward:  # noqa: N801  (read as what it does: ``with followed_b
         with _lock:
             _followers[:] = [other for other in _followers if other is not self._entry]
             _step_down()
-
-
-def require_nobody_here(follows: Followed) -> None:
-    """Let a run begin, unless one that was begun on this thread is on: each would take the other's work for the run's.
-
-    Args:
-        follows: What the new one would follow.
-
-    Raises:
-        TraceError: says what is on, and what to do.
-    """
-    here = get_ident()
-    other = next((follower.follows for thread, follower in reversed(_followers) if thread == here), None)
-    if other is not None:
-        raise TraceError(_REFUSED[other, follows])
 
 
 def _stand_in() -> None:
@@ -137,17 +110,9 @@ def _standing_in_for(original: Callable[..., Any]) -> Callable[..., Any]:
         compiler = switch_dynamo(None)
         run = original if compiler is None else functools.partial(with_dynamo, compiler, original)
         try:
-            follower = _follower_here()
-            if follower is None:
-                return run(roots, *args, **kwargs)
-            if follower.passing is not None:
-                return follower.passing(run, roots, args, kwargs)
-            inputs = args[_INPUTS] if len(args) > _INPUTS else kwargs.get("inputs", ())
-            accumulates = bool(kwargs.get("accumulate_grad", True))
-            made = functools.partial(run, roots, *args, **kwargs)
-            retains = bool(args[_RETAINS]) if len(args) > _RETAINS else False
-            between = compiler is not None
-            return follower.follow(BackwardCall(tuple(roots), tuple(inputs), accumulates, made, retains, between))
+            for follower in _followers_here():
+                run = functools.partial(_telling, follower, compiler is not None, run)
+            return run(roots, *args, **kwargs)
         except BaseException as error:
             strip_own_frames(error)  # all but this one's
             raise
@@ -158,11 +123,24 @@ def _standing_in_for(original: Callable[..., Any]) -> Callable[..., Any]:
     return run_backward
 
 
-def _follower_here() -> Follower | None:
-    """Return whom to tell of a call on this thread."""
+@uncounted
+def _telling(follower: Follower, between: bool, run: Any, roots: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: FBT001
+    """Make a call that ``follower`` is told of."""
+    if follower.passing is not None:
+        return follower.passing(run, roots, args, kwargs)
+    inputs = args[_INPUTS] if len(args) > _INPUTS else kwargs.get("inputs", ())
+    accumulates = bool(kwargs.get("accumulate_grad", True))
+    made = functools.partial(run, roots, *args, **kwargs)
+    retains = bool(args[_RETAINS]) if len(args) > _RETAINS else False
+    return follower.follow(BackwardCall(tuple(roots), tuple(inputs), accumulates, made, retains, between))
+
+
+def _followers_here() -> list[Follower]:
+    """Return whom to tell of a call on this thread, the one that began first at the beginning."""
     if len(_followers) == 1:
-        return _followers[0][1]
-    here = get_ident()
+        return [_followers[0][1]]
     followers = _followers.copy()
-    own = (follower for thread, follower in reversed(followers) if thread == here)
-    return next(own, followers[-1][1] if followers else None)
+    here = get_ident()
+    if followers and not any(thread == here for thread, _ in followers):
+        here = followers[-1][0]
+    return [follower for thread, follower in followers if thread == here]

@@ -68,16 +68,24 @@ class Captures:
         self._leave, self._leave_dispatch, self._made = leave, leave_dispatch, made
         self._replaced: list[Replacement] = []
         self._names: dict[str, None] = {}
+        self._looked_at: dict[str, None] = {}  # what ran untouched, but is known by what it returned
         self._called: set[str] = set()
 
     @property
     def gap(self) -> str:
         """Why what torch wrote down was not followed; empty where it wrote nothing down."""
-        if not self._names:
+        return self._untouched(self._names)
+
+    @property
+    def gap_of_listeners(self) -> str:
+        """The same for those who do not look at what is returned."""
+        return self._untouched(self._names | self._looked_at)
+
+    @staticmethod
+    def _untouched(names: dict[str, None]) -> str:
+        if not names:
             return ""
-        return (
-            f"{' and '.join(self._names)} ran untouched: torch writes down there what runs, and that was not followed"
-        )
+        return f"{' and '.join(names)} ran untouched: torch writes down there what runs, and that was not followed"
 
     def __enter__(self) -> None:
         """Watch the doors."""
@@ -131,6 +139,7 @@ class Captures:
             if self._made is None:
                 self._names[_FIRST_CALL] = None
             else:
+                self._looked_at[_FIRST_CALL] = None
                 self._made(_FIRST_CALL, result, frame)
             return result
 

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import torch
 
 from tensormagic.collectors.hooks.replacing import Replacement
+from tensormagic.collectors.where.caller import foreign_caller
 
 _MODULE, _SWITCH = "torch._dynamo.eval_frame", "_maybe_set_eval_frame"
 
@@ -104,7 +105,7 @@ class kept_compiled:  # noqa: N801  (read as what it does: ``with kept_compiled(
         """Return what stands in for Dynamo's switch. Nothing may run between switching on and returning."""
 
         def switch(callback: Any) -> Any:
-            caller = sys._getframe(1)
+            caller = foreign_caller(sys._getframe(1))
             if self._entered is None:
                 if callable(callback) and self._mode.step_aside():
                     self._entered = caller

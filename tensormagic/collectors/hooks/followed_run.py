@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import ClassVar
 
 from tensormagic.collectors.hooks.forked_processes import abandon_in_children
+from tensormagic.collectors.hooks.modes import aside, calls_aside
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.where.caller import error_text, state_after, strip_own_frames
 from tensormagic.errors import TraceError
@@ -48,12 +49,14 @@ class FollowedRun:
         if self._began:
             raise TraceError(self.used_before)
         try:
-            self._prepare_run()
+            with aside(), calls_aside(0):
+                self._prepare_run()
         except TraceError as error:  # it never ran, and what is shown of it must not say that it runs
             self._state, self._error = "failed", error_text(error)
             raise
         self._began = self._clock()
-        self._begin_run()
+        with aside(), calls_aside(0):
+            self._begin_run()
         abandon_in_children(self)
         with self._undoing as undoing:
             self._enter_run(undoing)
@@ -70,11 +73,13 @@ class FollowedRun:
             return
         self._undoing.close()
         self._ended = self._clock()
-        self._finish_run(error)
+        with aside(), calls_aside(0):
+            self._finish_run(error)
         self._state = state_after(error)
         self._error = error_text(error) if error is not None else ""
         if error is not None:
-            self._explain_error(error)
+            with aside(), calls_aside(0):
+                self._explain_error(error)
             strip_own_frames(error)
 
     # -- what is each one's own -------------------------------------------------------------------------------------

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import FrameType
+from contextlib import AbstractContextManager, nullcontext
+from itertools import count
+from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 import torch
@@ -14,6 +16,7 @@ from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tensormagic.collectors.hooks.replacing import Replacement
+from tensormagic.collectors.where.caller import Callers, foreign_caller
 
 # Keeps torch from noticing that a function mode is on.
 #
@@ -80,7 +83,7 @@ class Transparent:
         answer = self._answering(original)
 
         def has_torch_function(*args: Any) -> bool:
-            return answer(*args) if sys._getframe(1).f_code in _BACKWARD else original(*args)
+            return answer(*args) if foreign_caller(sys._getframe(1)).f_code in _BACKWARD else original(*args)
 
         return has_torch_function
 
@@ -169,11 +172,13 @@ def _is_innermost(mode: TorchFunctionMode) -> bool:
 
 # A dispatch mode that can leave its thread's stack for a while, wherever on it it lies.
 
+_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 _depth: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _mode_at: Callable[[int], Any] = torch._C._get_dispatch_stack_at
 _pop_mode: Callable[[Any], Any] = torch._C._pop_torch_dispatch_stack
 _push_mode: Callable[[Any], None] = torch._C._push_on_torch_dispatch_stack
 
+_entered = count(1)
 _OF_COMPILER = "_is_in_any_mode_without_ignore_compile_internals"
 _SWITCHES = {  # what a mode keeps of how torch stood before it, and torch's own name for that
     "old_dispatch_mode_flags": "_is_in_torch_dispatch_mode",
@@ -184,8 +189,16 @@ _tell_compiler: Any = getattr(_python_dispatch, "set_is_in_mode_without_ignore_c
 
 
 class SteppingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode that ``torch.compile`` does not mind, and that can step off."""
+    """A mode that ``torch.compile`` does not mind, and that can step off.
 
+    Attributes:
+        asks: Whether an operation ran whose backward computes otherwise while a dispatch mode is on.
+        beneath: Whether it lies below the other modes of the tool, so that it does not time their work.
+        rank: Of two modes of the tool on a stack, the one with the lower rank lies below.
+    """
+
+    asks = beneath = False
+    rank = 0
     of_thread = True  # see `Undoing`
     supports_higher_order_operators = True
 
@@ -198,6 +211,14 @@ class SteppingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _should_skip_dynamo(cls) -> bool:
         """Do without torch's wrapper, which would import the compiler and stand in tracebacks."""
         return False
+
+    def __enter__(self) -> SteppingMode:
+        """Go onto the stack."""
+        self.rank = -next(_entered) if self.beneath else next(_entered)
+        super().__enter__()  # type: ignore[no-untyped-call]
+        if self.beneath:
+            self.come_back(self.leave())
+        return self
 
     def __exit__(self, *error: object) -> None:
         """Leave the stack, wherever on it the mode lies; may come before it was entered, and twice."""
@@ -218,22 +239,109 @@ class SteppingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             _become([mode for mode in modes if mode is not self])
         return place
 
+    def note_whole(self, name: str, result: Any, frame: FrameType | None) -> None:
+        """Note what was made while this mode had stepped off, by what has a name."""
+
+    def note_resized(self, storage: torch.UntypedStorage, frame: FrameType) -> None:
+        """Note that a storage was resized by no operation."""
+
+    def pass_over(self, number: int) -> None:
+        """Know that the nodes below this number are not the run's, as far as they were not met before."""
+
     def leave_alone(self) -> Callable[[Any], None] | None:
         """Leave while torch writes down what runs: see `tensormagic.collectors.hooks.capturing.Captures`."""
         place = self.leave()
         return None if place < 0 else lambda _caller: self.come_back(place)
 
     def come_back(self, place: int) -> None:
-        """Go back onto the stack, where `leave` said; nothing is done where it is there already."""
+        """Go back onto the stack, where `leave` said; nothing is done where it is there already.
+
+        Others of the tool may have left or come back meanwhile: among them it is the rank that counts.
+        """
         modes = _modes()
-        if place >= 0 and not any(mode is self for mode in modes):
-            _become([*modes[:place], self, *modes[place:]])
+        if place < 0 or any(mode is self for mode in modes):
+            return
+        ranks = [(at, mode.rank) for at, mode in enumerate(modes) if isinstance(mode, SteppingMode)]
+        above = min((at for at, rank in ranks if rank > self.rank), default=len(modes))
+        below = max((at + 1 for at, rank in ranks if rank < self.rank), default=0)
+        place = min(max(place, below), above)
+        _become([*modes[:place], self, *modes[place:]])
 
 
 def _modes() -> list[Any]:
     """Return this thread's modes, the outermost first; torch keeps those of its own compiler apart."""
     modes = (_mode_at(at) for at in range(_depth()))
     return [mode for mode in modes if getattr(mode, "_mode_key", None) is None]
+
+
+class Engine:
+    """How the engine of autograd is known by the frame above a mode: its own, or another mode's stand-in for it.
+
+    Attributes:
+        code: What the engine's frame runs.
+        stand_in: What the frame runs that calls in its name; one for all modes.
+    """
+
+    code = torch.autograd.graph._engine_run_backward.__code__
+    stand_in: CodeType | None = None
+    _call: Callable[..., Any] | None = None
+
+    @classmethod
+    def call(cls, frame: FrameType) -> Callable[..., Any]:
+        """Return what makes a call as the engine's frame makes it."""
+        if cls._call is None:
+            call = Callers().standing_in_for(frame)
+            cls.stand_in, cls._call = call.__code__, staticmethod(call)
+        return cls._call
+
+
+def ours_are_on() -> bool:
+    """Return whether a dispatch mode of the tool's is on this thread's stack."""
+    return _depth() > 0 and any(isinstance(mode, SteppingMode) for mode in _modes())
+
+
+def calls_aside(own: int) -> AbstractContextManager[Any]:
+    """Keep what the tool calls from being a call of the run for function modes on this thread, beyond its ``own``."""
+    return torch._C.DisableTorchFunction() if torch._C._len_torch_function_stack() > own else nullcontext()
+
+
+class aside:  # noqa: N801  (read as what it does: ``with aside():``)
+    """Keep what the tool does itself from being an operation of the run, for any of its modes on this thread."""
+
+    def __enter__(self) -> None:
+        """Take the modes off, the innermost first."""
+        self._number = _sequence_number()
+        ours = [mode for mode in reversed(_modes()) if isinstance(mode, SteppingMode)] if _depth() else []
+        self._left = [(mode, mode.leave()) for mode in ours]
+
+    def __exit__(self, *error: object) -> None:
+        """Bring them back."""
+        while self._left:
+            mode, place = self._left[-1]
+            if (number := _sequence_number()) > self._number:
+                mode.pass_over(number)
+            mode.come_back(place)
+            self._left.pop()
+
+
+_no_python_dispatch: Callable[[], Any] = torch._C._DisableTorchDispatch
+
+
+def unseen(hook: Callable[..., Any], index: int, what: Any, *given: Any) -> Any:
+    """Call one of the tool's hooks of a node so that what it does with torch is no event of the run.
+
+    Switching dispatch to Python off takes a third of the time that leaving the stack and coming back takes. But a
+    subclass of tensors needs it: it is done where there is one plain gradient, and nothing else is looked at.
+    """
+    gradients = given[-1]
+    if what is None and len(gradients) == 1 and type(gradients[0]) is torch.Tensor:
+        guard = _no_python_dispatch()
+        try:
+            return hook(index, what, *given)
+        finally:
+            del guard
+    with aside():
+        return hook(index, what, *given)
 
 
 def _become(modes: list[Any]) -> None:

@@ -15,7 +15,7 @@ import torch.fx.traceback as stacks
 from torch.autograd import forward_ad
 
 from tensormagic.collectors.hooks.replacing import Replacement, skip_in_dynamo, without_dynamo
-from tensormagic.collectors.where.caller import foreign_frames
+from tensormagic.collectors.where.caller import foreign_caller, foreign_frames
 from tensormagic.reports import Location
 
 # Notes the lines of custom ``autograd.Function`` calls, which a function mode does not see.
@@ -39,7 +39,7 @@ def noted_applies(note: Callable[[FrameType | None], None]) -> AbstractContextMa
 
 def _asking(note: Callable[[FrameType | None], None], original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def is_setup_context_defined(method: Any) -> Any:
-        asking = sys._getframe(1)
+        asking = foreign_caller(sys._getframe(1))
         if asking.f_code is _APPLY:
             without_dynamo(note, asking.f_back)
         return original(method)

@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.hooks.modes import SteppingMode
+from tensormagic.collectors.hooks.listening import Listener, heard, wanted
+from tensormagic.collectors.hooks.modes import Engine, SteppingMode
+from tensormagic.collectors.hooks.stepping_off import asks
 from tensormagic.collectors.memory_runs.allocation_log import Death, Event, Resized
 from tensormagic.collectors.memory_runs.blocks import Block, Place, new_block
 from tensormagic.collectors.ops.op_facts import storages
@@ -25,10 +27,6 @@ NOTHING, ONE, SEVERAL, VIEW, RESIZES = range(5)
 
 _GIVES_BACK = {"aten::lift", "aten::lift_fresh"}  # what was made without an operation, as from a list or an array
 _MAY_HAND_BACK = {"aten::_unsafe_view", "aten::native_dropout"}  # an argument's memory, whatever the schema says
-_ASKING = frozenset({
-    "cumprod", "eig", "eigh", "householder_product", "lstsq", "masked_fill", "max", "median", "min", "nanmedian",
-    "ormqr", "prod", "svd",
-})  # fmt: skip  # whose nodes are those of `ASKING_NODES`
 
 
 class OpKind:
@@ -41,12 +39,13 @@ class OpKind:
         new: What its result may be: nothing new, one tensor with memory of its own, several, a view, or what may change
             the bytes of a storage.
         lifts: Whether it hands on what was made without any operation.
-        asks: Whether its backward computes otherwise while a dispatch mode is on; see `op_asking`.
+        asks: Whether its backward computes otherwise while a dispatch mode is on.
         inside: Whether Python code runs inside it, whose own operations are not seen.
         makes: Whether what is new after it is of its own making for certain, rather than met for the first time.
+        wanted: Who else is told of it.
     """
 
-    __slots__ = ("asks", "call", "inside", "lifts", "makes", "name", "new", "op")
+    __slots__ = ("asks", "call", "inside", "lifts", "makes", "name", "new", "op", "wanted")
 
     def __init__(self, op: Any) -> None:
         is_overload = isinstance(op, torch._ops.OpOverload)
@@ -54,7 +53,8 @@ class OpKind:
         self.call = op._op if is_overload else op
         self.new = _new(op) if is_overload else SEVERAL
         self.lifts = is_overload and op._schema.name in _GIVES_BACK
-        self.asks = is_overload and _bare(op._schema.name) in _ASKING
+        self.asks = asks(op)
+        self.wanted: tuple[Listener, ...] = ()
         self.inside = is_overload and op.namespace not in {"aten", "prims", "prim", "profiler"}
         self.makes = self.lifts or (is_overload and op.namespace == "aten" and _makes(op, self.new))
 
@@ -157,7 +157,7 @@ class NodeLines:
 FEWEST_EVENTS = 1 << 12  # that wait to be added up
 MOST_PLACES = 20_000  # lines × modules: a large model has some hundreds
 
-_ENGINE = torch.autograd.graph._engine_run_backward.__code__
+_ENGINE = Engine.code
 _current_node: Callable[[], Any] = torch._C._current_autograd_node
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
 _sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
@@ -181,7 +181,7 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
         operations: How many operations ran.
         here: Where the last operation was called from.
         failed: Name of the last operation that raised, and its place.
-        asks: Whether an operation ran whose backward computes otherwise while a dispatch mode is on.
+        listeners: Who else is told of operations.
         whole: Names of what was therefore looked at from outside only.
         inside: Names of operations in which Python code runs that is not seen.
         resized: Addresses of storages that were grown or shrunk, some of which may be other ones' by now.
@@ -200,11 +200,10 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
         self._walk, self._site_of, self._fold, self._clock = walk, site_of, fold, clock
         self._kinds: dict[int, OpKind] = {}
         self._places: dict[tuple[int | None, str, bool], Place] = {}
-        self._nodes = NodeLines(_sequence_number())
+        self._nodes = NodeLines(0)
         self._callers = Callers()
         self._nowhere = Place(None, "", "backward")
         self._node: tuple[int, Place] = (-1, self._nowhere)
-        self._engine_call: Callable[..., Any] | None = None
         self._death = self.note_death  # one bound method for all
         self.events: list[Event] = []
         self.patience = FEWEST_EVENTS
@@ -212,16 +211,20 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
         self.operations = 0
         self.here = Place(None, "", "other")
         self.failed: tuple[str, Place] | None = None
-        self.asks = False
+        self.listeners: list[Listener] = []
         self.whole: set[str] = set()
         self.inside: set[str] = set()
         self.resized: set[int] = set()
         self.over = False
         self.gap = ""
 
+    def begin(self) -> None:
+        """Know the nodes that are made from now on for the run's."""
+        self._nodes = NodeLines(_sequence_number())
+
     # -- every operation --------------------------------------------------------------------------------------------
 
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # noqa: C901  (all in one: each call inside would cost 60 ns an operation)
         self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Make the call, and note what it allocates."""
@@ -232,14 +235,16 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
             above, code = None, _ENGINE
         self.operations += 1
         kind = self._kinds.get(id(func)) or self._new_kind(func)
-        if code is _ENGINE:
+        if code is _ENGINE or code is Engine.stand_in:
             place = None  # the node is asked where something is new
-            call = self._engine_call or self._new_engine_call(above)
+            call = _plainly if above is None else Engine.call(above)
             if _sequence_number() > self._nodes.last:
                 self._nodes.add(_sequence_number(), self._place_of_node())
         else:
             place = self._place_of(above)
             call = self._callers.standing_in_for(above)
+        if kind.wanted and above is not None:
+            call = heard(kind.wanted, call, func, above)
         try:
             result = call(kind.call, args, kwargs)
         except BaseException:
@@ -259,19 +264,18 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
             self._fold()
         return result
 
-    def _new_engine_call(self, above: FrameType | None) -> Callable[..., Any]:
-        """Return what makes the engine's calls; a thread of the engine's has no Python above it."""
-        if above is None:
-            return _plainly
-        self._engine_call = self._callers.standing_in_for(above)
-        return self._engine_call
-
     def _new_kind(self, func: Any) -> OpKind:
-        kind = self._kinds[id(func)] = OpKind(func)
+        kind = OpKind(func)
+        kind.wanted = wanted(self.listeners, func)
+        self._kinds[id(func)] = kind
         self.asks = self.asks or kind.asks
         if kind.inside:
             self.inside.add(kind.name)
         return kind
+
+    def pass_over(self, number: int) -> None:
+        """Know that the nodes below this number are not the run's."""
+        self._nodes.add(number, self.here)
 
     # -- where ------------------------------------------------------------------------------------------------------
 
@@ -393,7 +397,7 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
 
     def end(self) -> None:
         """Let go of what was needed while the run went on: stand-ins for callers hold the globals of their code."""
-        self.over, self._callers, self._engine_call = True, Callers(), None
+        self.over, self._callers = True, Callers()
 
     def note_resized(self, storage: torch.UntypedStorage, frame: FrameType) -> None:
         """Note that a storage was resized by no operation."""

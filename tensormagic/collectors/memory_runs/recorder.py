@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
-from tensormagic.collectors.hooks.backward_calls import require_nobody_here
 from tensormagic.collectors.hooks.followed_run import FollowedRun
+from tensormagic.collectors.hooks.stepping_off import SteppingOff
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.live_memory.lines import Origin, note_lines
 from tensormagic.collectors.live_memory.out_of_memory import out_of_memory_of
@@ -24,7 +24,6 @@ from tensormagic.collectors.memory_runs.functions import LineProfile
 from tensormagic.collectors.memory_runs.growth import Growth
 from tensormagic.collectors.memory_runs.mode import FEWEST_EVENTS, MemoryMode
 from tensormagic.collectors.memory_runs.run_report import Account, Described, described, standing
-from tensormagic.collectors.memory_runs.stepping_off import SteppingOff
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
 from tensormagic.collectors.ops.op_facts import storages
 from tensormagic.collectors.quiet import quiet
@@ -86,7 +85,7 @@ class MemoryRecorder(FollowedRun):
         self._profile = LineProfile(functions, namespace, cell)
         walk, site_of = self._profile.walk(self._sites, modules.path_in)
         self.mode = MemoryMode(walk, site_of, self._fold, clock)
-        self._stepping = SteppingOff(self.mode)
+        self.stepping = SteppingOff(self.mode, looks=True)
         self._totals: Totals = {}
         self._iterations = Iterations()
         self._allocation_logs: dict[torch.device, AllocationLog] = {}
@@ -104,10 +103,10 @@ class MemoryRecorder(FollowedRun):
     # -- life -----------------------------------------------------------------------------------------------------
 
     def _prepare_run(self) -> None:
-        require_nobody_here("memory")
         self.mode.events += self._standing()
 
     def _begin_run(self) -> None:
+        self.mode.begin()
         for block in self.mode.events:
             if isinstance(block, Block):
                 block.seconds = self._began
@@ -117,7 +116,7 @@ class MemoryRecorder(FollowedRun):
     def _enter_run(self, undoing: Undoing) -> None:
         self._profile.start(undoing)
         self._cuda.start(undoing)
-        self._stepping.enter(undoing)
+        self.stepping.enter(undoing)
         undoing.enter_context(self.mode)
 
     def stop(self, error: BaseException | None = None, frame: FrameType | None = None) -> None:
@@ -322,8 +321,8 @@ class MemoryRecorder(FollowedRun):
         reasons = (
             (mode.gap, f"the memory of an operation could not be looked at: {mode.gap}"),
             (mode.whole, _WHOLE.format(", ".join(sorted(mode.whole)))),
-            (self._stepping.compiled_calls, _COMPILED.format(self._stepping.compiled_calls)),
-            (self._stepping.captures.gap, self._stepping.captures.gap),
+            (self.stepping.compiled_calls, _COMPILED.format(self.stepping.compiled_calls)),
+            (self.stepping.captures.gap, self.stepping.captures.gap),
             (mode.inside, _INSIDE.format(", ".join(sorted(mode.inside)))),
         )
         wording = (Gap("operations", reason) for found, reason in reasons if found)

@@ -1,15 +1,15 @@
-"""What the operations of each autograd node took, and where torch itself asks whether a mode is on."""
+"""What the operations of each autograd node took."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
+from tensormagic.collectors.hooks.stepping_off import ASKING_NODES
 from tensormagic.collectors.ops.op_facts import Row
 from tensormagic.collectors.ops.op_places import Places, Rows
 from tensormagic.reports import Node
@@ -154,45 +154,6 @@ class GraphCosts:
         rows = np.concatenate([self._forward / max(forward, 1), spent / max(backward, 1)])
         columns = (array("f", row.astype(np.float32)) for row in rows)
         return NodeCosts(self._structure.number, forward, backward, *columns)
-
-
-# Where torch itself asks whether a dispatch mode is on, and then computes otherwise.
-#
-# ``isTensorSubclassLike`` of ATen says yes for every tensor while a dispatch mode is on. Most code that asks it then
-# only writes to a new tensor instead of in place, with the same result. What stands here does something else: it sums
-# in another order, multiplies by a mask where it would fill, or leaves out the check that a gradient is well defined
-# (seen by comparing the operations with and without a mode for all of torch's own operator and module tables). There
-# the mode steps off, and the call or the node is counted as a whole.
-
-
-def _smooths_with_weights(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    weights = args[2] if len(args) > 2 else kwargs.get("weight")
-    return weights is not None and bool(args[5] if len(args) > 5 else kwargs.get("label_smoothing"))
-
-
-def _is_complex(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    given = args[0] if args else kwargs.get("input", kwargs.get("A"))
-    return isinstance(given, torch.Tensor) and given.is_complex()
-
-
-def _always(_args: tuple[Any, ...], _kwargs: dict[str, Any]) -> bool:
-    return True
-
-
-ASKING_CALLS: dict[Any, Callable[[tuple[Any, ...], dict[str, Any]], bool]] = {
-    torch._C._nn.cross_entropy_loss: _smooths_with_weights,
-    torch.ctc_loss: _always,
-    torch.pinverse: _is_complex,
-    torch.Tensor.pinverse: _is_complex,
-    torch.linalg.pinv: _is_complex,
-    torch.linalg.lstsq: _always,
-}
-ASKING_NODES = frozenset({
-    "CumprodBackward0", "ProdBackward0", "ProdBackward1", "MaskedFillBackward1",
-    "MaxBackward1", "MinBackward1", "MedianBackward0", "NanmedianBackward0",
-    "LinalgEigBackward0", "LinalgEighBackward0", "LinalgSvdBackward0", "LinalgLstsqBackward0",
-    "LinalgHouseholderProductBackward0", "OrmqrBackward0",
-})  # fmt: skip
 
 
 def asking_places(costs: GraphCosts, structure: GraphStructure) -> list[int]:

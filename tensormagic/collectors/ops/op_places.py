@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.ops.op_facts import WHOLE, Row
-from tensormagic.collectors.where.source import SourceLines, is_own_code
+from tensormagic.collectors.where.source import MARK, SourceLines, is_own_code
 from tensormagic.reports.ops import Phase
 
 # One walk up the stack: from where an operation was called to the person's line, the module and the phase.
@@ -45,7 +45,7 @@ class StackWalk:
     def own_site(self, frame: FrameType | None, stop: Any) -> int | None:
         """Return the site of the innermost own frame below the one that runs ``stop``; None where there is none."""
         while frame is not None and frame.f_code is not stop:
-            if self._kind(frame) == _OWN:
+            if frame.f_code.co_name != MARK and self._kind(frame) == _OWN:
                 return self._sites.of_frame(frame)
             frame = frame.f_back
         return None
@@ -60,7 +60,7 @@ class StackWalk:
                 module = module or self._path(frame)
                 if found:
                     break
-            elif not found:
+            elif not found and code.co_name != MARK:
                 if (kind := known(code.co_filename)) is None:
                     kind = self._kind(frame)
                 if kind == _OWN:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -12,12 +11,8 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.hooks.capturing import Captures
-from tensormagic.collectors.hooks.followed_run import FollowedRun
-from tensormagic.collectors.hooks.modes import SteppingMode
-from tensormagic.collectors.hooks.undoing import Undoing
+from tensormagic.collectors.hooks.listening import ListeningRun
 from tensormagic.collectors.rng.generators import TYPES, Reading, defaults, generators, identity, read, state_of
-from tensormagic.collectors.where.caller import Callers
 from tensormagic.collectors.where.source import CellNumber, SourceLines
 from tensormagic.reports import Cell, Gap
 from tensormagic.reports.rng import Draw, DrawKind, DrawSum, GeneratorState, RngRunReport
@@ -223,35 +218,24 @@ def _elements(result: Any) -> int | None:
 # and Python announce nothing: their states are looked at before each such operation that stands on another line, and
 # after each statement of a cell, so that a draw of theirs is known to lie between two lines.
 
-_Overload = torch._ops.OpOverload
 
-
-class DrawMode(SteppingMode):
-    """Makes every op as its own line would, and tells the log of those that may draw.
-
-    ``torch.compile`` stays on, and sees nothing of this mode.
-    """
+class DrawListener:
+    """Tells the log of operations that may draw."""
 
     def __init__(self, log: DrawLog) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
         self._log = log
-        self._callers = Callers()
         self.gap: Gap | None = None
 
-    def __torch_dispatch__(
-        self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Make the call, and note what it drew."""
-        if type(func) is not _Overload:
-            return func(*args, **(kwargs or {}))
-        frame = sys._getframe(1)
-        call = self._callers.standing_in_for(frame)
-        if not may_draw(func):
-            return call(func._op, args, kwargs or {})
-        drawing = self.guarded(self._log.before, args, kwargs or {}, frame)
-        result = call(func._op, args, kwargs or {})
+    def wants(self, op: Any) -> bool:
+        """Return whether an operation may draw."""
+        return may_draw(op)
+
+    def around(self, call: Any, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Any:
+        """Make a call, and note what it drew."""
+        drawing = self.guarded(self._log.before, args, kwargs, frame)
+        result = call(op._op, args, kwargs)
         if drawing is not None:
-            self.guarded(self._log.after, drawing, func, result)
+            self.guarded(self._log.after, drawing, op, result)
         return result
 
     def guarded(self, look: Callable[..., Any], *given: Any) -> Any:
@@ -269,7 +253,7 @@ def may_draw(op: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in op.tags
 
 
-class DrawWatcher(FollowedRun):
+class DrawWatcher(ListeningRun):
     """Watches what runs between `start` and `stop`.
 
     Args:
@@ -289,29 +273,24 @@ class DrawWatcher(FollowedRun):
         cell_number: CellNumber | None = None,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        super().__init__(cell, clock)
         self._sites = SourceLines(cell_number) if cell_number is not None else SourceLines()
         self._log = DrawLog(namespace, self._sites)
-        self._mode = DrawMode(self._log)
-        self._captures = Captures(self._mode.leave_alone, leave_dispatch=self._mode.leave_alone)
+        self._listener = DrawListener(self._log)
+        super().__init__(cell, self._listener, clock)
 
     def passed(self, filename: str, first: int, last: int) -> None:
         """Look at the generators after a statement of the cell has run, which stands on these lines."""
-        self._mode.guarded(self._log.passed, filename, first, last)
+        self._listener.guarded(self._log.passed, filename, first, last)
 
     def _begin_run(self) -> None:
-        self._mode.guarded(self._log.open)
-
-    def _enter_run(self, undoing: Undoing) -> None:
-        undoing.enter_context(self._mode)
-        undoing.enter_context(self._captures)
+        self._listener.guarded(self._log.open)
 
     def _finish_run(self, _: BaseException | None) -> None:
-        self._mode.guarded(self._log.close)
+        self._listener.guarded(self._log.close)
 
     def report(self) -> RngRunReport:
         """Return everything known so far."""
-        gap, left = self._mode.gap, self._captures.gap
+        gap, left = self._listener.gap, self.captures.gap_of_listeners
         return RngRunReport(
             state=self._state,
             error=self._error,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache, partial
 from threading import get_ident
 from time import perf_counter
@@ -15,10 +14,11 @@ import torch
 
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
-from tensormagic.collectors.hooks.modes import SteppingMode
+from tensormagic.collectors.hooks.modes import Engine, SteppingMode
 from tensormagic.collectors.hooks.replacing import skip_in_dynamo, without_dynamo
+from tensormagic.collectors.hooks.stepping_off import ASKING_CALLS
 from tensormagic.collectors.hooks.undoing import Undoing
-from tensormagic.collectors.ops.op_costs import ASKING_CALLS, ForwardLog, GraphCosts, NodeCost, asking_places
+from tensormagic.collectors.ops.op_costs import ForwardLog, GraphCosts, NodeCost, asking_places
 from tensormagic.collectors.ops.op_facts import NEW, ONE_NEW, WHOLE, Row, new_bytes
 from tensormagic.collectors.ops.op_places import MOST_PLACES, Place, Places, Rows
 from tensormagic.collectors.quiet import quiet
@@ -34,14 +34,13 @@ from tensormagic.reports.ops import OpsReport, OpUse
 # where the stack is walked. Warnings say what they say without a trace: torch collects them, and gives them out when
 # the call of the person's returns.
 
-_ENGINE = torch.autograd.graph._engine_run_backward.__code__
+_ENGINE = Engine.code
 _Tensor = torch.Tensor
 _Overload = torch._ops.OpOverload
 _current_node: Callable[[], Any] = torch._C._current_autograd_node
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
 _sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 _use_count: Callable[[int], int] = torch._C._storage_Use_Count
-_no_python_dispatch: Callable[[], Any] = torch._C._DisableTorchDispatch
 _getframe = sys._getframe
 
 _Call = Any  # a function: call(func, args, kwargs)
@@ -64,6 +63,8 @@ class OpMode(SteppingMode):  # type: ignore[no-untyped-call]
         gap: Why something could not be counted; empty where all could.
         devices: Types of the devices that operations ran on.
     """
+
+    beneath = True
 
     def __init__(self, places: Places) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -131,7 +132,7 @@ class OpMode(SteppingMode):  # type: ignore[no-untyped-call]
                 log.last, rows = grown, place.grown
             else:
                 grown, rows = 0, place.rows
-        elif code is _ENGINE:
+        elif code is _ENGINE or code is Engine.stand_in:
             node = rows = self.node_of(id(_current_node()), self.no_node)
         else:
             rows, grown, node = self._elsewhere(above)  # type: ignore[arg-type]  # what has a code is a frame
@@ -163,6 +164,10 @@ class OpMode(SteppingMode):  # type: ignore[no-untyped-call]
             node.seconds += seconds
             node.nbytes += nbytes
         return result
+
+    def pass_over(self, number: int) -> None:
+        """Know that the nodes below this number are not the run's."""
+        self.log.last = number
 
     def _bytes(self, row: Row, result: Any, args: Any, kwargs: Any) -> int:
         """Return the bytes that a call allocated, looked for everywhere, and add them to its row. Never raises."""
@@ -198,27 +203,6 @@ class OpMode(SteppingMode):  # type: ignore[no-untyped-call]
             self.log.last = grown
             return place.grown, grown, None
         return place.rows, 0, None
-
-    # -- stepping off -----------------------------------------------------------------------------------------------
-
-    def off(self, hook: Callable[..., Any], index: int, what: Any, *given: Any) -> Any:
-        """Call one of the tracer's hooks so that what it does with torch is not recorded.
-
-        Switching dispatch to Python off takes a third of the time that leaving the stack and coming back takes. But a
-        subclass of tensors needs it: it is done where there is one plain gradient, and nothing else is looked at.
-        """
-        gradients = given[-1]
-        if what is None and len(gradients) == 1 and type(gradients[0]) is torch.Tensor:
-            guard = _no_python_dispatch()
-            try:
-                return hook(index, what, *given)
-            finally:
-                del guard
-        place = self.leave()
-        try:
-            return hook(index, what, *given)
-        finally:
-            self.come_back(place)
 
 
 # How long the dispatch mode takes for one operation: measured once, since timing it each time would cost as much.
@@ -292,15 +276,6 @@ class OpRecorder:
         stack.callback(self._end)
         stack.enter_context(self.mode)
         self._home = get_ident()
-
-    @contextmanager
-    def aside(self) -> Iterator[None]:
-        """Keep the tracer's own operations from being counted."""
-        place = self.mode.leave()
-        try:
-            yield
-        finally:
-            self.mode.come_back(place)
 
     # -- compiled functions: the function mode steps aside at their door, see `kept_compiled`; this one stays -------
 

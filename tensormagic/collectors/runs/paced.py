@@ -22,11 +22,12 @@ from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.backward_calls import BackwardCall
 from tensormagic.collectors.hooks.modes import active_modes, set_modes
+from tensormagic.collectors.hooks.replacing import Replacement
 from tensormagic.collectors.hooks.undoing import SignalsWait, Undoing
 from tensormagic.collectors.quiet import answers_itself, here, quiet
 from tensormagic.collectors.runs.pacer import Pacer
 from tensormagic.collectors.runs.trace import Tracer
-from tensormagic.collectors.where.caller import uncounted
+from tensormagic.collectors.where.caller import MARK, uncounted
 from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame, Pace, TraceReport
 
 # Takes the function mode off torch's stack between traced steps, and brings it back, without disturbing anybody's.
@@ -85,20 +86,22 @@ class DetachedMode:
             self._undo = None
 
     def _wait(self, change: Callable[[], None], thread: int) -> None:
-        original = getattr(torch.overrides, _PUSH)
+        def pushing(original: Callable[[Any], None]) -> Callable[[Any], None]:
+            def push(mode: Any) -> None:
+                original(mode)
+                if self._undo is undo and get_ident() == thread and not _within_a_call(sys._getframe(1)):
+                    self.cancel()
+                    change()
 
-        def push(mode: Any) -> None:
-            original(mode)
-            if self._undo is undo and get_ident() == thread and not _within_a_call(sys._getframe(1)):
-                self.cancel()
-                change()
+            return push
+
+        door = Replacement(torch.overrides, _PUSH, pushing)
 
         def undo() -> None:
-            if getattr(torch.overrides, _PUSH) is push:  # else somebody else replaced it meanwhile, and calls ours
-                setattr(torch.overrides, _PUSH, original)
+            door.__exit__()
 
         self._undo = undo
-        setattr(torch.overrides, _PUSH, push)
+        door.__enter__()
 
 
 class PacedRecorder(ForwardRecorder):
@@ -336,12 +339,15 @@ class PacedTracer(Tracer):
             return run(roots, *args, **kwargs)
         finally:
             self._inside = False
-            if self._pacer.passed_by(self._line_of(sys._getframe(3)), sequence, self._clock()):
+            if self._pacer.passed_by(self._line_of(sys._getframe(1)), sequence, self._clock()):
                 self.passing = None
                 self._recorder.resume()
 
     def _line_of(self, caller: FrameType) -> int | None:
-        """Return the line of a call that came this way, from the frame above torch's last; often it is the same."""
+        """Return the line of a call that came this way, from the frame below; often it is the same."""
+        while caller.f_code.co_name == MARK and caller.f_back is not None:
+            caller = caller.f_back
+        caller = caller.f_back or caller  # the frame above torch's last
         if caller.f_code is _TENSOR_BACKWARD and caller.f_back is not None:
             caller = caller.f_back
         if caller.f_code is not self._caller or caller.f_lasti != self._instruction:

@@ -11,7 +11,7 @@ import dataclasses
 import sys
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import RLock, get_ident
 from time import perf_counter
@@ -40,13 +40,14 @@ from tensormagic.collectors.gradients.pass_log import PassLog, frame_before_any_
 from tensormagic.collectors.gradients.pipelines import Microbatches, infers_shapes
 from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
 from tensormagic.collectors.graphs.structure import Walk, Walker
-from tensormagic.collectors.hooks.backward_calls import BackwardCall, Followed, followed_backward, require_nobody_here
+from tensormagic.collectors.hooks.backward_calls import BackwardCall, followed_backward
 from tensormagic.collectors.hooks.capturing import Captures, Return, is_captured
 from tensormagic.collectors.hooks.compiled import Together, kept_compiled
 from tensormagic.collectors.hooks.followed_run import FollowedRun
 from tensormagic.collectors.hooks.forked_processes import forks
 from tensormagic.collectors.hooks.functorch_levels import bare
 from tensormagic.collectors.hooks.live_nodes import NodeThreads
+from tensormagic.collectors.hooks.modes import aside, calls_aside, ours_are_on, unseen
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.hooks.unseen_calls import forward_mode_gap, noted_applies, noted_dual_levels, plain_stacks
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
@@ -76,10 +77,9 @@ class Tracer(FollowedRun):
         clock: Seconds, monotonic.
 
     Attributes:
-        follows, passing: See `Follower`; a tracer that rests between steps sets it.
+        passing: See `Follower`; a tracer that rests between steps sets it.
     """
 
-    follows: Followed = "trace"
     passing: Callable[[Any, Any, Any, Any], Any] | None = None
 
     used_before = "this trace was started before; make a new one with tensormagic.trace()"
@@ -112,7 +112,7 @@ class Tracer(FollowedRun):
         self._faults = Faults(self._recorder, self._sites, self._leaves, namespace, add_gap=self._add_gap)
         self._training = TrainingWatcher(namespace, self._leaves, self._sites, self._passes, self._recorder)
         self._updates = UpdateWatcher(self._wants_update, self._leaves.find, self._passes.moved, self._training)
-        self._updates.steps, self._passes.lost = self._recorder.autograd, self._updates.lost
+        self._updates.steps = self._recorder.autograd
         self._parallel, self._microbatches = ParallelWatcher(self._leaves), Microbatches()
         self._updates.reads_gradients, self._updates.stepped = self._parallel.is_there, self._passes.stepped
         self._gaps: dict[str, Gap] = {}
@@ -141,9 +141,6 @@ class Tracer(FollowedRun):
         return ForwardRecorder(self._sites, self._modules)
 
     # -- life -----------------------------------------------------------------------------------------------------
-
-    def _prepare_run(self) -> None:
-        require_nobody_here("trace")
 
     def _begin_run(self) -> None:
         self._forks = forks()
@@ -222,25 +219,21 @@ class Tracer(FollowedRun):
         if is_being_compiled() or is_captured() or infers_shapes():
             return call.run()
         began, outcome, followed = self._clock(), "failed", Following(get_ident(), None, None)
-        followed.between_compiled = call.between_compiled
+        followed.between_compiled, followed.is_seen = call.between_compiled, ours_are_on()
         try:
-            with self._aside():
+            with aside(), calls_aside(1):
                 self._prepare(call.roots, followed)
                 self._training.before_pass(call, followed)
             self._backward_seconds += self._clock() - began
             result = call.run()
             outcome = "finished"
-            with self._aside():
+            with aside(), calls_aside(1):
                 self._observe_results(followed, call, result)
             return result
         finally:
-            with self._aside(), gc_paused():
+            with aside(), calls_aside(1), gc_paused():
                 self._finish(followed, call, outcome, began)
                 self._training.after_pass(call, followed)
-
-    def _aside(self) -> AbstractContextManager[None]:
-        """Keep what the tracer itself does from being recorded as operations of the run."""
-        return nullcontext() if self._ops is None else self._ops.aside()
 
     def _prepare(self, roots: tuple[Any, ...], followed: Following) -> None:
         """Walk the graph and hook it; where that cannot be done, a gap. Never raises."""
@@ -287,7 +280,7 @@ class Tracer(FollowedRun):
         if self._ops is not None:
             self._ops.begin_pass(found, graph.structure, graph.nodes, followed.site)
         followed.collectives = self._parallel.before_pass()
-        recorder.open(None if self._ops is None else self._ops.mode.off, between_compiled=followed.between_compiled)
+        recorder.open(unseen if followed.is_seen else None, between_compiled=followed.between_compiled)
         if followed.python_backwards is not None:
             followed.python_backwards.open(inside)
         if len(roots) == 1 and isinstance(root := bare(roots[0]), torch.Tensor) and root.numel() == 1:

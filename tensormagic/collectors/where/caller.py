@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, TypeVar
 
-from tensormagic.collectors.where.source import PACKAGE_DIRECTORY, is_own_code
+from tensormagic.collectors.where.source import MARK, PACKAGE_DIRECTORY, is_own_code
 from tensormagic.reports import State
 
-__all__ = ["Gathered", "own_frame"]
+__all__ = ["MARK", "Gathered", "own_frame"]
 
 
 # Calls torch in the name of the person's own line.
@@ -17,8 +17,6 @@ __all__ = ["Gathered", "own_frame"]
 # Python and torch attribute a warning to the frame that made the call, and show it once for each such place. While a
 # function mode is on, that frame would be the mode's. So the call is made from a frame that bears the file name, the
 # line and the globals of the one that called: a warning then reads, and is repeated or not, as if nobody had looked.
-
-MARK = "tensormagic_call"  # the name of such frames, by which they are taken out of tracebacks
 
 HANDS_OVER = "handle_torch_function"  # torch's own frame between a Python function of its and the mode
 _Call = Callable[[Any, Any, Any], Any]
@@ -44,10 +42,22 @@ def uncounted(function: _Function) -> _Function:
 
 
 def calling_frame(frame: FrameType) -> FrameType:
-    """Return the frame that called torch, given the one above the mode: past torch's own hand-over."""
+    """Return the frame that called torch, given the one above the mode: past torch's own hand-over, and other modes."""
+    frame = foreign_caller(frame)
     while frame.f_code.co_name == HANDS_OVER and frame.f_back is not None and frame.f_back.f_back is not None:
-        frame = frame.f_back.f_back
+        frame = foreign_caller(frame.f_back.f_back)
     return frame
+
+
+def foreign_caller(frame: FrameType) -> FrameType:
+    """Return the innermost frame at or above ``frame`` that is none of this package's: several runs may be on."""
+    while frame.f_back is not None and _is_ours(frame.f_code):
+        frame = frame.f_back
+    return frame
+
+
+def _is_ours(code: CodeType) -> bool:
+    return code.co_name == MARK or code.co_filename.startswith(PACKAGE_DIRECTORY)
 
 
 class Callers:
@@ -137,8 +147,7 @@ def foreign_frames(frames: Sequence[FrameType]) -> list[FrameType]:
     kept: list[FrameType] = []
     removed = False
     for frame in frames:
-        code = frame.f_code
-        if code.co_filename.startswith(PACKAGE_DIRECTORY) or code.co_name == MARK:
+        if _is_ours(frame.f_code):
             removed = True
             continue
         if removed:

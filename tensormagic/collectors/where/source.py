@@ -35,6 +35,9 @@ def _no_cell(_filename: str) -> int | None:
     return None
 
 
+MARK = "tensormagic_call"  # the name of frames that call in the name of a person's line; that one is further up
+
+
 def is_own_code(filename: str) -> bool:
     """Return whether ``filename`` is the person's code rather than a library's, Python's or this package's.
 
@@ -45,6 +48,11 @@ def is_own_code(filename: str) -> bool:
     if any(folder in filename for folder in _INSTALLED):  # also the user's (--user) and the system's
         return False
     return not filename.startswith((PACKAGE_DIRECTORY, *_LIBRARY_DIRECTORIES))
+
+
+def is_own_frame(frame: FrameType) -> bool:
+    """Return whether a frame runs the person's code, and does not only call in its name."""
+    return frame.f_code.co_name != MARK and is_own_code(frame.f_code.co_filename)
 
 
 class SourceLines:
@@ -74,7 +82,7 @@ class SourceLines:
             mine = own.get(filename)
             if mine is None:
                 mine = own.setdefault(filename, is_own_code(filename))
-            if mine:
+            if mine and frame.f_code.co_name != MARK:
                 place = self._places.get((id(frame.f_code), frame.f_lasti))
                 return self._number(frame) if place is None else place[1]
             frame = frame.f_back
@@ -188,7 +196,7 @@ def running_spaces(frame: FrameType | None, outermost: Mapping[str, Any]) -> Ite
 def running_functions(frame: FrameType | None, outermost: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the person's functions that are running, by name, with their names, as `running_spaces` does."""
     for _ in range(_FRAMES):
-        while frame is not None and not is_own_code(frame.f_code.co_filename):
+        while frame is not None and not is_own_frame(frame):
             frame = frame.f_back
         if frame is None:
             return
@@ -231,7 +239,7 @@ def is_expected(frame: FrameType | None) -> bool:
     """
     looked = 0
     while frame is not None and looked < MOST_FRAMES:
-        if is_own_code(frame.f_code.co_filename):
+        if is_own_frame(frame):
             looked += 1
             around = list(_around(frame))
             if around:

@@ -221,33 +221,6 @@ def test_a_compiled_function_stays_compiled():
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize(
-    ("outer", "inner", "words"),
-    [
-        (tm.trace, tm.track_memory, "a trace is on in this thread (%%tracegrad, tensormagic.trace); "),
-        (tm.track_memory, tm.trace, "the memory of a run is followed in this thread (%%gpumem, tensormagic.track_me"),
-        (tm.track_memory, tm.track_memory, "the memory of a run is followed in this thread"),
-    ],
-)
-def test_two_do_not_follow_one_thread(outer, inner, words):
-    """A run cannot be followed while another is: what is on is said, and what to do; the outer one goes on.
-
-    The one that was refused has ended: shown beside its error, it does not say that it is running.
-    """
-    x = torch.ones(3, requires_grad=True)
-    never = inner()
-    with outer() as run:
-        with pytest.raises(TraceError) as refused, never:
-            pass
-        (x * 2).sum().backward()
-    assert str(refused.value).startswith(words)
-    assert any(told in str(refused.value) for told in ("run the two one after the other", "end that first"))
-    assert run.report.state == "finished"
-    assert never.report.state == "failed"
-    assert str(refused.value) in never.report.error
-    assert x.grad.tolist() == [2.0] * 3
-
-
 def test_nothing_is_kept_alive():
     """When a run has ended, a tensor dies as soon as its last name goes."""
     gc.disable()

@@ -1,13 +1,13 @@
-"""Where the mode of a memory run steps off, so that the run stays the person's.
+"""Where a dispatch mode steps off, so that the run stays the person's.
 
-Torch asks, in a few places of its own code, whether a dispatch mode is on, and computes otherwise then: see
-`tensormagic.collectors.ops.op_costs`. There the mode is off, and what came out is looked at. What changes the size of
-a storage by no operation is noted, too.
+Torch asks, in a few places of its own code, whether a dispatch mode is on, and computes otherwise then. There the mode
+is off, and what came out is looked at. What changes the size of a storage by no operation is noted, too.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -15,14 +15,64 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.hooks.backward_calls import BackwardCall, Followed, followed_backward
+from tensormagic.collectors.hooks.backward_calls import BackwardCall, followed_backward
 from tensormagic.collectors.hooks.capturing import Captures, Return
 from tensormagic.collectors.hooks.compiled import kept_compiled
+from tensormagic.collectors.hooks.modes import SteppingMode
 from tensormagic.collectors.hooks.replacing import Replacement, skip_in_dynamo, without_dynamo
 from tensormagic.collectors.hooks.undoing import Undoing
-from tensormagic.collectors.memory_runs.mode import MemoryMode
-from tensormagic.collectors.ops.op_costs import ASKING_CALLS, ASKING_NODES
 from tensormagic.collectors.where.caller import Callers, uncounted
+
+# Where torch itself asks whether a dispatch mode is on, and then computes otherwise.
+#
+# ``isTensorSubclassLike`` of ATen says yes for every tensor while a dispatch mode is on. Most code that asks it then
+# only writes to a new tensor instead of in place, with the same result. What stands here does something else: it sums
+# in another order, multiplies by a mask where it would fill, or leaves out the check that a gradient is well defined
+# (seen by comparing the operations with and without a mode for all of torch's own operator and module tables). There
+# a mode steps off, and the call or the node counts as a whole.
+
+
+def _smooths_with_weights(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    weights = args[2] if len(args) > 2 else kwargs.get("weight")
+    return weights is not None and bool(args[5] if len(args) > 5 else kwargs.get("label_smoothing"))
+
+
+def _is_complex(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    given = args[0] if args else kwargs.get("input", kwargs.get("A"))
+    return isinstance(given, torch.Tensor) and given.is_complex()
+
+
+def _always(_args: tuple[Any, ...], _kwargs: dict[str, Any]) -> bool:
+    return True
+
+
+ASKING_CALLS: dict[Any, Callable[[tuple[Any, ...], dict[str, Any]], bool]] = {
+    torch._C._nn.cross_entropy_loss: _smooths_with_weights,
+    torch.ctc_loss: _always,
+    torch.pinverse: _is_complex,
+    torch.Tensor.pinverse: _is_complex,
+    torch.linalg.pinv: _is_complex,
+    torch.linalg.lstsq: _always,
+}
+ASKING_NODES = frozenset({
+    "CumprodBackward0", "ProdBackward0", "ProdBackward1", "MaskedFillBackward1",
+    "MaxBackward1", "MinBackward1", "MedianBackward0", "NanmedianBackward0",
+    "LinalgEigBackward0", "LinalgEighBackward0", "LinalgSvdBackward0", "LinalgLstsqBackward0",
+    "LinalgHouseholderProductBackward0", "OrmqrBackward0",
+})  # fmt: skip
+# The operations whose nodes are among these.
+_ASKING = frozenset({
+    "cumprod", "eig", "eigh", "householder_product", "lstsq", "masked_fill", "max", "median", "min", "nanmedian",
+    "ormqr", "prod", "svd",
+})  # fmt: skip
+
+
+def asks(op: Any) -> bool:
+    """Return whether the backward of an operation computes otherwise while a dispatch mode is on."""
+    if not isinstance(op, torch._ops.OpOverload):
+        return False
+    return op._schema.name.partition("::")[2].strip("_").removeprefix("linalg_") in _ASKING
+
 
 _CALLS: tuple[tuple[Any, str], ...] = (
     (torch._C._nn, "cross_entropy_loss"), (torch, "ctc_loss"), (torch, "pinverse"), (torch.Tensor, "pinverse"),
@@ -31,27 +81,26 @@ _CALLS: tuple[tuple[Any, str], ...] = (
 
 
 class SteppingOff:
-    """Takes the mode off around calls and nodes that ask for it.
+    """Takes a mode off around calls and nodes that ask for it.
 
     Args:
         mode: Of the run.
+        looks: Whether the mode looks at what came out meanwhile, and at storages that are resized.
 
     Attributes:
-        follows: The memory of a run.
         passing: See `tensormagic.collectors.hooks.backward_calls.Follower`.
         captures: What torch wrote down untouched.
         compiled_calls: How many calls went into functions that ``torch.compile`` made.
     """
 
-    follows: Followed = "memory"
     passing: Callable[[Any, Any, Any, Any], Any] | None = None
 
-    def __init__(self, mode: MemoryMode) -> None:
-        self._mode = mode
+    def __init__(self, mode: SteppingMode, *, looks: bool = False) -> None:
+        self._mode, self._looks = mode, looks
         self._callers = Callers()
         self._replaced: list[Replacement] = []
         self._left = -1
-        self.captures = Captures(self._leave, leave_dispatch=self._leave, made=self._look)
+        self.captures = Captures(self._leave, leave_dispatch=self._leave, made=self._look if looks else None)
         self.compiled_calls = 0
 
     def enter(self, stack: Undoing) -> None:
@@ -60,23 +109,26 @@ class SteppingOff:
         stack.enter_context(followed_backward(self))
         for owner, name in _CALLS:
             self._replace(stack, owner, name, self._calling)
-        self._replace(stack, torch.UntypedStorage, "resize_", self._resizing)
+        if self._looks:
+            self._replace(stack, torch.UntypedStorage, "resize_", self._resizing)
         stack.enter_context(kept_compiled(self))
         stack.enter_context(self.captures)
 
     def _forget(self) -> None:
         self._callers = Callers()  # the stand-ins hold the globals of those for whom they stand
 
-    def _replace(self, stack: Undoing, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+    def _replace(self, stack: Undoing, owner: Any, name: str, make: Callable[[list[Replacement], Any], Any]) -> None:
         if isinstance(owner, type) and name not in vars(owner):  # it is inherited
             stack.callback(_disown, owner, name, getattr(owner, name))
-        self._replaced.append(Replacement(owner, name, make))
-        stack.enter_context(self._replaced[-1])
+        itself: list[Replacement] = []
+        itself.append(Replacement(owner, name, functools.partial(make, itself)))
+        self._replaced += itself
+        stack.enter_context(itself[0])
 
     # -- calls ------------------------------------------------------------------------------------------------------
 
-    def _calling(self, original: Any) -> Callable[..., Any]:
-        asks = ASKING_CALLS[getattr(original, "__wrapped__", original)]
+    def _calling(self, itself: list[Replacement], original: Any) -> Callable[..., Any]:
+        asks = ASKING_CALLS[inspect.unwrap(original)]
 
         @uncounted
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -85,16 +137,18 @@ class SteppingOff:
             place = self._mode.leave() if asks(args, kwargs) else -1
             if place < 0:
                 return made(original, args, kwargs)
+            itself[0].pause()  # a function mode is told of what stands there
             try:
                 result = made(original, args, kwargs)
             finally:
+                itself[0].resume()
                 self._mode.come_back(place)
             self._mode.note_whole(original.__name__, result, frame)
             return result
 
         return functools.wraps(original)(call)
 
-    def _resizing(self, original: Any) -> Callable[..., Any]:
+    def _resizing(self, _: list[Replacement], original: Any) -> Callable[..., Any]:
         @uncounted
         def resize_(storage: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(storage, *args, **kwargs)
@@ -110,7 +164,8 @@ class SteppingOff:
         """Make a backward call; around its nodes that ask, the mode is off."""
         if not self._mode.asks:
             return call.run()
-        handles = [handle for node in _asking(call.roots) for handle in self._hooked(node)]
+        with torch._C.DisableTorchFunction():
+            handles = [handle for node in _asking(call.roots) for handle in self._hooked(node)]
         try:
             return call.run()
         finally:
@@ -155,7 +210,7 @@ class SteppingOff:
     def step_aside(self) -> bool:
         """Let Dynamo see torch's own functions."""
         if not self.compiled_calls:
-            skip_in_dynamo(MemoryMode.__torch_dispatch__, inside=True)
+            skip_in_dynamo(type(self._mode).__torch_dispatch__, inside=True)
         self.compiled_calls += 1
         for replaced in self._replaced:
             replaced.pause()
