@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 from tensormagic.diagnoses.graph_cuts import call_words, hides_parameters, names_behind_cuts, read_only_cut
 from tensormagic.diagnoses.phrases import as_code, passes_words, shortest
 from tensormagic.reports import (
     Finding,
+    FlagWithoutEffect,
     HiddenModules,
+    Location,
     LooseTensor,
     ModulesReport,
     OptimizerUse,
     ParameterSeries,
     RelatedLine,
+    RepeatedModule,
     TraceReport,
     UntiedPair,
     WatchReport,
@@ -241,6 +245,69 @@ _WHY = {
     "equal values": " hold the same values, but are two Parameters: training makes them differ, while tied weights "
     "stay equal.",
 }
+
+
+# -- TM614: one module several times -------------------------------------------------------------------------------
+
+
+def repeated_modules(report: TraceReport | WatchReport) -> Iterator[Finding]:
+    """TM614: one module stands several times in a row in a container: a note, as weights may be shared on purpose."""
+    for one in _modules(report).repeated:
+        yield _repeated(one, one.location or _line(report, r"\]\s*\*") or _last_backward(report))
+
+
+def _line(report: TraceReport | WatchReport, pattern: str) -> Location | None:
+    """Return the one line of the traced source that a pattern fits; None where there is none, or are several."""
+    cell = report.cell if isinstance(report, TraceReport) else None
+    lines = [(at, text) for at, text in enumerate(cell.lines if cell else (), 1) if re.search(pattern, text)]
+    return Location(cell.filename, lines[0][0], lines[0][1].strip(), cell.count) if cell and len(lines) == 1 else None
+
+
+def _last_backward(report: TraceReport | WatchReport) -> Location | None:
+    passes = report.passes if isinstance(report, TraceReport) else ()
+    return report.location(passes[-1].location) if passes and isinstance(report, TraceReport) else None
+
+
+def _repeated(one: RepeatedModule, place: Location | None) -> Finding:
+    return Finding(
+        code="TM614",
+        severity="note",
+        message=f"{one.container} holds one and the same {one.module} {count(one.times)} times in a row: they share "
+        f"{plural(one.parameters, 'parameter')}, and no layer learns anything of its own.",
+        location=place,
+        evidence={"times": one.times, "parameters": one.parameters},
+        remedy="If each layer is to have its own weights, make it anew each time: "
+        f"`nn.{one.kind}({'*' if one.kind == 'Sequential' else ''}[make() for _ in range({one.times})])`, or copy it: "
+        "`copy.deepcopy(layer)`",
+        subject=one.container,
+    )
+
+
+# -- TM615: an attribute that freezes nothing ----------------------------------------------------------------------
+
+
+def flags_without_effect(report: TraceReport | WatchReport) -> Iterator[Finding]:
+    """TM615: `module.requires_grad = False`, or a misspelt name: an attribute that nothing reads; nothing is frozen."""
+    for flag in _modules(report).flags:
+        yield _flag(flag, _line(report, rf"\.{flag.attribute}\s*=\s*False") or _last_backward(report))
+
+
+def _flag(flag: FlagWithoutEffect, place: Location | None) -> Finding:
+    what = "a module has no such switch" if flag.is_module else "a parameter has no such switch"
+    gets = "asks for a gradient" if flag.asking == 1 else "ask for gradients"
+    stepped = f", and an optimizer updates {count(flag.optimized)} of them" if flag.optimized and flag.is_module else ""
+    stepped = ", and an optimizer updates it" if flag.optimized and not flag.is_module else stepped
+    whose = f"{plural(flag.asking, 'parameter')} of {flag.of}" if flag.is_module else flag.of
+    of = as_code(flag.of)
+    return Finding(
+        code="TM615",
+        severity="warning" if flag.optimized else "note",
+        message=f"{flag.name} = False freezes nothing: {what}, and {whose} still {gets}{stepped}.",
+        location=place,
+        evidence={"still asking": flag.asking, "optimized": flag.optimized},
+        remedy=f"Freeze with the method: `{of}.requires_grad_(False)`",
+        subject=flag.name,
+    )
 
 
 FEWEST_STEPS = 3  # without any gradient

@@ -178,6 +178,15 @@ def of_unused_parameters(report: TraceReport) -> Iterator[Finding]:
     What it holds must be of a known model that did not run, or have the shapes of what gets gradients: a tensor of
     another kind may have lost its way to the loss, which is another illness.
     """
+    return (found for found in _of_unused_in(report) if found.code == "TM604")
+
+
+def made_before_sharding(report: TraceReport) -> Iterator[Finding]:
+    """TM911: an optimizer holds the parameters that sharding has replaced: see `of_unused_parameters`."""
+    return (found for found in _of_unused_in(report) if found.code == "TM911")
+
+
+def _of_unused_in(report: TraceReport) -> Iterator[Finding]:
     training = _known(report)
     left_out = _left_out(report, training) if training is not None else []
     cut_off = names_behind_cuts(report) if left_out else set()
@@ -215,6 +224,18 @@ def _all_parameters(names: list[str]) -> str:
     return f"[{', '.join(f'*{name}.parameters()' for name in names)}]"
 
 
+def _sharded_by(report: TraceReport) -> str:
+    """Return what has sharded the parameters of the run, so that they are other objects; empty where nothing has."""
+    kinds = report.parallel.kinds if report.parallel is not None else ()
+    return next((_SHARDS[kind] for kind in kinds if kind in _SHARDS), "")
+
+
+_SHARDS = {
+    "FSDP1": "FullyShardedDataParallel", "FSDP2": "fully_shard()",
+    "DTensor": "parallelize_module() or distribute_tensor()",
+}  # fmt: skip
+
+
 def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> Finding:
     owners = Counter(report.parameters[number].owner for number in left_out).most_common()
     alike = _alike(report, use, left_out)
@@ -222,6 +243,18 @@ def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> Fi
     missing, names = sum(each for _, each in told), [name for name, _ in told]
     count = use.strangers + len(_held(report, use))
     whose = f" of {use.strangers_of}" if use.strangers_of else ""
+    if alike and (how := _sharded_by(report)):
+        return Finding(
+            code="TM911", severity="error",
+            message=f"{use.name} steps {plural(count, 'parameter')}{whose} that never had a gradient; "
+            f"{plural(missing, 'parameter')} of {listed(names)} {'gets' if missing == 1 else 'get'} gradients and "
+            f"{'is' if missing == 1 else 'are'} in no optimizer: {how} replaced them after the optimizer was made.",
+            location=_step_line(report, use),
+            evidence={"held": count, "steps": use.steps, "without an optimizer": missing},
+            remedy="Shard the model first, then make the optimizer: "
+            f"`torch.optim.{use.type_name}({_all_parameters(names)}, …)`",
+            subject=use.name,
+        )  # fmt: skip
     return Finding(
         code="TM604",
         severity="error" if alike else "warning",

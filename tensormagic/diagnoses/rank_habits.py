@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from statistics import median
 
-from tensormagic.reports import Difference, Finding, Placed, RankReport
+from tensormagic.reports import Difference, Finding, RankReport, TraceReport, Whole
 from tensormagic.words import (
     count,
     listed,
@@ -113,26 +113,30 @@ def placements_differ(report: RankReport) -> Iterator[Finding]:
             remedy="Shard the model with the same plan on all ranks.",
             subject=one.names[0],
         )  # fmt: skip
-    yield from silently_whole(report.spread)
-
-
-def silently_whole(spread: tuple[Placed, ...]) -> Iterator[Finding]:
-    """TM912: where some parameters are cut over a mesh, others that are large lie whole on each rank of it."""
-    several = [one for one in spread if len(one.mesh_ranks) > 1]
+    several = [one for one in report.spread if len(one.mesh_ranks) > 1]
     whole = [one for one in several if set(one.placements) == {"R"}]
-    elements = sum(math.prod(one.shape) for one in several)
-    held = sum(math.prod(one.shape) for one in whole)
-    if not whole or len(whole) == len(several) or held <= _WHOLE * elements:
-        return
-    largest = max(whole, key=lambda one: math.prod(one.shape))
-    yield Finding(
-        code="TM912", severity="note",
-        message=f"Each rank holds {count(len(whole))} of {plural(len(several), 'DTensor')} whole, with "
-        f"{percent(held, elements)} of the elements: {largest.name} is the largest.",
-        evidence={"parameters": len(whole)},
-        remedy=f"If that is not meant, give {largest.name} a place in the plan: `Shard(0)` where others have it.",
-        subject=largest.name,
-    )  # fmt: skip
+    if whole and len(whole) < len(several):
+        sizes = [(math.prod(one.shape), one.name) for one in whole]
+        every = sum(math.prod(one.shape) for one in several)
+        yield from _whole(Whole(max(sizes)[1], len(whole), len(several), sum(size for size, _ in sizes), every))
+
+
+def lies_whole(report: TraceReport) -> Iterator[Finding]:
+    """TM912: where some parameters are cut over a mesh, others that are large lie whole on each rank of it."""
+    if report.parallel is not None and report.parallel.whole is not None:
+        yield from _whole(report.parallel.whole)
+
+
+def _whole(one: Whole) -> Iterator[Finding]:
+    if one.elements > _WHOLE * one.of_elements:
+        yield Finding(
+            code="TM912", severity="note",
+            message=f"Each rank holds {count(one.count)} of {plural(one.of, 'DTensor')} whole, with "
+            f"{percent(one.elements, one.of_elements)} of the elements: {one.largest} is the largest.",
+            evidence={"parameters": one.count},
+            remedy=f"If that is not meant, give {one.largest} a place in the plan: `Shard(0)` where others have it.",
+            subject=one.largest,
+        )  # fmt: skip
 
 
 def clipped_by_shard(report: RankReport) -> Iterator[Finding]:

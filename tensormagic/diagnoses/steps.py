@@ -1,4 +1,4 @@
-"""TM309, TM310, TM607: on what gradients an optimizer steps.
+"""TM309, TM310, TM607, TM616 to TM618: on what gradients an optimizer steps, and whether its steps come to anything.
 
 Each is judged from what was seen of every step (see `tensormagic.reports.training`), and said only where it is the
 habit of the loop: once may be meant, or an experiment.
@@ -9,9 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensormagic.diagnoses.phrases import scientific
-from tensormagic.reports import Accumulation, Finding, OptimizerUse, RelatedLine, StepKind, StepPattern, TraceReport
+from tensormagic.reports import (
+    Accumulation,
+    Clipping,
+    Finding,
+    OptimizerUse,
+    ParameterSeries,
+    RelatedLine,
+    Severity,
+    StepKind,
+    StepPattern,
+    TraceReport,
+)
 from tensormagic.reports.finding import Scalar
-from tensormagic.words import count, plural
+from tensormagic.words import count, listed, percent, plural
 
 IN_A_ROW = 2  # steps; a single one may be meant
 MOSTLY = 2  # times as many backward passes cleared as used: two optimizers that share a line clear one for each used
@@ -216,3 +227,136 @@ def _without(report: TraceReport, use: OptimizerUse, patterns: list[StepPattern]
         remedy=f"Call backward before the step: `loss.backward(); {_called(use)}.step()`",
         subject=use.name,
     )
+
+
+# -- TM616: an optimizer made anew ---------------------------------------------------------------------------------
+
+FEWEST_ANEW = 4  # optimizers that were made at one line for the same parameters
+_WITHOUT_STATE = frozenset({"SGD", "LBFGS"})  # or without any that is to be kept
+
+
+def made_anew(report: TraceReport) -> Iterator[Finding]:
+    """TM616: optimizers for the same parameters that each made one step at one line: their state is lost each time.
+
+    A note for SGD, which has a state only with momentum.
+    """
+    groups: dict[tuple[str, int | None, tuple[int, ...]], list[OptimizerUse]] = {}
+    for use in report.training.optimizers if report.training is not None else ():
+        if use.holds and use.steps == 1 and len(use.patterns) == 1:
+            groups.setdefault((use.type_name, use.patterns[0].location, use.holds), []).append(use)
+    for (kind, line, holds), uses in groups.items():
+        if len(uses) >= FEWEST_ANEW and kind != "LBFGS":
+            yield Finding(
+                code="TM616",
+                severity="note" if kind in _WITHOUT_STATE else "warning",
+                message=f"{count(len(uses))} {kind} optimizers of the same {plural(len(holds), 'parameter')} made one "
+                "step each: what an optimizer remembers of earlier steps (momentum, averages, the number of the step) "
+                "is lost every time.",
+                location=report.location(line),
+                evidence={"optimizers": len(uses), "parameters": len(holds)},
+                remedy=f"Make it once, before the loop: `{_called(uses[0])} = torch.optim.{kind}(…)`",
+                subject=uses[0].name,
+            )
+
+
+# -- TM617: steps that leave the weights where they are ------------------------------------------------------------
+
+FEWEST_MEASURED = 3
+MOST_LOST, MUCH_LOST = 0.95, 0.6  # of the elements with a gradient: proven, worth a note
+LEAST_SHARE = 0.1  # of the steps
+
+
+def standing_still(report: TraceReport) -> Iterator[Finding]:
+    """TM617: steps that come to nothing: the learning rate fell to zero, or half precision rounds the updates away."""
+    for use in report.training.optimizers if report.training is not None else ():
+        if use.rate and use.resting >= FEWEST_MEASURED and use.resting >= LEAST_SHARE * use.steps:
+            yield _no_rate(report, use)
+        elif use.rate:
+            lost = [series for number in use.holds if _is_lost(series := report.parameters[number])]
+            if lost:
+                yield _lost(report, use, lost)
+
+
+def _no_rate(report: TraceReport, use: OptimizerUse) -> Finding:
+    return Finding(
+        code="TM617",
+        severity="warning",
+        message=f"The last {count(use.resting)} of {plural(use.steps, 'step')} of {use.name} changed nothing: its "
+        f"learning rate has fallen from {scientific(use.rate or 0)} to (almost) zero.",
+        location=report.location(use.patterns[-1].location) if use.patterns else None,
+        evidence={"steps": use.steps, "without a rate": use.resting, "largest rate": use.rate or 0.0},
+        remedy="A scheduler that counts epochs is stepped once an epoch, outside the loop over the batches: "
+        "`scheduler.step()`; one that counts steps is given as many as there are.",
+        subject=use.name,
+    )
+
+
+def _is_lost(series: ParameterSeries) -> bool:
+    measured = sum(update >= 0 for update in series.updates)
+    return series.lost >= MUCH_LOST and measured >= FEWEST_MEASURED
+
+
+def _lost(report: TraceReport, use: OptimizerUse, lost: list[ParameterSeries]) -> Finding:
+    numel = sum(series.numel for series in lost)
+    share = sum(series.lost * series.numel for series in lost) / numel
+    severity: Severity = "warning" if share >= MOST_LOST else "note"
+    names, dtype = [series.name for series in lost], lost[0].dtype
+    more = f" and {count(len(names) - 2)} more" if len(names) > 2 else ""
+    return Finding(
+        code="TM617",
+        severity=severity,
+        message=f"{percent(share)} of what the steps of {use.name} should have changed in {listed(names[:2])}{more} "
+        f"stayed as it was: {dtype} keeps {_DIGITS.get(dtype, 'few')} binary digits, and the updates are below half of "
+        "the last one.",
+        location=report.location(use.patterns[-1].location) if use.patterns else None,
+        evidence={series.name: round(series.lost, 4) for series in lost[:8]},
+        remedy="Keep the weights in float32 and calculate in half precision: "
+        f"`with torch.autocast(device_type, dtype=torch.{dtype}): …`",
+        subject=names[0],
+    )
+
+
+_DIGITS = {"bfloat16": "8", "float16": "11"}
+
+# -- TM618: clipping without effect --------------------------------------------------------------------------------
+
+
+def clipped_in_vain(report: TraceReport) -> Iterator[Finding]:
+    """TM618: `clip_grad_norm_` after the step, before there are gradients, or of a generator that is used up."""
+    for clip in report.training.clips if report.training is not None else ():
+        told = _clip(clip)
+        if told is not None:
+            yield Finding(
+                code="TM618",
+                severity="warning",
+                message=f"clip_grad_norm_ clipped nothing in {_of_calls(told[0], clip.calls)}: {told[1]}.",
+                location=report.location(clip.location),
+                evidence={"calls": clip.calls, "late": clip.late, "empty": clip.empty, "exhausted": clip.exhausted},
+                remedy=told[2],
+                subject="clip_grad_norm_",
+            )
+
+
+_BETWEEN = (
+    "Clip between the backward and the step: `loss.backward(); clip_grad_norm_(model.parameters(), 1.0); "
+    "optimizer.step()`"
+)
+
+
+def _clip(clip: Clipping) -> tuple[int, str, str] | None:
+    if clip.exhausted:
+        why = "it was given a generator that was used up, so no parameter at all"
+        return (
+            clip.exhausted,
+            why,
+            "Ask for the parameters anew in each call: `clip_grad_norm_(model.parameters(), 1.0)`",
+        )
+    if clip.late == clip.calls >= IN_A_ROW:
+        return clip.late, "the optimizer had used the gradients already, and no backward ran since", _BETWEEN
+    if clip.empty == clip.calls >= IN_A_ROW:
+        return clip.empty, "no parameter had a gradient then", _BETWEEN
+    return None
+
+
+def _of_calls(number: int, calls: int) -> str:
+    return f"{count(number)} of {plural(calls, 'call')}" if number < calls else f"all of its {count(calls)} calls"

@@ -74,7 +74,7 @@ from tensormagic.reports.memory_run import (
     Timeline,
 )
 from tensormagic.reports.ops import PHASES, NodeCosts, OpsReport, OpUse, Phase, Total
-from tensormagic.reports.parallel import Parallel, Spread
+from tensormagic.reports.parallel import Parallel, Spread, Whole
 from tensormagic.reports.ranks import Arrivals, Difference, Placed, RankReport, RankRow
 from tensormagic.reports.rng import (
     Draw,
@@ -144,6 +144,7 @@ from tensormagic.reports.trace import (
 )
 from tensormagic.reports.training import (
     Accumulation,
+    Clipping,
     GraphGrowth,
     ModelMode,
     Observation,
@@ -156,6 +157,7 @@ from tensormagic.reports.training import (
     UntrainedNorm,
 )
 from tensormagic.reports.watch import (
+    FlagWithoutEffect,
     GraphForm,
     Growth,
     HeldSize,
@@ -164,6 +166,7 @@ from tensormagic.reports.watch import (
     LoneView,
     LooseTensor,
     ModulesReport,
+    RepeatedModule,
     StillParameters,
     StoredGraph,
     UntiedPair,
@@ -207,6 +210,7 @@ __all__ = [
     "Circumstances",
     "Clash",
     "Clashing",
+    "Clipping",
     "ComparisonReport",
     "Component",
     "CopyVerdict",
@@ -223,6 +227,7 @@ __all__ = [
     "FailureReport",
     "Finding",
     "FirstBad",
+    "FlagWithoutEffect",
     "ForwardBirth",
     "ForwardValues",
     "Frame",
@@ -306,6 +311,7 @@ __all__ = [
     "RelatedLine",
     "Release",
     "ReleaseKind",
+    "RepeatedModule",
     "Report",
     "RngComparison",
     "RngReport",
@@ -353,6 +359,7 @@ __all__ = [
     "ViewReport",
     "WatchReport",
     "WayStep",
+    "Whole",
     "WhyGroup",
     "WhyReport",
     "Write",

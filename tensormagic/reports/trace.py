@@ -169,6 +169,8 @@ class ParameterSeries:
         replaced: Whether its module got another one in its place, at least once.
         stepped: In a run of several processes, the norm of what lay of its ``.grad`` in this one when an optimizer
             stepped after each of these passes: reduced, unscaled and clipped; `UNTOUCHED` where it was not measured.
+        lost: Of weights in half precision, the share of the elements with a gradient that measured steps left where
+            they were; -1 where none was measured.
     """
 
     name: str
@@ -184,6 +186,7 @@ class ParameterSeries:
     updates: Floats = field(default_factory=no_numbers)
     replaced: bool = False
     stepped: Floats = field(default_factory=no_numbers)
+    lost: float = -1.0
 
 
 @dataclass(frozen=True, slots=True)

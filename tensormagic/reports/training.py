@@ -14,8 +14,10 @@ from tensormagic.reports.failure import Operand
 # many of those the thing was so.
 
 ObservationKind = Literal[
-    "copy", "mixed formats", "uninitialised", "both broadcast", "normalised", "draw", "synchronised", "promoted"
-]
+    "copy", "mixed formats", "uninitialised", "both broadcast", "normalised", "draw", "synchronised", "promoted",
+    "regrouped", "same memory", "wrapped", "no logarithms", "normalised over", "last sample", "dropout",
+    "dropout in eval",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +29,12 @@ class Observation:
             memory formats met; ``"uninitialised"``: memory was read that nobody had written; ``"both broadcast"``: both
             operands grew, and what came out was reduced; ``"normalised"``: a loss was given probabilities;
             ``"draw"``: random numbers came from the default generator, whose seed nobody chose; ``"synchronised"``:
-            the host waited for a device; ``"promoted"``: float32 became float64 because it met float64.
+            the host waited for a device; ``"promoted"``: float32 became float64 because it met float64;
+            ``"regrouped"``: a view has the old sizes in another order; ``"same memory"``: tensors that were joined are
+            views of the same elements; ``"wrapped"``: uint8 left its range; ``"no logarithms"``: `kl_div` was given
+            none; ``"normalised over"``: a softmax went over another dimension than what follows sums or picks from;
+            ``"last sample"``: the output of a recurrent layer that takes time first was indexed ``[:, -1]``;
+            ``"dropout"``, ``"dropout in eval"``: a dropout that the mode of the module around it does not reach.
         op: What was called, as a person knows it: ``"reshape"``, ``"mse_loss"``.
         location: Index into `TraceReport.locations` of the person's line; None where all of it is library code.
         module: Path of the innermost module whose forward was running.
@@ -134,6 +141,8 @@ class OptimizerUse:
         accumulation: How a gradient grew that was never cleared.
         discarded: How many backward passes of one line brought gradients that were cleared before any step used them.
         discarded_at: Index into `TraceReport.locations` of that line, the one with most of them.
+        rate: The largest learning rate of any step; None where it was not read.
+        resting: How many of the last steps in a row had none to speak of: less than a ten-millionth of that.
     """
 
     name: str
@@ -149,6 +158,27 @@ class OptimizerUse:
     accumulation: Accumulation | None = None
     discarded: int = 0
     discarded_at: int | None = None
+    rate: float | None = None
+    resting: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clipping:
+    """Calls of `clip_grad_norm_` of one line.
+
+    Attributes:
+        location: Index into `TraceReport.locations` of the line.
+        calls: How often it was called.
+        late: How often an optimizer had used the gradients already, and no backward had run since.
+        empty: How often none of the parameters had a gradient.
+        exhausted: How often it was given no parameter at all: a generator that was used up.
+    """
+
+    location: int | None
+    calls: int = 0
+    late: int = 0
+    empty: int = 0
+    exhausted: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +276,7 @@ class Training:
         sums: Numbers that keep the graphs of all steps.
         norms: Normalisations that took statistics while gradients were off.
         modes: In which mode each stepped model was.
+        clips: Calls of `clip_grad_norm_`, by line.
     """
 
     optimizers: tuple[OptimizerUse, ...] = ()
@@ -256,3 +287,4 @@ class Training:
     sums: tuple[RunningSum, ...] = ()
     norms: tuple[UntrainedNorm, ...] = ()
     modes: tuple[ModelMode, ...] = ()
+    clips: tuple[Clipping, ...] = ()

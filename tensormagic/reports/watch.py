@@ -149,12 +149,56 @@ class UntiedPair:
 
 
 @dataclass(frozen=True, slots=True)
+class RepeatedModule:
+    """One module that stands several times, side by side, in a container.
+
+    Attributes:
+        container: ``"net.blocks"``.
+        kind: The container's class: ``"Sequential"``.
+        module: The class of the one module: ``"Linear"``.
+        times: How often it stands there in a row.
+        parameters: How many parameters it has that ask for a gradient.
+        location: The line that makes the container.
+    """
+
+    container: str
+    kind: str
+    module: str
+    times: int
+    parameters: int
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlagWithoutEffect:
+    """An attribute that was to freeze something, and that nothing of torch's reads.
+
+    Attributes:
+        name: ``"net.body.requires_grad"``, ``"net.fc.weight.require_grad"``.
+        of: What it was set on: ``"net.body"``.
+        attribute: ``"requires_grad"``.
+        is_module: Whether that is a module; else it is a parameter.
+        asking: How many parameters there still ask for a gradient.
+        optimized: How many of these an optimizer that could be found updates.
+    """
+
+    name: str
+    of: str
+    attribute: str
+    is_module: bool
+    asking: int
+    optimized: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ModulesReport:
     """What was found in the modules that were looked at; empty parts where nothing was."""
 
     loose: tuple[LooseTensor, ...] = ()
     hidden: tuple[HiddenModules, ...] = ()
     untied: tuple[UntiedPair, ...] = ()
+    repeated: tuple[RepeatedModule, ...] = ()
+    flags: tuple[FlagWithoutEffect, ...] = ()
 
 
 # What stands in a session: what is kept alive by whom, and what its modules hold beside their registries.

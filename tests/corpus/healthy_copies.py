@@ -28,7 +28,7 @@ def small_heads_merged():
     with tm.trace(namespace={"weight": weight}) as trace:
         for _ in range(8):
             x = torch.randn(4, 16, 32) @ weight
-            x.view(4, 16, 4, 8).transpose(1, 2).reshape(4, 16, 32).mean().backward()
+            x.view(4, 16, 4, 8).transpose(1, 2).reshape(4, 4, 128).mean().backward()
     return trace.report
 
 

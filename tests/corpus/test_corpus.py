@@ -14,7 +14,7 @@ from tensormagic.diagnoses import RULES
 from tensormagic.reports import Finding, Report, TraceReport
 from tests.corpus.cases import HEALTHY, ILL, Case
 from tests.corpus.parity import Shape, counted_walks, passes_of
-from tests.ranks.test_many_ranks import FAULTS
+from tests.ranks.test_many_ranks import ELSEWHERE, FAULTS
 
 APART = {"ill_writes", "healthy_writes"}  # programs about in-place writes: test_writes_corpus
 FILES = sorted(path.stem for pattern in ("ill_*.py", "healthy_*.py") for path in Path(__file__).parent.glob(pattern))
@@ -24,7 +24,9 @@ LEAST_FAMILIES = 50
 # By the module's scope pytest puts the two tests of a case beside each other, and `ran` keeps it for the second.
 each_healthy_case = pytest.mark.parametrize("case", HEALTHY, ids=lambda case: case.name, scope="module")
 UNCOUNTED = {"TM201", "TM202", "TM203", "TM204"}  # the programs about these are counted in test_writes_corpus
-OF_RANKS = {code for code, _ in FAULTS.values()}  # a program of the corpus is one process: tests/ranks plants these
+OF_RANKS = {
+    code for code, _ in FAULTS.values()
+} | ELSEWHERE  # a program of the corpus is one process: tests/ranks plants these
 
 
 @pytest.fixture(autouse=True)

@@ -180,7 +180,7 @@ def _training() -> reports.Training:
     use = reports.OptimizerUse(
         name=HOSTILE, type_name="SGD", steps=9, patterns=(pattern, reports.StepPattern(kind="fresh")), left_out=5,
         holds=(0,), strangers=2, stranger_shapes=((3, 4), ()), strangers_of=HOSTILE, strangers_idle=False,
-        accumulation=reports.Accumulation(0, 2, 0.5, 9, math.inf, 0.25),
+        accumulation=reports.Accumulation(0, 2, 0.5, 9, math.inf, 0.25), rate=0.1, resting=2,
     )  # fmt: skip
     growth = reports.GraphGrowth(
         backward=0, passes=4, first_size=3, last_size=12, increment=3, older=9, joined=0, reaches=0
@@ -192,6 +192,7 @@ def _training() -> reports.Training:
         optimizers=(use,), optimizers_seen=40, by_hand=use, elsewhere=(0,), growth=(growth,),
         sums=(reports.RunningSum(location=0, steps=4),),
         norms=(reports.UntrainedNorm(module=HOSTILE, location=0, batches=9, longest=3),), modes=(mode,),
+        clips=(reports.Clipping(location=0, calls=9, late=2, empty=1, exhausted=3),),
     )  # fmt: skip
 
 
@@ -473,6 +474,8 @@ def _modules() -> reports.ModulesReport:
         ),
         hidden=(reports.HiddenModules("net.layers", "net", "list", 3, 6, 60, 2, 1, 4, trained=True, location=place),),
         untied=(reports.UntiedPair("net.emb.weight", HOSTILE, "net", "equal values", 160, 160, place),),
+        repeated=(reports.RepeatedModule("net.blocks", "Sequential", HOSTILE, 3, 2, place),),
+        flags=(reports.FlagWithoutEffect("net.requires_grad", HOSTILE, "requires_grad", True, 4, 2),),
     )  # fmt: skip
 
 

@@ -19,18 +19,20 @@ from tensormagic.collectors.calls.loop_notes import LoopNotes, NotesOfLoop
 from tensormagic.collectors.calls.seen_broadcasts import NotesOfBroadcasts, Wide
 from tensormagic.collectors.calls.seen_fresh import Fresh, NotesOfFresh
 from tensormagic.collectors.calls.seen_operands import Doubles, NotesOfDoubles
+from tensormagic.collectors.calls.seen_sequences import NotesOfSequences, Sequences
 from tensormagic.collectors.where.source import SourceLines, is_own_code
 
 Look = Callable[["CallWatch", Call], None]
 
 
-class CallWatch(NotesOfBroadcasts, NotesOfFresh, NotesOfDoubles, NotesOfLoop):
+class CallWatch(NotesOfBroadcasts, NotesOfFresh, NotesOfDoubles, NotesOfLoop, NotesOfSequences):
     """Looks at the calls of one run; the arguments are those of `CallNotes`.
 
     Attributes:
         wide: Results that grew, which are followed.
         fresh: Memory that nobody wrote, which is followed.
         doubles: Where float64 tensors were made.
+        sequences: What recurrent layers gave that take time first.
         seconds: Spent here.
         loop: What they tell about the training loop.
     """
@@ -41,6 +43,7 @@ class CallWatch(NotesOfBroadcasts, NotesOfFresh, NotesOfDoubles, NotesOfLoop):
         super().__init__(sites, module_path, line_of_node)
         self._places: dict[tuple[object, int], Place] = {}
         self.wide, self.fresh, self.doubles = Wide(), Fresh(), Doubles()
+        self.sequences = Sequences()
         self.seconds = 0.0
         self.loop = LoopNotes()
 

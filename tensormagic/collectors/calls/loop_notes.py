@@ -9,6 +9,7 @@ begins, and with it whoever watches: that gives the line.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -24,6 +25,10 @@ from tensormagic.reports import RunningSum, UntrainedNorm
 SUMS: Final = ("__add__", "__radd__", "__iadd__", "add", "add_")
 NORMS: Final = ("batch_norm",)
 PROFILED: Final[Any] = torch.ops.profiler._record_function_enter_new
+
+CLIPS: Final = ("stack", "tensor")  # what `clip_grad_norm_` calls once, with gradients and without
+_CLIP_FILE, _CLIP = "torch/nn/utils/clip_grad.py", "clip_grad_norm_"
+_MEASURES = 1e6  # a limit from which on nobody wants to clip, but to know the norm
 
 MOST_DEPTH = 1 << 12  # nodes that are gone through in search of the sum before
 MOST_LINES = 64
@@ -87,12 +92,16 @@ class LoopNotes:
         passes: How many backward passes there were.
         norms: Normalisations that took statistics without gradients.
         region: Gives the line that has switched gradients off.
+        stepped: The optimizers that made a step since the last backward.
+        clips: By line, calls of `clip_grad_norm_`: all, after the step, without gradients, without parameters.
     """
 
     cleared: int | None = None
     passes: int = 0
     norms: UntrainedNorms = field(default_factory=UntrainedNorms)
     region: Callable[[], int | None] = lambda: None
+    stepped: dict[int, weakref.ref[Any]] = field(default_factory=dict)
+    clips: dict[int | None, list[int]] = field(default_factory=dict)
     _lines: dict[int, _Line] = field(default_factory=dict)
 
     def sums(self) -> tuple[RunningSum, ...]:
@@ -164,3 +173,30 @@ def cleared(watch: NotesOfLoop, call: Call) -> None:
     """Note the line, where it is that which begins."""
     if str(call.args[0]).startswith(_CLEARS):
         watch.loop.cleared = watch.site(call)
+
+
+def clipped(watch: NotesOfLoop, call: Call) -> None:
+    """Look at a call of `clip_grad_norm_`, from inside: at what it is given, and whether a step has used it already."""
+    if not call.frame.f_code.co_filename.replace("\\", "/").endswith(_CLIP_FILE):
+        return
+    frame: FrameType | None = call.frame
+    while frame is not None and frame.f_code.co_name != _CLIP:
+        frame = frame.f_back
+    if frame is None or not float(frame.f_locals.get("max_norm", 0)) < _MEASURES:
+        return
+    parameters = frame.f_locals.get("parameters")
+    counts = watch.loop.clips.setdefault(watch.site(call), [0, 0, 0, 0])
+    counts[0] += 1
+    if not isinstance(parameters, list) or not parameters:
+        counts[3] += 1
+    elif call.name == "tensor":
+        counts[2] += 1
+    else:
+        counts[1] += _is_used(watch.loop, parameters)
+
+
+def _is_used(loop: LoopNotes, parameters: list[torch.Tensor]) -> bool:
+    """Return whether an optimizer that holds one of these has stepped since the last backward."""
+    wanted = next((id(one) for one in parameters if one.grad is not None), 0)
+    alive = (optimizer for reference in loop.stepped.values() if (optimizer := reference()) is not None)
+    return any(id(one) == wanted for each in alive for group in each.param_groups for one in group["params"])

@@ -8,11 +8,15 @@ torch draws, one would be taken for a chosen one, and then nothing is said.
 
 from __future__ import annotations
 
+import ast
+from types import FrameType
 from typing import Any
 
 import torch
+from torch import nn
 
-from tensormagic.collectors.calls.call_notes import Call, CallNotes
+from tensormagic.collectors.calls.call_notes import Call, CallNotes, running_part
+from tensormagic.collectors.where.source import is_own_code
 
 _CHOSEN_BITS, _CHOSEN_BITS_ON_A_GPU = 45, 40
 _NEGATIVE = 1 << 64  # what torch adds to a seed below zero
@@ -64,3 +68,58 @@ def _default_generator(device: torch.device) -> Any:
     if device.type == "cuda" and torch.cuda.default_generators:
         return torch.cuda.default_generators[device.index or 0]
     return None
+
+
+# Dropout that ``eval()`` does not reach: a module that its model does not know, or `F.dropout` with its own default.
+
+DROPPING = tuple(sorted(_DROPPING))
+_MODULE_CALL = nn.Module._call_impl.__code__
+_MODULE: type = nn.modules.dropout._DropoutNd
+
+
+def dropped(watch: CallNotes, call: Call) -> None:
+    """Note a dropout that drops whatever mode the module around it is in."""
+    if not _draws(call):
+        return
+    running = _running(call.frame)
+    if not running:
+        return
+    if isinstance(running[0], _MODULE):
+        if len(running) > 1 and not any(module is running[0] for module in running[-1].modules()):
+            _note_dropped(watch, call, running[1], "made")
+    elif (frame := _own_caller(call.frame)) is not None and _leaves_mode_out(frame):
+        _note_dropped(watch, call, running[0], "called")
+
+
+def _note_dropped(watch: CallNotes, call: Call, around: nn.Module, how: str) -> None:
+    kind = "dropout" if around.training else "dropout in eval"
+    watch.note(kind, call, detail=f"{how} {type(around).__name__}")  # type: ignore[arg-type]
+
+
+def _running(frame: FrameType | None) -> list[nn.Module]:
+    """Return the modules whose forward is running, the innermost first."""
+    found = []
+    while frame is not None:
+        if frame.f_code is _MODULE_CALL:
+            found.append(frame.f_locals["self"])
+        frame = frame.f_back
+    return found
+
+
+def _own_caller(frame: FrameType | None) -> FrameType | None:
+    """Return the frame that calls a function of torch's, where that is the person's own and a module's forward."""
+    while frame is not None and not is_own_code(frame.f_code.co_filename):
+        if frame.f_code is _MODULE_CALL:
+            return None
+        frame = frame.f_back
+    return frame
+
+
+def _leaves_mode_out(frame: FrameType) -> bool:
+    """Return whether a line calls dropout and says nothing of the mode."""
+    part = running_part(frame)
+    if not isinstance(part, ast.Call) or any(isinstance(given, ast.Starred) for given in part.args):
+        return False
+    said = {keyword.arg for keyword in part.keywords}
+    name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
+    return name in _DROPPING and len(part.args) <= 2 and said <= {"p", "inplace", "input"}

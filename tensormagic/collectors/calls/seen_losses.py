@@ -1,4 +1,4 @@
-"""Losses that normalise what they are given, and were given what is normalised already.
+"""Losses that normalise what they are given, and were given what is normalised already; logarithms; dimensions.
 
 ``cross_entropy`` takes scores and applies a softmax of its own. What it was given is told by the node that made it: a
 softmax or a sigmoid, directly or through calls that only choose, turn or copy elements.
@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.calls.call_notes import Call, CallNotes
+from tensormagic.collectors.calls.call_notes import Call, CallNotes, operand_parts
+from tensormagic.collectors.where.source import is_own_code
 
 NAMES = (
     "cross_entropy_loss", "cross_entropy", "binary_cross_entropy_with_logits", "nll_loss_nd", "nll_loss",
@@ -56,3 +57,107 @@ def _normalising(node: Any) -> Any:
 
 def _before(node: Any) -> Any:
     return node.next_functions[0][0] if node.next_functions else None
+
+
+# `kl_div` takes logarithms of probabilities first, and probabilities second.
+
+DIVERGENCES = ("kl_div",)
+_ABOVE = 1e-4  # a logarithm of a probability is at most 0, but for rounding
+
+
+def no_logarithms(watch: CallNotes, call: Call) -> None:
+    """Note what `kl_div` was given where it is no logarithm, told by what made it, on the CPU by its values too."""
+    if len(call.args) < 2 or not all(isinstance(x, torch.Tensor) for x in call.args[:2]):
+        return
+    scores, target = call.args[:2]
+    node = _normalising(scores.grad_fn)
+    made = _NORMALISING[node.name()] if node is not None else ""
+    site = watch.line_of_node(node._sequence_nr()) if node is not None else None
+    detail = "probabilities" if made in {"softmax", "sigmoid"} else "" if made else _above_zero(scores)
+    if not detail and not call.kwargs.get("log_target", False) and _is_read(target) and bool((target < -_ABOVE).any()):
+        detail, site = "target", None
+    if detail:
+        watch.note("no logarithms", call, operands=(scores, target), of=_given(call), made=site, detail=detail)
+
+
+def _given(call: Call) -> int:
+    """Return how much the person's line gives to a loss: two tensors, and perhaps how to reduce."""
+    frame = call.frame
+    while frame.f_back is not None and not is_own_code(frame.f_code.co_filename):
+        frame = frame.f_back
+    return len(operand_parts(frame) or ()) or 2
+
+
+def _is_read(x: torch.Tensor) -> bool:
+    plain = type(x) is torch.Tensor and x.device.type == "cpu" and x.layout is torch.strided
+    return plain and x.numel() > 0 and x.is_floating_point()
+
+
+def _above_zero(scores: torch.Tensor) -> str:
+    """Return what values that are no logarithms of probabilities look like; empty where they may be some."""
+    if not _is_read(scores):
+        return ""
+    values = scores.detach()
+    highest, lowest = float(values.max()), float(values.min())
+    if not highest > _ABOVE:
+        return ""
+    return "probabilities" if lowest >= 0 and highest <= 1 + _ABOVE else f"scores up to {highest:.3g}"
+
+
+# Over which dimension a softmax went is saved by the node that it made.
+
+LIKELIHOODS = ("nll_loss_nd", "nll_loss")
+PRODUCTS = ("matmul", "__matmul__", "bmm")
+SOFTMAXES = ("softmax", "log_softmax")
+_SOFTMAX_NODES = {"SoftmaxBackward0": "softmax", "LogSoftmaxBackward0": "log_softmax"}
+_LINEAR = frozenset({"AddmmBackward0", "MmBackward0"})
+_UNSIGNED = 1 << 63
+
+
+def _dim_of(node: Any, ndim: int) -> int:
+    dim = int(node._saved_dim)
+    return (dim - 2 * _UNSIGNED if dim >= _UNSIGNED else dim) % ndim
+
+
+def likelihood_over(watch: CallNotes, call: Call) -> None:
+    """Note log-probabilities that were normalised over another dimension than that of the classes."""
+    x = call.args[0] if call.args else None
+    if not isinstance(x, torch.Tensor) or x.grad_fn is None or x.grad_fn.name() not in _SOFTMAX_NODES or x.dim() < 2:
+        return
+    dim = _dim_of(x.grad_fn, x.dim())
+    if dim != 1 and x.shape[dim] > 1:
+        made = watch.line_of_node(x.grad_fn._sequence_nr())
+        watch.note("normalised over", call, operands=(x,), of=2, made=made, detail=f"classes {dim}")
+
+
+def weights_over(watch: CallNotes, call: Call) -> None:
+    """Note weights of a matrix product that were normalised over another dimension than the one that is summed."""
+    if len(call.args) < 2:
+        return
+    for at, x in enumerate(call.args[:2]):
+        node = _behind_dropout(x.grad_fn) if isinstance(x, torch.Tensor) and x.dim() > 1 else None
+        if node is not None and node.name() == "SoftmaxBackward0" and x.shape[-1] > 1 and x.shape[-2] > 1:
+            dim, summed = _dim_of(node, x.dim()), x.dim() - 1 - at
+            if dim != summed and x.shape[dim] > 1:
+                made = watch.line_of_node(node._sequence_nr())
+                watch.note("normalised over", call, operands=call.args[:2], about=at, made=made,
+                           detail=f"{'batch' if dim == 0 and x.dim() > 2 else 'product'} {dim} {summed}")  # fmt: skip
+                return
+
+
+def _behind_dropout(node: Any) -> Any:
+    """Return the node before a dropout, which multiplies by a mask; the node itself where it is none."""
+    if node is None or node.name() not in {"MulBackward0", "NativeDropoutBackward0"}:
+        return node
+    following = node.next_functions
+    return following[0][0] if len(following) < 2 or following[1][0] is None else None
+
+
+def samples_over(watch: CallNotes, call: Call) -> None:
+    """Note a softmax over the first dimension of what a linear layer made: that of the samples."""
+    x, result = call.args[0] if call.args else None, call.result
+    if not isinstance(x, torch.Tensor) or x.dim() != 2 or x.grad_fn is None or x.grad_fn.name() not in _LINEAR:
+        return
+    node = getattr(result, "grad_fn", None)
+    if node is not None and node.name() in _SOFTMAX_NODES and min(x.shape) > 1 and _dim_of(node, 2) == 0:
+        watch.note("normalised over", call, operands=(x,), detail="samples 0")

@@ -9,6 +9,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from tensormagic.collectors.calls.call_notes import Call, CallNotes
+from tensormagic.collectors.quiet import quiet
 
 ELEMENTWISE = ("add", "sub", "mul", "div", "__radd__", "__rsub__", "__rmul__", "__rtruediv__", "rsub", "pow", "where",
                "maximum", "minimum")  # fmt: skip
@@ -99,3 +100,26 @@ def _format(x: torch.Tensor) -> str:
         return ""
     plain, last = x.is_contiguous(), x.is_contiguous(memory_format=_LAST[x.dim()])
     return "" if plain == last else "contiguous" if plain else "channels_last"
+
+
+# Eight bits without a sign hold 0 to 255: what lies outside comes back at the other end.
+
+ARITHMETIC = ("add", "sub", "mul", "__radd__", "__rsub__", "__rmul__", "rsub", "neg", "__neg__")
+_MOST_COMPARED = 1 << 20
+
+
+def wrapped(watch: CallNotes, call: Call) -> None:
+    """Note arithmetic of uint8 whose result is another than that of the same numbers in int32."""
+    result = call.result
+    if not isinstance(result, torch.Tensor) or result.dtype is not torch.uint8 or type(result) is not torch.Tensor:
+        return
+    given = call.args[:2]
+    if call.kwargs or result.device.type != "cpu" or not 0 < result.numel() <= _MOST_COMPARED or result is given[0]:
+        return
+    wide = [x.to(torch.int32) if isinstance(x, torch.Tensor) else x for x in given]
+    with quiet():
+        right = call.function(*wide)
+        lost = int((right != result).sum())
+    if lost:
+        watch.note("wrapped", call, operands=list(_tensors(given)), of=len(given), result=result,
+                   detail=f"{lost} of {result.numel()} from {int(right.min())} to {int(right.max())}")  # fmt: skip

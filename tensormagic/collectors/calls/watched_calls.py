@@ -20,6 +20,7 @@ from tensormagic.collectors.calls import (
     seen_fresh,
     seen_losses,
     seen_operands,
+    seen_sequences,
     seen_waits,
 )
 from tensormagic.collectors.calls.call_watch import Look
@@ -58,10 +59,21 @@ _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
     (seen_operands.mixed, (*seen_operands.ELEMENTWISE, *seen_operands.JOINING, *seen_operands.CONVOLUTIONS)),
     (seen_operands.made_double, seen_operands.MAKING),
     (seen_losses.normalised, seen_losses.NAMES),
+    (seen_copies.regrouped, seen_copies.RESHAPING),
+    (seen_copies.same_memory, seen_copies.STACKING),
+    (seen_operands.wrapped, seen_operands.ARITHMETIC),
+    (seen_losses.no_logarithms, seen_losses.DIVERGENCES),
+    (seen_losses.likelihood_over, seen_losses.LIKELIHOODS),
+    (seen_losses.weights_over, seen_losses.PRODUCTS),
+    (seen_losses.samples_over, seen_losses.SOFTMAXES),
+    (seen_sequences.recurred, seen_sequences.LAYERS),
+    (seen_sequences.last_of_the_batch, seen_sequences.INDEXING),
+    (seen_draws.dropped, seen_draws.DROPPING),
     (seen_draws.drew, seen_draws.NAMES),
     (seen_fresh.asked_for, seen_fresh.NAMES),
     (seen_waits.waited, seen_waits.NAMES),
     (loop_notes.normalised, loop_notes.NORMS),
+    (loop_notes.clipped, loop_notes.CLIPS),
 )
 
 

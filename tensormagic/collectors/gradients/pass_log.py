@@ -62,6 +62,7 @@ class PassLog:
         self.inner: Thinned[Pass] = Thinned(MOST_PASSES)
         self._brought: dict[int, dict[int, list[float]]] = {}  # pass → leaf → what passes inside it brought
         self._updates_seen = 0
+        self.lost: Mapping[int, tuple[float, float]] = {}
 
     @property
     def seen(self) -> int:
@@ -141,6 +142,11 @@ class PassLog:
         if (row := self.last) is not None:
             row.stepped = _filled(row.stepped, norms, len(row.norms))
 
+    def _lost(self, number: int) -> float:
+        """Return which share of a parameter's elements stayed where they were, of those that had a gradient."""
+        stayed, had = self.lost.get(number, (0.0, 0.0))
+        return stayed / had if had else -1.0
+
     def series(self) -> tuple[ParameterSeries, ...]:
         """Return what every leaf received, over the kept passes."""
         rows, leaves = self.rows(), list(self._leaves.known)
@@ -151,7 +157,7 @@ class PassLog:
             ParameterSeries(
                 leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter, leaf.requires_grad,
                 number in used, leaf.owner, norms[number], touched(number, 0), updates[number], number in replaced,
-                stepped[number],
+                stepped[number], self._lost(number),
             )
             for number, leaf in enumerate(leaves)
         ])  # fmt: skip

@@ -112,7 +112,7 @@ class Tracer(FollowedRun):
         self._faults = Faults(self._recorder, self._sites, self._leaves, namespace, add_gap=self._add_gap)
         self._training = TrainingWatcher(namespace, self._leaves, self._sites, self._passes, self._recorder)
         self._updates = UpdateWatcher(self._wants_update, self._leaves.find, self._passes.moved, self._training)
-        self._updates.steps = self._recorder.autograd
+        self._updates.steps, self._passes.lost = self._recorder.autograd, self._updates.lost
         self._parallel, self._microbatches = ParallelWatcher(self._leaves), Microbatches()
         self._updates.reads_gradients, self._updates.stepped = self._parallel.is_there, self._passes.stepped
         self._gaps: dict[str, Gap] = {}

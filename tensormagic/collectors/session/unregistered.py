@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import groupby, islice
 from types import FunctionType
 from typing import Any
 
 import torch
 from torch import nn
 
-from tensormagic.collectors.objects.holdings import attributes_of
+from tensormagic.collectors.objects.holdings import attributes_of, registered
 from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.objects.namespace import Walk, held_by, inside, is_kind, is_torch_own
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.assignments import CellNumber, assigned, no_cell
 from tensormagic.collectors.session.tied_weights import TiedWeights
-from tensormagic.reports import HiddenModules, Location, LooseTensor, ModulesReport
+from tensormagic.reports import (
+    FlagWithoutEffect,
+    HiddenModules,
+    Location,
+    LooseTensor,
+    ModulesReport,
+    RepeatedModule,
+)
 
 # What modules hold that their registries do not know: loose tensors, and modules in plain lists and dictionaries.
 #
@@ -43,6 +51,8 @@ class Unregistered:
 
     loose: list[LooseTensor] = field(default_factory=list)
     hidden: list[HiddenModules] = field(default_factory=list)
+    repeated: list[RepeatedModule] = field(default_factory=list)
+    flags: list[FlagWithoutEffect] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -85,7 +95,10 @@ def look_at(
                 found.loose.append(_loose(place, known, lines[-1] if lines else None))
             elif (hidden := _hidden(place, known, lines[0] if lines else None)) is not None:
                 found.hidden.append(hidden)
-    return Unregistered(found.loose[:MOST], found.hidden[:MOST])
+        for name, root in every:
+            found.repeated += _repeated(name, root, cell_number)
+            found.flags += _flags(name, root, known)
+    return Unregistered(found.loose[:MOST], found.hidden[:MOST], found.repeated[:MOST], found.flags[:MOST])
 
 
 def _places(root: Root) -> Iterator[Place]:
@@ -98,6 +111,54 @@ def _places(root: Root) -> Iterator[Place]:
             value = attributes[attribute]
             if type(value) not in _ATOMS and (is_kind(value, torch.Tensor) or _holds_any(value)):
                 yield Place(root, path, module, attribute, value)
+
+
+def _repeated(name: str, root: nn.Module, cell_number: CellNumber) -> Iterator[RepeatedModule]:
+    """Yield the containers of torch's in which one module with parameters stands several times side by side."""
+    owner: tuple[str, nn.Module] = (name, root)
+    for path, module in inside(name, root):
+        if not is_torch_own(type(module)):
+            owner = (path, module)
+        if not is_kind(module, nn.Sequential, nn.ModuleList):
+            continue
+        children = list(registered(module, "_modules").values())
+        runs = [list(run) for _, run in groupby(children, key=id)]
+        longest = max(runs, key=len, default=[])
+        one, times = (longest[0], len(longest)) if len(longest) > 1 else (None, 0)
+        asking = sum(is_kind(held, nn.Parameter) and held.requires_grad for held in held_by(one)) if one else 0
+        if one is not None and asking:
+            lines = assigned(type(owner[1]), path.removeprefix(f"{owner[0]}."), cell_number)
+            yield RepeatedModule(
+                path, type(module).__name__, type(one).__name__, times, asking, lines[0] if lines else None
+            )
+
+
+# Names under which people switch gradients off that nothing reads; and the right one, on a module.
+_MISSPELT = re.compile(r"requ?i?re?s?d?_?grad(s|ient|ients)?|requires_?gard|reqiures_grad|grad_required|trainable")
+
+
+def _flags(name: str, root: nn.Module, known: _Known) -> Iterator[FlagWithoutEffect]:
+    """Yield attributes that were to freeze something and are read by nobody, where it is not frozen."""
+    for path, module in inside(name, root):
+        own = attributes_of(module)
+        flags = [key for key, value in own.items() if value is False and _MISSPELT.fullmatch(key)]
+        for key in flags:
+            if key == "requires_grad" or is_torch_own(type(module)):
+                yield from _flag(path, key, module, list(held_by(module)), known)
+        for at, parameter in list(registered(module, "_parameters").items()):
+            for key, value in attributes_of(parameter).items():
+                if value is False and key != "requires_grad" and _MISSPELT.fullmatch(key):
+                    yield from _flag(f"{path}.{at}", key, None, [parameter], known)
+
+
+def _flag(
+    of: str, attribute: str, module: nn.Module | None, held: list[torch.Tensor], known: _Known
+) -> Iterator[FlagWithoutEffect]:
+    asking = {id(one) for one in held if is_kind(one, nn.Parameter) and one.requires_grad}
+    if asking:
+        yield FlagWithoutEffect(
+            f"{of}.{attribute}", of, attribute, module is not None, len(asking), len(asking & known.optimized)
+        )
 
 
 def _holds_any(value: object) -> bool:
@@ -257,4 +318,4 @@ def modules_report(
     """Return what modules hold beside their registries, and which ties are broken."""
     found = look_at(roots, namespace, optimized=optimized, cell_number=cell_number)
     untied = tuple(pair for name, root in roots for pair in ties.broken(name, root, cell_number))
-    return ModulesReport(tuple(found.loose), tuple(found.hidden), untied)
+    return ModulesReport(tuple(found.loose), tuple(found.hidden), untied, tuple(found.repeated), tuple(found.flags))

@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.objects.identity import Leaves
-from tensormagic.collectors.quiet import here
-from tensormagic.reports import Parallel, Spread
+from tensormagic.collectors.quiet import here, is_whole
+from tensormagic.reports import Parallel, Spread, Whole
 
 
 @dataclass(slots=True)
@@ -112,7 +112,23 @@ class ParallelWatcher:
 
     def report(self) -> Parallel | None:
         """Return what is known so far; None in a run of one process, or before a pass."""
-        return Parallel(self._rank, self._world, tuple(self.kinds)) if self._world else None
+        return Parallel(self._rank, self._world, tuple(self.kinds), self._whole()) if self._world else None
+
+    def _whole(self) -> Whole | None:
+        """Return which parameters lie whole here although they are DTensors, beside others that are cut."""
+        sizes: dict[bool, int] = {True: 0, False: 0}
+        names: list[tuple[int, str]] = []
+        several = 0
+        for leaf in self._leaves.known:
+            x = leaf.reference()
+            if not leaf.is_parameter or x is None or here(x) is x or x._spec.mesh.size() < 2:  # type: ignore[attr-defined]
+                continue
+            several, is_here = several + 1, is_whole(x)
+            sizes[is_here] += leaf.numel
+            names += [(leaf.numel, leaf.name)] if is_here else []
+        if not names or not sizes[False]:
+            return None
+        return Whole(max(names)[1], len(names), several, sizes[True], sizes[True] + sizes[False])
 
     def _find(self) -> None:
         self._rank, self._world = torch.distributed.get_rank(), torch.distributed.get_world_size()

@@ -26,21 +26,32 @@ from tensormagic.collectors.training.held import Elsewhere, Held, ModelModes
 from tensormagic.collectors.training.stepping import Moment, Stepping, witnesses_of
 from tensormagic.collectors.training.updates import ByHand
 from tensormagic.collectors.where.source import SourceLines
-from tensormagic.reports import UNTOUCHED, Gap, OptimizerUse, Training
+from tensormagic.reports import UNTOUCHED, Clipping, Gap, OptimizerUse, Training
 
 MOST_OPTIMIZERS = 32
+NO_RATE = 1e-7  # of the largest rate: less is none
 
 
 class Followed:
     """An optimizer that steps: who it is, what it holds, and how it stepped."""
 
-    __slots__ = ("held", "name", "reference", "stepping", "type_name")
+    __slots__ = ("held", "name", "rate", "reference", "resting", "stepping", "type_name")
 
     def __init__(self, optimizer: torch.optim.Optimizer, name: str, stepping: Stepping, held: Held) -> None:
         self.reference = weakref.ref(optimizer)
         self.type_name = type(optimizer).__name__
         self.name = name or self.type_name
         self.stepping, self.held = stepping, held
+        self.rate: float | None = None
+        self.resting = 0
+
+    def read_rate(self, optimizer: torch.optim.Optimizer) -> None:
+        """Read the learning rate of the step that was made: the largest of all groups; on a device nobody waits."""
+        rates: list[Any] = [group.get("lr") for group in optimizer.param_groups]
+        if rates and all(isinstance(rate, int | float) for rate in rates):
+            rate = float(max(rates))
+            self.rate = max(rate, self.rate or 0.0)
+            self.resting = self.resting + 1 if rate <= self.rate * NO_RATE else 0
 
     def use(self) -> OptimizerUse:
         """Return what is known of it."""
@@ -60,6 +71,8 @@ class Followed:
             accumulation=self.stepping.accumulation,
             discarded=discarded,
             discarded_at=at,
+            rate=self.rate,
+            resting=self.resting,
         )
 
 
@@ -132,6 +145,7 @@ class TrainingWatcher:
         self._running -= 1
         self._passes += 1
         self._seen, self._loop.cleared, self._loop.passes = True, None, self._passes
+        self._loop.stepped.clear()
         for optimizer in self._alive():
             optimizer.stepping.after_pass()
         self._by_hand.after_pass()
@@ -187,6 +201,8 @@ class TrainingWatcher:
         if (followed := self._find(optimizer)) is None:
             return
         followed.held.look(optimizer)
+        self._loop.stepped[id(optimizer)] = followed.reference
+        followed.read_rate(optimizer)
         site, nodes = self._sites.of_frame(sys._getframe(3)), self._recorder.origins.nodes
         moment = Moment(
             site, self._backward, self._loop.cleared, self._passes,
@@ -284,6 +300,10 @@ class TrainingWatcher:
             sums=self._loop.sums(),
             norms=self._loop.norms.report(),
             modes=tuple(modes.report() for modes in list(self._modes.values())),
+            clips=tuple(
+                Clipping(location=site, calls=calls, late=late, empty=empty, exhausted=exhausted)
+                for site, (calls, late, empty, exhausted) in list(self._loop.clips.items())
+            ),
         )
 
 

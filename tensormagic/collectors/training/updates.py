@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from time import perf_counter
 from typing import Any, Protocol
@@ -132,6 +132,8 @@ def _has_gradient(leaf: torch.Tensor) -> bool:
 
 SAMPLE = 1 << 16  # elements of one parameter that are compared
 
+_HALF = (torch.bfloat16, torch.float16)
+
 Ratios = dict[int, float]  # id of a parameter → norm of its change over its norm before; infinite where that was 0
 
 
@@ -161,6 +163,7 @@ class UpdateWatcher:
         steps: Told of every step besides.
         reads_gradients: Whether the gradients that a measured step uses are to be read, too.
         stepped: Told of their norms then: number of a parameter → norm.
+        lost: Of parameters in half precision: how many elements stayed, and how many had a gradient, in all steps.
     """
 
     def __init__(
@@ -177,6 +180,7 @@ class UpdateWatcher:
         self.steps: AutogradWatch | None = None
         self.reads_gradients: Callable[[], bool] = bool
         self.stepped: Callable[[dict[int, float]], object] = dict
+        self.lost: dict[int, tuple[float, float]] = {}
 
     def __enter__(self) -> None:
         """Watch."""
@@ -237,11 +241,17 @@ class UpdateWatcher:
                 break
         else:
             return
-        now, parameters, _ = self._of(optimizer)
+        now, parameters, gradients = self._of(optimizer)
         if now == numbers and numbers:
             after = [_sample(parameter) for parameter in parameters]
+            halves = list(_halves(numbers, gradients, before, after))
             norms = [*torch._foreach_norm(torch._foreach_sub(after, before)), *torch._foreach_norm(before)]
-            read = _read(norms)
+            read = _read([*norms, *(count for _, *counts in halves for count in counts)])
+            counted = zip((one[0] for one in halves), read[len(norms) :: 2], read[len(norms) + 1 :: 2], strict=True)
+            for number, stayed, had in counted:
+                known = self.lost.get(number, (0.0, 0.0))
+                self.lost[number] = known[0] + stayed, known[1] + had
+            del read[len(norms) :]
             moved, stood = _joined(numbers, read[: len(before)]), _joined(numbers, read[len(before) :])
             self._moved({number: _ratio(change, stood[number]) for number, change in moved.items()})
 
@@ -263,6 +273,17 @@ class UpdateWatcher:
                     parameters.append(local)
                     gradients.append(here(parameter.grad))
         return numbers, parameters, [] if any(map(_has_no_norm, gradients)) else gradients
+
+
+def _halves(
+    numbers: list[int], gradients: list[torch.Tensor], before: list[torch.Tensor], after: list[torch.Tensor]
+) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
+    """Yield of parameters in half precision how many elements had a gradient and stayed, and how many had one."""
+    for number, gradient, old, new in zip(numbers, gradients, before, after, strict=False):
+        if new.dtype in _HALF and gradient.is_contiguous() and gradient.dtype == new.dtype:
+            had = _sample(gradient) != 0
+            if had.shape == new.shape:
+                yield number, (had & (old == new)).sum(), had.sum()
 
 
 def _sample(parameter: torch.Tensor) -> torch.Tensor:

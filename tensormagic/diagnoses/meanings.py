@@ -1,0 +1,204 @@
+"""TM106, TM206, TM610 to TM613, TM806: calls that torch accepts and that mean something else than was intended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensormagic.diagnoses.phrases import binding, called, every_call, of_kind
+from tensormagic.reports import Finding, Observation, RelatedLine, Severity, TraceReport
+from tensormagic.words import count, plural, tuple_text
+
+_Told = tuple[Severity, str, str]  # how certain, the sentence, the remedy
+
+
+def _finding(report: TraceReport, code: str, one: Observation, told: _Told, made: str = "") -> Finding:
+    here, before = report.location(one.location), report.location(one.made)
+    return Finding(
+        code=code,
+        severity=told[0],
+        message=told[1],
+        location=here,
+        evidence={"calls": one.calls, "looked at": one.looked, "seen": one.seen},
+        remedy=told[2],
+        subject=one.operands[0].name if one.operands else one.op,
+        related=(RelatedLine(made, before),) if made and before is not None and before != here else (),
+    )
+
+
+# -- TM106: a view for a permute -----------------------------------------------------------------------------------
+
+
+def regrouped(report: TraceReport) -> Iterator[Finding]:
+    """TM106: a view or reshape whose sizes are the old ones in another order.
+
+    A note where two sizes changed places, which may be chance; a warning where three or more fit.
+    """
+    for one in of_kind(report, "regrouped"):
+        if one.result is None or not one.operands or not every_call(one):
+            continue
+        old, new = one.operands[0].shape, one.result.shape
+        name = called(one.operands[0], "the tensor")
+        sure = one.detail == "split" or (one.detail == "permuted" and len(old) > 3)
+        yield _finding(report, "TM106", one, (
+            "warning" if sure else "note",
+            (f"{one.op} turns {name} of shape {tuple_text(old)} into {tuple_text(new)}: it keeps the elements in the "
+            "order in which they lie and does not swap dimensions, so rows of the result mix elements of several."),
+            (f"If {'the heads are to be split off' if one.detail == 'split' else 'dimensions are to change places'}: "
+            f"{_swap(name, old, new, one.detail)}"),
+        ))  # fmt: skip
+
+
+def _swap(name: str, old: tuple[int, ...], new: tuple[int, ...], detail: str) -> str:
+    it, dims = binding(name) if name != "the tensor" else "x", len(old)
+    if detail == "split":
+        heads, size = new[-3], new[-1]
+        return f"`{it}.view({', '.join(map(str, old[:-1]))}, {heads}, {size}).transpose(-3, -2)`"
+    if dims > 3 and new == (old[0], old[-1], *old[1:-1]):
+        return f"`{it}.movedim(-1, 1)`"
+    if dims > 3 and new[-1] == old[1]:
+        return f"`{it}.movedim(1, -1).reshape({', '.join(map(str, new))})`"
+    if dims == 3 and len(new) == 3 and new[0] == old[0]:
+        return f"`{it}.transpose(1, 2)`"
+    if dims == 3 and new[0] == old[1]:
+        return f"`{it}.transpose(0, 1)`" if len(new) == 3 else f"`{it}.transpose(0, 1).flatten(1)`"
+    return f"`{it}.permute(…)` first, and `reshape` only to merge neighbouring dimensions."
+
+
+# -- TM206: stored views of one buffer -----------------------------------------------------------------------------
+
+
+def stored_views(report: TraceReport) -> Iterator[Finding]:
+    """TM206: tensors that were stored one by one are views of one buffer, which was written in between."""
+    for one in of_kind(report, "same memory"):
+        many, _, kind = one.detail.partition(" ")
+        numpy = kind == "numpy"
+        says = "from_numpy and as_tensor share the array's memory" if numpy else "it was written after they were stored"
+        yield _finding(report, "TM206", one, (
+            "note" if numpy else "warning",
+            (f"{one.op} joins {many} tensors that all lie in the same memory: {says}, so every one holds what was "
+            "written last."),
+            "Store copies: `stored.append(torch.tensor(array))`" if numpy else
+            "Store copies: `stored.append(buffer.clone())`",
+        ))  # fmt: skip
+
+
+# -- TM610: dropout that eval() does not reach ---------------------------------------------------------------------
+
+
+def unreachable_dropout(report: TraceReport) -> Iterator[Finding]:
+    """TM610: a dropout that drops in eval mode too: a module made in forward, `F.dropout` without its mode.
+
+    A warning where a module in eval mode was seen to drop; a note while it was only seen in training.
+    """
+    dropped = {one.location for one in of_kind(report, "dropout in eval")}
+    for kind in ("dropout in eval", "dropout"):
+        for one in of_kind(report, kind):
+            if kind == "dropout in eval" or one.location not in dropped:
+                yield _dropout(report, one, evaluated=kind != "dropout")
+
+
+def _dropout(report: TraceReport, one: Observation, *, evaluated: bool) -> Finding:
+    how, _, module = one.detail.partition(" ")
+    made = how == "made"
+    why = (
+        f"the dropout is no submodule of {module}, so eval() does not reach it"
+        if made
+        else f"{one.op} drops unless it is given the mode, whatever mode {module} is in"
+    )
+    seen = f"{plural(one.seen, 'call')} in eval mode dropped elements all the same: " if evaluated else ""
+    return _finding(report, "TM610", one, (
+        "warning" if evaluated else "note",
+        f"{seen}{why}{'' if evaluated else '; nothing was evaluated in this run'}.",
+        f"Make it in `__init__`: `self.{one.op} = nn.Dropout(p)`" if made else
+        f"Give it the mode: `F.{one.op}(x, p, training=self.training)`",
+    ))  # fmt: skip
+
+
+# -- TM611: kl_div of what are no logarithms -----------------------------------------------------------------------
+
+
+def no_logarithms(report: TraceReport) -> Iterator[Finding]:
+    """TM611: `kl_div` was given probabilities or scores where it takes logarithms, or logarithms as its target."""
+    for one in of_kind(report, "no logarithms"):
+        first, second = (called(x, otherwise) for x, otherwise in zip(one.operands, ("its input", "its target"),
+                                                                        strict=True))  # fmt: skip
+        if one.detail == "target":
+            says = f"kl_div takes probabilities as its target, and {second} has values below 0"
+            remedy = "For a target of logarithms: `F.kl_div(log_p, log_q, log_target=True)`"
+        else:
+            what = "probabilities" if one.detail == "probabilities" else "values above 0"
+            says = f"kl_div takes logarithms of probabilities, and {first} holds {what}"
+            remedy = f"Give it logarithms: `F.log_softmax(…)` in place of softmax, or `{binding(first)}.log()`"
+            if one.detail != "probabilities":
+                remedy = f"Give it logarithms: `F.log_softmax({first}, dim=-1)`"
+            if first == "its input":
+                remedy = "Give it logarithms: `F.log_softmax(scores, dim=-1)`"
+        yield _finding(report, "TM611", one, ("warning", f"{says}: the number is no divergence.", remedy),
+                       "made here")  # fmt: skip
+
+
+# -- TM612: softmax over the wrong dimension -----------------------------------------------------------------------
+
+
+def softmax_elsewhere(report: TraceReport) -> Iterator[Finding]:
+    """TM612: a softmax whose dimension is not that over which the next call sums, or from which it picks.
+
+    Proven where a likelihood picks classes from it and where it weighs the samples of a batch against each other;
+    else a note: slots and capsules compete on purpose.
+    """
+    proven = {one.made for one in of_kind(report, "normalised over") if not one.detail.startswith("samples")}
+    for one in of_kind(report, "normalised over"):
+        if not (one.detail.startswith("samples") and one.location in proven):
+            yield _finding(report, "TM612", one, _softmax(one), "softmax applied here")
+
+
+def _softmax(one: Observation) -> _Told:
+    kind, dim, *rest = one.detail.split()
+    name = called(one.operands[0], "its input")
+    if kind == "classes":
+        says = f"{one.op} picks classes from dimension 1 of {name}, and its softmax went over dimension {dim}"
+        return "warning", f"{says}: samples compete with each other for each class.", "Over the classes: `dim=1`"
+    if kind == "samples":
+        shape = one.operands[0].shape
+        says = f"{one.op} goes over dimension {dim} of {name}, of shape {tuple_text(shape)}"
+        rows = f"each column sums to 1 over {count(shape[int(dim)])} rows"
+        return "note", f"{says}: {rows}.", "If rows are samples, normalise each of them: `dim=1`"
+    says = f"{name} sums to 1 over dimension {dim}, and {one.op} sums over dimension {rest[0]}: " + (
+        "samples of the batch compete with each other" if kind == "batch" else "the sums are no weighted averages"
+    )
+    return "warning" if kind == "batch" else "note", f"{says}.", "Normalise what is summed: `softmax(dim=-1)`"
+
+
+# -- TM613: a recurrent layer fed batch first ----------------------------------------------------------------------
+
+
+def last_sample(report: TraceReport) -> Iterator[Finding]:
+    """TM613: the last sample of a batch was taken from a recurrent layer's output, for the last time step."""
+    for one in of_kind(report, "last sample"):
+        name, shape = called(one.operands[0], "the output"), one.operands[0].shape
+        yield _finding(report, "TM613", one, (
+            "warning",
+            (f"{name}[:, -1] takes the last of {count(shape[1])} samples, for all {count(shape[0])} time steps: the "
+            "layer was made without batch_first=True, so its input and output are (time, batch, features)."),
+            ("For input of (batch, time, features): `nn.LSTM(…, batch_first=True)`; for (time, batch, features): "
+            f"`{binding(name) if name != 'the output' else 'output'}[-1]`"),
+        ))  # fmt: skip
+
+
+# -- TM806: uint8 that wrapped -------------------------------------------------------------------------------------
+
+
+def wrapped(report: TraceReport) -> Iterator[Finding]:
+    """TM806: uint8 arithmetic whose result left 0 to 255 and came back at the other end."""
+    for one in of_kind(report, "wrapped"):
+        share, _, span = one.detail.partition(" from ")
+        lost, _, of = share.partition(" of ")
+        low, _, high = span.replace("-", "\u2212").partition(" to ")
+        names = [operand.name for operand in one.operands if operand.name]
+        what = f"{one.op} of {' and '.join(names)}" if names else one.op
+        yield _finding(report, "TM806", one, (
+            "warning",
+            (f"{what} wrapped around in {count(int(lost))} of {plural(int(of), 'element')}: the results go from "
+            f"{low} to {high}, and uint8 holds 0 to 255."),
+            f"Convert first: `{binding(names[0]) if names else 'x'}.float()`",
+        ))  # fmt: skip

@@ -1,0 +1,166 @@
+"""Training that is near to TM614 to TM618, and does what it should."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import tensormagic as tm
+from tests.corpus.cases import healthy
+from tests.corpus.data import batches, mlp, train_classifier
+
+
+@healthy(nearly="TM614")
+def layers_that_are_copied():
+    layer = nn.Linear(16, 16)
+    blocks = nn.ModuleList([copy.deepcopy(layer) for _ in range(3)])
+    net = nn.Sequential(nn.Linear(64, 16), *blocks, nn.Linear(16, 10))
+    with tm.trace(namespace={"net": net}) as trace:
+        train_classifier(net, flat=True)
+    return trace.report
+
+
+@healthy(nearly="TM614")
+def activations_that_are_shared_and_a_layer_that_comes_twice():
+    act, layer = nn.ReLU(), nn.Linear(16, 16)
+    net = nn.Sequential(nn.Linear(64, 16), act, layer, act, layer, act, act, nn.Linear(16, 10))
+    with tm.trace(namespace={"net": net}) as trace:
+        train_classifier(net, flat=True)
+    return trace.report
+
+
+class Configured(nn.Module):
+    """Keeps its settings as attributes, and acts on them."""
+
+    def __init__(self, *, requires_grad=False):
+        super().__init__()
+        self.requires_grad, self.trainable = requires_grad, False
+        self.body, self.head = nn.Linear(64, 16), nn.Linear(16, 10)
+        self.body.requires_grad_(requires_grad)
+
+    def forward(self, x):
+        return self.head(self.body(x).relu())
+
+
+@healthy(nearly="TM615")
+def a_part_that_is_frozen_by_the_method():
+    net = mlp(64, 16, 10)
+    net[0].requires_grad_(False)
+    with tm.trace(namespace={"net": net}) as trace:
+        train_classifier(net, flat=True)
+    return trace.report
+
+
+@healthy(nearly="TM615")
+def a_setting_of_the_same_name():
+    """The attribute says True, or what it says was done."""
+    net = Configured(requires_grad=True)
+    frozen = Configured()
+    frozen.head.requires_grad_(False)
+    with tm.trace(namespace={"net": net, "frozen": frozen}) as trace:
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for images, classes in batches(3):
+            optimizer.zero_grad()
+            x = images.flatten(1)
+            F.cross_entropy(net(x) + frozen(x), classes).backward()
+            optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM616")
+def an_optimizer_for_each_fold():
+    with tm.trace() as trace:
+        for _ in range(3):
+            net = mlp(64, 16, 10)
+            train_classifier(net, flat=True, steps=3)
+    return trace.report
+
+
+@healthy(nearly="TM616")
+def an_optimizer_for_each_stage():
+    """Gradual unfreezing makes an optimizer of other parameters each time, and takes many steps with it."""
+    net = mlp(64, 16, 16, 10)
+    with tm.trace(namespace={"net": net}) as trace:
+        for stage in range(3):
+            optimizer = torch.optim.Adam(net[4 - 2 * stage :].parameters(), lr=0.01)
+            for images, classes in batches(2):
+                optimizer.zero_grad()
+                F.cross_entropy(net(images.flatten(1)), classes).backward()
+                optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM617")
+def weights_in_bfloat16_that_move():
+    net = mlp(64, 16, 10).bfloat16()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(5):
+            optimizer.zero_grad()
+            F.cross_entropy(net(images.flatten(1).bfloat16()), classes).backward()
+            optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM617")
+def a_rate_that_warms_up_and_falls_to_zero_at_the_end():
+    net = mlp(64, 16, 10)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(step / 3, 1 - step / 12))
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(12):
+            optimizer.zero_grad()
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+            optimizer.step()
+            scheduler.step()
+    return trace.report
+
+
+@healthy(nearly="TM617")
+def cosine_restarts_that_touch_zero():
+    net = mlp(64, 16, 10)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 5)
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(16):
+            optimizer.zero_grad()
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+            optimizer.step()
+            scheduler.step()
+    return trace.report
+
+
+@healthy(nearly="TM618")
+def clipping_between_backward_and_step():
+    net = mlp(64, 16, 10)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with tm.trace(namespace={"net": net}) as trace:
+        for number, (images, classes) in enumerate(batches(6)):
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+            if number % 2:
+                torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+                optimizer.step()
+                optimizer.zero_grad()
+    return trace.report
+
+
+@healthy(nearly="TM618")
+def two_networks_that_are_clipped_in_turn():
+    """Actor and critic: each is clipped before its own step, and a large limit only measures the norm after it."""
+    actor, critic = mlp(64, 16, 1), mlp(64, 16, 1)
+    first, second = torch.optim.Adam(actor.parameters()), torch.optim.Adam(critic.parameters())
+    with tm.trace(namespace={"actor": actor, "critic": critic}) as trace:
+        for images, _ in batches(4):
+            x = images.flatten(1)
+            first.zero_grad()
+            second.zero_grad()
+            (actor(x).mean() + (critic(x) - 1).square().mean()).backward()
+            nn.utils.clip_grad_norm_(actor.parameters(), 0.5)
+            first.step()
+            nn.utils.clip_grad_norm_(critic.parameters(), 0.5)
+            second.step()
+            nn.utils.clip_grad_norm_(critic.parameters(), 1e9)
+    return trace.report

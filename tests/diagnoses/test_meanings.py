@@ -1,0 +1,93 @@
+"""TM106, TM206, TM610 to TM613, TM806 on hand-made traces: what is said of a call that means something else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensormagic.diagnoses import meanings
+from tests.diagnoses.samples_calls import LINE, MADE, seen, tensor
+
+
+def one(check, kind, op, **facts):
+    """Return the one finding about a call."""
+    (found,) = check(seen(kind, op, **facts))
+    assert found.location == LINE
+    return found
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "detail", "severity", "advice"),
+    [((4, 3, 8, 8), (256, 3), "permuted", "warning", "x.movedim(1, -1).reshape(256, 3)"),
+     ((2, 8, 8, 3), (2, 3, 8, 8), "permuted", "warning", "x.movedim(-1, 1)"),
+     ((2, 10, 24), (2, 4, 10, 6), "split", "warning", "x.view(2, 10, 4, 6).transpose(-3, -2)"),
+     ((2, 3, 20), (2, 20, 3), "swapped", "note", "x.transpose(1, 2)"),
+     ((5, 2, 7), (2, 35), "permuted", "note", "x.transpose(0, 1).flatten(1)")],
+)  # fmt: skip
+def test_a_view_where_a_permute_was_meant(old, new, detail, severity, advice):
+    """Three sizes that fit are no chance, two may be; the remedy swaps what has to be swapped."""
+    found = one(meanings.regrouped, "regrouped", "view", operands=(tensor(shape=old),), result=tensor(shape=new),
+                detail=detail)  # fmt: skip
+    assert (found.code, found.severity) == ("TM106", severity)
+    assert f"`{advice}`" in found.remedy
+
+
+def test_a_view_that_fits_now_and_then_only_is_left_alone():
+    """Other batches have other sizes: then the sizes fitted by chance."""
+    facts = {"operands": (tensor(shape=(4, 3, 8, 8)),), "result": tensor(shape=(256, 3)), "detail": "permuted"}
+    assert list(meanings.regrouped(seen("regrouped", "view", calls=9, looked=4, seen=1, **facts))) == []
+
+
+@pytest.mark.parametrize(("kind", "severity"), [("torch", "warning"), ("numpy", "note")])
+def test_stored_views(kind, severity):
+    """Writes of NumPy's are not counted."""
+    found = one(meanings.stored_views, "same memory", "stack", operands=(tensor(),), detail=f"7 {kind}")
+    assert (found.code, found.severity) == ("TM206", severity)
+    assert "7 tensors" in found.message
+
+
+def test_dropout_in_eval_mode_is_told_once():
+    """What dropped in eval mode at a line is not told again for its training."""
+    found = one(meanings.unreachable_dropout, "dropout in eval", "dropout", detail="made Net", seen=3)
+    assert (found.code, found.severity) == ("TM610", "warning")
+    assert "3 calls in eval mode" in found.message
+    assert one(meanings.unreachable_dropout, "dropout", "dropout", detail="called Net").severity == "note"
+
+
+@pytest.mark.parametrize(
+    ("detail", "says", "advice"),
+    [("probabilities", "p holds probabilities", "p.log()"), ("scores up to 3.2", "values above 0", "F.log_softmax(p,"),
+     ("target", "q has values below 0", "log_target=True")],
+)  # fmt: skip
+def test_a_divergence_without_logarithms(detail, says, advice):
+    """The operand that is wrong is named, and what it should be."""
+    found = one(meanings.no_logarithms, "no logarithms", "kl_div", operands=(tensor("p"), tensor("q")), detail=detail)
+    assert found.code == "TM611"
+    assert says in found.message
+    assert advice in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("detail", "severity"),
+    [("classes 0", "warning"), ("batch 0 2", "warning"), ("product 1 2", "note"), ("samples 0", "note")],
+)
+def test_softmax_over_another_dimension(detail, severity):
+    """What competes on purpose is a note."""
+    found = one(meanings.softmax_elsewhere, "normalised over", "matmul", operands=(tensor("w", (8, 3, 3)),),
+                detail=detail, made=1)  # fmt: skip
+    assert (found.code, found.severity) == ("TM612", severity)
+    assert [line.location for line in found.related] == [MADE]
+
+
+def test_the_last_sample_of_a_batch():
+    """Sizes of (time, batch, features) are named as what they are."""
+    found = one(meanings.last_sample, "last sample", "index", operands=(tensor("out", (12, 5, 6)),))
+    assert (found.code, found.subject) == ("TM613", "out")
+    assert "the last of 5 samples, for all 12 time steps" in found.message
+
+
+def test_bytes_that_wrapped():
+    """How many, and how far outside they lie."""
+    found = one(meanings.wrapped, "wrapped", "sub", operands=(tensor("a"), tensor("b")), detail="3 of 16 from -9 to 4")
+    assert (found.code, found.remedy) == ("TM806", "Convert first: `a.float()`")
+    assert "3 of 16 elements" in found.message
+    assert "from \u22129 to 4" in found.message
