@@ -174,6 +174,7 @@ class Trace(_Run[TraceReport]):
         title: str = "",
         level: Level = "grad",
         forward: bool = False,
+        values: bool = False,
         pace: Pace | None = None,
         ranks: str | os.PathLike[str] | None = None,
     ) -> None:
@@ -186,6 +187,8 @@ class Trace(_Run[TraceReport]):
             self._follower.record_operations()
         if forward:
             self._follower.measure_forward()
+        if values:
+            self._follower.record_values()
         if ranks is not None:
             self._follower.write_ranks(Path(ranks).expanduser())
         self._cell = cell
@@ -228,6 +231,7 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
     title: str = "",
     level: Level = "grad",
     forward: bool = False,
+    values: bool = False,
     namespace: Mapping[str, Any] | None = None,
     progress: bool = False,
     budget: float | None = None,
@@ -241,6 +245,8 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
         title: A name for the run; by default the model's.
         level: ``"ops"`` also records every operation, forward and backward: time, memory and writes.
         forward: Whether to measure what the forward makes, too: each operation's output, in every pass that is kept.
+        values: Whether to keep the numbers themselves of tensors that have at most 4 elements; of a graph of at most 20
+            such nodes they are kept anyway.
         namespace: Where names of models and tensors are looked up; by default the caller's globals.
         progress: Whether to show the run at the bottom of the terminal while it goes on; into pipes and files nothing
             is written.
@@ -261,7 +267,9 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
     caller = sys._getframe(1)  # noqa: SLF001  (documented default)
     seen = caller.f_globals if namespace is None else namespace
     pace = pace_of(budget, every, steps)
-    made = Trace(seen, cell_of(caller), title=title, level=level, forward=forward, pace=pace, ranks=ranks)
+    made = Trace(
+        seen, cell_of(caller), title=title, level=level, forward=forward, values=values, pace=pace, ranks=ranks
+    )
     return made.with_progress() if progress else made
 
 

@@ -31,6 +31,11 @@ def parser() -> Parser:
         help="ops: also record every operation, forward and backward, with time, memory and writes",
     )  # fmt: skip
     made.add_argument("--forward", action="store_true", help="also measure the output of every operation")
+    made.add_argument(
+        "--values", action="store_true",
+        help="show values and gradients themselves where a tensor has at most 4 elements; of a small graph that is so "
+        "without being asked",
+    )  # fmt: skip
     pacing.add_options(made)
     made.add_argument("--live", choices=("widget", "html", "off"), help="how to show it while it runs")
     return made
@@ -58,7 +63,7 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
     source = CellSource(shell, cell, f"{NAME} {line}".rstrip())
     trace = api.Trace(
         shell.user_ns, source.cell, cell_number=functools.partial(cell_number, shell), title=_plain(options.title),
-        level=options.level, forward=options.forward, pace=pace,
+        level=options.level, forward=options.forward, values=options.values, pace=pace,
     )  # fmt: skip
     mode = options.live or live
     if is_notebook(shell) and (output.text or output.figure is not None or not relays_updates(shell)):

@@ -48,6 +48,7 @@ from tensormagic.reports.graph import (
     LeftOut,
     Node,
     SavedTensor,
+    SmallValues,
 )
 from tensormagic.reports.memory import (
     CATEGORIES,
@@ -325,6 +326,7 @@ __all__ = [
     "Sharing",
     "Side",
     "SignalLine",
+    "SmallValues",
     "SnapshotBlock",
     "SnapshotDevice",
     "SnapshotReport",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -193,6 +194,8 @@ class ForwardBirth:
 UNTOUCHED = -1.0
 UNREADABLE = -2.0
 
+FEW_NODES, FEW_ELEMENTS = 20, 4  # a graph that is no larger shows its numbers themselves
+
 MEASURES = ("abs_max", "mean", "std", "zero_share", "subnormal_share", "saturated_share")  # in `Frame.measures`
 
 NodeKind = Literal["op", "accumulate", "custom"]
@@ -307,6 +310,27 @@ class Node:
     statistics: GradientStatistics | None = None
 
 
+def is_small(nodes: Sequence[Node]) -> bool:
+    """Return whether a graph is one to be checked by hand: few nodes, of few elements each."""
+    known = [shape for node in nodes for shape in node.shapes]
+    return bool(known) and len(nodes) <= FEW_NODES and all(math.prod(shape) <= FEW_ELEMENTS for shape in known)
+
+
+@dataclass(frozen=True, slots=True)
+class SmallValues:
+    """The numbers of one pass through a small graph, element by element; empty where a tensor has more, or none came.
+
+    Attributes:
+        made: What each node made in the forward, or the leaf as it stood, by node index.
+        gradients: What each received.
+        sent: What went along each edge.
+    """
+
+    made: tuple[tuple[float, ...], ...]
+    gradients: tuple[tuple[float, ...], ...]
+    sent: tuple[tuple[float, ...], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """The gradients of one pass through one graph.
@@ -319,6 +343,7 @@ class Frame:
             for a pass of which the norms alone were taken.
         parts: For each of `Graph.shared_edges` in turn the norm of what went along it.
         forward: What the nodes made in the forward, where that was asked for.
+        values: The numbers themselves, of a small graph or where they were asked for.
     """
 
     pass_number: int
@@ -327,6 +352,7 @@ class Frame:
     measures: Floats = field(default_factory=no_numbers)
     parts: Floats = field(default_factory=no_numbers)
     forward: ForwardValues | None = None
+    values: SmallValues | None = None
 
     def measured(self, index: int) -> tuple[float, ...] | None:
         """Return the numbers that `MEASURES` names for a node, or None where they were not taken in this pass."""
@@ -434,6 +460,9 @@ def check_graph(graph: Graph, lines: int) -> None:
     forward = [frame.forward for frame in graph.frames if frame.forward is not None]
     sizes = {(len(values.norms), len(values.measures)) for values in forward}
     require(sizes <= {(size, size * len(MEASURES))}, "a forward is measured")
+    small = [frame.values for frame in graph.frames if frame.values is not None]
+    every = {(len(one.made), len(one.gradients), len(one.sent)) for one in small}
+    require(every <= {(size, size, len(graph.edges))}, "a pass has numbers")
     birth = graph.forward_birth
     require(birth is None or 0 <= birth.node < size, "a forward made a NaN")
     first = graph.first_bad

@@ -516,6 +516,22 @@ def test_one_pass_through_a_few_boxes_is_open(static_page: OpenPage) -> None:
     expect(page.locator(".canvas")).to_be_visible()
 
 
+def test_small_graph_shows_values_and_gradients(static_page: OpenPage) -> None:
+    """As in the micrograd lecture: values in the boxes, gradients over them, local derivatives on the wires."""
+    a, b, f = (torch.tensor(number, requires_grad=True) for number in (2.0, -3.0, -2.0))
+    with tensormagic.trace(namespace={"a": a, "b": b, "f": f}) as trace:
+        (a * b * f).backward()
+    page = static_page(trace_html.render(trace.report))
+    _panel(page)
+    boxes = page.locator(".box").all()
+    said = {box.locator(".name").text_content(): [box.locator(one).text_content() for one in (".detail", ".value")]
+            for box in boxes}  # fmt: skip
+    assert said["a"] == ["2", "grad 6"]
+    assert said["b"] == ["−3", "grad −4"]
+    assert said["f"] == ["−2", "grad −6"]
+    assert sorted(page.locator(".derivative").all_text_contents()) == ["×2", "×−2", "×−3", "×−6"]
+
+
 def test_two_copies_work_by_themselves(static_page: OpenPage) -> None:
     """The same output twice on a page is two panels: a click in one leaves the other alone."""
     html = trace_html.render(samples_viewer.broken_run())

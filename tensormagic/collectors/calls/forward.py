@@ -31,6 +31,7 @@ from tensormagic.reports import Gap
 
 if TYPE_CHECKING:
     from tensormagic.collectors.gradients.forward_values import ForwardMeter
+from tensormagic.collectors.gradients.small_values import SmallResults
 
 _sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 
@@ -61,6 +62,7 @@ class ForwardRecorder(TransparentMode):
 
     Attributes:
         meter: Told of every call that makes a node, where forward values were asked for.
+        small: Told of them too: the results that have few elements.
         module_path: Gives the path of the innermost module that runs in a frame.
         first_node: Told of each call that makes a node, until it is taken away.
     """
@@ -79,6 +81,7 @@ class ForwardRecorder(TransparentMode):
         self._arrays = self.autograd.arrays.marks
         self.meter: ForwardMeter | None = None
         self.first_node: Callable[[FrameType], None] | None = None
+        self.small = SmallResults()
         self.seconds = 0.0
         self._aside_since = 0
         self._applied = -1
@@ -109,6 +112,7 @@ class ForwardRecorder(TransparentMode):
             self._note(start, stop, above, None if ops is None else ops.place)
             if self._arrays:
                 self.autograd.arrays.used((start, stop), args)
+            self.small.note(result)
             if self.meter is not None:
                 self.meter.observe((start, stop), (args, kwargs), result)
             if self.cuts.live:

@@ -23,6 +23,7 @@ from tensormagic.collectors.gradients.measures import (
     squared,
     view,
 )
+from tensormagic.collectors.gradients.small_values import SmallPass
 from tensormagic.reports import UNTOUCHED, Birth
 
 # The numbers that the hooks of one backward pass leave.
@@ -44,6 +45,7 @@ class PassValues:
         parts: (report index of a node, input number) → what it sent there, where several send to one slot.
         table: The statistics of every gradient; None in a pass of which only the norms are taken.
         forward: What the forward made, where that was asked for.
+        small: The numbers themselves, of a small graph.
     """
 
     pass_number: int
@@ -57,6 +59,7 @@ class PassValues:
     parts: dict[tuple[int, int], Measured] = field(default_factory=dict)
     table: StatisticsTable | None = None
     forward: PassForward | None = None
+    small: SmallPass | None = None
 
     @classmethod
     def of(cls, pass_number: int, size: int, *, full: bool) -> PassValues:

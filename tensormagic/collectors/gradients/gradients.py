@@ -117,6 +117,8 @@ class PassRecorder:
             with self._hooks.together() as handle:
                 self._hook_nodes(before, look, handle)
                 self._hook_contested(after, handle)
+            if self.values.small is not None and self._found is not None:
+                self.values.small.open(self._found, self._structure, self._hooks, around)
         except BaseException:
             self.close()
             raise

@@ -19,6 +19,7 @@ from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.origins import Origins
 from tensormagic.reports import UNTOUCHED, Birth, FirstBad, ForwardBirth, Frame, GradientStatistics, Graph, Node
+from tensormagic.reports.graph import is_small
 
 # Keeps a bounded number of passes of a run of any length, evenly thinned, without losing the ones that matter.
 #
@@ -113,6 +114,7 @@ class TracedGraph:
         self.looked_back = False  # whether that was looked for
         self.passes = 0
         self.bad_passes = 0
+        self.is_small = is_small(nodes)
         self.inner = False  # whether all its passes ran inside other passes
         self.python_places: tuple[int, ...] = ()  # traversal places of nodes whose backward is the person's Python code
         self._shared = tuple(_shared_edges(structure))
@@ -126,6 +128,10 @@ class TracedGraph:
             return True
         after = self._statistics_seconds + self._statistics_cost
         return self.frames.keeps_next and after <= FREE_SECONDS + STATISTICS_SHARE * seconds
+
+    def wants_values(self) -> bool:
+        """Return whether the next pass is to keep its numbers themselves."""
+        return self.is_small and self.frames.keeps_next
 
     def add(self, values: PassValues, statistics_seconds: float) -> bool:
         """Keep the numbers of a pass that has ended; False where they are of a pass whose numbers are there already."""
@@ -159,7 +165,8 @@ class TracedGraph:
         parts = array("f", [values.parts[key][0] if key in values.parts else UNTOUCHED for key in keys])
         measures = values.table.columns() if values.table is not None else array("f")
         forward = values.forward.report() if values.forward is not None else None
-        return Frame(values.pass_number, values.norms, bad, measures, parts, forward)
+        small = values.small.report() if values.small is not None else None
+        return Frame(values.pass_number, values.norms, bad, measures, parts, forward, small)
 
     def report(self) -> Graph:
         """Return what is known as plain data."""

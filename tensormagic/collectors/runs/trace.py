@@ -38,6 +38,7 @@ from tensormagic.collectors.gradients.forward_values import ForwardMeter
 from tensormagic.collectors.gradients.gradients import PassRecorder
 from tensormagic.collectors.gradients.pass_log import PassLog, frame_before_any_pass, frame_of, pass_of
 from tensormagic.collectors.gradients.pipelines import Microbatches, infers_shapes
+from tensormagic.collectors.gradients.small_values import SmallPass
 from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
 from tensormagic.collectors.graphs.structure import Walk, Walker
 from tensormagic.collectors.hooks.backward_calls import BackwardCall, followed_backward
@@ -103,6 +104,7 @@ class Tracer(FollowedRun):
         self._failure = TracedFailure(self._recorder, self._sites, namespace)
         self._ops: OpRecorder | None = None
         self._meter: ForwardMeter | None = None
+        self._values = False
         self._rank_file: RankFile | None = None
         self._walker = Walker(self._recorder.origins, self._leaves)
         self._cuts = CutLog(self._recorder.cuts, self._leaves, self._recorder.origins, self._sites)
@@ -136,6 +138,10 @@ class Tracer(FollowedRun):
     def measure_forward(self) -> None:
         """Measure what the forward makes, too; said before `start`."""
         self._recorder.meter = self._meter = ForwardMeter()
+
+    def record_values(self) -> None:
+        """Keep the numbers themselves of all tensors that have few elements; said before `start`."""
+        self._values = True
 
     def _new_recorder(self) -> ForwardRecorder:
         return ForwardRecorder(self._sites, self._modules)
@@ -265,6 +271,8 @@ class Tracer(FollowedRun):
         values = PassValues.of(number, graph.structure.size, full=graph.wants_statistics(self._time_to_share()))
         if self._meter is not None:
             values.forward = self._meter.take(found.nodes, graph.structure, number, full=values.table is not None)
+        if (self._values or graph.wants_values()) and not (followed.levels or followed.between_compiled):
+            values.small = SmallPass(found, graph.structure, self._recorder.small.made)
         recorder = PassRecorder(found, graph.structure, values, graph.first)
         recorder.hooked = self._recorder.autograd.hooked
         if followed.levels:

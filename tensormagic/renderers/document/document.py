@@ -28,7 +28,7 @@ from tensormagic.renderers.document.document_columns import (
 )
 from tensormagic.renderers.document.document_costs import cost_columns
 from tensormagic.renderers.document.document_cuts import ends_document
-from tensormagic.renderers.document.document_frames import frame_rows
+from tensormagic.renderers.document.document_frames import frame_rows, value_words
 from tensormagic.renderers.document.document_parts import part_columns
 from tensormagic.renderers.document.document_source import source_rows
 from tensormagic.renderers.graph.crash_mark import Crash
@@ -219,7 +219,9 @@ class _Builder:
         frames = thinned(graph.frames, most, keep=lambda frame: not is_finite(frame))
         self._cut(len(frames), len(graph.frames), f"kept passes of graph {graph.number} are shown node by node")
         drawing = self.draw(graph, max_boxes=self.limits.boxes)
+        edges = [wire.edges for wire in drawing.wires]
         rows = frame_rows(frames, self.limits.measures_of(len(graph.nodes)) // len(self.report.graphs))
+        rows = [row | value_words(graph, edges, frame) for row, frame in zip(rows, frames, strict=True)]
         described = {row["pass"] for row in rows if "measures" in row}
         return {
             "number": graph.number,

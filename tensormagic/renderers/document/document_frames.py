@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tensormagic.renderers.document.document_columns import Code, code_changes, norm_codes, rounded, thinned
+from tensormagic.renderers.graph.graph_values import gradient_text, value_text, wire_text
 from tensormagic.reports import MEASURES
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Frame
+    from tensormagic.reports import Frame, Graph
 
 _CODED = frozenset({"abs_max", "std"})  # like norms: never negative
 
@@ -31,7 +32,10 @@ def frame_rows(frames: Sequence[Frame], most_values: int) -> list[dict[str, Any]
     norms = code_changes(norm_codes(frame.norms) for frame in frames)
     parts = code_changes(norm_codes(frame.parts) for frame in frames)
     return [
-        {**_norms(frame, of_nodes, of_parts), **(_all(frame) if frame.pass_number in described else {})}
+        {
+            **_norms(frame, of_nodes, of_parts),
+            **(_all(frame) if frame.pass_number in described else {}),
+        }
         for frame, of_nodes, of_parts in zip(frames, norms, parts, strict=True)
     ]
 
@@ -40,6 +44,14 @@ def _norms(frame: Frame, norms: list[Code], parts: list[Code]) -> dict[str, Any]
     bad = [[int(node), nan, inf] for node, (nan, inf) in frame.bad.items()]
     row = {"pass": frame.pass_number, "norms": norms, "bad": bad}
     return {**row, "parts": parts} if parts else row
+
+
+def value_words(graph: Graph, wires: Sequence[Sequence[int]], frame: Frame) -> dict[str, Any]:
+    """Return the words of a small graph in one pass: in each node, over it, and on each wire."""
+    if (values := frame.values) is None:
+        return {}
+    said = [wire_text(graph, values, edges) for edges in wires]
+    return {"values": [[*map(value_text, values.made)], [*map(gradient_text, values.gradients)], said]}
 
 
 def _forward(frame: Frame) -> dict[str, Any]:

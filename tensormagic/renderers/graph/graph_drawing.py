@@ -16,13 +16,14 @@ from tensormagic.renderers.graph.graph_cuts import CutRow, DetachedWire, ends_of
 from tensormagic.renderers.graph.graph_folding import Folding, Group, fold
 from tensormagic.renderers.graph.graph_hierarchy import Part, hierarchy
 from tensormagic.renderers.graph.graph_layout import lay_out
+from tensormagic.renderers.graph.graph_values import gradient_text, shows_values, value_text, wire_text
 from tensormagic.renderers.graph.graph_words import leaf_label
 from tensormagic.renderers.graph.layout_rows import Spacing
 from tensormagic.reports.quickly import quickly
 from tensormagic.words import plural
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Graph
+    from tensormagic.reports import Graph, SmallValues
 
 
 LABEL_SIZE = 12.0
@@ -37,6 +38,7 @@ MOST_REPEATED = 3
 
 _PADDING = 10.0
 _NARROWEST = 38.0
+_VALUE_GAP = 64.0, 200.0  # between boxes with numbers: the local derivative stands there
 _WIDEST = 190.0
 
 
@@ -153,8 +155,14 @@ def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
         with_cuts(box_size(group, marks), rows, badges=bool(marks))
         for group, marks, rows in zip(groups, badges, ends.rows, strict=True)
     ]
+    sizes = _with_values(graph, groups, sizes) if (each := shows_values(graph)) else sizes
     forward = [*((target, source) for source, target in folding.edges), *ends.pairs]
-    layout = lay_out(sizes, forward, Spacing(wrap_width=ROW_WIDTH), heads=[HEAD_HEIGHT] * len(sizes))
+    layout = lay_out(
+        sizes,
+        forward,
+        Spacing(_value_gap(graph, folding) if each else 32.0, wrap_width=ROW_WIDTH),
+        heads=[HEAD_HEIGHT] * len(sizes),
+    )
     boxes = tuple(
         Box(number, group.nodes, group.label, group.detail, group.kind, marks, *position, *size, rows)
         for number, (group, marks, rows, position, size) in enumerate(
@@ -175,6 +183,30 @@ def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
         layout.width, layout.height, boxes, wires, len(graph.nodes), folded, _note(graph, folding), parts,
         detachment, ends.stubs,
     )  # fmt: skip
+
+
+def _with_values(
+    graph: Graph, groups: Sequence[Group], sizes: Sequence[tuple[float, float]]
+) -> list[tuple[float, float]]:
+    """Return sizes with room for the numbers in and over each box, in every pass."""
+    values = [frame.values for frame in graph.frames if frame.values is not None]
+    return [
+        (max([width, *(_value_width(one, group.nodes[0]) for one in values)]), height)
+        for group, (width, height) in zip(groups, sizes, strict=True)
+    ]
+
+
+def _value_gap(graph: Graph, folding: Folding) -> float:
+    """Return how far columns stand apart: the local derivatives have room between them, in every pass."""
+    values = [frame.values for frame in graph.frames if frame.values is not None]
+    texts = (wire_text(graph, one, edges) for one in values for edges in folding.edges.values())
+    least, most = _VALUE_GAP
+    return min(max((least, *(text_width(text, DETAIL_SIZE) + 18 for text in texts))), most)
+
+
+def _value_width(values: SmallValues, node: int) -> float:
+    inside, over = value_text(values.made[node]), gradient_text(values.gradients[node])
+    return round(min(max(text_width(inside, DETAIL_SIZE) + 2 * _PADDING, text_width(over, DETAIL_SIZE) + 6), _WIDEST))
 
 
 def badge_rows(box: Box) -> tuple[tuple[Badge, ...], int]:

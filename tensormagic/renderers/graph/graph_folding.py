@@ -7,10 +7,11 @@ How a graph that is still too large is made smaller stands in `graph_coarsening`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tensormagic.renderers.basics.once import once
+from tensormagic.renderers.graph.graph_values import shows_values
 from tensormagic.renderers.graph.graph_words import op_label, shape_label
 from tensormagic.renderers.graph.layout_ranks import Edge, adjacency, topological_order
 from tensormagic.reports.quickly import quickly
@@ -85,10 +86,20 @@ def fold(graph: Graph) -> Folding:
     links = forward_links(graph)
     users, inputs = adjacency(len(graph.nodes), links)
     order = topological_order(len(graph.nodes), links)
-    side = _leaf_side(graph, order, inputs)
+    each = shows_values(graph)
+    side = [False] * len(graph.nodes) if each else _leaf_side(graph, order, inputs)
     groups = _ops_with_leaves(graph, order, (users, inputs), side)
     shown = [join for join in _joins(graph, groups) if _is_shown(graph.edges[join[0]], side)]
+    if each:
+        return assemble(graph, [_named(graph, group) for group in groups], side)
     return assemble(graph, _views_joined(groups, shown), side)
+
+
+def _named(graph: Graph, group: Group) -> Group:
+    """Return a group of one node with the name of what it made, where one holds it: ``x = mul``."""
+    node = graph.nodes[group.nodes[0]]
+    known = node.kind != "accumulate" and node.variable
+    return replace(group, label=f"{node.variable} = {group.label}") if known else group
 
 
 def assemble(graph: Graph, groups: list[Group], leaf_side: list[bool], note: str = "") -> Folding:

@@ -20,6 +20,7 @@ from tensormagic.renderers.graph.graph_drawing import (
     Wire,
     badge_rows,
 )
+from tensormagic.renderers.graph.graph_values import gradient_text, value_text, wire_text
 from tensormagic.renderers.trace import trace_svg_cuts
 from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, norm_text
 from tensormagic.renderers.trace.trace_values import Value, bad_among, births_by_box, value_of
@@ -84,12 +85,32 @@ def graph_svg(scene: Scene) -> str:
     births = births_by_box(drawing, scene.graph)
     if len(drawing.boxes) < _CROWDED:
         for box in drawing.boxes:
-            if box.id not in births and values[box.id].number:  # the words take the place of the number
+            number = _said(scene, box, gradient=True) or values[box.id].number
+            if box.id not in births and number:  # the words take the place of the number
                 ink = "k c o r" if values[box.id].bad else "k c o"
-                marks.text(ink, box.x + box.width / 2, box.y - 7, values[box.id].number)
+                marks.text(ink, box.x + box.width / 2, box.y - 7, number)
+        if scene.frame is not None and (shown := scene.frame.values) is not None:
+            for wire in drawing.wires:
+                marks.text("k c o q", *middle_of(wire), wire_text(scene.graph, shown, wire.edges))
     born = "".join(_birth(drawing.boxes[number], birth, scene.frame) for number, birth in births.items())
     written = f"{marks.svg()}{marks_svg(drawing, scene.marks)}{born}"
     return f"{detachment}{wires.svg()}{ends}{behind.svg()}{plates.svg()}{boxes.svg()}{written}"
+
+
+def _said(scene: Scene, box: Box, *, gradient: bool) -> str:
+    """Return what is written over a box, or in it, of a small graph: its numbers; else nothing."""
+    values = scene.frame.values if scene.frame is not None else None
+    if values is None:
+        return ""
+    node = box.nodes[0]
+    return gradient_text(values.gradients[node]) if gradient else value_text(values.made[node])
+
+
+def middle_of(wire: Wire) -> tuple[float, float]:
+    """Return where the words of a wire stand: over the middle of it."""
+    at = len(wire.points) // 2
+    (x, y), (tip, height) = wire.points[at - 1], wire.points[at]
+    return (x + tip) / 2, (y + height) / 2 - 4
 
 
 def _level(value: Value) -> str:
@@ -117,10 +138,13 @@ def _box(canvas: Canvas, box: Box, scene: Scene, value: Value) -> None:
         canvas.path(f"t s{level}", f"M{point(box.x + 1, bottom - _FOOT / 2)}h{number(box.width - 2)}")
     title = _title(box, value) if scene.tips and len(scene.drawing.boxes) < _TITLES else ""
     label = fitted(box.label, box.width - 8, LABEL_SIZE, bold=True)
-    ink, height = "l c q" if value.untouched else "l c", box.y + (16 if box.detail else 21)
+    ink, height = (
+        "l c q" if value.untouched else "l c",
+        box.y + (16 if box.detail or _said(scene, box, gradient=False) else 21),
+    )
     canvas.text(ink, middle, height, label, title=title)
-    if box.detail:
-        canvas.text("q c", middle, box.y + 29, fitted(box.detail, box.width - 6, DETAIL_SIZE))
+    if detail := _said(scene, box, gradient=False) or box.detail:
+        canvas.text("q c", middle, box.y + 29, fitted(detail, box.width - 6, DETAIL_SIZE))
     _badges(canvas, box, scene)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tensormagic.renderers.graph.graph_drawing import Box, Drawing, draw
+from tensormagic.renderers.graph.graph_values import gradient_text, value_text
 from tensormagic.renderers.terminal.glyphs import bar
 from tensormagic.renderers.trace.trace_phrases import norm_text
 from tensormagic.renderers.trace.trace_text_lines import filled
@@ -27,7 +28,7 @@ def flow(report: TraceReport, width: int) -> list[str]:
     births = births_by_box(drawing, graph)
     drawn = report.state == "drawn"
     cells = [
-        _step(box, number) if drawn else _cell(box, value_of(box.nodes, frame, scale), number)
+        _step(box, number) if drawn else _cell(box, value_of(box.nodes, frame, scale), number, frame)
         for number, box in enumerate(path)
     ]
     return [
@@ -72,10 +73,14 @@ def _step(box: Box, number: int) -> tuple[str, str]:
     return ("→ " if number else "  ") + shortened(box.label, _CELL), f"  {shortened(box.detail, _CELL)}"
 
 
-def _cell(box: Box, value: Value, number: int) -> tuple[str, str]:
+def _cell(box: Box, value: Value, number: int, frame: Frame | None) -> tuple[str, str]:
     """Return the two lines of one box: its name, and its bar with the number."""
     name = shortened(box.label, _CELL)
     lead = "  " if not number else "→ "
+    small = frame.values if frame is not None else None
+    if small is not None and (came := gradient_text(small.gradients[box.nodes[0]])):
+        made = value_text(small.made[box.nodes[0]])
+        return lead + (f"{name}: {made}" if made else name), f"  {bar(value.norm, value.scale)} {came}"
     if value.bad:
         return lead + name, f"  ! {value.text}"
     return lead + name, f"  {bar(value.norm, value.scale)} {norm_text(value.norm)}"

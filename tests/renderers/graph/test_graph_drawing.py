@@ -62,8 +62,8 @@ def test_a_plain_matrix_product_is_not_called_linear():
 def test_a_cast_between_weight_and_op_is_folded_with_the_weight():
     """Autocast puts a cast between the parameter and the op: the badge still belongs to the op."""
     build = samples.Builder()
-    cast = build.op("to_copy", build.leaf("w", (3,)), shape=(3,))
-    build.op("mul", None, cast, shape=(3,))
+    cast = build.op("to_copy", build.leaf("w", (30,)), shape=(3,))
+    build.op("mul", None, cast, shape=(30,))
     (box,) = draw(build.graph()).boxes
     assert box.nodes == (2, 1)
     assert [badge.label for badge in box.badges] == ["w"]

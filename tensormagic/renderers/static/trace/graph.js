@@ -3,7 +3,7 @@
 
 import { Camera, FAR } from "./camera.js";
 import { html, svg, later } from "./words.js";
-import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireState, around, bornMark, findingMarks } from "./marks.js";
+import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireState, around, bornMark, findingMarks, derivativeMarks } from "./marks.js";
 import { crashMarks } from "./crash.js";
 import { cutMarks } from "./cuts.js";
 import { FarView, inks, mapSize, sheet, specks } from "./minimap.js";
@@ -29,6 +29,7 @@ export class GraphView extends Camera {
   /** @type {any} */ chosenMark = later();
   /** @type {any} */ bornLayer = later();
   /** @type {any} */ crashLayer = later();
+  derivativeLayer = svg("g");
   wireLayer = svg("g", { class: "wires" });
   cutLayer = svg("g", { class: "ends" });
   frameLayer = svg("g", { class: "frames" });
@@ -89,6 +90,7 @@ export class GraphView extends Camera {
       this.cursorMark,
       this.chosenMark,
       this.bornLayer,
+      this.derivativeLayer,
       this.crashLayer,
     );
     this.reshape(graph);
@@ -129,6 +131,8 @@ export class GraphView extends Camera {
     [this.picture, this.lens] = [picture, lens];
     this.states = this.graph.boxes.map(lens.box);
     this.paintMarks();
+    if (lens.wires || this.derivativeLayer.childElementCount)
+      this.derivativeLayer.replaceChildren(...derivativeMarks(this.graph, lens.wires, this.states));
     this.paintCursor(picture);
     this.paintBorn(picture);
     if (this.onPaper()) this.paintPaper();

@@ -8,7 +8,7 @@ import { html, svg, level, ofBox, scaleOf, shortNorm, normText, shortBadText, ba
 /** @typedef {import("./constants.js").Box} Box */
 /** @typedef {import("./constants.js").Picture} Picture */
 /** @typedef {import("./model.js").Model} Model */
-/** @typedef {{node:(node:number)=>string, box:(box:Box)=>string, text:(box:Box)=>string}} Lens */
+/** @typedef {{node:(node:number)=>string, box:(box:Box)=>string, text:(box:Box)=>string, detail?:(box:Box)=>string, wires?:string[]}} Lens */
 /** @typedef {{name:string, words:string, unit:(value:number)=>string, values:number[]|null}} Mode */
 
 const DECADES = 3; // of a scale that ends at its largest value
@@ -24,6 +24,7 @@ export class Heat {
   /** @type {number[]|undefined} and of what */ shown;
 
   severed = false;
+  derivatives = false; // whether they are written on the wires
 
   /** @param {string} hatch @param {()=>void} changed */
   constructor(hatch, changed) {
@@ -48,6 +49,7 @@ export class Heat {
       ...[...this.modes].map(([key, mode]) => html("option", { value: key, selected: key === this.mode }, mode.name)),
     );
     this.boxes = undefined;
+    this.derivatives = model.graphs[graph]?.frames.some((/** @type {any} */ frame) => frame.values);
     this.severed = cutCount(model.graphs[graph]?.ends) > 0;
     this.drawLegend();
   }
@@ -96,7 +98,7 @@ export class Heat {
     this.legend.replaceChildren(
       ...(scale ? [scale] : []),
       ...shown.map(([state, [word, more]]) => swatch(state, /** @type {string} */ (word), /** @type {any} */ (more))),
-      html("span", { class: "key" }, "← gradient flow"),
+      html("span", { class: "key" }, this.derivatives ? "← gradient flow: grad ×local derivative" : "← gradient flow"),
       ...(this.severed ? [cutKey()] : []),
     );
   }
@@ -141,13 +143,16 @@ export function stepOf(value, most) {
 }
 
 /** @param {Picture} picture @param {number[]} scale log10 of its ends @returns {Lens} */
-function normLens({ norms, bad }, scale) {
+function normLens({ norms, bad, values }, scale) {
   return {
     node: (node) => level(norms[node], scale),
     box: (box) => level(ofBox(box.nodes, norms), scale),
+    detail: (box) => values?.[0][box.nodes[0]] || box.detail,
+    wires: values?.[2],
     text: (box) => {
-      const norm = ofBox(box.nodes, norms),
-        counts = Number.isFinite(norm) ? null : box.nodes.map((node) => bad.get(node)).find(Boolean);
+      const norm = ofBox(box.nodes, norms);
+      if (values?.[1][box.nodes[0]] && norm !== UNTOUCHED) return values[1][box.nodes[0]];
+      const counts = Number.isFinite(norm) ? null : box.nodes.map((node) => bad.get(node)).find(Boolean);
       return counts ? shortBadText(counts[0], counts[1], box.w + 8) : shortNorm(norm);
     },
   };

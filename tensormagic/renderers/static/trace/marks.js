@@ -24,6 +24,7 @@ export function boxMark(box, place, opens) {
     foot = 5,
     head = Math.min(box.h, HEAD);
   const value = svg("text", { class: "value", x: box.w / 2, y: opens ? -9 : -7 });
+  const detail = box.detail ? svg("text", { class: "detail", x: box.w / 2, y: 29 }, box.detail) : null;
   const badges = box.badges
     .slice(0, box.written)
     .map(([node, label], row) => ({ node, state: "", element: badgeMark(node, label, row, box.w) }));
@@ -47,13 +48,13 @@ export function boxMark(box, place, opens) {
     }),
     svg("rect", { class: "rim", width: box.w, height: head, rx: r }),
     svg("text", { class: "name", x: box.w / 2, y: box.detail ? 16 : head / 2 + 2 }, box.label),
-    box.detail ? svg("text", { class: "detail", x: box.w / 2, y: 29 }, box.detail) : null,
+    detail,
     ...badges.map((badge) => badge.element),
     rest,
     value,
   );
   const base = `box${opens ? " folds" : ""}`;
-  return { box, place, element, badges, hidden, rest, base, state: "", flags: "", value: "", valueMark: value };
+  return { box, place, element, badges, hidden, rest, base, state: "", flags: "", value: "", valueMark: value, detail };
 }
 
 /** @param {number} node @param {string} label @param {number} row @param {number} width */
@@ -86,6 +87,7 @@ export function paintBox(mark, state, flags, lens, far, on) {
   }
   if (mark.hidden.length) paintRest(mark, lens);
   if (far) return;
+  if (mark.detail) say(mark.detail, lens.detail?.(mark.box) ?? mark.box.detail);
   const value = lens.text(mark.box);
   if (value !== mark.value) mark.valueMark.textContent = mark.value = value;
 }
@@ -201,6 +203,17 @@ export function bornMark(box, birth, width) {
       words,
     ),
   );
+}
+
+/** The local derivatives on the wires, where both ends were reached. @param {any} graph @param {string[]|undefined} words @param {string[]} states */
+export function derivativeMarks({ wires }, words, states) {
+  if (!words) return [];
+  return wires.map((/** @type {Wire} */ wire, /** @type {number} */ place) => {
+    const at = 2 * Math.floor(wire.points.length / 4),
+      [x, y, tip, height] = wire.points.slice(at - 2, at + 2),
+      dark = wireState(wire, states) === "wait";
+    return svg("text", { class: "derivative", x: (x + tip) / 2, y: (y + height) / 2 - 4 }, dark ? "" : (words[place] ?? ""));
+  });
 }
 
 /** Words over the boxes that findings speak of, one a box (finding_marks.py). @param {any} graph the boxes that are shown now @returns {Element[]} */

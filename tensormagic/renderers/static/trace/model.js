@@ -159,6 +159,7 @@ function decodedGraph(graph) {
       measures: decodedMeasures(frame),
       forward: decodedForward(frame.forward),
       parts: decoded(parts[at]),
+      values: frame.values ?? null,
     })),
   };
 }

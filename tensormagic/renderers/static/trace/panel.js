@@ -247,9 +247,9 @@ export class Panel {
     if (this.running) this.setFollowing(at === this.model.frames.length - 1 && this.following);
     if (one.graph !== this.graph) this.load(one.graph);
     this.order.play(false);
-    const { norms, bad, pass } = one.frame,
+    const { norms, bad, pass, values } = one.frame,
       births = this.model.graphs[one.graph].births.filter((/** @type {any} */ birth) => birth.pass === pass);
-    this.picture = this.whole = { norms, bad, births, cursor: -1, pass, running: false };
+    this.picture = this.whole = { norms, bad, values, births, cursor: -1, pass, running: false };
     const row = this.model.passes.get(pass),
       { doc } = this.model;
     const kept =
@@ -268,14 +268,14 @@ export class Panel {
   /** Go through the order of backward: what it has reached so far is lit. @param {number} at how many nodes */
   walk(at) {
     const { order } = this.model.graphs[this.graph],
-      { norms, bad, births, pass } = this.whole;
+      { norms, bad, values, births, pass } = this.whole;
     this.reached = at;
     const done = at >= order.length,
       reached = new Set(order.slice(0, at));
     const born = births.filter((birth) => done || reached.has(birth.receiver));
     this.picture = done
       ? this.whole
-      : { norms: upTo(norms, order, at), bad, births: born, cursor: at ? order[at - 1] : -1, pass, running: true };
+      : { norms: upTo(norms, order, at), bad, values, births: born, cursor: at ? order[at - 1] : -1, pass, running: true };
     this.order.stand(at, done ? "order: all nodes" : `order: node ${at} of ${order.length}`);
     this.paint();
     if (!done && at) this.graphView.follow(order[at - 1]);
