@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         prints_best,
         show,
     )
-    from tensormagic.api.watching import Watch, check
+    from tensormagic.api.watching import Watch, check, start
 
 __all__ = [
     "DrawWatch",
@@ -70,6 +70,7 @@ __all__ = [
     "rng",
     "set_repr",
     "show",
+    "start",
     "tensor_lines",
     "tensors",
     "trace",
@@ -92,7 +93,7 @@ _MODULES = {
     "comparing": ("compare", "load", "ranks"),
     "showing": ("form_of", "install_display", "print_anywhere", "print_page", "print_text", "prints_best", "show"),
     "ignoring": ("ignore",),
-    "watching": ("Watch", "check"),
+    "watching": ("Watch", "check", "start"),
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 

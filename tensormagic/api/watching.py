@@ -5,15 +5,25 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from tensormagic.api.ignoring import ignored
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.diagnoses import diagnose
 from tensormagic.diagnoses.mismatches import mismatch_of
 from tensormagic.diagnoses.rule import is_silenced
+from tensormagic.diagnoses.start import probes_of
 from tensormagic.errors import TensorMagicError
-from tensormagic.reports import FailureReport, Finding, Gap, Mismatch, Report, TraceReport, WatchReport
+from tensormagic.reports import (
+    FailureReport,
+    Finding,
+    Gap,
+    Mismatch,
+    Report,
+    StartReport,
+    TraceReport,
+    WatchReport,
+)
 
 # What every report goes through before it is handed over: the diagnoses, less what the person does not want told.
 
@@ -69,15 +79,32 @@ def _with_gap(report: AnyReport, codes: list[str]) -> AnyReport:
 MOST_CODES = 64  # cells whose runs are remembered
 
 
+@overload
 def check(
     namespace: Mapping[str, Any] | None = None, *, earlier: Sequence[WatchReport] = (), quick: bool = False
-) -> WatchReport:
+) -> WatchReport: ...
+
+
+@overload
+def check(namespace: Any, *parts: Any) -> StartReport: ...
+
+
+def check(
+    namespace: Any = None, *parts: Any, earlier: Sequence[WatchReport] = (), quick: bool = False
+) -> WatchReport | StartReport:
     """Return what is wrong with what a session holds: memory that nobody uses, and modules that miss parameters.
 
     Nothing is run, changed or kept. ``report.findings`` says what was found.
 
+    ``check(net, optimizer, loader, loss)`` looks at a training before it begins, from one batch: modes, parameters that
+    the optimizer lacks, ranges of inputs and labels, the initial loss, whether gradients reach every parameter, and
+    whether a copy learns eight samples by heart. It runs copies of the model; nothing that is given is changed. What is
+    not there can be left out, and in place of the loader stand a list of batches or a batch. ``report.probes`` says
+    what was found.
+
     Args:
-        namespace: Names, and what they are bound to; by default the caller's globals.
+        namespace: Names, and what they are bound to; by default the caller's globals. Or a model.
+        parts: With a model: its optimizer, its loader, its loss, in any order.
         earlier: What earlier checks returned, one after each run of the same code: what grew each time is found then.
         quick: Whether to stop after a twentieth of a second; what was left out is told.
 
@@ -90,20 +117,47 @@ def check(
     1
     """
     require_torch()
+    from tensormagic.collectors.session.first_look import is_module
     from tensormagic.collectors.session.session_walk import QUICK, THOROUGH
     from tensormagic.collectors.session.watching import look
 
     given: Any = namespace
+    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
+    if parts or is_module(given):
+        return start((given, *parts), {**caller.f_globals, **caller.f_locals})
     if given is not None and not isinstance(given, Mapping):
         kind = type(given).__name__
         raise TensorMagicError(f'check() takes names and their values, but was given a {kind}: {{"net": net}}')
     given_reports: Sequence[Any] = earlier
     if not all(isinstance(report, WatchReport) for report in given_reports):
         raise TensorMagicError("check(earlier=…) takes the reports that earlier checks returned, the oldest first")
-    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
     seen = caller.f_globals if namespace is None else namespace
     budget = QUICK if quick else THOROUGH
     return diagnosed(look(seen, filename=caller.f_code.co_filename, earlier=earlier, budget=budget))
+
+
+def start(parts: Sequence[Any], namespace: Mapping[str, Any]) -> StartReport:
+    """Return what one batch tells about a training that is about to begin; see `check`.
+
+    Args:
+        parts: The model, and its optimizer, its loader and its loss in any order.
+        namespace: Where the model may have a name.
+
+    Raises:
+        TensorMagicError: where there is no model among them, or two of a kind.
+    """
+    from tensormagic.collectors.session.first_look import look as look_first
+    from tensormagic.collectors.session.first_look import sorted_out
+    from tensormagic.collectors.session.tied_weights import TiedWeights
+    from tensormagic.collectors.session.unregistered import modules_report
+
+    net, optimizer, source, loss = sorted_out(parts)
+    name = next((name for name, value in list(namespace.items()) if value is net and not name.startswith("_")), "net")
+    report = look_first(net, optimizer, source, loss, name=name)
+    modules = WatchReport(modules=modules_report([(name, net)], namespace, TiedWeights()))
+    report = dataclasses.replace(report, probes=probes_of(report))
+    found = diagnosed(modules)
+    return dataclasses.replace(report, findings=found.findings, gaps=(*report.gaps, *found.gaps))
 
 
 class Watch:

@@ -47,7 +47,7 @@ _SECOND_COLUMN = re.compile(r" {8,}|\S+ {2,}")
 
 
 def run(magics: Any, line: str) -> None:
-    """Print help, versions and settings; show a page; check the session; or switch something on or off.
+    """Print help, versions and settings; show a page; check the session or a training; or switch something on or off.
 
     Raises:
         UsageError: for what is no switch and no topic, or neither on nor off.
@@ -55,6 +55,8 @@ def run(magics: Any, line: str) -> None:
     words = line.split()
     if words == ["check"]:
         magics.watcher.check()
+    elif words[:1] == ["check"]:
+        magics.watcher.check_start(line.split(maxsplit=1)[1])
     elif words[:1] == [HELP]:
         _help_on(" ".join(words[1:]))
     elif words and words[0] in SWITCHES:
@@ -136,6 +138,7 @@ def _own() -> list[tuple[str, str]]:
     """Return what %tensormagic itself takes, and what that does."""
     return [
         ("%tensormagic check", "memory that nothing uses, modules that miss parameters"),
+        ("%tensormagic check net, optimizer, loader", "a look before training, from one batch"),
         *((f"%tensormagic {name} on|off", text) for name, text in SWITCHES.items()),
         ("%tensormagic help tracegrad, %tensormagic TM302", "the page of a magic, of a finding"),
         ("%tensormagic help", "all topics"),

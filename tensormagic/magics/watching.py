@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
+from IPython.core.error import UsageError
+
 from tensormagic import api
+from tensormagic.errors import TensorMagicError
+from tensormagic.magics.arguments import check_expression
 from tensormagic.magics.cell import cell_number
 from tensormagic.magics.display import show
 from tensormagic.magics.live_output import last_report
+from tensormagic.magics.names import value_of
 
 if TYPE_CHECKING:
     from tensormagic.reports import Finding, TraceReport, WatchReport
@@ -49,6 +55,21 @@ class Watcher:
         """Show what stands now, all of it."""
         watch = self._watch or api.Watch(functools.partial(cell_number, self._shell))
         show(watch.look(self._shell.user_ns))
+
+    def check_start(self, expression: str) -> None:
+        """Show what one batch tells about a training before it begins: ``net, optimizer, loader, loss``.
+
+        Raises:
+            UsageError: for what is no expression, for a name that is not there, or where there is no model among them.
+        """
+        check_expression(expression)
+        given = value_of(self._shell, expression)
+        several = isinstance(ast.parse(expression, mode="eval").body, ast.Tuple)
+        try:
+            report = api.start(given if several else (given,), self._shell.user_ns)
+        except TensorMagicError as error:
+            raise UsageError(str(error)) from None
+        show(report)
 
     def _look(self, result: Any) -> None:
         """Look, and show what is new; what goes wrong is one line: the cell's own outcome stands."""

@@ -95,6 +95,7 @@ from tensormagic.reports.snapshot import (
     SnapshotStretch,
     StretchState,
 )
+from tensormagic.reports.start import Extent, Overfit, Probe, StartReport
 from tensormagic.reports.storage import (
     Barrier,
     CopyVerdict,
@@ -224,6 +225,7 @@ __all__ = [
     "Draw",
     "DrawSum",
     "Edge",
+    "Extent",
     "Fact",
     "FailureReport",
     "Finding",
@@ -289,6 +291,7 @@ __all__ = [
     "OptimizerUse",
     "OutOfMemory",
     "Outlet",
+    "Overfit",
     "OverlayElement",
     "OverlayMember",
     "OverlayPair",
@@ -305,6 +308,7 @@ __all__ = [
     "PathNode",
     "Phase",
     "Placed",
+    "Probe",
     "ProcessUse",
     "RankReport",
     "RankRow",
@@ -332,6 +336,7 @@ __all__ = [
     "SnapshotReport",
     "SnapshotStretch",
     "Spread",
+    "StartReport",
     "State",
     "Statistics",
     "Step",

@@ -154,12 +154,12 @@ def test_what_is_no_switch_is_refused(cell, given):
     assert refused == f"%tensormagic watch takes on, off, or nothing, but was given '{given}'"
 
 
-@pytest.mark.parametrize("words", ["wotch on", "check wotch"])
-def test_what_is_nothing_is_refused(cell, words):
-    """With all that there is, and what was given."""
-    refused = str(cell(f"%tensormagic {words}").error)
+def test_what_is_nothing_is_refused(cell):
+    """With all that there is, and what was given; behind ``check`` stand names."""
+    refused = str(cell("%tensormagic wotch on").error)
     assert "watch on|off" in refused
-    assert f"there is no page on '{words}'" in refused
+    assert "there is no page on 'wotch on'" in refused
+    assert "there is no name 'wotch' here" in str(cell("%tensormagic check wotch").error)
 
 
 def test_a_look_changes_nothing(cell, shell):
@@ -215,3 +215,14 @@ def test_what_the_panel_of_a_traced_cell_has_told_the_watch_does_not_tell_again(
     assert told(cell("x = 1")) == []
     assert told(cell("losses = [net2(torch.zeros(4096, 2)).exp().mean() for _ in range(6)]")) == ["TM503"]
     assert told(cell("other = Net()")) == ["TM605"]
+
+
+def test_check_of_a_training_shows_questions_and_answers(cell):
+    """With expressions instead of nothing; what is no model is an error that says so."""
+    cell("import torch; model = torch.nn.Linear(4, 2); batch = torch.randn(8, 4), torch.arange(8) % 2")
+    ran = cell("%tensormagic check model, torch.optim.SGD(model.parameters(), lr=0.1), batch")
+    text = "".join(bundle["text/plain"] for bundle in ran.shown)
+    assert "check model" in text
+    assert "learns by heart" in text
+    assert "takes the model" in str(cell("%tensormagic check batch").error)
+    assert "not a Python expression" in str(cell("%tensormagic check model,,").error)

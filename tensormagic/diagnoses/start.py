@@ -1,0 +1,214 @@
+"""What a look before training means: questions and answers, in the order of a training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from tensormagic.diagnoses.phrases import as_code, scientific
+from tensormagic.reports import Extent, Probe, StartReport
+from tensormagic.words import count, listed, part_of, plural, tuple_text
+
+WIDE, FAR = 10.0, 10.0  # the spread of inputs, and how far their mean lies from 0, from which they are to be scaled
+HIGH, EXCESS = 1.5, 0.5  # the initial loss: so many times the expected one, and so much above it
+LEARNED, FELL = 0.1, 0.7  # what is left of the loss of a few samples
+FEWEST = 20  # steps that have to be made before it is said that nothing was learned
+
+
+def probes_of(report: StartReport) -> tuple[Probe, ...]:
+    """Return the questions that could be asked of a model, an optimizer and a batch, with their answers."""
+    asked = (_mode, _optimizer, _inputs, _labels, _forward, _mixing, _initial_loss, _gradients, _overfit)
+    return tuple(probe for ask in asked for probe in ask(report))
+
+
+def _names(report: StartReport, names: Sequence[str]) -> str:
+    """Return a few names, as a person writes them."""
+    return listed([as_code(f"{report.model}.{name}") for name in names], most=3, found=len(names))
+
+
+def _mode(report: StartReport) -> Iterator[Probe]:
+    if not report.training:
+        told = "in eval mode: dropout is off and batch normalisation uses its running statistics"
+        yield Probe("mode", "look", told, f"`{report.model}.train()`")
+    elif report.in_eval:
+        yield Probe(
+            "mode",
+            "look",
+            f"in train mode, but {_names(report, report.in_eval)} in eval mode",
+            f"If that is not meant: `{report.model}.train()`",
+        )
+    else:
+        yield Probe("mode", "fine", "in train mode")
+
+
+def _optimizer(report: StartReport) -> Iterator[Probe]:
+    if report.missing is None:
+        if not report.trainable:
+            yield Probe("parameters", "wrong", "no parameter asks for a gradient", "`requires_grad_(True)`")
+        return
+    if report.strangers and len(report.missing) == report.trainable > 0:
+        told = f"{report.optimizer} holds {plural(report.strangers, 'parameter')}, and none of {report.model}"
+        yield Probe("optimizer", "wrong", told, f"Make it of this model: `{_made(report)}`")
+    elif report.missing:
+        share = part_of(len(report.missing), report.trainable, "parameter")
+        told = f"{report.optimizer} lacks {_names(report, report.missing)}: {share} that ask for a gradient"
+        yield Probe("optimizer", "look", told, f"If they are to learn: `{_made(report)}`; if not, freeze them")
+    elif not report.trainable:
+        yield Probe("optimizer", "wrong", "no parameter asks for a gradient", "`requires_grad_(True)`")
+    else:
+        frozen = report.parameters - report.trainable
+        told = f"{report.optimizer} holds all {plural(report.trainable, 'parameter')} that ask for a gradient"
+        yield Probe("optimizer", "fine", told + (f"; {count(frozen)} are frozen" if frozen else ""))
+
+
+def _made(report: StartReport) -> str:
+    return f"torch.optim.{report.optimizer}({report.model}.parameters(), …)"
+
+
+def _inputs(report: StartReport) -> Iterator[Probe]:
+    for number, x in enumerate(report.inputs, 1):
+        what = "inputs" if len(report.inputs) == 1 else f"input {number}"
+        yield _input(what, x)
+
+
+def _input(what: str, x: Extent) -> Probe:
+    shape = f"{tuple_text(x.shape)} {x.dtype}"
+    if x.bad:
+        return Probe(what, "wrong", f"{shape}: {plural(x.bad, 'value')} NaN or infinite", "Clean the data first")
+    if x.low is None or x.high is None:
+        return Probe(what, "unknown", shape)
+    if x.dtype.startswith(("float", "bfloat")):
+        span = f"{shape}, from {scientific(x.low)} to {scientific(x.high)}, mean {scientific(x.mean)}, "
+        span += f"standard deviation {scientific(x.std)}"
+        if x.low == x.high:
+            return Probe(what, "look", f"{shape}: all are {scientific(x.low)}", "Look at what the loader gives")
+        if x.std > WIDE or abs(x.mean) > FAR:
+            return Probe(what, "look", span, "Standardise: `(x - mean) / std`, of the training data")
+        return Probe(what, "fine", span)
+    return Probe(what, "fine", f"{shape}, from {x.low:.0f} to {x.high:.0f}")
+
+
+def _labels(report: StartReport) -> Iterator[Probe]:
+    y, out = report.target, report.outputs
+    if y is None:
+        return
+    shape = f"{tuple_text(y.shape)} {y.dtype}"
+    if y.bad:
+        yield Probe("targets", "wrong", f"{shape}: {plural(y.bad, 'value')} NaN or infinite", "Clean the data first")
+    elif y.low is None or y.high is None:
+        yield Probe("targets", "unknown", shape)
+    elif y.dtype.startswith(("float", "bfloat")):
+        fits = out is None or out == y.shape or (math.prod(out) == math.prod(y.shape) and len(out) == len(y.shape))
+        told = f"{shape}, from {scientific(y.low)} to {scientific(y.high)}"
+        if fits:
+            yield Probe("targets", "fine", told)
+        else:
+            shapes = tuple_text(out or ())
+            told = f"{told}, against outputs of {shapes}: the loss broadcasts them against each other"
+            yield Probe("targets", "look", told, f"Give both one shape: `y.view({shapes})`")
+    else:
+        yield _classes(report, y, shape)
+
+
+def _classes(report: StartReport, y: Extent, shape: str) -> Probe:
+    assert y.low is not None
+    assert y.high is not None
+    told = f"{shape}, classes {y.low:.0f} to {y.high:.0f}"
+    of = report.outputs[1] if report.outputs is not None and len(report.outputs) > 1 else 0
+    if report.loss.lower().replace("_", "").startswith(("crossentropy", "nll")) and of:
+        if report.value is None and not report.error:
+            first = (
+                "`y - 1`, as classes are counted from 0"
+                if y.low == 1 and y.high == of
+                else "As many outputs as classes"
+            )
+            return Probe("targets", "wrong", f"{told}, and the model has outputs for 0 to {of - 1}", first)
+        told += f" of {of}"
+    if y.different == 1 and math.prod(y.shape) > 1:
+        return Probe("targets", "look", f"{told}: all the same in this batch", "Shuffle the data: `shuffle=True`")
+    return Probe("targets", "fine", told)
+
+
+def _forward(report: StartReport) -> Iterator[Probe]:
+    if report.error:
+        yield Probe("forward", "wrong", report.error, "Run the batch by itself: `%tensormagic explain on` tells more")
+
+
+def _mixing(report: StartReport) -> Iterator[Probe]:
+    if report.mixes:
+        told = "the result of the first sample depends on the others of the batch, in eval mode too"
+        yield Probe(
+            "samples", "look", told, "Look for a `view`, softmax or mean that reaches over the batch (TM106, TM612)"
+        )
+    elif report.mixes is not None:
+        yield Probe("samples", "fine", "the result of the first depends on no other of the batch")
+
+
+def _initial_loss(report: StartReport) -> Iterator[Probe]:
+    if report.value is None:
+        return
+    told = f"{report.loss} is {scientific(report.value)}"
+    expected = report.expected
+    if not math.isfinite(report.value):
+        yield Probe("initial loss", "wrong", told, "`%%tracegrad` finds where it began")
+    elif expected is None:
+        yield Probe("initial loss", "fine", told)
+    elif report.value > HIGH * expected and report.value > expected + EXCESS:
+        yield Probe(
+            "initial loss",
+            "look",
+            f"{told}, and {scientific(expected)} of a model that knows nothing",
+            "Begin with smaller weights in the last layer, and scale inputs and targets",
+        )
+    else:
+        yield Probe("initial loss", "fine", f"{told}; a model that knows nothing has {scientific(expected)}")
+
+
+def _gradients(report: StartReport) -> Iterator[Probe]:
+    if report.without_gradient is None:
+        return
+    if report.bad_gradient:
+        yield Probe(
+            "gradients",
+            "wrong",
+            f"NaN or infinite in {_names(report, report.bad_gradient)}",
+            "`%%tracegrad` finds where it began",
+        )
+    elif report.without_gradient:
+        yield Probe(
+            "gradients",
+            "look",
+            f"none reach {_names(report, report.without_gradient)}",
+            "Use them in forward, or freeze them: `requires_grad_(False)`",
+        )
+    elif report.zero_gradient:
+        yield Probe(
+            "gradients",
+            "look",
+            f"exactly zero in {_names(report, report.zero_gradient)}",
+            f"`%why {as_code(f'{report.model}.{report.zero_gradient[0]}')}` in the training tells why",
+        )
+    else:
+        yield Probe("gradients", "fine", f"reach all {plural(report.trainable, 'parameter')}")
+
+
+def _overfit(report: StartReport) -> Iterator[Probe]:
+    tried = report.overfit
+    if tried is None:
+        return
+    fell = f"loss from {scientific(tried.first)} to {scientific(tried.last)}"
+    told = f"{plural(tried.samples, 'sample')} in {plural(tried.steps, 'step')} of Adam on a copy: {fell}"
+    enough = tried.last <= LEARNED * abs(tried.first) or tried.last < tried.first - abs(tried.first) * (1 - LEARNED)
+    if enough:
+        yield Probe("learns by heart", "fine", told)
+    elif tried.last <= FELL * tried.first:
+        yield Probe("learns by heart", "fine", f"{told}, and still falls")
+    elif tried.steps < FEWEST:
+        yield Probe("learns by heart", "unknown", f"{told}: too few to tell")
+    else:
+        yield Probe(
+            "learns by heart",
+            "look",
+            told,
+            "A model that cannot learn a few samples has a fault on the way: `%%tracegrad` one step",
+        )

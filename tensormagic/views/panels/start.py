@@ -1,0 +1,48 @@
+"""What a look before training says: one line for each question, what is wrong first in words."""
+
+from __future__ import annotations
+
+from tensormagic.reports import Probe, StartReport
+from tensormagic.views.nodes import Cell, Column, Findings, Look, Node, Noted, Panel, Words, table_of
+from tensormagic.words import plural, seconds_text
+
+_STATES: dict[str, tuple[str, Look]] = {
+    "fine": ("fine", "quiet"),
+    "look": ("look", "warning"),
+    "wrong": ("wrong", "error"),
+    "unknown": ("not known", "quiet"),
+}  # fmt: skip
+
+
+def view(report: StartReport) -> Panel:
+    """Return the panel."""
+    body: list[Node] = [Findings(report.findings, report.gaps), table_of(PROBES, report.probes)]
+    facts: list[Cell] = [plural(report.parameters, "parameter"), seconds_text(report.seconds)]
+    return Panel("start", "graph", f"check {report.model}", facts, body, f"Check of {report.model} before training",
+                 lead=summary(report))  # fmt: skip
+
+
+def _state(probe: Probe) -> Cell:
+    return Words(*_STATES[probe.state])
+
+
+def _answer(probe: Probe) -> Cell:
+    return Noted(probe.answer, [probe.remedy] if probe.remedy else [])
+
+
+PROBES = (
+    Column("question", lambda probe: probe.question, "name"),
+    Column("state", _state, "silent"),
+    Column("answer", _answer, "wide"),
+)
+
+
+def summary(report: StartReport) -> str:
+    """Return the answer in one sentence."""
+    wrong = sum(probe.state == "wrong" for probe in report.probes)
+    odd = sum(probe.state == "look" for probe in report.probes)
+    asked = plural(len(report.probes), "question")
+    if not wrong and not odd:
+        return f"Ready as far as {asked} can tell."
+    parts = [f"{wrong} wrong"] * bool(wrong) + [f"{odd} to look at"] * bool(odd)
+    return f"Of {asked}, {' and '.join(parts)}."

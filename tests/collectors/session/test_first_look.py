@@ -1,0 +1,238 @@
+"""A look before training: what it finds, and that nothing of the person's is another afterwards."""
+
+from __future__ import annotations
+
+import copy
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+import tensormagic as tm
+from tensormagic.collectors.session import first_look
+from tensormagic.errors import TensorMagicError
+
+
+@pytest.fixture(autouse=True)
+def as_long_as_it_takes(monkeypatch):
+    """A busy machine makes fewer steps in a few seconds."""
+    monkeypatch.setattr(first_look, "SECONDS", 120.0)
+
+
+def net_of(*layers):
+    """Return a classifier of 8 features with dropout and a normalisation, or one of other layers."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        *(layers or (nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 3)))
+    )
+
+
+def data(size=32, classes=3):
+    return TensorDataset(torch.randn(size, 8), torch.arange(size) % classes)
+
+
+def states(report):
+    """Return the state of each question."""
+    return {probe.question: probe.state for probe in report.probes}
+
+
+def test_a_training_that_is_ready():
+    """Every question is asked, and fine."""
+    net = net_of()
+    report = tm.check(net, torch.optim.Adam(net.parameters()), DataLoader(data(), batch_size=16, shuffle=True))
+    asked = ("mode", "optimizer", "inputs", "targets", "samples", "initial loss", "gradients", "learns by heart")
+    assert states(report) == dict.fromkeys(asked, "fine")
+    assert (report.model, report.loss, report.gaps, report.findings) == ("net", "cross_entropy", (), ())
+    assert report.overfit.steps == 50
+    assert "Ready" in str(report)
+
+
+class Drawing(TensorDataset):
+    """Adds noise of every library."""
+
+    def __getitem__(self, at):
+        x, y = super().__getitem__(at)
+        return x + torch.randn(8) + np.random.rand() + random.random(), y  # noqa: NPY002
+
+
+def everything(net, optimizer, loader):
+    """Return all that a check could have changed."""
+    generators = (torch.get_rng_state(), loader.generator.get_state(), *np.random.get_state()[1:3], random.getstate())  # noqa: NPY002
+    gradients = [None if one.grad is None else one.grad.clone() for one in net.parameters()]
+    state = copy.deepcopy((net.state_dict(), optimizer.state_dict()))
+    return [*map(repr, generators), repr(gradients), repr(state), [one.training for one in net.modules()],
+            [one.data_ptr() for one in net.parameters()], [one.requires_grad for one in net.parameters()]]  # fmt: skip
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_nothing_is_changed(trained):
+    """Weights, buffers, gradients, optimizer, modes, generators and hooks are as before."""
+    torch.set_printoptions(profile="full")
+    net, calls = net_of(), []
+    net[0].register_forward_hook(lambda *_: calls.append(1))
+    optimizer = torch.optim.Adam(net.parameters())
+    loader = DataLoader(Drawing(*data().tensors), 8, shuffle=True, generator=torch.Generator().manual_seed(3))
+    if trained:
+        net(torch.randn(4, 8)).sum().backward()
+        optimizer.step()
+        net[1].eval()
+    before, called = everything(net, optimizer, loader), len(calls)
+    try:
+        tm.check(net, optimizer, loader, nn.CrossEntropyLoss())
+        assert everything(net, optimizer, loader) == before
+    finally:
+        torch.set_printoptions(profile="default")
+    assert len(calls) == called
+    first = [x.sum().item() for x, _ in loader]
+    loader.generator.manual_seed(3)
+    assert [x.sum().item() for x, _ in loader] != first  # the data set draws anew
+    assert torch.is_grad_enabled()
+
+
+def test_the_loader_gives_the_same_batches_as_without_a_check():
+    """Its generator and the global one are put back, and no worker is started."""
+    seen = []
+    for checked in (False, True):
+        torch.manual_seed(7)
+        loader = DataLoader(data(), 8, shuffle=True, num_workers=2, generator=torch.Generator().manual_seed(1))
+        net = net_of()
+        torch.manual_seed(5)
+        if checked:
+            tm.check(net, loader)
+            assert loader._iterator is None
+        plain = DataLoader(loader.dataset, sampler=loader.sampler, batch_size=8)
+        seen.append([x.tolist() for x, _ in plain])
+    assert seen[0] == seen[1]
+
+
+def test_what_an_optimizer_lacks():
+    """Names as a person writes them; what belongs to another model is told as such."""
+    net, other = net_of(), net_of()
+    report = tm.check(net, torch.optim.SGD(net[0].parameters(), lr=0.1))
+    assert report.missing == ("1.weight", "1.bias", "4.weight", "4.bias")
+    assert states(report)["optimizer"] == "look"
+    report = tm.check(net, torch.optim.SGD(other.parameters(), lr=0.1))
+    assert states(report)["optimizer"] == "wrong"
+    assert "none of net" in next(probe.answer for probe in report.probes if probe.question == "optimizer")
+
+
+@pytest.mark.parametrize(
+    ("change", "question"),
+    [(lambda net: net.eval(), "mode"), (lambda net: net[1].eval(), "mode")],
+    ids=["all", "a normalisation"],
+)
+def test_modes(change, question):
+    """The whole model in eval mode, or a part of it."""
+    net = net_of()
+    change(net)
+    assert states(tm.check(net))[question] == "look"
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "question", "state"),
+    [(torch.randn(16, 8) * 900, torch.arange(16) % 3, "inputs", "look"),
+     (torch.full((16, 8), torch.nan), torch.arange(16) % 3, "inputs", "wrong"),
+     (torch.ones(16, 8), torch.arange(16) % 3, "inputs", "look"),
+     (torch.randn(16, 8), torch.arange(16) % 3 + 1, "targets", "wrong"),
+     (torch.randn(16, 8), torch.zeros(16, dtype=torch.long), "targets", "look"),
+     (torch.randn(16, 9), torch.arange(16) % 3, "forward", "wrong")],
+    ids=["raw", "nan", "constant", "classes from 1", "one class", "width"],
+)  # fmt: skip
+def test_batches(x, y, question, state):
+    """Scale, NaN, classes, shapes."""
+    assert states(tm.check(net_of(), (x, y)))[question] == state
+
+
+def test_samples_that_mix():
+    """A softmax over the batch."""
+    net = net_of(nn.Linear(8, 3), nn.Softmax(dim=0))
+    assert states(tm.check(net, (torch.randn(16, 8), torch.arange(16) % 3)))["samples"] == "look"
+
+
+class Gated(nn.Module):
+    """Leaves a layer out, and scales its output up."""
+
+    def __init__(self, scale=1.0):
+        super().__init__()
+        self.body, self.gate, self.scale = nn.Linear(8, 3), nn.Linear(8, 3), scale
+
+    def forward(self, x):
+        return self.body(x) * self.scale
+
+
+def test_a_gradient_that_does_not_arrive_and_a_loss_that_is_too_high():
+    """Named, and compared with log(classes)."""
+    report = tm.check(Gated(80.0), (torch.randn(16, 8), torch.arange(16) % 3))
+    assert states(report)["gradients"] == states(report)["initial loss"] == "look"
+    assert report.without_gradient == ("gate.weight", "gate.bias")
+    assert report.expected == pytest.approx(1.0986, abs=1e-3)
+
+
+def test_a_model_that_cannot_learn():
+    """Its result does not depend on its input."""
+    net = net_of(nn.Linear(8, 3), nn.Hardtanh(0.0, 1e-4))
+    assert states(tm.check(net, (torch.randn(16, 8), torch.arange(16) % 3)))["learns by heart"] == "look"
+
+
+def test_what_hangs_on_the_modules_is_found_too():
+    """Findings about the modules stand beside the questions."""
+    net = net_of(*[nn.Linear(8, 8)] * 3)
+    net[0].requires_grad = False
+    assert [found.code for found in tm.check(net).findings] == ["TM614", "TM615"]
+
+
+class Stream(IterableDataset):
+    """Begins anew each time, or is its own iterator."""
+
+    def __init__(self, *, once):
+        self._once, self._left = once, 64
+
+    def __iter__(self):
+        return self if self._once else iter([(torch.randn(8), torch.tensor(1))] * 32)
+
+    def __next__(self):
+        self._left -= 1
+        return torch.randn(8), torch.tensor(1)
+
+
+def test_sources_of_batches():
+    """A stream that begins anew is asked; an iterator is left alone, and said to be."""
+    assert tm.check(net_of(), DataLoader(Stream(once=False), 8)).inputs[0].shape == (8, 8)
+    stream, batches = Stream(once=True), iter([(torch.randn(4, 8), torch.arange(4) % 3)])
+    for source in (DataLoader(stream, 8), batches):
+        report = tm.check(net_of(), source)
+        assert "would be missing in the training" in report.gaps[0].reason
+    assert stream._left == 64
+    assert next(batches)[0].shape == (4, 8)
+
+
+def test_a_model_that_is_given_a_dictionary_and_returns_its_loss():
+    """As Transformers' models do."""
+
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(8, 3)
+
+        def forward(self, x, labels):
+            logits = self.head(x)
+            return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
+
+    report = tm.check(Named(), [{"x": torch.randn(16, 8), "labels": torch.arange(16) % 3}])
+    assert report.loss == "the model's loss"
+    assert states(report)["learns by heart"] == "fine"
+
+
+def test_what_cannot_be_checked():
+    """Bad input is named."""
+    net = net_of()
+    with pytest.raises(TensorMagicError, match="takes the model"):
+        tm.check(torch.optim.SGD(net.parameters(), lr=0.1), [])
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with pytest.raises(TensorMagicError, match="not another SGD"):
+        tm.check(net, optimizer, optimizer)
+    with pytest.raises(TensorMagicError, match="names and their values"):
+        tm.check(3)

@@ -1,0 +1,66 @@
+"""Looks before a training: all in order, much to look at, nothing run, hostile names."""
+
+from __future__ import annotations
+
+from tensormagic.diagnoses.start import probes_of
+from tensormagic.reports import Extent, Gap, Overfit, Probe, StartReport
+from tests.reports.samples import HOSTILE, finding
+
+
+def judged(**facts) -> StartReport:
+    """Return a report with the answers to what its facts tell."""
+    return StartReport(**facts, probes=probes_of(StartReport(**facts)))
+
+
+def ready() -> StartReport:
+    """A classifier with nothing to complain of."""
+    return judged(
+        model="net", optimizer="Adam", parameters=4, trainable=4, missing=(), outputs=(16, 10), loss="cross_entropy",
+        inputs=(Extent(shape=(16, 64), dtype="float32", low=-2.1, high=2.4, mean=0.01, std=0.98),),
+        target=Extent(shape=(16,), dtype="int64", low=0.0, high=9.0, mean=4.4, std=2.8, different=9),
+        value=2.31, expected=2.302585, without_gradient=(), mixes=False, overfit=Overfit(8, 50, 2.3, 0.001),
+        seconds=0.4,
+    )  # fmt: skip
+
+
+def odd() -> StartReport:
+    """Eval mode, a part that no optimizer has, raw inputs, a layer without a gradient, and no learning."""
+    return judged(
+        model="net", optimizer="SGD", parameters=6, trainable=6, missing=("head.weight", "head.bias"), training=False,
+        inputs=(Extent(shape=(16, 4), dtype="float32", low=1.0, high=3500.0, mean=812.0, std=640.0),),
+        target=Extent(shape=(16,), dtype="float32", low=0.0, high=9.0, mean=4.4, std=2.8), outputs=(16, 1),
+        loss="mse_loss", value=7000.0, expected=27.0, without_gradient=("gate.weight",), mixes=True,
+        overfit=Overfit(8, 50, 7000.0, 6900.0), seconds=2.0,
+    )  # fmt: skip
+
+
+def stopped() -> StartReport:
+    """A class that is not there; nothing was run after it."""
+    return judged(
+        model="net", parameters=2, trainable=2, outputs=(8, 3), loss="cross_entropy",
+        target=Extent(shape=(8,), dtype="int64", low=1.0, high=3.0, mean=2.0, std=0.8, different=3),
+    )  # fmt: skip
+
+
+def hostile() -> StartReport:
+    """Markup in every name."""
+    return StartReport(
+        model=HOSTILE, optimizer=HOSTILE, parameters=3, trainable=3, missing=(HOSTILE,), error=HOSTILE, loss=HOSTILE,
+        probes=(Probe(HOSTILE, "wrong", HOSTILE, HOSTILE), Probe("forward", "unknown", HOSTILE * 4)),
+        findings=(finding(),), gaps=(Gap("batch", HOSTILE),),
+    )  # fmt: skip
+
+
+def full() -> StartReport:
+    """Every field has a value."""
+    return StartReport(
+        findings=(finding(),), model=HOSTILE, optimizer="SGD", parameters=6, trainable=5, missing=("a.b",), strangers=2,
+        training=False, in_eval=("bn",), inputs=(Extent(shape=(2, 3), dtype="float32", low=0.0, high=1.0, mean=0.5,
+        std=0.2, bad=1, different=0),), target=Extent(shape=(), dtype="int64", low=1.0, high=1.0, different=1),
+        outputs=(2, 3), loss="mse_loss", value=1.0, expected=2.0, without_gradient=("c",), zero_gradient=("d",),
+        bad_gradient=("e",), mixes=True, overfit=Overfit(8, 50, 2.0, 1.0), error="RuntimeError: x", seconds=0.5,
+        probes=(Probe("mode", "look", "in eval mode", "train"),), gaps=(Gap("batch", "none"),),
+    )  # fmt: skip
+
+
+SAMPLES = {make.__name__: make() for make in (ready, odd, stopped, hostile)}
