@@ -66,7 +66,9 @@ def why(
         if not explain.is_tensor(x):
             raise NotATensorError(_advice(x, name or "x"))
     if loss is not None and not explain.is_tensor(loss):
-        raise NotATensorError(f"the loss is {explain.what(loss)}, not a tensor: name what backward is called on")
+        raise NotATensorError(
+            f"the loss is {explain.what(loss)}, not a tensor: give the tensor that backward is called on"
+        )
     given = (_loss_name(loss, names), loss) if explain.is_tensor(loss) else ("", None)
     with readable(x, name or "x"):
         found = gradient_facts(x, name, names, loss=given, scale=scale_in(seen))
@@ -76,7 +78,7 @@ def why(
 def _advice(x: Any, name: str) -> str:
     if x is None and name.endswith(".grad"):
         return f"{name} is None; ask about the tensor itself: why({name.removesuffix('.grad')})"
-    return explain.why_not_a_tensor(x, name) or f"{name} is an array: only torch's tensors have gradients"
+    return explain.why_not_a_tensor(x, name) or f"{name} is an array: only torch tensors have gradients"
 
 
 def _loss_name(loss: Any, names: Names) -> str:

@@ -70,7 +70,7 @@ def compare(left: Run, right: Run, *, names: Sequence[str] | None = None) -> Com
         TensorMagicError: for anything else that is no such run, for one of each sort, or other than two names.
     """
     if names is not None and len(names) != 2:
-        raise TensorMagicError(f"compare() takes two names, one a run, but was given {len(names)}")
+        raise TensorMagicError(f"compare() takes two names, one per run, but was given {len(names)}")
     one, other = _report(left), _report(right)
     if isinstance(one, RngRunReport) and isinstance(other, RngRunReport):
         first, second = names or ("a", "b")

@@ -30,7 +30,7 @@ def readable(value: Any, name: str) -> Iterator[None]:
         kind = type(value)
         if str(kind.__module__).partition(".")[0] in {"torch", "numpy", "builtins"}:
             raise
-        told = f"{type(error).__name__} when it is looked at"
+        told = f"{type(error).__name__} when it is read"
         raise TensorMagicError(f"{name} cannot be read: its class {kind.__name__} raises {told}") from error
 
 

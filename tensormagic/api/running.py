@@ -40,9 +40,7 @@ def pace_of(budget: float | None, every: int | None, steps: Steps | None) -> Pac
     """
     if budget is not None and (every is not None or steps is not None):
         other = "every" if every is not None else "steps"
-        raise TraceError(
-            f"a budget and {other} were given: a budget decides by itself which steps are traced; leave one of them out"
-        )
+        raise TraceError(f"a budget and {other} were given: a budget chooses the steps to trace; leave one of them out")
     if budget is not None:
         return Pace(budget=_budget(budget))
     start, stop = (None, None) if steps is None else _steps(steps)
@@ -73,7 +71,7 @@ def _steps(steps: object) -> Steps:
         )
     start, stop = steps
     if stop is not None and stop <= (start or 1):
-        raise TraceError(f"steps is {steps!r}: no step lies in it; the stop, which is not traced, has to be larger")
+        raise TraceError(f"steps is {steps!r}: it contains no step; the stop, which is not traced, must be larger")
     return start, stop
 
 

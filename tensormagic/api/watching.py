@@ -130,7 +130,7 @@ def check(
         raise TensorMagicError(f'check() takes names and their values, but was given a {kind}: {{"net": net}}')
     given_reports: Sequence[Any] = earlier
     if not all(isinstance(report, WatchReport) for report in given_reports):
-        raise TensorMagicError("check(earlier=…) takes the reports that earlier checks returned, the oldest first")
+        raise TensorMagicError("check(earlier=…) takes the reports of earlier checks, the oldest first")
     seen = caller.f_globals if namespace is None else namespace
     budget = QUICK if quick else THOROUGH
     return diagnosed(look(seen, filename=caller.f_code.co_filename, earlier=earlier, budget=budget))

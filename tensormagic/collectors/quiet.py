@@ -40,7 +40,7 @@ def numbers(sizes: Iterable[Any]) -> tuple[int, ...]:
     """
     known = tuple(map(number, sizes))
     if -1 in known:
-        raise RuntimeError("a size is not known as a number")
+        raise RuntimeError("a size is not a known number")
     return known
 
 
@@ -99,4 +99,4 @@ _DTENSORS = frozenset({"torch.distributed.tensor", "torch.distributed._tensor.ap
 
 def unasked(x: Any) -> str:
     """Return why the values of a tensor that answers itself are not told."""
-    return f"only code of its class {type(x).__name__} can tell its values, and a trace does not run that"
+    return f"only code of its class {type(x).__name__} can read its values, and a trace does not run that code"

@@ -37,12 +37,14 @@ def _require_installed() -> None:
     try:
         version = metadata.version("torch")
     except metadata.PackageNotFoundError:
-        raise RequirementError(f"tensormagic needs torch {_NEEDED} or newer, found none: pip install torch") from None
+        raise RequirementError(
+            f"tensormagic needs torch {_NEEDED} or newer, but found none: pip install torch"
+        ) from None
     _judge(version)
 
 
 def _judge(version: str) -> None:
     if _release(version) < OLDEST_TORCH:
         raise RequirementError(
-            f"tensormagic needs torch {_NEEDED} or newer, and found torch {version}: pip install --upgrade torch"
+            f"tensormagic needs torch {_NEEDED} or newer, but found torch {version}: pip install --upgrade torch"
         )

@@ -23,7 +23,7 @@ Standing = Literal["ok", "note", "missing"]
 _SIGNS: dict[Standing, str] = {"ok": "\u2714", "note": "\u25cb", "missing": "\u2716"}
 _WIDGETS = {
     "anywidget": "shows %%tracegrad while the cell runs",
-    "@jupyter-widgets/jupyterlab-manager": "gives widgets their place in JupyterLab and Notebook",
+    "@jupyter-widgets/jupyterlab-manager": "shows widgets in JupyterLab and Notebook",
 }
 # Environment variables by which hosts make themselves known, and what does not work there.
 _COLAB = "live panels need `from google.colab import output; output.enable_custom_widget_manager()`, once"
@@ -33,7 +33,7 @@ _HOSTS = (
     ("KAGGLE_KERNEL_RUN_TYPE", "Kaggle", _PLAIN),
     ("DATABRICKS_RUNTIME_VERSION", "Databricks", _PLAIN),
     ("VSCODE_PID", "VS Code", "widgets come with its Jupyter extension; nothing to set up"),
-    ("JPY_PARENT_PID", "a Jupyter kernel", "all of it works where the checks above are well"),
+    ("JPY_PARENT_PID", "a Jupyter kernel", "everything works if the checks above pass"),
 )
 
 
@@ -74,7 +74,7 @@ def run(_given: argparse.Namespace) -> int:
             print(f"  {_SIGNS[check.standing]} {check.name:<36} {check.described}")
             if check.fix:
                 print(f"    {'':<36} {check.fix}")
-    print("\nsomething is missing: see above" if failed else "\nall is well")
+    print("\nsomething is missing: see above" if failed else "\neverything works")
     return int(failed)
 
 
@@ -86,7 +86,7 @@ def packages() -> Iterator[Check]:
     yield Check("Python", "ok", f"{platform.python_version()} ({sys.executable})")
     every = needed()
     if not every:
-        yield Check("tensormagic", "note", "run from its sources, not installed", "pip install -e .")
+        yield Check("tensormagic", "note", "running from source, not installed", "pip install -e .")
     yield from map(_package, every)
 
 
@@ -152,7 +152,7 @@ def _extension_folders() -> list[str]:
 
 def tried_out() -> Iterator[Check]:
     """Yield whether the main things work, by doing them on a small network."""
-    yield _tried("a tensor looked at", _look)
+    yield _tried("inspecting a tensor", _look)
     yield _tried("a backward traced", _trace)
 
 
@@ -162,7 +162,7 @@ def _tried(name: str, action: Callable[[], str]) -> Check:
     except RequirementError as error:
         return Check(name, "missing", str(error))
     except Exception as error:  # noqa: BLE001  (what does not work here is what is asked)
-        return Check(name, "missing", f"{type(error).__name__}: {error}", "please report this, with all of the above")
+        return Check(name, "missing", f"{type(error).__name__}: {error}", "please report this, with the output above")
 
 
 def _look() -> str:

@@ -13,7 +13,7 @@ HELP = "list the example notebooks; with a folder, copy them there"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the command takes."""
     parser.add_argument(
-        "folder", nargs="?", type=Path, help="where to copy them; files that you have changed there are kept"
+        "folder", nargs="?", type=Path, help="where to copy them; files that you changed there are kept"
     )
 
 

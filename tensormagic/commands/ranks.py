@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tensormagic import api
 
-HELP = "hold the ranks of a run against each other: a folder that they wrote with tensormagic.trace(ranks=...)"
+HELP = "compare the ranks of a run: a folder that they wrote with tensormagic.trace(ranks=...)"
 _SECONDS = 2.0
 
 
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--save", action="append", default=[], type=Path, metavar="FILE",
         help="write it as .html .svg .txt or .json; may be given several times",
     )  # fmt: skip
-    parser.add_argument("--watch", action="store_true", help="look again every two seconds, until all ranks have ended")
+    parser.add_argument("--watch", action="store_true", help="refresh every two seconds, until all ranks have ended")
 
 
 def run(given: argparse.Namespace) -> int:

@@ -102,10 +102,10 @@ def read_file(path: Path) -> Facts:
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if reason := _refused(facts, line, since):
-                facts.gap = f"line {number} of {path.name} cannot be read, and what follows it was left out: {reason}"
+                facts.gap = f"line {number} of {path.name} cannot be read, and the rest was left out: {reason}"
                 break
     if "rank" not in facts.row:
-        raise ReportFormatError(f"{str(path)!r} is no file that a rank wrote{facts.gap and f': {facts.gap}'}")
+        raise ReportFormatError(f"{str(path)!r} is not a file that a rank wrote{facts.gap and f': {facts.gap}'}")
     return facts
 
 

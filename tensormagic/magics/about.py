@@ -96,7 +96,7 @@ def _show_found(words: str, found: tuple[tuple[str, str], ...]) -> None:
     """List the pages that tell of some words: ``%tensormagic zero_grad``."""
     lines = [f"  {topic:<14} {title}" for topic, title in found[:MOST_FOUND]]
     more = [f"  and {len(found) - MOST_FOUND} more"] if len(found) > MOST_FOUND else []
-    head = f"pages that tell of {words.strip()}; %tensormagic help TOPIC shows one:"
+    head = f"pages about {words.strip()}: %tensormagic help TOPIC shows one:"
     print("\n".join((head, *lines, *more)))  # noqa: T201  (asked for)
 
 

@@ -29,7 +29,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise what IPython shows as one plain message."""
         raise UsageError(
-            f"{message}{self._near(message)}\n{self.format_usage().strip()}\n{self.prog} --help tells more"
+            f"{message}{self._near(message)}\n{self.format_usage().strip()}\n{self.prog} --help lists the options"
         )
 
     def _near(self, message: str) -> str:
@@ -194,7 +194,7 @@ def _parted(text: str) -> list[str]:
 
 def _refused(found: list[str], rest: str) -> str:
     if found and re.match(r"=[^=]", rest):
-        return f"'{found[-1]} {rest}' is an assignment: run it in a line of its own, and name {found[-1]} here"
+        return f"'{found[-1]} {rest}' is an assignment: run it on its own line, and give {found[-1]} here"
     return f"{rest!r} is not a Python expression"
 
 

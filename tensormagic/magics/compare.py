@@ -65,7 +65,7 @@ def _run_of(shell: Any, given: str) -> Any:
     if given.isidentifier() and given not in shell.user_ns:
         runs = [name for name, value in shell.user_ns.items() if isinstance(value, TraceReport | api.Trace)]
         raise UsageError(
-            f"there is no name {given!r} here; a run is what %%tracegrad --into NAME bound, and here "
+            f"there is no name {given!r} here; a run is a name that %%tracegrad --into NAME bound; here "
             f"{'are' if len(runs) > 1 else 'is'} {', '.join(runs) or 'none'}"
         )
     return value_of(shell, given)

@@ -29,7 +29,7 @@ def run(shell: Any, options: argparse.Namespace) -> None:
     """
     __tracebackhide__ = True
     if not options.free:
-        raise UsageError("--yes says that what --free lists may go: %gpumem --free --yes")
+        raise UsageError("--yes releases what --free lists: %gpumem --free --yes")
     if options.expression or options.device or options.snapshot:
-        raise UsageError("--free looks at outputs and the last error alone: your own names are yours, del frees them")
+        raise UsageError("--free only releases outputs and the last error; use del for your own names")
     deliver(shell, api.free_history(shell.user_ns, drop=options.yes), output_of(options))

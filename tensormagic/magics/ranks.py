@@ -19,7 +19,7 @@ NAME = "%ranks"
 
 def parser() -> Parser:
     """Return the parser of ``%ranks``; its help is the magic's help."""
-    made = make_parser(NAME, "Compare the ranks of a run: what parts them, on which rank and when.", RankReport)
+    made = make_parser(NAME, "Compare the ranks of a run: what differs, on which rank and from when.", RankReport)
     made.add_argument(
         "run",
         nargs="*",

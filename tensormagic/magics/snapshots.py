@@ -28,7 +28,7 @@ def read_snapshot(shell: Any, path: str, names: Sequence[str] = ()) -> SnapshotR
     """
     __tracebackhide__ = True
     if names:
-        raise UsageError(f"--snapshot shows a file, which has no names: leave out {', '.join(names)}")
+        raise UsageError(f"--snapshot shows a file without names: leave out {', '.join(names)}")
     try:
         return api.read_snapshot(unquoted(path) or "", cell_number=functools.partial(cell_number, shell))
     except SnapshotError as error:

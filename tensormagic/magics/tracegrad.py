@@ -51,7 +51,7 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
     """
     __tracebackhide__ = "__ipython_bottom__"
     if cell is None and (given := pieces(line)) and not given[0].startswith("-"):
-        raise UsageError(f"{NAME} stands alone in the first line of a cell, with the code below it, not behind it")
+        raise UsageError(f"{NAME} must be alone in the first line of a cell, with the code below it")
     options = parser().parse_line(line)
     if options.help:
         print(parser().format_help().rstrip())  # noqa: T201  (asked for)
@@ -78,7 +78,7 @@ def _show_last(shell: Any, output: Output) -> None:
     """Show the last run once more: its output may be gone, with a page that was closed meanwhile."""
     report = last_report(shell)
     if report is None:
-        raise UsageError(f"{NAME} runs a cell: write it, with two percent signs, in the cell's first line")
+        raise UsageError(f"{NAME} runs a cell: write it with two percent signs in the cell's first line")
     deliver(shell, report, output)
 
 

@@ -81,7 +81,7 @@ class Watcher:
             if new := self._new(report):
                 show(dataclasses.replace(report, findings=new, sizes=()))
         except Exception as error:  # noqa: BLE001  (whatever it is, it is no error of the cell's)
-            print(f"tensormagic watch could not look: {type(error).__name__}: {error}")  # noqa: T201
+            print(f"tensormagic watch failed: {type(error).__name__}: {error}")  # noqa: T201
 
     def _new(self, report: WatchReport) -> tuple[Finding, ...]:
         """Return what is above a note and was not told yet, or is twice as much as when it was."""

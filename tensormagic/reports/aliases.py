@@ -74,11 +74,11 @@ Overlap = Literal["yes", "no", "maybe"]
 # How something comes to lie in a piece of memory.
 RELATIONS = {
     "owner": "the memory was made for it",
-    "view": "a view of its base, as torch or NumPy know it",
+    "view": "a view of its base, as torch or NumPy record it",
     "detached": "the same storage and the same version counter: `.detach()`",
-    "data": "the same storage, a version counter of its own: `.data`, `nn.Parameter(x)`, `set_`",
-    "same storage": "the same storage; whether it shares the version counter cannot be told",
-    "wraps": "a torch storage memory from outside torch own: `from_numpy`, `frombuffer`, `from_dlpack`",
+    "data": "the same storage, but its own version counter: `.data`, `nn.Parameter(x)`, `set_`",
+    "same storage": "the same storage; whether it shares the version counter is unknown",
+    "wraps": "a torch storage over memory from outside torch: `from_numpy`, `frombuffer`, `from_dlpack`",
     "array": "a NumPy array over a tensor's memory: `.numpy()`",
     "capsule": "a NumPy array over memory that came through DLPack",
     "buffer view": "a NumPy array over an object that exports a buffer",
@@ -405,4 +405,4 @@ class OverlayReport(Report):
                 if len(row.bytes_read) > cells or (storage.readers and len(storage.readers) > cells):
                     raise ReportFormatError("a piece of memory has more cells than bytes")
                 if not all(storage.start <= element.start < storage.stop for element in row.elements):
-                    raise ReportFormatError("an element lies outside the memory that is drawn")
+                    raise ReportFormatError("an element is outside the drawn memory")

@@ -91,7 +91,7 @@ class Report:
         except OSError as error:
             raise ReportFormatError(f"cannot read {os.fspath(path)!r}: {error.strerror}") from error
         except (ValueError, RecursionError) as error:  # a ReportFormatError is a ValueError too
-            described = str(error) if isinstance(error, ReportFormatError) else f"it is no JSON file: {error}"
+            described = str(error) if isinstance(error, ReportFormatError) else f"it is not a JSON file: {error}"
             raise ReportFormatError(f"cannot load {os.fspath(path)!r}: {described}") from error
 
     def check(self) -> None:

@@ -159,7 +159,7 @@ class RefusedAllocation:
         asked: Bytes asked for.
         free: Bytes that the driver counted as free.
         live: Bytes that were in use, as asked for; None where the history does not tell.
-        seconds: When, from the first event on; None where events carry no times.
+        seconds: When, from the first event on; None where events have no times.
         way: The lines of the person's that led there, the outermost first.
     """
 

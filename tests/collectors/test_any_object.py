@@ -146,5 +146,5 @@ def test_names_in_a_scripted_module():
     """A parameter of a scripted module has its own name and no other; a session's check counts it."""
     net = torch.jit.script(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
     assert tm.aliases({"net": net}).groups == ()
-    assert tm.why(net, namespace={"net": net}).answer.startswith("It is the same with both parameters of net")
+    assert tm.why(net, namespace={"net": net}).answer.startswith("The same holds for both parameters of net")
     assert tm.check({"net": net}).tensors >= 2

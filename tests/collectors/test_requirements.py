@@ -49,5 +49,5 @@ def test_missing(monkeypatch):
 
     monkeypatch.setattr(requirements.metadata, "version", version)
     requirements._require_installed.cache_clear()
-    with pytest.raises(RequirementError, match=r"needs torch 2.10 or newer, found none: pip install torch"):
+    with pytest.raises(RequirementError, match=r"needs torch 2.10 or newer, but found none: pip install torch"):
         requirements.require_torch()

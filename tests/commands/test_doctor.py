@@ -15,7 +15,7 @@ def test_this_machine_is_well(capsys):
     assert main(["doctor"]) == 0
     told = capsys.readouterr().out
     assert "a backward traced" in told
-    assert told.endswith("all is well\n")
+    assert told.endswith("everything works\n")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_widgets_that_the_server_lacks(tmp_path, monkeypatch):
     (tmp_path / "anywidget" / "package.json").write_text("{}")
     there, missing = doctor.notebook_checks(lambda: [str(tmp_path)])
     assert (there.standing, there.described) == ("ok", f"in {tmp_path}")
-    assert missing.described.startswith("not found; it gives widgets their place")
+    assert missing.described.startswith("not found; it shows widgets in JupyterLab")
 
 
 def test_a_host_that_makes_itself_known(monkeypatch):

@@ -150,5 +150,5 @@ def test_what_is_no_run_is_refused(odd):
 
 def test_two_names_are_needed():
     """One name for two runs is a mistake."""
-    with pytest.raises(tm.TensorMagicError, match="takes two names, one a run, but was given 1"):
+    with pytest.raises(tm.TensorMagicError, match="takes two names, one per run, but was given 1"):
         tm.compare(samples.small(), samples.small(), names=("a",))

@@ -154,7 +154,7 @@ def test_an_installation_works_with_the_sources_away(installed, tmp_path):
 def test_the_commands_of_an_installation(installed, tmp_path):
     """`doctor` finds all well, `demo` runs a notebook in a kernel of its own, `show` reads a saved report."""
     doctor = run_installed(installed, tmp_path, "-m", "tensormagic", "doctor")
-    assert doctor.endswith("all is well\n")
+    assert doctor.endswith("everything works\n")
     assert str(installed) in doctor
     cells = (
         "%load_ext tensormagic\nimport torch, tensormagic\nprint(tensormagic.__file__)",

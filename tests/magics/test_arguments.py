@@ -115,7 +115,7 @@ def test_a_wrong_option_gives_the_usage_line(line, words):
     message = str(raised.value)
     assert words in message
     assert "usage: %tensor [--text]" in message
-    assert message.endswith("%tensor --help tells more")
+    assert message.endswith("%tensor --help lists the options")
 
 
 def test_the_choices_of_live():

@@ -60,7 +60,10 @@ def test_tab_offers_runs_first(shell, runs):
     [
         ("slow", "takes two runs, but was given 1: slow"),
         ("slow fast slow", "takes two runs, but was given 3"),
-        ("slow nosuch", "there is no name 'nosuch' here; a run is what %%tracegrad --into NAME bound, and here are "),
+        (
+            "slow nosuch",
+            "there is no name 'nosuch' here; a run is a name that %%tracegrad --into NAME bound; here are ",
+        ),
         ("slow 3", "compare() takes traced runs: reports, traces, or saved .json files, not a int"),
         ("slow nosuch.json", "cannot read 'nosuch.json': No such file or directory"),
         ("slow fast --save x.pdf", "the file's extension selects the format"),

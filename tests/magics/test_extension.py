@@ -73,10 +73,10 @@ def test_without_the_extension_show_prints(capsys):
 @pytest.mark.parametrize(
     ("found", "line"),
     [
-        (None, "tensormagic needs torch 2.10 or newer, found none: pip install torch"),
+        (None, "tensormagic needs torch 2.10 or newer, but found none: pip install torch"),
         (
             "2.5.1+cu124",
-            "tensormagic needs torch 2.10 or newer, and found torch 2.5.1+cu124: pip install --upgrade torch",
+            "tensormagic needs torch 2.10 or newer, but found torch 2.5.1+cu124: pip install --upgrade torch",
         ),
     ],
 )

@@ -132,4 +132,4 @@ def test_the_code_that_is_told_frees_what_is_told(cell, shell):
 def test_what_does_not_go_together_is_refused(cell):
     """``--yes`` needs ``--free``; names are the person's, whom ``--free`` does not touch."""
     assert "%gpumem --free --yes" in cell("%gpumem --yes").err
-    assert "your own names are yours" in cell("%gpumem --free a").err
+    assert "use del for your own names" in cell("%gpumem --free a").err

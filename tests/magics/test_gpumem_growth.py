@@ -112,5 +112,5 @@ def test_functions_of_a_library(cell):
 def test_what_is_no_function_is_an_error_before_anything_runs(cell, name):
     """The cell has not run."""
     ran = cell(f"%%gpumem --func {name}\nran = 1")
-    assert f"cannot go into {name}" in ran.err
+    assert f"cannot follow {name}" in ran.err
     assert cell("'ran' in globals()").value is False

@@ -136,7 +136,7 @@ def test_in_a_terminal_the_page_is_set(monkeypatch):
 def test_words_are_looked_up_in_the_pages(cell):
     """What is no topic is searched for: pages with the word in their title come first."""
     told = cell("%tensormagic zero_grad").out
-    assert told.startswith("pages that tell of zero_grad; %tensormagic help TOPIC shows one:")
+    assert told.startswith("pages about zero_grad: %tensormagic help TOPIC shows one:")
     assert "TM310" in told
     assert cell("%tensormagic NaN infinite").out.splitlines()[1].split()[0] in {"TM401", "TM402"}
     assert cell("%tensormagic qwertz").error is not None

@@ -54,7 +54,7 @@ def test_a_picture_is_added_when_asked_for(cell):
     assert "a is read as (H, W)" in drawn["text/plain"]
     assert "a is read as (H, W)" in drawn["text/html"]
     (scalar,) = cell("%tensor a.sum() --picture").shown
-    assert "not shown: picture: a scalar or an empty tensor makes no picture" in scalar["text/plain"]
+    assert "not shown: picture: a scalar or an empty tensor cannot be drawn" in scalar["text/plain"]
 
 
 def test_too_many_for_one_strip(cell):
@@ -359,7 +359,7 @@ def test_an_operator_stands_in_brackets_before_an_index(cell):
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("%tensor a = 3", "'a = 3' is an assignment: run it in a line of its own, and name a here"),
+        ("%tensor a = 3", "'a = 3' is an assignment: run it on its own line, and give a here"),
         (
             "%tensor a --figure values",
             "there is no name 'values' here; a kind of figure is joined to its option: --figure=values",

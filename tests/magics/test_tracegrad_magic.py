@@ -183,7 +183,7 @@ def test_a_budget(cell):
         ("--steps 5", "as in a slice, but was given '5'"),
         ("--steps a:b", "as in a slice, but was given 'a:b'"),
         ("--steps 0:4", "numbers from 1"),
-        ("--steps 4:4", "no step lies in it"),
+        ("--steps 4:4", "it contains no step"),
         ("--budget 5% --every 2", "leave one of them out"),
         ("--budget 5% --steps 2:", "leave one of them out"),
     ],
@@ -239,4 +239,4 @@ def test_code_behind_the_magic_is_told_where_it_belongs(cell):
     """The first line is for options alone."""
     error = cell("%tracegrad (a * a).sum().backward()").error
     assert isinstance(error, UsageError)
-    assert "stands alone in the first line of a cell, with the code below it" in str(error)
+    assert "must be alone in the first line of a cell, with the code below it" in str(error)

@@ -134,7 +134,7 @@ def test_a_look_that_fails_is_one_line(cell, monkeypatch):
     monkeypatch.setattr("tensormagic.collectors.session.watching.look", lambda *_args, **_more: 1 / 0)
     ran = cell("4 + 4")
     assert (ran.error, ran.value) == (None, 8)
-    assert "tensormagic watch could not look: ZeroDivisionError: division by zero" in ran.out
+    assert "tensormagic watch failed: ZeroDivisionError: division by zero" in ran.out
 
 
 def test_check_shows_all_of_it_and_notes_as_well(cell):

@@ -68,7 +68,7 @@ def test_without_anything_it_helps(shell, capsys):
 
 def test_a_loss_that_is_none(cell):
     """Said, and not passed over."""
-    assert "the loss is an int, not a tensor: name what backward is called on" in cell("%why x --loss 3").err
+    assert "the loss is an int, not a tensor: give the tensor that backward is called on" in cell("%why x --loss 3").err
 
 
 def test_there_is_no_figure(cell):

@@ -67,7 +67,7 @@ SHOWN = {
         "compare": ["After 4 draws that are the same", "monday randperm, 64 values", "tuesday randint, 1 value"],
         "list": ["shuffling 7", "printing 8"],
         "unseeded": ["67280421310721", "forgotten never seeded"],
-        "loader": ["torch, CPU: random_ 4 times", "a generator without a name: randperm"],
+        "loader": ["torch, CPU: random_ 4 times", "an unnamed generator: randperm"],
         "owned": ["shuffling: random_ 2 times", "shuffling: randperm 4 times"],
     },
     "15_twenty_beliefs": {
@@ -78,7 +78,7 @@ SHOWN = {
         "b05": ["same object? False", "b \u2588\u2588\u2588 view of a"],
         "b06": ["the same place, twice: False", "first", "again"],
         "b07": ["scalar ()", "float32"],
-        "b08": ["it was given sizes, not values", "nothing was written into this memory"],
+        "b08": ["it was given sizes, not values", "nothing was written to this memory"],
         "b09": ["from_floats \u2588\u2588\u2588 shares memory with floats"],
         "b10": ["requires grad, not a leaf", "Its graph leads to 1 leaf: w"],
         "b11": ["leaf, no grad", "No operation that led to it was recorded"],

@@ -83,7 +83,7 @@ SHOWN = {
         "clash-cell": ("TM203", "6 elements come out wrong, the first table[1, 1] as 5 instead of 1"),
         "swap": ("[[2.0, 2.0], [2.0, 2.0]]", "TM203"),
         "tensors": ("torch.int64 torch.float32 torch.bool", "torch.Size([]) torch.Size([3])", "tensor(5.)"),
-        "uninitialised": ("nothing was written into this memory, and what lies there is from before",),
+        "uninitialised": ("nothing was written to this memory: its values are left over from earlier use",),
         "read": ("TM104 error add reads total, of shape (3,), before anything was written to it",),
         "double": ("torch.float64", "TM805 warning features * scale computes in float64"),
         "exercise-cell": ("signal: 1 of 6 elements", "signal: 2 of 6 elements"),

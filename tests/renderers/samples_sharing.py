@@ -74,7 +74,7 @@ ALIASES = {
     "asked": AliasReport(groups=(SLICES,), groups_found=1, tensors=8, arrays=1, looked=19, asked=("x", "net.0.weight")),
     "many": AliasReport(
         groups=(MANY, *(replace(SLICES, number=number) for number in range(2, 41))), groups_found=5000, tensors=9999,
-        looked=20_000, gaps=(Gap("aliases", "only 20000 of the names there are were looked through"),),
+        looked=20_000, gaps=(Gap("aliases", "only 20000 of the names were searched"),),
     ),
     "finding": AliasReport(findings=(FINDING,), groups=(SLICES,), groups_found=1, tensors=4, looked=4),
     "hostile": AliasReport(

@@ -18,7 +18,7 @@ CHAIN = CopyVerdict(
     "x.t().contiguous().view(-1)",
     (Sharing("x", "separate", 0, 12),),
     (
-        Step("x.t()", "view", "x", 0, "the strides change places, no element moves"),
+        Step("x.t()", "view", "x", 0, "the strides are swapped; no element moves"),
         Step(
             ".contiguous()", "copy", "", 48, "contiguous() had to copy: the stride was `(1, 4)`, contiguous is `(3, 1)`"
         ),

@@ -458,7 +458,7 @@ def watch_report() -> reports.WatchReport:
                 trained=(0,), alike=(1,), watched=40, steps=60, location=place,
             ),
         ),
-        gaps=(reports.Gap("names", "only 20000 objects were looked through"),),
+        gaps=(reports.Gap("names", "only 20000 objects were searched"),),
     )  # fmt: skip
 
 

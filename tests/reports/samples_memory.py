@@ -35,7 +35,7 @@ def memory_report() -> reports.MemoryReport:
         graphs=(reports.StoredGraph(HOSTILE, "items", 4, 4, 40, 8, 2**20, True, False, True, LINE),),
         looked=17,
         title=HOSTILE,
-        gaps=(reports.Gap("names", "only 17 objects were looked through"),),
+        gaps=(reports.Gap("names", "only 17 objects were searched"),),
     )
 
 

@@ -57,14 +57,14 @@ def test_a_file_that_is_no_json(text, tmp_path):
     """Empty, cut, binary, nested without end: one sentence with the file's name."""
     path = tmp_path / "run.json"
     path.write_text(text, encoding="utf-8")
-    assert refused(path).startswith(f"cannot load {str(path)!r}: it is no JSON file: ")
+    assert refused(path).startswith(f"cannot load {str(path)!r}: it is not a JSON file: ")
 
 
 def test_a_file_that_is_no_text(tmp_path):
     """Bytes that are no UTF-8."""
     path = tmp_path / "run.json"
     path.write_bytes(b"\xff\xfe\xfa")
-    assert "it is no JSON file" in refused(path)
+    assert "it is not a JSON file" in refused(path)
 
 
 def test_another_kind(tmp_path):

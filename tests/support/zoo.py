@@ -208,11 +208,11 @@ ZOO: dict[str, Specimen] = {
     "overlapping": Specimen(lambda: torch.arange(10.0).as_strided((4, 4), (2, 1)), ("16 elements over 10 stored",)),
     "channels_last": Specimen(
         lambda: torch.randn(1, 2, 3, 4).to(memory_format=torch.channels_last),
-        ("The 2 channels of one place lie side by side, place after place (3 × 4)", "N, H, W, C"),
+        ("The 2 channels of one place are next to each other in memory (3 × 4)", "N, H, W, C"),
     ),
     "channels_last_3d": Specimen(
         lambda: torch.randn(1, 5, 2, 3, 4).to(memory_format=torch.channels_last_3d),
-        ("The 5 channels of one place lie side by side, place after place (2 × 3 × 4)", "N, D, H, W, C"),
+        ("The 5 channels of one place are next to each other in memory (2 × 3 × 4)", "N, D, H, W, C"),
     ),
     "parameter": Specimen(lambda: nn.Parameter(torch.ones(2)), ("Parameter", "trained: backward() fills its .grad")),
     "frozen parameter": Specimen(
@@ -223,9 +223,9 @@ ZOO: dict[str, Specimen] = {
     "conj": Specimen(lambda: torch.tensor([1 + 2j, 3 - 1j]).conj(), ("conjugate view", "x.resolve_conj() copies 16 B")),
     "neg": Specimen(lambda: torch.tensor([1 + 2j]).conj().imag, ("negative view", "x.resolve_neg() copies 4 B")),
     "inference": Specimen(_inference, ("Made under inference_mode", "no version counter")),
-    "shared": Specimen(lambda: torch.ones(3).share_memory_(), ("Other processes that were given it", "12 B")),
+    "shared": Specimen(lambda: torch.ones(3).share_memory_(), ("Other processes that have it", "12 B")),
     "file": Specimen(_from_file, ("six.bin", "writes go to", "the file")),
-    "freed": Specimen(lambda: _freed(0), ("Its storage was freed: 0 B are left of the 64 B", "reading would leave it")),
+    "freed": Specimen(lambda: _freed(0), ("Its storage was freed: 0 B are left of the 64 B", "reading would go")),
     "too small": Specimen(lambda: _freed(20), ("was made smaller: 20 B are left of the 64 B",)),
     "dual": Specimen(_dual, ("dual tensor", "x tangent", "the directional derivative of each element"), lives=False),
     # -- sparse -------------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ ZOO: dict[str, Specimen] = {
         lambda: torch.zeros(3, 4).to_sparse_csr(), ("0 values are stored for a tensor of (3, 4)",)
     ),
     "csr meta": Specimen(
-        _csr_meta, ("what holds its numbers is no plain memory", "3 values are stored for a tensor of (4, 4)", "meta")
+        _csr_meta, ("its values are not in plain memory", "3 values are stored for a tensor of (4, 4)", "meta")
     ),
     "coo with faulty indices": Specimen(
         lambda: torch.sparse_coo_tensor([[7, 1], [0, 0]], [1.0, 2.0], (2, 2), check_invariants=False),
@@ -271,11 +271,11 @@ ZOO: dict[str, Specimen] = {
     "zero tensor": Specimen(
         lambda: torch._efficientzerotensor((2, 3)), ("a gradient that is zero everywhere", "0 B stored")
     ),
-    "nested nothing": Specimen(lambda: torch.nested.nested_tensor([]), ("0 items without dimensions to tell",)),
+    "nested nothing": Specimen(lambda: torch.nested.nested_tensor([]), ("0 items without known dimensions",)),
     "csr large": Specimen(
         lambda: _band(1000), ("1000 rows × 1000 columns; a cell is 32 × 32", "the first 16 of 1000 stored", "0.1 %")
     ),
-    "mkldnn": Specimen(lambda: torch.ones(2, 3).to_mkldnn(), ("Laid out for oneDNN", "the 6 values of a strided copy")),
+    "mkldnn": Specimen(lambda: torch.ones(2, 3).to_mkldnn(), ("oneDNN's own layout", "the 6 values of a strided copy")),
     # -- nested -------------------------------------------------------------------------------------------------
     "nested": Specimen(
         lambda: torch.nested.nested_tensor(_items()),
@@ -294,7 +294,8 @@ ZOO: dict[str, Specimen] = {
         lambda: _jagged_with_grad(leaf=True), ("grad present", ".grad is a tensor of shape (2, -1, 3)")
     ),
     "jagged with holes": Specimen(
-        _holes, ("6 of its 12 places belong to an item", "item 1 is values[5:8]: offsets[1] = 5", "holes are not drawn")
+        _holes,
+        ("6 of its 12 elements belong to an item", "item 1 is values[5:8]: offsets[1] = 5", "holes are not drawn"),
     ),
     # -- without numbers ----------------------------------------------------------------------------------------
     "meta": Specimen(lambda: torch.empty(30, 40, device="meta"), ("meta", "would take 4.7 KiB", "no memory")),
@@ -315,7 +316,7 @@ ZOO: dict[str, Specimen] = {
     "vmap of grad": Specimen(
         _in_vmap_of_grad, ("inside grad inside vmap", "shape outside (6, 2)", "levels 2"), lives=False
     ),
-    "jvp": Specimen(_in_jvp, ("inside jvp", "by which jvp follows what is computed"), lives=False),
+    "jvp": Specimen(_in_jvp, ("inside jvp", "with which jvp traces the computation"), lives=False),
     "functionalize": Specimen(_in_functionalize, ("inside functionalize", "shape outside (9,)"), lives=False),
     "escaped from vmap": Specimen(_escaped, ("escaped yes", "its vmap has ended", "shape outside (3, 8)")),
     "distributed": Specimen(
@@ -362,7 +363,7 @@ ZOO: dict[str, Specimen] = {
     "float8_e4m3fn": Specimen(
         lambda: torch.tensor([448.0]).to(torch.float8_e4m3fn), ("largest 448", "too large becomes NaN")
     ),
-    "float8_e5m2": Specimen(lambda: torch.ones(2).to(torch.float8_e5m2), ("largest 5.734e+04", "like float16 cut")),
+    "float8_e5m2": Specimen(lambda: torch.ones(2).to(torch.float8_e5m2), ("largest 5.734e+04", "float16 truncated")),
     "float8_e4m3fnuz": Specimen(lambda: torch.ones(2).to(torch.float8_e4m3fnuz), ("largest 240",)),
     "float8_e5m2fnuz": Specimen(lambda: torch.ones(2).to(torch.float8_e5m2fnuz), ("no negative zero", "e5m2fnuz")),
     "float8_e8m0fnu": Specimen(
@@ -371,7 +372,7 @@ ZOO: dict[str, Specimen] = {
     "float4": Specimen(
         lambda: _packed("float4_e2m1fn_x2", 0x21, 0xF7), ("the 4 numbers in 2 bytes", "min −6", "max 6", "±1.5")
     ),
-    "complex32": Specimen(lambda: torch.ones(2, dtype=torch.complex32), ("Two half-precision numbers an element",)),
+    "complex32": Specimen(lambda: torch.ones(2, dtype=torch.complex32), ("Two half-precision numbers per element",)),
     "uint16": Specimen(
         lambda: torch.tensor([1, 65535], dtype=torch.uint16), ("Unsigned integers of 16 bits", "max 6.554e4")
     ),

@@ -58,4 +58,4 @@ def test_what_cannot_be_compared_is_named() -> None:
     """A sparse tensor has no single memory; the other lies by itself."""
     (found,) = [node for node in view(SAMPLES["no_memory"]).body if isinstance(node, Findings)]
     (gap,) = found.gaps
-    assert (gap.section, gap.reason) == ("s", "it has no memory that could be compared: its layout is sparse_coo")
+    assert (gap.section, gap.reason) == ("s", "its memory cannot be compared: its layout is sparse_coo")

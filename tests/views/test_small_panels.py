@@ -74,7 +74,7 @@ def test_a_check_shows_findings_first():
 
 def test_where_the_look_was_cut_short_the_all_clear_claims_less():
     """Nothing found in what was looked at is not nothing wrong."""
-    cut = found(gaps=(Gap("names", "only 20000 objects were looked through"),))
+    cut = found(gaps=(Gap("names", "only 20000 objects were searched"),))
     assert part(watch.view(found()), Findings).clear.startswith("Nothing found: no unused memory")
     assert part(watch.view(cut), Findings).clear == "Nothing found in the part that was searched."
     assert not [node for node in watch.view(replace(found(), sizes=())).body if isinstance(node, Section)]

@@ -85,9 +85,9 @@ def _general(call: Call, outcome: Outcome) -> str:
 def _reshape(call: Call, outcome: Outcome) -> str:
     name, source = call.name, call.source
     if outcome == "same object":
-        return f"{name} returned the tensor itself: it has that shape already"
+        return f"{name} returned the tensor itself: it already has that shape"
     if outcome == "view":
-        return "the strides allow the new shape without moving an element"
+        return "the strides allow the new shape without moving elements"
     because = _barrier(source, call.result.shape)
     return f"{name} had to copy: {because}" if because else ""
 
@@ -122,7 +122,7 @@ def _convert(call: Call, outcome: Outcome) -> str:
         return f"{call.name}() returned the tensor itself: it already is {result.dtype} on {result.device}"
     if outcome == "copy" and changed:
         return f"converted: {', '.join(changed)}"
-    return "a copy was asked for" if outcome == "copy" else _general(call, outcome)
+    return "a copy was requested" if outcome == "copy" else _general(call, outcome)
 
 
 def _index(call: Call, outcome: Outcome) -> str:
@@ -134,7 +134,7 @@ def _index(call: Call, outcome: Outcome) -> str:
 
 
 def _transposed(call: Call, outcome: Outcome) -> str:
-    return "the strides change places, no element moves" if outcome == "view" else _general(call, outcome)
+    return "the strides are swapped; no element moves" if outcome == "view" else _general(call, outcome)
 
 
 def _view(call: Call, outcome: Outcome) -> str:
@@ -146,16 +146,16 @@ def _expand(_call: Call, outcome: Outcome) -> str:
 
 
 def _data(_call: Call, outcome: Outcome) -> str:
-    return "shares memory but not the version counter: autograd notices no write" if outcome == "view" else ""
+    return "shares memory but not the version counter: autograd does not notice writes" if outcome == "view" else ""
 
 
 def _detach(_call: Call, outcome: Outcome) -> str:
-    return "shares memory and version counter, and is cut from the graph" if outcome == "view" else ""
+    return "shares memory and version counter, but is detached from the graph" if outcome == "view" else ""
 
 
 def _numpy_bridge(call: Call, outcome: Outcome) -> str:
     if outcome == "view":
-        return "the array and the tensor lie over the same memory; autograd notices no write through the array"
+        return "the array and the tensor share memory; autograd does not notice writes through the array"
     return _converted_array(call) if outcome == "copy" else _general(call, outcome)
 
 
@@ -179,7 +179,7 @@ def _always(sentence: str) -> Callable[[Call, Outcome], str]:
     return explain
 
 
-_UNWRITTEN = "nothing was written into this memory, and what lies there is from before"
+_UNWRITTEN = "nothing was written to this memory: its values are left over from earlier use"
 _JOINED = "the parts are written one after the other into new memory"
 _EMPTY = "empty empty_like empty_strided empty_permuted new_empty new_empty_strided"
 _Rule = Callable[[Call, Outcome], str]
@@ -199,11 +199,11 @@ _RULES: tuple[tuple[str, _Rule], ...] = (
     (_EMPTY, _always(_UNWRITTEN)),
     ("tensor array", _always("tensor() always copies its data")),
     ("clone copy deepcopy", _always("it always copies")),
-    ("repeat tile repeat_interleave", _always("every repeat is stored: expand would share")),
+    ("repeat tile repeat_interleave", _always("every repeat is stored; expand would share memory")),
     ("cat concat concatenate stack hstack vstack dstack column_stack row_stack block_diag", _always(_JOINED)),
     ("flip fliplr flipud roll rot90", _always("torch has no negative strides: the order is changed by copying")),
-    ("index_select gather take take_along_dim masked_select", _always("the picked elements are gathered")),
-    ("pad", _always("padding needs room that the input does not have")),
+    ("index_select gather take take_along_dim masked_select", _always("the selected elements are gathered")),
+    ("pad", _always("padding needs memory that the input does not have")),
 )
 _REASONS: dict[str, _Rule] = {name: rule for names, rule in _RULES for name in names.split()}
 # Without a tensor or an array going in, their memory may be that of a buffer, a file, another library's object.

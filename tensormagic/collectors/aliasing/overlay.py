@@ -166,7 +166,7 @@ def _holder_or_gap(name: str, item: Any) -> _Holder | Gap:
         return _holder(name, item)
     except (RuntimeError, NotImplementedError, AttributeError, ValueError, TypeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
-        return Gap(name, f"it has no memory that could be compared: {reason}")
+        return Gap(name, f"its memory cannot be compared: {reason}")
 
 
 def _holder(name: str, item: Any) -> _Holder:

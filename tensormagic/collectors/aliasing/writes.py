@@ -61,8 +61,8 @@ class WriteLog:
             return tuple(self._gaps.values())
         places = "one line" if len(unsearched) == 1 else plural(len(unsearched), "line")
         reason = (
-            f"the names were not looked up again for what {places} wrote to, since that takes "
-            f"{seconds_text(self._search_took)} each time: a name that was bound shortly before may be missing there"
+            f"the names were not searched again for the writes of {places}, because that takes "
+            f"{seconds_text(self._search_took)} each time: a recently bound name may be missing there"
         )
         return (*self._gaps.values(), Gap("names", reason))
 
@@ -133,7 +133,7 @@ class WriteLog:
             self._add_gap(error)
 
     def _add_gap(self, error: Exception) -> None:
-        reason = f"a write could not be looked at: {type(error).__name__}: {error}"
+        reason = f"a write could not be inspected: {type(error).__name__}: {error}"
         self._gaps.setdefault(reason, Gap("writes", reason))
 
     # -- looking, in steps ----------------------------------------------------------------------------------------
@@ -174,8 +174,8 @@ class WriteLog:
         self._search_seconds += self._search_took
         if not self._storage_aliases.complete:
             reason = (
-                f"{self.names_searched} names and items were looked through, not all there are: of a long container "
-                "the beginning is, and what cannot be read is not"
+                f"{self.names_searched} names and items were searched, not all: only the start of a long container is "
+                "searched, and unreadable objects are skipped"
             )
             self._gaps.setdefault("too many", Gap("names", reason))
         return True
@@ -344,7 +344,7 @@ class WriteWatcher(ListeningRun):
         clock: Seconds, monotonic.
     """
 
-    used_before = "these writes were watched before; make a new one with tensormagic.watch_writes()"
+    used_before = "this watch was used before; make a new one with tensormagic.watch_writes()"
 
     def __init__(
         self,

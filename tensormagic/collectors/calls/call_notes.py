@@ -253,7 +253,7 @@ class CallNotes:
     def keep(self, found: Found, nbytes: int = 0) -> None:
         """Note that what was found has come about, once more."""
         if found.key not in self._kept and len(self._kept) >= MOST_FOUND:
-            self.gap = f"more than {MOST_FOUND} different things were seen in single calls"
+            self.gap = f"more than {MOST_FOUND} different observations in single calls were found; the rest is left out"
             return
         found = self._kept.setdefault(found.key, found)
         found.seen += 1
@@ -317,4 +317,4 @@ class CallNotes:
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what could not be looked at."""
-        return (Gap("calls", f"some calls could not be looked at: {self.gap}"),) if self.gap else ()
+        return (Gap("calls", f"some calls could not be inspected: {self.gap}"),) if self.gap else ()

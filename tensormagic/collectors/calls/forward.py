@@ -140,7 +140,7 @@ class ForwardRecorder(TransparentMode):
         """Return what this mode and its listeners could not see, or have forgotten."""
         found = []
         if lost := self.origins.lost:
-            reason = f"{lost} nodes were made so many calls before their backward that their lines were forgotten"
+            reason = f"{lost} nodes were made so long before their backward that their lines were discarded"
             found.append(Gap("source", reason))
         if self.meter is not None and self.meter.gap:
             found.append(Gap("forward", f"some forward values could not be measured: {self.meter.gap}"))

@@ -178,9 +178,9 @@ class CutLog:
         """Return what was not seen, and why."""
         reasons = []
         if self._dropped:
-            reasons.append(f"more than {MOST_CUTS} different places where a gradient's way ended: others were not kept")
+            reasons.append(f"more than {MOST_CUTS} different places that cut a gradient: the others were not kept")
         if self._cuts.gap:
-            reasons.append(f"some ends of a gradient's way could not be followed: {self._cuts.gap}")
+            reasons.append(f"some cuts of a gradient could not be traced: {self._cuts.gap}")
         return tuple(Gap("cuts", reason) for reason in reasons)
 
     # -- from sequence numbers to nodes ---------------------------------------------------------------------------

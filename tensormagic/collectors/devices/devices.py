@@ -20,10 +20,10 @@ from tensormagic.reports import DeviceMemory, Gap, ProcessUse
 Found = tuple[list[DeviceMemory], list[Gap]]
 Value = TypeVar("Value")
 
-_UNCOUNTED = "the allocator of {} does not tell what it has given out: it is not torch's own"
+_UNCOUNTED = "the allocator of {} does not report its allocations: it is not torch's own"
 _ONE_IS_OURS = (
-    "the driver does not list this process on {} as {}: in a container it knows it by another number,"
-    " so one of the processes told is this one"
+    "the driver does not list this process on {} as {}: in a container it has another number, so one of the listed "
+    "processes is this one"
 )
 
 
@@ -87,15 +87,15 @@ def _nvml() -> Any:
 def _processes(nvml: Any, cuda: Any, indices: Iterable[int]) -> tuple[dict[int, list[ProcessUse]], list[Gap]]:
     """Return who uses each device, as the driver tells."""
     if nvml is None:
-        return {}, [Gap("devices", "other processes on the GPU are not known without the package nvidia-ml-py")]
+        return {}, [Gap("devices", "other processes on the GPU are unknown without the package nvidia-ml-py")]
     try:
         nvml.nvmlInit()
     except Exception as error:  # the driver's own classes of errors
-        return {}, [Gap("devices", f"the driver does not tell of other processes: {error}")]
+        return {}, [Gap("devices", f"the driver does not report other processes: {error}")]
     try:
         return {index: _users(nvml, nvml.nvmlDeviceGetHandleByUUID(_uuid(cuda, index))) for index in indices}, []
     except Exception as error:
-        return {}, [Gap("devices", f"the driver does not tell of other processes: {error}")]
+        return {}, [Gap("devices", f"the driver does not report other processes: {error}")]
     finally:
         nvml.nvmlShutdown()
 
@@ -179,7 +179,7 @@ def read_cpu(root: Path = _ROOT, psutil: Any = None) -> tuple[list[DeviceMemory]
         return [_of_files(root)], []
     module = psutil if psutil is not None else _psutil()
     if module is None:
-        return [DeviceMemory("cpu")], [Gap("devices", "what this process takes is not known here without psutil")]
+        return [DeviceMemory("cpu")], [Gap("devices", "the memory of this process is unknown without psutil")]
     memory = module.virtual_memory()
     taken = module.Process().memory_info().rss
     return [DeviceMemory("cpu", free=memory.available, total=memory.total, process=taken)], []

@@ -301,10 +301,10 @@ def _gaps(arguments: list[Argument], operands: tuple[Operand, ...]) -> list[Gap]
     unknown = [described.name for each, described in zip(arguments, operands, strict=False) if each.value is UNKNOWN]
     gaps = []
     if unknown:
-        described = ", ".join(name or "one that has no name" for name in unknown)
+        described = ", ".join(name or "one without a name" for name in unknown)
         gaps.append(Gap("operands", f"not kept by Python after the error: {described}"))
     if len(arguments) > len(operands):
-        gaps.append(Gap("operands", f"{len(arguments) - len(operands)} more were given"))
+        gaps.append(Gap("operands", f"{len(arguments) - len(operands)} more arguments"))
     return gaps
 
 

@@ -256,4 +256,4 @@ class AutogradWatch:
     def gaps(self) -> tuple[Gap, ...]:
         """Return what could not be noted."""
         gap = self._gap or self.arrays.gap
-        return (Gap("calls", f"some writes in place could not be noted: {gap}"),) if gap else ()
+        return (Gap("calls", f"some in-place writes could not be recorded: {gap}"),) if gap else ()

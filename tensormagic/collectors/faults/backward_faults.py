@@ -215,7 +215,7 @@ class Faults:
             self._names = None
 
     def _failed_at(self, error: Exception) -> None:
-        self._add_gap("backward", f"a backward could not be looked into: {type(error).__name__}: {error}")
+        self._add_gap("backward", f"a backward could not be inspected: {type(error).__name__}: {error}")
 
     def _look(self, ended: Ended, suspects: Sequence[Suspect], error: BaseException | None) -> None:
         if error is not None and (fault := self._fault(ended, error)) is not None:

@@ -43,7 +43,7 @@ def chosen_cut(shape: Sequence[int], dims: Sequence[int | str] | None, at: Seque
     if drawn is not None and set(free) != set(drawn):
         asked, opened = (", ".join(map(str, some)) or "none" for some in (drawn, free))
         raise TensorMagicError(
-            f"dims draws dimensions {asked}, but at leaves {opened} open with ':'; give the same two"
+            f"dims draws dimensions {asked}, but at leaves {opened} open with ':'; both must name the same two"
         )
     row_dim, column_dim = drawn or _drawn_by(shape, free)
     return cut_along(shape, row_dim, column_dim, fixed=tuple(place or 0 for place in places))

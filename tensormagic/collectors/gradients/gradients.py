@@ -49,7 +49,7 @@ from tensormagic.reports import UNREADABLE, UNTOUCHED, GradientStatistics
 
 _READ_AT_ONCE = frozenset({torch.float32, torch.float64})
 
-_SPREAD = "the loss is a DTensor of which each process has a part; a trace asks no other process for theirs"
+_SPREAD = "the loss is a DTensor, and each process has only a part; a trace does not ask other processes"
 
 # What these send back is what they received, and zeros around it, or next to it: the same norm, the same NaN and Inf.
 _PADDING = frozenset({"SelectBackward0", "SliceBackward0", "DiagonalBackward0", "SplitBackward0",

@@ -218,7 +218,7 @@ def _with_statistics(node: Node, statistics: GradientStatistics | None) -> Node:
 MAX_GRAPHS = 32  # structures kept; a graph that differs in every step would fill memory
 MAX_INNER_GRAPHS = 128  # and of passes inside others: with re-entrant checkpoints, one a layer
 
-_FOREIGN = "some nodes were made on another thread: forward is followed on the traced one only, they have no line"
+_FOREIGN = "some nodes were made on another thread: the forward is traced on one thread only, so they have no line"
 
 
 class GraphBook:

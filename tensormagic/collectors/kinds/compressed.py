@@ -104,7 +104,7 @@ def _describe(x: Any) -> Description:
         summary=_summary(arrays),
         facts=_facts(x, arrays),
         parts=(
-            Part(f".{form.pointers}()", f"where in the other two each {form.compressed_name} begins", arrays.pointers),
+            Part(f".{form.pointers}()", f"where each {form.compressed_name} begins in the other two", arrays.pointers),
             Part(f".{form.plain}()", f"the {form.plain_name} of each stored {_stored_word(form)}", arrays.plain),
             Part(
                 ".values()",
@@ -129,7 +129,7 @@ def _summary(arrays: _Arrays) -> str:
     what = plural(int(arrays.plain.numel()), _stored_word(form))
     blocks = f" of {arrays.block[0]} × {arrays.block[1]}" if form.blocked else ""
     verb = "is" if arrays.plain.numel() == 1 else "are"
-    batch = f", for each of the {tuple_text(arrays.batch)} batch items alike" if arrays.batch else ""
+    batch = f", for each of the {tuple_text(arrays.batch)} batch items" if arrays.batch else ""
     return (
         f"{what}{blocks} {verb} stored for a tensor of {tuple_text(arrays.shape)}, {form.compressed_name} after "
         f"{form.compressed_name}; {form.pointers} says where each begins{batch}."
@@ -157,7 +157,7 @@ def _facts(x: Any, arrays: _Arrays) -> tuple[Fact, ...]:
 
 def _nnz_note(arrays: _Arrays) -> str:
     per_batch = " in each batch item" if arrays.batch else ""
-    return f"stored {_stored_word(arrays.form)}s{per_batch}, zeros among them counted"
+    return f"stored {_stored_word(arrays.form)}s{per_batch}, including stored zeros"
 
 
 def _grid_note(arrays: _Arrays) -> str:

@@ -32,7 +32,7 @@ def _describe(x: Any) -> Description:
             Fact("this process", f"rank {mesh.get_rank()}", f"at {mesh.get_coordinate()} in the mesh"),
             *(_placement(mesh, dim, placement) for dim, placement in enumerate(spec.placements)),
         ),
-        parts=(Part(".to_local()", "the shard that lies in this process: the only numbers read here", local),),
+        parts=(Part(".to_local()", "this process's shard: the only values read here", local),),
         values=Values(local, f"the {plural(local.numel(), 'value')} of the local shard, not of the whole tensor"),
         shape=shape,
         stored_bytes=bytes_of(local),
@@ -42,7 +42,7 @@ def _describe(x: Any) -> Description:
 def _summary(spec: Any, local: Any, shape: tuple[int, ...], *, partial: bool) -> str:
     here = f"{plural(local.numel(), 'element')} of the {tuple_text(shape)} tensor"
     if partial:
-        return f"Each process holds a partial result; the tensor is their reduction. Here: {here}, still to be reduced."
+        return f"Each process holds a partial result; the tensor is their reduction. Here: {here}, not yet reduced."
     if all(placement.is_replicate() for placement in spec.placements):
         return f"Every process holds a full copy: here {here}."
     return f"Spread over {plural(spec.mesh.size(), 'process', 'processes')}; this process holds {here}."
@@ -88,7 +88,9 @@ def _placement(mesh: Any, dim: int, placement: Any) -> Fact:
         )
     if placement.is_replicate():
         return Fact(f"over {name}", "Replicate()", "a full copy in each")
-    return Fact(f"over {name}", f"Partial({placement.reduce_op})", "each holds a part that is still to be reduced")
+    return Fact(
+        f"over {name}", f"Partial({placement.reduce_op})", "each holds a partial result that is not yet reduced"
+    )
 
 
 KINDS = (Kind("dtensor", _is_dtensor, _describe, printable=False),)

@@ -20,7 +20,7 @@ _FLOATS = {
     "float16": (1, 5, 10, ""),
     "bfloat16": (1, 8, 7, "the range of float32 with 8 significant bits"),
     "float8_e4m3fn": (1, 4, 3, "no infinities: too large becomes NaN"),
-    "float8_e5m2": (1, 5, 2, "like float16 cut to a byte"),
+    "float8_e5m2": (1, 5, 2, "like float16 truncated to a byte"),
     "float8_e4m3fnuz": (1, 4, 3, "no infinities and no negative zero"),
     "float8_e5m2fnuz": (1, 5, 2, "no infinities and no negative zero"),
     "float8_e8m0fnu": (0, 8, 0, "powers of two only, as scales of blocks; no zero and no sign"),
@@ -77,11 +77,7 @@ def _low_bits(raw: torch.Tensor, bits: int, *, signed: bool) -> torch.Tensor:
 def _describe_float(x: Any) -> Description:
     name = _name(x)
     sign, exponent, fraction, peculiar = _FLOATS[name]
-    bits = (
-        f"{sign} sign, {exponent} exponent and {fraction} fraction bits"
-        if sign
-        else f"{exponent} exponent bits, nothing else"
-    )
+    bits = f"{sign} sign, {exponent} exponent and {fraction} fraction bits" if sign else f"{exponent} exponent bitsonly"
     return Description(name, f"{bits[0].upper()}{bits[1:]}{f': {peculiar}' if peculiar else ''}.", _range(x))
 
 
@@ -119,7 +115,8 @@ def _describe_opaque(x: Any) -> Description:
     )
     return Description(
         label=_name(x),
-        summary=f"Opaque bits, {packed}: what they mean is up to whoever made them; torch has no operations on them.",
+        summary=f"Opaque bits, {packed}: their meaning depends on the code that made them; torch has no operations on "
+        "them.",
         facts=(
             Fact("to read it", f"x.view(torch.{'uint8' if x.element_size() == 1 else 'uint16'})", "without a copy"),
         ),
@@ -128,16 +125,16 @@ def _describe_opaque(x: Any) -> Description:
 
 def _describe_complex(_: Any) -> Description:
     facts = (Fact("parts", "float16 + float16j", "real part first"),)
-    return Description(
-        "complex32", "Two half-precision numbers an element; many operations do not exist for it.", facts
-    )
+    return Description("complex32", "Two half-precision numbers per element; many operations do not support it.", facts)
 
 
 def _describe_unsigned(x: Any) -> Description:
     bits = 8 * x.element_size()
     limit = Fact("largest", str(2**bits - 1))
     return Description(
-        _name(x), f"Unsigned integers of {bits} bits; torch stores and converts them, and computes little.", (limit,)
+        _name(x),
+        f"Unsigned integers of {bits} bits; torch stores and converts them, but supports few operations.",
+        (limit,),
     )
 
 

@@ -25,7 +25,7 @@ def _describe(x: Any) -> Description:
     chain = ["FunctionalTensor (Python)"] if wrapped is not x else []
     return Description(
         label="functional wrapper",
-        summary="Writes to it are recorded and replayed later on the tensor behind it, as torch.compile needs them.",
+        summary="Writes to it are recorded and later replayed on the tensor behind it, as torch.compile requires.",
         facts=(
             Fact("wrapped by", ", then ".join([*chain, "FunctionalTensorWrapper (C++)"])),
             Fact("writes recorded so far", "yes" if _was_written(wrapped) else "none"),

@@ -70,7 +70,7 @@ def _describe(x: Any) -> Description:
         summary=_summary(first, inner, outer),
         facts=(
             Fact("shape inside", inner, f"what the function under {first.transform} sees"),
-            Fact("shape outside", outer, "what the plain tensor behind all wrappers has"),
+            Fact("shape outside", outer, "the plain tensor behind all wrappers"),
             Fact("levels", str(len(levels)), "outermost level first, as wrapped around the tensor"),
             *(_level_fact(level) for level in levels),
             *_dead(first),
@@ -83,8 +83,8 @@ def _describe(x: Any) -> Description:
 
 def _summary(first: _Level, inner: str, outer: str) -> str:
     if first.transform != "vmap":
-        return f"A wrapper by which {first.transform} follows what is computed; the numbers are in a tensor of {outer}."
-    return f"One item of a batch to look at, {inner}; behind it lies the whole batch, {outer}."
+        return f"A wrapper with which {first.transform} traces the computation; the numbers are in a tensor of {outer}."
+    return f"It shows one item of a batch, {inner}; behind it is the whole batch, {outer}."
 
 
 def _level_fact(level: _Level) -> Fact:

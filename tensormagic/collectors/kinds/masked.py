@@ -19,7 +19,7 @@ def _describe(x: Any) -> Description:
     attributes: dict[str, Any] = object.__getattribute__(x, "__dict__")
     data, mask = attributes["_masked_data"], attributes["_masked_mask"]
     parts = (
-        Part(".get_data()", "every element's number, those that do not count too", data),
+        Part(".get_data()", "the values of all elements, masked ones included", data),
         Part(".get_mask()", "True where an element counts", mask),
     )
     if data.layout != torch.strided:
@@ -27,7 +27,7 @@ def _describe(x: Any) -> Description:
     valid = int(mask.expand_as(data).sum())
     return Description(
         label="masked tensor",
-        summary=f"{count(valid)} of {plural(data.numel(), 'element')} count; the others are as if they were not there.",
+        summary=f"{count(valid)} of {plural(data.numel(), 'element')} count; the others are ignored.",
         facts=(
             Fact("valid", count(valid), percent(valid, data.numel())),
             Fact("masked out", count(data.numel() - valid), "printed as --, left out by its reductions"),

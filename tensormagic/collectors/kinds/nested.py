@@ -28,7 +28,7 @@ def _describe_jagged(x: Any) -> Description:
         Part(".offsets()", "item i begins at offsets[i] of values and ends before offsets[i + 1]", offsets),
     ]
     if lengths is not None:
-        parts.append(Part(".lengths()", "how much of its room each item uses: the rest are holes", lengths))
+        parts.append(Part(".lengths()", "how much of its space each item uses; the rest are holes", lengths))
     shape = tuple(-1 if at == ragged else int(size) for at, size in enumerate(inner["_size"]))
     if values.device.type == "meta":
         return Description("nested, jagged", "A jagged nested tensor without memory.", parts=tuple(parts), shape=shape,
@@ -67,7 +67,7 @@ def _jagged_facts(values: torch.Tensor, own: list[int], shape: tuple[int, ...], 
     return (
         Fact("items", _some(items), f"dimension {ragged} is ragged (−1 in the shape)"),
         Fact("lengths", _range(own)),
-        Fact("buffer", tuple_text(values.shape), f"{used} of its {room} places belong to an item"),
+        Fact("buffer", tuple_text(values.shape), f"{used} of its {room} elements belong to an item"),
         Fact(
             "bytes",
             number_of_bytes(values.numel() * values.element_size()),
@@ -127,7 +127,7 @@ def _describe_strided(x: Any) -> Description:
     sizes, steps, starts = x._nested_tensor_size(), x._nested_tensor_strides(), x._nested_tensor_storage_offsets()
     if sizes.dim() < 2 or not sizes.numel():
         count = int(sizes.shape[0]) if sizes.dim() > 1 else 0
-        return Description("nested, strided", f"{plural(count, 'item')} without dimensions to tell.", shape=(count,))
+        return Description("nested, strided", f"{plural(count, 'item')} without known dimensions.", shape=(count,))
     items = [tuple(size) for size in sizes[:_MOST_ITEMS].tolist()]
     if x.device.type == "meta":
         return Description("nested, strided", "A nested tensor without memory.", no_values="it has no memory")
@@ -141,7 +141,7 @@ def _describe_strided(x: Any) -> Description:
     padded = len(items) * _product([max(column) for column in zip(*items, strict=True)]) * x.element_size()
     return Description(
         label="nested, strided",
-        summary=f"{plural(shape[0], 'item')}, each with sizes and strides of its own, in one buffer.",
+        summary=f"{plural(shape[0], 'item')}, each with its own sizes and strides, in one buffer.",
         facts=(
             Fact("items", _some(items), "−1 in the shape: differs from item to item"),
             Fact("strides", _some([tuple(step) for step in steps[:_MOST_ITEMS].tolist()])),

@@ -14,7 +14,7 @@ from tensormagic.words import count, number_of_bytes, plural
 def _describe(x: Any) -> Description:
     return Description(
         label="oneDNN (mkldnn)",
-        summary="Laid out for oneDNN in an order of its own: there is no storage and no stride to show.",
+        summary="Stored in oneDNN's own layout: there is no storage and no stride to show.",
         facts=(
             Fact("elements", count(x.numel()), f"{number_of_bytes(x.numel() * x.element_size())} as a strided tensor"),
             Fact("to get strides", "x.to_dense()", "makes a strided copy"),

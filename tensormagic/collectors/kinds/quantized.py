@@ -32,7 +32,7 @@ def _describe(x: Any) -> Description:
                 f"this takes {number_of_bytes(x.untyped_storage().nbytes())}",
             ),
         ),
-        parts=(Part(".int_repr()", "the integers that are stored" + (", packed" if packed else ""), integers), *parts),
+        parts=(Part(".int_repr()", "the stored integers" + (", packed" if packed else ""), integers), *parts),
         values=copied(
             x, torch.Tensor.dequantize, f"the {plural(x.numel(), 'real number')} that the integers stand for"
         ),

@@ -64,7 +64,7 @@ def _facts(x: Any, indices: torch.Tensor, values: torch.Tensor, stored: int) -> 
     distinct = _distinct(x, indices, stored)
     held = values.numel() if distinct is None or not stored else values.numel() // stored * distinct
     return (
-        Fact("nnz", count(stored), "stored values, zeros among them counted"),
+        Fact("nnz", count(stored), "stored values, including stored zeros"),
         Fact("density", percent(held, x.numel()), f"{count(held)} of {plural(x.numel(), 'element')}"),
         Fact("coalesced", str(x.is_coalesced()), _repeats(x, stored, distinct)),
         Fact("sparse / dense dimensions", f"{x.sparse_dim()} / {x.dense_dim()}", _dense_note(x)),

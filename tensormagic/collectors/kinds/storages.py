@@ -36,9 +36,9 @@ def _describe_freed(x: Any) -> Description:
         facts=(
             Fact("storage", left),
             Fact("needed", asked, "storage_offset + Σ (size − 1) · stride, and one element more"),
-            Fact("reading it", "not safe", "torch does not check: it would read memory that is not its own"),
+            Fact("reading it", "not safe", "torch does not check this: it would read memory outside the storage"),
         ),
-        no_values=f"its storage has {left}, its shape needs {asked}: reading would leave it",
+        no_values=f"its storage has {left}, its shape needs {asked}: reading would go beyond it",
     )
 
 
@@ -55,7 +55,7 @@ def _describe_pinned(x: Any) -> Description:
     size = int(x.untyped_storage().nbytes())
     return Description(
         label="pinned",
-        summary="Page-locked host memory: x.to('cuda', non_blocking=True) can copy it while the program goes on.",
+        summary="Page-locked host memory: x.to('cuda', non_blocking=True) can copy it asynchronously.",
         facts=(Fact("pinned", number_of_bytes(size), "the operating system cannot move these pages out"),),
     )
 
@@ -70,7 +70,7 @@ def _describe_mapped(x: Any) -> Description:
     shared = x.untyped_storage().is_shared()
     return Description(
         label="mapped from a file",
-        summary="Its storage is a file's contents, read from the disk as they are first touched.",
+        summary="Its storage is a file's contents, read from disk on first access.",
         facts=(
             Fact("file", _file_of(x)),
             Fact("size", number_of_bytes(int(x.untyped_storage().nbytes()))),
@@ -87,7 +87,7 @@ def _describe_shared(x: Any) -> Description:
     size = int(x.untyped_storage().nbytes())
     return Description(
         label="shared memory",
-        summary="Other processes that were given it read and write the same memory, without copies.",
+        summary="Other processes that have it read and write the same memory, without copies.",
         facts=(Fact("shared", number_of_bytes(size), plural(size // max(x.element_size(), 1), "element")),),
     )
 

@@ -52,7 +52,7 @@ def _describe_wrapper(x: Any) -> Description:
     held = f" around {plural(len(inner), 'inner tensor')}" if inner else "; no inner tensor was found in it"
     return Description(
         label="wrapper subclass",
-        summary=f"{type(x).__name__} has no memory of its own: its __torch_dispatch__ answers for it{held}.",
+        summary=f"{type(x).__name__} has no memory of its own: its __torch_dispatch__ implements it{held}.",
         facts=(
             *_class_facts(x),
             Fact(
@@ -66,7 +66,9 @@ def _describe_wrapper(x: Any) -> Description:
         values=Values(one, f"the {plural(one.numel(), 'value')} of its inner tensor {inner[0][0]}")
         if one is not None
         else None,
-        no_values="" if one is not None else "what its elements are, only its class knows; its code is not run to look",
+        no_values=""
+        if one is not None
+        else "only its class knows its elements, and that code is not run to inspect them",
     )
 
 

@@ -25,7 +25,7 @@ def _describe_buffer(x: Any) -> Description:
 def summary_of_buffer(*, saved: bool) -> str:
     """Return what it means to be a buffer, ``nn.Buffer`` or registered as one."""
     kept = "saved in state_dict()" if saved else "not saved in state_dict() (persistent=False)"
-    return f"A module that holds it moves it with .to(), and no optimizer is given it; it is {kept}."
+    return f"A module that holds it moves it with .to(), but does not pass it to an optimizer; it is {kept}."
 
 
 def _is_buffer(x: Any) -> bool:
@@ -35,7 +35,7 @@ def _is_buffer(x: Any) -> bool:
 def _describe_conj(x: Any) -> Description:
     return Description(
         label="conjugate view",
-        summary="The storage holds the conjugates: every read turns the sign of the imaginary part.",
+        summary="The storage holds the conjugates: every read negates the imaginary part.",
         facts=(Fact("to write it out", f"x.resolve_conj() copies {number_of_bytes(bytes_of(x))}"),),
     )
 
@@ -43,7 +43,7 @@ def _describe_conj(x: Any) -> Description:
 def _describe_neg(x: Any) -> Description:
     return Description(
         label="negative view",
-        summary="The storage holds the negatives: every read turns the sign.",
+        summary="The storage holds the negatives: every read negates them.",
         facts=(Fact("to write it out", f"x.resolve_neg() copies {number_of_bytes(bytes_of(x))}"),),
     )
 
@@ -51,7 +51,8 @@ def _describe_neg(x: Any) -> Description:
 def _describe_inference(_: Any) -> Description:
     return Description(
         label="inference tensor",
-        summary="Made under inference_mode: it counts no versions, and autograd cannot save it (a clone can be).",
+        summary="Made under inference_mode: it has no version counter, and autograd cannot save it (but can save a "
+        "clone).",
     )
 
 
@@ -68,7 +69,7 @@ def _describe_channels_last(x: Any) -> Description:
     spatial = "× ".join(map(str, x.shape[2:])).replace("×", " ×")
     return Description(
         label=name,
-        summary=f"The {x.shape[1]} channels of one place lie side by side, place after place ({spatial}).",
+        summary=f"The {x.shape[1]} channels of one place are next to each other in memory ({spatial}).",
         facts=(
             Fact("order in memory", "N, D, H, W, C" if x.dim() == 5 else "N, H, W, C", "the shape stays N, C, …"),
             Fact("stride of C", str(x.stride(1)), "1: neighbouring channels are neighbours in memory"),
@@ -94,8 +95,8 @@ def _describe_dual(x: Any) -> Description:
     assert tangent is not None
     return Description(
         label="dual tensor",
-        summary="In forward mode: beside its own values it carries a tangent, which every operation carries on.",
-        facts=(Fact("tangent", tuple_text(tangent.shape), "the derivative along the direction that was put in"),),
+        summary="In forward mode: besides its values it carries a tangent, which every operation propagates.",
+        facts=(Fact("tangent", tuple_text(tangent.shape), "the derivative along the given direction"),),
         parts=(Part(" tangent", "the directional derivative of each element", tangent),),
     )
 

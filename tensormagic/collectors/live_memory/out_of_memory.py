@@ -177,7 +177,7 @@ def memory_at(
         memory = replace(memory, releases=freed.releases, gaps=(*memory.gaps, *freed.gaps))
         return _with_device(replace(described, only_error=_only(failing, namespace)), memory), memory
     except Exception as problem:  # memory has run out: looking, too, may need more than there is
-        gap = Gap("memory", f"could not be looked at: {type(problem).__name__}: {problem}")
+        gap = Gap("memory", f"could not be inspected: {type(problem).__name__}: {problem}")
         return described, MemoryReport(gaps=(gap,))
 
 

@@ -206,7 +206,7 @@ class Survey:
         """What could not be looked at."""
         graphs, hidden = self._graphs, self._graphs.hidden
         described = [
-            ("graphs", "" if graphs.complete else f"only {plural(len(graphs.nodes), 'node')} of graphs were looked at"),
+            ("graphs", "" if graphs.complete else f"only {plural(len(graphs.nodes), 'node')} of graphs were searched"),
             ("graphs", _not_shown(hidden) if hidden else ""),
             *(("storages", _not_counted(kind, number)) for kind, number in self._unreadable.items()),
         ]
@@ -329,9 +329,9 @@ def _root(x: torch.Tensor, name: str) -> Iterator[tuple[Any, str]]:
 
 def _not_counted(kind: str, number: int) -> str:
     tensors = plural(number, "tensor")
-    return f"{tensors} of the kind {kind}, without a storage that can be read: what it takes is not counted"
+    return f"{tensors} of the kind {kind}, without a readable storage: their memory is not counted"
 
 
 def _not_shown(hidden: int) -> str:
     tensors = plural(hidden, "saved tensor")
-    return f"torch does not show {tensors}: what nothing else leads to of these is in no figure here"
+    return f"torch does not show {tensors}: those that nothing else reaches are not counted"

@@ -205,8 +205,8 @@ class _Lines:
 
 _is_recording: Callable[[], bool] = getattr(torch._C, "_cuda_isHistoryEnabled", bool)  # not there in old builds
 
-_BEGAN = "CUDA began in this run: the allocator's own events are read of later ones"
-_SWITCHED = "the recording of the allocator's events was switched in this run: only those since then can be read"
+_BEGAN = "CUDA was initialised in this run: only the allocator events of later runs can be read"
+_SWITCHED = "recording of allocator events was switched on in this run: only later events can be read"
 LIMIT = 100_000  # events: some hundred bytes each, stacks shared
 
 

@@ -51,7 +51,7 @@ class Executions:
         self._codes, self._monitoring = tuple(codes), monitoring
         self._undoing = Undoing()
         self.counts: Counter[tuple[str, int]] = Counter()
-        self.gap = "" if monitoring is not None else "how often a line was reached is counted from Python 3.12 on"
+        self.gap = "" if monitoring is not None else "counting how often a line ran needs Python 3.12"
 
     def __enter__(self) -> Executions:
         """Start to count, where a tool's number is free."""
@@ -60,7 +60,7 @@ class Executions:
             return self
         tool = next((tool for tool in _TOOLS if monitoring.get_tool(tool) is None), None)
         if tool is None:
-            self.gap = "how often a line was reached is not counted: other tools take all of Python's places for them"
+            self.gap = "how often a line ran is not counted: other tools use all of Python's monitoring slots"
             return self
         line = monitoring.events.LINE
         self._undoing.callback(self._free, tool)
@@ -162,14 +162,13 @@ def _value(name: str, namespace: Mapping[str, Any]) -> Any:
     except (SyntaxError, ValueError):
         called = None  # said below
     if called is not None:
-        raise UnknownNameError(f"cannot go into {name}: a function is given by its name, {ast.unparse(called.func)}")
+        raise UnknownNameError(f"cannot follow {name}: give the function by its name, {ast.unparse(called.func)}")
     try:
         return eval(name, {**_modules(first, namespace), **namespace})  # noqa: S307  (the person's own expression)
     except Exception as error:
         described = f"{type(error).__name__}: {error}"
         raise UnknownNameError(
-            f"cannot go into {name} ({described}); a function is given by what it is called here: train, "
-            "model.forward, "
+            f"cannot follow {name} ({described}); give a function by its name here: train, model.forward, "
             "package.module.function"
         ) from None
 
@@ -183,9 +182,7 @@ def _code_of(value: Any, name: str) -> CodeType:
     inner = _unwrapped(value)
     if isinstance(inner, FunctionType):
         return inner.__code__
-    raise UnknownNameError(
-        f"cannot go into {name}, of type {type(inner).__name__}: it is no function that is written in Python"
-    )
+    raise UnknownNameError(f"cannot follow {name}, of type {type(inner).__name__}: it is not a Python function")
 
 
 def _unwrapped(value: Any) -> Any:

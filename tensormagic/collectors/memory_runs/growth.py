@@ -82,7 +82,7 @@ class Growth:
         try:
             return self._leaks([(block, category(block)) for block in alive], iterations, locations, first)
         except Exception as error:  # an odd object that a name leads to: the run is the person's
-            self.gaps = (Gap("leaks", f"what grows could not be looked for: {type(error).__name__}: {error}"),)
+            self.gaps = (Gap("leaks", f"the search for what grows failed: {type(error).__name__}: {error}"),)
             return ()
 
     def _leaks(
@@ -127,9 +127,9 @@ class Growth:
             {block.key for block in stayed}, self._namespace, files, self._variables(), cell_number=self._cell_number
         )
         if not found.complete and not found.cut:
-            self.gaps = (Gap("graphs", f"what grows was looked for in the first {MOST_NODES} nodes of what is stored"),)
+            self.gaps = (Gap("graphs", f"the search for what grows covered the first {MOST_NODES} stored nodes"),)
         if found.cut:
-            self.gaps = (Gap("names", f"what grows was looked for among a part of the names: {found.cut}"),)
+            self.gaps = (Gap("names", f"the search for what grows covered only some of the names: {found.cut}"),)
         return found
 
     def _variables(self) -> Iterator[tuple[Place, Any]]:

@@ -32,19 +32,19 @@ from tensormagic.reports import AllocatorRun, Cell, FailureReport, Gap, Leak
 from tensormagic.reports.memory import Category, DeviceMemory
 from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
 
-_INSIDE = "what these allocate inside and give back before they return is not seen: {}"
+_INSIDE = "memory that these allocate and free internally is not seen: {}"
 _WHOLE = (
-    "torch computes otherwise while operations are followed, so of these only what came out was looked at, not what "
-    "they took inside: {}"
+    "torch uses another code path while operations are traced, so only the results of these were measured, not what "
+    "they allocate internally: {}"
 )
 _COMPILED = (
-    "{} calls went into functions that torch.compile made: of what their kernels allocate, only what the operations "
-    "around them work with was seen"
+    "{} calls went into functions compiled by torch.compile: of their kernels' memory, only what surrounding "
+    "operations use was seen"
 )
 NUMBER = 16  # bytes of a Python number that autograd has saved: a tensor without a name, made by no operation
 _UNMET = (
-    "{} bytes are alive in the end that no operation on this thread was seen to allocate{}: what other threads,"
-    " compiled kernels and libraries allocate is not followed"
+    "{} bytes are alive at the end that no operation on this thread allocated{}: allocations of other threads, "
+    "compiled kernels and libraries are not traced"
 )
 
 
@@ -63,7 +63,7 @@ class MemoryRecorder(FollowedRun):
         UnknownNameError: for what is no function that is written in Python.
     """
 
-    used_before = "this run was followed before; make a new one with tensormagic.track_memory()"
+    used_before = "this object was used before; make a new one with tensormagic.track_memory()"
 
     def __init__(  # noqa: PLR0913  (two parameters; the rest are options, by name)
         self,
@@ -319,7 +319,7 @@ class MemoryRecorder(FollowedRun):
     def _gaps(self) -> tuple[Gap, ...]:
         mode = self.mode
         reasons = (
-            (mode.gap, f"the memory of an operation could not be looked at: {mode.gap}"),
+            (mode.gap, f"the memory of an operation could not be measured: {mode.gap}"),
             (mode.whole, _WHOLE.format(", ".join(sorted(mode.whole)))),
             (self.stepping.compiled_calls, _COMPILED.format(self.stepping.compiled_calls)),
             (self.stepping.captures.gap, self.stepping.captures.gap),

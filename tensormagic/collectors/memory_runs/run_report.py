@@ -46,7 +46,7 @@ def described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[De
     try:
         return _described(namespace, frame)
     except Exception as error:  # an odd object that a name leads to: the run is the person's
-        return {}, (Gap("names", f"what is alive could not be named: {type(error).__name__}: {error}"),)
+        return {}, (Gap("names", f"live memory could not be named: {type(error).__name__}: {error}"),)
 
 
 def _described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[Described, tuple[Gap, ...]]:
@@ -129,7 +129,7 @@ class Account:
     def gaps(self) -> tuple[Gap, ...]:
         """Return how many lines are not told."""
         wording = (
-            f"of {self._lines_in_all} lines that took or freed memory, the {MOST_LINES} that took the most are told"
+            f"of {self._lines_in_all} lines that allocated or freed memory, the {MOST_LINES} with the most are listed"
         )
         return (Gap("lines", wording),) if self._lines_in_all > MOST_LINES else ()
 

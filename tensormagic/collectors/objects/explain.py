@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 _LOOSE = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Lambda, ast.IfExp, ast.Tuple, ast.Await, ast.Constant)
-_ALL = ", and tensors() lists all that it holds"
+_ALL = "; tensors() lists all its tensors"
 
 
 def why_not_a_tensor(value: Any, name: str) -> str:
@@ -67,7 +67,7 @@ def _made_of(value: Any, name: str, subject: str) -> str:
     if isinstance(value, bool | int | float | complex):
         return f"torch.tensor({name}) makes one"
     if isinstance(value, Iterator):
-        return f"list({name}) takes all that it gives, and shows the tensors among it"
+        return f"list({name}) collects its items and shows the tensors among them"
     if callable(getattr(type(value), "to_numpy", None)):  # a table, a column or an index of pandas or polars
         return f"torch.as_tensor({subject}.to_numpy()) makes one of numbers"
     return "give an expression that makes a torch.Tensor"

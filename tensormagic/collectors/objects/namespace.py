@@ -127,9 +127,9 @@ class Walk:
         """Why not everything was looked through; empty where it was."""
         told = []
         if self.refused:
-            told.append(f"{listed(list(dict.fromkeys(self.refused)))} cannot be read: code of the class raises")
+            told.append(f"{listed(list(dict.fromkeys(self.refused)))} cannot be read: their class raises an error")
         if not self.complete:
-            told.append(f"only {self.looked} of the names, items and attributes there are were looked through")
+            told.append(f"only {self.looked} of the names, items and attributes were searched")
         return "; ".join(told)
 
     def named(self, *kinds: type) -> Iterator[tuple[str, Any]]:

@@ -152,7 +152,7 @@ def _held(every: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
 MOST_PARTS = 4  # of one name
 SHARE = 8  # one item is told where it frees at least this part of what all of its container free
 STANDS_OUT = 1.5  # and one of a sequence, which has no name, where it frees so many times what its items do on average
-CUT = "the items of some containers were not weighed: what each would free is told of the others"
+CUT = "the items of some containers were not measured; what each item would free is shown for the others"
 
 
 @dataclass(slots=True)

@@ -27,10 +27,10 @@ from tensormagic.reports import DeviceGain, DeviceMemory, FreeingReport, Gap, Re
 
 MOST = 256
 MOST_TOGETHER = 4  # names that are offered to go together, or named as those that share
-ELSEWHERE = "something that no name leads to"
+ELSEWHERE = "something that no variable reaches"
 _MOST_SETS = 64
 CIRCLES = (
-    "nothing is promised of what holds itself in a circle that Python cannot see: it stays, whatever is deleted. A"
+    "memory in a reference cycle that Python cannot see is not listed: it stays, whatever you delete. A"
     " gradient made with create_graph=True is in one (.grad = None breaks it), and so is a tensor that has what was"
     " computed from it as an attribute"
 )
@@ -141,7 +141,7 @@ def _gaps(cuts: Sequence[str], left_out: Sequence[Release]) -> tuple[Gap, ...]:
     freeing = sum(one.nbytes > 0 for one in left_out)
     sentence = (
         *cuts,
-        f"of {freeing} more names that free something, each less than these, nothing is listed" * bool(freeing),
+        f"{freeing} more names would free memory, each less than these; they are not listed" * bool(freeing),
     )
     return tuple(Gap("releases", reason) for reason in sentence if reason)
 

@@ -139,11 +139,9 @@ class References:
 
     def _check(self, deadline: float) -> None:
         if self._read > self.budget.limit:
-            self.cut = f"only {self.budget.limit} objects were looked through"
+            self.cut = f"only {self.budget.limit} objects were searched"
         elif self.budget.clock() > deadline:
-            self.cut = (
-                f"only {plural(self._read, 'object')} were looked through, in {seconds_text(self.budget.seconds)}"
-            )
+            self.cut = f"only {plural(self._read, 'object')} were searched, in {seconds_text(self.budget.seconds)}"
 
     def take_unnamed_referrers(self) -> list[int]:
         """Meet the tensors and nodes that no root leads to and that have a graph: nobody shows who holds a node."""

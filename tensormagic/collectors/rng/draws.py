@@ -202,7 +202,7 @@ class DrawLog:
 
 def state_with_names(state: GeneratorState, names: list[str]) -> GeneratorState:
     """Return a state under other names."""
-    return replace(state, name=names[0] or "a generator without a name", names=tuple(names[1:]))
+    return replace(state, name=names[0] or "an unnamed generator", names=tuple(names[1:]))
 
 
 def _name(op: Any) -> str:
@@ -263,7 +263,7 @@ class DrawWatcher(ListeningRun):
         clock: Seconds, monotonic.
     """
 
-    used_before = "these draws were watched before; make a new one with tensormagic.track_rng()"
+    used_before = "this object was used before; make a new one with tensormagic.track_rng()"
 
     def __init__(
         self,

@@ -133,7 +133,7 @@ def _of_torch(generator: torch.Generator) -> Reading:
     try:
         return Reading("torch", "Philox", device, raw, None, int(generator.get_offset()), seed)
     except (AttributeError, RuntimeError):  # a device whose generator counts otherwise
-        return Reading("torch", "its device's own", device, raw, None, 0, seed)
+        return Reading("torch", "its device's algorithm", device, raw, None, 0, seed)
 
 
 def _tell_torch(generator: Any, reading: Reading) -> tuple[str, Seeding, int | None, int]:
@@ -324,7 +324,7 @@ def _in_names(namespace: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         place, item = pending.popleft()
         looked += 1
         if looked > MOST_LOOKED:
-            yield f"only {MOST_LOOKED} objects were looked through", None
+            yield f"only {MOST_LOOKED} objects were searched", None
             return
         if is_a(item, TYPES):
             yield place.path, item

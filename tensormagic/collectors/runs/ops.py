@@ -239,10 +239,10 @@ def _plainly(func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
 # to rounding, or with another check. There the mode is off, and the call or node is counted as a whole.
 
 _COMPILED = (
-    "{} calls went into functions that torch.compile made: the operations that these call are counted, the kernels "
-    "that were generated for them are not"
+    "{} calls went into functions compiled by torch.compile: the operations that these call are counted, their "
+    "generated kernels are not"
 )
-_WHOLE = "torch computes otherwise while operations are recorded, so each of these was counted as a whole: {}"
+_WHOLE = "torch uses another code path while operations are recorded, so each of these was counted as a whole: {}"
 
 
 class OpRecorder:
@@ -360,7 +360,7 @@ class OpRecorder:
         """Return what could not be seen, and why."""
         reasons = (
             (self.mode.gap, f"the memory of an operation could not be counted: {self.mode.gap}"),
-            (self._places.overflowed, f"more than {MOST_PLACES} lines, modules and phases: the rest has no line"),
+            (self._places.overflowed, f"more than {MOST_PLACES} lines, modules and phases: the rest have no line"),
             (self.compiled_calls, _COMPILED.format(self.compiled_calls)),
             (self._whole_calls(), _WHOLE.format(", ".join(self._whole_calls()))),
         )

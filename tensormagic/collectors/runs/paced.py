@@ -218,7 +218,7 @@ _TENSOR_BACKWARD = torch.Tensor.backward.__code__
 
 JUMP = 1e3  # a norm so many times larger or smaller than the last one of its graph is worth a look at what follows
 
-_UNPACED = "this version of torch has no way to leave between steps: every step was traced"
+_UNPACED = "this version of torch cannot pause between steps: every step was traced"
 
 
 class PacedTracer(Tracer):

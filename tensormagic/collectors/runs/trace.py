@@ -63,8 +63,8 @@ from tensormagic.collectors.where.source import CellNumber, SourceLines
 from tensormagic.gc_pause import gc_paused
 from tensormagic.reports import Cell, Gap, LiveFrame, Pass, TraceReport
 
-_AGAIN = "inside one pass the same graph was run through several times: of these, the first time is shown"
-_UNADDED = "inside one pass several others brought a parameter a gradient: their sum was not measured"
+_AGAIN = "one pass went through the same graph several times: the first time is shown"
+_UNADDED = "inside one pass, several others gave a parameter a gradient: their sum was not measured"
 
 
 class Tracer(FollowedRun):
@@ -83,7 +83,7 @@ class Tracer(FollowedRun):
 
     passing: Callable[[Any, Any, Any, Any], Any] | None = None
 
-    used_before = "this trace was started before; make a new one with tensormagic.trace()"
+    used_before = "this trace was used before; make a new one with tensormagic.trace()"
 
     def __init__(
         self,
@@ -191,7 +191,9 @@ class Tracer(FollowedRun):
         if self._rank_file is not None:
             self._rank_file.finish(state_after(error), error_text(error) if error is not None else "")
         if self._running:
-            self._add_gap("backward", "a backward on another thread still ran when the trace ended: it was not kept")
+            self._add_gap(
+                "backward", "a backward on another thread was still running when the trace ended: it was not kept"
+            )
 
     def _explain_error(self, error: BaseException) -> None:
         self._failure.note(error, self._last)
@@ -256,7 +258,7 @@ class Tracer(FollowedRun):
                     if (graph := self._graph_of(found, inner=followed.is_inner)) is not None:
                         self._open(found, graph, followed, roots)
         except Exception as error:
-            self._add_gap("backward", f"a backward was not followed: {type(error).__name__}: {error}")
+            self._add_gap("backward", f"a backward could not be traced: {type(error).__name__}: {error}")
 
     def _graph_of(self, found: Walk, *, inner: bool) -> TracedGraph | None:
         before = len(self._graphs)

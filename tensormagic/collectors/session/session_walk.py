@@ -148,7 +148,7 @@ class ObjectWalk:
     @property
     def gaps(self) -> tuple[Gap, ...]:
         """What was not looked through, and why."""
-        refused = f"{listed(list(dict.fromkeys(self.refused)))} cannot be read: code of the class raises"
+        refused = f"{listed(list(dict.fromkeys(self.refused)))} cannot be read: their class raises an error"
         reasons = (self.cut, refused if self.refused else "")
         return tuple(Gap("names", reason) for reason in reasons if reason)
 
@@ -164,11 +164,9 @@ class ObjectWalk:
 
     def _check(self) -> None:
         if self.looked > self.budget.limit:
-            self.cut = f"only {self.budget.limit} objects were looked through"
+            self.cut = f"only {self.budget.limit} objects were searched"
         elif self.looked % _CLOCK_EVERY == 0 and self.budget.clock() > self._deadline:
-            self.cut = (
-                f"only {plural(self.looked, 'object')} were looked through, in {seconds_text(self.budget.seconds)}"
-            )
+            self.cut = f"only {plural(self.looked, 'object')} were searched, in {seconds_text(self.budget.seconds)}"
 
     def _inside(self, place: Place, item: Any, kind: str) -> Iterator[tuple[Place, Any]]:
         """Yield what an object holds, less the base of a tensor: nobody is to hold that on our account."""

@@ -305,7 +305,7 @@ class ModuleWatch:
                 self._modules.roots(), self._namespace, self._ties, lambda: known, self._cell_number
             )
         except Exception as error:
-            add_gap("modules", f"what the modules hold could not be looked at: {type(error).__name__}: {error}")
+            add_gap("modules", f"the contents of the modules could not be inspected: {type(error).__name__}: {error}")
 
 
 def modules_report(

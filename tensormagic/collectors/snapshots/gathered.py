@@ -65,7 +65,7 @@ def _parts(data: Any) -> tuple[Any, list[Any]]:
         return data, []  # torch before 2.0 gave the segments alone
     if not isinstance(data, Mapping) or not isinstance(data.get("segments"), list):
         raise SnapshotError(
-            f"it is a {type(data).__name__} without 'segments': no memory snapshot. "
+            f"it is a {type(data).__name__} without 'segments', not a memory snapshot. "
             "`torch.cuda.memory._dump_snapshot(FILE)` writes one"
         )
     return data["segments"], [entries(one) for one in entries(data.get("device_traces"))[:MOST_DEVICES]]

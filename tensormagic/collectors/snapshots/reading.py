@@ -174,7 +174,7 @@ def check_opcodes(data: bytes) -> None:
 def _name_at(data: bytes, at: int) -> str:
     name = _NAMES.get(data[at])
     if name is None:
-        raise SnapshotError(f"this is no pickle: byte {at} is {data[at]:#04x}, which means nothing there")
+        raise SnapshotError(f"this is not a pickle: byte {at} is {data[at]:#04x}, which is not valid there")
     if name not in _ALLOWED:
         raise SnapshotError(f"refused at byte {at}: {wanted(data, at, name)}. A snapshot is plain data only")
     return name
@@ -219,7 +219,7 @@ def _cut_short(size: int, at: int | None = None, length: int = 0) -> SnapshotErr
     if at is None:
         return SnapshotError(f"the file is cut short: it ends after {size} bytes, in the middle of its data")
     return SnapshotError(
-        f"the file is cut short, or not what it says: at byte {at} it announces {length} bytes, but ends at byte {size}"
+        f"the file is cut short or damaged: at byte {at} it announces {length} bytes, but it ends at byte {size}"
     )
 
 
@@ -229,7 +229,7 @@ MOST_BYTES = 2**31
 
 _OTHERS = (  # how files begin that people take for a snapshot, and what they are
     (b"\x1f\x8b", "it is gzip-compressed: unpack it first, `gunzip FILE`"),
-    (b"PK\x03\x04", "it is a zip archive, as torch.save writes, and no snapshot of memory"),
+    (b"PK\x03\x04", "it is a zip archive, as torch.save writes, not a memory snapshot"),
     (b'{"tensormagic"', "it is a report saved by tensormagic: `tensormagic.SnapshotReport.load(FILE)` reads it"),
     (b"<", "it is a page, not a pickle"),
 )  # fmt: skip
@@ -281,11 +281,11 @@ def _bytes_of(path: Path, most_bytes: int) -> bytes:
         if path.is_dir():
             raise SnapshotError("it is a folder")
         if path.exists() and not path.is_file():  # of a pipe nobody may ever write into
-            raise SnapshotError("it is no file")
+            raise SnapshotError("it is not a file")
         size = path.stat().st_size
         if size > most_bytes:
             raise SnapshotError(
-                f"it has {number_of_bytes(size)}, and at most {number_of_bytes(most_bytes)} are read; record fewer "
+                f"it has {number_of_bytes(size)}, but at most {number_of_bytes(most_bytes)} can be read; record fewer "
                 "events, with `torch.cuda.memory._record_memory_history(max_entries=100_000)`"
             )
         with path.open("rb") as file:

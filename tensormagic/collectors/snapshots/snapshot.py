@@ -311,9 +311,7 @@ def _gaps(read: Gathered, data: Any) -> Iterator[Gap]:
         yield from _gaps_of(history)
     if read.stacks.unread:
         most = count(len(read.stacks.locations))
-        yield Gap(
-            "lines", f"{plural(read.stacks.unread, 'stack')} beyond the first {most} lines, which alone were read"
-        )
+        yield Gap("lines", f"{plural(read.stacks.unread, 'stack')} beyond the first {most} lines that were read")
     if isinstance(data, dict) and data.get("external_annotations"):
         yield Gap("annotations", "the snapshot holds names of record_function; they are not used")
 
@@ -321,9 +319,9 @@ def _gaps(read: Gathered, data: Any) -> Iterator[Gap]:
 def _gaps_of(history: History) -> Iterator[Gap]:
     if history.misfit:
         described = f"the events of {history.device} and its blocks differ by {number_of_bytes(history.misfit)}"
-        yield Gap("history", f"{described}: the level before the first event is a guess")
+        yield Gap("history", f"{described}: the level before the first event is estimated")
     if not history.times:
-        yield Gap("history", f"the events of {history.device} carry no times")
+        yield Gap("history", f"the events of {history.device} have no times")
     if history.actions["unknown"]:
         yield Gap("history", f"{plural(history.actions['unknown'], 'event')} of {history.device} of an unknown kind")
     if len(history.refused) > MOST_REFUSED:

@@ -100,7 +100,7 @@ def _root(array: Any) -> Any:
 def _role(array: Any, others: Mapping[str, object]) -> str:
     base = _base(array)
     if base is None:
-        return "owns its memory" if _owns(array) else "its memory is someone else's"
+        return "owns its memory" if _owns(array) else "another object owns its memory"
     root = _root(array)
     named = next((key for key, value in others.items() if value is base), "")
     named = named or next((key for key, value in others.items() if value is root), "")
@@ -132,13 +132,13 @@ def _why_not(plain: np.ndarray) -> str:
     if plain.dtype.kind in _WORDS:
         return f"torch has no dtype for NumPy's {plain.dtype}"
     if not plain.dtype.isnative:
-        return f"torch reads the machine's own byte order only; this array is {_byte_order(plain.dtype)}"
+        return f"torch only reads the machine's own byte order; this array is {_byte_order(plain.dtype)}"
     if plain.dtype.name in {"longdouble", "clongdouble", "float128", "complex256", "float96", "complex192"}:
         return f"torch has no dtype for NumPy's {plain.dtype}"
     if any(step < 0 for step in plain.strides):
         return "torch has no negative strides: torch.from_numpy() refuses it; a.copy() has positive ones"
     if any(step % max(plain.itemsize, 1) for step in plain.strides):
-        return "its strides are no multiples of the element size, which torch's have to be"
+        return "its strides are not multiples of the element size, as torch requires"
     return ""
 
 
@@ -209,10 +209,11 @@ def _summary(plain: np.ndarray, name: str) -> str:
         return f"Not a tensor, and torch cannot share its memory: {why}."
     if not plain.flags.writeable:
         return (
-            f"Not a tensor. torch.from_numpy({name}) shares its memory, which is read-only: writing would be undefined."
+            f"Not a tensor. torch.from_numpy({name}) shares its memory, which is read-only: writing to it is undefined."
         )
     return (
-        f"Not a tensor, but torch.from_numpy({name}) is one over the same memory; no version counter sees its writes."
+        f"Not a tensor, but torch.from_numpy({name}) makes one that shares its memory; its version counter does not "
+        "see writes to the array."
     )
 
 
@@ -308,7 +309,7 @@ def _nearest(plain: np.ndarray, name: str) -> list[tuple[str, str, np.ndarray]]:
 def _field(plain: np.ndarray, name: str, field: str) -> tuple[str, str, np.ndarray]:
     part = plain[field]
     copied = bool(_why_not(part)) and part.dtype.kind not in _WORDS and part.dtype.isnative and part.size <= MOST_COPIED
-    role = "a field, copied: its elements do not lie where torch could wrap them" if copied else "a field, in place"
+    role = "a field, copied: torch cannot wrap its elements in place" if copied else "a field, in place"
     return f"{name}[{field!r}]", role, part.copy() if copied else part
 
 
@@ -318,7 +319,7 @@ def _numeric(plain: np.ndarray, name: str) -> list[tuple[str, str, np.ndarray]]:
     backwards = plain[turned]
     if plain.dtype.isnative and not _why_not(backwards):
         index = ", ".join("::-1" if one.step else ":" for one in turned)
-        return [(f"{name}[{index}]", "the same memory, walked forwards", backwards)]
+        return [(f"{name}[{index}]", "the same memory, read forwards", backwards)]
     if plain.size > MOST_COPIED:
         return []
     if not plain.dtype.isnative:
@@ -330,7 +331,7 @@ def _numeric(plain: np.ndarray, name: str) -> list[tuple[str, str, np.ndarray]]:
             )
         ]
     wide = np.complex128 if plain.dtype.kind == "c" else np.float64 if plain.dtype.kind == "f" else plain.dtype
-    return [(f"{name}.astype({np.dtype(wide).name!r})", "a copy that torch can hold", plain.astype(wide))]
+    return [(f"{name}.astype({np.dtype(wide).name!r})", "a copy with a dtype that torch supports", plain.astype(wide))]
 
 
 def _object_types(plain: np.ndarray) -> str:

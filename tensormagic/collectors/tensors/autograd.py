@@ -203,7 +203,7 @@ def _is_other(item: object, x: torch.Tensor) -> bool:
 
 def _because(x: torch.Tensor, named: list[tuple[str, Any]], name: str) -> str:
     if x.is_inference():
-        return "made under inference_mode, where nothing is recorded"
+        return "made under inference_mode, which records nothing"
     if x.grad_fn is not None:
         return f"not a leaf: {x.grad_fn.name()} made it from something that requires grad"
     if x.requires_grad:
@@ -231,10 +231,10 @@ def _grad_because(x: torch.Tensor, name: str) -> str:
     if not x.requires_grad:
         return "autograd does not track it"
     if not x.is_leaf and not x.retains_grad:
-        return f"torch keeps the gradients of leaves only, unless {name}.retain_grad() is called before backward()"
+        return f"torch only keeps the gradients of leaves, unless {name}.retain_grad() is called before backward()"
     if x.grad is not None:
-        return "backward() has brought it; the next one is added to it"
-    return "no backward() has reached it since it was made, or since zero_grad() took it away"
+        return "backward() has set it; the next one is added to it"
+    return "no backward() has reached it since it was made, or since zero_grad() cleared it"
 
 
 # -- hooks --------------------------------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ def _norm(grad: torch.Tensor) -> float | None:
 
 def _sentence(x: torch.Tensor, name: str, leaves: _Leaves, state: str) -> str:
     if x.is_inference():
-        return "an inference tensor: made under inference_mode, autograd never tracks it"
+        return "an inference tensor (made under inference_mode): autograd never tracks it"
     if not x.requires_grad:
         return _untracked_sentence(x, name)
     if x.is_leaf:

@@ -69,7 +69,7 @@ def picture(x: torch.Tensor) -> TensorPicture:
         ValueError: where it has nothing to be drawn: no dimension, or no element.
     """
     if not x.dim() or not x.numel():
-        raise ValueError("a scalar or an empty tensor makes no picture")
+        raise ValueError("a scalar or an empty tensor cannot be drawn")
     with quiet():
         reading = _read(tuple(x.shape))
         return _images(x, reading) if len(reading.plane) == 2 else _signals(x, reading)

@@ -40,7 +40,7 @@ _EDGE_ITEMS = 3
 _FEW = 10  # values that stand in a line as they are
 _MOST_READ = 2**22  # of a larger tensor a line tells of a sample: it is printed at once
 _MOST_DEPTH = 2  # components of components of a tensor are shown, theirs are not
-_UNREAD = "what holds its numbers is no plain memory, or could be read by a large copy only"
+_UNREAD = "its values are not in plain memory, or reading them would need a large copy"
 _PLACES = ("first_nan", "first_positive_infinity", "first_negative_infinity")  # indices, which a kind's numbers lack
 _FLAGS = ("is_inference", "is_conj", "is_neg", "is_shared", "is_pinned")
 
@@ -292,7 +292,8 @@ def _shared(subject: Subject, name: str, namespace: dict[str, object], sections:
         sections.miss("aliases", walk.gap)
     if search.found > len(search.aliases):
         sections.miss(
-            "aliases", f"{count(len(search.aliases))} of the {count(search.found)} that share its storage are listed"
+            "aliases",
+            f"{count(len(search.aliases))} of the {count(search.found)} objects that share its storage are listed",
         )
     return _Shared(search, named, names, walk.looked, walk.buffers)
 

@@ -269,7 +269,7 @@ class TrainingWatcher:
                 action(*arguments)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
-            self._miss("training", f"the steps of the training could not all be followed: {reason}")
+            self._miss("training", f"some training steps could not be traced: {reason}")
         self.seconds += perf_counter() - began
 
     # -- what is known so far -------------------------------------------------------------------------------------

@@ -119,7 +119,7 @@ def test_a_chain_is_told_call_by_call():
         ("x.double().double()", "it already is float64 on cpu"),
         ("x[[0]]", "advanced indexing"),
         ("x[0]", "basic indexing"),
-        ("x.data", "autograd notices no write"),
+        ("x.data", "autograd does not notice writes"),
         ("torch.Tensor(whole)", "int64 → float32"),
         ("x.flip(0)", "no negative strides"),
     ],
@@ -316,7 +316,7 @@ def test_memory_that_nobody_wrote_to_is_said_to_be_such(expression):
     (step,) = verdict(expression).steps
     assert (step.outcome, step.reason) == (
         "new",
-        "nothing was written into this memory, and what lies there is from before",
+        "nothing was written to this memory: its values are left over from earlier use",
     )
 
 

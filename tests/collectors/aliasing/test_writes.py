@@ -290,7 +290,7 @@ def test_a_watch_is_used_once_and_keeps_nothing():
     with watch:
         names["y"] = x[1:]
         x.add_(1)
-    with pytest.raises(TraceError, match="watched before"):
+    with pytest.raises(TraceError, match="used before"):
         watch.__enter__()
     reference = weakref.ref(x)
     names.clear()
@@ -334,7 +334,7 @@ def test_a_line_for_which_no_names_could_be_looked_up_is_a_gap(monkeypatch):
     assert second.changed == ()
     (gap,) = watch.report.gaps
     assert gap.section == "names"
-    assert "not looked up again for what one line wrote to" in gap.reason
+    assert "not searched again for the writes of one line" in gap.reason
 
 
 def test_what_writes_to_nothing_and_what_has_no_name():

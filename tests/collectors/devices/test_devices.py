@@ -96,7 +96,7 @@ def test_cuda_without_the_drivers_package_or_figures():
     driver.nvmlDeviceGetHandleByUUID = refuses
     (device,), gaps = read_cuda(cuda(mem_get_info=refuses, get_device_name=refuses), CORE, driver)
     assert (device.allocated, device.free, device.total, device.name, device.process) == (3 * MIB, None, None, "", None)
-    assert gaps == [Gap("devices", "the driver does not tell of other processes: not permitted")]
+    assert gaps == [Gap("devices", "the driver does not report other processes: not permitted")]
     assert driver.opened == 0
     driver.nvmlInit = refuses
     assert "not permitted" in read_cuda(cuda(), CORE, driver)[1][0].reason
@@ -116,7 +116,7 @@ def test_an_allocator_that_is_not_torchs_own():
     assert (device.allocated, device.reserved, device.peak, device.context) == (None, None, None, None)
     assert (device.free, device.process) == (50 * MIB, 17 * MIB)
     assert [gap.reason for gap in gaps] == [
-        "the allocator of cuda:0 does not tell what it has given out: it is not torch's own"
+        "the allocator of cuda:0 does not report its allocations: it is not torch's own"
     ]
 
 
@@ -140,8 +140,8 @@ def test_in_a_container_this_process_is_not_told_as_another():
     (device,), (gap,) = read_cuda(cuda(), CORE, driver)
     assert (device.process, [one.pid for one in device.others]) == (None, [4_000_123])
     assert gap.reason == (
-        f"the driver does not list this process on cuda:0 as {os.getpid()}: in a container it knows it by another"
-        " number, so one of the processes told is this one"
+        f"the driver does not list this process on cuda:0 as {os.getpid()}: in a container it has another"
+        " number, so one of the listed processes is this one"
     )
 
 
@@ -230,7 +230,7 @@ def test_cpu_elsewhere(tmp_path, monkeypatch):
     monkeypatch.setattr("tensormagic.collectors.devices.devices.find_spec", lambda _name: None)
     (device,), (gap,) = read_cpu(tmp_path)
     assert device == DeviceMemory("cpu")
-    assert gap.reason == "what this process takes is not known here without psutil"
+    assert gap.reason == "the memory of this process is unknown without psutil"
 
 
 def test_a_driver_that_raises_does_not_hide_the_others():

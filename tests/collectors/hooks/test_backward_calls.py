@@ -147,7 +147,7 @@ def test_a_backward_that_outlives_the_trace():
         began.wait(10)
     may_end.set()
     thread.join()
-    assert ["still ran when the trace ended" in gap.reason for gap in trace.report.gaps] == [True]
+    assert ["was still running when the trace ended" in gap.reason for gap in trace.report.gaps] == [True]
     assert x.grad.tolist() == x.exp().tolist()
 
 

@@ -254,7 +254,7 @@ def test_cuda_that_begins_in_the_run_is_a_gap():
     cuda.is_initialized = lambda: True
     recording.take()
     assert [gap.reason for gap in recording.gaps] == [
-        "CUDA began in this run: the allocator's own events are read of later ones"
+        "CUDA was initialised in this run: only the allocator events of later runs can be read"
     ]
 
 
@@ -272,7 +272,7 @@ def test_what_the_person_switches_in_the_run_stays_as_they_set_it(enabled):
     assert cuda.described[1:] == [(enabled, {"max_entries": 7})]
     assert cuda.memory._record_memory_history == switch
     assert [gap.reason for gap in recording.gaps] == [
-        "the recording of the allocator's events was switched in this run: only those since then can be read"
+        "recording of allocator events was switched on in this run: only later events can be read"
     ]
 
 

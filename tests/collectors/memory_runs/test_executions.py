@@ -49,7 +49,7 @@ def test_before_it_says_that_it_does_not():
     """Nothing is counted, and the reason is there."""
     with Executions([looping.__code__], monitoring=None) as counted:
         assert looping(4) == 6
-    assert (counted.counts, counted.gap) == ({}, "how often a line was reached is counted from Python 3.12 on")
+    assert (counted.counts, counted.gap) == ({}, "counting how often a line ran needs Python 3.12")
 
 
 class Taken:

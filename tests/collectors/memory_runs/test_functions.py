@@ -128,11 +128,11 @@ def test_a_compiled_module_stands_for_what_it_compiles():
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        ("missing", "cannot go into missing (NameError: name 'missing' is not defined)"),
+        ("missing", "cannot follow missing (NameError: name 'missing' is not defined)"),
         ("x.nothing", "has no attribute 'nothing'"),
-        ("torch.relu", "of type builtin_function_or_method: it is no function that is written in Python"),
-        ("boom()", "cannot go into boom(): a function is given by its name, boom"),
-        ("x", "cannot go into x, of type Tensor"),
+        ("torch.relu", "of type builtin_function_or_method: it is not a Python function"),
+        ("boom()", "cannot follow boom(): give the function by its name, boom"),
+        ("x", "cannot follow x, of type Tensor"),
         ("1 +", "SyntaxError"),
     ],
 )

@@ -98,7 +98,7 @@ def test_what_goes_wrong_is_a_gap(monkeypatch):
         kept.extend(torch.ones(4) + at for at in range(9))
     assert run.report.leaks == ()
     assert [gap.reason for gap in own_gaps(run.report)] == [
-        "what grows could not be looked for: ZeroDivisionError: integer division or modulo by zero"
+        "the search for what grows failed: ZeroDivisionError: integer division or modulo by zero"
     ]
 
 

@@ -158,7 +158,7 @@ def test_a_run_of_many_lines_says_how_many_are_told():
         exec(compile(source, "<ipython-input-77>", "exec"), {"torch": torch})
     assert len(run.report.lines) == 400
     assert run.report.lines[0].allocated == 4 * 405
-    assert own_gaps(run.report)[0].reason.startswith("of 405 lines that took or freed memory, the 400 that took")
+    assert own_gaps(run.report)[0].reason.startswith("of 405 lines that allocated or freed memory, the 400 with")
 
 
 def test_a_failing_run_says_how_it_ended():
@@ -289,7 +289,7 @@ def test_what_nobody_saw_being_allocated_is_a_gap():
         thread.start()
         thread.join()
     (gap,) = own_gaps(run.report)
-    assert gap.reason.startswith("4000 bytes are alive in the end")
+    assert gap.reason.startswith("4000 bytes are alive at the end")
     assert "made[0]" in gap.reason
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from tensormagic.collectors.objects.explain import binds_tightly, is_tensor, why_not_a_tensor
 
-ALL = ", and tensors() lists all that it holds"
+ALL = "; tensors() lists all its tensors"
 
 
 class Model(nn.Module):
@@ -59,7 +59,7 @@ def test_tensors_need_no_explanation(value):
         (
             iter([1]),
             "i",
-            "i is a list_iterator, not a tensor; list(i) takes all that it gives, and shows the tensors among it",
+            "i is a list_iterator, not a tensor; list(i) collects its items and shows the tensors among them",
         ),
         (Table(), "df", "df is a tests.Table, not a tensor; torch.as_tensor(df.to_numpy()) makes one of numbers"),
         (torch.float32, "t", "t is a torch.dtype, not a tensor; give an expression that makes a torch.Tensor"),

@@ -146,7 +146,7 @@ def test_an_object_that_cannot_be_looked_into_hides_no_other(monkeypatch: pytest
     monkeypatch.setattr(module, "children", children)
     walk = Walk({"odd": [torch.ones(1)], "x": torch.ones(1)})
     assert [name for name, _ in walk.named(torch.Tensor)] == ["x"]
-    assert walk.gap == "odd cannot be read: code of the class raises"
+    assert walk.gap == "odd cannot be read: their class raises an error"
 
 
 def test_cycles_end() -> None:

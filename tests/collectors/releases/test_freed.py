@@ -183,7 +183,7 @@ def test_names_beyond_the_list_are_counted() -> None:
     exec("import torch\na, b, c = torch.zeros(1), torch.zeros(2), torch.zeros(3)", namespace)
     found = collect_releases(namespace, most=1)
     assert [one.name for one in found.releases] == ["c"]
-    assert found.gaps[0].reason.startswith("of 2 more names that free something")
+    assert found.gaps[0].reason.startswith("2 more names would free memory")
 
 
 def test_too_many_objects_are_said_and_nothing_is_promised() -> None:

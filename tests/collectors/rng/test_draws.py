@@ -109,7 +109,7 @@ def test_seeding_in_the_run_is_told():
 def test_a_generator_without_a_name():
     """It is followed from its first draw, and named so."""
     report, _ = watched(lambda: torch.randperm(10, generator=torch.Generator().manual_seed(9)))
-    assert told(report)[0][:3] == ("a generator without a name", "drew", "aten.randperm")
+    assert told(report)[0][:3] == ("an unnamed generator", "drew", "aten.randperm")
 
 
 def test_a_data_loaders_own_generator_is_not_the_systems():

@@ -423,7 +423,7 @@ def test_places_are_bounded_and_it_is_said(monkeypatch):
     report, _ = traced(run)
     assert report.ops.total.calls == 5
     assert report.ops.unattributed.calls > 0
-    assert any("the rest has no line" in gap.reason for gap in report.gaps)
+    assert any("the rest have no line" in gap.reason for gap in report.gaps)
 
 
 def test_a_lazy_module_may_be_looked_at_while_it_makes_its_parameters():

@@ -67,7 +67,7 @@ def test_a_class_that_answers_itself_is_not_asked(options):
     (series,) = trace.report.parameters
     assert set(series.norms) == {UNREADABLE}
     reasons = [gap.reason for gap in trace.report.gaps]
-    why = "only code of its class Wrapped can tell its values, and a trace does not run that"
+    why = "only code of its class Wrapped can read its values, and a trace does not run that code"
     assert f"some gradients could not be measured: {why}" in reasons
     assert not any("not followed" in reason for reason in reasons)
 

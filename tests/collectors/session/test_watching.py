@@ -107,7 +107,7 @@ def test_a_look_that_is_cut_short_says_so_and_blames_nothing_on_the_session():
     names = {f"x{at}": torch.zeros(1) for at in range(50)}
     report = look({**names, "late": big, "Out": {1: big}, "_1": big}, budget=Budget(limit=30, seconds=10.0))
     assert report.kept == ()
-    assert report.gaps[0].reason == "only 30 objects were looked through"
+    assert report.gaps[0].reason == "only 30 objects were searched"
     clock = iter(range(10_000))
     slow = look(
         names | {"more": [[[torch.ones(1)] for _ in range(99)]]}, budget=Budget(seconds=0.5, clock=lambda: next(clock))
@@ -249,5 +249,5 @@ def test_misuse_is_told_plainly():
     """What was given, and what would work."""
     with pytest.raises(TensorMagicError, match="takes names and their values, but was given a list"):
         tm.check([torch.ones(2)])
-    with pytest.raises(TensorMagicError, match="the reports that earlier checks returned"):
+    with pytest.raises(TensorMagicError, match="the reports of earlier checks"):
         tm.check({}, earlier=[1])

@@ -239,7 +239,7 @@ def test_a_snapshot_survives_every_protocol_and_padding(tmp_path):
         (json.dumps({"tensormagic": "memory snapshot"}).encode(), r"SnapshotReport\.load"),
         (b"<!doctype html>", "a page"),
         (pickle.dumps({"segments": [1, 2, 3]})[:-6], "cut short"),
-        ("Grüße".encode("utf-16"), "means nothing there"),
+        ("Grüße".encode("utf-16"), "is not valid there"),
     ],
 )
 def test_other_files_are_told_for_what_they_are(tmp_path, written, told):
@@ -258,5 +258,5 @@ def test_missing_files_folders_and_huge_files_are_told(tmp_path):
         read_file(tmp_path)
     path = tmp_path / "huge.pickle"
     path.write_bytes(b"x" * 100)
-    with pytest.raises(SnapshotError, match=r"100 B, and at most 99 B are read.*max_entries"):
+    with pytest.raises(SnapshotError, match=r"100 B, but at most 99 B can be read.*max_entries"):
         read_file(path, most_bytes=99)

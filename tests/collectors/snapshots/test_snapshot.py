@@ -147,7 +147,7 @@ def test_old_and_other_forms_are_read():
     profiled = snapshot_report({"segments": [], "device_traces": [[event]]})
     assert profiled.timelines[0].by_category == (("optimizer state", (64,)),)
     assert profiled.peak_blocks[0].label == "optimizer_state"
-    assert [gap.reason for gap in profiled.gaps] == ["the events of cuda:0 carry no times"]
+    assert [gap.reason for gap in profiled.gaps] == ["the events of cuda:0 have no times"]
 
 
 def test_a_crowded_segment_is_drawn_by_a_bounded_number_of_stretches():
@@ -193,7 +193,7 @@ def test_events_that_contradict_the_blocks_are_told():
     assert min(report.timelines[0].live) >= 0
     (gap,) = report.gaps
     assert gap.reason == (
-        "the events of cuda:0 and its blocks differ by 900 B: the level before the first event is a guess"
+        "the events of cuda:0 and its blocks differ by 900 B: the level before the first event is estimated"
     )
 
 

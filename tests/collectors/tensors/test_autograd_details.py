@@ -65,7 +65,7 @@ def test_why_grad_is_there_or_not(w: torch.Tensor) -> None:
     y.retain_grad()
     assert look(y).grad_because.startswith("no backward()")
     y.sum().backward()
-    assert look(w).grad_because == look(y).grad_because == "backward() has brought it; the next one is added to it"
+    assert look(w).grad_because == look(y).grad_because == "backward() has set it; the next one is added to it"
     assert look(w.detach()).grad_because == "autograd does not track it"
 
 

@@ -275,7 +275,7 @@ def test_truncated_aliases_are_a_gap() -> None:
     """More aliases than are listed: the report says how many there are."""
     a = torch.zeros(100, 2)
     report = inspect(a, rows=list(a.unbind()))
-    assert [gap.reason for gap in report.gaps] == ["64 of the 100 that share its storage are listed"]
+    assert [gap.reason for gap in report.gaps] == ["64 of the 100 objects that share its storage are listed"]
 
 
 def test_tensor_subclasses_are_named_and_read() -> None:
@@ -310,7 +310,7 @@ def test_a_registered_buffer_is_one():
         name: [kind.summary for kind in collect_tensor(getattr(net, name), name=name, namespace={"net": net}).kinds]
         for name in ("running_mean", "passing", "loose")
     }
-    what = "A module that holds it moves it with .to(), and no optimizer is given it; it is"
+    what = "A module that holds it moves it with .to(), but does not pass it to an optimizer; it is"
     assert told == {
         "running_mean": [f"{what} saved in state_dict()."],
         "passing": [f"{what} not saved in state_dict() (persistent=False)."],
