@@ -150,8 +150,9 @@ def _last(joint: _Joint) -> Iterator[Difference]:
 
 
 def arrivals(found: Sequence[Facts]) -> Arrivals | None:
-    """Return when each rank came to the last collectives of the largest group; None where that is not known."""
-    joint = next(iter(_joints(found)), None)
+    """Return when each rank came to the last collectives of the largest group, or of the one in which they part."""
+    joints = _joints(found)
+    joint = next((each for each in joints if _parted(each) is not None), next(iter(joints), None))
     if joint is None or not joint.moments.size:
         return None
     known = ~np.isnan(joint.moments).all(axis=0)

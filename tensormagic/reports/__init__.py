@@ -76,7 +76,8 @@ from tensormagic.reports.memory_run import (
 )
 from tensormagic.reports.ops import PHASES, NodeCosts, OpsReport, OpUse, Phase, Total
 from tensormagic.reports.parallel import Parallel, Spread, Whole
-from tensormagic.reports.ranks import Arrivals, Difference, Placed, RankReport, RankRow
+from tensormagic.reports.placement import Box, Placed
+from tensormagic.reports.ranks import Arrivals, Difference, RankReport, RankRow
 from tensormagic.reports.rng import (
     Draw,
     DrawSum,
@@ -206,6 +207,7 @@ __all__ = [
     "Barrier",
     "Birth",
     "BlockState",
+    "Box",
     "Category",
     "Cell",
     "ChangedName",

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap
 from tensormagic.reports.graph import Floats, no_numbers, require
+from tensormagic.reports.placement import Placed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,29 +89,6 @@ class Difference:
     told: tuple[tuple[int, str], ...] = ()
     line: str = ""
     reduced: Literal["all", "some", "none", ""] = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
-    """How a DTensor is spread over a mesh of ranks.
-
-    Attributes:
-        name: What it is called.
-        shape: Of the whole tensor.
-        placements: One for each dimension of the mesh: ``"S(0)"``, cut along that dimension of the tensor; ``"_S(0)"``,
-            the same, but cut after the others, as FSDP over tensor parallelism does; ``"R"``, whole on each;
-            ``"P(sum)"``, each has a part of the sum.
-        mesh_names: Of the dimensions of the mesh; empty where they have none.
-        mesh_sizes: Of these.
-        mesh_ranks: The ranks, in order of the mesh.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    placements: tuple[str, ...]
-    mesh_names: tuple[str, ...] = ()
-    mesh_sizes: tuple[int, ...] = ()
-    mesh_ranks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

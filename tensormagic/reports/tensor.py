@@ -12,6 +12,7 @@ from tensormagic.reports.aliases import Alias, HoldersReport
 from tensormagic.reports.autograd import AutogradDetails
 from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap
+from tensormagic.reports.placement import Placed
 from tensormagic.reports.storage import CopyVerdict, LayoutReport, StorageReport
 from tensormagic.words import number_of_bytes
 
@@ -373,6 +374,7 @@ class KindReport:
         stored: The stored elements as they lie in memory.
         reading: How one element is found, step by step, with its numbers.
         stored_bytes: What it really takes, where that is not its elements times their size.
+        placed: How it is spread over ranks.
     """
 
     key: str
@@ -384,6 +386,7 @@ class KindReport:
     stored: StoredList | None = None
     reading: tuple[str, ...] = ()
     stored_bytes: int | None = None
+    placed: Placed | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from array import array
 from dataclasses import replace
 
 from tensormagic.diagnoses import diagnose
-from tensormagic.reports import UNTOUCHED, Difference, Gap, RankReport, RankRow
+from tensormagic.reports import UNTOUCHED, Arrivals, Difference, Gap, Placed, RankReport, RankRow
 
 HOSTILE = '</script><script>alert("1")</script>&amp;\x1b[2J\u202e'
 NAMES = ("net.0.weight", "net.0.bias", "net.2.weight", "net.2.bias")
@@ -33,6 +33,43 @@ def healthy() -> RankReport:
     )  # fmt: skip
 
 
+def arrivals(ranks: int = 4, *, hole: bool = True) -> Arrivals:
+    """Twelve collectives, to which the third rank comes late, and to the last of which it does not come at all."""
+    seconds = array(
+        "f", [0.1 * at + 0.01 * (rank % 8) + (0.04 if rank == 2 else 0) for rank in range(ranks) for at in range(12)]
+    )
+    if hole:
+        seconds[2 * 12 + 11] = math.nan
+    return Arrivals(
+        group="0", ranks=tuple(range(ranks)), numbers=tuple(range(100, 112)), operations=("all_reduce",) * 12,
+        lines=("train.py, line 30",) * 12, seconds=seconds,
+    )  # fmt: skip
+
+
+def placed(name: str, shape: tuple[int, ...], *how: str) -> Placed:
+    """Return a parameter on a mesh of two by two ranks."""
+    return Placed(
+        name=name, shape=shape, placements=how, mesh_names=("dp", "tp"), mesh_sizes=(2, 2), mesh_ranks=(0, 1, 2, 3)
+    )
+
+
+def large() -> RankReport:
+    """A mesh of 64 by 16 ranks, one of which has gradients unlike those of the others."""
+    ranks = tuple(row(rank, replicas=(), kinds=("FSDP2", "DTensor"), host=f"node{rank // 8}") for rank in range(1024))
+    names = tuple(f"net.{at}.weight" for at in range(300))
+    norms = array("f", [1.0 + at / 300 for _ in range(1024) for at in range(300)])
+    norms[777 * 300 + 5] = 40.0
+    mesh = Placed(
+        name="net.0.weight", shape=(8192, 28672), placements=("_S(0)", "S(0)"), mesh_names=("dp", "tp"),
+        mesh_sizes=(64, 16), mesh_ranks=tuple(range(1024)),
+    )  # fmt: skip
+    return RankReport(
+        title="runs/large", world_size=1024, ranks=ranks, names=names, compared_pass=9, brought=norms,
+        spread=(mesh, replace(mesh, name="net.1.weight", shape=(8192, 8192), placements=("S(0)", "S(1)"))),
+        arrivals=arrivals(1024, hole=False),
+    )  # fmt: skip
+
+
 def broken() -> RankReport:
     """Everything that can be found."""
     report = healthy()
@@ -49,7 +86,9 @@ def broken() -> RankReport:
     ranks = (row(0), row(1, state="failed", error="RuntimeError: connection closed", passes=6), row(2, state="running"))
     broken = replace(
         report, ranks=ranks, brought=brought[:12], used=report.used[:12], differences=differences, bad_pass=4,
-        bad_ranks=(1,), bad_line="train.py, line 30", gaps=(Gap("ranks", "rank 2: line 40 cannot be read"),),
+        bad_ranks=(1,), bad_line="train.py, line 30", arrivals=arrivals(3),
+        spread=(placed("net.0.weight", (128, 64), "_S(0)", "S(0)"), placed("net.0.bias", (128,), "S(0)", "R")),
+        gaps=(Gap("ranks", "rank 2: line 40 cannot be read"),),
     )  # fmt: skip
     return replace(broken, findings=diagnose(broken))
 
@@ -59,7 +98,14 @@ def hostile() -> RankReport:
     names = tuple(f"{HOSTILE}.{at}" for at in range(300))
     ranks = (row(0, host=HOSTILE, line=HOSTILE, error=HOSTILE, state="failed"), RankRow(rank=1, host=HOSTILE))
     norms = array("f", [float(at) for at in range(600)])
-    return RankReport(title=HOSTILE, world_size=2, ranks=ranks, names=names, compared_pass=1, brought=norms)
+    come = replace(arrivals(2, hole=False), group=HOSTILE, operations=(HOSTILE,) * 12, lines=(HOSTILE,) * 12)
+    where = Placed(
+        name=HOSTILE, shape=(), placements=(HOSTILE,), mesh_names=(HOSTILE,), mesh_sizes=(2,), mesh_ranks=(0, 1)
+    )
+    return RankReport(
+        title=HOSTILE, world_size=2, ranks=ranks, names=names, compared_pass=1, brought=norms, arrivals=come,
+        spread=(where,),
+    )  # fmt: skip
 
 
 def empty() -> RankReport:
@@ -67,4 +113,4 @@ def empty() -> RankReport:
     return RankReport(title="runs/b", world_size=2, ranks=(RankRow(rank=0, host="node1", pid=1),))
 
 
-SAMPLES = {made.__name__: made() for made in (healthy, broken, hostile, empty)}
+SAMPLES = {made.__name__: made() for made in (healthy, broken, hostile, empty, large)}

@@ -80,7 +80,7 @@ PANELS = (
     ("memory_run", samples_memory_run.SAMPLES, 120_000, 24_000),
     ("snapshot", samples_snapshot.SAMPLES, 120_000, 24_000),
     ("overlay", samples_overlay.SAMPLES, 100_000, 24_000),
-    ("ranks", samples_ranks.SAMPLES, 60_000, 24_000),
+    ("ranks", samples_ranks.SAMPLES, 64_000, 24_000),
     ("rng", samples_rng.SAMPLES, 40_000, 12_000),
     ("start", samples_start.SAMPLES, 40_000, 12_000),
     ("tensors", samples_sharing.TABLES, 200_000, 24_000),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensormagic.collectors.kinds.kind import Description, Kind, Part, Values, bytes_of, has_class
-from tensormagic.reports import Fact
+from tensormagic.reports import Fact, Placed
 from tensormagic.words import number_of_bytes, percent, plural, tuple_text
 
 
@@ -36,6 +36,7 @@ def _describe(x: Any) -> Description:
         values=Values(local, f"the {plural(local.numel(), 'value')} of the local shard, not of the whole tensor"),
         shape=shape,
         stored_bytes=bytes_of(local),
+        placed=_placed(spec, shape),
     )
 
 
@@ -86,11 +87,35 @@ def _placement(mesh: Any, dim: int, placement: Any) -> Fact:
         return Fact(
             f"over {name}", f"Shard({placement.dim})", f"dimension {placement.dim} is cut into {mesh.size(dim)} parts"
         )
+    if type(placement).__name__ == "_StridedShard":  # FSDP over tensor parallelism
+        return Fact(
+            f"over {name}", f"_StridedShard({placement.dim})",
+            f"dimension {placement.dim} is cut into {mesh.size(dim)} parts, after it was cut over the others",
+        )  # fmt: skip
     if placement.is_replicate():
         return Fact(f"over {name}", "Replicate()", "a full copy in each")
     return Fact(
         f"over {name}", f"Partial({placement.reduce_op})", "each holds a partial result that is not yet reduced"
     )
+
+
+def placement_text(placement: Any) -> str:
+    """Return a placement in a few letters: ``S(0)``, ``_S(0)`` where it is cut after the others, ``R``, ``P(sum)``."""
+    if placement.is_replicate():
+        return "R"
+    if placement.is_partial():
+        return f"P({getattr(placement, 'reduce_op', 'sum')})"
+    strided = type(placement).__name__ == "_StridedShard"
+    return f"{'_' * strided}S({getattr(placement, 'dim', '?')})"
+
+
+def _placed(spec: Any, shape: tuple[int, ...]) -> Placed:
+    mesh = spec.mesh
+    return Placed(
+        name="", shape=shape, placements=tuple(map(placement_text, spec.placements)),
+        mesh_names=tuple(mesh.mesh_dim_names or ()), mesh_sizes=tuple(map(int, mesh.mesh.shape)),
+        mesh_ranks=tuple(mesh.mesh.flatten().tolist()),
+    )  # fmt: skip
 
 
 KINDS = (Kind("dtensor", _is_dtensor, _describe, printable=False),)

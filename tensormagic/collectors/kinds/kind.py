@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.reports import Fact, StoredList, StoredMap
+from tensormagic.reports import Fact, Placed, StoredList, StoredMap
 from tensormagic.words import number_of_bytes
 
 # What torch puts into a class that switches an override off, as ``__torch_dispatch__`` classes do by themselves.
@@ -53,6 +53,7 @@ class Description:
         reading: How one element is found.
         no_values: Why there are no numbers to show; empty where there are.
         stored_bytes: What it really takes, where that is not its elements times their size.
+        placed: How it is spread over ranks.
     """
 
     label: str
@@ -66,6 +67,7 @@ class Description:
     reading: tuple[str, ...] = ()
     no_values: str = ""
     stored_bytes: int | None = None
+    placed: Placed | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.kinds.distributed import placement_text
 from tensormagic.collectors.objects.holdings import attributes_of, is_a
 from tensormagic.collectors.objects.identity import outermost_call
 from tensormagic.collectors.quiet import answers_itself, here
@@ -137,13 +138,3 @@ def placed(parameters: Iterable[tuple[int, Any]]) -> dict[str, Any]:
             coordinates.append(list(mesh.get_coordinate() or ()))
         of.append([number, meshes[key], [placement_text(one) for one in spec.placements], list(map(int, spec.shape))])
     return {"meshes": list(meshes), "coordinates": coordinates, "of": of}
-
-
-def placement_text(placement: Any) -> str:
-    """Return a placement in a few letters: ``S(0)``, ``_S(0)`` where it is cut after the others, ``R``, ``P(sum)``."""
-    if placement.is_replicate():
-        return "R"
-    if placement.is_partial():
-        return f"P({getattr(placement, 'reduce_op', 'sum')})"
-    strided = type(placement).__name__ == "_StridedShard"
-    return f"{'_' * strided}S({getattr(placement, 'dim', '?')})"

@@ -258,6 +258,7 @@ def _kinds(
         yield KindReport(
             one.kind.key, sentence.label, sentence.summary, sentence.facts, components,
             map=sentence.map, stored=sentence.stored, reading=sentence.reading, stored_bytes=sentence.stored_bytes,
+            placed=sentence.placed,
         )  # fmt: skip
 
 

@@ -36,6 +36,7 @@ from tensormagic.reports import (
     StoredMap,
     TensorReport,
 )
+from tensormagic.views.pictures.placement import PlacementGrid
 from tensormagic.words import count, shortened
 
 VOID = theme.role("skip")  # the colour of a cell in which nothing is stored
@@ -68,7 +69,8 @@ def _large(kind: KindReport) -> str:
     pictures = [part for part in (_map(kind), _stored(kind)) if part]
     body = tag("div", *pictures, class_="tm-stored") if pictures else ""
     reading = "" if kind.stored else _reading(kind)
-    return tag("div", head, body, _facts(kind.facts), reading, _components(kind), class_="tm-kind")
+    placed = PlacementGrid(kind.placed).html() if kind.placed is not None else ""
+    return tag("div", head, body, _facts(kind.facts), placed, reading, _components(kind), class_="tm-kind")
 
 
 def _reading(kind: KindReport) -> str:

@@ -22,6 +22,7 @@ from tensormagic.renderers.tensor.kind_words import (
 )
 from tensormagic.renderers.terminal.text_canvas import printable
 from tensormagic.reports import OUTSIDE, KindReport, StoredList, StoredMap, TensorReport
+from tensormagic.views.pictures.placement import PlacementGrid
 from tensormagic.words import shortened
 
 LEFT, RIGHT, LINE = 16, 844, 17
@@ -46,6 +47,9 @@ def _kind(kind: KindReport, top: float) -> tuple[str, float]:
     text, y = _lines(textwrap.wrap(f"{kind.label}: {kind.summary}", CHARACTERS), top, "b")
     facts, y = _lines(textwrap.wrap("; ".join(map(fact_line, kind.facts)), CHARACTERS), y, "q")
     drawn, y = _stored(kind, y + 6) if kind.map or kind.stored else ("", y)
+    if kind.placed is not None:
+        grid, height = PlacementGrid(kind.placed).svg(RIGHT - LEFT)
+        drawn, y = drawn + tag("g", grid, transform=f"translate({LEFT},{y:g})"), y + height + LINE
     reading, y = _lines([wrapped for step in kind.reading for wrapped in textwrap.wrap(step, CHARACTERS)], y, "")
     parts = [f"{one.name}  {component_facts(one)}  {component_values(one)}" for one in kind.components]
     components, y = _lines([shortened(part, CHARACTERS) for part in parts], y + 4, "q")

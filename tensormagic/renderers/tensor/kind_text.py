@@ -15,6 +15,7 @@ from tensormagic.renderers.tensor.kind_words import (
 )
 from tensormagic.renderers.tensor.tensor_text_layout import DENSITY, FULL, NOT_READ
 from tensormagic.reports import OUTSIDE, Component, KindReport, StoredList, StoredMap, TensorReport
+from tensormagic.views.pictures.placement import PlacementGrid
 from tensormagic.words import shortened
 
 TEXT = 9  # characters of a value in a cell
@@ -38,6 +39,7 @@ def _kind(kind: KindReport, width: int) -> list[str]:
     )
     facts = "; ".join(fact_line(fact) for fact in kind.facts)
     lines += textwrap.wrap(facts, width, initial_indent="   ", subsequent_indent="   ", break_on_hyphens=False)
+    lines += ["", *PlacementGrid(kind.placed).text(width)] if kind.placed is not None else []
     lines += ["", *_map(kind.map)] if kind.map else []
     lines += ["", *_stored(kind.stored, width)] if kind.stored and kind.stored.shown else []
     lines += [wrapped for step in kind.reading for wrapped in textwrap.wrap(step, width - 3, initial_indent="   ",

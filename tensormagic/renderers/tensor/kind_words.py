@@ -29,7 +29,7 @@ PREVIEW = 12  # values of a component in one line
 
 def is_large(kind: KindReport) -> bool:
     """Return whether a kind needs room of its own, rather than one line among others."""
-    return bool(kind.map or kind.stored or kind.components or len(kind.facts) > 3)
+    return bool(kind.map or kind.stored or kind.components or kind.placed or len(kind.facts) > 3)
 
 
 def fact_line(fact: Fact) -> str:

@@ -7,13 +7,32 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.markup import tag
 from tensormagic.renderers.basics.svg_paths import number
-from tensormagic.renderers.basics.theme import BAD_COLOUR, DIVERGING, role
+from tensormagic.renderers.basics.theme import BAD_COLOUR, DIVERGING
 from tensormagic.renderers.terminal.text_canvas import wrapped
 from tensormagic.reports import UNTOUCHED, RankReport
 from tensormagic.views.nodes import Column, Findings, Node, Panel, Picture, Section, table_of
-from tensormagic.words import count, number_of_bytes, plural, ranks_text, seconds_text, short_number, shortened
+from tensormagic.views.pictures.placement import (
+    PlacementGrid,
+    group_name,
+    groups_of,
+    inline,
+    lettered,
+    placements_text,
+    words,
+)
+from tensormagic.views.pictures.rank_lanes import RankLanes
+from tensormagic.words import (
+    count,
+    number_of_bytes,
+    plural,
+    ranks_text,
+    seconds_text,
+    short_number,
+    shortened,
+    tuple_text,
+)
 
 _MOST_ROWS, _MOST_COLUMNS = 24, 96
 _LIMITS = (
@@ -34,15 +53,21 @@ _ROW, _LABEL = 13.0, 120.0
 
 RANKS = (
     Column("rank", lambda one: str(one.rank), "number"),
-    Column("host", lambda one: shortened(one.host, 24), in_terminal=False),
-    Column("spread by", lambda one: ", ".join(one.kinds)),
-    Column("state", lambda one: f"{one.state}: {shortened(one.error, 60)}" if one.error else one.state),
+    Column("host", lambda one: shortened(one.host, 16)),
+    Column("spread by", lambda one: ", ".join([*one.kinds, *(f"{name} {at}" for name, at in one.coordinate)])),
+    Column("state", lambda one: f"{one.state}: {shortened(one.error, 40)}" if one.error else one.state),
     Column("passes", lambda one: count(one.passes), "number"),
     Column("steps", lambda one: count(one.steps), "number"),
     Column("last loss", lambda one: "" if one.loss is None else short_number(one.loss), "number"),
     Column("peak", lambda one: number_of_bytes(one.peak) if one.peak else "", "number"),
     Column("last backward", lambda one: one.line, "quiet"),
 )
+PLACEMENTS = (
+    Column("parameters", group_name, "name"),
+    Column("shape of the first", lambda group: tuple_text(group[0].shape)),
+    Column("placements", lambda group: placements_text(group[0])),
+)
+_MOST_GRIDS = 3
 
 
 def view(report: RankReport) -> Panel:
@@ -63,7 +88,17 @@ def view(report: RankReport) -> Panel:
             body.append(
                 Section(title, [RankMap(report, tuple(norms))], f"{when}, norms against the median of the ranks")
             )
+    if report.arrivals is not None and len(report.arrivals.ranks) > 1:
+        body.append(Section("When ranks came to collectives", [RankLanes(report.arrivals)]))
+    if report.spread:
+        body.append(Section("Placement", list(_placement(report)), "which rank holds which part of a parameter"))
     return Panel("ranks", "graph", "ranks", [summary(report)], body, label="Ranks of a run")
+
+
+def _placement(report: RankReport) -> Iterable[Node]:
+    groups = groups_of(report.spread)
+    yield table_of(PLACEMENTS, groups, more=("group", "groups"), label="Placements")
+    yield from (PlacementGrid(group[0]) for group in groups[:_MOST_GRIDS])
 
 
 def summary(report: RankReport) -> str:
@@ -173,7 +208,7 @@ class RankMap(Picture):
         drawn = []
         for at, (ranks, each) in enumerate(rows):
             y = at * _ROW + 2
-            drawn.append(_words(4, y + 9.5, shortened(ranks, 20)))
+            drawn.append(words(4, y + 9.5, shortened(ranks, 20)))
             shape = f"h{number(wide - 0.6)}v{number(_ROW - 1.5)}h-{number(wide - 0.6)}z"
             for column, level in enumerate(each):
                 box = f"M{number(_LABEL + column * wide)},{number(y)}{shape}"
@@ -189,25 +224,18 @@ class RankMap(Picture):
             if x + need > width:
                 x, y = 4.0, y + 15
             boxes.append(tag("path", d=f"M{number(x)},{number(y)}h10v9h-10z", fill=_colour(level)))
-            drawn.append(_words(x + 14, y + 8, _LEGEND[level]))
+            drawn.append(words(x + 14, y + 8, _LEGEND[level]))
             x += need
         if more:
             y += 15
-            drawn.append(_words(4, y + 8, more))
-        return "".join([*boxes, *drawn]), y + 18
+            drawn.append(words(4, y + 8, more))
+        return lettered("".join([*boxes, *drawn])), y + 18
 
     def html(self) -> str:
         """Return it as a picture with its words."""
         inner, height = self.svg(720.0)
-        return tag(
-            "svg", tag("title", escape(self.sentence)), inner, viewBox=f"0 0 720 {number(height)}", role="img",
-            aria_label=self.sentence, style="width:100%;max-width:720px;height:auto", xmlns="http://www.w3.org/2000/svg",
-        )  # fmt: skip
+        return inline(inner, height, self.sentence)
 
 
 def _colour(level: int) -> str:
     return BAD_COLOUR if level == _BAD else DIVERGING[level]
-
-
-def _words(x: float, y: float, words: str) -> str:
-    return tag("text", escape(words), x=number(x), y=number(y), style=f"font-size:10px;fill:{role('ink-2')}")
